@@ -1,0 +1,113 @@
+// What an op means, apart from how it computes: schema, shapes, factor rule,
+// gradient, cost. One op (with its gradient ops) per file; see ops/defs/relu.cc for
+// the simplest. Registered before main, frozen after.
+//
+// From these the compiler derives everything else: legal layouts, boxing, backward
+// graph. Kernels stand in ops/kernels and share only names and attributes.
+// Thread rule: the registry is read-only after main starts; all functions are pure.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/attributes.h"
+#include "sbp/factor_rule.h"
+#include "sbp/layout.h"
+
+namespace weir {
+
+enum class AttrKind : uint8_t { kInt, kReal, kBool, kString, kInts };
+
+struct AttrSchema {
+  std::string name;
+  AttrKind kind = AttrKind::kInt;
+  std::optional<AttrValue> fallback;  // none: required
+  std::string doc;
+};
+
+struct OperandSchema {
+  std::string name;
+  bool optional = false;  // may be absent; only trailing ones
+  bool variadic = false;  // one or more; only the last
+  std::string doc;
+};
+
+struct OpSchema {
+  std::string name;
+  std::string doc;     // one sentence, shown by `weir ops NAME`
+  std::vector<OperandSchema> inputs;
+  std::vector<OperandSchema> outputs;
+  std::vector<AttrSchema> attrs;
+  // Not for users: appears only in compiled graphs (gradient ops, optimiser ops).
+  bool internal = false;
+};
+
+// What inference sees. Input types are logical (whole micro-batch tensors).
+struct InferInput {
+  const Attributes& attrs;
+  const std::vector<TensorType>& inputs;
+  // The graph's dimension table, for ops whose attributes name dimensions (reshape).
+  const std::map<std::string, TensorDim>& dims;
+};
+
+// A value in the graph under construction. Opaque to ops; -1 = none.
+using ValueId = int;
+
+// What a gradient function may do: read the forward node, add nodes.
+class GradientBuilder {
+ public:
+  virtual ~GradientBuilder() = default;
+  virtual const Attributes& attrs() const = 0;
+  virtual int num_inputs() const = 0;
+  virtual ValueId input(int i) const = 0;        // forward input; using it stashes it. -1 if absent
+  virtual ValueId output(int i) const = 0;       // forward output; using it stashes it
+  virtual ValueId output_grad(int i) const = 0;  // -1: no gradient flows to this output
+  virtual bool needs_grad(int input) const = 0;  // false: do not compute it
+  virtual const TensorType& type(ValueId value) const = 0;
+  virtual uint64_t rng_key() const = 0;          // of the forward op
+  // Adds a node; the results in order. `rng_key` is inherited from the forward op.
+  virtual std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
+                                   Attributes attrs) = 0;
+  // The gradient of forward input i. Called at most once per input.
+  virtual void SetInputGrad(int i, ValueId grad) = 0;
+};
+
+struct OpDef {
+  OpSchema schema;
+  // Output types. Errors say what was expected of which operand; the caller adds where.
+  std::function<absl::StatusOr<std::vector<TensorType>>(const InferInput&)> infer;
+  // Given inferred types. Factor names come from dimension names.
+  std::function<FactorRule(const Attributes&, const std::vector<TensorType>& inputs,
+                           const std::vector<TensorType>& outputs)> rule;
+  // Absent: no gradient (integer inputs, optimiser ops).
+  std::function<absl::Status(GradientBuilder&)> gradient;
+  // Floating-point operations of the whole op; elementwise ops count one per element.
+  std::function<double(const Attributes&, const std::vector<TensorType>& inputs,
+                       const std::vector<TensorType>& outputs)> flops;
+};
+
+class OpRegistry {
+ public:
+  // Fatal on a duplicate: that is our own bug.
+  static void Register(OpDef def);
+  // nullptr: unknown.
+  static const OpDef* Find(const std::string& name);
+  static std::vector<std::string> Names();
+};
+
+// Checks attributes and operand counts against the schema and fills in defaults.
+// Errors name the nearest attribute. `where` prefixes the message.
+absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs, Attributes* attrs,
+                         const std::string& where);
+
+// WEIR_REGISTER_OP(MatmulDef()); once per op, at namespace scope of its .cc file.
+#define WEIR_REGISTER_OP(def) WEIR_REGISTER_OP_INNER(__COUNTER__, def)
+#define WEIR_REGISTER_OP_INNER(n, def) WEIR_REGISTER_OP_INNER2(n, def)
+#define WEIR_REGISTER_OP_INNER2(n, def) \
+  [[maybe_unused]] static const bool weir_registered_##n = (::weir::OpRegistry::Register(def), true)
+
+}  // namespace weir

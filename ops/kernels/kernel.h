@@ -1,0 +1,71 @@
+// A Kernel computes one op on one device for fixed local shapes. It is made once
+// when a plan is loaded and run many times; running allocates nothing.
+//
+// What a kernel may rely on: operands are dense row-major, 64-byte aligned,
+// of exactly the slices given; absent optional operands have null pointers;
+// operands may be empty (zero elements). Results must not depend on the number of
+// threads: work is cut by shape alone.
+// Thread rule: Run is called by one thread at a time; it may use `team`.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "runtime/base/attributes.h"
+#include "runtime/base/tensor_slice.h"
+#include "runtime/device/thread_team.h"
+
+namespace weir {
+
+struct KernelSpec {
+  std::string op;
+  Attributes attrs;
+  // Absent optional operands are nullopt.
+  std::vector<std::optional<TensorSlice>> inputs;
+  std::vector<std::optional<TensorSlice>> outputs;
+  int64_t micro_batches = 1;  // of the job
+  int num_threads = 1;        // of the team it will run on
+};
+
+struct KernelArgs {
+  absl::Span<const void* const> inputs;
+  absl::Span<void* const> outputs;
+  ThreadTeam* team = nullptr;
+  void* workspace = nullptr;  // workspace_bytes(), 64-byte aligned, contents undefined
+  int64_t step = 0;           // from 0
+  int64_t micro_batch = 0;    // of this act, from 0
+  int64_t chunk = 0;          // of this act, for chunked transfers
+  uint64_t random_key = 0;    // of (job seed, call instance, op); mix with `step`
+};
+
+class Kernel {
+ public:
+  virtual ~Kernel() = default;
+  virtual int64_t workspace_bytes() const { return 0; }
+  virtual void Run(const KernelArgs& args) = 0;
+};
+
+using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&)>;
+
+class KernelRegistry {
+ public:
+  // `device` is "cpu" or "cuda". Fatal on a duplicate.
+  static void Register(const std::string& device, const std::string& op, KernelFactory factory);
+  // kUnimplemented if this device has no kernel for the op.
+  static absl::StatusOr<std::unique_ptr<Kernel>> Create(const std::string& device, const KernelSpec& spec);
+  static std::vector<std::string> Names(const std::string& device);
+};
+
+#define WEIR_REGISTER_KERNEL(device, op, factory) WEIR_REGISTER_KERNEL_INNER(__COUNTER__, device, op, factory)
+#define WEIR_REGISTER_KERNEL_INNER(n, device, op, factory) WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory)
+#define WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory) \
+  [[maybe_unused]] static const bool weir_kernel_registered_##n = \
+      (::weir::KernelRegistry::Register(device, op, factory), true)
+
+}  // namespace weir

@@ -1,0 +1,65 @@
+// Counter-based randomness: a number is a pure function of (key, counter), so it
+// is the same wherever and in whatever order it is drawn. The key is made of
+// (job seed, instance, op, step) and the counter is the *global* element, never a
+// rank or a thread.
+//
+// The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
+// numbers: as easy as 1, 2, 3", SC 2011). Thread rule: pure functions.
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+namespace weir {
+
+// Mixes two words into one (SplitMix64's finaliser over their combination).
+constexpr uint64_t MixKey(uint64_t a, uint64_t b) {
+  uint64_t z = a + 0x9e3779b97f4a7c15ull * (b + 1);
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+  return z ^ (z >> 31);
+}
+
+// Four independent 32-bit words for (key, counter).
+inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
+  uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = 0, c3 = 0;
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    uint64_t p0 = uint64_t{0xD2511F53u} * c0;
+    uint64_t p1 = uint64_t{0xCD9E8D57u} * c2;
+    uint32_t n0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    uint32_t n2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<uint32_t>(p1);
+    c3 = static_cast<uint32_t>(p0);
+    c0 = n0;
+    c2 = n2;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {c0, c1, c2, c3};
+}
+
+// Uniform in [0, 1) with 24 bits.
+inline float ToUniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+
+// Element `i` of a stream of uniforms: word i mod 4 of counter i / 4.
+inline float UniformAt(uint64_t key, uint64_t i) { return ToUniform(RandomBits(key, i >> 2)[i & 3]); }
+
+// Element `i` of a stream of standard normals (Box-Muller, one word pair each).
+inline float NormalAt(uint64_t key, uint64_t i) {
+  std::array<uint32_t, 4> w = RandomBits(key, i >> 1);
+  uint32_t a = w[(i & 1) * 2], b = w[(i & 1) * 2 + 1];
+  double u = (static_cast<double>(a) + 1.0) * 0x1p-32;  // (0, 1]
+  double v = static_cast<double>(b) * 0x1p-32;
+  return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v));
+}
+
+// A key from text (FNV-1a), for parameter and op names.
+constexpr uint64_t KeyOf(const char* text, uint64_t length) {
+  uint64_t h = 0xcbf29ce484222325ull;
+  for (uint64_t i = 0; i < length; ++i) h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3ull;
+  return h;
+}
+
+}  // namespace weir

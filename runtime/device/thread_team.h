@@ -1,0 +1,41 @@
+// A ThreadTeam: the cores of one CPU device. One thread leads; the others sleep
+// until ParallelFor wakes them, and sleep again after (no busy wait).
+//
+// Determinism: pieces are numbered and cut by the caller, by shape alone, so
+// the result does not depend on how many threads there are.
+// Thread rule: ParallelFor is called by one thread at a time (the device's).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+namespace weir {
+
+class ThreadTeam {
+ public:
+  // num_threads >= 1, the leader included. Makes num_threads - 1 threads.
+  explicit ThreadTeam(int num_threads);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int num_threads() const;
+
+  // Runs body(context, piece) for each piece in [0, num_pieces), in any order and on
+  // any thread of the team; returns when all are done. Allocates nothing.
+  void ParallelFor(int64_t num_pieces, void (*body)(void* context, int64_t piece), void* context);
+
+  // The same for any callable `f(int64_t piece)`.
+  template <typename F>
+  void For(int64_t num_pieces, F&& f) {
+    ParallelFor(
+        num_pieces, [](void* context, int64_t piece) { (*static_cast<std::remove_reference_t<F>*>(context))(piece); },
+        const_cast<void*>(static_cast<const void*>(&f)));
+  }
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace weir

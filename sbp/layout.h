@@ -1,0 +1,90 @@
+// A Layout says, for each axis of a stage mesh, how a tensor lies over it:
+//
+//   S(i)       split along tensor axis i; S(i, at=0:2:3) with explicit offsets
+//   B          equal copies
+//   P(sum)     to be merged with the named combiner (sum, max)
+//
+// Text: "[dp: S(0), tp: B]", axes in mesh order; an axis left out is B. Splits of
+// one tensor axis by several mesh axes nest, in mesh order. Without explicit offsets a split
+// is balanced in units: of u = size/unit units over n parts the first u mod n
+// parts hold one more. Shards may be uneven and empty.
+// Thread rule: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/dtype.h"
+#include "runtime/base/tensor_slice.h"
+#include "sbp/mesh.h"
+
+namespace weir {
+
+// How partial values are merged. Only kSum is linear.
+enum class Combiner : uint8_t { kSum, kMax };
+std::string Name(Combiner combiner);
+constexpr bool IsLinear(Combiner combiner) { return combiner == Combiner::kSum; }
+
+enum class SbpKind : uint8_t { kBroadcast, kSplit, kPartial };
+
+struct Sbp {
+  SbpKind kind = SbpKind::kBroadcast;
+  int axis = -1;                    // kSplit
+  std::vector<int64_t> offsets;     // kSplit, explicit: parts + 1 entries from 0 to size; empty: balanced
+  Combiner combiner = Combiner::kSum;  // kPartial
+
+  static Sbp B() { return {}; }
+  static Sbp S(int axis) { return {SbpKind::kSplit, axis, {}, Combiner::kSum}; }
+  static Sbp P(Combiner combiner = Combiner::kSum) { return {SbpKind::kPartial, -1, {}, combiner}; }
+  bool is_broadcast() const { return kind == SbpKind::kBroadcast; }
+  bool is_split() const { return kind == SbpKind::kSplit; }
+  bool is_partial() const { return kind == SbpKind::kPartial; }
+  friend bool operator==(const Sbp&, const Sbp&) = default;
+};
+std::string ToText(const Sbp& sbp);
+
+// A named dimension of a logical tensor. `unit` divides `size`.
+struct TensorDim {
+  std::string name;
+  int64_t size = 0;
+  int64_t unit = 1;
+  friend bool operator==(const TensorDim&, const TensorDim&) = default;
+};
+
+struct TensorType {
+  DType dtype = DType::kF32;
+  std::vector<TensorDim> dims;
+  Shape shape() const;
+  int64_t num_elements() const { return NumElements(shape()); }
+  int64_t bytes() const { return num_elements() * SizeOf(dtype); }
+  friend bool operator==(const TensorType&, const TensorType&) = default;
+};
+// "f32[batch=8, sequence=64]"
+std::string ToText(const TensorType& type);
+
+// One Sbp per axis of a stage mesh.
+using Layout = std::vector<Sbp>;
+Layout Broadcast(const Mesh& mesh);
+std::string ToText(const Layout& layout, const Mesh& mesh);
+// Names the flaw and the axes and kinds there are.
+absl::StatusOr<Layout> ParseLayout(const std::string& text, const Mesh& mesh);
+// Split axes exist, offsets fit, partials are of real tensors.
+absl::Status ValidateLayout(const Layout& layout, const TensorType& type, const Mesh& mesh);
+
+// [begin, end) per tensor axis.
+struct Rect {
+  Shape begin, end;
+  int64_t volume() const;  // 0 if empty in any axis; 1 for rank 0
+  Shape shape() const;
+  friend bool operator==(const Rect&, const Rect&) = default;
+};
+Rect Intersect(const Rect& a, const Rect& b);
+
+// What the device at `coords` holds of the tensor. Partial and broadcast axes do not
+// narrow it.
+Rect ShardRect(const TensorType& type, const Layout& layout, const Mesh& mesh, const Coords& coords);
+TensorSlice LocalSlice(const TensorType& type, const Layout& layout, const Mesh& mesh, const Coords& coords);
+
+}  // namespace weir

@@ -1,0 +1,60 @@
+// A Mesh: devices as a box with named axes. Ranks are numbered row-major.
+//
+// The axis named "pp" (kPipelineAxis) is the pipeline. Layouts never use it: a
+// stage is the sub-mesh at one coordinate of "pp", and all stages are alike, so
+// layouts are written over Mesh::StageMesh().
+// Thread rule: values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+inline constexpr char kPipelineAxis[] = "pp";
+
+struct MeshAxis {
+  std::string name;
+  int64_t size = 1;
+  friend bool operator==(const MeshAxis&, const MeshAxis&) = default;
+};
+
+using Coords = std::vector<int64_t>;  // one per mesh axis
+
+class Mesh {
+ public:
+  Mesh() = default;
+  // Sizes are >= 1 and names unique; Parse() and Validate() check it.
+  explicit Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {}
+
+  // "dp=2,tp=2"; "" is the mesh of one device. kInvalidArgument names the flaw.
+  static absl::StatusOr<Mesh> Parse(const std::string& text);
+  absl::Status Validate() const;
+
+  const std::vector<MeshAxis>& axes() const { return axes_; }
+  int num_axes() const { return static_cast<int>(axes_.size()); }
+  int64_t size(int axis) const { return axes_[axis].size; }
+  int AxisIndex(const std::string& name) const;  // -1: none
+  int64_t num_ranks() const;
+  Coords CoordsOf(int64_t rank) const;
+  int64_t RankOf(const Coords& coords) const;
+
+  // The mesh without its pipeline axis, and the number of stages (1 if none).
+  Mesh StageMesh() const;
+  int64_t num_stages() const;
+  // The rank of the job that is number `stage_rank` of StageMesh() in `stage`, and back.
+  int64_t GlobalRank(int64_t stage, int64_t stage_rank) const;
+  int64_t StageOf(int64_t rank) const;
+  int64_t StageRankOf(int64_t rank) const;
+
+  std::string ToText() const;  // "dp=2,tp=2"
+  friend bool operator==(const Mesh&, const Mesh&) = default;
+
+ private:
+  std::vector<MeshAxis> axes_;
+};
+
+}  // namespace weir
