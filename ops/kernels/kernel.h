@@ -49,6 +49,9 @@ class Kernel {
   virtual ~Kernel() = default;
   virtual int64_t workspace_bytes() const { return 0; }
   virtual void Run(const KernelArgs& args) = 0;
+  // Bytes of output 0 that an act with this `chunk` fills, from its start; the rest is
+  // not sent. -1: all of it. For kernels that pack messages, whose last chunk is short.
+  virtual int64_t output_bytes(int64_t chunk) const { return -1; }
 };
 
 using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(const KernelSpec&)>;
