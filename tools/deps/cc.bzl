@@ -15,9 +15,12 @@ def weir_cc_library(name, copts = [], **kwargs):
     """A cc_library. Set alwayslink = True where a registration must survive the link."""
     native.cc_library(name = name, copts = WEIR_COPTS + copts, **kwargs)
 
-def weir_cc_binary(name, copts = [], **kwargs):
+# What the chosen sanitizer needs linked in; nothing in a plain build.
+_HOOKS = ["//tools/deps/sanitizer:hooks"]
+
+def weir_cc_binary(name, copts = [], deps = [], **kwargs):
     """A cc_binary, linked statically with Weir's own code and dynamically with the system's."""
-    native.cc_binary(name = name, copts = WEIR_COPTS + copts, **kwargs)
+    native.cc_binary(name = name, copts = WEIR_COPTS + copts, deps = deps + _HOOKS, **kwargs)
 
 def weir_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
     """A cc_test over GoogleTest, which brings main().
@@ -29,6 +32,34 @@ def weir_cc_test(name, copts = [], deps = [], size = "small", **kwargs):
         name = name,
         size = size,
         copts = WEIR_COPTS + copts,
-        deps = deps + ["@system//:gtest"],
+        deps = deps + ["@system//:gtest"] + _HOOKS,
+        **kwargs
+    )
+
+def weir_cc_fuzz_test(name, corpus = [], args = [], copts = [], deps = [], size = "small", tags = [], **kwargs):
+    """A fuzz target: one source that defines LLVMFuzzerTestOneInput.
+
+    In a plain build it is a test that replays `corpus` and then a fixed number of seeded mutations of it
+    (args = ["--mutations=N"] changes how many). Built with --config=fuzz it is a libFuzzer program:
+    bazel build --config=fuzz //tests/fuzz:plan_fuzz && .bazel/fuzz-bin/tests/fuzz/plan_fuzz NEW_DIR KEPT_DIR
+
+    Args:
+      name: the target, by custom x_fuzz.
+      corpus: kept inputs (a glob), former crashes included.
+      args: passed to the replayer.
+      copts: as in cc_test.
+      deps: as in cc_test.
+      size: as in cc_test.
+      tags: as in cc_test.
+      **kwargs: passed to the cc_test.
+    """
+    native.cc_test(
+        name = name,
+        size = size,
+        copts = WEIR_COPTS + copts,
+        data = corpus,
+        args = args + ["$(location %s)" % file for file in corpus],
+        tags = tags + ["fuzz"],
+        deps = deps + ["//tools/deps/fuzz:main"] + _HOOKS,
         **kwargs
     )
