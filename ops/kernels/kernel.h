@@ -30,7 +30,7 @@ struct KernelSpec {
   std::vector<std::optional<TensorSlice>> inputs;
   std::vector<std::optional<TensorSlice>> outputs;
   int64_t micro_batches = 1;  // of the job
-  int num_threads = 1;        // of the team it will run on
+  int num_threads = 1;        // of the team it will run on: at least that team's num_threads()
 };
 
 struct KernelArgs {

@@ -2,12 +2,14 @@
 // until ParallelFor wakes them, and sleep again after (no busy wait).
 //
 // Determinism: pieces are numbered and cut by the caller, by shape alone, so
-// the result does not depend on how many threads there are.
+// the result does not depend on how many threads there are. Which worker runs a
+// piece is chance: a worker's number may choose scratch memory, never a result.
 // Thread rule: ParallelFor is called by one thread at a time (the device's).
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 
 namespace weir {
 
@@ -21,15 +23,25 @@ class ThreadTeam {
 
   int num_threads() const;
 
-  // Runs body(context, piece) for each piece in [0, num_pieces), in any order and on
-  // any thread of the team; returns when all are done. Allocates nothing.
-  void ParallelFor(int64_t num_pieces, void (*body)(void* context, int64_t piece), void* context);
+  // Runs body(context, piece, worker) for each piece in [0, num_pieces), in any order and
+  // on any thread of the team; returns when all are done. `worker` is in
+  // [0, num_threads()); no two pieces run at once under the same one. Allocates nothing.
+  void ParallelFor(int64_t num_pieces, void (*body)(void* context, int64_t piece, int worker), void* context);
 
-  // The same for any callable `f(int64_t piece)`.
+  // The same for any callable `f(int64_t piece)` or `f(int64_t piece, int worker)`.
   template <typename F>
   void For(int64_t num_pieces, F&& f) {
+    using Callable = std::remove_reference_t<F>;
     ParallelFor(
-        num_pieces, [](void* context, int64_t piece) { (*static_cast<std::remove_reference_t<F>*>(context))(piece); },
+        num_pieces,
+        [](void* context, int64_t piece, int worker) {
+          Callable& callable = *static_cast<Callable*>(context);
+          if constexpr (std::is_invocable_v<Callable&, int64_t, int>) {
+            callable(piece, worker);
+          } else {
+            callable(piece);
+          }
+        },
         const_cast<void*>(static_cast<const void*>(&f)));
   }
 
