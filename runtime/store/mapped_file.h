@@ -1,0 +1,39 @@
+// A MappedFile: a whole file as read-only memory.
+//
+// Not a stream and not for pipes: the path must name a regular file. If another
+// program shortens the file while it is mapped, reading the lost part is a bus
+// error of the process; Weir itself only ever replaces files by rename.
+// Thread rule: immutable after Open; any thread reads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+class MappedFile {
+ public:
+  // kNotFound: no such file, not a regular file, or not readable. An empty file
+  // is legal and has size() == 0. `purpose` ("training text") goes into errors.
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path, const std::string& purpose);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  const uint8_t* data() const { return data_; }
+  int64_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  MappedFile(std::string path, const uint8_t* data, int64_t size)
+      : path_(std::move(path)), data_(data), size_(size) {}
+
+  std::string path_;
+  const uint8_t* data_;
+  int64_t size_;
+};
+
+}  // namespace weir

@@ -1,0 +1,304 @@
+#include "runtime/store/safetensors.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/status.h"
+#include "runtime/store/safetensors_header.h"
+#include "runtime/store/slice_runs.h"
+
+namespace weir {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "the format is little-endian");
+
+// Bytes per element of every dtype of the format that has whole bytes; 0: unknown.
+int64_t BytesOf(const std::string& dtype) {
+  static const std::map<std::string, int64_t> kBytes = {
+      {"BOOL", 1}, {"U8", 1},   {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
+      {"BF16", 2}, {"I32", 4},  {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+  auto it = kBytes.find(dtype);
+  return it == kBytes.end() ? 0 : it->second;
+}
+
+const char* StoredName(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return "F32";
+    case DType::kBF16: return "BF16";
+    case DType::kI32: return "I32";
+  }
+  return "?";
+}
+
+float HalfToFloat(uint16_t bits) {
+  uint32_t sign = static_cast<uint32_t>(bits & 0x8000u) << 16;
+  uint32_t exponent = (bits >> 10) & 0x1fu, mantissa = bits & 0x3ffu;
+  if (exponent == 31) return std::bit_cast<float>(sign | 0x7f800000u | (mantissa << 13));
+  if (exponent == 0) {
+    float magnitude = static_cast<float>(mantissa) * 0x1p-24f;
+    return sign != 0 ? -magnitude : magnitude;
+  }
+  return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
+}
+
+// Element i of stored reals as float. Stored data need not be aligned.
+float LoadReal(const std::string& dtype, const uint8_t* data, int64_t i) {
+  if (dtype == "F32") {
+    float value;
+    memcpy(&value, data + 4 * i, 4);
+    return value;
+  }
+  uint16_t bits;
+  memcpy(&bits, data + 2 * i, 2);
+  return dtype == "BF16" ? ToFloat(BFloat16{bits}) : HalfToFloat(bits);
+}
+
+void ConvertReals(const std::string& dtype, const uint8_t* from, int64_t count, DType to, uint8_t* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    float value = LoadReal(dtype, from, i);
+    if (to == DType::kF32) {
+      memcpy(out + 4 * i, &value, 4);
+    } else {
+      BFloat16 narrow = ToBFloat16(value);
+      memcpy(out + 2 * i, &narrow.bits, 2);
+    }
+  }
+}
+
+absl::Status DamagedFile(const std::string& path, const std::string& expected, const std::string& found) {
+  return Damaged({"W0042", path, expected, found, "copy or write the file again"});
+}
+
+// Bytes of the tensor, or -1 if its dtype or shape makes no sense.
+int64_t BytesFor(const std::string& dtype, const Shape& shape) {
+  int64_t elements = NumElements(shape), width = BytesOf(dtype);
+  if (elements < 0 || width == 0 || elements > INT64_MAX / width) return -1;
+  return elements * width;
+}
+
+absl::Status CheckTensor(const std::string& path, const SafetensorsHeader::Tensor& tensor, int64_t data_bytes) {
+  std::string where = absl::StrCat(path, ", tensor ", tensor.name);
+  std::string offsets = absl::StrCat("data_offsets [", tensor.offsets[0], ", ", tensor.offsets[1], "]");
+  if (BytesOf(tensor.dtype) == 0) return DamagedFile(where, "a known dtype", "\"" + tensor.dtype + "\"");
+  if (tensor.offsets[0] > tensor.offsets[1] || tensor.offsets[1] > data_bytes) {
+    return DamagedFile(where, absl::StrCat("offsets in order and within ", data_bytes, " bytes of data"), offsets);
+  }
+  int64_t bytes = BytesFor(tensor.dtype, tensor.shape);
+  if (bytes != tensor.offsets[1] - tensor.offsets[0]) {
+    return DamagedFile(where,
+                       bytes < 0 ? std::string("a shape of possible size")
+                                 : absl::StrCat(bytes, " bytes for ", tensor.dtype, ToText(tensor.shape)),
+                       bytes < 0 ? ToText(tensor.shape)
+                                 : absl::StrCat(offsets, ", ", tensor.offsets[1] - tensor.offsets[0], " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+// Laid end to end in order of offset, the tensors must cover the data exactly.
+absl::Status CheckCoverage(const std::string& path, const std::vector<SafetensorsHeader::Tensor>& tensors,
+                           int64_t data_bytes) {
+  std::vector<size_t> order(tensors.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return tensors[a].offsets < tensors[b].offsets; });
+  int64_t covered = 0;
+  std::string previous = "the header";
+  for (size_t i : order) {
+    const auto& tensor = tensors[i];
+    if (tensor.offsets[0] != covered) {
+      return DamagedFile(absl::StrCat(path, ", tensor ", tensor.name),
+                         absl::StrCat("data to begin at ", covered, ", where ", previous, " ends"),
+                         absl::StrCat(tensor.offsets[0] < covered ? "an overlap" : "a gap", ": data_offsets [",
+                                      tensor.offsets[0], ", ", tensor.offsets[1], "]"));
+    }
+    covered = tensor.offsets[1];
+    previous = tensor.name;
+  }
+  if (covered != data_bytes) {
+    return DamagedFile(path, absl::StrCat("the file to end with its last tensor, after ", covered, " bytes of data"),
+                       absl::StrCat(data_bytes, " bytes of data"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CannotWrite(const std::string& path, const std::string& what) {
+  return Missing({"W0046", path, "to write the file", absl::StrCat(what, ": ", strerror(errno)),
+                  "check that the folder exists, may be written, and has room"});
+}
+
+std::string HeaderText(const std::vector<SafetensorsWriter::Entry>& entries,
+                       const std::map<std::string, std::string>& metadata, std::vector<int64_t>* positions) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  if (!metadata.empty()) header["__metadata__"] = metadata;
+  int64_t offset = 0;
+  for (const auto& entry : entries) {
+    int64_t end = offset + NumElements(entry.shape) * SizeOf(entry.dtype);
+    header[entry.name] = {{"dtype", StoredName(entry.dtype)}, {"shape", entry.shape}, {"data_offsets", {offset, end}}};
+    positions->push_back(offset);
+    offset = end;
+  }
+  std::string text = header.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  text.resize((text.size() + 7) / 8 * 8, ' ');  // data begins at a multiple of 8
+  return text;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(const std::string& path) {
+  auto reader = std::unique_ptr<SafetensorsReader>(new SafetensorsReader());
+  WEIR_ASSIGN_OR_RETURN(reader->file_, MappedFile::Open(path, "safetensors weights"));
+  const MappedFile& file = *reader->file_;
+  if (file.size() < 8) {
+    return DamagedFile(path, "at least the 8 bytes of the header length", absl::StrCat(file.size(), " bytes"));
+  }
+  uint64_t length;
+  memcpy(&length, file.data(), 8);
+  if (length > static_cast<uint64_t>(kSafetensorsHeaderBytesMax)) {
+    return DamagedFile(path, absl::StrCat("a header of at most ", kSafetensorsHeaderBytesMax, " bytes"),
+                       absl::StrCat("a header length of ", length));
+  }
+  int64_t header_bytes = static_cast<int64_t>(length);
+  if (header_bytes > file.size() - 8) {
+    return DamagedFile(path, absl::StrCat("a header of ", header_bytes, " bytes"),
+                       absl::StrCat("only ", file.size() - 8, " bytes after its length"));
+  }
+  WEIR_ASSIGN_OR_RETURN(
+      SafetensorsHeader header,
+      ParseSafetensorsHeader(path, reinterpret_cast<const char*>(file.data()) + 8, header_bytes));
+  int64_t data_begin = 8 + header_bytes, data_bytes = file.size() - data_begin;
+  for (const auto& tensor : header.tensors) {
+    WEIR_RETURN_IF_ERROR(CheckTensor(path, tensor, data_bytes));
+    reader->tensors_[tensor.name] = {tensor.dtype, tensor.shape, data_begin + tensor.offsets[0],
+                                     data_begin + tensor.offsets[1]};
+  }
+  WEIR_RETURN_IF_ERROR(CheckCoverage(path, header.tensors, data_bytes));
+  reader->metadata_ = std::move(header.metadata);
+  return reader;
+}
+
+absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice& slice, void* out) const {
+  auto it = tensors_.find(name);
+  if (it == tensors_.end()) {
+    std::vector<std::string> names;
+    for (const auto& [other, tensor] : tensors_) names.push_back(other);
+    std::string nearest = Nearest(name, names);
+    return Missing({"W0043", path(), "a tensor named " + name, "none",
+                    nearest.empty() ? "" : "the nearest name is " + nearest});
+  }
+  const StoredTensor& tensor = it->second;
+  std::string where = absl::StrCat(path(), ", tensor ", name);
+  if (tensor.shape != slice.global_shape) {
+    return Rejected({"W0044", where, "shape " + ToText(slice.global_shape), "shape " + ToText(tensor.shape),
+                     "use weights saved from a model of the same sizes"});
+  }
+  bool same = tensor.dtype == StoredName(slice.dtype);
+  bool real = tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16";
+  if (!same && !(real && IsReal(slice.dtype))) {
+    return Rejected({"W0045", where, absl::StrCat("a dtype that converts to ", Name(slice.dtype)), tensor.dtype,
+                     "save the tensor as F32, BF16 or F16"});
+  }
+  const uint8_t* data = file_->data() + tensor.begin;
+  uint8_t* to = static_cast<uint8_t*>(out);
+  int64_t width = BytesOf(tensor.dtype), out_width = SizeOf(slice.dtype);
+  ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
+    if (same) {
+      memcpy(to + local * width, data + global * width, static_cast<size_t>(count * width));
+    } else {
+      ConvertReals(tensor.dtype, data + global * width, count, slice.dtype, to + local * out_width);
+    }
+  });
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
+    const std::string& path, std::vector<Entry> entries, const std::map<std::string, std::string>& metadata) {
+  std::set<std::string> names = {"__metadata__"};
+  for (const Entry& entry : entries) {
+    if (!names.insert(entry.name).second || NumElements(entry.shape) < 0) {
+      return absl::InternalError(absl::StrCat("tensor ", entry.name, " cannot be stored: name used twice or bad shape"));
+    }
+  }
+  // Wide elements first, so that every tensor is aligned; then by name.
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    if (SizeOf(a.dtype) != SizeOf(b.dtype)) return SizeOf(a.dtype) > SizeOf(b.dtype);
+    return a.name < b.name;
+  });
+  auto writer = std::unique_ptr<SafetensorsWriter>(new SafetensorsWriter());
+  writer->path_ = path;
+  writer->entries_ = std::move(entries);
+  writer->written_.resize(writer->entries_.size(), 0);
+  std::string header = HeaderText(writer->entries_, metadata, &writer->positions_);
+  if (static_cast<int64_t>(header.size()) > kSafetensorsHeaderBytesMax) {
+    return Rejected({"W0046", path, "a header within the limit of the format", absl::StrCat(header.size(), " bytes"), ""});
+  }
+  for (int64_t& position : writer->positions_) position += 8 + static_cast<int64_t>(header.size());
+  std::string pattern = path + ".partial-XXXXXX";
+  writer->fd_ = ::mkstemp(pattern.data());
+  if (writer->fd_ < 0) return CannotWrite(path, "cannot make a temporary file beside it");
+  writer->temporary_path_ = pattern;
+  ::fchmod(writer->fd_, 0644);
+  uint64_t length = header.size();
+  WEIR_RETURN_IF_ERROR(writer->WriteAt(0, &length, 8));
+  WEIR_RETURN_IF_ERROR(writer->WriteAt(8, header.data(), static_cast<int64_t>(header.size())));
+  return writer;
+}
+
+SafetensorsWriter::~SafetensorsWriter() {
+  if (fd_ >= 0) ::close(fd_);
+  if (!temporary_path_.empty()) ::unlink(temporary_path_.c_str());
+}
+
+absl::Status SafetensorsWriter::WriteAt(int64_t position, const void* data, int64_t bytes) {
+  const char* from = static_cast<const char*>(data);
+  while (bytes > 0) {
+    ssize_t done = ::pwrite(fd_, from, static_cast<size_t>(bytes), position);
+    if (done < 0 && errno == EINTR) continue;
+    if (done <= 0) return CannotWrite(path_, absl::StrCat("write failed at byte ", position));
+    from += done;
+    position += done;
+    bytes -= done;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsWriter::Write(size_t index, const void* data) {
+  if (index >= entries_.size()) return absl::InternalError("no such entry of the file");
+  const Entry& entry = entries_[index];
+  WEIR_RETURN_IF_ERROR(WriteAt(positions_[index], data, NumElements(entry.shape) * SizeOf(entry.dtype)));
+  written_[index] = 1;
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsWriter::Commit() {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (!written_[i]) return absl::InternalError("tensor " + entries_[i].name + " was never written");
+  }
+  if (::fsync(fd_) != 0) return CannotWrite(path_, "cannot flush");
+  int closed = ::close(fd_);
+  fd_ = -1;
+  if (closed != 0) return CannotWrite(path_, "cannot close");
+  if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) return CannotWrite(path_, "cannot rename");
+  temporary_path_.clear();
+  // The rename itself must outlive a power cut, too.
+  size_t slash = path_.rfind('/');
+  std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
+  int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder_fd >= 0) {
+    ::fsync(folder_fd);
+    ::close(folder_fd);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

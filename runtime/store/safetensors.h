@@ -1,0 +1,91 @@
+// Weights on disk in the safetensors format: eight bytes of header length, a JSON
+// header (name -> dtype, shape, data_offsets), then the tensors, row-major.
+//
+// Not a checkpoint: there is no layout in the file, only whole tensors. The reader
+// trusts nothing: a file is either wholly consistent (no gap, no overlap, ends
+// where the last tensor ends, shape and dtype agree with the offsets) or kDataLoss
+// with the file, the tensor and the offsets named. The writer is atomic: the path
+// has the whole new file or is as it was.
+// Thread rule: a reader is immutable, any thread; a writer belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/tensor_slice.h"
+#include "runtime/store/mapped_file.h"
+
+namespace weir {
+
+// Largest legal header, as in other implementations of the format.
+inline constexpr int64_t kSafetensorsHeaderBytesMax = 100'000'000;
+
+struct StoredTensor {
+  std::string dtype;  // as in the file: "F32", "BF16", "F16", "I32", …
+  Shape shape;
+  int64_t begin = 0;  // bytes from the start of the file
+  int64_t end = 0;
+};
+
+class SafetensorsReader {
+ public:
+  // kNotFound: no file. kDataLoss: damaged, see above.
+  static absl::StatusOr<std::unique_ptr<SafetensorsReader>> Open(const std::string& path);
+
+  const std::string& path() const { return file_->path(); }
+  const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
+  const std::map<std::string, std::string>& metadata() const { return metadata_; }
+
+  // Copies the part `slice` of tensor `name` to `out` (slice.bytes()), converting
+  // between F32, BF16 and F16 where slice.dtype asks for it. kNotFound: no such tensor.
+  // kInvalidArgument: the file's shape is not slice.global_shape, or the dtypes do not convert.
+  absl::Status Read(const std::string& name, const TensorSlice& slice, void* out) const;
+
+ private:
+  SafetensorsReader() = default;
+
+  std::unique_ptr<MappedFile> file_;
+  std::map<std::string, StoredTensor> tensors_;
+  std::map<std::string, std::string> metadata_;
+};
+
+class SafetensorsWriter {
+ public:
+  struct Entry {
+    std::string name;
+    DType dtype = DType::kF32;
+    Shape shape;
+  };
+
+  // Makes a temporary file beside `path`; names must be unique and not "__metadata__".
+  static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
+      const std::string& path, std::vector<Entry> entries, const std::map<std::string, std::string>& metadata);
+  // Removes the temporary file unless committed.
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  // Tensors in the order in which they lie in the file; write in any order.
+  const std::vector<Entry>& entries() const { return entries_; }
+  // Writes the whole of entry `index`. Blocks on the disk.
+  absl::Status Write(size_t index, const void* data);
+  // Every entry must have been written. Flushes to disk, then renames over `path`.
+  absl::Status Commit();
+
+ private:
+  SafetensorsWriter() = default;
+  absl::Status WriteAt(int64_t position, const void* data, int64_t bytes);
+
+  std::string path_;
+  std::string temporary_path_;
+  int fd_ = -1;
+  std::vector<Entry> entries_;
+  std::vector<int64_t> positions_;  // of each entry, from the start of the file
+  std::vector<char> written_;
+};
+
+}  // namespace weir

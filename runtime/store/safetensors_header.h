@@ -1,0 +1,30 @@
+// The JSON header of a safetensors file, as written: syntax and kinds are checked
+// here, agreement with the file is the reader's business.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+struct SafetensorsHeader {
+  struct Tensor {
+    std::string name;
+    std::string dtype;
+    std::vector<int64_t> shape;
+    std::vector<int64_t> offsets;  // exactly two, from the end of the header
+  };
+  std::vector<Tensor> tensors;  // in the order of the header; names are unique
+  std::map<std::string, std::string> metadata;
+};
+
+// kDataLoss names `path` and what is wrong. Rejects duplicate names, unknown keys,
+// numbers that are not integers from 0 to 2^63 - 1, and anything nested deeper.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path, const char* text, int64_t length);
+
+}  // namespace weir

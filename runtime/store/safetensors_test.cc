@@ -1,0 +1,268 @@
+#include "runtime/store/safetensors.h"
+
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+
+std::string FileBytes(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+std::string WriteFile(const std::string& name, const std::string& bytes) {
+  std::string path = PathFor(name);
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  return path;
+}
+
+// A file with `header` and as many data bytes, 0, 1, 2, …
+std::string FileWith(const std::string& header, int64_t data_bytes) {
+  uint64_t length = header.size();
+  std::string bytes(reinterpret_cast<const char*>(&length), 8);
+  bytes += header;
+  for (int64_t i = 0; i < data_bytes; ++i) bytes.push_back(static_cast<char>(i));
+  return bytes;
+}
+
+// Writes x f32[3, 4] = 0 .. 11 and ids i32[2] = 7, 8.
+std::string WriteSample(const std::string& name) {
+  std::string path = PathFor(name);
+  auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}},
+                                          {{"made_by", "test"}});
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  std::vector<float> x(12);
+  std::iota(x.begin(), x.end(), 0.0f);
+  std::vector<int32_t> ids = {7, 8};
+  for (size_t i = 0; i < (*writer)->entries().size(); ++i) {
+    bool is_x = (*writer)->entries()[i].name == "x";
+    EXPECT_TRUE((*writer)->Write(i, is_x ? static_cast<const void*>(x.data()) : ids.data()).ok());
+  }
+  EXPECT_TRUE((*writer)->Commit().ok());
+  return path;
+}
+
+TEST(SafetensorsTest, ReadsBackWhatItWroteWholeAndInSlices) {
+  auto reader = SafetensorsReader::Open(WriteSample("sample.safetensors"));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->metadata().at("made_by"), "test");
+  EXPECT_EQ((*reader)->tensors().at("x").shape, (Shape{3, 4}));
+  std::vector<float> part(4);
+  TensorSlice slice{DType::kF32, {2, 2}, {1, 2}, {3, 4}};
+  ASSERT_TRUE((*reader)->Read("x", slice, part.data()).ok());
+  EXPECT_THAT(part, ::testing::ElementsAre(6, 7, 10, 11));
+  std::vector<int32_t> ids(2);
+  ASSERT_TRUE((*reader)->Read("ids", TensorSlice::Whole(DType::kI32, {2}), ids.data()).ok());
+  EXPECT_THAT(ids, ::testing::ElementsAre(7, 8));
+}
+
+TEST(SafetensorsTest, EverySliceOfATensorHasTheElementsOfTheWhole) {
+  auto reader = SafetensorsReader::Open(WriteSample("slices.safetensors"));
+  ASSERT_TRUE(reader.ok());
+  for (int64_t r0 = 0; r0 <= 3; ++r0)
+    for (int64_t r1 = r0; r1 <= 3; ++r1)
+      for (int64_t c0 = 0; c0 <= 4; ++c0)
+        for (int64_t c1 = c0; c1 <= 4; ++c1) {
+          TensorSlice slice{DType::kF32, {r1 - r0, c1 - c0}, {r0, c0}, {3, 4}};
+          std::vector<float> part(static_cast<size_t>(slice.num_elements()) + 1, -1.0f);
+          ASSERT_TRUE((*reader)->Read("x", slice, part.data()).ok());
+          size_t i = 0;
+          for (int64_t r = r0; r < r1; ++r)
+            for (int64_t c = c0; c < c1; ++c) EXPECT_EQ(part[i++], static_cast<float>(r * 4 + c)) << ToText(slice);
+          EXPECT_EQ(part[i], -1.0f) << "wrote past the slice " << ToText(slice);
+        }
+}
+
+TEST(SafetensorsTest, ConvertsBetweenRealsOnReading) {
+  // F16 1.0, -2.0, smallest subnormal, infinity; then BF16 1.5.
+  std::string header = R"({"h":{"dtype":"F16","shape":[4],"data_offsets":[0,8]},)"
+                       R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]}})";
+  std::string bytes = FileWith(header, 0) + std::string("\x00\x3c\x00\xc0\x01\x00\x00\x7c\xc0\x3f", 10);
+  auto reader = SafetensorsReader::Open(WriteFile("reals.safetensors", bytes));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  float h[4], b[1];
+  ASSERT_TRUE((*reader)->Read("h", TensorSlice::Whole(DType::kF32, {4}), h).ok());
+  EXPECT_EQ(h[0], 1.0f);
+  EXPECT_EQ(h[1], -2.0f);
+  EXPECT_EQ(h[2], 0x1p-24f);
+  EXPECT_TRUE(std::isinf(h[3]));
+  ASSERT_TRUE((*reader)->Read("b", TensorSlice::Whole(DType::kF32, {1}), b).ok());
+  EXPECT_EQ(b[0], 1.5f);
+  BFloat16 narrow[4];
+  ASSERT_TRUE((*reader)->Read("h", TensorSlice::Whole(DType::kBF16, {4}), narrow).ok());
+  EXPECT_EQ(ToFloat(narrow[1]), -2.0f);
+}
+
+TEST(SafetensorsTest, NamesTheNearestTensorAndTheShapesThatDiffer) {
+  auto reader = SafetensorsReader::Open(WriteSample("errors.safetensors"));
+  ASSERT_TRUE(reader.ok());
+  float out[16];
+  absl::Status missing = (*reader)->Read("idz", TensorSlice::Whole(DType::kI32, {2}), out);
+  EXPECT_EQ(missing.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(missing.message()), HasSubstr("nearest name is ids"));
+  absl::Status shape = (*reader)->Read("x", TensorSlice::Whole(DType::kF32, {4, 3}), out);
+  EXPECT_EQ(shape.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(shape.message()), HasSubstr("expected shape [4, 3]; found shape [3, 4]"));
+  EXPECT_FALSE((*reader)->Read("ids", TensorSlice::Whole(DType::kF32, {2}), out).ok());
+}
+
+TEST(SafetensorsTest, EveryTruncationIsDamage) {
+  std::string whole = FileBytes(WriteSample("whole.safetensors"));
+  for (size_t length = 0; length < whole.size(); ++length) {
+    auto reader = SafetensorsReader::Open(WriteFile("cut.safetensors", whole.substr(0, length)));
+    ASSERT_FALSE(reader.ok()) << "cut to " << length;
+    EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
+    EXPECT_THAT(std::string(reader.status().message()), HasSubstr("cut.safetensors"));
+  }
+}
+
+TEST(SafetensorsTest, EveryFlippedByteOfTheHeaderIsDamageOrALegalFile) {
+  std::string whole = FileBytes(WriteSample("flip_source.safetensors"));
+  size_t header_end = whole.size() - 12 * 4 - 2 * 4;
+  for (size_t i = 0; i < header_end; ++i) {
+    std::string bytes = whole;
+    bytes[i] = static_cast<char>(bytes[i] ^ 0x15);
+    auto reader = SafetensorsReader::Open(WriteFile("flip.safetensors", bytes));
+    if (reader.ok()) {
+      for (const auto& [name, tensor] : (*reader)->tensors()) {
+        EXPECT_LE(tensor.begin, tensor.end);
+        EXPECT_LE(tensor.end, static_cast<int64_t>(bytes.size()));
+      }
+    } else {
+      EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss);
+    }
+  }
+}
+
+struct DamageCase {
+  const char* name;
+  std::string header;
+  int64_t data_bytes;
+  const char* says;
+};
+
+class SafetensorsDamageTest : public ::testing::TestWithParam<DamageCase> {};
+
+TEST_P(SafetensorsDamageTest, IsRefusedAndNamed) {
+  const DamageCase& damage = GetParam();
+  std::string path = WriteFile(absl::StrCat(damage.name, ".safetensors"), FileWith(damage.header, damage.data_bytes));
+  auto reader = SafetensorsReader::Open(path);
+  ASSERT_FALSE(reader.ok());
+  EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
+  EXPECT_THAT(std::string(reader.status().message()), HasSubstr(damage.says));
+  EXPECT_THAT(std::string(reader.status().message()), HasSubstr(path));
+}
+
+std::string Entry(const std::string& name, const std::string& shape, int64_t begin, int64_t end,
+                  const std::string& dtype = "F32") {
+  return absl::StrCat("\"", name, "\":{\"dtype\":\"", dtype, "\",\"shape\":", shape, ",\"data_offsets\":[", begin, ",",
+                      end, "]}");
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SafetensorsDamageTest,
+    ::testing::Values(
+        DamageCase{"gap", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[1]", 12, 16) + "}", 16, "a gap"},
+        DamageCase{"overlap", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[2]", 4, 12) + "}", 12, "an overlap"},
+        DamageCase{"same_place", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[2]", 0, 8) + "}", 8, "an overlap"},
+        DamageCase{"gap_at_start", "{" + Entry("a", "[2]", 4, 12) + "}", 12, "where the header ends"},
+        DamageCase{"long_file", "{" + Entry("a", "[2]", 0, 8) + "}", 9, "9 bytes of data"},
+        DamageCase{"short_file", "{" + Entry("a", "[2]", 0, 8) + "}", 7, "data_offsets [0, 8]"},
+        DamageCase{"size_differs", "{" + Entry("a", "[3]", 0, 8) + "}", 8, "12 bytes for F32[3]"},
+        DamageCase{"reversed", "{" + Entry("a", "[2]", 8, 0) + "}", 8, "offsets in order"},
+        DamageCase{"overflow", "{" + Entry("a", "[4294967296,4294967296,4294967296]", 0, 8) + "}", 8, "possible size"},
+        DamageCase{"overflow_by_width", "{" + Entry("a", "[4611686018427387904]", 0, 0) + "}", 0, "possible size"},
+        DamageCase{"dtype", "{" + Entry("a", "[2]", 0, 8, "F31") + "}", 8, "\"F31\""},
+        DamageCase{"negative", R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "negative"},
+        DamageCase{"fraction", R"({"a":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", 8, "2.5"},
+        DamageCase{"huge", R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", 8, "2^63"},
+        DamageCase{"no_dtype", R"({"a":{"shape":[2],"data_offsets":[0,8]}})", 8, "no \"dtype\""},
+        DamageCase{"no_offsets", R"({"a":{"dtype":"F32","shape":[2]}})", 8, "no \"data_offsets\""},
+        DamageCase{"three_offsets", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4,8]}})", 8, "3 data_offsets"},
+        DamageCase{"unknown_key", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":"y"}})", 8, "\"x\""},
+        DamageCase{"twice", "{" + Entry("a", "[1]", 0, 4) + "," + Entry("a", "[1]", 4, 8) + "}", 8, "same name twice"},
+        DamageCase{"list", "[1, 2]", 0, "a list"}, DamageCase{"text", "hello", 0, "not JSON"},
+        DamageCase{"empty", "", 0, "not JSON"}, DamageCase{"trailing", "{} {}", 0, "not JSON"},
+        DamageCase{"metadata_number", R"({"__metadata__":{"a":1}})", 0, "the number 1"},
+        DamageCase{"nested", R"({"a":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", 8, "a list"},
+        DamageCase{"bad_utf8", "{\"\xff\":1}", 0, "not JSON"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+TEST(SafetensorsTest, RefusesAHeaderLongerThanTheLimitOrTheFile) {
+  for (uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0}, uint64_t{50}}) {
+    std::string bytes(reinterpret_cast<const char*>(&length), 8);
+    auto reader = SafetensorsReader::Open(WriteFile("long.safetensors", bytes + "{}"));
+    ASSERT_FALSE(reader.ok());
+    EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss);
+  }
+}
+
+TEST(SafetensorsTest, EmptyTensorsAndAnEmptyFileOfTensorsAreLegal) {
+  EXPECT_TRUE(SafetensorsReader::Open(WriteFile("none.safetensors", FileWith("{}   ", 0))).ok());
+  std::string header = "{" + Entry("e", "[0,3]", 0, 0) + "," + Entry("s", "[]", 0, 4) + "}";
+  auto reader = SafetensorsReader::Open(WriteFile("empty.safetensors", FileWith(header, 4)));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+}
+
+TEST(SafetensorsTest, MissingFileIsNotFound) {
+  auto reader = SafetensorsReader::Open(PathFor("nowhere.safetensors"));
+  EXPECT_EQ(reader.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(SafetensorsReader::Open(::testing::TempDir()).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(SafetensorsTest, AFileThatIsNotCommittedLeavesTheOldOneAndNoRest) {
+  std::filesystem::path folder = PathFor("atomic");
+  std::filesystem::create_directories(folder);
+  std::string path = (folder / "w.safetensors").string();
+  std::ofstream(path) << "old";
+  {
+    auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {2}}}, {});
+    ASSERT_TRUE(writer.ok());
+    EXPECT_FALSE((*writer)->Commit().ok()) << "committed though nothing was written";
+  }
+  EXPECT_EQ(FileBytes(path), "old");
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
+}
+
+TEST(SafetensorsTest, AFullDiskIsAnErrorThatKeepsTheOldFile) {
+  std::string path = WriteFile("full.safetensors", "old");
+  signal(SIGXFSZ, SIG_IGN);
+  rlimit before;
+  getrlimit(RLIMIT_FSIZE, &before);
+  rlimit limit = {4096, before.rlim_max};
+  setrlimit(RLIMIT_FSIZE, &limit);
+  absl::Status status;
+  {
+    auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {4096}}}, {});
+    std::vector<float> x(4096);
+    status = writer.ok() ? (*writer)->Write(0, x.data()) : writer.status();
+  }
+  setrlimit(RLIMIT_FSIZE, &before);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("W0046"));
+  EXPECT_EQ(FileBytes(path), "old");
+}
+
+TEST(SafetensorsTest, AFolderThatDoesNotExistIsNamed) {
+  auto writer = SafetensorsWriter::Create("/no/such/folder/w.safetensors", {}, {});
+  ASSERT_FALSE(writer.ok());
+  EXPECT_THAT(std::string(writer.status().message()), HasSubstr("/no/such/folder/w.safetensors"));
+}
+
+}  // namespace
+}  // namespace weir
