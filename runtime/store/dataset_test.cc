@@ -1,0 +1,319 @@
+#include "runtime/store/dataset.h"
+
+#include <fstream>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/store/idx_dataset.h"
+#include "runtime/store/idx_file.h"
+#include "runtime/store/index_permutation.h"
+#include "runtime/store/synthetic_dataset.h"
+#include "runtime/store/text_dataset.h"
+#include "zlib.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string WriteFile(const std::string& name, const std::string& bytes) {
+  std::string path = std::string(::testing::TempDir()) + "/" + name;
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+  return path;
+}
+
+std::string WriteGzip(const std::string& name, const std::string& bytes) {
+  std::string path = std::string(::testing::TempDir()) + "/" + name;
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, bytes.data(), static_cast<unsigned>(bytes.size()));
+  gzclose(file);
+  return path;
+}
+
+std::string IdxBytes(const std::vector<uint32_t>& shape, const std::string& data) {
+  std::string bytes = {0, 0, 8, static_cast<char>(shape.size())};
+  for (uint32_t size : shape)
+    for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<char>(size >> shift));
+  return bytes + data;
+}
+
+// n images of 2 x 3 whose pixels are all the number of the image, and labels n % 5.
+IdxDataOptions WriteImages(const std::string& name, int n) {
+  std::string images, labels;
+  for (int i = 0; i < n; ++i) {
+    images += std::string(6, static_cast<char>(i));
+    labels.push_back(static_cast<char>(i % 5));
+  }
+  IdxDataOptions options;
+  options.images = WriteFile(name + "-images", IdxBytes({static_cast<uint32_t>(n), 2, 3}, images));
+  options.labels = WriteGzip(name + "-labels.gz", IdxBytes({static_cast<uint32_t>(n)}, labels));
+  options.test_images = options.images;
+  options.test_labels = options.labels;
+  options.batch = 4;
+  options.classes = 5;
+  return options;
+}
+
+std::string Alphabet(int n) {
+  std::string text;
+  for (int i = 0; i < n; ++i) text.push_back(static_cast<char>((i * 7 + i / 13) % 251));
+  return text;
+}
+
+template <typename T>
+std::vector<T> Filled(const Dataset& data, const std::string& feed, const BatchPosition& position, const TensorSlice& slice) {
+  std::vector<T> out(static_cast<size_t>(slice.num_elements()));
+  absl::Status status = data.Fill(feed, position, slice, out.data());
+  EXPECT_TRUE(status.ok()) << status;
+  return out;
+}
+
+// Cuts the batch into every pair of row and column ranges and compares with the whole.
+template <typename T>
+void ExpectSlicesEqualWhole(const Dataset& data, const std::string& feed, const Shape& shape, DType dtype) {
+  BatchPosition position;
+  position.step = 3;
+  position.micro_batch = 1;
+  position.micro_batches = 2;
+  std::vector<T> whole = Filled<T>(data, feed, position, TensorSlice::Whole(dtype, shape));
+  for (int64_t r0 = 0; r0 < shape[0]; ++r0)
+    for (int64_t r1 = r0; r1 <= shape[0]; ++r1)
+      for (int64_t c0 = 0; c0 < shape[1]; c0 += 2)
+        for (int64_t c1 = c0; c1 <= shape[1]; ++c1) {
+          std::vector<T> part = Filled<T>(data, feed, position, {dtype, {r1 - r0, c1 - c0}, {r0, c0}, shape});
+          size_t i = 0;
+          for (int64_t r = r0; r < r1; ++r)
+            for (int64_t c = c0; c < c1; ++c) ASSERT_EQ(part[i++], whole[static_cast<size_t>(r * shape[1] + c)]);
+        }
+}
+
+TextDataOptions TextOptions(const std::string& path) {
+  TextDataOptions options;
+  options.path = path;
+  options.held_out = 0.1;
+  options.batch = 4;
+  options.sequence = 6;
+  options.seed = 11;
+  return options;
+}
+
+TEST(TextDatasetTest, SlicesOfABatchEqualTheWholeBatch) {
+  auto data = OpenTextDataset(TextOptions(WriteFile("slices.txt", Alphabet(1000))));
+  ASSERT_TRUE(data.ok()) << data.status();
+  ExpectSlicesEqualWhole<int32_t>(**data, "tokens", {4, 6}, DType::kI32);
+  ExpectSlicesEqualWhole<int32_t>(**data, "targets", {4, 6}, DType::kI32);
+}
+
+TEST(TextDatasetTest, TargetsAreTheTokensThatFollow) {
+  auto data = OpenTextDataset(TextOptions(WriteFile("shift.txt", Alphabet(1000))));
+  ASSERT_TRUE(data.ok());
+  TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
+  auto tokens = Filled<int32_t>(**data, "tokens", {}, slice);
+  auto targets = Filled<int32_t>(**data, "targets", {}, slice);
+  for (int row = 0; row < 4; ++row)
+    for (int i = 0; i + 1 < 6; ++i) EXPECT_EQ(targets[row * 6 + i], tokens[row * 6 + i + 1]);
+}
+
+TEST(TextDatasetTest, AStepHasTheSameSamplesHoweverItIsCutIntoMicroBatches) {
+  auto data = OpenTextDataset(TextOptions(WriteFile("micro.txt", Alphabet(1000))));
+  ASSERT_TRUE(data.ok());
+  BatchPosition one{DataPart::kTrain, 5, 0, 1};
+  auto whole = Filled<int32_t>(**data, "tokens", one, TensorSlice::Whole(DType::kI32, {4, 6}));
+  std::vector<int32_t> joined;
+  for (int64_t m = 0; m < 2; ++m) {
+    auto half = Filled<int32_t>(**data, "tokens", {DataPart::kTrain, 5, m, 2}, TensorSlice::Whole(DType::kI32, {2, 6}));
+    joined.insert(joined.end(), half.begin(), half.end());
+  }
+  EXPECT_EQ(joined, whole);
+}
+
+TEST(TextDatasetTest, TrainingNeverSeesHeldOutBytesAndReachesBothEndsOfItsPart) {
+  std::string text(200, 'a');
+  for (size_t i = 180; i < 200; ++i) text[i] = 'z';
+  text[0] = 'b';
+  text[179] = 'y';
+  TextDataOptions options = TextOptions(WriteFile("parts.txt", text));
+  options.batch = 2;
+  auto data = OpenTextDataset(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::set<int32_t> seen;
+  for (int64_t step = 0; step < 1000; ++step) {
+    for (const char* feed : {"tokens", "targets"}) {
+      for (int32_t token : Filled<int32_t>(**data, feed, {DataPart::kTrain, step, 0, 1}, TensorSlice::Whole(DType::kI32, {2, 6}))) {
+        seen.insert(token);
+      }
+    }
+  }
+  EXPECT_EQ(seen, (std::set<int32_t>{'a', 'b', 'y'}));
+}
+
+TEST(TextDatasetTest, HeldOutWindowsFollowOneAnotherAndEnd) {
+  std::string text = Alphabet(1000);
+  auto data = OpenTextDataset(TextOptions(WriteFile("held.txt", text)));
+  ASSERT_TRUE(data.ok());
+  // 100 bytes held out: 16 windows of 6 (and the byte after), 4 batches of 4.
+  EXPECT_EQ((*data)->num_held_out_batches(), 4);
+  TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
+  size_t at = 900;
+  for (int64_t batch = 0; batch < 4; ++batch) {
+    for (int32_t token : Filled<int32_t>(**data, "tokens", {DataPart::kHeldOut, batch, 0, 1}, slice)) {
+      ASSERT_EQ(token, static_cast<unsigned char>(text[at++]));
+    }
+  }
+  std::vector<int32_t> out(24);
+  EXPECT_FALSE((*data)->Fill("tokens", {DataPart::kHeldOut, 4, 0, 1}, slice, out.data()).ok());
+}
+
+TEST(TextDatasetTest, DifferentSeedsAndStepsDiffer) {
+  TextDataOptions options = TextOptions(WriteFile("seeds.txt", Alphabet(1000)));
+  auto a = OpenTextDataset(options);
+  options.seed = 12;
+  auto b = OpenTextDataset(options);
+  TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
+  auto first = Filled<int32_t>(**a, "tokens", {}, slice);
+  EXPECT_NE(first, Filled<int32_t>(**b, "tokens", {}, slice));
+  EXPECT_NE(first, Filled<int32_t>(**a, "tokens", {DataPart::kTrain, 1, 0, 1}, slice));
+}
+
+TEST(TextDatasetTest, RefusesFilesThatAreTooShortWithTheByteCounts) {
+  TextDataOptions options = TextOptions(WriteFile("short.txt", "abcdef"));
+  options.held_out = 0;
+  auto train = OpenTextDataset(options);
+  EXPECT_EQ(train.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(train.status().message()), HasSubstr("at least 7 bytes"));
+  EXPECT_THAT(std::string(train.status().message()), HasSubstr("6 of the file's 6 bytes"));
+  auto held = OpenTextDataset(TextOptions(WriteFile("short_held.txt", Alphabet(100))));
+  EXPECT_EQ(held.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(held.status().message()), HasSubstr("10 bytes held out, 1 windows"));
+  options.path = "/no/such/text";
+  EXPECT_EQ(OpenTextDataset(options).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
+  TextDataOptions options = TextOptions(WriteFile("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
+  options.vocabulary = 'b';
+  auto data = OpenTextDataset(options);
+  EXPECT_THAT(std::string(data.status().message()), HasSubstr("byte 500"));
+}
+
+TEST(TextDatasetTest, RefusesFeedsAndShapesItCannotFill) {
+  auto data = OpenTextDataset(TextOptions(WriteFile("feeds.txt", Alphabet(1000))));
+  ASSERT_TRUE(data.ok());
+  std::vector<int32_t> out(100);
+  absl::Status status = (*data)->Fill("token", {}, TensorSlice::Whole(DType::kI32, {4, 6}), out.data());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("call the input tokens"));
+  EXPECT_FALSE((*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kI32, {4, 7}), out.data()).ok());
+  EXPECT_FALSE((*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kF32, {4, 6}), out.data()).ok());
+}
+
+TEST(IndexPermutationTest, IsAPermutationForEverySizeAndDiffersByKey) {
+  for (int64_t size : {1, 2, 3, 4, 5, 16, 17, 100, 255, 256, 257, 1000}) {
+    std::set<int64_t> seen;
+    for (int64_t i = 0; i < size; ++i) {
+      int64_t at = IndexPermutation(5, size).At(i);
+      ASSERT_TRUE(at >= 0 && at < size);
+      seen.insert(at);
+    }
+    EXPECT_EQ(static_cast<int64_t>(seen.size()), size);
+  }
+  int same = 0;
+  for (int64_t i = 0; i < 1000; ++i) same += IndexPermutation(1, 1000).At(i) == IndexPermutation(2, 1000).At(i);
+  EXPECT_LT(same, 20);
+}
+
+TEST(IdxDatasetTest, EachEpochSeesEveryImageOnceWithItsLabelInAnotherOrder) {
+  auto data = OpenIdxDataset(WriteImages("epoch", 20));
+  ASSERT_TRUE(data.ok()) << data.status();
+  std::vector<std::vector<int>> epochs(2);
+  for (int64_t step = 0; step < 10; ++step) {
+    BatchPosition position{DataPart::kTrain, step, 0, 1};
+    auto images = Filled<float>(**data, "images", position, TensorSlice::Whole(DType::kF32, {4, 6}));
+    auto labels = Filled<int32_t>(**data, "labels", position, TensorSlice::Whole(DType::kI32, {4}));
+    for (int row = 0; row < 4; ++row) {
+      int number = static_cast<int>(std::lround(images[row * 6] * 255));
+      EXPECT_EQ(labels[row], number % 5);
+      epochs[step / 5].push_back(number);
+    }
+  }
+  EXPECT_NE(epochs[0], epochs[1]);
+  for (auto& epoch : epochs) EXPECT_EQ(std::set<int>(epoch.begin(), epoch.end()).size(), 20u);
+}
+
+TEST(IdxDatasetTest, SlicesOfABatchEqualTheWholeBatchInAnyShape) {
+  auto data = OpenIdxDataset(WriteImages("idx_slices", 20));
+  ASSERT_TRUE(data.ok());
+  ExpectSlicesEqualWhole<float>(**data, "images", {4, 6}, DType::kF32);
+  auto flat = Filled<float>(**data, "images", {}, TensorSlice::Whole(DType::kF32, {4, 6}));
+  auto square = Filled<float>(**data, "images", {}, TensorSlice::Whole(DType::kF32, {4, 2, 3}));
+  EXPECT_EQ(flat, square);
+}
+
+TEST(IdxDatasetTest, HeldOutIsInOrderOnce) {
+  auto data = OpenIdxDataset(WriteImages("idx_held", 21));
+  ASSERT_TRUE(data.ok());
+  EXPECT_EQ((*data)->num_held_out_batches(), 5);
+  auto images = Filled<float>(**data, "images", {DataPart::kHeldOut, 1, 0, 1}, TensorSlice::Whole(DType::kF32, {4, 6}));
+  EXPECT_EQ(std::lround(images[0] * 255), 4);
+  std::vector<float> out(24);
+  EXPECT_FALSE((*data)->Fill("images", {DataPart::kHeldOut, 5, 0, 1}, TensorSlice::Whole(DType::kF32, {4, 6}), out.data()).ok());
+}
+
+TEST(IdxDatasetTest, RefusesLabelsCountsAndBatchesThatDoNotFit) {
+  IdxDataOptions options = WriteImages("refuse", 20);
+  options.classes = 4;
+  EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("labels below 4"));
+  options.classes = 5;
+  options.batch = 21;
+  EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("at least one batch of 21"));
+  options.batch = 4;
+  options.labels = WriteFile("refuse-labels", IdxBytes({3}, std::string(3, '\0')));
+  EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("20 labels"));
+  options.labels = "/no/such/labels";
+  EXPECT_EQ(OpenIdxDataset(options).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(IdxFileTest, EveryTruncationIsDamagePlainAndCompressed) {
+  std::string bytes = IdxBytes({2, 2, 3}, "abcdefghijkl");
+  for (size_t length = 0; length < bytes.size(); ++length) {
+    auto array = ReadIdxFile(WriteFile("cut.idx", bytes.substr(0, length)), 3, "test");
+    EXPECT_EQ(array.status().code(), absl::StatusCode::kDataLoss) << length;
+  }
+  std::string path = WriteGzip("whole.idx.gz", bytes);
+  ASSERT_TRUE(ReadIdxFile(path, 3, "test").ok());
+  std::ifstream in(path, std::ios::binary);
+  std::string packed(std::istreambuf_iterator<char>(in), {});
+  for (size_t length = 2; length < packed.size(); ++length) {
+    auto array = ReadIdxFile(WriteFile("cut.idx.gz", packed.substr(0, length)), 3, "test");
+    EXPECT_EQ(array.status().code(), absl::StatusCode::kDataLoss) << length;
+  }
+}
+
+TEST(IdxFileTest, RefusesOtherMagicExtraBytesAndImpossibleSizes) {
+  EXPECT_FALSE(ReadIdxFile(WriteFile("m.idx", IdxBytes({2}, "ab")), 3, "test").ok());
+  EXPECT_FALSE(ReadIdxFile(WriteFile("l.idx", IdxBytes({2}, "abc")), 1, "test").ok());
+  EXPECT_FALSE(ReadIdxFile(WriteFile("h.idx", IdxBytes({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc")), 3, "test").ok());
+  EXPECT_FALSE(ReadIdxFile(WriteFile("g.idx", IdxBytes({0x3fffffffu}, "abc")), 1, "test").ok());
+}
+
+TEST(SyntheticDatasetTest, SlicesEqualTheWholeAndTargetsFollowTokens) {
+  SyntheticDataOptions options;
+  options.feeds = {"tokens", "targets", "images"};
+  options.vocabulary = 17;
+  auto data = MakeSyntheticDataset(options);
+  ExpectSlicesEqualWhole<int32_t>(*data, "tokens", {4, 6}, DType::kI32);
+  ExpectSlicesEqualWhole<int32_t>(*data, "targets", {4, 6}, DType::kI32);
+  ExpectSlicesEqualWhole<float>(*data, "images", {4, 6}, DType::kF32);
+  TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
+  auto tokens = Filled<int32_t>(*data, "tokens", {}, slice), targets = Filled<int32_t>(*data, "targets", {}, slice);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(targets[i], tokens[i + 1]);
+  std::set<int32_t> seen;
+  for (int64_t step = 0; step < 50; ++step)
+    for (int32_t token : Filled<int32_t>(*data, "tokens", {DataPart::kTrain, step, 0, 1}, slice)) seen.insert(token);
+  EXPECT_EQ(seen.size(), 17u);
+  EXPECT_EQ(*seen.rbegin(), 16);
+}
+
+}  // namespace
+}  // namespace weir

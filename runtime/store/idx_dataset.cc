@@ -1,0 +1,134 @@
+#include "runtime/store/idx_dataset.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+#include "runtime/store/idx_file.h"
+#include "runtime/store/index_permutation.h"
+#include "runtime/store/slice_runs.h"
+
+namespace weir {
+namespace {
+
+struct LabelledImages {
+  IdxArray images;
+  IdxArray labels;
+  int64_t size() const { return labels.shape.empty() ? 0 : labels.shape[0]; }
+  int64_t pixels() const { return images.shape[1] * images.shape[2]; }
+};
+
+class IdxDataset : public Dataset {
+ public:
+  IdxDataset(LabelledImages train, LabelledImages test, const IdxDataOptions& options)
+      : train_(std::move(train)), test_(std::move(test)), options_(options) {}
+
+  std::vector<std::string> feeds() const override { return {"images", "labels"}; }
+  int64_t num_held_out_batches() const override { return test_.size() / options_.batch; }
+  std::string Describe() const override {
+    return absl::StrCat("images ", options_.images, ": ", train_.size(), " to train on, ", test_.size(), " held out");
+  }
+
+  absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
+                    void* out) const override {
+    const LabelledImages& from = position.part == DataPart::kTrain ? train_ : test_;
+    if (feed == "labels") {
+      if (slice.dtype != DType::kI32 || slice.shape.size() != 1) return WrongFeedType(feed, "i32[rows]", slice);
+      int32_t* to = static_cast<int32_t*>(out);
+      for (int64_t row = 0; row < slice.shape[0]; ++row) {
+        WEIR_ASSIGN_OR_RETURN(int64_t index, IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
+        to[row] = from.labels.data[static_cast<size_t>(index)];
+      }
+      return absl::OkStatus();
+    }
+    if (feed != "images") return UnknownFeed(feed, feeds());
+    return FillImages(from, position, slice, static_cast<float*>(out));
+  }
+
+ private:
+  // The image of row `row`, or an error beyond the held-out part.
+  absl::StatusOr<int64_t> IndexOf(const BatchPosition& position, int64_t rows, int64_t row) const {
+    int64_t sample = SampleNumber(position, rows, row);
+    if (position.part == DataPart::kHeldOut) {
+      if (sample >= test_.size()) return absl::InternalError(absl::StrCat("no held-out image ", sample));
+      return sample;
+    }
+    uint64_t key = MixKey(MixKey(options_.seed, KeyOf("idx order", 9)), static_cast<uint64_t>(sample / train_.size()));
+    return IndexPermutation(key, train_.size()).At(sample % train_.size());
+  }
+
+  absl::Status FillImages(const LabelledImages& from, const BatchPosition& position, const TensorSlice& slice,
+                          float* to) const {
+    int64_t pixels = from.pixels();
+    bool fits = slice.dtype == DType::kF32 && !slice.shape.empty();
+    TensorSlice image;  // what one row takes of an image
+    if (fits) {
+      image.shape.assign(slice.shape.begin() + 1, slice.shape.end());
+      image.offset.assign(slice.offset.begin() + 1, slice.offset.end());
+      image.global_shape.assign(slice.global_shape.begin() + 1, slice.global_shape.end());
+      fits = NumElements(image.global_shape) == pixels;
+    }
+    if (!fits) return WrongFeedType("images", absl::StrCat("f32[rows, ...] with ", pixels, " elements a row"), slice);
+    int64_t width = image.num_elements();
+    for (int64_t row = 0; row < slice.shape[0]; ++row) {
+      WEIR_ASSIGN_OR_RETURN(int64_t index, IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
+      const uint8_t* data = from.images.data.data() + index * pixels;
+      ForEachRun(image, [&](int64_t local, int64_t global, int64_t count) {
+        for (int64_t i = 0; i < count; ++i) to[local + i] = static_cast<float>(data[global + i]) / 255.0f;
+      });
+      to += width;
+    }
+    return absl::OkStatus();
+  }
+
+  LabelledImages train_, test_;
+  IdxDataOptions options_;
+};
+
+absl::StatusOr<LabelledImages> ReadPart(const std::string& images, const std::string& labels, int64_t classes,
+                                        const std::string& purpose) {
+  LabelledImages part;
+  WEIR_ASSIGN_OR_RETURN(part.images, ReadIdxFile(images, 3, purpose + " images"));
+  WEIR_ASSIGN_OR_RETURN(part.labels, ReadIdxFile(labels, 1, purpose + " labels"));
+  if (part.images.shape[0] != part.labels.shape[0]) {
+    return Rejected({"W0058", labels, absl::StrCat(part.images.shape[0], " labels, one for each image of ", images),
+                     absl::StrCat(part.labels.shape[0]), "name the files that belong together"});
+  }
+  for (size_t i = 0; i < part.labels.data.size(); ++i) {
+    if (part.labels.data[i] >= classes) {
+      return Rejected({"W0059", absl::StrCat(labels, ", label ", i), absl::StrCat("labels below ", classes, ", the classes of the model"),
+                       absl::StrCat(part.labels.data[i]), "give the model more classes"});
+    }
+  }
+  return part;
+}
+
+absl::Status CheckHoldsABatch(const LabelledImages& part, const std::string& path, int64_t batch) {
+  if (part.size() >= batch) return absl::OkStatus();
+  return Rejected({"W0058", path, absl::StrCat("at least one batch of ", batch, " images"), absl::StrCat(part.size()),
+                   "use a smaller batch"});
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& options) {
+  if (options.test_images.empty() != options.test_labels.empty()) {
+    return Rejected({"W0052", "data.idx", "test_images and test_labels, or neither", "only one of them", "name both"});
+  }
+  if (options.batch < 1) {
+    return Rejected({"W0052", "data.idx", "a batch of at least 1", absl::StrCat(options.batch), ""});
+  }
+  WEIR_ASSIGN_OR_RETURN(LabelledImages train, ReadPart(options.images, options.labels, options.classes, "training"));
+  WEIR_RETURN_IF_ERROR(CheckHoldsABatch(train, options.images, options.batch));
+  LabelledImages test;
+  if (!options.test_images.empty()) {
+    WEIR_ASSIGN_OR_RETURN(test, ReadPart(options.test_images, options.test_labels, options.classes, "test"));
+    WEIR_RETURN_IF_ERROR(CheckHoldsABatch(test, options.test_images, options.batch));
+    if (test.pixels() != train.pixels()) {
+      return Rejected({"W0058", options.test_images, absl::StrCat("images of ", train.pixels(), " pixels, as in ", options.images),
+                       absl::StrCat(test.pixels()), "name the files that belong together"});
+    }
+  }
+  return std::unique_ptr<Dataset>(std::make_unique<IdxDataset>(std::move(train), std::move(test), options));
+}
+
+}  // namespace weir

@@ -1,0 +1,24 @@
+// An IDX file (the format of MNIST and its kin), plain or gzip: a magic number that
+// tells the element type and the number of dimensions, the dimensions, the elements. Only
+// unsigned bytes are read. Thread rule: pure function.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/tensor_slice.h"
+
+namespace weir {
+
+struct IdxArray {
+  Shape shape;
+  std::vector<uint8_t> data;
+};
+
+// Reads the whole file. kNotFound: no file. kDataLoss: not IDX of bytes with
+// `num_dims` dimensions, shorter or longer than its header says, or a broken gzip stream.
+absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims, const std::string& purpose);
+
+}  // namespace weir
