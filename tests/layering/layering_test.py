@@ -1,0 +1,51 @@
+"""Holds the real tree to the rules: one test per rule, all violations listed at once.
+
+Reads the sources through this file's own place in the checkout, not through declared data, so it is tagged `external`:
+Bazel runs it every time.
+"""
+
+import os
+import unittest
+
+from tests.layering import include_rules
+from tests.layering import style_rules
+from tests.layering.source_tree import SourceTree
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
+ALLOW_LIST = "tests/layering/long_files.txt"
+LONG_FILES_MAX = 0  # may only fall
+
+
+class LayeringTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.tree = SourceTree.read(ROOT)
+        with open(os.path.join(ROOT, ALLOW_LIST), encoding="utf-8") as file:
+            cls.allowed = style_rules.parse_allow_list(file.read())
+
+    def expect_none(self, violations):
+        if violations:
+            self.fail("\n  " + "\n  ".join(violations))
+
+    def test_the_tree_was_found(self):
+        self.assertIn("WORKSPACE", self.tree.paths)
+        self.assertGreater(len(self.tree.cxx()), 10)
+
+    def test_sources_keep_to_their_length(self):
+        self.expect_none(style_rules.check_length(self.tree, self.allowed))
+        self.assertLessEqual(len(self.allowed), LONG_FILES_MAX, f"{ALLOW_LIST} may only shrink")
+
+
+def _add_test(rule):
+    def test(self):
+        self.expect_none(rule(self.tree))
+
+    test.__doc__ = rule.__doc__
+    setattr(LayeringTest, "test_" + rule.__name__.replace("check_", ""), test)
+
+
+for _rule in include_rules.INCLUDE_RULES + style_rules.STYLE_RULES:
+    _add_test(_rule)
+
+if __name__ == "__main__":
+    unittest.main()
