@@ -12,6 +12,22 @@
 // through a flat split: reduce-scatter, then all-gather, 2 steps. Across
 // device sets the receivers lack everything: T times the copies asked for.
 //
+// With several mesh axes one exchange does any mixture of changes of S and B, of new
+// partials (only the first holder keeps the value) and of partials merged into splits. PlanBoxing
+// weighs a few short sequences by TotalBytes and takes the cheapest (then the shortest, then the
+// one whose busiest rank sends least):
+//   - the one exchange, if no axis goes P->B;
+//   - first the partial axes alone, into splits, then one exchange to the destination;
+//   - first everything else, with the P->B axes in splits, then one all-gather;
+//   - the flat pair of steps over all P->B axes at once, before or after the rest.
+// Across stages partials are first merged into splits on the source's devices (P->S), so that
+// each element crosses once per copy asked for; P->P with one combiner crosses as it is.
+//
+// Sources. An element's source agrees with the receiver in every axis where it may: the
+// receiver itself if it holds the element, else the holder that differs in fewest mesh
+// coordinates. Copies are thus read from as many holders as there are. Sums run over the
+// coordinates of the merged axes in row-major order, whoever computes them.
+//
 // What one rank does is a pure function of (step, rank): no rank needs another's plan.
 // Thread rule: pure functions.
 #pragma once
@@ -45,31 +61,36 @@ enum class BoxingMethod : uint8_t {
 };
 std::string Name(BoxingMethod method);
 
-// One exchange. Tensors are seen as `view` says: kLogical shapes, or kFlat, each local
-// shard as one row of elements (P->B: reduce-scatter and all-gather of flat shards).
-// For kFlat steps `from`/`to` speak of the flat view of the shard that the
-// ranks of one group (equal in all other axes) hold in common.
+// One exchange. `flat` steps see each local shard as one row of elements (P->B:
+// reduce-scatter and all-gather of flat shards). A group of a flat step is the ranks equal
+// in all mesh axes but `flat_axes`; they hold one common shard, and nothing leaves the group.
+// The layouts of a flat step speak of the logical tensor in the other axes, which do
+// not change, and of the row of the common shard in `flat_axes`: S(0) there is the
+// balanced split of that row.
 struct BoxingStep {
   BoxingMethod method = BoxingMethod::kIdentity;
   Place from, to;
   bool flat = false;
-  // For flat steps: the layout of the logical tensor outside `flat_axes`, and the mesh
-  // axes whose ranks form a group.
-  std::vector<int> flat_axes;
+  std::vector<int> flat_axes;  // for flat steps: mesh axes whose ranks form a group, ascending
+  friend bool operator==(const BoxingStep&, const BoxingStep&) = default;
 };
+// "kind: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp"
+std::string ToText(const BoxingStep& step, const Mesh& mesh);
 
-// The steps for one tensor. Never fails for valid layouts of `type`, except:
-// non-linear partials across a change of devices are merged first (extra steps);
-// P(max) -> P(sum) is kInvalidArgument.
+// The steps for one tensor; none if every rank already holds what it is to hold. Steps
+// follow on each other: the shards after one are the shards before the next. Layouts are over
+// mesh.StageMesh(). kInvalidArgument for a layout invalid for `type`, a stage that is not, and a
+// partial axis that would change its combiner (P(max) -> P(sum)).
 absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Place& from,
                                                    const Place& to, const Mesh& mesh);
 
-// Bytes that leave `rank` for other ranks in this step, and summed over all ranks.
+// Bytes that leave `rank` for other ranks in this step, and summed over all ranks and
+// steps: closed forms, from the layouts alone.
 int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank);
 int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps, const Mesh& mesh);
 
 // The local shard of `rank` before and after the step, as the kernels see it (flat steps:
-// rank-1 shards). Empty (no rank, volume 0) if `rank` is not in that device set.
+// rank-1 shards). Of shape [0] if `rank` is not in that device set.
 TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank);
 TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank);
 

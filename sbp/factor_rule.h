@@ -10,8 +10,18 @@
 //   input  without f                                   B; P(sum) if `additive` and f is summed away
 //   output with f as the major factor of dimension d   S(d)
 //   output without f                                   P(combiner of f)
-// A factor that stands as a minor factor somewhere, or has `whole`, is never split.
+// A factor is never split that has `whole`, stands as a minor factor somewhere, stands
+// in two dimensions of one operand, or stands nowhere; nor one that an `additive` input
+// and some output lack, unless it is summed away from every output. A size below
+// the number of parts is no reason: shards may be empty.
 // Besides: all B; and for each linear group, P(sum) in gives P(sum) out.
+//
+// Units. A signature says plain S(d), so every operand cuts its own dimension into
+// balanced units. The cuts mean the same factor range everywhere only if all dimensions
+// with that major factor have the same number of units, and each unit is a whole number
+// of factor units times the product of the minor factors: with q heads [g=4, r=8],
+// heads=32 needs unit 8 so that it has 4 units as g has. UnitsAgree() says whether this holds;
+// signatures of factors where it does not are not to be used.
 // Thread rule: values and pure functions.
 #pragma once
 
@@ -19,6 +29,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "sbp/layout.h"
 
 namespace weir {
@@ -39,7 +50,8 @@ struct OperandRule {
   bool additive = false;
 };
 
-// If all `inputs` are P(sum) and the other inputs B, then all `outputs` are P(sum).
+// If all `inputs` are P(sum) and the other inputs B, then all `outputs` are P(sum) and the
+// other outputs, which must not depend on `inputs`, are B.
 struct LinearGroup {
   std::vector<int> inputs;
   std::vector<int> outputs;
@@ -64,6 +76,23 @@ struct AxisSignature {
 
 // All legal signatures, in this order: all B, each splittable factor, each linear group.
 std::vector<AxisSignature> LegalSignatures(const FactorRule& rule);
+
+// Whether LegalSignatures() splits this factor.
+bool IsSplittable(const FactorRule& rule, int factor);
+
+// The unit a tensor dimension with these factors (major to minor) needs: the unit of the
+// major factor times the product of the sizes of the minor ones; 1 without factors.
+int64_t DimUnit(const FactorRule& rule, const std::vector<int>& dim_factors);
+
+// Whether splitting `factor` cuts all operands alike (see above). True if no operand has it
+// as a major factor. Operands must have the ranks of the rule.
+bool UnitsAgree(const FactorRule& rule, int factor, const std::vector<TensorType>& inputs,
+                const std::vector<TensorType>& outputs);
+
+// kInvalidArgument names the operand and dimension if operands do not fit the rule: their
+// number, ranks, sizes, or, for a splittable factor, units that do not agree.
+absl::Status CheckUnits(const FactorRule& rule, const std::vector<TensorType>& inputs,
+                        const std::vector<TensorType>& outputs);
 
 // One signature per mesh axis, joined to one layout per operand.
 struct Signature {

@@ -7,7 +7,15 @@
 // Text: "[dp: S(0), tp: B]", axes in mesh order; an axis left out is B. Splits of
 // one tensor axis by several mesh axes nest, in mesh order. Without explicit offsets a split
 // is balanced in units: of u = size/unit units over n parts the first u mod n
-// parts hold one more. Shards may be uneven and empty.
+// parts hold one more. A nested balanced split divides its parent's range in
+// units again, counted from the range's begin. Explicit offsets always cut the whole
+// tensor axis; nested in a parent they keep what falls into the parent's range.
+// Shards may be uneven and empty.
+//
+//   size 7, mesh dp=2,tp=2, [dp: S(0), tp: S(0)]:  0..4 -> 0..2 2..4 | 4..7 -> 4..6 6..7
+//
+// The partial axes of one layout have one combiner: sums of maxima and maxima of
+// sums differ, so a mixture would depend on the order of merging.
 // Thread rule: values and pure functions.
 #pragma once
 
@@ -68,10 +76,21 @@ std::string ToText(const TensorType& type);
 using Layout = std::vector<Sbp>;
 Layout Broadcast(const Mesh& mesh);
 std::string ToText(const Layout& layout, const Mesh& mesh);
-// Names the flaw and the axes and kinds there are.
+// Inverse of ToText. kInvalidArgument names the flaw and the axes and kinds there are.
+// Whether the layout suits a tensor is ValidateLayout's matter.
 absl::StatusOr<Layout> ParseLayout(const std::string& text, const Mesh& mesh);
-// Split axes exist, offsets fit, partials are of real tensors.
+// Split axes exist, offsets fit and lie on units, partials are of real tensors and have
+// one combiner; the type's units divide its sizes and its bytes do not overflow.
 absl::Status ValidateLayout(const Layout& layout, const TensorType& type, const Mesh& mesh);
+
+// [begin, end) of one tensor axis.
+struct Range {
+  int64_t begin = 0, end = 0;
+  int64_t length() const { return end > begin ? end - begin : 0; }
+  friend bool operator==(const Range&, const Range&) = default;
+};
+// Part `index` of `parts` of `parent` under the split `sbp` of an axis with `unit`.
+Range PartOf(const Range& parent, const Sbp& sbp, int64_t unit, int64_t parts, int64_t index);
 
 // [begin, end) per tensor axis.
 struct Rect {

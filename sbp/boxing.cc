@@ -1,0 +1,349 @@
+// Names, costs and plans. What a rank does in a step is in build_exchange.cc.
+#include "sbp/boxing.h"
+
+#include <algorithm>
+#include <optional>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "sbp/exchange_view.h"
+
+namespace weir {
+namespace {
+
+using Steps = std::vector<BoxingStep>;
+
+bool IsMerged(const Sbp& from, const Sbp& to) { return from.is_partial() && !to.is_partial(); }
+
+bool MixesCombiners(const Layout& layout) {
+  const Sbp* partial = nullptr;
+  for (const Sbp& sbp : layout) {
+    if (!sbp.is_partial()) continue;
+    if (partial != nullptr && partial->combiner != sbp.combiner) return true;
+    partial = &sbp;
+  }
+  return false;
+}
+
+// Calls visit(coords, copies) for coordinates that stand for `copies` ranks each, all ranks
+// together. Ranks that differ only in axes no split touches send alike, but that where a broadcast
+// becomes partial only the first one sends.
+template <typename Visit>
+void ForEachKindOfRank(const BoxingStep& step, const Mesh& stage_mesh, Visit visit) {
+  const int num_axes = stage_mesh.num_axes();
+  std::vector<int> varying;
+  int64_t copies = 1;
+  for (int axis = 0; axis < num_axes; ++axis) {
+    const Sbp &from = step.from.layout[axis], &to = step.to.layout[axis];
+    if (from.is_split() || to.is_split()) {
+      varying.push_back(axis);
+    } else if (!(from.is_broadcast() && to.is_partial())) {
+      copies *= stage_mesh.size(axis);
+    }
+  }
+  Coords coords(num_axes, 0);
+  while (true) {
+    visit(coords, copies);
+    int i = static_cast<int>(varying.size()) - 1;
+    for (; i >= 0; --i) {
+      if (++coords[varying[i]] < stage_mesh.size(varying[i])) break;
+      coords[varying[i]] = 0;
+    }
+    if (i < 0) return;
+  }
+}
+
+struct Cost {
+  int64_t total = 0;
+  int64_t busiest = 0;  // the most elements one rank sends in a step, summed over steps
+};
+
+Cost CostOf(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
+  Cost cost;
+  for (const BoxingStep& step : steps) {
+    const bool same_stage = step.from.stage == step.to.stage;
+    std::optional<ExchangeView> view;
+    int64_t busiest = 0;
+    ForEachKindOfRank(step, stage_mesh, [&](const Coords& coords, int64_t copies) {
+      // A flat view is the group's own.
+      if (step.flat || !view.has_value()) view.emplace(type, step, stage_mesh, coords);
+      int64_t sent = view->ElementsSent(coords, same_stage);
+      cost.total += sent * copies;
+      busiest = std::max(busiest, sent);
+    });
+    cost.busiest += busiest;
+  }
+  return cost;
+}
+
+// What the step does, from the changes on its axes.
+BoxingMethod MethodOf(const Place& from, const Place& to, const Mesh& stage_mesh) {
+  if (from.stage != to.stage) return BoxingMethod::kMove;
+  std::optional<BoxingMethod> method;
+  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    const Sbp &before = from.layout[axis], &after = to.layout[axis];
+    if (before == after) continue;
+    BoxingMethod change = BoxingMethod::kMixed;
+    if (after.is_partial()) {
+      change = BoxingMethod::kToPartial;
+    } else if (before.is_partial() && after.is_split()) {
+      change = BoxingMethod::kReduceScatter;
+    } else if (before.is_broadcast()) {
+      change = BoxingMethod::kSlice;
+    } else if (before.is_split()) {
+      change = after.is_split() ? BoxingMethod::kAllToAll : BoxingMethod::kAllGather;
+    }
+    if (method.has_value() && *method != change) return BoxingMethod::kMixed;
+    method = change;
+  }
+  return method.value_or(BoxingMethod::kIdentity);
+}
+
+// Whether all ranks keep what they have.
+bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to, const Mesh& stage_mesh) {
+  if (from == to) return true;
+  for (size_t axis = 0; axis < from.size(); ++axis) {
+    if (from[axis] != to[axis] && (from[axis].is_partial() || to[axis].is_partial())) return false;
+  }
+  for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
+    Coords coords = stage_mesh.CoordsOf(i);
+    if (ShardRect(type, from, stage_mesh, coords) != ShardRect(type, to, stage_mesh, coords)) return false;
+  }
+  return true;
+}
+
+// Plans between layouts that are B on all mesh axes of size 1.
+class Planner {
+ public:
+  Planner(const TensorType& type, const Mesh& stage_mesh) : type_(type), stage_mesh_(stage_mesh) {}
+
+  Steps Plan(const Place& from, const Place& to) const {
+    return from.stage == to.stage ? PlanSameStage(from, to) : PlanAcrossStages(from, to);
+  }
+
+ private:
+  // Axes that go P->B.
+  std::vector<int> MergedToBroadcast(const Layout& from, const Layout& to) const {
+    std::vector<int> axes;
+    for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
+      if (from[axis].is_partial() && to[axis].is_broadcast()) axes.push_back(axis);
+    }
+    return axes;
+  }
+  bool HasMerged(const Layout& from, const Layout& to) const {
+    for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
+      if (IsMerged(from[axis], to[axis])) return true;
+    }
+    return false;
+  }
+
+  // One exchange, or none if nothing changes.
+  Steps Direct(const Place& from, const Place& to) const {
+    if (from.stage == to.stage && IsIdentity(type_, from.layout, to.layout, stage_mesh_)) return {};
+    BoxingStep step{MethodOf(from, to, stage_mesh_), from, to, false, {}};
+    // Nested splits may shift when an outer one appears: then elements do move.
+    bool local = step.method == BoxingMethod::kSlice || step.method == BoxingMethod::kToPartial;
+    if (local && CostOf(type_, {step}, stage_mesh_).total > 0) step.method = BoxingMethod::kMixed;
+    return {step};
+  }
+
+  Steps Chain(Steps first, const Steps& second) const {
+    first.insert(first.end(), second.begin(), second.end());
+    return first;
+  }
+
+  // From `from` to the flat split over `axes`, then to their broadcast in `to_stage`.
+  Steps Flat(const Place& from, const std::vector<int>& axes, int64_t to_stage) const {
+    Place split = from, whole = from;
+    whole.stage = to_stage;
+    for (int axis : axes) {
+      split.layout[axis] = Sbp::S(0);
+      whole.layout[axis] = Sbp::B();
+    }
+    BoxingMethod second = to_stage == from.stage ? BoxingMethod::kAllGather : BoxingMethod::kMove;
+    return {BoxingStep{BoxingMethod::kReduceScatter, from, split, true, axes},
+            BoxingStep{second, split, whole, true, axes}};
+  }
+
+  // `from` with its merged axes split: as `to` splits them, where it does and `into` asks for
+  // it, else along `tensor_axis`.
+  enum class MergeInto { kDestinationSplit, kTensorAxis };
+  Layout Merged(const Layout& from, const Layout& to, int tensor_axis, MergeInto into) const {
+    Layout layout = from;
+    for (size_t axis = 0; axis < from.size(); ++axis) {
+      if (!IsMerged(from[axis], to[axis])) continue;
+      bool own = into == MergeInto::kDestinationSplit && to[axis].is_split();
+      layout[axis] = own ? to[axis] : Sbp::S(tensor_axis);
+    }
+    return layout;
+  }
+
+  void Consider(Steps steps, std::vector<Steps>* candidates) const {
+    for (const BoxingStep& step : steps) {
+      if (MixesCombiners(step.from.layout) || MixesCombiners(step.to.layout)) return;
+    }
+    candidates->push_back(std::move(steps));
+  }
+
+  Steps Cheapest(const std::vector<Steps>& candidates) const {
+    using Key = std::tuple<int64_t, size_t, int64_t>;
+    std::optional<Key> best_key;
+    const Steps* best = nullptr;
+    for (const Steps& steps : candidates) {
+      Cost cost = CostOf(type_, steps, stage_mesh_);
+      Key key{cost.total, steps.size(), cost.busiest};
+      if (best_key.has_value() && *best_key <= key) continue;
+      best_key = key;
+      best = &steps;
+    }
+    return *best;
+  }
+
+  Steps PlanSameStage(const Place& from, const Place& to) const {
+    const std::vector<int> gathered = MergedToBroadcast(from.layout, to.layout);
+    if (gathered.empty() && !HasMerged(from.layout, to.layout)) return Direct(from, to);
+    std::vector<Steps> candidates;
+    if (gathered.empty()) {
+      candidates.push_back(Direct(from, to));
+    } else {
+      Place after_flat = from;
+      Place before_flat = to;
+      for (int axis : gathered) {
+        after_flat.layout[axis] = to.layout[axis];
+        before_flat.layout[axis] = from.layout[axis];
+      }
+      const Steps flat_last = Flat(before_flat, gathered, to.stage);
+      if (IsIdentity(type_, from.layout, before_flat.layout, stage_mesh_)) return flat_last;
+      Consider(Chain(Flat(from, gathered, from.stage), PlanSameStage(after_flat, to)), &candidates);
+      if (!MixesCombiners(before_flat.layout)) {
+        Consider(Chain(PlanSameStage(from, before_flat), flat_last), &candidates);
+      }
+    }
+    for (int k = 0; k < static_cast<int>(type_.dims.size()); ++k) {
+      for (MergeInto into : {MergeInto::kDestinationSplit, MergeInto::kTensorAxis}) {
+        Place merged{Merged(from.layout, to.layout, k, into), from.stage};
+        Consider(Chain(Direct(from, merged), Direct(merged, to)), &candidates);
+      }
+      if (gathered.empty()) continue;
+      Place scattered = to;
+      for (int axis : gathered) scattered.layout[axis] = Sbp::S(k);
+      Consider(Chain(PlanSameStage(from, scattered), Direct(scattered, to)), &candidates);
+    }
+    return Cheapest(candidates);
+  }
+
+  Steps PlanAcrossStages(const Place& from, const Place& to) const {
+    if (!HasMerged(from.layout, to.layout)) return Direct(from, to);
+    const std::vector<int> gathered = MergedToBroadcast(from.layout, to.layout);
+    Layout only_gathered = from.layout;
+    for (int axis : gathered) only_gathered[axis] = Sbp::B();
+    std::vector<Steps> candidates;
+    if (only_gathered == to.layout || type_.dims.empty()) {
+      Steps flat = Flat(from, gathered, to.stage);
+      // A scalar has no splits but the flat one: it arrives as a broadcast, and then changes.
+      if (only_gathered != to.layout) flat = Chain(flat, Direct(flat.back().to, to));
+      candidates.push_back(std::move(flat));
+    }
+    for (int k = 0; k < static_cast<int>(type_.dims.size()); ++k) {
+      for (MergeInto into : {MergeInto::kDestinationSplit, MergeInto::kTensorAxis}) {
+        Place merged{Merged(from.layout, to.layout, k, into), from.stage};
+        Consider(Chain(Direct(from, merged), Direct(merged, to)), &candidates);
+        // Copies on the source's devices merge a part each, where each would merge all.
+        for (size_t axis = 0; axis < merged.layout.size(); ++axis) {
+          if (!from.layout[axis].is_broadcast()) continue;
+          bool own = into == MergeInto::kDestinationSplit && to.layout[axis].is_split();
+          merged.layout[axis] = own ? to.layout[axis] : Sbp::S(k);
+        }
+        Consider(Chain(Direct(from, merged), Direct(merged, to)), &candidates);
+      }
+    }
+    return Cheapest(candidates);
+  }
+
+  const TensorType& type_;
+  const Mesh& stage_mesh_;
+};
+
+absl::Status CheckPlace(const TensorType& type, const Place& place, const Mesh& mesh, const Mesh& stage_mesh) {
+  WEIR_RETURN_IF_ERROR(ValidateLayout(place.layout, type, stage_mesh));
+  if (place.stage < 0 || place.stage >= mesh.num_stages()) {
+    return Rejected({"W0221", absl::StrCat("boxing of ", ToText(type), " on mesh ", mesh.ToText()),
+                     absl::StrCat("a stage from 0 to ", mesh.num_stages() - 1), absl::StrCat(place.stage), "stage 0"});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string Name(BoxingMethod method) {
+  switch (method) {
+    case BoxingMethod::kIdentity: return "identity";
+    case BoxingMethod::kSlice: return "slice";
+    case BoxingMethod::kToPartial: return "to-partial";
+    case BoxingMethod::kReduceScatter: return "reduce-scatter";
+    case BoxingMethod::kAllGather: return "all-gather";
+    case BoxingMethod::kAllToAll: return "all-to-all";
+    case BoxingMethod::kMove: return "move";
+    case BoxingMethod::kMixed: return "mixed";
+  }
+  return "?";
+}
+
+std::string ToText(const BoxingStep& step, const Mesh& mesh) {
+  const Mesh stage_mesh = mesh.StageMesh();
+  std::string text = absl::StrCat(Name(step.method), ": stage ", step.from.stage, " ",
+                                  ToText(step.from.layout, stage_mesh), " -> stage ", step.to.stage, " ",
+                                  ToText(step.to.layout, stage_mesh));
+  if (step.flat) {
+    absl::StrAppend(&text, ", flat over ",
+                    absl::StrJoin(step.flat_axes, ", ", [&](std::string* out, int axis) {
+                      out->append(stage_mesh.axes()[axis].name);
+                    }));
+  }
+  return text;
+}
+
+absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Place& from, const Place& to,
+                                                   const Mesh& mesh) {
+  const Mesh stage_mesh = mesh.StageMesh();
+  WEIR_RETURN_IF_ERROR(CheckPlace(type, from, mesh, stage_mesh));
+  WEIR_RETURN_IF_ERROR(CheckPlace(type, to, mesh, stage_mesh));
+  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    const Sbp &before = from.layout[axis], &after = to.layout[axis];
+    if (before.is_partial() && after.is_partial() && before.combiner != after.combiner) {
+      return Rejected({"W0220",
+                       absl::StrCat("boxing of ", ToText(type), " from ", ToText(from.layout, stage_mesh), " to ",
+                                    ToText(to.layout, stage_mesh)),
+                       absl::StrCat(ToText(before), ", B or a split on axis ", stage_mesh.axes()[axis].name),
+                       ToText(after), "a step through B"});
+    }
+  }
+  // On an axis of one rank all kinds mean the same.
+  Place plain_from = from, plain_to = to;
+  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    if (stage_mesh.size(axis) == 1) plain_from.layout[axis] = plain_to.layout[axis] = Sbp::B();
+  }
+  std::vector<BoxingStep> steps = Planner(type, stage_mesh).Plan(plain_from, plain_to);
+  for (int axis = 0; axis < stage_mesh.num_axes() && !steps.empty(); ++axis) {
+    if (stage_mesh.size(axis) > 1) continue;
+    steps.front().from.layout[axis] = from.layout[axis];
+    steps.back().to.layout[axis] = to.layout[axis];
+  }
+  return steps;
+}
+
+int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank) {
+  if (mesh.StageOf(rank) != step.from.stage) return 0;
+  const Mesh stage_mesh = mesh.StageMesh();
+  const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
+  ExchangeView view(type, step, stage_mesh, coords);
+  return view.ElementsSent(coords, step.from.stage == step.to.stage) * SizeOf(type.dtype);
+}
+
+int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps, const Mesh& mesh) {
+  return CostOf(type, steps, mesh.StageMesh()).total * SizeOf(type.dtype);
+}
+
+}  // namespace weir

@@ -1,0 +1,146 @@
+// BuildExchange and the shards of a step: what one rank fills, receives and sends.
+#include <algorithm>
+
+#include "sbp/boxing.h"
+#include "sbp/exchange_view.h"
+
+namespace weir {
+namespace {
+
+// `rect` seen from the first element of `shard`.
+Rect LocalTo(const Rect& shard, Rect rect) {
+  for (size_t i = 0; i < rect.begin.size(); ++i) {
+    rect.begin[i] -= shard.begin[i];
+    rect.end[i] -= shard.begin[i];
+  }
+  return rect;
+}
+
+// Grows `a` by `b` if both lie side by side along one axis and are equal in the others.
+bool JoinNeighbours(Rect* a, const Rect& b) {
+  int along = -1;
+  for (size_t i = 0; i < b.begin.size(); ++i) {
+    if (a->begin[i] == b.begin[i] && a->end[i] == b.end[i]) continue;
+    if (along >= 0 || a->end[i] != b.begin[i]) return false;
+    along = static_cast<int>(i);
+  }
+  if (along < 0) return false;
+  a->end[along] = b.end[along];
+  return true;
+}
+
+TensorSlice SliceOf(const ExchangeView& view, const Rect& rect) {
+  return TensorSlice{view.type().dtype, rect.shape(), rect.begin, view.type().shape()};
+}
+
+TensorSlice NoSlice(const TensorType& type) { return TensorSlice{type.dtype, {0}, {0}, {0}}; }
+
+// The stage's share of one bundle, from the point of view of one rank.
+class ExchangeBuilder {
+ public:
+  ExchangeBuilder(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps, const Mesh& mesh,
+                  int64_t rank)
+      : types_(types),
+        steps_(steps),
+        mesh_(mesh),
+        stage_mesh_(mesh.StageMesh()),
+        rank_(rank),
+        coords_(stage_mesh_.CoordsOf(mesh.StageRankOf(rank))) {
+    for (size_t i = 0; i < types_.size(); ++i) views_.emplace_back(types_[i], steps_[i], stage_mesh_, coords_);
+  }
+
+  RankExchange Build() && {
+    if (types_.empty()) return {};
+    const int64_t stage = mesh_.StageOf(rank_);
+    if (stage == steps_[0].to.stage) FillOwnRegions();
+    if (stage == steps_[0].from.stage) {
+      for (int64_t i = 0; i < stage_mesh_.num_ranks(); ++i) SendTo(i);
+    }
+    return std::move(exchange_);
+  }
+
+ private:
+  void FillOwnRegions() {
+    for (size_t i = 0; i < views_.size(); ++i) {
+      const ExchangeView& view = views_[i];
+      const Rect shard = view.NewRect(coords_);
+      bool last_is_neutral = false;
+      for (const Cell& cell : view.CellsOf(coords_)) {
+        Region region{static_cast<int>(i), LocalTo(shard, cell.rect), {}, view.merge_combiner()};
+        if (!cell.held) {
+          region.combiner = view.neutral_combiner();
+          if (last_is_neutral && JoinNeighbours(&exchange_.regions.back().dst, region.dst)) continue;
+        }
+        last_is_neutral = !cell.held;
+        for (const Coords& source : view.SourcesOf(cell)) {
+          int64_t from = mesh_.GlobalRank(steps_[i].from.stage, stage_mesh_.RankOf(source));
+          if (from != rank_) exchange_.receives[from] += cell.rect.volume();
+          region.sources.push_back(RegionSource{from, LocalTo(view.OldRect(source), cell.rect)});
+        }
+        exchange_.regions.push_back(std::move(region));
+      }
+    }
+  }
+
+  void SendTo(int64_t stage_rank) {
+    const int64_t receiver = mesh_.GlobalRank(steps_[0].to.stage, stage_rank);
+    if (receiver == rank_) return;
+    const Coords coords = stage_mesh_.CoordsOf(stage_rank);
+    bool may_serve = false;
+    for (const ExchangeView& view : views_) may_serve = may_serve || view.MayServe(coords_, coords);
+    if (!may_serve) return;
+    std::vector<Piece> pieces;
+    int64_t position = 0;
+    for (size_t i = 0; i < views_.size(); ++i) {
+      const ExchangeView& view = views_[i];
+      if (!view.MayServe(coords_, coords)) {
+        position += StepOutput(types_[i], steps_[i], mesh_, receiver).num_elements();
+        continue;
+      }
+      const Rect shard = view.OldRect(coords_);
+      for (const Cell& cell : view.CellsOf(coords)) {
+        if (view.IsSource(coords_, cell)) {
+          pieces.push_back(Piece{static_cast<int>(i), LocalTo(shard, cell.rect), position});
+        }
+        position += cell.rect.volume();
+      }
+    }
+    if (pieces.empty()) return;
+    exchange_.sends[receiver] = std::move(pieces);
+    exchange_.receiver_elements[receiver] = position;
+  }
+
+  const std::vector<TensorType>& types_;
+  const std::vector<BoxingStep>& steps_;
+  const Mesh& mesh_;
+  const Mesh stage_mesh_;
+  const int64_t rank_;
+  const Coords coords_;
+  std::vector<ExchangeView> views_;
+  RankExchange exchange_;
+};
+
+}  // namespace
+
+TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank) {
+  if (mesh.StageOf(rank) != step.from.stage) return NoSlice(type);
+  const Mesh stage_mesh = mesh.StageMesh();
+  const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
+  ExchangeView view(type, step, stage_mesh, coords);
+  return SliceOf(view, view.OldRect(coords));
+}
+
+TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank) {
+  if (mesh.StageOf(rank) != step.to.stage) return NoSlice(type);
+  const Mesh stage_mesh = mesh.StageMesh();
+  const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
+  ExchangeView view(type, step, stage_mesh, coords);
+  return SliceOf(view, view.NewRect(coords));
+}
+
+RankExchange BuildExchange(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
+                           const Mesh& mesh, int64_t rank) {
+  return ExchangeBuilder(types, steps, mesh, rank).Build();
+}
+
+}  // namespace weir

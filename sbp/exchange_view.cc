@@ -1,0 +1,174 @@
+#include "sbp/exchange_view.h"
+
+#include <algorithm>
+
+namespace weir {
+namespace {
+
+Range Overlap(const Range& a, const Range& b) {
+  int64_t begin = std::max(a.begin, b.begin);
+  return Range{begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+bool Contains(const std::vector<int>& list, int value) {
+  return std::find(list.begin(), list.end(), value) != list.end();
+}
+
+}  // namespace
+
+ExchangeView::ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh,
+                           const Coords& coords)
+    : type_(type), from_(step.from.layout), to_(step.to.layout), mesh_(&stage_mesh) {
+  if (step.flat) {
+    Layout outside = from_;
+    for (int axis : step.flat_axes) outside[axis] = Sbp::B();
+    int64_t elements = ShardRect(type, outside, stage_mesh, coords).volume();
+    type_.dims = {TensorDim{"row", elements, 1}};
+    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+      if (!Contains(step.flat_axes, axis)) from_[axis] = to_[axis] = Sbp::B();
+    }
+  }
+  for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+    const Sbp &before = from_[axis], &after = to_[axis];
+    SourceRule rule = SourceRule::kSame;
+    if (before.is_partial() && !after.is_partial()) {
+      rule = SourceRule::kAll;
+      merge_combiner_ = before.combiner;
+    } else if (before.is_split() && !after.is_partial()) {
+      rule = SourceRule::kHolder;
+    }
+    if (after.is_partial()) neutral_combiner_ = after.combiner;
+    rules_.push_back(rule);
+  }
+}
+
+// Appends the non-empty leaves under `range` in ascending order.
+void ExchangeView::CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window, Leaf* leaf,
+                                 std::vector<Leaf>* leaves) const {
+  const int num_axes = static_cast<int>(from_.size());
+  while (mesh_axis < num_axes && !(from_[mesh_axis].is_split() && from_[mesh_axis].axis == tensor_axis)) ++mesh_axis;
+  const Range seen = Overlap(range, window);
+  if (seen.length() == 0) return;
+  if (mesh_axis == num_axes) {
+    leaves->push_back(Leaf{seen, leaf->holder});
+    return;
+  }
+  const int64_t parts = mesh_->size(mesh_axis);
+  for (int64_t i = 0; i < parts; ++i) {
+    leaf->holder.emplace_back(mesh_axis, i);
+    Range part = PartOf(range, from_[mesh_axis], type_.dims[tensor_axis].unit, parts, i);
+    CollectLeaves(tensor_axis, mesh_axis + 1, part, window, leaf, leaves);
+    leaf->holder.pop_back();
+  }
+}
+
+bool ExchangeView::MayServe(const Coords& sender, const Coords& receiver) const {
+  for (size_t axis = 0; axis < rules_.size(); ++axis) {
+    if (rules_[axis] != SourceRule::kSame) continue;
+    if (sender[axis] != receiver[axis]) return false;
+    if (from_[axis].is_broadcast() && to_[axis].is_partial() && receiver[axis] != 0) return false;
+  }
+  return true;
+}
+
+bool ExchangeView::IsSource(const Coords& sender, const Cell& cell) const {
+  if (!cell.held) return false;
+  for (size_t axis = 0; axis < rules_.size(); ++axis) {
+    if (rules_[axis] != SourceRule::kAll && sender[axis] != cell.source[axis]) return false;
+  }
+  return true;
+}
+
+std::vector<Coords> ExchangeView::SourcesOf(const Cell& cell) const {
+  std::vector<Coords> sources;
+  if (!cell.held) return sources;
+  Coords source = cell.source;
+  while (true) {
+    sources.push_back(source);
+    int axis = static_cast<int>(rules_.size()) - 1;
+    for (; axis >= 0; --axis) {
+      if (rules_[axis] != SourceRule::kAll) continue;
+      if (++source[axis] < mesh_->size(axis)) break;
+      source[axis] = 0;
+    }
+    if (axis < 0) return sources;
+  }
+}
+
+std::vector<Cell> ExchangeView::CellsOf(const Coords& receiver) const {
+  Cell base;
+  base.rect = NewRect(receiver);
+  base.source = receiver;
+  for (size_t axis = 0; axis < rules_.size(); ++axis) {
+    if (rules_[axis] == SourceRule::kAll) base.source[axis] = 0;
+    if (from_[axis].is_broadcast() && to_[axis].is_partial() && receiver[axis] != 0) base.held = false;
+  }
+  std::vector<Cell> cells;
+  if (base.rect.volume() == 0) return cells;
+  cells.push_back(base);
+  // Each tensor axis in turn cuts the cells so far; later axes vary fastest.
+  for (size_t t = 0; t < type_.dims.size(); ++t) {
+    const Range window{base.rect.begin[t], base.rect.end[t]};
+    std::vector<Leaf> leaves;
+    Leaf path;
+    CollectLeaves(static_cast<int>(t), 0, Range{0, type_.dims[t].size}, window, &path, &leaves);
+    std::vector<Cell> cut;
+    cut.reserve(cells.size() * leaves.size());
+    for (const Cell& cell : cells) {
+      for (const Leaf& leaf : leaves) {
+        cut.push_back(cell);
+        Cell& piece = cut.back();
+        piece.rect.begin[t] = leaf.range.begin;
+        piece.rect.end[t] = leaf.range.end;
+        for (const auto& [axis, coordinate] : leaf.holder) {
+          if (rules_[axis] == SourceRule::kHolder) piece.source[axis] = coordinate;
+          // A split that becomes partial: each holder keeps its own part.
+          if (rules_[axis] == SourceRule::kSame && coordinate != receiver[axis]) piece.held = false;
+        }
+      }
+    }
+    cells = std::move(cut);
+  }
+  return cells;
+}
+
+// What one sender gives: its old shard meets the new shards of all receivers whose
+// coordinates agree with its own on kSame axes and run freely on the others. Every mesh axis
+// narrows at most one tensor axis of the new shard, so the sum of the volumes is the product
+// over tensor axes of sums of one-dimensional overlaps, times the copies asked for by
+// free axes that do not narrow anything.
+int64_t ExchangeView::ElementsSent(const Coords& sender, bool same_stage) const {
+  const Rect old = OldRect(sender);
+  int64_t elements = 1;
+  for (size_t axis = 0; axis < rules_.size(); ++axis) {
+    if (rules_[axis] != SourceRule::kSame) {
+      if (to_[axis].is_broadcast()) elements *= mesh_->size(static_cast<int>(axis));
+    } else if (from_[axis].is_broadcast() && to_[axis].is_partial() && sender[axis] != 0) {
+      return 0;
+    }
+  }
+  for (size_t t = 0; t < type_.dims.size(); ++t) {
+    elements *= OverlapSum(sender, static_cast<int>(t), 0, Range{0, type_.dims[t].size},
+                           Range{old.begin[t], old.end[t]});
+  }
+  if (same_stage) elements -= Intersect(old, NewRect(sender)).volume();
+  return elements;
+}
+
+int64_t ExchangeView::OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part,
+                                 const Range& old) const {
+  const int num_axes = static_cast<int>(to_.size());
+  while (mesh_axis < num_axes && !(to_[mesh_axis].is_split() && to_[mesh_axis].axis == tensor_axis)) ++mesh_axis;
+  if (Overlap(part, old).length() == 0) return 0;
+  if (mesh_axis == num_axes) return Overlap(part, old).length();
+  const int64_t unit = type_.dims[tensor_axis].unit, parts = mesh_->size(mesh_axis);
+  auto sum_of = [&](int64_t i) {
+    return OverlapSum(sender, tensor_axis, mesh_axis + 1, PartOf(part, to_[mesh_axis], unit, parts, i), old);
+  };
+  if (rules_[mesh_axis] == SourceRule::kSame) return sum_of(sender[mesh_axis]);
+  int64_t sum = 0;
+  for (int64_t i = 0; i < parts; ++i) sum += sum_of(i);
+  return sum;
+}
+
+}  // namespace weir

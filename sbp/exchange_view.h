@@ -1,0 +1,75 @@
+// One step as the ranks of one group see it: a tensor (the logical one, or one flat row), a
+// layout before and a layout after, and for each mesh axis where sources are found.
+// BuildExchange and the closed form of the bytes both stand on this; nobody outside sbp
+// includes it.
+// Thread rule: values; the mesh outlives the view.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "sbp/boxing.h"
+
+namespace weir {
+
+// The source's coordinate on a mesh axis.
+enum class SourceRule : uint8_t {
+  kSame,    // the receiver's own
+  kHolder,  // the one whose part, by a split before the step, holds the element
+  kAll,     // every one, in order: the axis was partial and is merged
+};
+
+// A part of a receiver's new shard that lies in one part of every split before the step.
+struct Cell {
+  Rect rect;      // in the view's tensor
+  Coords source;  // of the source; 0 on kAll axes
+  // Whether the receiver is to hold the values. Where an axis becomes partial, all
+  // but the first holder get the neutral element instead.
+  bool held = true;
+};
+
+class ExchangeView {
+ public:
+  // The view of the rank at `coords`, and for a flat step of all ranks of its group.
+  ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh, const Coords& coords);
+
+  const TensorType& type() const { return type_; }
+  SourceRule source_rule(int mesh_axis) const { return rules_[mesh_axis]; }
+  Rect OldRect(const Coords& coords) const { return ShardRect(type_, from_, *mesh_, coords); }
+  Rect NewRect(const Coords& coords) const { return ShardRect(type_, to_, *mesh_, coords); }
+  Combiner merge_combiner() const { return merge_combiner_; }    // of kAll axes
+  Combiner neutral_combiner() const { return neutral_combiner_; }  // of cells not held
+
+  // Whether any element of `receiver`'s new shard may come from `sender`.
+  bool MayServe(const Coords& sender, const Coords& receiver) const;
+  // Whether `sender` is a source of `cell` of a receiver it may serve.
+  bool IsSource(const Coords& sender, const Cell& cell) const;
+  // The coordinates of all sources of `cell`, in the order of merging.
+  std::vector<Coords> SourcesOf(const Cell& cell) const;
+  // The cells of `receiver`'s new shard, row-major. Empty if the shard is.
+  std::vector<Cell> CellsOf(const Coords& receiver) const;
+
+  // Elements that `sender` sends to others, or, across stages, to all its receivers.
+  int64_t ElementsSent(const Coords& sender, bool same_stage) const;
+
+ private:
+  // What an innermost part of a tensor axis before the step has of a window, and who holds it.
+  struct Leaf {
+    Range range;
+    std::vector<std::pair<int, int64_t>> holder;  // (mesh axis, coordinate)
+  };
+
+  void CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window, Leaf* leaf,
+                     std::vector<Leaf>* leaves) const;
+  int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part, const Range& old) const;
+
+  TensorType type_;
+  Layout from_, to_;
+  const Mesh* mesh_;
+  std::vector<SourceRule> rules_;  // by mesh axis
+  Combiner merge_combiner_ = Combiner::kSum;
+  Combiner neutral_combiner_ = Combiner::kSum;
+};
+
+}  // namespace weir

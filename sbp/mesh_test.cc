@@ -1,0 +1,99 @@
+#include "sbp/mesh.h"
+
+#include <set>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string FlawOf(const std::string& text) {
+  absl::StatusOr<Mesh> mesh = Mesh::Parse(text);
+  if (mesh.ok()) return "no flaw: " + mesh->ToText();
+  EXPECT_EQ(mesh.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(mesh.status().message());
+}
+
+TEST(Mesh, TextRoundTrips) {
+  for (const char* text : {"", "dp=1", "dp=2,tp=2", "pp=4,dp=2,tp_inner=3", "_x9=7"}) {
+    absl::StatusOr<Mesh> mesh = Mesh::Parse(text);
+    ASSERT_TRUE(mesh.ok()) << mesh.status();
+    EXPECT_EQ(mesh->ToText(), text);
+    EXPECT_EQ(*Mesh::Parse(mesh->ToText()), *mesh);
+  }
+  EXPECT_EQ(Mesh::Parse(" dp = 2 , tp=3 ")->ToText(), "dp=2,tp=3");
+}
+
+TEST(Mesh, TheEmptyMeshIsOneDevice) {
+  EXPECT_EQ(Mesh::Parse("")->num_ranks(), 1);
+  EXPECT_EQ(Mesh().RankOf({}), 0);
+  EXPECT_TRUE(Mesh().CoordsOf(0).empty());
+  EXPECT_EQ(Mesh().num_stages(), 1);
+}
+
+TEST(Mesh, ParseNamesEachFlaw) {
+  EXPECT_THAT(FlawOf("dp"), HasSubstr("W0101"));
+  EXPECT_THAT(FlawOf("dp=2,"), HasSubstr("W0101"));
+  EXPECT_THAT(FlawOf("dp=2=3"), HasSubstr("W0101"));
+  EXPECT_THAT(FlawOf("=2"), HasSubstr("W0102"));
+  EXPECT_THAT(FlawOf("2d=2"), HasSubstr("W0102"));
+  EXPECT_THAT(FlawOf("d p=2"), HasSubstr("W0102"));
+  EXPECT_THAT(FlawOf("dp=0"), HasSubstr("W0103"));
+  EXPECT_THAT(FlawOf("dp=-2"), HasSubstr("W0103"));
+  EXPECT_THAT(FlawOf("dp=+2"), HasSubstr("W0103"));
+  EXPECT_THAT(FlawOf("dp="), HasSubstr("W0103"));
+  EXPECT_THAT(FlawOf("dp=2x"), HasSubstr("W0103"));
+  EXPECT_THAT(FlawOf("dp=99999999999999999999"), HasSubstr("W0103"));
+  EXPECT_THAT(FlawOf("dp=2,dp=2"), HasSubstr("W0104"));
+  EXPECT_THAT(FlawOf("dp=3000000000"), HasSubstr("W0105"));
+  EXPECT_THAT(FlawOf("dp=65536,tp=65536"), HasSubstr("W0105"));
+  EXPECT_THAT(FlawOf("a=4000000000000000000,b=4000000000000000000"), HasSubstr("W0105"));
+}
+
+TEST(Mesh, ValidateRefusesWhatParseWould) {
+  EXPECT_FALSE(Mesh({{"dp", 0}}).Validate().ok());
+  EXPECT_FALSE(Mesh({{"dp", 2}, {"dp", 2}}).Validate().ok());
+  EXPECT_FALSE(Mesh({{"", 2}}).Validate().ok());
+  EXPECT_TRUE(Mesh({{"dp", 2}, {"tp", 1}}).Validate().ok());
+}
+
+TEST(Mesh, RanksAreNumberedRowMajor) {
+  Mesh mesh = *Mesh::Parse("dp=2,tp=3");
+  EXPECT_EQ(mesh.CoordsOf(4), (Coords{1, 1}));
+  for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) EXPECT_EQ(mesh.RankOf(mesh.CoordsOf(rank)), rank);
+  EXPECT_EQ(mesh.AxisIndex("tp"), 1);
+  EXPECT_EQ(mesh.AxisIndex("pp"), -1);
+}
+
+TEST(Mesh, StagesPartTheRanksWhereverThePipelineAxisStands) {
+  for (const char* text : {"pp=3,dp=2,tp=2", "dp=2,pp=3,tp=2", "dp=2,tp=2,pp=3", "pp=4", "dp=4"}) {
+    Mesh mesh = *Mesh::Parse(text);
+    Mesh stage_mesh = mesh.StageMesh();
+    EXPECT_EQ(stage_mesh.AxisIndex(kPipelineAxis), -1);
+    EXPECT_EQ(stage_mesh.num_ranks() * mesh.num_stages(), mesh.num_ranks());
+    std::set<int64_t> seen;
+    for (int64_t stage = 0; stage < mesh.num_stages(); ++stage) {
+      for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
+        int64_t rank = mesh.GlobalRank(stage, i);
+        EXPECT_TRUE(seen.insert(rank).second) << text;
+        EXPECT_LT(rank, mesh.num_ranks());
+        EXPECT_EQ(mesh.StageOf(rank), stage);
+        EXPECT_EQ(mesh.StageRankOf(rank), i);
+        // The rank's coordinates are those in the stage, with the stage put in.
+        Coords coords = mesh.CoordsOf(rank);
+        int pipeline = mesh.AxisIndex(kPipelineAxis);
+        if (pipeline >= 0) {
+          EXPECT_EQ(coords[pipeline], stage);
+          coords.erase(coords.begin() + pipeline);
+        }
+        EXPECT_EQ(coords, stage_mesh.CoordsOf(i));
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir
