@@ -161,6 +161,12 @@ class StyleRulesTest(PlantedViolationTest):
         self.assert_found(style_rules.check_headers(tree_of(sbp__x_h="// X.\n#pragma once\nusing namespace std;\n")), "namespace")
         self.assertEqual(style_rules.check_headers(tree_of(sbp__x_h="// X.\n#pragma once\n")), [])
 
+    def test_a_part_compiled_per_instruction_set_is_guarded_by_its_toggle(self):
+        part = {"ops/kernels/cpu/x-inl.h": "// X.\n#if defined(X_INL) == defined(HWY_TARGET_TOGGLE)\n"}
+        self.assertEqual(style_rules.check_headers(SourceTree(part)) + style_rules.check_names(SourceTree(part)), [])
+        part = {"ops/kernels/cpu/x-inl.h": "// X.\n#pragma once\n"}
+        self.assert_found(style_rules.check_headers(SourceTree(part)), "HWY_TARGET_TOGGLE")
+
     def test_a_mark_without_its_issue_is_found(self):
         for text in (f"// {MARK}: later", f"// {MARK}(me): later", f"# {MARK}(#7) later", "// FIX" + "ME"):
             with self.subTest(text=text):

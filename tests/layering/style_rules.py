@@ -59,7 +59,8 @@ def check_names(tree):
         if banned:
             violations.append(f"{path}: '{banned[0]}' names no concept")
     for path, text in tree.cxx():
-        if not re.fullmatch(r"[a-z0-9_]+\.(h|cc|cu|cuh)", posixpath.basename(path)):
+        # Highway's parts, compiled once per instruction set, are called foo-inl.h.
+        if not re.fullmatch(r"[a-z0-9_]+(-inl\.h|\.(h|cc|cu|cuh))", posixpath.basename(path)):
             violations.append(f"{path}: file names are snake_case")
         for match in _BANNED_TYPE.finditer(text):
             line = text.count("\n", 0, match.start(1)) + 1
@@ -74,7 +75,10 @@ def check_headers(tree):
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
         if not re.match(r"//\s*\w|/\*", first):
             violations.append(f"{path}:1: a header opens with a comment: what it is, what it is not, the thread rule")
-        if "#pragma once" not in text and not re.search(r"^#ifndef \w+\n#define \w+", text, re.MULTILINE):
+        if path.endswith("-inl.h"):
+            if "HWY_TARGET_TOGGLE" not in text:
+                violations.append(f"{path}: included once per instruction set, so guarded by HWY_TARGET_TOGGLE")
+        elif "#pragma once" not in text and not re.search(r"^#ifndef \w+\n#define \w+", text, re.MULTILINE):
             violations.append(f"{path}: not guarded against double inclusion (#pragma once)")
         if re.search(r"^\s*using namespace\b", text, re.MULTILINE):
             violations.append(f"{path}: 'using namespace' in a header")
