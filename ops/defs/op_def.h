@@ -44,6 +44,8 @@ struct OpSchema {
   std::vector<AttrSchema> attrs;
   // Not for users: appears only in compiled graphs (gradient ops, optimiser ops).
   bool internal = false;
+  // How dimensions map to factors, in words of ops/defs/rule_builder.h; shown by `weir ops NAME`.
+  std::string factors;
 };
 
 // What inference sees. Input types are logical (whole micro-batch tensors).
@@ -63,8 +65,8 @@ class GradientBuilder {
   virtual ~GradientBuilder() = default;
   virtual const Attributes& attrs() const = 0;
   virtual int num_inputs() const = 0;
-  virtual ValueId input(int i) const = 0;        // forward input; using it stashes it. -1 if absent
-  virtual ValueId output(int i) const = 0;       // forward output; using it stashes it
+  virtual ValueId input(int i) const = 0;        // forward input, -1 if absent; giving it to Add stashes it, asking its type does not
+  virtual ValueId output(int i) const = 0;       // forward output, likewise
   virtual ValueId output_grad(int i) const = 0;  // -1: no gradient flows to this output
   virtual bool needs_grad(int input) const = 0;  // false: do not compute it
   virtual const TensorType& type(ValueId value) const = 0;
@@ -83,7 +85,8 @@ struct OpDef {
   // Given inferred types. Factor names come from dimension names.
   std::function<FactorRule(const Attributes&, const std::vector<TensorType>& inputs,
                            const std::vector<TensorType>& outputs)> rule;
-  // Absent: no gradient (integer inputs, optimiser ops).
+  // Absent: no gradient (integer inputs, optimiser ops). The gradient set for a real input
+  // has its dimensions; it may be f32 where the input is bf16 (gradients of parameters).
   std::function<absl::Status(GradientBuilder&)> gradient;
   // Floating-point operations of the whole op; elementwise ops count one per element.
   std::function<double(const Attributes&, const std::vector<TensorType>& inputs,
@@ -92,11 +95,14 @@ struct OpDef {
 
 class OpRegistry {
  public:
-  // Fatal on a duplicate: that is our own bug.
+  // Fatal on a duplicate: that is our own bug. Guards `infer`: operand counts and overflow of
+  // any type in or out are checked around it, so definitions need not.
   static void Register(OpDef def);
   // nullptr: unknown.
   static const OpDef* Find(const std::string& name);
   static std::vector<std::string> Names();
+  // The op a graph asks for: W0301 with the nearest name if there is none or it is internal.
+  static absl::StatusOr<const OpDef*> FindForUser(const std::string& name, const std::string& where);
 };
 
 // Checks attributes and operand counts against the schema and fills in defaults.

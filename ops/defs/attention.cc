@@ -1,0 +1,132 @@
+// attention (multi-head and grouped-query) and its gradient. Query head i uses key and
+// value head i / r, where r is the number of query heads per key head.
+#include "absl/strings/str_cat.h"
+#include "ops/defs/flops.h"
+#include "ops/defs/gradient_steps.h"
+#include "ops/defs/operand_check.h"
+#include "ops/defs/rule_builder.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+const std::vector<AttrSchema>& AttentionAttrs() {
+  static const auto* attrs = new std::vector<AttrSchema>{
+      {"causal", AttrKind::kBool, true, "position i attends to positions up to i only"},
+      {"scale", AttrKind::kReal, 0.0, "factor of the scores; 0: 1 / sqrt(d)"}};
+  return *attrs;
+}
+
+// q, k and v are operands 0 to 2 of attention and of its gradient.
+void CheckHeads(OperandCheck& check) {
+  check.Real(0);
+  for (int i = 0; i < 3; ++i) check.SameType(i, 0).Rank(i, 4).SameSize(i, 0, 0, 0).SameSize(i, 1, 0, 1).SameSize(i, 3, 0, 3);
+  check.SameShape(2, 1);
+  if (!check.status().ok()) return;
+  const TensorDim& heads = check.dim(0, 2);
+  const TensorDim& groups = check.dim(1, 2);
+  if (groups.size > 0 && heads.size % groups.size == 0) return;
+  check.Fail({"W0308", "", absl::StrCat("heads of q to be a multiple of the heads of k (", groups.name, "=", groups.size, ")"),
+              absl::StrCat(heads.name, "=", heads.size),
+              absl::StrCat(groups.name, "=", heads.size, " for plain attention")});
+}
+
+// Text of the rule; `heads` is "g" or "(g r)".
+RuleBuilder AttentionRule(const std::string& heads, const std::string& text, const std::vector<TensorType>& inputs,
+                          const std::vector<TensorType>& outputs) {
+  std::string full;
+  for (char c : text) full += c == 'h' ? heads : std::string(1, c);
+  RuleBuilder rule(full, inputs, outputs);
+  rule.Named("g", inputs[0].dims[2].name).Whole("s").Whole("d");
+  if (heads != "g") rule.Named("r", absl::StrCat(inputs[0].dims[2].name, ".per_group")).Whole("r");
+  return rule;
+}
+
+std::string HeadsText(const std::vector<TensorType>& inputs) {
+  return inputs[0].dims[2].size == inputs[1].dims[2].size ? "g" : "(g r)";
+}
+
+// Multiply-adds of one product of scores: queries times the keys they see.
+double ScoreFlops(const Attributes& attrs, const std::vector<TensorType>& inputs) {
+  double s = static_cast<double>(inputs[0].dims[1].size);
+  double seen = attrs.Bool("causal", true) ? (s + 1) / 2 : s;
+  return 2.0 * static_cast<double>(inputs[0].num_elements()) * seen;
+}
+
+absl::Status AttentionGradient(GradientBuilder& b) {
+  WEIR_RETURN_IF_ERROR(ExpectNoGrad(b, "attention", 1, "lse"));
+  ValueId d_o = OutputGrad(b, 0);
+  if (d_o < 0 || !(b.needs_grad(0) || b.needs_grad(1) || b.needs_grad(2))) return absl::OkStatus();
+  std::vector<ValueId> grads =
+      b.Add("attention_grad", {b.input(0), b.input(1), b.input(2), b.output(0), b.output(1), d_o},
+            {{"causal", b.attrs().Bool("causal", true)}, {"scale", b.attrs().Real("scale")}});
+  for (int i = 0; i < 3; ++i) {
+    if (b.needs_grad(i)) SetGrad(b, i, grads[i]);
+  }
+  return absl::OkStatus();
+}
+
+OpDef AttentionDef() {
+  OpDef def;
+  def.schema = {.name = "attention",
+                .doc = "o = softmax(scale q k^T) v per head; several query heads may share a key head.",
+                .inputs = {{.name = "q", .doc = "[b, s, h, d]"},
+                           {.name = "k", .doc = "[b, s, g, d], h a multiple of g"},
+                           {.name = "v", .doc = "[b, s, g, d]"}},
+                .outputs = {{.name = "o", .doc = "like q"},
+                            {.name = "lse", .optional = true, .doc = "f32[b, h, s], log of the sum of exp of the scores"}},
+                .attrs = AttentionAttrs(),
+                .factors = "b s (g r) d, b s g d, b s g d -> b s (g r) d, b (g r) s; s, r and d are whole"};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"q", "k", "v"});
+    CheckHeads(check);
+    WEIR_RETURN_IF_ERROR(check.status());
+    const auto& q = in.inputs[0].dims;
+    return std::vector<TensorType>{in.inputs[0], TensorType{DType::kF32, {q[0], q[2], q[1]}}};
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return AttentionRule(HeadsText(inputs), "b s h d, b s g d, b s g d -> b s h d, b h s", inputs, outputs).Build();
+  };
+  def.gradient = AttentionGradient;
+  def.flops = [](const Attributes& attrs, const auto& inputs, const auto&) { return 2 * ScoreFlops(attrs, inputs); };
+  return def;
+}
+
+OpDef AttentionGradDef() {
+  OpDef def;
+  def.schema = {.name = "attention_grad",
+                .doc = "Gradients of attention; the scores are computed again, block by block.",
+                .inputs = {{.name = "q", .doc = "[b, s, h, d]"},
+                           {.name = "k", .doc = "[b, s, g, d]"},
+                           {.name = "v", .doc = "[b, s, g, d]"},
+                           {.name = "o", .doc = "result of attention"},
+                           {.name = "lse", .doc = "f32[b, h, s]"},
+                           {.name = "do", .doc = "like o"}},
+                .outputs = {{.name = "dq", .doc = "like q"}, {.name = "dk", .doc = "like k"}, {.name = "dv", .doc = "like v"}},
+                .attrs = AttentionAttrs(),
+                .internal = true,
+                .factors = "b s (g r) d, b s g d, b s g d, b s (g r) d, b (g r) s, b s (g r) d -> b s (g r) d, b s g d, "
+                           "b s g d; s, r and d are whole; linear in do"};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"q", "k", "v", "o", "lse", "do"});
+    CheckHeads(check);
+    check.SameType(3, 0).SameShape(3, 0).SameType(5, 0).SameShape(5, 0);
+    check.Is(4, DType::kF32).Rank(4, 3).SameSize(4, 0, 0, 0).SameSize(4, 1, 0, 2).SameSize(4, 2, 0, 1);
+    WEIR_RETURN_IF_ERROR(check.status());
+    return std::vector<TensorType>{in.inputs[0], in.inputs[1], in.inputs[2]};
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return AttentionRule(HeadsText(inputs), "b s h d, b s g d, b s g d, b s h d, b h s, b s h d -> b s h d, b s g d, b s g d",
+                         inputs, outputs)
+        .Linear({5})
+        .Build();
+  };
+  def.flops = [](const Attributes& attrs, const auto& inputs, const auto&) { return 5 * ScoreFlops(attrs, inputs); };
+  return def;
+}
+
+WEIR_REGISTER_OP(AttentionDef());
+WEIR_REGISTER_OP(AttentionGradDef());
+
+}  // namespace
+}  // namespace weir

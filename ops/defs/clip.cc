@@ -1,0 +1,76 @@
+// Clipping gradients by their global norm: sum_squares of shards, then clip_scale.
+#include "absl/strings/str_cat.h"
+#include "ops/defs/axis_rule.h"
+#include "ops/defs/flops.h"
+#include "ops/defs/operand_check.h"
+#include "ops/defs/rule_builder.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+// The squares of one tensor add up over any split of it. Of several tensors, a split of one
+// would count the copies of the others once per device, so nothing of them is split by this rule:
+// whoever knows that all are split alike may add the local totals.
+FactorRule SumSquaresRule(const Attributes&, const std::vector<TensorType>& inputs,
+                          const std::vector<TensorType>& outputs) {
+  FactorRule rule = WholeRule(inputs, outputs);
+  if (inputs.size() == 1) {
+    for (Factor& factor : rule.factors) factor.whole = false;
+  }
+  return rule;
+}
+
+OpDef SumSquaresDef() {
+  OpDef def;
+  def.schema = {.name = "sum_squares",
+                .doc = "The sum of the squares of all elements of all inputs.",
+                .inputs = {{.name = "x", .variadic = true, .doc = "any shapes"}},
+                .outputs = {{.name = "total", .doc = "f32 scalar"}},
+                .internal = true,
+                .factors = "... -> ; of one input every dimension is summed, of several all are whole"};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"x"});
+    for (int i = 0; i < static_cast<int>(in.inputs.size()); ++i) check.Real(i);
+    WEIR_RETURN_IF_ERROR(check.status());
+    return std::vector<TensorType>{TensorType{DType::kF32, {}}};
+  };
+  def.rule = SumSquaresRule;
+  def.flops = [](const Attributes&, const auto& inputs, const auto&) {
+    double count = 0;
+    for (const TensorType& type : inputs) count += 2.0 * static_cast<double>(type.num_elements());
+    return count;
+  };
+  return def;
+}
+
+OpDef ClipScaleDef() {
+  OpDef def;
+  def.schema = {.name = "clip_scale",
+                .doc = "norm = sqrt(total); scale = min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0.",
+                .inputs = {{.name = "total", .doc = "f32 scalar"}},
+                .outputs = {{.name = "scale", .doc = "f32 scalar"}, {.name = "norm", .doc = "f32 scalar"}},
+                .attrs = {{"clip_norm", AttrKind::kReal, std::nullopt, "largest norm; 0: no clipping"}},
+                .internal = true,
+                .factors = " -> , "};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"total"});
+    check.Is(0, DType::kF32).Rank(0, 0);
+    if (!(in.attrs.Real("clip_norm") >= 0)) {
+      check.Fail({"W0310", "", "clip_norm of at least 0", absl::StrCat(in.attrs.Real("clip_norm")), "clip_norm: 1"});
+    }
+    WEIR_RETURN_IF_ERROR(check.status());
+    return std::vector<TensorType>(2, TensorType{DType::kF32, {}});
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return RuleBuilder(" -> , ", inputs, outputs).Build();
+  };
+  def.flops = FlopsPerOutput(3);
+  return def;
+}
+
+WEIR_REGISTER_OP(SumSquaresDef());
+WEIR_REGISTER_OP(ClipScaleDef());
+
+}  // namespace
+}  // namespace weir

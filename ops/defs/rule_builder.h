@@ -1,0 +1,49 @@
+// RuleBuilder: a FactorRule from an einsum-like text and the types of the operands.
+//
+//   RuleBuilder("... k, k n -> ... n", inputs, outputs).Linear({0}).Linear({1}).Build()
+//
+//   k        a factor of that letter (a word); the same letter is the same factor
+//   ...      all dimensions not named otherwise, one factor each, aligned at the left
+//   (g r)    one dimension made of two factors, major to minor
+//   1        a dimension of no factor: never split
+//
+// Sizes come from the dimensions. A factor is called like the first dimension
+// it stands in alone (inputs first, then outputs) unless Named says otherwise. Its unit is the
+// least one that respects the units of all dimensions it is the major factor of. Operands the text
+// has beyond those given (absent optional ones) are dropped.
+// Precondition: types passed the op's inference, so sizes agree. Thread rule: values.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "sbp/factor_rule.h"
+
+namespace weir {
+
+class RuleBuilder {
+ public:
+  RuleBuilder(const std::string& text, const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs);
+
+  RuleBuilder& Whole(const std::string& letter);
+  RuleBuilder& Named(const std::string& letter, const std::string& name);
+  RuleBuilder& Combine(const std::string& letter, Combiner combiner);
+  RuleBuilder& Additive(int input);
+  // P(sum) of these inputs gives P(sum) of all outputs. Dropped if one of them is absent.
+  RuleBuilder& Linear(std::vector<int> inputs);
+  FactorRule Build() const { return rule_; }
+
+ private:
+  FactorRule rule_;
+  std::map<std::string, int> letters_;
+};
+
+// For rules written by hand: sets unit and, where empty, name of each factor from the
+// dimensions it stands in, as above.
+void TakeUnitsAndNames(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs, FactorRule* rule);
+
+// Linear group from `inputs` to all outputs.
+LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs);
+
+}  // namespace weir

@@ -1,0 +1,131 @@
+// softmax_cross_entropy, its gradient, and the two ops that compute it when the
+// vocabulary is split: exp_sum_pick on each shard (with the global maximum), then cross_entropy_finish.
+#include "ops/defs/flops.h"
+#include "ops/defs/gradient_steps.h"
+#include "ops/defs/operand_check.h"
+#include "ops/defs/rule_builder.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+// f32[...]: logits without the vocabulary.
+TensorType PerSample(const TensorType& logits) {
+  TensorType type{DType::kF32, logits.dims};
+  type.dims.pop_back();
+  return type;
+}
+
+void CheckLogitsAndTargets(OperandCheck& check) {
+  check.Real(0).MinRank(0, 1).Is(1, DType::kI32).LeadingShape(1, 0, 1);
+}
+
+OpDef SoftmaxCrossEntropyDef() {
+  OpDef def;
+  def.schema = {.name = "softmax_cross_entropy",
+                .doc = "loss = -log softmax(logits)[target] for each sample.",
+                .inputs = {{.name = "logits", .doc = "[..., v]"}, {.name = "targets", .doc = "i32[...]"}},
+                .outputs = {{.name = "loss", .doc = "f32[...]"},
+                            {.name = "max", .optional = true, .doc = "f32[...], largest logit"},
+                            {.name = "sum_exp", .optional = true, .doc = "f32[...], sum of exp(logit - max)"}},
+                .factors = "... v, ... -> ..., ..., ...; v is whole"};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"logits", "targets"});
+    CheckLogitsAndTargets(check);
+    WEIR_RETURN_IF_ERROR(check.status());
+    return std::vector<TensorType>(3, PerSample(in.inputs[0]));
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return RuleBuilder("... v, ... -> ..., ..., ...", inputs, outputs).Whole("v").Build();
+  };
+  def.gradient = [](GradientBuilder& b) -> absl::Status {
+    WEIR_RETURN_IF_ERROR(ExpectNoGrad(b, "softmax_cross_entropy", 1, "max"));
+    WEIR_RETURN_IF_ERROR(ExpectNoGrad(b, "softmax_cross_entropy", 2, "sum_exp"));
+    ValueId dloss = OutputGrad(b, 0);
+    if (dloss < 0 || !b.needs_grad(0)) return absl::OkStatus();
+    SetGrad(b, 0, Add1(b, "softmax_cross_entropy_grad", {b.input(0), b.input(1), b.output(1), b.output(2), dloss}, {}));
+    return absl::OkStatus();
+  };
+  def.flops = FlopsPerInput(4);
+  return def;
+}
+
+OpDef SoftmaxCrossEntropyGradDef() {
+  OpDef def;
+  def.schema = {.name = "softmax_cross_entropy_grad",
+                .doc = "dlogits = (softmax(logits) - onehot(target)) * dloss.",
+                .inputs = {{.name = "logits", .doc = "[..., v]"},
+                           {.name = "targets", .doc = "i32[...]"},
+                           {.name = "max", .doc = "f32[...]"},
+                           {.name = "sum_exp", .doc = "f32[...]"},
+                           {.name = "dloss", .doc = "f32[...]"}},
+                .outputs = {{.name = "dlogits", .doc = "like logits"}},
+                .internal = true,
+                .factors = "... v, ..., ..., ..., ... -> ... v; linear in dloss"};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"logits", "targets", "max", "sum_exp", "dloss"});
+    CheckLogitsAndTargets(check);
+    for (int i = 2; i < 5; ++i) check.Is(i, DType::kF32).LeadingShape(i, 0, 1);
+    WEIR_RETURN_IF_ERROR(check.status());
+    return std::vector<TensorType>{in.inputs[0]};
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return RuleBuilder("... v, ..., ..., ..., ... -> ... v", inputs, outputs).Linear({4}).Build();
+  };
+  def.flops = FlopsPerOutput(4);
+  return def;
+}
+
+OpDef ExpSumPickDef() {
+  OpDef def;
+  def.schema = {.name = "exp_sum_pick",
+                .doc = "Sum of exp(logit - max), and the logit of the target (0 in shards that lack it).",
+                .inputs = {{.name = "logits", .doc = "[..., v]"},
+                           {.name = "targets", .doc = "i32[...]"},
+                           {.name = "max", .doc = "f32[...], over the whole of v"}},
+                .outputs = {{.name = "sum_exp", .doc = "f32[...]"}, {.name = "picked", .doc = "f32[...]"}},
+                .internal = true,
+                .factors = "... v, ..., ... -> ..., ...; v is summed"};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"logits", "targets", "max"});
+    CheckLogitsAndTargets(check);
+    WEIR_RETURN_IF_ERROR(check.Is(2, DType::kF32).LeadingShape(2, 0, 1).status());
+    return std::vector<TensorType>(2, PerSample(in.inputs[0]));
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return RuleBuilder("... v, ..., ... -> ..., ...", inputs, outputs).Build();
+  };
+  def.flops = FlopsPerInput(3);
+  return def;
+}
+
+OpDef CrossEntropyFinishDef() {
+  OpDef def;
+  def.schema = {.name = "cross_entropy_finish",
+                .doc = "loss = log(sum_exp) + max - picked, element by element.",
+                .inputs = {{.name = "max", .doc = "f32[...]"},
+                           {.name = "sum_exp", .doc = "f32[...]"},
+                           {.name = "picked", .doc = "f32[...]"}},
+                .outputs = {{.name = "loss", .doc = "f32[...]"}},
+                .internal = true,
+                .factors = "..., ..., ... -> ..."};
+  def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    OperandCheck check(in, {"max", "sum_exp", "picked"});
+    for (int i = 0; i < 3; ++i) check.Is(i, DType::kF32).SameShape(i, 0);
+    WEIR_RETURN_IF_ERROR(check.status());
+    return std::vector<TensorType>{in.inputs[0]};
+  };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return RuleBuilder("..., ..., ... -> ...", inputs, outputs).Build();
+  };
+  def.flops = FlopsPerOutput(3);
+  return def;
+}
+
+WEIR_REGISTER_OP(SoftmaxCrossEntropyDef());
+WEIR_REGISTER_OP(SoftmaxCrossEntropyGradDef());
+WEIR_REGISTER_OP(ExpSumPickDef());
+WEIR_REGISTER_OP(CrossEntropyFinishDef());
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,148 @@
+#include "ops/defs/type_text.h"
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+std::string Trim(const std::string& text) {
+  size_t begin = 0, end = text.size();
+  while (begin < end && std::isspace(static_cast<unsigned char>(text[begin]))) ++begin;
+  while (end > begin && std::isspace(static_cast<unsigned char>(text[end - 1]))) --end;
+  return text.substr(begin, end - begin);
+}
+
+bool IsName(const std::string& text) {
+  if (text.empty() || std::isdigit(static_cast<unsigned char>(text[0]))) return false;
+  for (char c : text) {
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '.') return false;
+  }
+  return true;
+}
+
+std::string Quote(const std::string& text) { return absl::StrCat("\"", text, "\""); }
+
+std::string TableText(const DimTable& table) {
+  if (table.empty()) return "none";
+  std::string text;
+  for (const auto& [name, dim] : table) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", name, "=", dim.size);
+    if (text.size() > 200) return text + ", ...";
+  }
+  return text;
+}
+
+// A number of 1 to 63 bits; `what` is "size" or "unit".
+absl::StatusOr<int64_t> ParseCount(const std::string& text, const std::string& item, const std::string& what) {
+  bool digits = !text.empty();
+  for (char c : text) digits = digits && std::isdigit(static_cast<unsigned char>(c));
+  if (!digits) {
+    return Rejected({"W0311", "", absl::StrCat("a whole number as the ", what, " in ", Quote(item)), Quote(text),
+                     "name=size or name=size/unit, such as heads=4/1"});
+  }
+  int64_t value = 0;
+  for (char c : text) {
+    int digit = c - '0';
+    if (value > (std::numeric_limits<int64_t>::max() - digit) / 10) {
+      return Rejected({"W0313", "", absl::StrCat("a ", what, " below 2^63 in ", Quote(item)), text, ""});
+    }
+    value = value * 10 + digit;
+  }
+  if (value < 1) {
+    return Rejected({"W0313", "", absl::StrCat("a ", what, " of at least 1 in ", Quote(item)), text, ""});
+  }
+  return value;
+}
+
+absl::StatusOr<TensorDim> ParseItem(const std::string& raw, const DimTable& table) {
+  std::string item = Trim(raw);
+  size_t equals = item.find('=');
+  TensorDim dim;
+  dim.name = Trim(item.substr(0, equals));
+  if (!IsName(dim.name)) {
+    return Rejected({"W0311", "", "a dimension as name, name=size or name=size/unit", Quote(item),
+                     "a name of letters, digits, '_' and '.', such as head_dim=16"});
+  }
+  auto known = table.find(dim.name);
+  if (equals == std::string::npos) {
+    if (known == table.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, unused] : table) names.push_back(name);
+      std::string nearest = Nearest(dim.name, names);
+      return Rejected({"W0312", "", absl::StrCat("a dimension of the table (", TableText(table), ")"), Quote(dim.name),
+                       nearest.empty() ? absl::StrCat("give its size here: ", dim.name, "=16") : nearest});
+    }
+    dim = known->second;
+    dim.name = known->first;
+  } else {
+    std::string numbers = item.substr(equals + 1);
+    size_t slash = numbers.find('/');
+    WEIR_ASSIGN_OR_RETURN(dim.size, ParseCount(Trim(numbers.substr(0, slash)), item, "size"));
+    dim.unit = known == table.end() ? 1 : known->second.unit;
+    if (slash != std::string::npos) {
+      WEIR_ASSIGN_OR_RETURN(dim.unit, ParseCount(Trim(numbers.substr(slash + 1)), item, "unit"));
+    }
+  }
+  if (dim.size < 1 || dim.unit < 1 || dim.size % dim.unit != 0) {
+    return Rejected({"W0314", "", absl::StrCat("a size of \"", dim.name, "\" that is a multiple of its unit ", dim.unit),
+                     absl::StrCat(dim.size), absl::StrCat(dim.name, "=", dim.size, "/1")});
+  }
+  return dim;
+}
+
+absl::Status CheckCountable(const std::vector<TensorDim>& dims, const std::string& text) {
+  TensorType type{DType::kF32, dims};
+  int64_t elements = NumElements(type.shape());
+  if (elements < 0 || elements > std::numeric_limits<int64_t>::max() / 8) {
+    return Rejected({"W0313", "", "a tensor whose bytes can be counted in 63 bits", Quote(text), ""});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const DimTable& table) {
+  std::vector<TensorDim> dims;
+  if (Trim(text).empty()) return dims;
+  for (size_t begin = 0; begin <= text.size();) {
+    size_t comma = std::min(text.find(',', begin), text.size());
+    WEIR_ASSIGN_OR_RETURN(TensorDim dim, ParseItem(text.substr(begin, comma - begin), table));
+    dims.push_back(dim);
+    begin = comma + 1;
+  }
+  WEIR_RETURN_IF_ERROR(CheckCountable(dims, text));
+  return dims;
+}
+
+absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table) {
+  std::string all = Trim(text);
+  size_t open = all.find('[');
+  std::string name = Trim(all.substr(0, open));
+  auto dtype = DTypeFromName(name);
+  if (!dtype) {
+    std::string nearest = Nearest(name, std::vector<std::string>{"f32", "bf16", "i32"});
+    return Rejected({"W0311", "", "an element type (f32, bf16, i32) and dimensions", Quote(all),
+                     absl::StrCat(nearest.empty() ? "f32" : nearest, open == std::string::npos ? "[]" : all.substr(open))});
+  }
+  if (open == std::string::npos) return TensorType{*dtype, {}};
+  if (all.back() != ']') {
+    return Rejected({"W0311", "", "a type that ends in \"]\"", Quote(all), absl::StrCat(all, "]")});
+  }
+  WEIR_ASSIGN_OR_RETURN(auto dims, ParseDims(all.substr(open + 1, all.size() - open - 2), table));
+  return TensorType{*dtype, std::move(dims)};
+}
+
+std::string DimsText(const std::vector<TensorDim>& dims) {
+  std::string text;
+  for (const TensorDim& dim : dims) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", dim.name, "=", dim.size, "/", dim.unit);
+  }
+  return text;
+}
+
+}  // namespace weir

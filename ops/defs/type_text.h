@@ -1,0 +1,33 @@
+// The text form of tensor types and its parser:
+//
+//   f32[batch, sequence, heads=4/1, head_dim=16]
+//
+// An item is name[=size[/unit]]; what is left out comes from a table of named
+// dimensions. "f32[]" is a scalar. Graphs (declarations) and ops (attributes such
+// as reshape's `to`) share this parser. It knows nothing about layouts.
+// Thread rule: pure functions.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "sbp/layout.h"
+
+namespace weir {
+
+using DimTable = std::map<std::string, TensorDim>;
+
+// The items between the brackets. Refuses, with W0311 to W0314: a malformed item, a name
+// that is neither in the table nor given a size (the nearest name is offered), a size below 1
+// or beyond 63 bits, a size that is no multiple of its unit, a tensor too large to count.
+absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const DimTable& table);
+
+// A whole type.
+absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table);
+
+// "batch=8/1, heads=64/16": sizes and units written out, so that ParseDims reads it back with any table.
+std::string DimsText(const std::vector<TensorDim>& dims);
+
+}  // namespace weir
