@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/build_program.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+double Flops(const Function& function) {
+  double total = 1;  // never free, so that every call counts
+  for (const Node& node : function.nodes) {
+    const OpDef* def = OpRegistry::Find(node.op);
+    if (def == nullptr || !def->flops) continue;
+    std::vector<TensorType> inputs, outputs;
+    for (ValueId input : node.inputs) inputs.push_back(function.values[input].type);
+    for (ValueId output : node.outputs) outputs.push_back(function.values[output].type);
+    total += def->flops(node.attrs, inputs, outputs);
+  }
+  return total;
+}
+
+// Contiguous parts with the smallest largest sum: cost[i] of call i, exact by dynamic programming.
+std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts) {
+  size_t n = cost.size();
+  std::vector<double> prefix(n + 1, 0);
+  for (size_t i = 0; i < n; ++i) prefix[i + 1] = prefix[i] + cost[i];
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  std::vector<std::vector<double>> best(parts + 1, std::vector<double>(n + 1, kInfinite));
+  std::vector<std::vector<size_t>> from(parts + 1, std::vector<size_t>(n + 1, 0));
+  best[0][0] = 0;
+  for (int64_t p = 1; p <= parts; ++p) {
+    for (size_t i = p; i <= n; ++i) {
+      for (size_t j = p - 1; j < i; ++j) {
+        double worst = std::max(best[p - 1][j], prefix[i] - prefix[j]);
+        if (worst < best[p][i]) {
+          best[p][i] = worst;
+          from[p][i] = j;
+        }
+      }
+    }
+  }
+  std::vector<int64_t> stage(n, 0);
+  size_t end = n;
+  for (int64_t p = parts; p >= 1; --p) {
+    for (size_t i = from[p][end]; i < end; ++i) stage[i] = p - 1;
+    end = from[p][end];
+  }
+  return stage;
+}
+
+}  // namespace
+
+absl::Status AssignStages(const Job& job, int64_t num_stages, Module* module) {
+  std::vector<ModelCall>& calls = module->model.calls;
+  if (num_stages > static_cast<int64_t>(calls.size())) {
+    return Rejected({"W0470", "mesh axis pp", absl::StrCat("at most ", calls.size(), " stages, one per call of main"),
+                     absl::StrCat(num_stages), absl::StrCat("pp=", calls.size())});
+  }
+  if (job.pipeline().cut().empty() || num_stages == 1) {
+    std::vector<double> cost;
+    for (const ModelCall& call : calls) {
+      cost.push_back(Flops(module->functions[module->model.functions[call.model_function].forward]));
+    }
+    std::vector<int64_t> stage = BalancedCut(cost, num_stages);
+    for (size_t i = 0; i < calls.size(); ++i) calls[i].stage = stage[i];
+    return absl::OkStatus();
+  }
+  if (job.pipeline().cut_size() != num_stages - 1) {
+    return Rejected({"W0471", "pipeline.cut", absl::StrCat(num_stages - 1, " cuts for pp=", num_stages),
+                     absl::StrCat(job.pipeline().cut_size()), "one call name per later stage, or none for a balanced cut"});
+  }
+  std::vector<std::string> names;
+  for (const ModelCall& call : calls) names.push_back(call.name);
+  size_t position = 0;
+  int64_t stage = 0;
+  for (const std::string& cut : job.pipeline().cut()) {
+    size_t at = std::find(names.begin(), names.end(), cut) - names.begin();
+    if (at == names.size() || at <= position) {
+      std::string near = Nearest(cut, names);
+      return Rejected({"W0472", "pipeline.cut", "call names in the order of main", absl::StrCat("\"", cut, "\""),
+                       near.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : absl::StrCat("\"", near, "\"")});
+    }
+    for (; position < at; ++position) calls[position].stage = stage;
+    ++stage;
+  }
+  for (; position < calls.size(); ++position) calls[position].stage = stage;
+  return absl::OkStatus();
+}
+
+}  // namespace weir::compiler

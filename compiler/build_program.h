@@ -1,0 +1,29 @@
+// build-program: from the compiled functions of the model to the program of a step:
+//
+//   source -> forward calls -> backward calls -> gradients accumulated and boxed
+//          -> global norm -> update -> the weights of the next step
+//
+// Stages, ZeRO, accumulation and mixed precision are decided here, and only by where
+// boxings, casts and accumulations stand:
+//
+//   ZeRO  gradient of a micro-batch   boxed to the update layout   weights boxed to compute
+//   0     P, accumulated              once a step, P->B            never
+//   1     P, accumulated              once a step, P->S            once a step, S->B
+//   2     boxed at once, P->S         accumulated as S             once a step, S->B
+//   3     boxed at once, P->S         accumulated as S             every use, S->B
+//
+// Thread rule: pure function.
+#pragma once
+
+#include "absl/status/status.h"
+#include "compiler/compile.h"
+
+namespace weir::compiler {
+
+// Fills values, items and variables of `plan->module`. Expects laid-out functions.
+absl::Status BuildProgram(LogicalPlan* plan);
+
+// Assigns ModelCall::stage: by pipeline.cut, or balanced by floating-point operations.
+absl::Status AssignStages(const Job& job, int64_t num_stages, Module* module);
+
+}  // namespace weir::compiler

@@ -1,0 +1,63 @@
+// The compiler's front door: a job in, a logical plan out, and from that the plan
+// of any one rank. Needs no device. The logical plan does not grow with the number of ranks,
+// and LowerForRank is a pure function of (logical plan, rank).
+// Errors: kInvalidArgument (the job is rejected) with codes W03xx and W04xx.
+// Thread rule: pure functions; LogicalPlan is immutable once made.
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir.h"
+#include "compiler/pass.h"
+#include "proto/job.pb.h"
+#include "proto/plan.pb.h"
+
+namespace weir::compiler {
+
+enum class PlanMode : uint8_t {
+  kTrain,     // forward, backward, update
+  kEvaluate,  // forward; scalar outputs of the model are metrics
+  kGenerate,  // forward up to the logits, which are left in state "fetch/logits"
+};
+
+struct CompileOptions {
+  PlanMode mode = PlanMode::kTrain;
+  std::string dump_after;             // regular expression over pass names; "" = none
+  std::set<std::string> disabled;     // passes not to run
+  std::ostream* dump_to = nullptr;    // where dumps go; nullptr: stderr
+};
+
+struct LogicalPlan {
+  Job job;
+  PlanMode mode = PlanMode::kTrain;
+  Mesh mesh;
+  Mesh stage_mesh;
+  int64_t micro_batches = 1;
+  int64_t chunk_bytes_max = 1 << 20;
+  std::string plan_id;  // hash of what was compiled
+  Module module;
+  std::vector<PassTiming> timings;
+};
+
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const CompileOptions& options);
+
+absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
+
+// The text of `weir plan`: layouts and why, boxings with method and bytes, actors,
+// registers and memory per rank, stages.
+absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan);
+
+}  // namespace weir::compiler
+
+namespace weir {
+using compiler::CompileJob;
+using compiler::CompileOptions;
+using compiler::ExplainPlan;
+using compiler::LogicalPlan;
+using compiler::LowerForRank;
+using compiler::PlanMode;
+}  // namespace weir

@@ -1,0 +1,77 @@
+// One rank's share of the program, before registers: actors, and the tensors that pass between
+// them. Built by RankLowering, turned into a RankPlan by register_allocation.
+// Thread rule: plain data.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir.h"
+#include "proto/plan.pb.h"
+
+namespace weir::compiler {
+
+// A tensor (or message) that leaves an actor. Becomes part of a register.
+struct RankTensor {
+  std::string name;
+  int64_t bytes = 0;
+  int64_t tokens_per_step = 1;
+  int producer = -1;           // actor; -1: inbound from `peer`
+  std::vector<int> consumers;  // actors, ascending; empty for outbound
+  RegisterSpec::Side side = RegisterSpec::LOCAL;
+  int64_t peer = -1;
+  uint64_t edge = 0;
+  int variable = -1;           // Module::variables: lives in a state, present from the start
+};
+
+struct RankOperand {
+  enum Kind : uint8_t { kNone, kTensor, kScratch, kState } kind = kNone;
+  int index = -1;       // RankTensor, scratch block of the actor, or RankState
+  TensorSlice slice;
+};
+
+struct RankKernel {
+  std::string op, name;
+  Attributes attrs;
+  std::vector<RankOperand> inputs, outputs;
+  uint64_t rng_key = 0;
+};
+
+struct RankState {
+  std::string name;
+  TensorSlice slice;
+  Layout layout;
+  Initializer init;
+  int variable = -1;  // >= 0: the memory of that variable's register
+};
+
+enum class Wave : uint8_t { kForward, kBackward, kNone };
+
+struct RankActor {
+  std::string name;
+  ActorSpec::Kind kind = ActorSpec::COMPUTE;
+  PhaseKind phase = PhaseKind::kForward;
+  Wave wave = Wave::kNone;
+  std::string program;          // name of its kernel chain
+  std::vector<RankKernel> kernels;
+  std::vector<int64_t> scratch;  // bytes of each scratch block
+  std::vector<int> inputs;       // RankTensors
+  std::vector<int> outputs;
+  int64_t acts_per_step = 1;
+  int64_t chunks = 1;
+  uint64_t instance = 0;
+  std::string feed;
+  TensorSlice feed_slice;
+  std::string function;
+};
+
+struct RankGraph {
+  int64_t rank = 0;
+  int64_t stage = 0;
+  std::vector<RankActor> actors;
+  std::vector<RankTensor> tensors;
+  std::vector<RankState> states;
+};
+
+}  // namespace weir::compiler

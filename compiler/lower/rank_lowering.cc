@@ -1,0 +1,549 @@
+#include "compiler/lower/rank_lowering.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/lower/segments.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+class RankLowering {
+ public:
+  RankLowering(const LogicalPlan& plan, int64_t rank)
+      : plan_(plan), module_(plan.module), rank_(rank), stage_(plan.mesh.StageOf(rank)) {
+    coords_ = plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank));
+    graph_.rank = rank;
+    graph_.stage = stage_;
+    of_value_.assign(module_.values.size(), -1);
+    FindWaves();
+  }
+
+  absl::StatusOr<RankGraph> Run() {
+    for (size_t i = 0; i < module_.items.size(); ++i) {
+      const ProgramItem& item = module_.items[i];
+      item_ = static_cast<int>(i);
+      switch (item.kind) {
+        case ItemKind::kSource: LowerSource(item); break;
+        case ItemKind::kSink: LowerSink(item); break;
+        case ItemKind::kKeep: LowerKeep(item); break;
+        case ItemKind::kCall: WEIR_RETURN_IF_ERROR(LowerCall(item)); break;
+        case ItemKind::kBoxing: WEIR_RETURN_IF_ERROR(LowerBoxingItem(item)); break;
+      }
+    }
+    ConnectConsumers();
+    return std::move(graph_);
+  }
+
+ private:
+  int64_t Tokens(Rate rate) const { return rate == Rate::kMicroBatch ? plan_.micro_batches : 1; }
+
+  TensorSlice Local(const TensorType& type, const Layout& layout) const {
+    return LocalSlice(type, layout, plan_.stage_mesh, coords_);
+  }
+
+  int NewTensor(const std::string& name, int64_t bytes, int64_t tokens) {
+    RankTensor tensor;
+    tensor.name = name;
+    tensor.bytes = bytes;
+    tensor.tokens_per_step = tokens;
+    graph_.tensors.push_back(std::move(tensor));
+    return static_cast<int>(graph_.tensors.size()) - 1;
+  }
+
+  // The tensor of a program value on this rank; variables come to be when first asked for,
+  // since their producer (the update) stands after their readers.
+  int TensorOf(int value) {
+    if (of_value_[value] < 0) {
+      const ProgramValue& v = module_.values[value];
+      of_value_[value] = NewTensor(v.name, Local(v.type, v.layout).bytes(), Tokens(v.rate));
+      graph_.tensors[of_value_[value]].variable = v.variable;
+    }
+    return of_value_[value];
+  }
+
+  RankActor MakeActor(const ProgramItem& item, const std::string& name) const {
+    RankActor actor;
+    actor.name = name;
+    actor.phase = item.phase;
+    actor.wave = waves_[item_];
+    actor.instance = item.instance;
+    actor.acts_per_step = Tokens(item.rate);
+    actor.function = item.name;
+    return actor;
+  }
+
+  int64_t StageOfItem(const ProgramItem& item) const {
+    return module_.values[item.outputs.empty() ? item.inputs[0] : item.outputs[0]].stage;
+  }
+
+  int AddActor(RankActor actor) {
+    int id = static_cast<int>(graph_.actors.size());
+    for (int output : actor.outputs) graph_.tensors[output].producer = id;
+    graph_.actors.push_back(std::move(actor));
+    return id;
+  }
+
+  // Whether an item works for the forward or the backward pass; boxings follow what they carry.
+  void FindWaves() {
+    waves_.assign(module_.items.size(), Wave::kNone);
+    std::vector<int> producer(module_.values.size(), -1);
+    for (size_t i = 0; i < module_.items.size(); ++i) {
+      for (int output : module_.items[i].outputs) producer[output] = static_cast<int>(i);
+    }
+    for (size_t i = 0; i < module_.items.size(); ++i) {
+      const ProgramItem& item = module_.items[i];
+      if (item.phase == PhaseKind::kForward || item.phase == PhaseKind::kData) waves_[i] = Wave::kForward;
+      if (item.phase == PhaseKind::kBackward) waves_[i] = Wave::kBackward;
+      if (item.kind == ItemKind::kBoxing && item.rate == Rate::kMicroBatch) {
+        int from = producer[item.inputs[0]];
+        waves_[i] = from >= 0 && from < static_cast<int>(i) ? waves_[from] : Wave::kNone;
+      }
+    }
+  }
+
+  void LowerSource(const ProgramItem& item) {
+    if (StageOfItem(item) != stage_) return;
+    const ProgramValue& value = module_.values[item.outputs[0]];
+    RankActor actor = MakeActor(item, item.name);
+    actor.kind = ActorSpec::SOURCE;
+    actor.feed = item.feed;
+    actor.feed_slice = Local(value.type, value.layout);
+    actor.outputs = {TensorOf(item.outputs[0])};
+    AddActor(std::move(actor));
+  }
+
+  void LowerSink(const ProgramItem& item) {
+    if (StageOfItem(item) != stage_ || plan_.mesh.StageRankOf(rank_) != 0) return;
+    RankActor actor = MakeActor(item, item.name);
+    actor.kind = ActorSpec::SINK;
+    actor.feed = item.feed;
+    actor.inputs = {TensorOf(item.inputs[0])};
+    AddActor(std::move(actor));
+  }
+
+  void LowerKeep(const ProgramItem& item) {
+    if (StageOfItem(item) != stage_) return;
+    RankActor actor = MakeActor(item, item.name);
+    for (int output : item.outputs) actor.outputs.push_back(TensorOf(output));
+    AddActor(std::move(actor));
+  }
+
+  // ---- calls ----
+
+  absl::StatusOr<const SegmentedFunction*> Segmented(int function) {
+    auto known = segmented_.find(function);
+    if (known != segmented_.end()) return &known->second;
+    WEIR_ASSIGN_OR_RETURN(SegmentedFunction segments, CutSegments(module_.functions[function], plan_.mesh));
+    return &(segmented_[function] = std::move(segments));
+  }
+
+  absl::Status LowerCall(const ProgramItem& item) {
+    if (StageOfItem(item) != stage_) return absl::OkStatus();
+    const Function& function = module_.functions[item.function];
+    WEIR_ASSIGN_OR_RETURN(const SegmentedFunction* segmented, Segmented(item.function));
+    // Tensors of this call's values that cross segments or leave the call.
+    std::vector<int> tensor_of(function.values.size(), -1);
+    for (size_t a = 0; a < function.args.size(); ++a) {
+      if (item.inputs[a] >= 0) tensor_of[function.args[a].value] = TensorOf(item.inputs[a]);
+    }
+    std::map<ValueId, int64_t> escapes = Escapes(function, *segmented, item);
+    size_t next_transfer = 0;
+    for (size_t s = 0; s < segmented->segments.size(); ++s) {
+      WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
+      while (next_transfer < segmented->transfers.size() && segmented->transfers[next_transfer].depth == static_cast<int>(s)) {
+        const TransferBundle& bundle = segmented->transfers[next_transfer];
+        std::vector<TensorType> types;
+        std::vector<int> inputs;
+        for (int node : bundle.nodes) {
+          types.push_back(function.values[function.nodes[node].inputs[0]].type);
+          inputs.push_back(tensor_of[function.nodes[node].inputs[0]]);
+        }
+        std::vector<std::vector<BoxingStep>> steps = bundle.steps;
+        for (auto& list : steps) {
+          for (BoxingStep& step : list) step.from.stage = step.to.stage = stage_;
+        }
+        std::string name = absl::StrCat(item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
+                                        bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
+        std::vector<int> outputs = LowerTransfer(item, name, next_transfer + 1, types, steps, inputs, Tokens(item.rate));
+        for (size_t k = 0; k < bundle.nodes.size(); ++k) tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
+        ++next_transfer;
+      }
+    }
+    for (size_t r = 0; r < function.results.size(); ++r) of_value_[item.outputs[r]] = MergeResult(item.outputs[r], tensor_of[function.results[r].value]);
+    return absl::OkStatus();
+  }
+
+  // A program value already asked for (a variable) keeps its tensor; else it takes the call's.
+  int MergeResult(int value, int tensor) {
+    return of_value_[value] >= 0 ? of_value_[value] : tensor;
+  }
+
+  // Values computed in one segment and read elsewhere, with their tokens per step.
+  std::map<ValueId, int64_t> Escapes(const Function& function, const SegmentedFunction& segmented, const ProgramItem& item) const {
+    std::vector<int> home(function.values.size(), -1);
+    for (size_t s = 0; s < segmented.segments.size(); ++s) {
+      for (int node : segmented.segments[s]) {
+        for (ValueId output : function.nodes[node].outputs) home[output] = static_cast<int>(s);
+      }
+    }
+    std::map<ValueId, int64_t> escapes;
+    for (size_t s = 0; s < segmented.segments.size(); ++s) {
+      for (int node : segmented.segments[s]) {
+        for (ValueId input : function.nodes[node].inputs) {
+          if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s)) escapes[input] = Tokens(item.rate);
+        }
+      }
+    }
+    for (const TransferBundle& bundle : segmented.transfers) {
+      for (int node : bundle.nodes) {
+        ValueId input = function.nodes[node].inputs[0];
+        if (home[input] >= 0) escapes[input] = Tokens(item.rate);
+      }
+    }
+    for (const Result& result : function.results) {
+      if (home[result.value] >= 0) escapes[result.value] = result.per_step ? 1 : Tokens(item.rate);
+    }
+    return escapes;
+  }
+
+  // The program value, if any, that `value` of this call becomes and that exists already (a variable).
+  int KnownResult(const Function& function, const ProgramItem& item, ValueId value) const {
+    for (size_t r = 0; r < function.results.size(); ++r) {
+      if (function.results[r].value == value && module_.values[item.outputs[r]].variable >= 0) return item.outputs[r];
+    }
+    return -1;
+  }
+
+  absl::Status LowerSegment(const ProgramItem& item, const Function& function, const SegmentedFunction& segmented, size_t s,
+                            const std::map<ValueId, int64_t>& escapes, std::vector<int>* tensor_of) {
+    const std::vector<int>& nodes = segmented.segments[s];
+    if (nodes.empty()) return absl::OkStatus();
+    RankActor actor = MakeActor(item, segmented.segments.size() > 1 ? absl::StrCat(item.name, " #", s) : item.name);
+    actor.program = absl::StrCat(function.name, segmented.segments.size() > 1 ? absl::StrCat(" #", s) : "");
+    std::set<ValueId> inside;
+    for (int node : nodes) inside.insert(function.nodes[node].outputs.begin(), function.nodes[node].outputs.end());
+    for (ValueId value : inside) {
+      auto escape = escapes.find(value);
+      if (escape == escapes.end()) continue;
+      int known = KnownResult(function, item, value);
+      const Value& v = function.values[value];
+      (*tensor_of)[value] = known >= 0 ? TensorOf(known)
+                                       : NewTensor(absl::StrCat(item.name, ": ", v.name), Local(v.type, v.layout).bytes(), escape->second);
+      actor.outputs.push_back((*tensor_of)[value]);
+    }
+    std::map<ValueId, ValueId> place = ShareReshapes(function, segmented, nodes, *tensor_of);
+    auto operand = [&](ValueId value) {
+      RankOperand out;
+      if (value < 0) return out;
+      out.slice = Local(function.values[value].type, function.values[value].layout);
+      auto shared = place.find(value);
+      ValueId at = shared == place.end() ? value : shared->second;
+      if (function.states.count(at) > 0) {
+        out.kind = RankOperand::kState;
+        out.index = StateOf(item, function, at);
+      } else if ((*tensor_of)[at] >= 0) {
+        out.kind = RankOperand::kTensor;
+        out.index = (*tensor_of)[at];
+      } else {
+        out.kind = RankOperand::kScratch;
+        auto known = scratch_.find(at);
+        if (known == scratch_.end()) {
+          known = scratch_.emplace(at, static_cast<int>(actor.scratch.size())).first;
+          actor.scratch.push_back(Local(function.values[at].type, function.values[at].layout).bytes());
+        }
+        out.index = known->second;
+      }
+      return out;
+    };
+    scratch_.clear();
+    for (int index : nodes) {
+      const Node& node = function.nodes[index];
+      if (node.op == kBoxingOp && !segmented.local_boxings.at(index).empty()) {
+        AppendLocalBoxing(function, node, segmented.local_boxings.at(index), operand(node.inputs[0]), operand(node.outputs[0]), &actor);
+        continue;
+      }
+      if (node.op == "reshape" || node.op == kBoxingOp) {
+        RankOperand from = operand(node.inputs[0]), to = operand(node.outputs[0]);
+        if (from.kind == to.kind && from.index == to.index) continue;
+      }
+      RankKernel kernel{node.op == kBoxingOp ? "reshape" : node.op, node.name, node.attrs, {}, {}, node.rng_key};
+      for (ValueId input : node.inputs) kernel.inputs.push_back(operand(input));
+      for (ValueId output : node.outputs) kernel.outputs.push_back(operand(output));
+      const OpDef* def = OpRegistry::Find(kernel.op);
+      bool variadic = !def->schema.inputs.empty() && def->schema.inputs.back().variadic;
+      if (!variadic) kernel.inputs.resize(def->schema.inputs.size());
+      bool variadic_out = !def->schema.outputs.empty() && def->schema.outputs.back().variadic;
+      if (!variadic_out) kernel.outputs.resize(def->schema.outputs.size());
+      actor.kernels.push_back(std::move(kernel));
+    }
+    CollectInputs(&actor);
+    AddActor(std::move(actor));
+    return absl::OkStatus();
+  }
+
+  // Inputs of an actor: every tensor its kernels read that it does not produce.
+  static void CollectInputs(RankActor* actor) {
+    std::set<int> seen(actor->outputs.begin(), actor->outputs.end());
+    for (const RankKernel& kernel : actor->kernels) {
+      for (const RankOperand& input : kernel.inputs) {
+        if (input.kind == RankOperand::kTensor && seen.insert(input.index).second) actor->inputs.push_back(input.index);
+      }
+    }
+  }
+
+  // reshape needs no copy where both sides may lie in the same place: a chain of reshapes is one
+  // place, at its first member that enters or leaves the segment.
+  static std::map<ValueId, ValueId> ShareReshapes(const Function& function, const SegmentedFunction& segmented,
+                                                  const std::vector<int>& nodes,
+                                                  const std::vector<int>& tensor_of) {
+    std::map<ValueId, ValueId> root;
+    auto find = [&](ValueId value) {
+      while (root.count(value) > 0 && root[value] != value) value = root[value];
+      return value;
+    };
+    for (int index : nodes) {
+      const Node& node = function.nodes[index];
+      auto boxing = segmented.local_boxings.find(index);
+      bool nothing = boxing != segmented.local_boxings.end() && boxing->second.empty();
+      if (node.op != "reshape" && !nothing) continue;
+      ValueId a = find(node.inputs[0]), b = find(node.outputs[0]);
+      bool a_outside = tensor_of[a] >= 0 || function.states.count(a) > 0;
+      bool b_outside = tensor_of[b] >= 0;
+      if (a == b || (a_outside && b_outside)) continue;
+      root[b_outside ? a : b] = b_outside ? b : a;
+    }
+    std::map<ValueId, ValueId> place;
+    for (const auto& [value, parent] : root) place[value] = find(value);
+    return place;
+  }
+
+  int StateOf(const ProgramItem& item, const Function& function, ValueId value) {
+    size_t k = std::distance(function.states.begin(), function.states.find(value));
+    const std::string& name = item.state_names[k];
+    for (size_t i = 0; i < graph_.states.size(); ++i) {
+      if (graph_.states[i].name == name) return static_cast<int>(i);
+    }
+    RankState state;
+    state.name = name;
+    state.layout = item.state_layouts[k];
+    state.slice = Local(function.values[value].type, state.layout);
+    state.init.set_zeros(true);
+    graph_.states.push_back(std::move(state));
+    return static_cast<int>(graph_.states.size()) - 1;
+  }
+
+  void AppendLocalBoxing(const Function& function, const Node& node, std::vector<BoxingStep> steps, RankOperand in,
+                         RankOperand out, RankActor* actor) {
+    const TensorType& type = function.values[node.inputs[0]].type;
+    for (size_t k = 0; k < steps.size(); ++k) {
+      steps[k].from.stage = steps[k].to.stage = stage_;
+      RankExchange exchange = BuildExchange({type}, {steps[k]}, plan_.mesh, rank_);
+      in.slice = StepInput(type, steps[k], plan_.mesh, rank_);
+      RankOperand target = out;
+      if (k + 1 < steps.size()) {
+        target.kind = RankOperand::kScratch;
+        target.index = static_cast<int>(actor->scratch.size());
+        actor->scratch.push_back(StepOutput(type, steps[k], plan_.mesh, rank_).bytes());
+      }
+      target.slice = StepOutput(type, steps[k], plan_.mesh, rank_);
+      actor->kernels.push_back(FillKernel(node.name, exchange, {in}, {}, {target}, {}, int64_t{1} << 62));
+      in = target;
+    }
+  }
+
+  // ---- transfers ----
+
+  RankKernel FillKernel(const std::string& name, const RankExchange& exchange, std::vector<RankOperand> own,
+                        std::vector<RankOperand> messages, std::vector<RankOperand> outputs,
+                        const std::vector<int64_t>& peers, int64_t chunk_elements) const {
+    RankKernel kernel;
+    kernel.op = "exchange_fill";
+    kernel.name = name;
+    std::vector<int64_t> code;
+    for (const Region& region : exchange.regions) {
+      code.push_back(region.tensor);
+      code.push_back(region.combiner == Combiner::kMax ? 1 : 0);
+      AppendRect(region.dst, &code);
+      code.push_back(static_cast<int64_t>(region.sources.size()));
+      for (const RegionSource& source : region.sources) {
+        if (source.from == rank_) {
+          code.push_back(-1);
+          AppendRect(source.src, &code);
+        } else {
+          code.push_back(std::lower_bound(peers.begin(), peers.end(), source.from) - peers.begin());
+        }
+      }
+    }
+    kernel.attrs.Set("num_own", static_cast<int64_t>(own.size()));
+    kernel.attrs.Set("regions", std::move(code));
+    kernel.attrs.Set("chunk_elements", chunk_elements);
+    kernel.inputs = std::move(own);
+    kernel.inputs.insert(kernel.inputs.end(), messages.begin(), messages.end());
+    kernel.outputs = std::move(outputs);
+    return kernel;
+  }
+
+  static void AppendRect(const Rect& rect, std::vector<int64_t>* code) {
+    code->push_back(static_cast<int64_t>(rect.begin.size()));
+    code->insert(code->end(), rect.begin.begin(), rect.begin.end());
+    code->insert(code->end(), rect.end.begin(), rect.end.end());
+  }
+
+  uint64_t EdgeOf(size_t bundle, size_t step, int64_t from, int64_t to) const {
+    uint64_t key = MixKey(static_cast<uint64_t>(item_), bundle * 64 + step);
+    return MixKey(key, static_cast<uint64_t>(from * plan_.mesh.num_ranks() + to));
+  }
+
+  // All steps of a bundle. inputs[i] is the tensor of types[i] here, or -1 if this rank is not among
+  // the senders; the result likewise.
+  std::vector<int> LowerTransfer(const ProgramItem& item, const std::string& name, size_t bundle,
+                                 const std::vector<TensorType>& types, const std::vector<std::vector<BoxingStep>>& steps,
+                                 std::vector<int> inputs, int64_t tokens) {
+    for (size_t k = 0; k < steps[0].size(); ++k) {
+      std::vector<BoxingStep> now;
+      for (const auto& list : steps) now.push_back(list[k]);
+      RankExchange exchange = BuildExchange(types, now, plan_.mesh, rank_);
+      std::string step_name = absl::StrCat(Name(now[0].method), " ", name);
+      int64_t element = SizeOf(types[0].dtype);
+      int64_t chunk_elements = std::max<int64_t>(1, plan_.chunk_bytes_max / element);
+      for (const auto& [peer, pieces] : exchange.sends) {
+        AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), types, now, inputs, peer, pieces,
+                exchange.receiver_elements.at(peer), chunk_elements, tokens);
+      }
+      inputs = AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, tokens);
+    }
+    return inputs;
+  }
+
+  void AddSend(const ProgramItem& item, const std::string& name, uint64_t edge, const std::vector<TensorType>& types,
+               const std::vector<BoxingStep>& steps, const std::vector<int>& inputs, int64_t peer,
+               const std::vector<Piece>& pieces, int64_t receiver_elements, int64_t chunk_elements, int64_t tokens) {
+    int64_t element = SizeOf(types[0].dtype), total = 0;
+    RankActor actor = MakeActor(item, absl::StrCat(name, " to rank ", peer));
+    actor.kind = ActorSpec::SEND;
+    actor.phase = PhaseKind::kBoxing;
+    actor.chunks = std::max<int64_t>(1, (receiver_elements + chunk_elements - 1) / chunk_elements);
+    actor.acts_per_step = actor.chunks * tokens;
+    actor.program = actor.name;
+    RankKernel kernel;
+    kernel.op = "exchange_pack";
+    kernel.name = actor.name;
+    std::vector<int64_t> code;
+    std::map<int, int> operand_of;
+    for (const Piece& piece : pieces) {
+      auto known = operand_of.emplace(piece.tensor, static_cast<int>(kernel.inputs.size()));
+      if (known.second) {
+        kernel.inputs.push_back({RankOperand::kTensor, inputs[piece.tensor],
+                                 StepInput(types[piece.tensor], steps[piece.tensor], plan_.mesh, rank_)});
+      }
+      code.push_back(known.first->second);
+      code.push_back(piece.position);
+      AppendRect(piece.src, &code);
+      total += piece.src.volume();
+    }
+    kernel.attrs.Set("pieces", std::move(code));
+    kernel.attrs.Set("chunk_elements", chunk_elements);
+    int64_t slot_elements = std::min(total, chunk_elements);
+    int message = NewTensor(absl::StrCat(name, " rank ", rank_, " to ", peer), slot_elements * element, actor.acts_per_step);
+    graph_.tensors[message].side = RegisterSpec::OUTBOUND;
+    graph_.tensors[message].peer = peer;
+    graph_.tensors[message].edge = edge;
+    kernel.outputs.push_back({RankOperand::kTensor, message, TensorSlice::Whole(types[0].dtype, {slot_elements})});
+    actor.kernels.push_back(std::move(kernel));
+    actor.outputs = {message};
+    CollectInputs(&actor);
+    AddActor(std::move(actor));
+  }
+
+  std::vector<int> AddFill(const ProgramItem& item, const std::string& name, size_t bundle, size_t step_index,
+                           const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
+                           const std::vector<int>& inputs, const RankExchange& exchange, int64_t chunk_elements, int64_t tokens) {
+    std::vector<int> outputs(types.size(), -1);
+    if (plan_.mesh.StageOf(rank_) != steps[0].to.stage) return outputs;
+    int64_t element = SizeOf(types[0].dtype), positions = 0;
+    for (const Region& region : exchange.regions) positions += region.dst.volume();
+    RankActor actor = MakeActor(item, name);
+    actor.phase = PhaseKind::kBoxing;
+    actor.chunks = std::max<int64_t>(1, (positions + chunk_elements - 1) / chunk_elements);
+    actor.acts_per_step = actor.chunks * tokens;
+    actor.program = name;
+    std::vector<RankOperand> own, messages, targets;
+    for (size_t i = 0; i < types.size(); ++i) {
+      bool here = plan_.mesh.StageOf(rank_) == steps[i].from.stage && inputs[i] >= 0;
+      own.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i], StepInput(types[i], steps[i], plan_.mesh, rank_)} : RankOperand{});
+      TensorSlice slice = StepOutput(types[i], steps[i], plan_.mesh, rank_);
+      outputs[i] = NewTensor(name, slice.bytes(), tokens);
+      targets.push_back({RankOperand::kTensor, outputs[i], slice});
+    }
+    std::vector<int64_t> peers;
+    for (const auto& [peer, elements] : exchange.receives) {
+      peers.push_back(peer);
+      int64_t slot_elements = std::min(elements, chunk_elements);
+      int message = NewTensor(absl::StrCat(name, " rank ", peer, " to ", rank_), slot_elements * element, actor.acts_per_step);
+      graph_.tensors[message].side = RegisterSpec::INBOUND;
+      graph_.tensors[message].peer = peer;
+      graph_.tensors[message].edge = EdgeOf(bundle, step_index, peer, rank_);
+      messages.push_back({RankOperand::kTensor, message, TensorSlice::Whole(types[0].dtype, {slot_elements})});
+    }
+    actor.kernels.push_back(FillKernel(name, exchange, own, messages, targets, peers, chunk_elements));
+    actor.outputs = outputs;
+    CollectInputs(&actor);
+    AddActor(std::move(actor));
+    return outputs;
+  }
+
+  absl::Status LowerBoxingItem(const ProgramItem& item) {
+    std::vector<TensorType> types;
+    std::vector<std::vector<BoxingStep>> steps;
+    std::vector<int> inputs;
+    int64_t from_stage = module_.values[item.inputs[0]].stage, to_stage = module_.values[item.outputs[0]].stage;
+    if (from_stage != stage_ && to_stage != stage_) return absl::OkStatus();
+    for (size_t i = 0; i < item.inputs.size(); ++i) {
+      const ProgramValue& from = module_.values[item.inputs[i]];
+      const ProgramValue& to = module_.values[item.outputs[i]];
+      types.push_back(from.type);
+      WEIR_ASSIGN_OR_RETURN(std::vector<BoxingStep> list,
+                            PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
+      steps.push_back(std::move(list));
+      inputs.push_back(from.stage == stage_ ? TensorOf(item.inputs[i]) : -1);
+    }
+    std::vector<int> outputs = LowerTransfer(item, item.name, 0, types, steps, inputs, Tokens(item.rate));
+    for (size_t i = 0; i < item.outputs.size(); ++i) {
+      if (module_.values[item.outputs[i]].stage == stage_) of_value_[item.outputs[i]] = outputs[i];
+    }
+    return absl::OkStatus();
+  }
+
+  void ConnectConsumers() {
+    for (size_t a = 0; a < graph_.actors.size(); ++a) {
+      for (int input : graph_.actors[a].inputs) graph_.tensors[input].consumers.push_back(static_cast<int>(a));
+    }
+  }
+
+  const LogicalPlan& plan_;
+  const Module& module_;
+  int64_t rank_, stage_;
+  Coords coords_;
+  RankGraph graph_;
+  int item_ = 0;
+  std::vector<int> of_value_;
+  std::vector<Wave> waves_;
+  std::map<int, SegmentedFunction> segmented_;
+  std::map<ValueId, int> scratch_;
+};
+
+}  // namespace
+
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank) {
+  if (rank < 0 || rank >= plan.mesh.num_ranks()) {
+    return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
+  }
+  return RankLowering(plan, rank).Run();
+}
+
+}  // namespace weir::compiler

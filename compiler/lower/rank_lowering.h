@@ -1,0 +1,18 @@
+// From the logical plan to one rank's actors and tensors. Pure in (plan, rank): a rank
+// never looks at what another one runs; both ends of a transfer compute the same edge id.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/compile.h"
+#include "compiler/lower/rank_graph.h"
+
+namespace weir::compiler {
+
+absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank);
+
+// Registers, slot counts, memory, programs: the finished plan. Register counts: a tensor kept from
+// forward to backward has `stages - stage` slots (what 1F1B holds in flight), a landing
+// buffer two where micro-batches or chunks follow one another, all others one.
+absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph);
+
+}  // namespace weir::compiler

@@ -1,0 +1,21 @@
+// Offsets for the scratch blocks of one chain of kernels: blocks whose lifetimes do not overlap
+// may share memory. Offsets are multiples of 64.
+// Thread rule: pure function.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace weir::compiler {
+
+struct ScratchBlock {
+  int64_t bytes = 0;
+  int first = 0, last = 0;  // kernels that first write and last read it, inclusive
+  int64_t offset = 0;       // out
+};
+
+// Assigns offsets, largest blocks first, each at the lowest place free over its lifetime; returns
+// the bytes needed.
+int64_t PlanScratch(std::vector<ScratchBlock>* blocks);
+
+}  // namespace weir::compiler

@@ -1,0 +1,55 @@
+#include "compiler/lower/segments.h"
+
+#include <algorithm>
+
+namespace weir::compiler {
+
+bool IsLocal(const std::vector<BoxingStep>& steps) {
+  return std::all_of(steps.begin(), steps.end(), [](const BoxingStep& step) {
+    return step.method == BoxingMethod::kIdentity || step.method == BoxingMethod::kSlice ||
+           step.method == BoxingMethod::kToPartial;
+  });
+}
+
+absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh) {
+  SegmentedFunction out;
+  std::vector<int> depth(function.values.size(), 0);
+  for (size_t i = 0; i < function.nodes.size(); ++i) {
+    const Node& node = function.nodes[i];
+    int at = 0;
+    for (ValueId input : node.inputs) {
+      if (input >= 0) at = std::max(at, depth[input]);
+    }
+    int after = at;
+    bool transfer = false;
+    if (node.op == kBoxingOp) {
+      const Value& from = function.values[node.inputs[0]];
+      const Value& to = function.values[node.outputs[0]];
+      absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, mesh);
+      if (!steps.ok()) return steps.status();
+      if (IsLocal(*steps)) {
+        out.local_boxings[static_cast<int>(i)] = *steps;
+      } else {
+        transfer = true;
+        after = at + 1;
+        auto same = [&](const TransferBundle& bundle) {
+          return bundle.depth == at && bundle.steps[0].size() == steps->size() &&
+                 function.values[function.nodes[bundle.nodes[0]].inputs[0]].type.dtype == from.type.dtype;
+        };
+        auto known = std::find_if(out.transfers.begin(), out.transfers.end(), same);
+        if (known == out.transfers.end()) {
+          out.transfers.push_back({at, {}, {}});
+          known = out.transfers.end() - 1;
+        }
+        known->nodes.push_back(static_cast<int>(i));
+        known->steps.push_back(*steps);
+      }
+    }
+    if (static_cast<int>(out.segments.size()) <= after) out.segments.resize(after + 1);
+    if (!transfer) out.segments[at].push_back(static_cast<int>(i));
+    for (ValueId output : node.outputs) depth[output] = after;
+  }
+  return out;
+}
+
+}  // namespace weir::compiler

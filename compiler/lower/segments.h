@@ -1,0 +1,33 @@
+// Cuts a function into segments: chains of kernels between two transfers. A segment becomes
+// one actor. A boxing that moves bytes parts segments; one that only slices or fills zeros
+// is a kernel like any other. Depends on the function alone, not on the rank.
+// Thread rule: pure functions.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir.h"
+#include "sbp/boxing.h"
+
+namespace weir::compiler {
+
+// Transfers after segment `depth`, done together: same number of steps, same element type.
+struct TransferBundle {
+  int depth = 0;
+  std::vector<int> nodes;  // boxing nodes of the function
+  std::vector<std::vector<BoxingStep>> steps;  // by node
+};
+
+struct SegmentedFunction {
+  std::vector<std::vector<int>> segments;  // nodes of each, in order; may be empty
+  std::vector<TransferBundle> transfers;
+  std::map<int, std::vector<BoxingStep>> local_boxings;  // by node: steps without transfers
+};
+
+bool IsLocal(const std::vector<BoxingStep>& steps);
+
+absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh);
+
+}  // namespace weir::compiler

@@ -1,0 +1,31 @@
+#include "compiler/passes/infer_types.h"
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+
+absl::Status InferTypes(const PassContext& context, Function* function) {
+  for (Node& node : function->nodes) {
+    if (node.op == kBoxingOp) {
+      function->values[node.outputs[0]].type = function->values[node.inputs[0]].type;
+      continue;
+    }
+    const OpDef* def = OpRegistry::Find(node.op);
+    if (def == nullptr) return absl::InternalError(absl::StrCat("no op \"", node.op, "\" at ", node.where));
+    std::vector<TensorType> inputs;
+    for (ValueId input : node.inputs) {
+      if (input >= 0) inputs.push_back(function->values[input].type);
+    }
+    absl::StatusOr<std::vector<TensorType>> types = def->infer({node.attrs, inputs, context.dims});
+    if (!types.ok()) {
+      return absl::Status(types.status().code(), absl::StrCat(node.where, ": ", types.status().message()));
+    }
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] >= 0) function->values[node.outputs[i]].type = types->at(i);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,11 @@
+// Runs type inference over one function again, after a pass changed its types.
+// Thread rule: pure.
+#pragma once
+
+#include "compiler/pass.h"
+
+namespace weir::compiler {
+
+absl::Status InferTypes(const PassContext& context, Function* function);
+
+}  // namespace weir::compiler

@@ -1,0 +1,226 @@
+// Layouts, function by function, in program order. For each node and each mesh axis
+// one legal signature is chosen, by these criteria, the earlier ones first:
+//   1. an explicit layout of a result;
+//   2. parameters stay where the rules put them (weights do not travel);
+//   3. the earliest rule of the job that names a factor the signature splits;
+//   4. fewest bytes of boxing for the operands;
+//   5. the order of LegalSignatures (all B first).
+// A partial value passes through a linear op only if all operands of its group are
+// partial already and the op has no parameter; otherwise it is merged first.
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/passes/passes.h"
+
+namespace weir::compiler {
+namespace {
+
+// Bytes of boxing over one axis of n ranks, as a preference only; boxing.h has the exact form.
+double AxisCost(const Sbp& from, const Sbp& to, double bytes, int64_t n) {
+  if (from == to || n == 1) return 0;
+  double parts = static_cast<double>(n - 1);
+  if (from.is_partial()) return to.is_partial() ? 1e30 : to.is_broadcast() ? 2 * parts * bytes : parts * bytes;
+  if (to.is_partial() || from.is_broadcast()) return 0;
+  return to.is_broadcast() ? parts * bytes : bytes * parts / static_cast<double>(n);
+}
+
+class LayoutPropagator {
+ public:
+  LayoutPropagator(const PassContext& context, Function* function) : context_(context), function_(*function) {
+    is_parameter_.assign(function_.values.size(), 0);
+    for (const Arg& arg : function_.args) is_parameter_[arg.value] = arg.kind == ArgKind::kParameter;
+  }
+
+  absl::Status Run() {
+    std::vector<Node> nodes = std::move(function_.nodes);
+    function_.nodes.clear();
+    for (Node& node : nodes) WEIR_RETURN_IF_ERROR(Place(std::move(node)));
+    for (Result& result : function_.results) {
+      if (result.kind == ResultKind::kNatural) continue;
+      Layout want = result.layout;
+      if (result.kind == ResultKind::kActivation) {
+        const Layout* explicit_layout = context_.rules.Override(function_.name, function_.values[result.value].name);
+        want = explicit_layout ? *explicit_layout : context_.rules.LayoutOf(function_.values[result.value].type, Rule::ACTIVATIONS);
+      }
+      result.value = Boxed(result.value, want, "result of the function");
+      result.layout = want;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Place(Node node) {
+    for (ValueId& input : node.inputs) {
+      if (input >= 0 && replaced_.count(input) > 0) input = replaced_[input];
+    }
+    const OpDef* def = OpRegistry::Find(node.op);
+    std::vector<TensorType> inputs;
+    for (ValueId input : node.inputs) inputs.push_back(function_.values[input].type);
+    WEIR_ASSIGN_OR_RETURN(std::vector<TensorType> outputs, def->infer({node.attrs, inputs, context_.dims}));
+    FactorRule rule = def->rule(node.attrs, inputs, outputs);
+    std::vector<AxisSignature> candidates = LegalSignatures(rule);
+    std::vector<Layout> input_layouts(inputs.size(), Broadcast(context_.stage_mesh));
+    std::vector<Layout> output_layouts(node.outputs.size(), Broadcast(context_.stage_mesh));
+    std::vector<std::string> reasons;
+    for (int axis = 0; axis < context_.stage_mesh.num_axes(); ++axis) {
+      std::string reason;
+      const AxisSignature& chosen = candidates[Choose(node, rule, candidates, inputs, outputs, axis, &reason)];
+      for (size_t i = 0; i < inputs.size(); ++i) input_layouts[i][axis] = chosen.inputs[i];
+      for (size_t i = 0; i < node.outputs.size(); ++i) output_layouts[i][axis] = chosen.outputs[i];
+      if (!reason.empty()) reasons.push_back(absl::StrCat(context_.stage_mesh.axes()[axis].name, ": ", reason));
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) node.inputs[i] = Boxed(node.inputs[i], input_layouts[i], node.name);
+    std::vector<ValueId> produced = node.outputs;
+    for (size_t i = 0; i < produced.size(); ++i) {
+      Value& value = function_.values[produced[i]];
+      value.layout = output_layouts[i];
+      value.why = absl::StrJoin(reasons, ", ");
+    }
+    function_.nodes.push_back(std::move(node));
+    for (ValueId value : produced) {
+      const Layout* want = context_.rules.Override(function_.name, function_.values[value].name);
+      if (want == nullptr || *want == function_.values[value].layout) continue;
+      WEIR_RETURN_IF_ERROR(ValidateLayout(*want, function_.values[value].type, context_.stage_mesh));
+      ValueId boxed = Boxed(value, *want, "explicit layout");
+      replaced_[value] = boxed;
+      for (Result& result : function_.results) {
+        if (result.value == value) result.value = boxed;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  size_t Choose(const Node& node, const FactorRule& rule, const std::vector<AxisSignature>& candidates,
+                const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs, int axis,
+                std::string* reason) const {
+    using Score = std::tuple<int, int, int, double>;
+    constexpr int kNoRule = 1 << 20;
+    size_t best = 0;
+    Score best_score{1 << 20, 1 << 20, 1 << 20, 0};
+    int64_t n = context_.stage_mesh.size(axis);
+    bool has_parameter = false;
+    for (ValueId input : node.inputs) has_parameter = has_parameter || is_parameter_[input];
+    for (size_t c = 0; c < candidates.size(); ++c) {
+      const AxisSignature& candidate = candidates[c];
+      if (candidate.linear >= 0 && (has_parameter || !AllPartial(node, rule.linear[candidate.linear], axis))) continue;
+      if (candidate.factor >= 0 && !UnitsAgree(rule, candidate.factor, inputs, outputs)) continue;
+      int against_explicit = 0, parameters_moved = 0, preference = kNoRule;
+      double bytes = 0;
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        const Sbp& have = function_.values[node.inputs[i]].layout[axis];
+        if (is_parameter_[node.inputs[i]] && !(have == candidate.inputs[i])) ++parameters_moved;
+        bytes += AxisCost(have, candidate.inputs[i], static_cast<double>(inputs[i].bytes()), n);
+      }
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        const Layout* want = context_.rules.Override(function_.name, function_.values[node.outputs[i]].name);
+        if (want != nullptr && !((*want)[axis] == candidate.outputs[i])) ++against_explicit;
+      }
+      if (candidate.factor >= 0) {
+        int found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::ACTIVATIONS);
+        if (found < 0 && has_parameter) found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::PARAMETERS);
+        if (found >= 0) preference = found;
+      }
+      if (candidate.linear >= 0) preference = -1;  // merging later costs no more and may be shared
+      Score score{against_explicit, parameters_moved, preference, bytes};
+      if (score < best_score) {
+        best_score = score;
+        best = c;
+        *reason = candidate.linear >= 0        ? "partial sums pass"
+                  : preference != kNoRule     ? context_.rules.Describe(preference)
+                  : candidate.factor >= 0     ? absl::StrCat("follows its operand, split by ", rule.factors[candidate.factor].name)
+                                              : "";
+      }
+    }
+    return best;
+  }
+
+  bool AllPartial(const Node& node, const LinearGroup& group, int axis) const {
+    for (int input : group.inputs) {
+      if (input >= static_cast<int>(node.inputs.size())) continue;
+      const Sbp& sbp = function_.values[node.inputs[input]].layout[axis];
+      if (!sbp.is_partial() || !IsLinear(sbp.combiner)) return false;
+    }
+    return true;
+  }
+
+  ValueId Boxed(ValueId value, const Layout& want, const std::string& reader) {
+    if (function_.values[value].layout == want) return value;
+    for (const auto& [layout, boxed] : boxed_[value]) {
+      if (layout == want) return boxed;
+    }
+    ValueId boxed = function_.AddValue(absl::StrCat(function_.values[value].name, ".as", boxed_[value].size()),
+                                       function_.values[value].type);
+    is_parameter_.push_back(is_parameter_[value]);
+    function_.values[boxed].layout = want;
+    function_.values[boxed].why = absl::StrCat("for ", reader);
+    Node node;
+    node.name = function_.values[boxed].name;
+    node.op = kBoxingOp;
+    node.inputs = {value};
+    node.outputs = {boxed};
+    node.where = absl::StrCat("function ", function_.name, ", boxing of ", function_.values[value].name);
+    function_.nodes.push_back(std::move(node));
+    boxed_[value].push_back({want, boxed});
+    return boxed;
+  }
+
+  const PassContext& context_;
+  Function& function_;
+  std::vector<char> is_parameter_;
+  std::map<ValueId, std::vector<std::pair<Layout, ValueId>>> boxed_;
+  std::map<ValueId, ValueId> replaced_;
+};
+
+absl::Status SetArgLayouts(const PassContext& context, Function* function) {
+  for (const Arg& arg : function->args) {
+    Value& value = function->values[arg.value];
+    if (arg.kind == ArgKind::kFixed) continue;
+    Rule::Scope scope = arg.kind == ArgKind::kParameter ? Rule::PARAMETERS : Rule::ACTIVATIONS;
+    const Layout* explicit_layout = context.rules.Override(function->name, value.name);
+    value.layout = explicit_layout ? *explicit_layout : context.rules.LayoutOf(value.type, scope);
+    value.why = explicit_layout ? "explicit layout" : "rules";
+    absl::Status valid = ValidateLayout(value.layout, value.type, context.stage_mesh);
+    if (!valid.ok()) {
+      return absl::Status(valid.code(), absl::StrCat("function ", function->name, ", tensor ", value.name, ": ", valid.message()));
+    }
+    for (const Sbp& sbp : value.layout) {
+      if (sbp.is_partial()) {
+        return Rejected({"W0460", absl::StrCat("function ", function->name, ", tensor ", value.name),
+                         "S or B for what enters a function", ToText(value.layout, context.stage_mesh), ""});
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status PropagateLayouts(const PassContext& context, Module* module) {
+  for (ModelFunction& model_function : module->model.functions) {
+    Function& forward = module->functions[model_function.forward];
+    WEIR_RETURN_IF_ERROR(SetArgLayouts(context, &forward));
+    WEIR_RETURN_IF_ERROR(LayoutPropagator(context, &forward).Run());
+    if (model_function.backward < 0) continue;
+    Function& backward = module->functions[model_function.backward];
+    for (size_t a = 0; a < backward.args.size(); ++a) {
+      const ModelFunction::BackwardArg& from = model_function.backward_args[a];
+      ValueId source = from.kind == ModelFunction::BackwardArg::kForwardArg ? forward.args[from.index].value
+                                                                            : forward.results[from.index].value;
+      Value& value = backward.values[backward.args[a].value];
+      value.layout = forward.values[source].layout;
+      value.why = "as in forward";
+    }
+    for (size_t r = 0; r < backward.results.size(); ++r) {
+      Result& result = backward.results[r];
+      if (result.kind != ResultKind::kActivation) continue;
+      result.kind = ResultKind::kFixed;
+      result.layout = forward.values[forward.args[model_function.backward_results[r]].value].layout;
+    }
+    WEIR_RETURN_IF_ERROR(LayoutPropagator(context, &backward).Run());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,108 @@
+// The order of the passes, in one place.
+#include "absl/strings/str_cat.h"
+#include "compiler/build_program.h"
+#include "compiler/bundle_boxings.h"
+#include "compiler/compile.h"
+#include "compiler/import_graph.h"
+#include "compiler/lower/rank_lowering.h"
+#include "compiler/passes/passes.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode) {
+  const Training& training = job.training();
+  if (mode != PlanMode::kTrain) return absl::OkStatus();
+  if (training.zero_stage() < 0 || training.zero_stage() > 3) {
+    return Rejected({"W0401", "training.zero_stage", "0, 1, 2 or 3", absl::StrCat(training.zero_stage()), ""});
+  }
+  if (training.zero_stage() > 0 && !training.zero_axis().empty() && stage_mesh.AxisIndex(training.zero_axis()) < 0) {
+    std::vector<std::string> names;
+    for (const MeshAxis& axis : stage_mesh.axes()) names.push_back(axis.name);
+    return Rejected({"W0402", "training.zero_axis", "an axis of the mesh", absl::StrCat("\"", training.zero_axis(), "\""),
+                     Nearest(training.zero_axis(), names)});
+  }
+  if (training.steps() < 0) return Rejected({"W0403", "training.steps", "0 or more", absl::StrCat(training.steps()), ""});
+  if (!(training.schedule().learning_rate() >= 0)) {
+    return Rejected({"W0404", "training.schedule.learning_rate", "0 or more", absl::StrCat(training.schedule().learning_rate()), ""});
+  }
+  if (!(training.optimizer().clip_norm() >= 0)) {
+    return Rejected({"W0405", "training.optimizer.clip_norm", "0 (off) or more", absl::StrCat(training.optimizer().clip_norm()), ""});
+  }
+  if (job.runtime().debug_register_slots() < 0 || job.runtime().chunk_bytes_max() < 0 || job.runtime().threads_per_device() < 0) {
+    return Rejected({"W0406", "runtime", "0 (default) or more", "a negative number", ""});
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Mesh> MeshOf(const Job& job) {
+  std::vector<MeshAxis> axes;
+  for (const auto& axis : job.mesh().axis()) axes.push_back({axis.name(), axis.size()});
+  Mesh mesh(std::move(axes));
+  WEIR_RETURN_IF_ERROR(mesh.Validate());
+  return mesh;
+}
+
+std::string PlanId(const LogicalPlan& plan) {
+  std::string text;
+  plan.job.SerializeToString(&text);
+  absl::StrAppend(&text, static_cast<int>(plan.mode));
+  for (const Function& function : plan.module.functions) absl::StrAppend(&text, ToText(function, plan.stage_mesh));
+  return absl::StrCat(absl::Hex(KeyOf(text.data(), text.size()), absl::kZeroPad16));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const CompileOptions& options) {
+  auto plan = std::make_unique<LogicalPlan>();
+  plan->job = job;
+  plan->mode = options.mode;
+  WEIR_ASSIGN_OR_RETURN(plan->mesh, MeshOf(job));
+  plan->stage_mesh = plan->mesh.StageMesh();
+  WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
+  plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());
+  if (job.runtime().chunk_bytes_max() > 0) plan->chunk_bytes_max = job.runtime().chunk_bytes_max();
+
+  PassContext context;
+  context.stage_mesh = plan->stage_mesh;
+  context.micro_batches = plan->micro_batches;
+  context.precision = job.training().precision() == Training::BF16 ? DType::kBF16 : DType::kF32;
+  WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
+  WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
+  WEIR_ASSIGN_OR_RETURN(plan->module, ImportGraph(job, context.dims, options.mode));
+  WEIR_RETURN_IF_ERROR(context.rules.CheckOverrides(plan->module));
+  for (const ModelCall& call : plan->module.model.calls) {
+    for (int arg : call.args) {
+      if (plan->module.model.values[arg].call < 0) {
+        context.fed_functions.insert(plan->module.model.functions[call.model_function].forward);
+      }
+    }
+  }
+  WEIR_RETURN_IF_ERROR(AssignStages(job, plan->mesh.num_stages(), &plan->module));
+
+  PassManager manager({options.dump_after, options.disabled, options.dump_to});
+  manager.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true, ApplyPrecision});
+  if (options.mode == PlanMode::kTrain) {
+    manager.Add({"differentiate", "a backward function for every model function", true, Differentiate});
+  }
+  manager.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it", false, ExpandCrossEntropy});
+  manager.Add({"remove-dead-nodes", "drop what no result needs", false, RemoveDeadNodes});
+  manager.Add({"propagate-layouts", "a layout for every value, and boxings between them", true, PropagateLayouts});
+  manager.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
+               [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
+  manager.Add({"bundle-boxings", "boxings that can travel together do", false,
+               [&plan](const PassContext&, Module* module) { return BundleBoxings(plan->mesh, module); }});
+  WEIR_RETURN_IF_ERROR(manager.Run(context, &plan->module));
+  plan->timings = manager.timings();
+  plan->plan_id = PlanId(*plan);
+  return plan;
+}
+
+absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {
+  WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
+  return AllocateRegisters(plan, graph);
+}
+
+}  // namespace weir::compiler
