@@ -1,0 +1,37 @@
+#include <algorithm>
+
+#include "ops/kernels/kernel.h"
+
+namespace weir {
+namespace {
+
+class ConstantKernel final : public Kernel {
+ public:
+  ConstantKernel(DType dtype, int64_t elements, float value) : dtype_(dtype), elements_(elements), value_(value) {}
+
+  void Run(const KernelArgs& args) override {
+    if (dtype_ == DType::kBF16) {
+      std::fill_n(static_cast<BFloat16*>(args.outputs[0]), elements_, ToBFloat16(value_));
+    } else if (dtype_ == DType::kF32) {
+      std::fill_n(static_cast<float*>(args.outputs[0]), elements_, value_);
+    } else {
+      std::fill_n(static_cast<int32_t*>(args.outputs[0]), elements_, static_cast<int32_t>(value_));
+    }
+  }
+
+ private:
+  DType dtype_;
+  int64_t elements_;
+  float value_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeConstant(const KernelSpec& spec) {
+  if (spec.outputs.size() != 1 || !spec.outputs[0]) return absl::InvalidArgumentError("constant: one output");
+  const TensorSlice& y = *spec.outputs[0];
+  return std::make_unique<ConstantKernel>(y.dtype, y.num_elements(), static_cast<float>(spec.attrs.Real("value")));
+}
+
+WEIR_REGISTER_KERNEL("cpu", "constant", MakeConstant);
+
+}  // namespace
+}  // namespace weir
