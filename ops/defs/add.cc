@@ -45,7 +45,7 @@ FactorRule ProductRule(const Attributes&, const std::vector<TensorType>& inputs,
 
 // The dimensions of a that b lacks.
 size_t Lacking(GradientBuilder& b) {
-  return b.type(b.input(0)).dims.size() - b.type(b.input(1)).dims.size();
+  return b.input_type(0).dims.size() - b.input_type(1).dims.size();
 }
 
 // Sets the gradient of b from what it would be without the repetition.

@@ -40,7 +40,7 @@ absl::Status ConcatGradient(GradientBuilder& b) {
   if (dy < 0) return absl::OkStatus();
   int64_t axis = b.attrs().Int("axis"), begin = 0;
   for (int i = 0; i < b.num_inputs(); ++i) {
-    int64_t size = b.type(b.input(i)).dims[axis].size;
+    int64_t size = b.input_type(i).dims[axis].size;
     if (b.needs_grad(i)) SetGrad(b, i, Add1(b, "slice", {dy}, {{"axis", axis}, {"begin", begin}, {"size", size}}));
     begin += size;
   }

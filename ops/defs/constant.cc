@@ -1,4 +1,6 @@
+// constant: a tensor of one value, made where it is needed. Seeds and empty gradients.
 #include "ops/defs/flops.h"
+#include "ops/defs/rule_builder.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
 
@@ -9,26 +11,19 @@ OpDef ConstantDef() {
   OpDef def;
   def.schema = {.name = "constant",
                 .doc = "A tensor whose elements are all `value`.",
-                .inputs = {},
                 .outputs = {{.name = "y", .doc = "of type `to`"}},
-                .attrs = {{"value", AttrKind::kReal, std::nullopt, "every element"},
-                          {"to", AttrKind::kString, std::nullopt, "a type, \"f32[batch, hidden]\""}},
+                .attrs = {{"value", AttrKind::kReal, std::nullopt, "the value"},
+                          {"to", AttrKind::kString, std::nullopt, "a type, such as \"f32[hidden=64/1]\""}},
                 .internal = true,
                 .factors = "-> ..."};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
-    WEIR_ASSIGN_OR_RETURN(TensorType type, ParseType(in.attrs.Str("to"), in.dims));
-    return std::vector<TensorType>{std::move(type)};
+    WEIR_ASSIGN_OR_RETURN(TensorType y, ParseType(in.attrs.Str("to"), in.dims));
+    return std::vector<TensorType>{y};
   };
-  def.rule = [](const Attributes&, const std::vector<TensorType>&, const std::vector<TensorType>& outputs) {
-    FactorRule rule;
-    rule.outputs.resize(1);
-    for (const TensorDim& dim : outputs[0].dims) {
-      rule.outputs[0].dims.push_back({static_cast<int>(rule.factors.size())});
-      rule.factors.push_back({dim.name, dim.size, dim.unit});
-    }
-    return rule;
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return RuleBuilder("-> ...", inputs, outputs).Build();
   };
-  def.flops = FlopsPerOutput(0);
+  def.flops = NoFlops();
   return def;
 }
 

@@ -12,7 +12,7 @@ namespace {
 absl::Status EmbeddingGradient(GradientBuilder& b) {
   ValueId dy = OutputGrad(b, 0);
   if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
-  const TensorDim vocab = b.type(b.input(0)).dims[0];
+  const TensorDim vocab = b.input_type(0).dims[0];
   SetGrad(b, 0, Add1(b, "embedding_grad", {b.input(1), dy},
                      {{"vocab", vocab.size},
                       {"vocab_dim", vocab.name},

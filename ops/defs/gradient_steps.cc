@@ -13,7 +13,7 @@ ValueId OutputGrad(GradientBuilder& b, int output) {
   if (grad < 0) return grad;
   // A gradient has the element type of its value, except f32 gradients of parameters and
   // broadcast operands, which may reach a bf16 value here.
-  DType found = b.type(grad).dtype, wanted = b.type(b.output(output)).dtype;
+  DType found = b.type(grad).dtype, wanted = b.output_type(output).dtype;
   if (found == wanted) return grad;
   return Add1(b, "cast", {grad}, {{"to", std::string(Name(wanted))}});
 }
@@ -29,7 +29,7 @@ ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueI
 }
 
 void SetGrad(GradientBuilder& b, int input, ValueId grad) {
-  const std::vector<TensorDim> wanted = b.type(b.input(input)).dims;
+  const std::vector<TensorDim> wanted = b.input_type(input).dims;
   if (b.type(grad).dims != wanted) {
     grad = Add1(b, "reshape", {grad}, {{"to", DimsText(wanted)}});
   }

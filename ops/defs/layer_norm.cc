@@ -22,14 +22,13 @@ absl::Status LayerNormGradient(GradientBuilder& b) {
   WEIR_RETURN_IF_ERROR(ExpectNoGrad(b, "layer_norm", 1, "mean"));
   WEIR_RETURN_IF_ERROR(ExpectNoGrad(b, "layer_norm", 2, "rstd"));
   ValueId dy = OutputGrad(b, 0);
-  bool has_beta = b.num_inputs() > 2 && b.input(2) >= 0;
-  bool wanted = b.needs_grad(0) || b.needs_grad(1) || (has_beta && b.needs_grad(2));
+  bool wanted = b.needs_grad(0) || b.needs_grad(1) || b.needs_grad(2);
   if (dy < 0 || !wanted) return absl::OkStatus();
   std::vector<ValueId> grads = b.Add("layer_norm_grad", {b.input(0), b.input(1), b.output(1), b.output(2), dy},
                                      {{"out_dtype", std::string("f32")}});
   if (b.needs_grad(0)) SetGrad(b, 0, grads[0]);
   if (b.needs_grad(1)) SetGrad(b, 1, grads[1]);
-  if (has_beta && b.needs_grad(2)) SetGrad(b, 2, grads[2]);
+  if (b.needs_grad(2)) SetGrad(b, 2, grads[2]);
   return absl::OkStatus();
 }
 

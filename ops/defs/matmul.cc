@@ -61,9 +61,9 @@ absl::Status MatmulGradient(GradientBuilder& b) {
     SetGrad(b, 1, Add1(b, "matmul_grad_w", {b.input(0), dpre},
                        {{"transpose_w", transpose},
                         {"out_dtype", std::string("f32")},
-                        {"to", DimsText(b.type(b.input(1)).dims)}}));
+                        {"to", DimsText(b.input_type(1).dims)}}));
   }
-  if (b.num_inputs() > 2 && b.input(2) >= 0 && b.needs_grad(2)) {
+  if (b.needs_grad(2)) {
     SetGrad(b, 2, SumLeading(b, dpre, b.type(dpre).dims.size() - 1));
   }
   return absl::OkStatus();

@@ -65,10 +65,14 @@ class GradientBuilder {
   virtual ~GradientBuilder() = default;
   virtual const Attributes& attrs() const = 0;
   virtual int num_inputs() const = 0;
-  virtual ValueId input(int i) const = 0;        // forward input, -1 if absent; giving it to Add stashes it, asking its type does not
-  virtual ValueId output(int i) const = 0;       // forward output, likewise
+  // Forward operands; -1 if absent. Asking for one may stash it: ask only for what Add is given.
+  virtual ValueId input(int i) const = 0;
+  virtual ValueId output(int i) const = 0;
+  // Their types, for which nothing need be stashed: builders that stash override these.
+  virtual const TensorType& input_type(int i) const { return type(input(i)); }
+  virtual const TensorType& output_type(int i) const { return type(output(i)); }
   virtual ValueId output_grad(int i) const = 0;  // -1: no gradient flows to this output
-  virtual bool needs_grad(int input) const = 0;  // false: do not compute it
+  virtual bool needs_grad(int input) const = 0;  // false: do not compute it; or no such input
   virtual const TensorType& type(ValueId value) const = 0;
   virtual uint64_t rng_key() const = 0;          // of the forward op
   // Adds a node; the results in order. `rng_key` is inherited from the forward op.

@@ -73,7 +73,7 @@ OpDef ReduceDef(const std::string& name, const std::string& doc) {
 
 // The gradient of a sum: `grad` repeated, in the element type of x.
 ValueId ExpandLikeInput(GradientBuilder& b, ValueId grad) {
-  const TensorType x = b.type(b.input(0));
+  const TensorType x = b.input_type(0);
   if (b.type(grad).dtype != x.dtype) grad = Add1(b, "cast", {grad}, {{"to", std::string(Name(x.dtype))}});
   return Add1(b, "expand", {grad}, {{"axes", b.attrs().Ints("axes")}, {"to", DimsText(x.dims)}});
 }
@@ -102,7 +102,7 @@ OpDef ReduceMeanDef() {
     ValueId dy = OutputGrad(b, 0);
     if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
     double count = 1;
-    const TensorType x = b.type(b.input(0));
+    const TensorType x = b.input_type(0);
     for (size_t d = 0; d < x.dims.size(); ++d) {
       if (Reduced(b.attrs().Ints("axes"), d)) count *= static_cast<double>(x.dims[d].size);
     }

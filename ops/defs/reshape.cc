@@ -153,7 +153,7 @@ OpDef ReshapeDef() {
   def.gradient = [](GradientBuilder& b) {
     ValueId dy = OutputGrad(b, 0);
     if (dy >= 0 && b.needs_grad(0)) {
-      b.SetInputGrad(0, Add1(b, "reshape", {dy}, {{"to", DimsText(b.type(b.input(0)).dims)}}));
+      b.SetInputGrad(0, Add1(b, "reshape", {dy}, {{"to", DimsText(b.input_type(0).dims)}}));
     }
     return absl::OkStatus();
   };

@@ -48,7 +48,7 @@ OpDef SliceDef() {
     ValueId dy = OutputGrad(b, 0);
     if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
     int64_t axis = b.attrs().Int("axis");
-    const TensorDim dim = b.type(b.input(0)).dims[axis];
+    const TensorDim dim = b.input_type(0).dims[axis];
     SetGrad(b, 0, Add1(b, "pad", {dy},
                        {{"axis", axis}, {"begin", b.attrs().Int("begin")}, {"size", dim.size}, {"unit", dim.unit}}));
     return absl::OkStatus();
