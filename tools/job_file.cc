@@ -1,0 +1,342 @@
+#include "tools/job_file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include <memory>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/io/tokenizer.h"
+#include "google/protobuf/text_format.h"
+#include "runtime/base/status.h"
+#include "sbp/mesh.h"
+
+namespace weir {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+using google::protobuf::TextFormat;
+
+constexpr int kRecursionMax = 32;
+constexpr size_t kErrorsMax = 10;
+
+std::vector<std::string> FieldNames(const Descriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type->field_count(); ++i) names.push_back(std::string(type->field(i)->name()));
+  return names;
+}
+
+std::vector<std::string> ValueNames(const google::protobuf::EnumDescriptor* type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type->value_count(); ++i) names.push_back(std::string(type->value(i)->name()));
+  return names;
+}
+
+// The nearest of `known`, or all of them if they are few.
+std::string NearestOrAll(const std::string& word, const std::vector<std::string>& known) {
+  std::string nearest = Nearest(word, known);
+  if (!nearest.empty()) return nearest;
+  return known.size() <= 16 ? "one of " + absl::StrJoin(known, ", ") : "";
+}
+
+// The text between the first pair of quotes after `from`; moves `from` past it.
+std::string NextQuoted(const std::string& text, size_t* from) {
+  size_t begin = text.find('"', *from);
+  size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
+  if (end == std::string::npos) return "";
+  *from = end + 1;
+  return text.substr(begin + 1, end - begin - 1);
+}
+
+// The enum of a field called `name` anywhere in the schema of a job that lacks `value`.
+const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const std::string& name, int depth) {
+  if (depth > 8) return nullptr;
+  for (int i = 0; i < type->field_count(); ++i) {
+    const FieldDescriptor* field = type->field(i);
+    if (field->enum_type() != nullptr && field->name() == name) return field->enum_type();
+    if (field->message_type() == nullptr) continue;
+    if (auto* found = FindEnum(field->message_type(), name, depth + 1)) return found;
+  }
+  return nullptr;
+}
+
+// Turns the parser's complaints into ours.
+class ErrorCollector : public google::protobuf::io::ErrorCollector {
+ public:
+  explicit ErrorCollector(std::string name) : name_(std::move(name)) {}
+
+  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+    if (errors_.size() >= kErrorsMax) return;
+    Problem problem;
+    problem.where = absl::StrCat(name_, ":", line + 1, ":", column + 1);
+    size_t from = 0;
+    if (message.find("has no field named") != std::string::npos) {
+      std::string type = NextQuoted(message, &from), field = NextQuoted(message, &from);
+      const Descriptor* descriptor = Job::descriptor()->file()->pool()->FindMessageTypeByName(type);
+      problem.code = "W0003";
+      problem.expected = absl::StrCat("a field of ", type);
+      problem.found = "\"" + field + "\"";
+      if (descriptor != nullptr) problem.hint = NearestOrAll(field, FieldNames(descriptor));
+    } else if (message.find("Unknown enumeration value") == 0) {
+      std::string value = NextQuoted(message, &from), field = NextQuoted(message, &from);
+      const auto* type = FindEnum(Job::descriptor(), field, 0);
+      problem.code = "W0004";
+      problem.expected = "a value of " + field;
+      problem.found = "\"" + value + "\"";
+      if (type != nullptr) problem.hint = NearestOrAll(absl::AsciiStrToUpper(value), ValueNames(type));
+    } else {
+      problem.code = "W0002";
+      problem.expected = "a job in protobuf text form (proto/job.proto)";
+      problem.found = message;
+      while (!problem.found.empty() && problem.found.back() == '.') problem.found.pop_back();
+    }
+    errors_.push_back(Format(problem));
+  }
+  void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
+
+  const std::vector<std::string>& errors() const { return errors_; }
+
+ private:
+  std::string name_;
+  std::vector<std::string> errors_;
+};
+
+absl::Status BadPath(const std::string& assignment, const std::string& expected, const std::string& found,
+                     const std::string& hint) {
+  return Rejected({"W0005", "--set " + assignment, expected, found, hint});
+}
+
+// One step of a path: "dim[hidden]" is field "dim", selector "hidden".
+struct PathStep {
+  std::string field;
+  std::string selector;
+  bool has_selector = false;
+};
+
+absl::StatusOr<std::vector<PathStep>> ParsePath(const std::string& assignment, const std::string& path) {
+  std::vector<PathStep> steps;
+  size_t at = 0;
+  while (true) {
+    PathStep step;
+    while (at < path.size() && path[at] != '.' && path[at] != '[') step.field.push_back(path[at++]);
+    if (at < path.size() && path[at] == '[') {
+      size_t close = path.find(']', at);
+      if (close == std::string::npos) return BadPath(assignment, "a ] for every [", path, "");
+      step.selector = path.substr(at + 1, close - at - 1);
+      step.has_selector = true;
+      at = close + 1;
+    }
+    if (step.field.empty()) return BadPath(assignment, "field names joined by dots", path, "training.steps=10");
+    steps.push_back(step);
+    if (at == path.size()) return steps;
+    if (path[at] != '.') return BadPath(assignment, "a dot after ]", path, "");
+    ++at;
+  }
+}
+
+class FieldSetter {
+ public:
+  FieldSetter(const std::string& assignment, std::string value) : assignment_(assignment), value_(std::move(value)) {}
+
+  absl::Status Set(const std::vector<PathStep>& steps, Message* message) {
+    for (size_t i = 0; i < steps.size(); ++i) {
+      WEIR_ASSIGN_OR_RETURN(const FieldDescriptor* field, FindField(*message, steps[i].field));
+      if (i + 1 == steps.size()) return Assign(steps[i], field, message);
+      WEIR_ASSIGN_OR_RETURN(message, Descend(steps[i], field, message));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<const FieldDescriptor*> FindField(const Message& message, const std::string& name) const {
+    const Descriptor* type = message.GetDescriptor();
+    if (const FieldDescriptor* field = type->FindFieldByName(name)) return field;
+    return BadPath(assignment_, absl::StrCat("a field of ", std::string(type->full_name())), "\"" + name + "\"",
+                   NearestOrAll(name, FieldNames(type)));
+  }
+
+  // The element of `field` that the step selects, by number or by its field `name`.
+  absl::StatusOr<int> FindElement(const PathStep& step, const FieldDescriptor* field, const Message& message) const {
+    const Reflection* reflection = message.GetReflection();
+    int count = reflection->FieldSize(message, field);
+    int index = -1;
+    if (absl::SimpleAtoi(step.selector, &index)) {
+      if (index >= 0 && index < count) return index;
+      return BadPath(assignment_, absl::StrCat("an element of ", step.field, ", which has ", count), step.selector,
+                     count > 0 ? absl::StrCat("0 to ", count - 1) : "");
+    }
+    std::vector<std::string> names;
+    const FieldDescriptor* name_field =
+        field->message_type() == nullptr ? nullptr : field->message_type()->FindFieldByName("name");
+    for (int i = 0; name_field != nullptr && i < count; ++i) {
+      const Message& element = reflection->GetRepeatedMessage(message, field, i);
+      names.push_back(element.GetReflection()->GetString(element, name_field));
+      if (names.back() == step.selector) return i;
+    }
+    return BadPath(assignment_, absl::StrCat("the number or name of an element of ", step.field),
+                   "\"" + step.selector + "\"", NearestOrAll(step.selector, names));
+  }
+
+  absl::StatusOr<Message*> Descend(const PathStep& step, const FieldDescriptor* field, Message* message) const {
+    const Reflection* reflection = message->GetReflection();
+    if (field->message_type() == nullptr) {
+      return BadPath(assignment_, step.field + " to have fields", "a plain value", "end the path there");
+    }
+    if (!field->is_repeated()) {
+      if (step.has_selector) return BadPath(assignment_, step.field + " without [ ], as it is not a list", "[ ]", "");
+      return reflection->MutableMessage(message, field);
+    }
+    if (!step.has_selector) return BadPath(assignment_, "which element of the list", step.field, step.field + "[0]");
+    WEIR_ASSIGN_OR_RETURN(int index, FindElement(step, field, *message));
+    return reflection->MutableRepeatedMessage(message, field, index);
+  }
+
+  absl::Status Assign(const PathStep& step, const FieldDescriptor* field, Message* message) const {
+    if (step.has_selector && !field->is_repeated()) {
+      return BadPath(assignment_, step.field + " without [ ], as it is not a list", "[ ]", "");
+    }
+    if (field->message_type() != nullptr) return AssignMessage(step, field, message);
+    const Reflection* reflection = message->GetReflection();
+    // Parsed into a fresh message first, so that a bad value changes nothing.
+    std::unique_ptr<Message> parsed(message->New());
+    bool ok = true;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      if (field->is_repeated()) {
+        reflection->AddString(parsed.get(), field, value_);
+      } else {
+        reflection->SetString(parsed.get(), field, value_);
+      }
+    } else {
+      std::string text = field->enum_type() != nullptr ? absl::AsciiStrToUpper(value_) : value_;
+      TextFormat::Parser parser;
+      ErrorCollector ignored("");
+      parser.RecordErrorsTo(&ignored);
+      ok = parser.ParseFieldValueFromString(text, field, parsed.get());
+    }
+    if (!ok) {
+      std::string hint = field->enum_type() != nullptr ? NearestOrAll(absl::AsciiStrToUpper(value_), ValueNames(field->enum_type())) : "";
+      return BadPath(assignment_, absl::StrCat("a value of type ", field->type_name()), "\"" + value_ + "\"", hint);
+    }
+    if (!step.has_selector) {
+      // MergeFrom does not carry a proto3 zero over; clearing first does the same.
+      if (!field->is_repeated()) reflection->ClearField(message, field);
+      message->MergeFrom(*parsed);
+      return absl::OkStatus();
+    }
+    WEIR_ASSIGN_OR_RETURN(int index, FindElement(step, field, *message));
+    message->MergeFrom(*parsed);
+    int last = reflection->FieldSize(*message, field) - 1;
+    reflection->SwapElements(message, field, index, last);
+    reflection->RemoveLast(message, field);
+    return absl::OkStatus();
+  }
+
+  absl::Status AssignMessage(const PathStep& step, const FieldDescriptor* field, Message* message) const {
+    const Reflection* reflection = message->GetReflection();
+    Message* prototype = google::protobuf::MessageFactory::generated_factory()
+                             ->GetPrototype(field->message_type())->New();
+    std::unique_ptr<Message> parsed(prototype);
+    TextFormat::Parser parser;
+    ErrorCollector collector("--set " + assignment_);
+    parser.RecordErrorsTo(&collector);
+    parser.SetRecursionLimit(kRecursionMax);
+    if (!parser.ParseFromString(value_, parsed.get())) {
+      return absl::InvalidArgumentError(absl::StrJoin(collector.errors(), "\n"));
+    }
+    Message* target = nullptr;
+    if (!field->is_repeated()) {
+      target = reflection->MutableMessage(message, field);
+    } else if (!step.has_selector) {
+      target = reflection->AddMessage(message, field);
+    } else {
+      WEIR_ASSIGN_OR_RETURN(int index, FindElement(step, field, *message));
+      target = reflection->MutableRepeatedMessage(message, field, index);
+    }
+    target->CopyFrom(*parsed);
+    return absl::OkStatus();
+  }
+
+  const std::string& assignment_;
+  std::string value_;
+};
+
+}  // namespace
+
+absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
+  if (static_cast<int64_t>(text.size()) > kJobBytesMax) {
+    return Rejected({"W0001", name, absl::StrCat("a job of at most ", kJobBytesMax, " bytes"),
+                     absl::StrCat(text.size(), " bytes"), "write repeated layers as one function with `repeat`"});
+  }
+  Job job;
+  ErrorCollector collector(name);
+  TextFormat::Parser parser;
+  parser.RecordErrorsTo(&collector);
+  parser.SetRecursionLimit(kRecursionMax);
+  if (!parser.ParseFromString(text, &job)) {
+    if (collector.errors().empty()) {
+      return Rejected({"W0002", name, "a job in protobuf text form (proto/job.proto)", "something else", ""});
+    }
+    return absl::InvalidArgumentError(absl::StrJoin(collector.errors(), "\n"));
+  }
+  return job;
+}
+
+absl::StatusOr<Job> ReadJobFile(const std::string& path) {
+  auto missing = [&](const std::string& found) {
+    return Missing({"W0006", path, "a job file", found, "`weir zoo gpt > gpt.textproto` writes one"});
+  };
+  bool is_stdin = path == "-";
+  struct stat info;
+  if (!is_stdin && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return missing("a folder");
+  std::unique_ptr<FILE, int (*)(FILE*)> file(is_stdin ? stdin : ::fopen(path.c_str(), "rb"),
+                                             is_stdin ? [](FILE*) { return 0; } : &::fclose);
+  if (file == nullptr) return missing(strerror(errno));
+  std::string text;
+  char piece[65536];
+  size_t got;
+  while ((got = ::fread(piece, 1, sizeof piece, file.get())) > 0) {
+    text.append(piece, got);
+    if (static_cast<int64_t>(text.size()) > kJobBytesMax) break;  // ParseJob refuses it
+  }
+  if (::ferror(file.get())) return missing(strerror(errno));
+  return ParseJob(text, is_stdin ? "standard input" : path);
+}
+
+absl::Status SetField(const std::string& assignment, Job* job) {
+  // The first '=' outside brackets.
+  size_t equals = 0;
+  for (int depth = 0; equals < assignment.size(); ++equals) {
+    if (assignment[equals] == '[') ++depth;
+    if (assignment[equals] == ']') --depth;
+    if (assignment[equals] == '=' && depth == 0) break;
+  }
+  if (equals == assignment.size() || equals == 0) {
+    return BadPath(assignment, "path=value", assignment, "training.steps=10");
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<PathStep> steps, ParsePath(assignment, assignment.substr(0, equals)));
+  return FieldSetter(assignment, assignment.substr(equals + 1)).Set(steps, job);
+}
+
+absl::Status SetMesh(const std::string& text, Job* job) {
+  WEIR_ASSIGN_OR_RETURN(Mesh mesh, Mesh::Parse(text));
+  WEIR_RETURN_IF_ERROR(mesh.Validate());
+  job->clear_mesh();
+  job->mutable_mesh();
+  for (const MeshAxis& axis : mesh.axes()) {
+    MeshAxisSpec* spec = job->mutable_mesh()->add_axis();
+    spec->set_name(axis.name);
+    spec->set_size(axis.size);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

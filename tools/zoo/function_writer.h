@@ -1,0 +1,43 @@
+// Writes a Function of a graph line by line, as the models of the zoo need it.
+// Not a checker: the compiler says what is wrong with a graph.
+// Thread rule: one thread.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "proto/graph.pb.h"
+#include "runtime/base/attributes.h"
+
+namespace weir {
+
+class FunctionWriter {
+ public:
+  // `function` must outlive the writer.
+  FunctionWriter(Function* function, const std::string& name) : function_(function) { function_->set_name(name); }
+
+  void Input(const std::string& name, const std::string& type);
+  void Output(const std::string& name);
+
+  // Parameters; each returns its name. Matrices decay, vectors do not.
+  std::string Normal(const std::string& name, const std::string& type, double std);
+  std::string Ones(const std::string& name, const std::string& type);
+  std::string Zeros(const std::string& name, const std::string& type);
+
+  // Adds `name = op(inputs)` and returns `name`. Empty inputs are left out.
+  std::string Node(const std::string& name, const std::string& op, std::initializer_list<std::string> inputs,
+                   const Attributes& attributes = {});
+  // Calls `callee` `repeat` times in a chain.
+  std::string Call(const std::string& name, const std::string& callee, const std::string& input,
+                   const std::string& output, int64_t repeat);
+
+ private:
+  Parameter* AddParameter(const std::string& name, const std::string& type);
+
+  Function* function_;
+};
+
+// Adds { name, size, unit } to the dimensions of `graph`; unit 1 is left out.
+void AddDim(Graph* graph, const std::string& name, int64_t size, int64_t unit = 1);
+
+}  // namespace weir

@@ -1,0 +1,14 @@
+// A Llama style language model over bytes: rotary positions, RMS norm, grouped-query
+// attention, SwiGLU, no biases.
+// Thread rule: pure function.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "tools/zoo/zoo_options.h"
+
+namespace weir {
+
+// kInvalidArgument names the flag that makes no sense.
+absl::StatusOr<Job> LlamaJob(const TransformerOptions& options);
+
+}  // namespace weir

@@ -1,0 +1,23 @@
+// A residual multilayer perceptron that sorts images (Fashion-MNIST by default):
+// relu into `hidden`, then blocks hidden -> ffn -> hidden, then classes. Reports accuracy.
+// Thread rule: reads the file system to find the data's files; else pure.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "tools/zoo/zoo_options.h"
+
+namespace weir {
+
+struct MlpOptions {
+  int64_t layers = 2;
+  int64_t pixels = 784;
+  int64_t hidden = 128;
+  int64_t ffn = 0;  // 0: twice hidden
+  int64_t classes = 10;
+  TrainingOptions training;  // data: a folder with the four IDX files
+};
+
+// kInvalidArgument names the flag that makes no sense; kNotFound a file that is not in the folder.
+absl::StatusOr<Job> MlpJob(const MlpOptions& options);
+
+}  // namespace weir

@@ -1,0 +1,63 @@
+// What all models of the zoo have in common: how the batch is cut, where data comes
+// from, how to train, and the parts of a Job that follow from that.
+// Thread rule: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/job.pb.h"
+
+namespace weir {
+
+enum class SequenceParallel : uint8_t {
+  kNone,
+  kMegatron,  // between the split matmuls, activations are split along the sequence over tp
+  kUlysses,   // the sequence is split over sp; attention swaps it for heads
+};
+
+struct TrainingOptions {
+  int64_t batch = 16;
+  int64_t micro_batches = 1;
+  std::string data;  // empty: synthetic
+  double held_out = 0.1;
+  int64_t steps = 500;
+  double learning_rate = 1e-3;
+  double min_learning_rate = -1;  // negative: a tenth of learning_rate
+  int64_t warmup_steps = -1;      // negative: a twentieth of the steps
+  double weight_decay = 0.1;
+  double clip_norm = 1.0;
+  std::string precision = "f32";  // or "bf16"
+  int64_t zero_stage = 0;
+  int64_t eval_every = 0;
+  uint64_t seed = 1;
+  std::string mesh;  // "dp=2,tp=2"
+};
+
+struct TransformerOptions {
+  int64_t layers = 4;
+  int64_t hidden = 128;
+  int64_t heads = 4;
+  int64_t kv_heads = 0;  // llama; 0: like heads
+  int64_t ffn = 0;       // 0: four times hidden (gpt), 8/3 rounded up to 32 (llama)
+  int64_t vocab = 256;
+  int64_t sequence = 128;
+  double dropout = 0;  // gpt
+  SequenceParallel sequence_parallel = SequenceParallel::kNone;
+  TrainingOptions training;
+};
+
+// Sets mesh, optimiser (AdamW), schedule (warm-up, cosine) and the rest of `training`.
+absl::Status WriteTraining(const TrainingOptions& options, Job* job);
+// Bytes of a text file, or synthetic tokens.
+void WriteTextData(const TrainingOptions& options, Job* job);
+void AddRule(Job* job, const std::string& dim, const std::string& axis, Rule::Scope scope = Rule::ALL);
+// Rules, in order of preference, of a transformer whose head dimensions are named as in gpt and llama.
+void AddTransformerRules(SequenceParallel sequence_parallel, bool grouped_heads, Job* job);
+// Rejected, with the flag named, unless `value` is at least 1.
+absl::Status CheckPositive(const std::string& flag, int64_t value);
+// The sizes shared by gpt and llama.
+absl::Status CheckTransformer(const TransformerOptions& options);
+
+}  // namespace weir
