@@ -1,4 +1,4 @@
-// A pass: one named transformation of the module. The PassManager runs them in
+// A pass: one named transformation of the module. The PassPipeline runs them in
 // order, verifies the module after each, takes the time, dumps on request and
 // leaves out those disabled by name.
 // Thread rule: one thread.
@@ -41,22 +41,22 @@ struct PassTiming {
   int nodes = 0;  // in the module after the pass
 };
 
-struct PassManagerOptions {
+struct PassPipelineOptions {
   std::string dump_after;
   std::set<std::string> disabled;
   std::ostream* dump_to = nullptr;
 };
 
-class PassManager {
+class PassPipeline {
  public:
-  explicit PassManager(PassManagerOptions options) : options_(std::move(options)) {}
+  explicit PassPipeline(PassPipelineOptions options) : options_(std::move(options)) {}
   void Add(Pass pass) { passes_.push_back(std::move(pass)); }
   // kInvalidArgument if a required pass is disabled or a name is unknown.
   absl::Status Run(const PassContext& context, Module* module);
   const std::vector<PassTiming>& timings() const { return timings_; }
 
  private:
-  PassManagerOptions options_;
+  PassPipelineOptions options_;
   std::vector<Pass> passes_;
   std::vector<PassTiming> timings_;
 };

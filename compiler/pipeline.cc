@@ -82,20 +82,20 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   }
   WEIR_RETURN_IF_ERROR(AssignStages(job, plan->mesh.num_stages(), &plan->module));
 
-  PassManager manager({options.dump_after, options.disabled, options.dump_to});
-  manager.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true, ApplyPrecision});
+  PassPipeline passes({options.dump_after, options.disabled, options.dump_to});
+  passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true, ApplyPrecision});
   if (options.mode == PlanMode::kTrain) {
-    manager.Add({"differentiate", "a backward function for every model function", true, Differentiate});
+    passes.Add({"differentiate", "a backward function for every model function", true, Differentiate});
   }
-  manager.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it", false, ExpandCrossEntropy});
-  manager.Add({"remove-dead-nodes", "drop what no result needs", false, RemoveDeadNodes});
-  manager.Add({"propagate-layouts", "a layout for every value, and boxings between them", true, PropagateLayouts});
-  manager.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
+  passes.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it", false, ExpandCrossEntropy});
+  passes.Add({"remove-dead-nodes", "drop what no result needs", false, RemoveDeadNodes});
+  passes.Add({"propagate-layouts", "a layout for every value, and boxings between them", true, PropagateLayouts});
+  passes.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
                [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
-  manager.Add({"bundle-boxings", "boxings that can travel together do", false,
+  passes.Add({"bundle-boxings", "boxings that can travel together do", false,
                [&plan](const PassContext&, Module* module) { return BundleBoxings(plan->mesh, module); }});
-  WEIR_RETURN_IF_ERROR(manager.Run(context, &plan->module));
-  plan->timings = manager.timings();
+  WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
+  plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);
   return plan;
 }

@@ -33,11 +33,49 @@ class FunctionDifferentiator {
     for (int r = 0; r < model_function_->num_results; ++r) SeedResult(r);
     for (size_t i = forward_.nodes.size(); i-- > 0;) WEIR_RETURN_IF_ERROR(Visit(static_cast<int>(i)));
     for (size_t a = 0; a < forward_.args.size(); ++a) WEIR_RETURN_IF_ERROR(Finish(static_cast<int>(a)));
+    DropUnreadStashes();
     return std::move(backward_);
   }
 
  private:
   friend class NodeGradient;
+
+  // Gradient functions may look at a forward value only for its type; what no gradient op
+  // reads is not kept.
+  void DropUnreadStashes() {
+    std::vector<char> read(backward_.values.size(), 0);
+    for (const Node& node : backward_.nodes) {
+      for (ValueId input : node.inputs) {
+        if (input >= 0) read[input] = 1;
+      }
+    }
+    for (const Result& result : backward_.results) read[result.value] = 1;
+    std::vector<Arg> args;
+    std::vector<ModelFunction::BackwardArg> sources;
+    for (size_t a = 0; a < backward_.args.size(); ++a) {
+      const ModelFunction::BackwardArg& from = model_function_->backward_args[a];
+      if (from.kind != ModelFunction::BackwardArg::kResultGrad && !read[backward_.args[a].value]) continue;
+      args.push_back(backward_.args[a]);
+      sources.push_back(from);
+    }
+    std::vector<int> new_index(forward_.results.size(), -1);
+    std::vector<Result> results;
+    for (size_t r = 0; r < forward_.results.size(); ++r) {
+      bool wanted = static_cast<int>(r) < model_function_->num_results;
+      for (const auto& from : sources) {
+        wanted = wanted || (from.kind == ModelFunction::BackwardArg::kForwardResult && from.index == static_cast<int>(r));
+      }
+      if (!wanted) continue;
+      new_index[r] = static_cast<int>(results.size());
+      results.push_back(forward_.results[r]);
+    }
+    for (auto& from : sources) {
+      if (from.kind == ModelFunction::BackwardArg::kForwardResult) from.index = new_index[from.index];
+    }
+    forward_.results = std::move(results);
+    backward_.args = std::move(args);
+    model_function_->backward_args = std::move(sources);
+  }
 
   // A forward value needs a gradient if it depends on an argument that does.
   void FindNeeds() {

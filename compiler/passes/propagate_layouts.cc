@@ -2,7 +2,8 @@
 // one legal signature is chosen, by these criteria, the earlier ones first:
 //   1. an explicit layout of a result;
 //   2. parameters stay where the rules put them (weights do not travel);
-//   3. the earliest rule of the job that names a factor the signature splits;
+//   3. the earliest rule of the job that names a factor the signature splits; without a rule
+//      a split is only followed where an operand has it already;
 //   4. fewest bytes of boxing for the operands;
 //   5. the order of LegalSignatures (all B first).
 // A partial value passes through a linear op only if all operands of its group are
@@ -122,6 +123,8 @@ class LayoutPropagator {
         if (found < 0 && has_parameter) found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::PARAMETERS);
         if (found >= 0) preference = found;
       }
+      // Without a rule a split may be followed, never invented.
+      if (candidate.factor >= 0 && preference == kNoRule && !Follows(node, candidate, axis)) continue;
       if (candidate.linear >= 0) preference = -1;  // merging later costs no more and may be shared
       Score score{against_explicit, parameters_moved, preference, bytes};
       if (score < best_score) {
@@ -143,6 +146,14 @@ class LayoutPropagator {
       if (!sbp.is_partial() || !IsLinear(sbp.combiner)) return false;
     }
     return true;
+  }
+
+  bool Follows(const Node& node, const AxisSignature& candidate, int axis) const {
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      const Sbp& have = function_.values[node.inputs[i]].layout[axis];
+      if (have.is_split() && have == candidate.inputs[i]) return true;
+    }
+    return false;
   }
 
   ValueId Boxed(ValueId value, const Layout& want, const std::string& reader) {

@@ -20,7 +20,7 @@ absl::Status Verify(const PassContext& context, const Module& module, const std:
 
 }  // namespace
 
-absl::Status PassManager::Run(const PassContext& context, Module* module) {
+absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
   std::vector<std::string> names;
   for (const Pass& pass : passes_) names.push_back(pass.name);
   for (const std::string& name : options_.disabled) {

@@ -1,0 +1,136 @@
+#include "compiler/compile.h"
+
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+#include "compiler/lower/rank_lowering.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr char kTinyJob[] = R"pb(
+  name: "tiny"
+  graph {
+    name: "tiny"
+    dim { name: "batch" size: 8 }
+    dim { name: "sequence" size: 8 }
+    dim { name: "hidden" size: 16 }
+    dim { name: "heads" size: 16 unit: 4 }
+    dim { name: "head_count" size: 4 }
+    dim { name: "head_dim" size: 4 }
+    dim { name: "ffn" size: 32 }
+    dim { name: "vocab" size: 32 }
+    function {
+      name: "block"
+      input { name: "x" type: "f32[batch, sequence, hidden]" }
+      parameter { name: "g1" type: "f32[hidden]" init { ones: true } }
+      parameter { name: "wq" type: "f32[hidden, heads]" init { normal { std: 0.1 } } decay: true }
+      parameter { name: "wk" type: "f32[hidden, heads]" init { normal { std: 0.1 } } decay: true }
+      parameter { name: "wv" type: "f32[hidden, heads]" init { normal { std: 0.1 } } decay: true }
+      parameter { name: "wo" type: "f32[heads, hidden]" init { normal { std: 0.1 } } decay: true }
+      parameter { name: "bo" type: "f32[hidden]" }
+      parameter { name: "g2" type: "f32[hidden]" init { ones: true } }
+      parameter { name: "w1" type: "f32[hidden, ffn]" init { normal { std: 0.1 } } decay: true }
+      parameter { name: "b1" type: "f32[ffn]" }
+      parameter { name: "w2" type: "f32[ffn, hidden]" init { normal { std: 0.1 } } decay: true }
+      node { name: "n1" op: "rms_norm" input: "x" input: "g1" }
+      node { name: "q" op: "matmul" input: "n1" input: "wq" }
+      node { name: "k" op: "matmul" input: "n1" input: "wk" }
+      node { name: "v" op: "matmul" input: "n1" input: "wv" }
+      node { name: "qh" op: "reshape" input: "q" attr { name: "to" value { s: "batch, sequence, head_count, head_dim" } } }
+      node { name: "kh" op: "reshape" input: "k" attr { name: "to" value { s: "batch, sequence, head_count, head_dim" } } }
+      node { name: "vh" op: "reshape" input: "v" attr { name: "to" value { s: "batch, sequence, head_count, head_dim" } } }
+      node { name: "a" op: "attention" input: "qh" input: "kh" input: "vh" }
+      node { name: "af" op: "reshape" input: "a" attr { name: "to" value { s: "batch, sequence, heads" } } }
+      node { name: "o" op: "matmul" input: "af" input: "wo" input: "bo" }
+      node { name: "h" op: "add" input: "x" input: "o" }
+      node { name: "n2" op: "rms_norm" input: "h" input: "g2" }
+      node { name: "f" op: "matmul" input: "n2" input: "w1" input: "b1" attr { name: "activation" value { s: "gelu" } } }
+      node { name: "m" op: "matmul" input: "f" input: "w2" }
+      node { name: "y" op: "add" input: "h" input: "m" }
+      output: "y"
+    }
+    function {
+      name: "main"
+      input { name: "tokens" type: "i32[batch, sequence]" }
+      input { name: "targets" type: "i32[batch, sequence]" }
+      parameter { name: "wte" type: "f32[vocab, hidden]" init { normal { std: 0.1 } } }
+      parameter { name: "wpe" type: "f32[sequence, hidden]" init { normal { std: 0.1 } } }
+      parameter { name: "head" type: "f32[hidden, vocab]" init { normal { std: 0.1 } } }
+      node { name: "e" op: "embedding" input: "wte" input: "tokens" }
+      node { name: "x" op: "add" input: "e" input: "wpe" }
+      node { name: "layers" op: "call" function: "block" repeat: 4 input: "x" output: "z" }
+      node { name: "logits" op: "matmul" input: "z" input: "head" }
+      node { name: "ce" op: "softmax_cross_entropy" input: "logits" input: "targets" }
+      node { name: "loss" op: "reduce_mean" input: "ce" }
+      output: "loss"
+    }
+    main: "main"
+  }
+  rule { dim: "batch" axis: "dp" }
+  rule { dim: "heads" axis: "tp" }
+  rule { dim: "head_count" axis: "tp" }
+  rule { dim: "ffn" axis: "tp" }
+  rule { dim: "vocab" axis: "tp" }
+  data { synthetic {} }
+  training {
+    steps: 3 micro_batches: 2 seed: 7
+    optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
+    schedule { learning_rate: 0.01 }
+  }
+)pb";
+
+Job TinyJob(const std::string& mesh) {
+  Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kTinyJob, &job));
+  absl::StatusOr<Mesh> parsed = Mesh::Parse(mesh);
+  EXPECT_TRUE(parsed.ok());
+  for (const MeshAxis& axis : parsed->axes()) {
+    auto* spec = job.mutable_mesh()->add_axis();
+    spec->set_name(axis.name);
+    spec->set_size(axis.size);
+  }
+  return job;
+}
+
+TEST(Compile, EveryRankOfEveryMeshLowers) {
+  for (const char* mesh : {"", "dp=2", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2", "dp=3"}) {
+    for (int zero : {0, 1, 2, 3}) {
+      Job job = TinyJob(mesh);
+      job.mutable_training()->set_zero_stage(zero);
+      auto plan = CompileJob(job, {});
+      ASSERT_TRUE(plan.ok()) << mesh << ": " << plan.status();
+      for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
+        auto lowered = LowerForRank(**plan, rank);
+        ASSERT_TRUE(lowered.ok()) << mesh << " rank " << rank << ": " << lowered.status();
+        EXPECT_GT(lowered->actor_size(), 0);
+      }
+    }
+  }
+}
+
+TEST(Compile, EvaluateAndGenerateLower) {
+  for (PlanMode mode : {PlanMode::kEvaluate, PlanMode::kGenerate}) {
+    CompileOptions options;
+    options.mode = mode;
+    auto plan = CompileJob(TinyJob("tp=2"), options);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    ASSERT_TRUE(LowerForRank(**plan, 1).ok());
+  }
+}
+
+TEST(Compile, ThePlanExplainsItself) {
+  std::ostringstream dump;
+  CompileOptions options;
+  options.dump_after = "propagate-layouts";
+  options.dump_to = &dump;
+  auto plan = CompileJob(TinyJob("dp=2,tp=2"), options);
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_NE(dump.str().find("rule heads -> tp"), std::string::npos);
+  auto text = ExplainPlan(**plan);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_NE(text->find("reduce-scatter + all-gather"), std::string::npos) << *text;
+  if (getenv("WEIR_SHOW")) std::cout << *text;
+}
+
+}  // namespace
+}  // namespace weir::compiler

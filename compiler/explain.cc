@@ -1,0 +1,227 @@
+// The text of `weir plan`. Stable: the same plan gives the same text.
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compiler/compile.h"
+#include "compiler/lower/rank_lowering.h"
+#include "compiler/lower/segments.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+std::string Bytes(double bytes) {
+  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int unit = 0;
+  while (bytes >= 10240 && unit < 4) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return unit == 0 ? absl::StrFormat("%.0f B", bytes) : absl::StrFormat("%.1f %s", bytes, units[unit]);
+}
+
+std::string Plural(int64_t n, const std::string& word) { return absl::StrCat(n, " ", word, n == 1 ? "" : "s"); }
+
+class Explainer {
+ public:
+  explicit Explainer(const LogicalPlan& plan) : plan_(plan), module_(plan.module) {}
+
+  absl::StatusOr<std::string> Run() {
+    Head();
+    Stages();
+    Functions();
+    WEIR_RETURN_IF_ERROR(Boxings());
+    WEIR_RETURN_IF_ERROR(Ranks());
+    return text_;
+  }
+
+ private:
+  void Head() {
+    absl::StrAppend(&text_, "job ", plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name(), " · mesh ",
+                    plan_.mesh.num_axes() == 0 ? "of one device" : plan_.mesh.ToText(), " · ", Plural(plan_.mesh.num_ranks(), "device"),
+                    " · ", Plural(plan_.mesh.num_stages(), "stage"), " · ", plan_.micro_batches, " micro-batch",
+                    plan_.micro_batches == 1 ? "" : "es", " · ZeRO ", plan_.job.training().zero_stage(), "\n");
+    int64_t elements = 0;
+    for (const Variable& variable : module_.variables) elements += variable.type.num_elements();
+    absl::StrAppend(&text_, Plural(static_cast<int64_t>(module_.variables.size()), "weight"), ", ", elements, " parameters · plan ",
+                    plan_.plan_id, "\n");
+  }
+
+  void Stages() {
+    absl::StrAppend(&text_, "\nstages\n");
+    for (int64_t stage = 0; stage < plan_.mesh.num_stages(); ++stage) {
+      std::vector<std::string> calls, ranks;
+      for (const ModelCall& call : module_.model.calls) {
+        if (call.stage == stage) calls.push_back(call.name);
+      }
+      for (int64_t r = 0; r < plan_.stage_mesh.num_ranks(); ++r) ranks.push_back(absl::StrCat(plan_.mesh.GlobalRank(stage, r)));
+      int64_t in_flight = std::min(plan_.mesh.num_stages() - stage, plan_.micro_batches);
+      absl::StrAppend(&text_, "  stage ", stage, ": ", absl::StrJoin(calls, ", "), " on ranks ", absl::StrJoin(ranks, ", "), ", at most ",
+                      in_flight, " micro-batch", in_flight == 1 ? "" : "es", " in flight\n");
+    }
+    if (plan_.mesh.num_stages() > 1) {
+      double p = static_cast<double>(plan_.mesh.num_stages()), m = static_cast<double>(plan_.micro_batches);
+      absl::StrAppendFormat(&text_, "  bubble of even stages (p-1)/(m+p-1) = %.1f %%\n", 100 * (p - 1) / (m + p - 1));
+    }
+  }
+
+  void Functions() {
+    std::map<int, std::vector<std::string>> callers;
+    for (const ProgramItem& item : module_.items) {
+      if (item.kind == ItemKind::kCall) callers[item.function].push_back(item.name);
+    }
+    absl::StrAppend(&text_, "\nfunctions: every tensor with its layout, and why\n");
+    for (const auto& [index, names] : callers) {
+      const Function& function = module_.functions[index];
+      absl::StrAppend(&text_, "\n", names.size() == 1 ? names[0] : absl::StrCat(names[0], " and ", names.size() - 1, " more"), "\n");
+      for (const Arg& arg : function.args) Tensor(function, arg.value, arg.kind == ArgKind::kParameter ? "weight" : "input");
+      for (const Node& node : function.nodes) {
+        for (size_t i = 0; i < node.outputs.size(); ++i) Tensor(function, node.outputs[i], i == 0 ? node.op : "");
+      }
+    }
+  }
+
+  void Tensor(const Function& function, ValueId value, const std::string& op) {
+    const Value& v = function.values[value];
+    absl::StrAppendFormat(&text_, "  %-22s %-20s %-40s %-26s", v.name, op, ToText(v.type), ToText(v.layout, plan_.stage_mesh));
+    if (!v.why.empty()) absl::StrAppend(&text_, " ", v.why);
+    absl::StrAppend(&text_, "\n");
+  }
+
+  // One line per boxing: method, layouts, bytes a step over all links and on the busiest link.
+  void Boxing(const std::string& name, const std::vector<TensorType>& types, const std::vector<std::vector<BoxingStep>>& steps,
+              int64_t times, const std::string& repeat) {
+    int64_t total = 0;
+    std::map<std::pair<int64_t, int64_t>, int64_t> links;
+    std::vector<std::string> methods;
+    for (size_t k = 0; k < steps[0].size(); ++k) {
+      methods.push_back(Name(steps[0][k].method));
+      std::vector<BoxingStep> now;
+      for (const auto& list : steps) now.push_back(list[k]);
+      for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
+        for (const auto& [peer, pieces] : BuildExchange(types, now, plan_.mesh, rank).sends) {
+          for (const Piece& piece : pieces) {
+            int64_t bytes = piece.src.volume() * SizeOf(types[piece.tensor].dtype) * times;
+            total += bytes;
+            links[{rank, peer}] += bytes;
+          }
+        }
+      }
+    }
+    int64_t worst = 0;
+    std::pair<int64_t, int64_t> busiest{0, 0};
+    for (const auto& [link, bytes] : links) {
+      if (bytes > worst) {
+        worst = bytes;
+        busiest = link;
+      }
+    }
+    sum_ += total;
+    absl::StrAppend(&text_, "  ", name, ": ", absl::StrJoin(methods, " + "), ", ", Bytes(static_cast<double>(total)), " a step", repeat);
+    if (worst > 0) absl::StrAppend(&text_, ", busiest link ", busiest.first, " -> ", busiest.second, " ", Bytes(static_cast<double>(worst)));
+    absl::StrAppend(&text_, "\n");
+  }
+
+  absl::Status Boxings() {
+    absl::StrAppend(&text_, "\nboxings\n");
+    std::map<std::pair<int, int64_t>, int64_t> calls;  // by (function, stage)
+    for (const ProgramItem& item : module_.items) {
+      if (item.kind == ItemKind::kCall && !item.inputs.empty()) {
+        int value = item.outputs.empty() ? item.inputs[0] : item.outputs[0];
+        calls[{item.function, module_.values[value].stage}] += item.rate == Rate::kMicroBatch ? plan_.micro_batches : 1;
+      }
+    }
+    for (const auto& [key, times] : calls) {
+      const Function& function = module_.functions[key.first];
+      WEIR_ASSIGN_OR_RETURN(SegmentedFunction segmented, CutSegments(function, plan_.mesh));
+      for (TransferBundle& bundle : segmented.transfers) {
+        std::vector<TensorType> types;
+        std::vector<std::string> names;
+        for (size_t k = 0; k < bundle.nodes.size(); ++k) {
+          const Node& node = function.nodes[bundle.nodes[k]];
+          const Value& from = function.values[node.inputs[0]];
+          types.push_back(from.type);
+          names.push_back(absl::StrCat(from.name, " ", ToText(from.layout, plan_.stage_mesh), " -> ",
+                                       ToText(function.values[node.outputs[0]].layout, plan_.stage_mesh)));
+          for (BoxingStep& step : bundle.steps[k]) step.from.stage = step.to.stage = key.second;
+        }
+        std::string place = plan_.mesh.num_stages() > 1 ? absl::StrCat(", stage ", key.second) : "";
+        Boxing(absl::StrCat("in ", function.name, place, ": ", absl::StrJoin(names, "; ")), types, bundle.steps, times,
+               absl::StrCat(" (", times, " times)"));
+      }
+    }
+    for (const ProgramItem& item : module_.items) {
+      if (item.kind != ItemKind::kBoxing) continue;
+      std::vector<TensorType> types;
+      std::vector<std::vector<BoxingStep>> steps;
+      for (size_t i = 0; i < item.inputs.size(); ++i) {
+        const ProgramValue& from = module_.values[item.inputs[i]];
+        const ProgramValue& to = module_.values[item.outputs[i]];
+        types.push_back(from.type);
+        WEIR_ASSIGN_OR_RETURN(std::vector<BoxingStep> list,
+                              PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
+        steps.push_back(std::move(list));
+      }
+      const ProgramValue& from = module_.values[item.inputs[0]];
+      const ProgramValue& to = module_.values[item.outputs[0]];
+      std::string stages = from.stage == to.stage ? "" : absl::StrCat(", stage ", from.stage, " -> ", to.stage);
+      int64_t times = item.rate == Rate::kMicroBatch ? plan_.micro_batches : 1;
+      Boxing(absl::StrCat(item.name, " ", ToText(from.layout, plan_.stage_mesh), " -> ", ToText(to.layout, plan_.stage_mesh), stages), types,
+             steps, times, times > 1 ? absl::StrCat(" (", times, " times)") : "");
+    }
+    absl::StrAppend(&text_, "  together ", Bytes(static_cast<double>(sum_)), " a step\n");
+    return absl::OkStatus();
+  }
+
+  absl::Status Ranks() {
+    absl::StrAppend(&text_, "\nranks\n");
+    int64_t shown = std::min<int64_t>(plan_.mesh.num_ranks(), 64);
+    for (int64_t rank = 0; rank < shown; ++rank) {
+      WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan_, rank));
+      std::map<std::string, int> actors;
+      std::map<int, int> slots;
+      int64_t weights = 0, optimiser = 0, registers = 0, kernels = 0;
+      for (const ActorSpec& actor : lowered.actor()) {
+        actors[actor.kind() == ActorSpec::SEND ? "send" : actor.kind() == ActorSpec::SOURCE ? "source" : actor.kind() == ActorSpec::SINK ? "sink" : "compute"]++;
+        if (actor.program() >= 0) kernels += lowered.program(actor.program()).call_size();
+      }
+      for (const RegisterSpec& spec : lowered.registers()) {
+        slots[spec.slots()]++;
+        if (spec.side() == RegisterSpec::OUTBOUND) continue;
+        (spec.initial_tokens() > 0 ? weights : registers) += spec.stride() * spec.slots();
+      }
+      for (const StateSpec& state : lowered.state()) {
+        if (state.name().find('/') != std::string::npos) {
+          int64_t elements = 1;
+          for (int64_t size : state.slice().shape()) elements *= size;
+          optimiser += elements * 4;
+        }
+      }
+      std::vector<std::string> parts, counts;
+      for (const auto& [kind, count] : actors) parts.push_back(absl::StrCat(count, " ", kind));
+      for (const auto& [n, count] : slots) counts.push_back(absl::StrCat(count, " of ", Plural(n, "slot")));
+      absl::StrAppend(&text_, "  rank ", rank, " (", lowered.device(), "): ", Plural(lowered.actor_size(), "actor"), " (",
+                      absl::StrJoin(parts, ", "), ") running ", Plural(kernels, "kernel"), "; ", Plural(lowered.registers_size(), "register"), " (",
+                      absl::StrJoin(counts, ", "), ")\n    memory ", Bytes(static_cast<double>(lowered.arena_bytes())), ": weights ",
+                      Bytes(static_cast<double>(weights)), ", optimiser ", Bytes(static_cast<double>(optimiser)), ", registers ",
+                      Bytes(static_cast<double>(registers)), ", scratch ", Bytes(static_cast<double>(lowered.scratch_bytes())), "\n");
+    }
+    if (shown < plan_.mesh.num_ranks()) absl::StrAppend(&text_, "  … and ", plan_.mesh.num_ranks() - shown, " more ranks\n");
+    return absl::OkStatus();
+  }
+
+  const LogicalPlan& plan_;
+  const Module& module_;
+  std::string text_;
+  int64_t sum_ = 0;
+};
+
+}  // namespace
+
+absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan) { return Explainer(plan).Run(); }
+
+}  // namespace weir::compiler
