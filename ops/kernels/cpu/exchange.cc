@@ -1,0 +1,459 @@
+// exchange_pack and exchange_fill: what boxing sends and what it makes of what arrived.
+// Everything that depends on attributes is worked out when the kernel is made; an act
+// on chunk c walks the tasks of that chunk.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "ops/kernels/cpu/exchange_plan.h"
+#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/kernel.h"
+#include "runtime/base/status.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/exchange.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/simd-inl.h"
+
+#ifndef WEIR_OPS_KERNELS_CPU_EXCHANGE_ONCE
+#define WEIR_OPS_KERNELS_CPU_EXCHANGE_ONCE
+namespace weir {
+enum class Combiner : uint8_t { kSum, kMax };
+}
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// total[i] = combiner(total[i], x[i]).
+void CombineFloats(Combiner combiner, DType dtype, const void* x_any, float* total, int64_t n) {
+  const float* before = total;
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
+    if (combiner == Combiner::kSum) {
+      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
+    } else {
+      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return MaxOrNaN(a, b); }, before, x);
+    }
+  });
+}
+
+void ConvertFloats(DType from, DType to, const void* x_any, void* y_any, int64_t n) {
+  WithReal(from, [&](auto* x_type) HWY_ATTR {
+    using TX = std::remove_pointer_t<decltype(x_type)>;
+    WithReal(to, [&](auto* y_type) HWY_ATTR {
+      using TY = std::remove_pointer_t<decltype(y_type)>;
+      MapInto(static_cast<TY*>(y_any), n, [](VF v) HWY_ATTR { return v; }, static_cast<const TX*>(x_any));
+    });
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(CombineFloats);
+HWY_EXPORT(ConvertFloats);
+
+namespace {
+
+// One act on a big chunk is cut into tasks of this many elements.
+constexpr int64_t kTaskElements = 65536;
+// Sums are made in blocks that stay in the first-level cache.
+constexpr int64_t kSumBlock = 2048;
+
+// Reads a list of integers front to back; reading past the end yields 0 and is remembered.
+class IntReader {
+ public:
+  explicit IntReader(std::vector<int64_t> ints) : ints_(std::move(ints)) {}
+  bool at_end() const { return at_ >= ints_.size(); }
+  bool overrun() const { return overrun_; }
+  int64_t Next() {
+    if (at_end()) {
+      overrun_ = true;
+      return 0;
+    }
+    return ints_[at_++];
+  }
+  absl::Span<const int64_t> Next(int64_t n) {
+    if (n < 0 || n > static_cast<int64_t>(ints_.size() - at_)) {
+      overrun_ = true;
+      return {};
+    }
+    at_ += n;
+    return absl::MakeConstSpan(ints_).subspan(at_ - n, n);
+  }
+
+ private:
+  std::vector<int64_t> ints_;
+  size_t at_ = 0;
+  bool overrun_ = false;
+};
+
+// Reads "ndim, begin[ndim], end[ndim]".
+absl::StatusOr<Rect> NextRect(IntReader* reader, const Shape& shape) {
+  int64_t rank = reader->Next();
+  absl::Span<const int64_t> begin = reader->Next(rank), end = reader->Next(rank);
+  return Rect::Of(shape, begin, end);
+}
+
+int64_t NumChunks(int64_t total, int64_t chunk_elements) { return (total + chunk_elements - 1) / chunk_elements; }
+
+// Elements [first, last) of an item (piece or region), with the chunk they belong to cut further
+// into tasks. `emit` is called with (first, last) of each task.
+template <typename Emit>
+void ForEachTask(int64_t first, int64_t last, Emit emit) {
+  for (int64_t at = first; at < last; at += kTaskElements) emit(at, std::min(last, at + kTaskElements));
+}
+
+// Copies n elements between two walks of equal volume.
+void CopyRuns(RectCursor from, const char* src, RectCursor to, char* dst, int64_t n, int64_t size) {
+  while (n > 0) {
+    int64_t run = std::min({n, from.contiguous(), to.contiguous()});
+    std::memcpy(dst + to.offset() * size, src + from.offset() * size, run * size);
+    from.Advance(run);
+    to.Advance(run);
+    n -= run;
+  }
+}
+
+// --- pack -----------------------------------------------------------------------------
+
+class PackKernel final : public Kernel {
+ public:
+  static absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec);
+
+  int64_t output_bytes(int64_t chunk) const override {
+    bool known = 0 <= chunk && chunk < static_cast<int64_t>(chunks_.size());
+    return known ? chunks_[chunk].elements * size_ : 0;
+  }
+
+  void Run(const KernelArgs& args) override {
+    if (args.chunk < 0 || args.chunk >= static_cast<int64_t>(chunks_.size())) return;
+    const Chunk& chunk = chunks_[args.chunk];
+    char* message = static_cast<char*>(args.outputs[0]);
+    args.team->For(chunk.num_tasks, [&](int64_t i) {
+      const Task& task = tasks_[chunk.first_task + i];
+      const Piece& piece = pieces_[task.piece];
+      Rect target = Rect::Flat(task.message_offset, task.last - task.first);
+      CopyRuns(RectCursor(piece.rect, task.first), static_cast<const char*>(args.inputs[piece.tensor]),
+               RectCursor(target, 0), message, task.last - task.first, size_);
+    });
+  }
+
+ private:
+  struct Piece {
+    int64_t tensor;
+    int64_t position;
+    Rect rect;
+  };
+  struct Task {
+    int64_t piece, first, last, message_offset;
+  };
+  struct Chunk {
+    int64_t first_task = 0, num_tasks = 0, elements = 0;
+  };
+
+  void Cut(int64_t chunk_elements);
+
+  int64_t size_ = 4;
+  std::vector<Piece> pieces_;
+  std::vector<Task> tasks_;
+  std::vector<Chunk> chunks_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> PackKernel::Create(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  const int num_tensors = static_cast<int>(spec.inputs.size());
+  check.Inputs(num_tensors, num_tensors).Outputs(1, 1);
+  for (int i = 0; i < num_tensors; ++i) check.SameType(check.in(i), check.out(0), "tensors and message");
+  if (!check.ok()) return check.status();
+  auto kernel = std::make_unique<PackKernel>();
+  kernel->size_ = SizeOf(check.out(0).dtype);
+  IntReader reader(spec.attrs.Ints("pieces"));
+  while (!reader.at_end()) {
+    int64_t tensor = reader.Next(), position = reader.Next();
+    bool known = 0 <= tensor && tensor < num_tensors && position >= 0;
+    check.Expect(known, "pieces of its inputs, at positions from 0");
+    if (!check.ok()) return check.status();
+    WEIR_ASSIGN_OR_RETURN(Rect rect, NextRect(&reader, check.in(tensor).shape));
+    kernel->pieces_.push_back(Piece{tensor, position, rect});
+  }
+  check.Expect(!reader.overrun(), "whole pieces in attribute pieces");
+  const int64_t chunk_elements = spec.attrs.Int("chunk_elements");
+  kernel->Cut(chunk_elements > 0 ? chunk_elements : std::numeric_limits<int64_t>::max() / 2);
+  for (const Chunk& chunk : kernel->chunks_) {
+    check.Expect(chunk.elements <= check.out(0).num_elements(), "a message as long as its longest chunk");
+  }
+  if (!check.ok()) return check.status();
+  return kernel;
+}
+
+void PackKernel::Cut(int64_t chunk_elements) {
+  int64_t total = 0;
+  for (const Piece& piece : pieces_) total = std::max(total, piece.position + piece.rect.volume());
+  // Pieces may lie anywhere, so sort their parts by chunk, keeping the order of pieces.
+  std::vector<std::vector<Task>> by_chunk(NumChunks(total, chunk_elements));
+  chunks_.resize(by_chunk.size());
+  for (int64_t i = 0; i < static_cast<int64_t>(pieces_.size()); ++i) {
+    const int64_t begin = pieces_[i].position, end = begin + pieces_[i].rect.volume();
+    for (int64_t at = begin; at < end;) {
+      int64_t c = at / chunk_elements;
+      int64_t part_end = std::min(end, (c + 1) * chunk_elements);
+      ForEachTask(at - begin, part_end - begin, [&](int64_t first, int64_t last) {
+        by_chunk[c].push_back(Task{i, first, last, chunks_[c].elements});
+        chunks_[c].elements += last - first;
+      });
+      at = part_end;
+    }
+  }
+  for (size_t c = 0; c < by_chunk.size(); ++c) {
+    chunks_[c].first_task = static_cast<int64_t>(tasks_.size());
+    chunks_[c].num_tasks = static_cast<int64_t>(by_chunk[c].size());
+    tasks_.insert(tasks_.end(), by_chunk[c].begin(), by_chunk[c].end());
+  }
+}
+
+// --- fill -----------------------------------------------------------------------------
+
+class FillKernel final : public Kernel {
+ public:
+  static absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec);
+
+  void Run(const KernelArgs& args) override {
+    if (args.chunk < 0 || args.chunk + 1 >= static_cast<int64_t>(first_task_.size())) return;
+    const int64_t first = first_task_[args.chunk];
+    args.team->For(first_task_[args.chunk + 1] - first, [&](int64_t i) { RunTask(args, tasks_[first + i]); });
+  }
+
+ private:
+  struct Source {
+    int64_t input;  // index among the kernel's inputs
+    bool is_message;
+    Rect rect;  // of an own tensor
+  };
+  struct Region {
+    int64_t tensor;
+    Combiner combiner;
+    Rect target;
+    int64_t first_source, num_sources;
+  };
+  struct Task {
+    int64_t region, first, last;
+    int64_t first_offset;  // into offsets_: where each source's message holds element `first`
+  };
+
+  absl::Status ReadRegion(IntReader* reader, SpecCheck* check);
+  absl::Status ReadSource(IntReader* reader, SpecCheck* check, const Region& region);
+  void Cut(int64_t chunk_elements, int64_t num_inputs);
+  void RunTask(const KernelArgs& args, const Task& task) const;
+  void Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const;
+  void Fill(const Task& task, const Region& region, char* target) const;
+  // Source s of the task, as a rectangle of its tensor, from the task's first element.
+  Rect SourceRect(const Task& task, const Region& region, int64_t s) const;
+  // The block of kSumBlock or fewer elements that source s adds to `total` (f32 or i32).
+  void Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner, void* total, int64_t n) const;
+
+  DType dtype_ = DType::kF32;
+  int64_t size_ = 4;
+  int64_t num_own_ = 0;
+  std::vector<Region> regions_;
+  std::vector<Source> sources_;
+  std::vector<int64_t> offsets_;
+  std::vector<Task> tasks_;
+  std::vector<int64_t> first_task_;  // per chunk, and one past the last
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> FillKernel::Create(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  const int num_inputs = static_cast<int>(spec.inputs.size());
+  const int num_outputs = static_cast<int>(spec.outputs.size());
+  check.Outputs(num_outputs, num_outputs).Expect(num_outputs > 0, "an output");
+  for (int i = 0; i < num_inputs; ++i) {
+    check.Expect(!check.HasIn(i) || check.in(i).dtype == check.out(0).dtype, "one element type");
+  }
+  for (int i = 0; i < num_outputs; ++i) check.SameType(check.out(i), check.out(0), "all outputs");
+  auto kernel = std::make_unique<FillKernel>();
+  kernel->dtype_ = check.out(0).dtype;
+  kernel->size_ = SizeOf(kernel->dtype_);
+  kernel->num_own_ = spec.attrs.Int("num_own");
+  check.Expect(0 <= kernel->num_own_ && kernel->num_own_ <= num_inputs, "num_own among its inputs");
+  if (!check.ok()) return check.status();
+  IntReader reader(spec.attrs.Ints("regions"));
+  while (!reader.at_end()) WEIR_RETURN_IF_ERROR(kernel->ReadRegion(&reader, &check));
+  check.Expect(!reader.overrun(), "whole regions in attribute regions");
+  if (!check.ok()) return check.status();
+  const int64_t chunk_elements = spec.attrs.Int("chunk_elements");
+  kernel->Cut(chunk_elements > 0 ? chunk_elements : std::numeric_limits<int64_t>::max() / 2, num_inputs);
+  return kernel;
+}
+
+absl::Status FillKernel::ReadRegion(IntReader* reader, SpecCheck* check) {
+  Region region;
+  region.tensor = reader->Next();
+  int64_t combiner = reader->Next();
+  check->Expect(check->HasOut(static_cast<int>(region.tensor)) && region.tensor >= 0, "regions of its outputs");
+  check->Expect(combiner == 0 || combiner == 1, "combiner 0 (sum) or 1 (max)");
+  if (!check->ok()) return check->status();
+  region.combiner = combiner == 0 ? Combiner::kSum : Combiner::kMax;
+  WEIR_ASSIGN_OR_RETURN(region.target, NextRect(reader, check->out(region.tensor).shape));
+  region.first_source = static_cast<int64_t>(sources_.size());
+  region.num_sources = reader->Next();
+  check->Expect(region.num_sources >= 0 && !reader->overrun(), "a number of sources in each region");
+  if (!check->ok()) return check->status();
+  for (int64_t i = 0; i < region.num_sources; ++i) WEIR_RETURN_IF_ERROR(ReadSource(reader, check, region));
+  regions_.push_back(region);
+  return absl::OkStatus();
+}
+
+absl::Status FillKernel::ReadSource(IntReader* reader, SpecCheck* check, const Region& region) {
+  int64_t which = reader->Next();
+  int64_t input = which < 0 ? region.tensor : num_own_ + which;
+  check->Expect(!reader->overrun() && check->HasIn(static_cast<int>(input)) && (which >= 0 || input < num_own_),
+                "sources among its own tensors and messages");
+  if (!check->ok()) return check->status();
+  Source source{input, which >= 0, Rect()};
+  if (!source.is_message) {
+    WEIR_ASSIGN_OR_RETURN(source.rect, NextRect(reader, check->in(input).shape));
+    check->Expect(source.rect.volume() == region.target.volume(), "sources as large as their region");
+  }
+  sources_.push_back(source);
+  return check->status();
+}
+
+void FillKernel::Cut(int64_t chunk_elements, int64_t num_inputs) {
+  std::vector<int64_t> read(num_inputs, 0);  // elements of each message used in this chunk
+  int64_t position = 0;                      // of the region's first element
+  int64_t chunk = 0;
+  first_task_.push_back(0);
+  for (int64_t r = 0; r < static_cast<int64_t>(regions_.size()); ++r) {
+    const Region& region = regions_[r];
+    const int64_t end = position + region.target.volume();
+    for (int64_t at = position; at < end;) {
+      for (; chunk < at / chunk_elements; ++chunk) {
+        first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+        std::fill(read.begin(), read.end(), 0);
+      }
+      int64_t part_end = std::min(end, (chunk + 1) * chunk_elements);
+      ForEachTask(at - position, part_end - position, [&](int64_t first, int64_t last) {
+        tasks_.push_back(Task{r, first, last, static_cast<int64_t>(offsets_.size())});
+        for (int64_t s = 0; s < region.num_sources; ++s) {
+          const Source& source = sources_[region.first_source + s];
+          offsets_.push_back(source.is_message ? read[source.input] : 0);
+          if (source.is_message) read[source.input] += last - first;
+        }
+      });
+      at = part_end;
+    }
+    position = end;
+  }
+  first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+}
+
+Rect FillKernel::SourceRect(const Task& task, const Region& region, int64_t s) const {
+  const Source& source = sources_[region.first_source + s];
+  return source.is_message ? Rect::Flat(offsets_[task.first_offset + s], task.last - task.first) : source.rect;
+}
+
+void FillKernel::RunTask(const KernelArgs& args, const Task& task) const {
+  const Region& region = regions_[task.region];
+  char* target = static_cast<char*>(args.outputs[region.tensor]);
+  if (region.num_sources == 0) return Fill(task, region, target);
+  if (region.num_sources > 1) return Combine(args, task, region, target);
+  const Source& source = sources_[region.first_source];
+  const Rect from = SourceRect(task, region, 0);
+  CopyRuns(RectCursor(from, source.is_message ? 0 : task.first), static_cast<const char*>(args.inputs[source.input]),
+           RectCursor(region.target, task.first), target, task.last - task.first, size_);
+}
+
+void FillKernel::Fill(const Task& task, const Region& region, char* target) const {
+  float lowest = -std::numeric_limits<float>::infinity();
+  BFloat16 lowest_bf16 = ToBFloat16(lowest);
+  int32_t lowest_i32 = std::numeric_limits<int32_t>::min();
+  const void* element = dtype_ == DType::kF32    ? static_cast<const void*>(&lowest)
+                        : dtype_ == DType::kBF16 ? static_cast<const void*>(&lowest_bf16)
+                                                 : static_cast<const void*>(&lowest_i32);
+  RectCursor to(region.target, task.first);
+  for (int64_t n = task.last - task.first; n > 0;) {
+    int64_t run = std::min(n, to.contiguous());
+    char* at = target + to.offset() * size_;
+    if (region.combiner == Combiner::kSum) {
+      std::memset(at, 0, run * size_);
+    } else {
+      for (int64_t i = 0; i < run; ++i) std::memcpy(at + i * size_, element, size_);
+    }
+    to.Advance(run);
+    n -= run;
+  }
+}
+
+void CombineInts(Combiner combiner, const int32_t* x, int32_t* total, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    // Sums wrap, as unsigned arithmetic does.
+    total[i] = combiner == Combiner::kSum
+                   ? static_cast<int32_t>(static_cast<uint32_t>(total[i]) + static_cast<uint32_t>(x[i]))
+                   : std::max(total[i], x[i]);
+  }
+}
+
+void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner, void* total, int64_t n) const {
+  for (int64_t done = 0; done < n;) {
+    int64_t run = std::min(n - done, from->contiguous());
+    const char* at = src + from->offset() * size_;
+    char* sum = static_cast<char*>(total) + done * 4;
+    if (s == 0 && dtype_ != DType::kBF16) {
+      std::memcpy(sum, at, run * size_);
+    } else if (s == 0) {
+      HWY_DYNAMIC_DISPATCH(ConvertFloats)(dtype_, DType::kF32, at, sum, run);
+    } else if (dtype_ == DType::kI32) {
+      CombineInts(combiner, reinterpret_cast<const int32_t*>(at), reinterpret_cast<int32_t*>(sum), run);
+    } else {
+      HWY_DYNAMIC_DISPATCH(CombineFloats)(combiner, dtype_, at, reinterpret_cast<float*>(sum), run);
+    }
+    from->Advance(run);
+    done += run;
+  }
+}
+
+void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const {
+  alignas(64) char total[kSumBlock * 4];
+  RectCursor to(region.target, task.first);
+  for (int64_t at = task.first; at < task.last; at += kSumBlock) {
+    const int64_t n = std::min(kSumBlock, task.last - at);
+    for (int64_t s = 0; s < region.num_sources; ++s) {
+      const Source& source = sources_[region.first_source + s];
+      const Rect rect = SourceRect(task, region, s);
+      RectCursor from(rect, source.is_message ? at - task.first : at);
+      Gather(s, &from, static_cast<const char*>(args.inputs[source.input]), region.combiner, total, n);
+    }
+    for (int64_t done = 0; done < n;) {
+      int64_t run = std::min(n - done, to.contiguous());
+      char* out = target + to.offset() * size_;
+      if (dtype_ == DType::kBF16) {
+        HWY_DYNAMIC_DISPATCH(ConvertFloats)(DType::kF32, dtype_, total + done * 4, out, run);
+      } else {
+        std::memcpy(out, total + done * 4, run * size_);
+      }
+      to.Advance(run);
+      done += run;
+    }
+  }
+}
+
+WEIR_REGISTER_KERNEL("cpu", "exchange_pack", PackKernel::Create);
+WEIR_REGISTER_KERNEL("cpu", "exchange_fill", FillKernel::Create);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE

@@ -1,0 +1,66 @@
+// Gemm: one matrix product c = a b (+ bias) of fixed sizes, cut by shape alone into
+// blocks of c that oneDNN computes on one thread each.
+//
+// It is not oneDNN's own parallelism: that cuts by the number of threads, so that sums
+// might come out in another order. Two ways, chosen by shape and machine:
+//   panels  b is first packed, panel by panel, into the order that oneDNN's block kernels
+//           (AVX-512, AMX) read; a block is some rows of c, whole width
+//   plain   b as it lies; a block is a rectangle of c. For few rows, for b too large to
+//           be worth a copy, and for machines without block kernels
+// bf16 where oneDNN has none (no AVX-512): operands are widened to f32, results narrowed.
+//
+// Everything is made in Create. Run allocates nothing itself; oneDNN 2.6 allocates a
+// small table of arguments per execution, freed before it returns.
+// Thread rule: one Run at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "ops/kernels/cpu/gemm_pack.h"
+#include "runtime/base/dtype.h"
+#include "runtime/device/thread_team.h"
+
+namespace weir {
+
+struct GemmSpec {
+  int64_t m = 0, n = 0, k = 0;
+  DType operands = DType::kF32;  // of a and b
+  DType result = DType::kF32;    // of c
+  Storage a = Storage::kPlain;   // kTransposed: stored as [k, m]
+  Storage b = Storage::kPlain;   // kTransposed: stored as [n, k]
+  std::optional<DType> bias;     // of n elements; none: no bias
+  int num_threads = 1;           // at least the team's
+};
+
+class Gemm {
+ public:
+  struct Operands {
+    const void* a = nullptr;
+    const void* b = nullptr;
+    const void* bias = nullptr;
+    void* c = nullptr;
+    void* workspace = nullptr;  // workspace_bytes(), 64-byte aligned
+  };
+  // A finished rectangle of c.
+  struct Block {
+    int64_t row = 0, num_rows = 0, column = 0, num_columns = 0;
+  };
+
+  // kInternal if oneDNN refuses a product that it should know.
+  static absl::StatusOr<std::unique_ptr<Gemm>> Create(const GemmSpec& spec);
+  virtual ~Gemm() = default;
+
+  virtual int64_t workspace_bytes() const = 0;
+  // `finished` is called once per block, on the thread that computed it, while the
+  // block is still in its cache; blocks cover c.
+  virtual void Run(ThreadTeam* team, const Operands& operands,
+                   absl::FunctionRef<void(const Block&)> finished) = 0;
+  // "panels" or "plain", and what oneDNN calls its kernel; for tests and benchmarks.
+  virtual std::string debug_text() const = 0;
+};
+
+}  // namespace weir

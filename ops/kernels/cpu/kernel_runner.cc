@@ -1,0 +1,196 @@
+#include "ops/kernels/cpu/kernel_runner.h"
+
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+
+#include "gtest/gtest.h"
+#include "runtime/base/random.h"
+
+namespace weir {
+namespace {
+
+// Memory of exactly the bytes asked for, with a guard after it.
+class Buffer {
+ public:
+  explicit Buffer(int64_t bytes) : bytes_(bytes) {
+    data_ = static_cast<unsigned char*>(std::aligned_alloc(64, (bytes + kGuard + 63) / 64 * 64));
+    std::memset(data_, 0xff, bytes);
+    std::memset(data_ + bytes, kPattern, kGuard);
+  }
+  ~Buffer() { std::free(data_); }
+  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+  Buffer(const Buffer&) = delete;
+
+  void* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  bool guard_intact() const {
+    for (int i = 0; i < kGuard; ++i) {
+      if (data_[bytes_ + i] != kPattern) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr int kGuard = 64;
+  static constexpr unsigned char kPattern = 0xa5;
+  unsigned char* data_;
+  int64_t bytes_;
+};
+
+void Encode(const TestTensor& tensor, void* data) {
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    switch (tensor.slice.dtype) {
+      case DType::kF32: static_cast<float*>(data)[i] = static_cast<float>(tensor[i]); break;
+      case DType::kBF16: static_cast<BFloat16*>(data)[i] = ToBFloat16(static_cast<float>(tensor[i])); break;
+      case DType::kI32: static_cast<int32_t*>(data)[i] = static_cast<int32_t>(tensor[i]); break;
+    }
+  }
+}
+
+TestTensor Decode(const TensorSlice& slice, const void* data) {
+  TestTensor tensor{slice, std::vector<double>(slice.num_elements())};
+  for (int64_t i = 0; i < tensor.size(); ++i) {
+    switch (slice.dtype) {
+      case DType::kF32: tensor.values[i] = static_cast<const float*>(data)[i]; break;
+      case DType::kBF16: tensor.values[i] = ToFloat(static_cast<const BFloat16*>(data)[i]); break;
+      case DType::kI32: tensor.values[i] = static_cast<const int32_t*>(data)[i]; break;
+    }
+  }
+  return tensor;
+}
+
+struct RunResult {
+  std::vector<Buffer> outputs;
+};
+
+// One run on a team of the given size.
+RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& options, int num_threads) {
+  RunResult result;
+  spec.num_threads = num_threads;
+  auto kernel = KernelRegistry::Create("cpu", spec);
+  if (!kernel.ok()) {
+    ADD_FAILURE() << kernel.status().ToString();
+    return result;
+  }
+  ThreadTeam team(num_threads);
+  std::vector<Buffer> in;
+  std::vector<const void*> in_pointers;
+  for (const auto& input : inputs) {
+    in.emplace_back(input ? input->slice.bytes() : 0);
+    if (input) Encode(*input, in.back().data());
+    in_pointers.push_back(input ? in.back().data() : nullptr);
+  }
+  std::vector<void*> out_pointers;
+  for (size_t i = 0; i < spec.outputs.size(); ++i) {
+    result.outputs.emplace_back(spec.outputs[i] ? spec.outputs[i]->bytes() : 0);
+    if (i < options.initial_outputs.size()) Encode(options.initial_outputs[i], result.outputs.back().data());
+    out_pointers.push_back(spec.outputs[i] ? result.outputs.back().data() : nullptr);
+  }
+  Buffer workspace((*kernel)->workspace_bytes());
+  KernelArgs args;
+  args.inputs = in_pointers;
+  args.outputs = out_pointers;
+  args.team = &team;
+  args.workspace = workspace.data();
+  args.step = options.step;
+  args.micro_batch = options.micro_batch;
+  args.chunk = options.chunk;
+  args.random_key = options.random_key;
+  (*kernel)->Run(args);
+  EXPECT_TRUE(workspace.guard_intact()) << spec.op << " wrote past its workspace";
+  for (const Buffer& output : result.outputs) EXPECT_TRUE(output.guard_intact()) << spec.op << " wrote past an output";
+  return result;
+}
+
+}  // namespace
+
+double Stored(DType dtype, double value) {
+  switch (dtype) {
+    case DType::kF32: return static_cast<float>(value);
+    case DType::kBF16: return ToFloat(ToBFloat16(static_cast<float>(value)));
+    case DType::kI32: return static_cast<double>(static_cast<int32_t>(value));
+  }
+  return value;
+}
+
+TestTensor RandomTensor(TensorSlice slice, uint64_t seed) {
+  TestTensor tensor{std::move(slice), {}};
+  int64_t n = tensor.slice.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    double value = tensor.slice.dtype == DType::kI32 ? 1000.0 * UniformAt(seed, i) : NormalAt(seed, i);
+    tensor.values.push_back(Stored(tensor.slice.dtype, value));
+  }
+  return tensor;
+}
+
+TestTensor RandomTensor(DType dtype, Shape shape, uint64_t seed) {
+  return RandomTensor(TensorSlice::Whole(dtype, std::move(shape)), seed);
+}
+
+TestTensor RandomIndices(Shape shape, int64_t low, int64_t high, uint64_t seed) {
+  TestTensor tensor{TensorSlice::Whole(DType::kI32, std::move(shape)), {}};
+  int64_t n = tensor.slice.num_elements();
+  for (int64_t i = 0; i < n; ++i) {
+    tensor.values.push_back(static_cast<double>(low + static_cast<int64_t>(UniformAt(seed, i) * static_cast<float>(high - low))));
+  }
+  return tensor;
+}
+
+TestTensor TensorOf(DType dtype, Shape shape, std::vector<double> values) {
+  return TestTensor{TensorSlice::Whole(dtype, std::move(shape)), std::move(values)};
+}
+
+std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs, const TestInputs& inputs,
+                                  const TestOutputs& outputs, const RunOptions& options) {
+  KernelSpec spec;
+  spec.op = op;
+  spec.attrs = attrs;
+  for (const auto& input : inputs) spec.inputs.push_back(input ? std::optional(input->slice) : std::nullopt);
+  spec.outputs = outputs;
+  RunResult first = RunOnce(spec, inputs, options, 1);
+  for (int num_threads = 2; num_threads <= 4; ++num_threads) {
+    RunResult other = RunOnce(spec, inputs, options, num_threads);
+    for (size_t i = 0; i < first.outputs.size() && i < other.outputs.size(); ++i) {
+      EXPECT_EQ(std::memcmp(first.outputs[i].data(), other.outputs[i].data(), first.outputs[i].bytes()), 0)
+          << op << ": output " << i << " differs on " << num_threads << " threads";
+    }
+  }
+  std::vector<TestTensor> results;
+  for (size_t i = 0; i < first.outputs.size(); ++i) {
+    results.push_back(spec.outputs[i] ? Decode(*spec.outputs[i], first.outputs[i].data()) : TestTensor());
+  }
+  results.resize(outputs.size());
+  return results;
+}
+
+double Tolerance(DType dtype) { return dtype == DType::kBF16 ? 0.006 : 2e-5; }
+
+void ExpectClose(const TestTensor& actual, const std::vector<double>& expected, double scale) {
+  ASSERT_EQ(actual.values.size(), expected.size());
+  const double tolerance = Tolerance(actual.slice.dtype) * scale;
+  int reported = 0;
+  for (size_t i = 0; i < expected.size() && reported < 4; ++i) {
+    double distance = std::abs(actual.values[i] - expected[i]);
+    bool same_infinity = std::isinf(expected[i]) && actual.values[i] == expected[i];
+    if (!same_infinity && !(distance <= tolerance * std::max(1.0, std::abs(expected[i])))) {
+      ADD_FAILURE() << "element " << i << " of " << ToText(actual.slice) << ": " << actual.values[i] << ", expected "
+                    << expected[i];
+      ++reported;
+    }
+  }
+}
+
+void ExpectEqualValues(const TestTensor& actual, const std::vector<double>& expected) {
+  ASSERT_EQ(actual.values.size(), expected.size());
+  int reported = 0;
+  for (size_t i = 0; i < expected.size() && reported < 4; ++i) {
+    if (actual.values[i] != expected[i]) {
+      ADD_FAILURE() << "element " << i << " of " << ToText(actual.slice) << ": " << actual.values[i] << ", expected "
+                    << expected[i];
+      ++reported;
+    }
+  }
+}
+
+}  // namespace weir

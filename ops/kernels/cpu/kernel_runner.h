@@ -1,0 +1,57 @@
+// Runs a kernel for tests: makes it through the registry, runs it on teams of 1, 2, 3
+// and 4 threads and checks that all give the same bits, write every byte of their
+// outputs that they should, and nothing beside them. Values are doubles on the outside.
+// Thread rule: one thread.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "ops/kernels/kernel.h"
+
+namespace weir {
+
+struct TestTensor {
+  TensorSlice slice;
+  std::vector<double> values;  // representable in slice.dtype
+
+  int64_t size() const { return static_cast<int64_t>(values.size()); }
+  double operator[](int64_t i) const { return values[i]; }
+};
+
+// The value as the type would store it.
+double Stored(DType dtype, double value);
+
+// Standard normals (or, for i32, integers below 1000), the same for the same seed.
+TestTensor RandomTensor(TensorSlice slice, uint64_t seed);
+TestTensor RandomTensor(DType dtype, Shape shape, uint64_t seed);
+// Integers in [low, high).
+TestTensor RandomIndices(Shape shape, int64_t low, int64_t high, uint64_t seed);
+TestTensor TensorOf(DType dtype, Shape shape, std::vector<double> values);
+
+struct RunOptions {
+  int64_t step = 0;
+  int64_t micro_batch = 0;
+  int64_t chunk = 0;
+  uint64_t random_key = 0;
+  // Outputs that start with these values (in-place ops); others start as NaN patterns.
+  std::vector<TestTensor> initial_outputs;
+};
+
+// An absent input or output is nullopt.
+using TestInputs = std::vector<std::optional<TestTensor>>;
+using TestOutputs = std::vector<std::optional<TensorSlice>>;
+
+// Failures are reported to GoogleTest; then the results are empty.
+std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs, const TestInputs& inputs,
+                                  const TestOutputs& outputs, const RunOptions& options = {});
+
+// How far a stored result may be from the reference: relative to max(1, |reference|).
+double Tolerance(DType dtype);
+
+// |actual - expected[i]| <= tolerance * max(1, |expected[i]|) * scale for every element.
+void ExpectClose(const TestTensor& actual, const std::vector<double>& expected, double scale = 1);
+void ExpectEqualValues(const TestTensor& actual, const std::vector<double>& expected);
+
+}  // namespace weir

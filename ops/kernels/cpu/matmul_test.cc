@@ -1,0 +1,123 @@
+#include <cmath>
+#include <cstdlib>
+#include <new>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/kernels/cpu/gemm.h"
+#include "ops/kernels/cpu/kernel_runner.h"
+
+namespace weir {
+namespace {
+
+double Activated(const std::string& activation, double x) {
+  if (activation == "relu") return x > 0 ? x : 0;
+  if (activation == "silu") return x / (1 + std::exp(-x));
+  if (activation == "gelu") {
+    return 0.5 * x * (1 + std::tanh(std::sqrt(2 / 3.141592653589793) * (x + 0.044715 * x * x * x)));
+  }
+  return x;
+}
+
+enum class Weight { kPlain, kTransposed };
+
+struct Sizes {
+  Shape leading;
+  int64_t k, n;
+  Shape With(int64_t last) const {
+    Shape shape = leading;
+    shape.push_back(last);
+    return shape;
+  }
+};
+
+// Both ways of Gemm, with rests in every direction, and empty operands.
+const Sizes kSizes[] = {{{3}, 5, 7},        {{2, 2}, 16, 64},   {{70}, 33, 65},     {{2, 50}, 64, 128},
+                        {{130}, 100, 1},    {{257}, 31, 200},   {{1}, 300, 1100},   {{40}, 1, 48},
+                        {{0}, 8, 8},        {{6}, 0, 4},        {{4, 0}, 3, 0},     {{1100}, 20, 30}};
+
+class MatmulKernelTest : public testing::TestWithParam<std::tuple<DType, Weight>> {
+ protected:
+  DType dtype() const { return std::get<0>(GetParam()); }
+  bool transposed() const { return std::get<1>(GetParam()) == Weight::kTransposed; }
+  TestTensor RandomWeight(int64_t k, int64_t n) const {
+    return RandomTensor(dtype(), transposed() ? Shape{n, k} : Shape{k, n}, 2);
+  }
+  double At(const TestTensor& w, int64_t k, int64_t n, int64_t row, int64_t column) const {
+    return transposed() ? w[column * k + row] : w[row * n + column];
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Types, MatmulKernelTest,
+                         testing::Combine(testing::Values(DType::kF32, DType::kBF16),
+                                          testing::Values(Weight::kPlain, Weight::kTransposed)),
+                         [](const auto& info) {
+                           return std::string(Name(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) == Weight::kPlain ? "Plain" : "Transposed");
+                         });
+
+TEST_P(MatmulKernelTest, MultipliesAddsTheBiasAndActivates) {
+  int which = 0;
+  for (const Sizes& sizes : kSizes) {
+    TestTensor x = RandomTensor(dtype(), sizes.With(sizes.k), 1), w = RandomWeight(sizes.k, sizes.n);
+    for (double& value : w.values) value = Stored(dtype(), value / std::sqrt(sizes.k + 1.0));
+    TestTensor bias = RandomTensor(dtype(), {sizes.n}, 3);
+    TensorSlice y_slice = TensorSlice::Whole(dtype(), sizes.With(sizes.n));
+    const std::string activation = std::array{"none", "relu", "gelu", "silu"}[which++ % 4];
+    Attributes attrs{{"transpose_w", transposed()}, {"activation", activation}};
+    bool biased = which % 3 != 0;
+    auto results = RunKernel("matmul", attrs, {x, w, biased ? std::optional(bias) : std::nullopt}, {y_slice, y_slice});
+    auto alone = RunKernel("matmul", attrs, {x, w, biased ? std::optional(bias) : std::nullopt}, {y_slice});
+    int64_t rows = NumElements(sizes.leading);
+    std::vector<double> y(rows * sizes.n), pre(rows * sizes.n);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t j = 0; j < sizes.n; ++j) {
+        double sum = biased ? bias[j] : 0;
+        for (int64_t p = 0; p < sizes.k; ++p) sum += x[i * sizes.k + p] * At(w, sizes.k, sizes.n, p, j);
+        pre[i * sizes.n + j] = sum;
+        y[i * sizes.n + j] = Activated(activation, sum);
+      }
+    }
+    ExpectClose(results[1], pre);
+    ExpectClose(results[0], y, 2);
+    ExpectEqualValues(alone[0], results[0].values);
+  }
+}
+
+TEST_P(MatmulKernelTest, WeightGradientContractsOverAllLeadingAxes) {
+  for (const Sizes& sizes : kSizes) {
+    TestTensor x = RandomTensor(dtype(), sizes.With(sizes.k), 1), dy = RandomTensor(dtype(), sizes.With(sizes.n), 2);
+    int64_t rows = NumElements(sizes.leading);
+    std::vector<double> expected(sizes.k * sizes.n, 0.0);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t p = 0; p < sizes.k; ++p) {
+        for (int64_t j = 0; j < sizes.n; ++j) {
+          expected[transposed() ? j * sizes.k + p : p * sizes.n + j] += x[i * sizes.k + p] * dy[i * sizes.n + j];
+        }
+      }
+    }
+    Shape shape = transposed() ? Shape{sizes.n, sizes.k} : Shape{sizes.k, sizes.n};
+    for (DType out : {DType::kF32, DType::kBF16}) {
+      auto dw = RunKernel("matmul_grad_w", {{"transpose_w", transposed()}, {"out_dtype", std::string(Name(out))}},
+                          {x, dy}, {TensorSlice::Whole(out, shape)});
+      ExpectClose(dw[0], expected, std::sqrt(rows + 1.0));
+    }
+  }
+}
+
+TEST_P(MatmulKernelTest, ALargeWeightIsNotPacked) {
+  GemmSpec spec{.m = 64, .n = 4096, .k = 1100, .operands = dtype(), .result = dtype()};
+  spec.b = transposed() ? Storage::kTransposed : Storage::kPlain;
+  auto gemm = Gemm::Create(spec);
+  ASSERT_TRUE(gemm.ok());
+  EXPECT_THAT((*gemm)->debug_text(), testing::StartsWith("plain")) << (*gemm)->workspace_bytes();
+}
+
+TEST(MatmulTest, AWeightOfTheWrongShapeIsRefused) {
+  KernelSpec spec{.op = "matmul",
+                  .inputs = {TensorSlice::Whole(DType::kF32, {4, 6}), TensorSlice::Whole(DType::kF32, {5, 3})},
+                  .outputs = {TensorSlice::Whole(DType::kF32, {4, 3})}};
+  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace weir
