@@ -65,11 +65,11 @@ class ExchangeBuilder {
       const ExchangeView& view = views_[i];
       const Rect shard = view.NewRect(coords_);
       bool last_is_neutral = false;
-      for (const Cell& cell : view.CellsOf(coords_)) {
+      view.ForEachCell(coords_, [&](const Cell& cell) {
         Region region{static_cast<int>(i), LocalTo(shard, cell.rect), {}, view.merge_combiner()};
         if (!cell.held) {
           region.combiner = view.neutral_combiner();
-          if (last_is_neutral && JoinNeighbours(&exchange_.regions.back().dst, region.dst)) continue;
+          if (last_is_neutral && JoinNeighbours(&exchange_.regions.back().dst, region.dst)) return;
         }
         last_is_neutral = !cell.held;
         for (const Coords& source : view.SourcesOf(cell)) {
@@ -78,7 +78,7 @@ class ExchangeBuilder {
           region.sources.push_back(RegionSource{from, LocalTo(view.OldRect(source), cell.rect)});
         }
         exchange_.regions.push_back(std::move(region));
-      }
+      });
     }
   }
 
@@ -98,12 +98,12 @@ class ExchangeBuilder {
         continue;
       }
       const Rect shard = view.OldRect(coords_);
-      for (const Cell& cell : view.CellsOf(coords)) {
+      view.ForEachCell(coords, [&](const Cell& cell) {
         if (view.IsSource(coords_, cell)) {
           pieces.push_back(Piece{static_cast<int>(i), LocalTo(shard, cell.rect), position});
         }
         position += cell.rect.volume();
-      }
+      });
     }
     if (pieces.empty()) return;
     exchange_.sends[receiver] = std::move(pieces);

@@ -95,41 +95,46 @@ std::vector<Coords> ExchangeView::SourcesOf(const Cell& cell) const {
   }
 }
 
-std::vector<Cell> ExchangeView::CellsOf(const Coords& receiver) const {
-  Cell base;
-  base.rect = NewRect(receiver);
-  base.source = receiver;
+// One scratch cell runs over the product of the leaves of all tensor axes: nothing is allocated
+// per cell, since a large group has the square of its size in cells.
+void ExchangeView::ForEachCell(const Coords& receiver, absl::FunctionRef<void(const Cell&)> visit) const {
+  Cell cell;
+  cell.rect = NewRect(receiver);
+  if (cell.rect.volume() == 0) return;
+  cell.source = receiver;
+  bool first_holder = true;
   for (size_t axis = 0; axis < rules_.size(); ++axis) {
-    if (rules_[axis] == SourceRule::kAll) base.source[axis] = 0;
-    if (from_[axis].is_broadcast() && to_[axis].is_partial() && receiver[axis] != 0) base.held = false;
+    if (rules_[axis] == SourceRule::kAll) cell.source[axis] = 0;
+    if (from_[axis].is_broadcast() && to_[axis].is_partial() && receiver[axis] != 0) first_holder = false;
   }
-  std::vector<Cell> cells;
-  if (base.rect.volume() == 0) return cells;
-  cells.push_back(base);
-  // Each tensor axis in turn cuts the cells so far; later axes vary fastest.
-  for (size_t t = 0; t < type_.dims.size(); ++t) {
-    const Range window{base.rect.begin[t], base.rect.end[t]};
-    std::vector<Leaf> leaves;
+  const size_t num_dims = type_.dims.size();
+  std::vector<std::vector<Leaf>> leaves(num_dims);
+  for (size_t t = 0; t < num_dims; ++t) {
+    const Range window{cell.rect.begin[t], cell.rect.end[t]};
     Leaf path;
-    CollectLeaves(static_cast<int>(t), 0, Range{0, type_.dims[t].size}, window, &path, &leaves);
-    std::vector<Cell> cut;
-    cut.reserve(cells.size() * leaves.size());
-    for (const Cell& cell : cells) {
-      for (const Leaf& leaf : leaves) {
-        cut.push_back(cell);
-        Cell& piece = cut.back();
-        piece.rect.begin[t] = leaf.range.begin;
-        piece.rect.end[t] = leaf.range.end;
-        for (const auto& [axis, coordinate] : leaf.holder) {
-          if (rules_[axis] == SourceRule::kHolder) piece.source[axis] = coordinate;
-          // A split that becomes partial: each holder keeps its own part.
-          if (rules_[axis] == SourceRule::kSame && coordinate != receiver[axis]) piece.held = false;
-        }
+    CollectLeaves(static_cast<int>(t), 0, Range{0, type_.dims[t].size}, window, &path, &leaves[t]);
+  }
+  std::vector<size_t> at(num_dims, 0);
+  while (true) {
+    cell.held = first_holder;
+    for (size_t t = 0; t < num_dims; ++t) {
+      const Leaf& leaf = leaves[t][at[t]];
+      cell.rect.begin[t] = leaf.range.begin;
+      cell.rect.end[t] = leaf.range.end;
+      for (const auto& [axis, coordinate] : leaf.holder) {
+        if (rules_[axis] == SourceRule::kHolder) cell.source[axis] = coordinate;
+        // A split that becomes partial: each holder keeps its own part.
+        if (rules_[axis] == SourceRule::kSame && coordinate != receiver[axis]) cell.held = false;
       }
     }
-    cells = std::move(cut);
+    visit(cell);
+    int t = static_cast<int>(num_dims) - 1;
+    for (; t >= 0; --t) {
+      if (++at[t] < leaves[t].size()) break;
+      at[t] = 0;
+    }
+    if (t < 0) return;
   }
-  return cells;
 }
 
 // What one sender gives: its old shard meets the new shards of all receivers whose

@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
+#include "absl/functional/function_ref.h"
 #include "sbp/boxing.h"
 
 namespace weir {
@@ -47,8 +49,8 @@ class ExchangeView {
   bool IsSource(const Coords& sender, const Cell& cell) const;
   // The coordinates of all sources of `cell`, in the order of merging.
   std::vector<Coords> SourcesOf(const Cell& cell) const;
-  // The cells of `receiver`'s new shard, row-major. Empty if the shard is.
-  std::vector<Cell> CellsOf(const Coords& receiver) const;
+  // Visits the cells of `receiver`'s new shard, row-major. None if the shard is empty.
+  void ForEachCell(const Coords& receiver, absl::FunctionRef<void(const Cell&)> visit) const;
 
   // Elements that `sender` sends to others, or, across stages, to all its receivers.
   int64_t ElementsSent(const Coords& sender, bool same_stage) const;
@@ -57,7 +59,7 @@ class ExchangeView {
   // What an innermost part of a tensor axis before the step has of a window, and who holds it.
   struct Leaf {
     Range range;
-    std::vector<std::pair<int, int64_t>> holder;  // (mesh axis, coordinate)
+    absl::InlinedVector<std::pair<int, int64_t>, 2> holder;  // (mesh axis, coordinate)
   };
 
   void CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window, Leaf* leaf,

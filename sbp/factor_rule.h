@@ -99,6 +99,7 @@ struct Signature {
   std::vector<Layout> inputs;
   std::vector<Layout> outputs;
 };
+// Without mesh axes there are no operands to be seen: both lists are then empty.
 Signature Join(const std::vector<AxisSignature>& per_mesh_axis);
 
 }  // namespace weir
