@@ -206,6 +206,22 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
   return absl::OkStatus();
 }
 
+// A stash that is partial but was merged in the forward pass anyway is kept merged: the
+// backward pass need not merge it again.
+void StashMerged(Function* function, int num_results) {
+  for (size_t r = static_cast<size_t>(num_results); r < function->results.size(); ++r) {
+    ValueId& value = function->results[r].value;
+    const Layout& layout = function->values[value].layout;
+    bool partial = std::any_of(layout.begin(), layout.end(), [](const Sbp& sbp) { return sbp.is_partial(); });
+    for (const Node& node : function->nodes) {
+      if (partial && node.op == kBoxingOp && node.inputs[0] == value) {
+        value = node.outputs[0];
+        break;
+      }
+    }
+  }
+}
+
 }  // namespace
 
 absl::Status PropagateLayouts(const PassContext& context, Module* module) {
@@ -213,6 +229,7 @@ absl::Status PropagateLayouts(const PassContext& context, Module* module) {
     Function& forward = module->functions[model_function.forward];
     WEIR_RETURN_IF_ERROR(SetArgLayouts(context, &forward));
     WEIR_RETURN_IF_ERROR(LayoutPropagator(context, &forward).Run());
+    StashMerged(&forward, model_function.num_results);
     if (model_function.backward < 0) continue;
     Function& backward = module->functions[model_function.backward];
     for (size_t a = 0; a < backward.args.size(); ++a) {

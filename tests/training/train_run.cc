@@ -1,0 +1,123 @@
+#include "tests/training/train_run.h"
+
+#include <cstring>
+#include <mutex>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/store/synthetic_dataset.h"
+
+namespace weir::testing {
+namespace {
+
+class SyntheticFeed final : public DataFeed {
+ public:
+  explicit SyntheticFeed(const Job& job) : micro_batches_(std::max<int64_t>(1, job.training().micro_batches())) {
+    SyntheticDataOptions options;
+    options.feeds = {"tokens", "targets"};
+    for (const Dim& dim : job.graph().dim()) {
+      if (dim.name() == "vocab") options.vocabulary = dim.size();
+    }
+    options.seed = job.training().seed();
+    data_ = MakeSyntheticDataset(options);
+  }
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
+    return data_->Fill(feed, {DataPart::kTrain, step, micro_batch, micro_batches_}, slice, out);
+  }
+
+ private:
+  int64_t micro_batches_;
+  std::unique_ptr<Dataset> data_;
+};
+
+class MetricRecorder final : public MetricSink {
+ public:
+  void Report(const std::string& metric, int64_t step, int64_t, float value) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    auto& series = series_[metric];
+    if (static_cast<int64_t>(series.size()) <= step) series.resize(step + 1);
+    series[step] = value;
+  }
+  std::vector<double> Take(const std::string& metric) { return std::move(series_[metric]); }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::string, std::vector<double>> series_;  // guarded by mutex_
+};
+
+}  // namespace
+
+Job WithMesh(Job job, const std::string& mesh) {
+  job.clear_mesh();
+  absl::StatusOr<Mesh> parsed = Mesh::Parse(mesh);
+  if (!parsed.ok()) return job;
+  for (const MeshAxis& axis : parsed->axes()) {
+    auto* spec = job.mutable_mesh()->add_axis();
+    spec->set_name(axis.name);
+    spec->set_size(axis.size);
+  }
+  return job;
+}
+
+absl::StatusOr<std::vector<float>> AssembleState(const std::string& name,
+                                                 const std::vector<std::pair<TensorSlice, std::string>>& shards) {
+  const Shape global = shards[0].first.global_shape;
+  std::vector<float> whole(NumElements(global));
+  std::vector<char> seen(whole.size(), 0);
+  for (const auto& [slice, bytes] : shards) {
+    int64_t count = slice.num_elements();
+    for (int64_t i = 0; i < count; ++i) {
+      int64_t rest = i, index = 0, stride = 1;
+      for (size_t d = slice.shape.size(); d-- > 0;) {
+        index += (slice.offset[d] + rest % slice.shape[d]) * stride;
+        rest /= slice.shape[d];
+        stride *= global[d];
+      }
+      float value;
+      std::memcpy(&value, bytes.data() + 4 * i, 4);
+      if (seen[index] && std::memcmp(&whole[index], &value, 4) != 0) {
+        return absl::InternalError(absl::StrCat("replicas of ", name, " differ at element ", index, ": ", whole[index], " and ", value));
+      }
+      seen[index] = 1;
+      whole[index] = value;
+    }
+  }
+  for (size_t i = 0; i < seen.size(); ++i) {
+    if (!seen[i]) return absl::InternalError(absl::StrCat("no rank holds element ", i, " of ", name));
+  }
+  return whole;
+}
+
+absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> logical, CompileJob(job, {}));
+  std::vector<RankPlan> plans;
+  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
+    WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*logical, rank));
+    plans.push_back(std::move(plan));
+  }
+  SyntheticFeed feed(job);
+  MetricRecorder sink;
+  SessionOptions session_options = options.session;
+  session_options.feed = &feed;
+  session_options.sink = &sink;
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(plans, session_options));
+  WEIR_RETURN_IF_ERROR(session->RunSteps(options.steps));
+  WEIR_RETURN_IF_ERROR(session->CheckAtRest());
+  TrainRun run;
+  run.losses = sink.Take("loss");
+  run.grad_norms = sink.Take("grad_norm");
+  run.edges = session->Edges();
+  std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
+  for (int rank = 0; rank < session->num_ranks(); ++rank) {
+    for (const auto& state : session->plan(rank).states) {
+      WEIR_ASSIGN_OR_RETURN(std::string bytes, session->ReadState(rank, state.name));
+      shards[state.name].push_back({state.slice, std::move(bytes)});
+    }
+  }
+  for (const auto& [name, list] : shards) {
+    WEIR_ASSIGN_OR_RETURN(run.weights[name], AssembleState(name, list));
+  }
+  return run;
+}
+
+}  // namespace weir::testing

@@ -1,0 +1,42 @@
+// Trains a job for a few steps in this process and hands back what a test compares:
+// loss curve, weights as whole tensors, what registers and edges did.
+// Not the trainer of the CLI: no files, no progress. Thread rule: one thread per run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "actors/launch.h"
+#include "compiler/compile.h"
+#include "proto/job.pb.h"
+
+namespace weir::testing {
+
+struct TrainRunOptions {
+  int64_t steps = 3;
+  SessionOptions session;  // engine, threads, seeds; feed, sink and initialiser are set by the run
+};
+
+struct TrainRun {
+  std::vector<double> losses;
+  std::vector<double> grad_norms;
+  std::map<std::string, std::vector<float>> weights;  // whole tensors, by name, optimiser state too
+  std::vector<EdgeReport> edges;
+};
+
+// `job` with its mesh replaced by "dp=2,tp=2".
+Job WithMesh(Job job, const std::string& mesh);
+
+// Compiles, checks that all plans fit, runs, checks that every register is at rest.
+absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options);
+
+// Puts the shards of a state together: `shards[r]` and `slices[r]` of rank r. Replicas must agree
+// to the bit, else kInternal.
+absl::StatusOr<std::vector<float>> AssembleState(const std::string& name,
+                                                 const std::vector<std::pair<TensorSlice, std::string>>& shards);
+
+}  // namespace weir::testing
