@@ -1,0 +1,464 @@
+// Boxing against an oracle: shards of a random tensor are made in one layout, every step is
+// run over all ranks by moving pieces as the plan says, and the shards that come out are compared
+// with the tensor in the other layout. Each step's messages are also compared with
+// what the receivers expect and with the closed form of the bytes.
+//
+// WEIR_TEST_SEED sets the seed of values and samples.
+#include <cstdlib>
+#include <limits>
+#include <map>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/random.h"
+#include "sbp/boxing.h"
+
+namespace weir {
+namespace {
+
+uint64_t Seed() {
+  const char* text = std::getenv("WEIR_TEST_SEED");
+  return text != nullptr ? std::strtoull(text, nullptr, 10) : 1;
+}
+
+using Values = std::vector<double>;
+using Shards = std::map<int64_t, Values>;  // by rank
+
+// Small integers, so that sums are exact in any order.
+int64_t SmallInt(uint64_t key, uint64_t counter) { return static_cast<int64_t>(RandomBits(key, counter)[0] % 41) - 20; }
+
+// The row-major offsets, within a box of `shape`, of the elements of `rect`.
+std::vector<int64_t> OffsetsOf(const Rect& rect, const Shape& shape) {
+  std::vector<int64_t> offsets;
+  if (rect.volume() == 0) return offsets;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    EXPECT_GE(rect.begin[i], 0);
+    EXPECT_LE(rect.end[i], shape[i]);
+  }
+  Shape at = rect.begin;
+  while (true) {
+    int64_t offset = 0;
+    for (size_t i = 0; i < shape.size(); ++i) offset = offset * shape[i] + at[i];
+    offsets.push_back(offset);
+    int i = static_cast<int>(shape.size()) - 1;
+    for (; i >= 0; --i) {
+      if (++at[i] < rect.end[i]) break;
+      at[i] = rect.begin[i];
+    }
+    if (i < 0) return offsets;
+  }
+}
+
+// The index of `coords` among the ranks that differ in partial axes only, and their number.
+struct PartialGroup {
+  int64_t index = 0, size = 1;
+  Combiner combiner = Combiner::kSum;
+};
+PartialGroup GroupOf(const Layout& layout, const Mesh& mesh, const Coords& coords) {
+  PartialGroup group;
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    if (!layout[axis].is_partial()) continue;
+    group.index = group.index * mesh.size(axis) + coords[axis];
+    group.size *= mesh.size(axis);
+    group.combiner = layout[axis].combiner;
+  }
+  return group;
+}
+
+// What one of the partial holders of element `offset` has, so that all together make `value`.
+double Contribution(const PartialGroup& group, uint64_t key, int64_t offset, double value) {
+  if (group.size == 1) return value;
+  auto random = [&](int64_t index) { return SmallInt(key, static_cast<uint64_t>(offset * group.size + index)); };
+  if (group.combiner == Combiner::kMax) {
+    int64_t winner = (random(0) + 20) % group.size;
+    return group.index == winner ? value : value - 1 - (random(group.index) + 20);
+  }
+  if (group.index + 1 < group.size) return static_cast<double>(random(group.index));
+  for (int64_t i = 0; i + 1 < group.size; ++i) value -= static_cast<double>(random(i));
+  return value;
+}
+
+Values RandomTensor(const TensorType& type, uint64_t key) {
+  Values values(type.num_elements());
+  for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<double>(SmallInt(key, i));
+  return values;
+}
+
+Shards MakeShards(const TensorType& type, const Place& place, const Mesh& mesh, const Values& tensor, uint64_t key) {
+  const Mesh stage_mesh = mesh.StageMesh();
+  Shards shards;
+  for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
+    const Coords coords = stage_mesh.CoordsOf(i);
+    const PartialGroup group = GroupOf(place.layout, stage_mesh, coords);
+    Values& shard = shards[mesh.GlobalRank(place.stage, i)];
+    for (int64_t offset : OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
+      shard.push_back(Contribution(group, key, offset, tensor[offset]));
+    }
+  }
+  return shards;
+}
+
+double Neutral(Combiner combiner) {
+  return combiner == Combiner::kSum ? 0 : -std::numeric_limits<double>::infinity();
+}
+double Merge(Combiner combiner, double a, double b) { return combiner == Combiner::kSum ? a + b : std::max(a, b); }
+
+// Whether `shards` are the tensor in `place`: parts together make it, and copies are equal.
+void ExpectShards(const TensorType& type, const Place& place, const Mesh& mesh, const Values& tensor,
+                  const Shards& shards) {
+  const Mesh stage_mesh = mesh.StageMesh();
+  std::map<Coords, Values> merged;
+  for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
+    const Coords coords = stage_mesh.CoordsOf(i);
+    auto it = shards.find(mesh.GlobalRank(place.stage, i));
+    ASSERT_NE(it, shards.end());
+    Coords owner = coords, first_copy = coords;
+    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+      if (place.layout[axis].is_partial()) owner[axis] = 0;
+      if (place.layout[axis].is_broadcast()) first_copy[axis] = 0;
+    }
+    EXPECT_EQ(it->second, shards.at(mesh.GlobalRank(place.stage, stage_mesh.RankOf(first_copy)))) << "copies differ";
+    auto [entry, is_new] = merged.emplace(owner, it->second);
+    if (is_new) continue;
+    const Combiner combiner = GroupOf(place.layout, stage_mesh, coords).combiner;
+    ASSERT_EQ(entry->second.size(), it->second.size());
+    for (size_t e = 0; e < it->second.size(); ++e) entry->second[e] = Merge(combiner, entry->second[e], it->second[e]);
+  }
+  for (const auto& [coords, values] : merged) {
+    Values expected;
+    for (int64_t offset : OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
+      expected.push_back(tensor[offset]);
+    }
+    EXPECT_EQ(values, expected);
+  }
+}
+
+// One message: elements with the position each is to land at.
+struct Message {
+  Values values;
+  std::vector<int64_t> positions;
+};
+
+// A bundle of tensors on its way through one step after the other.
+class Simulator {
+ public:
+  Simulator(std::vector<TensorType> types, const Mesh& mesh) : types_(std::move(types)), mesh_(mesh) {}
+
+  // Shards by tensor. Returns those after the step.
+  std::vector<Shards> Run(const std::vector<BoxingStep>& steps, const std::vector<Shards>& before) {
+    steps_ = &steps;
+    exchanges_.clear();
+    for (int64_t rank = 0; rank < mesh_.num_ranks(); ++rank) {
+      exchanges_.push_back(BuildExchange(types_, steps, mesh_, rank));
+    }
+    std::map<std::pair<int64_t, int64_t>, Message> messages;
+    for (int64_t rank = 0; rank < mesh_.num_ranks(); ++rank) Pack(rank, before, &messages);
+    std::vector<Shards> after(types_.size());
+    for (int64_t rank = 0; rank < mesh_.num_ranks(); ++rank) Fill(rank, before, &messages, &after);
+    EXPECT_TRUE(messages.empty()) << "a message nobody expects";
+    return after;
+  }
+
+ private:
+  void Pack(int64_t rank, const std::vector<Shards>& before, std::map<std::pair<int64_t, int64_t>, Message>* messages) {
+    int64_t elements = 0;
+    for (const auto& [receiver, pieces] : exchanges_[rank].sends) {
+      EXPECT_NE(receiver, rank);
+      EXPECT_FALSE(pieces.empty());
+      Message& message = (*messages)[{rank, receiver}];
+      int64_t last_end = 0;
+      for (const Piece& piece : pieces) {
+        EXPECT_GE(piece.position, last_end) << "pieces out of order";
+        EXPECT_GT(piece.src.volume(), 0);
+        last_end = piece.position + piece.src.volume();
+        const Shape shape = StepInput(types_[piece.tensor], (*steps_)[piece.tensor], mesh_, rank).shape;
+        int64_t position = piece.position;
+        for (int64_t offset : OffsetsOf(piece.src, shape)) {
+          message.values.push_back(before[piece.tensor].at(rank).at(offset));
+          message.positions.push_back(position++);
+        }
+      }
+      EXPECT_LE(last_end, exchanges_[rank].receiver_elements.at(receiver));
+      elements += static_cast<int64_t>(message.values.size());
+    }
+    EXPECT_EQ(exchanges_[rank].sends.size(), exchanges_[rank].receiver_elements.size());
+    int64_t bytes = 0, sent = 0;
+    for (size_t i = 0; i < types_.size(); ++i) bytes += BytesSent(types_[i], (*steps_)[i], mesh_, rank);
+    for (const auto& [receiver, pieces] : exchanges_[rank].sends) {
+      for (const Piece& piece : pieces) sent += piece.src.volume() * SizeOf(types_[piece.tensor].dtype);
+    }
+    EXPECT_EQ(sent, bytes) << "closed form of rank " << rank << " against " << elements << " elements";
+  }
+
+  void Fill(int64_t rank, const std::vector<Shards>& before, std::map<std::pair<int64_t, int64_t>, Message>* messages,
+            std::vector<Shards>* after) {
+    const RankExchange& exchange = exchanges_[rank];
+    for (const auto& [peer, count] : exchange.receives) {
+      auto it = messages->find({peer, rank});
+      ASSERT_NE(it, messages->end()) << "rank " << rank << " waits for " << peer << " in vain";
+      EXPECT_EQ(static_cast<int64_t>(it->second.values.size()), count);
+    }
+    std::vector<std::vector<int>> written(types_.size());
+    for (size_t i = 0; i < types_.size(); ++i) {
+      if (mesh_.StageOf(rank) != (*steps_)[i].to.stage) continue;
+      int64_t elements = StepOutput(types_[i], (*steps_)[i], mesh_, rank).num_elements();
+      (*after)[i][rank].assign(elements, std::numeric_limits<double>::quiet_NaN());
+      written[i].assign(elements, 0);
+    }
+    std::map<int64_t, int64_t> read;  // elements read so far, by peer
+    int64_t position = 0;
+    for (const Region& region : exchange.regions) {
+      const Shape shape = StepOutput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
+      const std::vector<int64_t> offsets = OffsetsOf(region.dst, shape);
+      EXPECT_FALSE(offsets.empty());
+      Values values(offsets.size(), Neutral(region.combiner));
+      for (size_t s = 0; s < region.sources.size(); ++s) {
+        Values source = ReadSource(rank, region, region.sources[s], position, before, *messages, &read);
+        ASSERT_EQ(source.size(), values.size());
+        for (size_t e = 0; e < values.size(); ++e) {
+          values[e] = s == 0 ? source[e] : Merge(region.combiner, values[e], source[e]);
+        }
+      }
+      for (size_t e = 0; e < values.size(); ++e) {
+        (*after)[region.tensor][rank][offsets[e]] = values[e];
+        ++written[region.tensor][offsets[e]];
+      }
+      position += static_cast<int64_t>(values.size());
+    }
+    for (const std::vector<int>& counts : written) EXPECT_THAT(counts, ::testing::Each(1));
+    for (const auto& [peer, count] : exchange.receives) {
+      EXPECT_EQ(read[peer], count);
+      EXPECT_EQ(exchanges_[peer].receiver_elements.at(rank), position);
+      messages->erase({peer, rank});
+    }
+  }
+
+  Values ReadSource(int64_t rank, const Region& region, const RegionSource& source, int64_t position,
+                    const std::vector<Shards>& before, const std::map<std::pair<int64_t, int64_t>, Message>& messages,
+                    std::map<int64_t, int64_t>* read) {
+    Values values;
+    EXPECT_EQ(source.src.volume(), region.dst.volume());
+    if (source.from == rank) {
+      const Shape shape = StepInput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
+      for (int64_t offset : OffsetsOf(source.src, shape)) values.push_back(before[region.tensor].at(rank).at(offset));
+      return values;
+    }
+    const Message& message = messages.at({source.from, rank});
+    int64_t& next = (*read)[source.from];
+    for (int64_t i = 0; i < source.src.volume(); ++i, ++next) {
+      EXPECT_EQ(message.positions.at(next), position + i) << "positions do not line up";
+      values.push_back(message.values.at(next));
+    }
+    return values;
+  }
+
+  const std::vector<TensorType> types_;
+  const Mesh& mesh_;
+  const std::vector<BoxingStep>* steps_ = nullptr;
+  std::vector<RankExchange> exchanges_;
+};
+
+struct Tensor {
+  TensorType type;
+  Place from, to;
+};
+
+std::string Describe(const Tensor& tensor, const Mesh& mesh) {
+  const Mesh stage_mesh = mesh.StageMesh();
+  return absl::StrCat("mesh ", mesh.ToText(), ", ", ToText(tensor.type), " from stage ", tensor.from.stage, " ",
+                      ToText(tensor.from.layout, stage_mesh), " to stage ", tensor.to.stage, " ",
+                      ToText(tensor.to.layout, stage_mesh), ", seed ", Seed());
+}
+
+bool ChangesCombiner(const Layout& from, const Layout& to) {
+  for (size_t i = 0; i < from.size(); ++i) {
+    if (from[i].is_partial() && to[i].is_partial() && from[i].combiner != to[i].combiner) return true;
+  }
+  return false;
+}
+
+// Boxes one tensor and checks it after the last step. False if a check failed.
+bool BoxAndCheck(const Tensor& tensor, const Mesh& mesh) {
+  SCOPED_TRACE(Describe(tensor, mesh));
+  absl::StatusOr<std::vector<BoxingStep>> plan = PlanBoxing(tensor.type, tensor.from, tensor.to, mesh);
+  if (ChangesCombiner(tensor.from.layout, tensor.to.layout)) {
+    EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
+    return true;
+  }
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  if (!plan.ok()) return false;
+  const Values values = RandomTensor(tensor.type, MixKey(Seed(), 1));
+  std::vector<Shards> shards = {MakeShards(tensor.type, tensor.from, mesh, values, MixKey(Seed(), 2))};
+  Simulator simulator({tensor.type}, mesh);
+  int64_t bytes = 0;
+  for (const BoxingStep& step : *plan) {
+    SCOPED_TRACE(ToText(step, mesh));
+    shards = simulator.Run({step}, shards);
+    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) bytes += BytesSent(tensor.type, step, mesh, rank);
+    if (::testing::Test::HasFailure()) return false;
+  }
+  EXPECT_EQ(TotalBytes(tensor.type, *plan, mesh), bytes);
+  EXPECT_LE(plan->size(), 4u);
+  ExpectShards(tensor.type, tensor.to, mesh, values, shards[0]);
+  return !::testing::Test::HasFailure();
+}
+
+TensorType TypeOf(std::vector<TensorDim> dims) { return TensorType{DType::kF32, std::move(dims)}; }
+
+std::vector<TensorType> Types() {
+  return {TypeOf({{"x", 8, 1}, {"y", 4, 1}}),
+          TypeOf({{"x", 7, 1}, {"y", 5, 1}}),
+          TypeOf({{"x", 12, 4}, {"y", 6, 2}}),
+          TypeOf({{"x", 3, 1}, {"y", 1, 1}}),
+          TypeOf({{"x", 0, 1}, {"y", 3, 1}}),
+          TypeOf({{"x", 5, 1}, {"y", 3, 1}, {"z", 2, 1}})};
+}
+
+// A split of axis 0 at odd places, on units, with an empty part.
+Sbp OddSplit(const TensorType& type, int64_t parts) {
+  const int64_t unit = type.dims[0].unit, units = type.dims[0].size / unit;
+  Sbp sbp = Sbp::S(0);
+  sbp.offsets = {0};
+  while (static_cast<int64_t>(sbp.offsets.size()) < parts) sbp.offsets.push_back((units + 1) / 3 * unit);
+  sbp.offsets.push_back(units * unit);
+  return sbp;
+}
+
+// All layouts over `mesh` with entries of {B, S of every axis, an odd split, P}.
+std::vector<Layout> AllLayouts(const TensorType& type, const Mesh& mesh, Combiner combiner) {
+  std::vector<Layout> layouts = {{}};
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    std::vector<Sbp> kinds = {Sbp::B(), Sbp::P(combiner)};
+    for (size_t i = 0; i < type.dims.size(); ++i) kinds.push_back(Sbp::S(static_cast<int>(i)));
+    if (!type.dims.empty()) kinds.push_back(OddSplit(type, mesh.size(axis)));
+    std::vector<Layout> longer;
+    for (const Layout& layout : layouts) {
+      for (const Sbp& kind : kinds) {
+        longer.push_back(layout);
+        longer.back().push_back(kind);
+      }
+    }
+    layouts = std::move(longer);
+  }
+  return layouts;
+}
+
+// All pairs of layouts, or a seeded sample of `limit` of them.
+void CheckPairs(const TensorType& type, const Mesh& mesh, int64_t from_stage, int64_t to_stage, Combiner from_combiner,
+                Combiner to_combiner, size_t limit) {
+  const Mesh stage_mesh = mesh.StageMesh();
+  const std::vector<Layout> froms = AllLayouts(type, stage_mesh, from_combiner);
+  const std::vector<Layout> tos = AllLayouts(type, stage_mesh, to_combiner);
+  const size_t pairs = froms.size() * tos.size();
+  std::mt19937_64 random(Seed());
+  for (size_t i = 0; i < std::min(pairs, limit); ++i) {
+    const size_t pair = pairs <= limit ? i : random() % pairs;
+    Tensor tensor{type, Place{froms[pair / tos.size()], from_stage}, Place{tos[pair % tos.size()], to_stage}};
+    if (!BoxAndCheck(tensor, mesh)) FAIL() << "stopped at the first failing pair";
+  }
+}
+
+class BoxingOnMesh : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BoxingOnMesh, AnyLayoutBecomesAnyOtherOnTheSameDevices) {
+  Mesh mesh = *Mesh::Parse(GetParam());
+  for (const TensorType& type : Types()) CheckPairs(type, mesh, 0, 0, Combiner::kSum, Combiner::kSum, 1300);
+}
+
+TEST_P(BoxingOnMesh, MaximaAreMergedLikeSums) {
+  Mesh mesh = *Mesh::Parse(GetParam());
+  for (const TensorType& type : Types()) CheckPairs(type, mesh, 0, 0, Combiner::kMax, Combiner::kMax, 200);
+}
+
+TEST_P(BoxingOnMesh, ACombinerOnlyChangesWhereItIsMergedBetween) {
+  Mesh mesh = *Mesh::Parse(GetParam());
+  CheckPairs(Types()[1], mesh, 0, 0, Combiner::kMax, Combiner::kSum, 300);
+  CheckPairs(Types()[1], mesh, 0, 0, Combiner::kSum, Combiner::kMax, 300);
+}
+
+TEST_P(BoxingOnMesh, ScalarsToo) {
+  Mesh mesh = *Mesh::Parse(GetParam());
+  CheckPairs(TypeOf({}), mesh, 0, 0, Combiner::kSum, Combiner::kSum, 1000);
+  CheckPairs(TypeOf({}), mesh, 0, 0, Combiner::kSum, Combiner::kMax, 1000);
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, BoxingOnMesh,
+                         ::testing::Values("", "dp=1", "dp=2", "dp=3", "dp=4", "dp=2,tp=2", "dp=2,tp=3", "dp=1,tp=3",
+                                           "dp=2,sp=2,tp=2"));
+
+class BoxingAcrossStages : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BoxingAcrossStages, AnyLayoutBecomesAnyOtherOnOtherDevices) {
+  Mesh mesh = *Mesh::Parse(GetParam());
+  const int64_t last = mesh.num_stages() - 1;
+  for (const TensorType& type : Types()) {
+    CheckPairs(type, mesh, 0, last, Combiner::kSum, Combiner::kSum, 400);
+    CheckPairs(type, mesh, last, 0, Combiner::kMax, Combiner::kSum, 100);
+    CheckPairs(type, mesh, last, last, Combiner::kSum, Combiner::kSum, 50);
+  }
+  CheckPairs(TypeOf({}), mesh, 0, last, Combiner::kSum, Combiner::kSum, 100);
+  CheckPairs(TypeOf({}), mesh, last, 0, Combiner::kSum, Combiner::kMax, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
+                         ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2", "dp=2,pp=2,tp=3",
+                                           "dp=2,tp=2,pp=2"));
+
+// A random bundle: tensors that differ in type and layouts, but take as many steps.
+void CheckBundle(const Mesh& mesh, int64_t from_stage, int64_t to_stage, std::mt19937_64* random) {
+  const Mesh stage_mesh = mesh.StageMesh();
+  std::vector<Tensor> tensors;
+  std::vector<std::vector<BoxingStep>> plans;
+  const std::vector<TensorType> all_types = Types();
+  for (int tries = 0; tries < 200 && tensors.size() < 4; ++tries) {
+    TensorType type = all_types[(*random)() % all_types.size()];
+    type.dtype = (*random)() % 2 == 0 ? DType::kF32 : DType::kBF16;
+    const std::vector<Layout> layouts = AllLayouts(type, stage_mesh, Combiner::kSum);
+    Tensor tensor{type, Place{layouts[(*random)() % layouts.size()], from_stage},
+                  Place{layouts[(*random)() % layouts.size()], to_stage}};
+    absl::StatusOr<std::vector<BoxingStep>> plan = PlanBoxing(type, tensor.from, tensor.to, mesh);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    if (plan->empty()) continue;
+    bool fits = plans.empty() || plans[0].size() == plan->size();
+    for (size_t k = 0; fits && !plans.empty() && k < plan->size(); ++k) {
+      fits = plans[0][k].to.stage == (*plan)[k].to.stage;
+    }
+    if (!fits) continue;
+    tensors.push_back(tensor);
+    plans.push_back(*std::move(plan));
+  }
+  std::string description;
+  std::vector<TensorType> types;
+  std::vector<Values> values;
+  std::vector<Shards> shards;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    absl::StrAppend(&description, Describe(tensors[i], mesh), "\n");
+    types.push_back(tensors[i].type);
+    values.push_back(RandomTensor(types[i], MixKey(Seed(), 10 + i)));
+    shards.push_back(MakeShards(types[i], tensors[i].from, mesh, values[i], MixKey(Seed(), 20 + i)));
+  }
+  SCOPED_TRACE(description);
+  Simulator simulator(types, mesh);
+  for (size_t k = 0; !plans.empty() && k < plans[0].size(); ++k) {
+    std::vector<BoxingStep> steps;
+    for (const std::vector<BoxingStep>& plan : plans) steps.push_back(plan[k]);
+    shards = simulator.Run(steps, shards);
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) ExpectShards(types[i], tensors[i].to, mesh, values[i], shards[i]);
+}
+
+TEST(BoxingBundle, TensorsOfDifferentLayoutsTravelTogether) {
+  std::mt19937_64 random(Seed());
+  for (const char* text : {"dp=3", "dp=2,tp=2", "dp=2,tp=3", "pp=2,dp=2,tp=2"}) {
+    Mesh mesh = *Mesh::Parse(text);
+    for (int i = 0; i < 100; ++i) {
+      CheckBundle(mesh, 0, i % 2 == 0 ? 0 : mesh.num_stages() - 1, &random);
+      if (HasFailure()) return;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir
