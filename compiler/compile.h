@@ -47,6 +47,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
 
 absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
 
+// What all boxings of one step send over all links, by the closed form of sbp/boxing.h.
+absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan);
+
 // The text of `weir plan`: layouts and why, boxings with method and bytes, actors,
 // registers and memory per rank, stages.
 absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan);
@@ -54,6 +57,7 @@ absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan);
 }  // namespace weir::compiler
 
 namespace weir {
+using compiler::BytesPerStep;
 using compiler::CompileJob;
 using compiler::CompileOptions;
 using compiler::ExplainPlan;

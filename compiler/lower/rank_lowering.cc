@@ -35,6 +35,7 @@ class RankLowering {
         case ItemKind::kBoxing: WEIR_RETURN_IF_ERROR(LowerBoxingItem(item)); break;
       }
     }
+    DropUselessActors();
     ConnectConsumers();
     return std::move(graph_);
   }
@@ -517,6 +518,46 @@ class RankLowering {
       if (module_.values[item.outputs[i]].stage == stage_) of_value_[item.outputs[i]] = outputs[i];
     }
     return absl::OkStatus();
+  }
+
+  // What nobody on this rank reads need not be made here (data of a shard that is not sent, say).
+  void DropUselessActors() {
+    std::vector<char> read(graph_.tensors.size(), 0);
+    std::vector<char> useful(graph_.actors.size(), 0);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t a = graph_.actors.size(); a-- > 0;) {
+        const RankActor& actor = graph_.actors[a];
+        if (useful[a] || !HasEffect(actor, read)) continue;
+        useful[a] = 1;
+        changed = true;
+        for (int input : actor.inputs) read[input] = 1;
+      }
+    }
+    std::vector<RankActor> kept;
+    for (size_t a = 0; a < graph_.actors.size(); ++a) {
+      int id = useful[a] ? static_cast<int>(kept.size()) : -1;
+      for (int output : graph_.actors[a].outputs) graph_.tensors[output].producer = id;
+      if (useful[a]) kept.push_back(std::move(graph_.actors[a]));
+    }
+    graph_.actors = std::move(kept);
+  }
+
+  bool HasEffect(const RankActor& actor, const std::vector<char>& read) const {
+    if (actor.kind == ActorSpec::SINK || actor.kind == ActorSpec::SEND) return true;
+    for (int output : actor.outputs) {
+      if (read[output] || graph_.tensors[output].variable >= 0) return true;
+    }
+    for (const RankKernel& kernel : actor.kernels) {
+      for (const RankOperand& output : kernel.outputs) {
+        if (output.kind == RankOperand::kState) return true;
+      }
+    }
+    // A landing buffer must be emptied even where nothing of it is kept.
+    for (int input : actor.inputs) {
+      if (graph_.tensors[input].side == RegisterSpec::INBOUND) return true;
+    }
+    return false;
   }
 
   void ConnectConsumers() {

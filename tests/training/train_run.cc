@@ -107,6 +107,7 @@ absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
   run.losses = sink.Take("loss");
   run.grad_norms = sink.Take("grad_norm");
   run.edges = session->Edges();
+  if (options.session.compute == RankExecutorOptions::Compute::kSkip) return run;
   std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
   for (int rank = 0; rank < session->num_ranks(); ++rank) {
     for (const auto& state : session->plan(rank).states) {

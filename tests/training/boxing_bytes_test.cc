@@ -1,0 +1,149 @@
+// Bytes counted on the edges of running plans against the closed form: for every pair of layouts
+// on 2, 3, 4 and 2x2 devices, on the same devices and to others, and for whole training steps.
+#include "absl/strings/str_cat.h"
+#include "compiler/function_builder.h"
+#include "gtest/gtest.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir::testing {
+namespace {
+
+class ZeroFeed final : public DataFeed {
+ public:
+  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice& slice, void* out) override {
+    std::fill_n(static_cast<char*>(out), slice.bytes(), 0);
+    return absl::OkStatus();
+  }
+};
+
+// A program of one source and one boxing.
+std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type, const Place& from, const Place& to) {
+  auto plan = std::make_unique<LogicalPlan>();
+  plan->mesh = mesh;
+  plan->stage_mesh = mesh.StageMesh();
+  plan->plan_id = "boxing";
+  compiler::Module& module = plan->module;
+  module.AddValue({"x", type, from.layout, from.stage, compiler::Rate::kStep, -1});
+  module.AddValue({"y", type, to.layout, to.stage, compiler::Rate::kStep, -1});
+  compiler::ProgramItem source, boxing;
+  source.kind = compiler::ItemKind::kSource;
+  source.name = "source";
+  source.rate = boxing.rate = compiler::Rate::kStep;
+  source.feed = "x";
+  source.outputs = {0};
+  boxing.kind = compiler::ItemKind::kBoxing;
+  boxing.name = "x";
+  boxing.phase = compiler::PhaseKind::kBoxing;
+  boxing.inputs = {0};
+  boxing.outputs = {1};
+  // A reader, so that the result is wanted.
+  compiler::FunctionBuilder builder("fetch", plan->stage_mesh);
+  ValueId arg = builder.AddArg("y", type, to.layout);
+  builder.MarkState(builder.Emit("scale", {arg}, {{type, to.layout}}, {{"factor", 1.0}})[0], "y");
+  module.functions.push_back(builder.Take());
+  compiler::ProgramItem fetch;
+  fetch.name = "fetch";
+  fetch.rate = compiler::Rate::kStep;
+  fetch.function = 0;
+  fetch.inputs = {1};
+  fetch.state_names = {"fetch/y"};
+  fetch.state_layouts = {to.layout};
+  module.items = {source, boxing, fetch};
+  return plan;
+}
+
+int64_t CountedBytes(const LogicalPlan& plan, int64_t steps) {
+  std::vector<RankPlan> plans;
+  for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
+    EXPECT_TRUE(lowered.ok()) << lowered.status();
+    plans.push_back(*lowered);
+  }
+  ZeroFeed feed;
+  SessionOptions options;
+  options.feed = &feed;
+  options.engine = SessionOptions::EngineKind::kSim;
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return -1;
+  absl::Status ran = (*session)->RunSteps(steps);
+  EXPECT_TRUE(ran.ok()) << ran;
+  int64_t total = 0;
+  for (const EdgeReport& edge : (*session)->Edges()) total += edge.payload_bytes;
+  return total;
+}
+
+std::vector<Layout> AllLayouts(const Mesh& mesh) {
+  const std::vector<Sbp> kinds = {Sbp::B(), Sbp::S(0), Sbp::S(1), Sbp::P()};
+  std::vector<Layout> layouts = {{}};
+  for (int axis = 0; axis < mesh.num_axes(); ++axis) {
+    std::vector<Layout> longer;
+    for (const Layout& layout : layouts) {
+      for (const Sbp& sbp : kinds) {
+        longer.push_back(layout);
+        longer.back().push_back(sbp);
+      }
+    }
+    layouts = longer;
+  }
+  return layouts;
+}
+
+void CheckPairs(const std::string& mesh_text, int64_t to_stage) {
+  Mesh mesh = *Mesh::Parse(mesh_text);
+  Mesh stage_mesh = mesh.StageMesh();
+  for (const Shape& shape : {Shape{12, 8}, Shape{5, 7}}) {
+    TensorType type{DType::kF32, {{"a", shape[0], 1}, {"b", shape[1], 1}}};
+    for (const Layout& from : AllLayouts(stage_mesh)) {
+      for (const Layout& to : AllLayouts(stage_mesh)) {
+        SCOPED_TRACE(absl::StrCat(mesh_text, ": ", ToText(from, stage_mesh), " -> ", ToText(to, stage_mesh), " of ", ToText(type)));
+        auto plan = BoxingPlan(mesh, type, {from, 0}, {to, to_stage});
+        absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(type, {from, 0}, {to, to_stage}, mesh);
+        ASSERT_TRUE(steps.ok()) << steps.status();
+        EXPECT_EQ(CountedBytes(*plan, 2), 2 * TotalBytes(type, *steps, mesh));
+      }
+    }
+  }
+}
+
+TEST(BoxingBytes, TwoDevices) { CheckPairs("x=2", 0); }
+TEST(BoxingBytes, ThreeDevices) { CheckPairs("x=3", 0); }
+TEST(BoxingBytes, FourDevices) { CheckPairs("x=4", 0); }
+TEST(BoxingBytes, TwoByTwoDevices) { CheckPairs("x=2,y=2", 0); }
+TEST(BoxingBytes, ToOtherDevices) { CheckPairs("pp=2,x=2", 1); }
+
+TEST(BoxingBytes, AStepOfTrainingSendsWhatThePlanSays) {
+  TransformerOptions options;
+  options.layers = 2;
+  options.hidden = 16;
+  options.heads = 2;
+  options.ffn = 32;
+  options.vocab = 32;
+  options.sequence = 8;
+  options.training.batch = 8;
+  options.training.micro_batches = 2;
+  for (const char* mesh : {"dp=3", "tp=2", "dp=2,tp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
+    for (int zero : {0, 1, 2, 3}) {
+      SCOPED_TRACE(absl::StrCat(mesh, " zero ", zero));
+      absl::StatusOr<Job> job = GptJob(options);
+      ASSERT_TRUE(job.ok()) << job.status();
+      job->mutable_training()->set_zero_stage(zero);
+      *job = WithMesh(*job, mesh);
+      auto plan = CompileJob(*job, {});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      absl::StatusOr<int64_t> planned = BytesPerStep(**plan);
+      ASSERT_TRUE(planned.ok()) << planned.status();
+      TrainRunOptions run_options;
+      run_options.steps = 3;
+      absl::StatusOr<TrainRun> run = Train(*job, run_options);
+      ASSERT_TRUE(run.ok()) << run.status();
+      int64_t counted = 0;
+      for (const EdgeReport& edge : run->edges) counted += edge.payload_bytes;
+      EXPECT_EQ(counted, 3 * *planned);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::testing
