@@ -1,0 +1,219 @@
+#include "actors/engine/caf_engine.h"
+
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/engine/stall_report.h"
+#include "caf/all.hpp"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+constexpr int kStallLinesMax = 200;
+
+// Messages. CAF 0.17 names them by atoms; none carries more than a number.
+using RunAtom = caf::atom_constant<caf::atom("run")>;    // (steps): new limits
+using WakeAtom = caf::atom_constant<caf::atom("wake")>;  // a message waits
+using StopAtom = caf::atom_constant<caf::atom("stop")>;  // leave
+using RestAtom = caf::atom_constant<caf::atom("rest")>;  // to the controller: all ranks are at rest
+using FaultAtom = caf::atom_constant<caf::atom("fault")>;  // to the controller: see Board::fault
+
+// What the ranks tell each other about being parked. Written seldom: when a rank
+// parks or faults.
+class Board {
+ public:
+  explicit Board(size_t num_ranks) : ranks_(num_ranks) {}
+
+  void BeginRun(int64_t run) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    run_ = run;
+  }
+  // Before a rank works: what it left when it parked holds no longer.
+  void Unpark(size_t rank) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ranks_[rank].run = 0;
+  }
+  // Rank `rank` parks in run `run`. True if that brings everything to rest.
+  bool Park(size_t rank, int64_t run, int64_t sent, int64_t received) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    ranks_[rank] = {run, sent, received};
+    int64_t balance = 0;
+    for (const Parked& p : ranks_) {
+      if (p.run != run_) return false;
+      balance += p.sent - p.received;
+    }
+    return balance == 0;
+  }
+  // True for the first fault of all.
+  bool Fault(const absl::Status& status) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (!fault_.ok()) return false;
+    fault_ = status;
+    stop_.store(true, std::memory_order_relaxed);
+    return true;
+  }
+  absl::Status fault() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return fault_;
+  }
+  // Ranks look at it between acts; it orders nothing, the mailbox does.
+  const std::atomic<bool>& stop() const { return stop_; }
+  void Stop() { stop_.store(true, std::memory_order_relaxed); }
+
+ private:
+  struct Parked {
+    int64_t run = 0;  // 0: not parked
+    int64_t sent = 0;
+    int64_t received = 0;
+  };
+  std::mutex mutex_;  // guards run_, ranks_, fault_
+  int64_t run_ = 0;
+  std::vector<Parked> ranks_;
+  absl::Status fault_;
+  std::atomic<bool> stop_{false};
+};
+
+// The state of one rank's CAF actor.
+class RankActor {
+ public:
+  RankActor(RankExecutor* rank, size_t index, Board* board, caf::actor controller, int polls)
+      : rank_(rank), index_(index), board_(board), controller_(std::move(controller)), polls_(polls) {}
+
+  void OnRun(int64_t steps) {
+    rank_->endpoint()->Unpark();
+    ++run_;
+    rank_->RaiseLimits(steps);
+    Work();
+  }
+
+  // Runs until nothing is left to do, and parks.
+  void Work() {
+    board_->Unpark(index_);
+    while (!board_->stop().load(std::memory_order_relaxed)) {
+      absl::Status status = RunRank();
+      if (!status.ok()) {
+        if (board_->Fault(status)) caf::anon_send(controller_, FaultAtom::value);
+        return;
+      }
+      if (board_->stop().load(std::memory_order_relaxed)) return;
+      if (rank_->endpoint()->Park() == TransportEndpoint::ParkResult::kMessagesWait) continue;
+      if (board_->Park(index_, run_, rank_->num_sent(), rank_->num_received())) {
+        caf::anon_send(controller_, RestAtom::value, run_);
+      }
+      return;
+    }
+  }
+
+ private:
+  // Exceptions of kernels' libraries end here.
+  absl::Status RunRank() {
+    try {
+      int64_t seen = -1;
+      for (int poll = 0; poll < polls_; ++poll) {
+        WEIR_RETURN_IF_ERROR(rank_->RunUntilIdle(board_->stop()));
+        if (rank_->all_done()) break;  // only credits can come
+        if (std::exchange(seen, rank_->num_received()) != rank_->num_received()) poll = 0;
+      }
+      return absl::OkStatus();
+    } catch (const std::exception& e) {
+      return absl::InternalError(absl::StrCat("W0517 rank ", rank_->plan().rank, ": a kernel threw: ", e.what()));
+    }
+  }
+
+  RankExecutor* rank_;
+  size_t index_;
+  Board* board_;
+  caf::actor controller_;
+  int polls_;
+  int64_t run_ = 0;
+};
+
+caf::behavior RankBehavior(caf::event_based_actor* self, std::shared_ptr<RankActor> rank) {
+  return {
+      [rank](RunAtom, int64_t steps) { rank->OnRun(steps); },
+      [rank](WakeAtom) { rank->Work(); },
+      [self](StopAtom) { self->quit(); },
+  };
+}
+
+// One thread for CAF's own pool, which has nothing to do here, and no polling by it.
+struct Config : caf::actor_system_config {
+  Config() {
+    set("scheduler.max-threads", 1);
+    set("scheduler.policy", caf::atom("sharing"));
+  }
+};
+
+class CafEngine final : public Engine {
+ public:
+  CafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options)
+      : ranks_(std::move(ranks)), board_(ranks_.size()), system_(config_), controller_(system_) {
+    for (size_t i = 0; i < ranks_.size(); ++i) {
+      auto state = std::make_shared<RankActor>(ranks_[i], i, &board_, caf::actor_cast<caf::actor>(controller_.ptr()),
+                                               options.polls_before_parking);
+      caf::actor actor = system_.spawn<caf::detached>(RankBehavior, state);
+      ranks_[i]->endpoint()->SetWakeHook([actor] { caf::anon_send(actor, WakeAtom::value); });
+      actors_.push_back(std::move(actor));
+    }
+  }
+
+  ~CafEngine() override {
+    StopAll();
+    for (RankExecutor* rank : ranks_) rank->endpoint()->SetWakeHook(nullptr);
+  }
+
+  absl::Status RunSteps(int64_t steps) override {
+    if (absl::Status fault = board_.fault(); !fault.ok()) return fault;
+    board_.BeginRun(++run_);
+    for (const caf::actor& actor : actors_) caf::anon_send(actor, RunAtom::value, steps);
+    bool over = actors_.empty();
+    while (!over) {
+      controller_->receive(
+          [&](RestAtom, int64_t run) { over = run == run_; }, [&](FaultAtom) { over = true; });
+    }
+    if (absl::Status fault = board_.fault(); !fault.ok()) {
+      StopAll();  // so that whoever looks at the ranks now finds them at rest
+      return fault;
+    }
+    for (const RankExecutor* rank : ranks_) {
+      if (!rank->all_done()) {
+        absl::Status stalled = absl::AbortedError(
+            absl::StrCat("W0516 no progress: every rank is at rest and no message is under way, but",
+                         DescribeStall(ranks_, kStallLinesMax)));
+        board_.Fault(stalled);
+        return stalled;
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Returns when no rank's thread runs any more.
+  void StopAll() {
+    board_.Stop();
+    for (const caf::actor& actor : actors_) caf::anon_send(actor, StopAtom::value);
+    for (const caf::actor& actor : actors_) controller_->wait_for(actor);
+    actors_.clear();
+  }
+
+  std::vector<RankExecutor*> ranks_;
+  Board board_;
+  Config config_;
+  caf::actor_system system_;
+  caf::scoped_actor controller_;
+  std::vector<caf::actor> actors_;
+  int64_t run_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options) {
+  return std::make_unique<CafEngine>(std::move(ranks), options);
+}
+
+}  // namespace weir

@@ -1,0 +1,32 @@
+// The engine on threads: one CAF actor per rank, detached, so on a thread of its own.
+// It runs its rank until nothing is left to do, then goes back to its mailbox and
+// sleeps. CAF carries only control: start, wake, stop, rest, fault. A token for a rank
+// that sleeps costs one wake message; between ranks that are awake nothing but the
+// transport is used.
+//
+// Rest: a rank that parks leaves its counts of messages sent and received, and takes
+// them back before it works again. When all ranks of the present run are parked and the
+// counts agree, nothing is under way: a message not yet received is counted by its
+// sender and by nobody else, and who has left no counts is not parked. Then either all
+// actors are done or the plan makes no progress.
+// Thread rule: as Engine.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "actors/engine/engine.h"
+#include "actors/engine/rank_executor.h"
+
+namespace weir {
+
+struct CafEngineOptions {
+  // Looks for messages that a rank takes before it goes to sleep. More shortens hops
+  // between threads where each rank has cores of its own.
+  int polls_before_parking = 200;
+};
+
+// The ranks must outlive the engine, and be connected.
+std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options);
+
+}  // namespace weir

@@ -1,0 +1,267 @@
+// Both engines on the same hand-written jobs: the same bits, whatever the order.
+#include <set>
+
+#include "actors/launch.h"
+#include "actors/testing/pipeline_job.h"
+#include "actors/testing/test_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+using Chooser = SimEngineOptions::Chooser;
+
+SessionOptions Sim(uint64_t seed, Chooser chooser) {
+  SessionOptions options;
+  options.engine = SessionOptions::EngineKind::kSim;
+  options.sim.seed = seed;
+  options.sim.chooser = chooser;
+  options.sim.check = SimEngineOptions::Check::kEveryStep;
+  options.trace_capacity = 16;
+  if (seed % 3 == 0) options.sim_mapping = SimNetwork::Mapping::kDirect;
+  return options;
+}
+
+SessionOptions Caf() {
+  SessionOptions options;
+  options.trace_capacity = 16;
+  return options;
+}
+
+std::vector<RankPlan> Job(const std::string& name) {
+  if (name == "pipeline") {
+    PipelineJob job;
+    job.num_stages = 3;
+    return MakePipelineJob(job);
+  }
+  return LoadTestJob(name);
+}
+
+class EveryJob : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Jobs, EveryJob,
+                         ::testing::Values("chain", "diamond", "train_loop", "repeat", "accumulate", "chunked", "ring",
+                                           "pipeline"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_P(EveryJob, GivesTheSameBitsInEveryInterleaving) {
+  const std::vector<RankPlan> plans = Job(GetParam());
+  absl::StatusOr<Outcome> reference = RunTestJob(plans, Sim(1, Chooser::kByTime), 3, 3);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (uint64_t seed = 1; seed <= 300; ++seed) {
+    const Chooser chooser = static_cast<Chooser>(seed % 3);
+    absl::StatusOr<Outcome> outcome = RunTestJob(plans, Sim(seed, chooser), 3, 1 + seed % 3);
+    ASSERT_TRUE(outcome.ok()) << outcome.status() << " seed " << seed;
+    ASSERT_EQ(*outcome, *reference) << "seed " << seed;
+  }
+}
+
+TEST_P(EveryJob, GivesTheSameBitsOnThreadsAsInTheSimulator) {
+  const std::vector<RankPlan> plans = Job(GetParam());
+  absl::StatusOr<Outcome> reference = RunTestJob(plans, Sim(1, Chooser::kUniform), 20, 20);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (int64_t steps_per_call : {20, 1, 7}) {
+    absl::StatusOr<Outcome> outcome = RunTestJob(plans, Caf(), 20, steps_per_call);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(*outcome, *reference) << steps_per_call << " steps per call";
+  }
+}
+
+TEST_P(EveryJob, DoesNotDependOnTheNumberOfSlots) {
+  std::vector<RankPlan> plans = Job(GetParam());
+  absl::StatusOr<Outcome> reference = RunTestJob(plans, Sim(1, Chooser::kByTime), 3, 3);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (RankPlan& plan : plans) {
+    int64_t end = plan.arena_bytes();
+    for (RegisterSpec& r : *plan.mutable_registers()) {
+      r.set_slots(r.slots() + 3);
+      r.set_arena_offset(end);
+      r.set_stride((r.bytes() + 63) / 64 * 64);
+      end += r.stride() * r.slots();
+    }
+    plan.set_arena_bytes(end);
+  }
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    absl::StatusOr<Outcome> outcome = RunTestJob(plans, Sim(seed, Chooser::kUniform), 3, 3);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(*outcome, *reference);
+  }
+}
+
+TEST_P(EveryJob, ASeedRepeatsItsHistoryAndSeedsDiffer) {
+  const std::vector<RankPlan> plans = Job(GetParam());
+  std::set<uint64_t> histories;
+  for (uint64_t seed = 1; seed <= 10; ++seed) {
+    uint64_t hashes[2];
+    for (uint64_t& hash : hashes) {
+      TestFeed feed;
+      SessionOptions options = Sim(seed, Chooser::kUniform);
+      options.feed = &feed;
+      absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
+      ASSERT_TRUE(session.ok()) << session.status();
+      ASSERT_TRUE((*session)->RunSteps(4).ok());
+      hash = (*session)->simulator()->history_hash();
+    }
+    EXPECT_EQ(hashes[0], hashes[1]);
+    histories.insert(hashes[0]);
+  }
+  EXPECT_GT(histories.size(), 1u);
+}
+
+TEST(EngineTest, MetricsComeOncePerMicroBatch) {
+  absl::StatusOr<Outcome> outcome = RunTestJob(LoadTestJob("chain"), Caf(), 5, 5);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->metrics.size(), 20u);
+  for (const auto& [key, values] : outcome->metrics) EXPECT_EQ(values.size(), 1u);
+}
+
+TEST(EngineTest, CountsPayloadBytesOfShortLastChunks) {
+  absl::StatusOr<Outcome> outcome = RunTestJob(LoadTestJob("chunked"), Caf(), 3, 3);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  EXPECT_EQ(outcome->bytes_by_edge.at(77), 3 /*steps*/ * 2 /*micro-batches*/ * 40 /*elements*/ * 4);
+}
+
+TEST(EngineTest, ResumesAtTheGivenStep) {
+  const std::vector<RankPlan> plans = LoadTestJob("chain");
+  TestFeed feed;
+  TestSink sink;
+  SessionOptions options = Caf();
+  options.feed = &feed;
+  options.sink = &sink;
+  absl::StatusOr<std::unique_ptr<Session>> first = Session::Create(plans, options);
+  ASSERT_TRUE(first.ok());
+  ASSERT_TRUE((*first)->RunSteps(3).ok());
+  const std::string state = *(*first)->ReadState(0, "sum");
+  ASSERT_TRUE((*first)->RunSteps(2).ok());
+
+  options.first_step = 3;
+  absl::StatusOr<std::unique_ptr<Session>> second = Session::Create(plans, options);
+  ASSERT_TRUE(second.ok());
+  ASSERT_TRUE((*second)->WriteState(0, "sum", state).ok());
+  ASSERT_TRUE((*second)->RunSteps(2).ok());
+  EXPECT_EQ(*(*first)->ReadState(0, "sum"), *(*second)->ReadState(0, "sum"));
+  EXPECT_EQ((*second)->steps_done(), 5);
+}
+
+TEST(EngineTest, UnknownStatesAndWrongSizesAreErrors) {
+  TestFeed feed;
+  SessionOptions options = Caf();
+  options.feed = &feed;
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(LoadTestJob("chain"), options);
+  ASSERT_TRUE(session.ok());
+  EXPECT_EQ((*session)->ReadState(0, "product").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*session)->ReadState(3, "sum").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ((*session)->WriteState(0, "sum", "abc").code(), absl::StatusCode::kInvalidArgument);
+}
+
+class EveryEngine : public ::testing::TestWithParam<SessionOptions::EngineKind> {
+ protected:
+  SessionOptions Options() const {
+    return GetParam() == SessionOptions::EngineKind::kCaf ? Caf() : Sim(5, Chooser::kUniform);
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Engines, EveryEngine,
+                         ::testing::Values(SessionOptions::EngineKind::kCaf, SessionOptions::EngineKind::kSim));
+
+TEST_P(EveryEngine, APlanWithoutProgressIsReportedWithEveryActorsState) {
+  const absl::Status status = RunTestJob(LoadTestJob("deadlock"), Options(), 1, 1).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  const std::string message(status.message());
+  EXPECT_THAT(message, HasSubstr("W0516"));
+  EXPECT_THAT(message, HasSubstr("rank 0 actor 'source': 3 of 4 acts, waits for credit 'data', held by actor "
+                                 "'accumulate' on rank 0 and actor 'join' on rank 0"));
+  EXPECT_THAT(message, HasSubstr("actor 'accumulate': 3 of 4 acts, waits for input 'data', held by actor 'source'"));
+  EXPECT_THAT(message, HasSubstr("actor 'join': 0 of 4 acts, waits for input 'accumulated', held by actor "
+                                 "'accumulate' on rank 0"));
+}
+
+TEST_P(EveryEngine, AStallNamesTheHolderOnTheOtherRank) {
+  std::vector<RankPlan> plans = LoadTestJob("ring");
+  plans[0].mutable_registers(0)->set_initial_tokens(0);
+  plans[1].mutable_registers(2)->set_initial_tokens(0);
+  const absl::Status status = RunTestJob(plans, Options(), 2, 2).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("rank 0 actor 'mix': 0 of 6 acts, waits for input 'in', held by actor 'send' on rank 1"));
+}
+
+TEST_P(EveryEngine, AFailingFeedStopsAllRanksAndStays) {
+  TestFeed feed;
+  feed.FailAt(2);
+  SessionOptions options = Options();
+  options.feed = &feed;
+  PipelineJob job;
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(job), options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const absl::Status status = (*session)->RunSteps(5);
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, actor 'source', feed 'data'"));
+  EXPECT_EQ((*session)->RunSteps(1).code(), absl::StatusCode::kDataLoss);
+}
+
+TEST_P(EveryEngine, AMissingKernelIsRefusedAtLoad) {
+  std::vector<RankPlan> plans = LoadTestJob("chain");
+  plans[0].mutable_program(1)->mutable_call(0)->set_op("test_nothing");
+  const absl::Status status = RunTestJob(plans, Options(), 1, 1).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("program 'one_mix', call 'mix' of test_nothing"));
+}
+
+TEST(CafEngineTest, AKernelThatThrowsIsAFault) {
+  std::vector<RankPlan> plans = LoadTestJob("chain");
+  KernelCall* call = plans[0].mutable_program(1)->mutable_call(0);
+  call->set_op("test_throw");
+  NamedAttr* attr = call->add_attr();
+  attr->set_name("step");
+  attr->mutable_value()->set_i(1);
+  const absl::Status status = RunTestJob(plans, Caf(), 4, 4).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("asked to"));
+}
+
+TEST(CafEngineTest, ManyStepsOverManyRanksComeToRest) {
+  PipelineJob job;
+  job.num_stages = 5;
+  job.micro_batches = 6;
+  absl::StatusOr<Outcome> reference = RunTestJob(MakePipelineJob(job), Sim(2, Chooser::kUniform), 40, 40);
+  ASSERT_TRUE(reference.ok()) << reference.status();
+  for (int polls : {1, 500}) {
+    SessionOptions options = Caf();
+    options.caf.polls_before_parking = polls;
+    absl::StatusOr<Outcome> outcome = RunTestJob(MakePipelineJob(job), options, 40, polls == 1 ? 1 : 40);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    EXPECT_EQ(*outcome, *reference);
+  }
+}
+
+TEST(SimEngineTest, TheProtocolRunsWithoutKernelsOrMemory) {
+  PipelineJob job;
+  job.num_stages = 8;
+  job.micro_batches = 8;
+  SessionOptions options = Sim(3, Chooser::kUniform);
+  options.compute = RankExecutorOptions::Compute::kSkip;
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(job), options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  EXPECT_EQ((*session)->RunSteps(2), absl::OkStatus());
+  EXPECT_EQ((*session)->Memory(0).arena_bytes, 0);
+}
+
+TEST(SimEngineTest, OneForwardOneBackwardTakesTheTimeOfTheBubbleFormula) {
+  PipelineJob job;
+  job.num_stages = 4;
+  job.micro_batches = 8;
+  job.message_slots = 4;
+  SessionOptions options = Sim(1, Chooser::kByTime);
+  options.compute = RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [](const Plan&, const PlanActor& actor) {
+    if (actor.name == "forward") return 1000;
+    return actor.name == "backward" ? 2000 : 0;
+  };
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(job), options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_EQ((*session)->RunSteps(1), absl::OkStatus());
+  EXPECT_EQ((*session)->simulator()->now_ns(), (8 + 4 - 1) * 3000);
+}
+
+}  // namespace
+}  // namespace weir

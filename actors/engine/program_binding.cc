@@ -1,0 +1,124 @@
+#include "actors/engine/program_binding.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/random.h"
+
+namespace weir {
+namespace {
+
+std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& operands) {
+  std::vector<std::optional<TensorSlice>> slices;
+  for (const PlanOperand& operand : operands) {
+    if (operand.place == PlanOperand::Place::kNone) {
+      slices.emplace_back(std::nullopt);
+    } else {
+      slices.emplace_back(operand.slice);
+    }
+  }
+  return slices;
+}
+
+}  // namespace
+
+absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string& device, int num_threads) {
+  KernelSet set;
+  for (const PlanProgram& program : plan.programs) {
+    std::vector<std::unique_ptr<Kernel>>& kernels = set.kernels_.emplace_back();
+    for (const PlanCall& call : program.calls) {
+      KernelSpec spec;
+      spec.op = call.op;
+      spec.attrs = call.attrs;
+      spec.inputs = Slices(call.inputs);
+      spec.outputs = Slices(call.outputs);
+      spec.micro_batches = plan.micro_batches;
+      spec.num_threads = num_threads;
+      absl::StatusOr<std::unique_ptr<Kernel>> kernel = KernelRegistry::Create(device, spec);
+      if (!kernel.ok()) {
+        return absl::Status(kernel.status().code(),
+                            absl::StrCat("W0512 rank ", plan.rank, ", program '", program.name, "', call '", call.name,
+                                         "' of ", call.op, ": ", kernel.status().message()));
+      }
+      set.workspace_bytes_ = std::max(set.workspace_bytes_, (*kernel)->workspace_bytes());
+      kernels.push_back(*std::move(kernel));
+    }
+  }
+  return set;
+}
+
+BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, const Memory& memory)
+    : input_patches_(actor.inputs.size()),
+      output_patches_(actor.outputs.size()),
+      packers_(actor.outputs.size(), nullptr) {
+  if (actor.program < 0) return;
+  const PlanProgram& program = plan.programs[actor.program];
+  size_t num_inputs = 0, num_outputs = 0;
+  for (const PlanCall& call : program.calls) {
+    num_inputs += call.inputs.size();
+    num_outputs += call.outputs.size();
+  }
+  inputs_.reserve(num_inputs);  // so that the spans below stay valid
+  outputs_.reserve(num_outputs);
+  const uint64_t actor_key = MixKey(plan.seed, actor.instance);
+  for (size_t i = 0; i < program.calls.size(); ++i) {
+    const PlanCall& call = program.calls[i];
+    const size_t first_input = inputs_.size(), first_output = outputs_.size();
+    for (const PlanOperand& operand : call.inputs) Place(operand, plan, actor, memory, /*is_output=*/false);
+    for (const PlanOperand& operand : call.outputs) Place(operand, plan, actor, memory, /*is_output=*/true);
+    Call& bound = calls_.emplace_back();
+    bound.kernel = kernels.kernel(actor.program, i);
+    bound.args.inputs = absl::MakeConstSpan(inputs_.data() + first_input, call.inputs.size());
+    bound.args.outputs = absl::MakeConstSpan(outputs_.data() + first_output, call.outputs.size());
+    bound.args.team = memory.team;
+    bound.args.workspace = memory.workspace;
+    bound.args.random_key = MixKey(actor_key, call.rng_key);
+    if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
+        call.outputs[0].byte_offset == 0) {
+      packers_[call.outputs[0].index] = bound.kernel;
+    }
+  }
+}
+
+void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor, const Memory& memory,
+                         bool is_output) {
+  char* address = nullptr;
+  const int32_t entry = static_cast<int32_t>(is_output ? outputs_.size() : inputs_.size());
+  switch (operand.place) {
+    case PlanOperand::Place::kNone: break;
+    case PlanOperand::Place::kScratch: address = memory.arena + operand.byte_offset; break;
+    case PlanOperand::Place::kState:
+      address = memory.arena + plan.states[actor.states[operand.index]].arena_offset + operand.byte_offset;
+      break;
+    case PlanOperand::Place::kInput:
+      input_patches_[operand.index].push_back({entry, is_output, operand.byte_offset});
+      break;
+    case PlanOperand::Place::kOutput:
+      output_patches_[operand.index].push_back({entry, is_output, operand.byte_offset});
+      break;
+  }
+  if (is_output) {
+    outputs_.push_back(address);
+  } else {
+    inputs_.push_back(address);
+  }
+}
+
+void BoundProgram::Run(int64_t step, int64_t micro_batch, int64_t chunk) {
+  for (Call& call : calls_) {
+    call.args.step = step;
+    call.args.micro_batch = micro_batch;
+    call.args.chunk = chunk;
+    call.kernel->Run(call.args);
+  }
+}
+
+int64_t BoundProgram::PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const {
+  if (packers_[port] == nullptr) return slot_bytes;
+  const int64_t filled = packers_[port]->output_bytes(chunk);
+  return filled < 0 ? slot_bytes : std::min(filled, slot_bytes);
+}
+
+}  // namespace weir

@@ -1,0 +1,84 @@
+// Programs made ready to run: the kernels of a rank, made once per program call, and
+// for each actor tables of operand addresses, resolved when the plan is loaded. Running
+// an act writes at most the addresses of slots that have changed, and allocates nothing.
+// Not here: when an act runs (the protocol) or on what (the device).
+// Thread rule: one thread at a time, the rank's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "actors/plan.h"
+#include "ops/kernels/kernel.h"
+
+namespace weir {
+
+// The kernels of one rank; actors of one program share them.
+class KernelSet {
+ public:
+  // Errors name the program and call (W0512), in front of what the kernel says.
+  static absl::StatusOr<KernelSet> Create(const Plan& plan, const std::string& device, int num_threads);
+
+  Kernel* kernel(int program, size_t call) const { return kernels_[program][call].get(); }
+  int64_t workspace_bytes() const { return workspace_bytes_; }  // the largest of any kernel
+
+ private:
+  std::vector<std::vector<std::unique_ptr<Kernel>>> kernels_;
+  int64_t workspace_bytes_ = 0;
+};
+
+// One actor's program. Does not move, since kernels' arguments point into it.
+class BoundProgram {
+ public:
+  struct Memory {
+    char* arena = nullptr;
+    void* workspace = nullptr;
+    ThreadTeam* team = nullptr;
+  };
+  BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, const Memory& memory);
+  BoundProgram(const BoundProgram&) = delete;
+  BoundProgram& operator=(const BoundProgram&) = delete;
+
+  // The span of this port now uses the slot at `address`.
+  void BindInput(int port, char* address) { Bind(input_patches_[port], address); }
+  void BindOutput(int port, char* address) { Bind(output_patches_[port], address); }
+
+  void Run(int64_t step, int64_t micro_batch, int64_t chunk);
+
+  // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.
+  int64_t PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const;
+
+ private:
+  struct Call {
+    Kernel* kernel;
+    KernelArgs args;
+  };
+  // Entry `entry` of inputs_ or outputs_ is byte `offset` of the port's slot.
+  struct Patch {
+    int32_t entry;
+    bool to_outputs;
+    int64_t offset;
+  };
+  void Bind(const std::vector<Patch>& patches, char* address) {
+    for (const Patch& patch : patches) {
+      if (patch.to_outputs) {
+        outputs_[patch.entry] = address + patch.offset;
+      } else {
+        inputs_[patch.entry] = address + patch.offset;
+      }
+    }
+  }
+  void Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor, const Memory& memory,
+             bool is_output);
+
+  std::vector<const void*> inputs_;  // of all calls, one after another
+  std::vector<void*> outputs_;
+  std::vector<Call> calls_;
+  std::vector<std::vector<Patch>> input_patches_;   // by port
+  std::vector<std::vector<Patch>> output_patches_;  // by port
+  std::vector<Kernel*> packers_;                    // by output port: who fills it from its start; may be null
+};
+
+}  // namespace weir

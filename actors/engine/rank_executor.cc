@@ -1,0 +1,437 @@
+#include "actors/engine/rank_executor.h"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+size_t MaxPorts(const Plan& plan) {
+  size_t ports = 0;
+  for (const PlanActor& actor : plan.actors) ports = std::max(ports, actor.inputs.size() + actor.outputs.size());
+  return ports + 1;
+}
+
+std::vector<PortSpec> PortSpecs(const Plan& plan, const std::vector<PlanPort>& ports) {
+  std::vector<PortSpec> specs;
+  for (const PlanPort& port : ports) {
+    const PlanRegister& r = plan.registers[port.register_id];
+    specs.push_back({port.register_id, port.period, r.slots, r.initial_tokens});
+  }
+  return specs;
+}
+
+// Staging slots start on a cache line each.
+int64_t StagingStride(const PlanRegister& r) { return (r.bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
+
+}  // namespace
+
+RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint, RankExecutorOptions options)
+    : plan_(plan),
+      device_(device),
+      endpoint_(endpoint),
+      options_(std::move(options)),
+      ready_(static_cast<int>(plan->actors.size())),
+      effects_(MaxPorts(*plan)),
+      running_(device->queue_depth()),
+      trace_(options_.trace_capacity) {}
+
+absl::StatusOr<std::unique_ptr<RankExecutor>> RankExecutor::Create(const Plan* plan, Device* device,
+                                                                   TransportEndpoint* endpoint,
+                                                                   RankExecutorOptions options) {
+  std::unique_ptr<RankExecutor> executor(new RankExecutor(plan, device, endpoint, std::move(options)));
+  WEIR_RETURN_IF_ERROR(executor->MakeMemory());
+  WEIR_RETURN_IF_ERROR(executor->MakeRegisters());
+  WEIR_RETURN_IF_ERROR(executor->MakeActors());
+  return executor;
+}
+
+absl::Status RankExecutor::MakeMemory() {
+  if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
+  const int num_threads = device_->team() != nullptr ? device_->team()->num_threads() : 1;
+  WEIR_ASSIGN_OR_RETURN(kernels_, KernelSet::Create(*plan_, "cpu", num_threads));
+  WEIR_ASSIGN_OR_RETURN(arena_, Arena::Create(plan_->arena_bytes));
+  WEIR_ASSIGN_OR_RETURN(workspace_, Arena::Create(kernels_.workspace_bytes()));
+  memory_.arena_bytes = plan_->arena_bytes;
+  memory_.scratch_bytes = plan_->scratch_bytes;
+  memory_.workspace_bytes = kernels_.workspace_bytes();
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::MakeRegisters() {
+  registers_.reserve(plan_->registers.size());
+  for (const PlanRegister& spec : plan_->registers) {
+    const int num_consumers = static_cast<int>(spec.consumers.size());
+    RegisterRuntime& r = registers_.emplace_back(SlotLedger(spec.slots, num_consumers, spec.initial_tokens));
+    r.side = spec.side;
+    r.producer_actor = spec.producer.actor;
+    r.producer_port = spec.producer.port;
+    r.consumers = spec.consumers;
+    r.bytes = spec.bytes;
+    r.slots = spec.slots;
+    r.edge_id = spec.edge;
+    r.addresses.assign(spec.slots, nullptr);
+    if (spec.side != RegisterSide::kOutbound && arena_.base() != nullptr) {
+      for (int32_t k = 0; k < spec.slots; ++k) {
+        // A register without bytes may lie anywhere; it is never touched.
+        r.addresses[k] = spec.bytes == 0 ? arena_.base() : arena_.base() + spec.arena_offset + k * spec.stride;
+      }
+    }
+    if (spec.side == RegisterSide::kLocal) continue;
+    has_edges_ = true;
+    TransportEdge edge;
+    const bool out = spec.side == RegisterSide::kOutbound;
+    edge.direction = out ? TransportEdge::Direction::kOutgoing : TransportEdge::Direction::kIncoming;
+    edge.edge = spec.edge;
+    edge.peer = spec.peer;
+    edge.slots = spec.slots;
+    edge.initial_tokens = spec.initial_tokens;
+    edge.bytes = spec.bytes;
+    edge.landing = r.addresses[0];
+    edge.stride = spec.stride;
+    WEIR_ASSIGN_OR_RETURN(r.edge, endpoint_->AddEdge(edge));
+    r.expected_slot = out ? 0 : spec.initial_tokens % spec.slots;
+    r.expected_sequence = spec.initial_tokens;
+    r.num_outstanding = out ? spec.initial_tokens : 0;
+    register_of_edge_.resize(std::max<size_t>(register_of_edge_.size(), r.edge + 1), -1);
+    register_of_edge_[r.edge] = spec.id;
+  }
+  return absl::OkStatus();
+}
+
+std::vector<int32_t> RankExecutor::PlacesByPriority(const Plan& plan) {
+  std::vector<int32_t> order(plan.actors.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(),
+                   [&plan](int32_t a, int32_t b) { return plan.actors[a].priority > plan.actors[b].priority; });
+  return order;
+}
+
+absl::Status RankExecutor::MakeActors() {
+  actor_at_place_ = PlacesByPriority(*plan_);
+  actors_.reserve(plan_->actors.size());
+  const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;
+  for (const PlanActor& spec : plan_->actors) {
+    ActorRuntime& actor = actors_.emplace_back(
+        ActorMachine(ActorId(spec.id), PortSpecs(*plan_, spec.inputs), PortSpecs(*plan_, spec.outputs)));
+    actor.owner = this;
+    actor.plan = &spec;
+    actor.acts_per_step = spec.acts_per_step;
+    actor.chunks = spec.chunks;
+    actor.kind = spec.kind;
+    actor.step = options_.first_step;
+    if (options_.cost_ns) actor.cost_ns = options_.cost_ns(*plan_, spec);
+    if (spec.kind == ActorKind::kSource && compute && options_.feed == nullptr) {
+      return Rejected({"W0513", absl::StrCat("rank ", plan_->rank, ", actor '", spec.name, "'"), "a data feed", "none",
+                       "give the session one"});
+    }
+    const bool has_program = spec.program >= 0 && (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend);
+    if (has_program && compute) {
+      BoundProgram::Memory memory{arena_.base(), workspace_.base(), device_->team()};
+      programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, memory));
+      actor.program = programs_.back().get();
+    }
+  }
+  for (size_t place = 0; place < actor_at_place_.size(); ++place) {
+    actors_[actor_at_place_[place]].place = static_cast<int32_t>(place);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::Connect() {
+  WEIR_RETURN_IF_ERROR(endpoint_->Connect());
+  if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
+  std::vector<std::pair<RegisterRuntime*, int64_t>> staged;  // and its stride
+  for (const PlanRegister& spec : plan_->registers) {
+    if (spec.side != RegisterSide::kOutbound || spec.bytes == 0) continue;
+    RegisterRuntime& r = registers_[spec.id];
+    for (int32_t k = 0; k < spec.slots; ++k) r.addresses[k] = static_cast<char*>(endpoint_->TryMap(r.edge, k));
+    if (r.addresses[0] == nullptr) {
+      staged.emplace_back(&r, StagingStride(spec));
+      memory_.staging_bytes += StagingStride(spec) * spec.slots;
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(staging_, Arena::Create(memory_.staging_bytes));
+  char* next = staging_.base();
+  for (auto& [r, stride] : staged) {
+    for (char*& address : r->addresses) {
+      address = next;
+      next += stride;
+    }
+  }
+  BindConstantSlots();
+  if (!options_.state_init) return absl::OkStatus();
+  for (size_t i = 0; i < plan_->states.size(); ++i) {
+    const PlanState& state = plan_->states[i];
+    WEIR_RETURN_IF_ERROR(options_.state_init(state.name, state.slice, state.init, StateMemory(static_cast<int>(i)).data()));
+  }
+  return absl::OkStatus();
+}
+
+// Ports whose register has one slot are bound once and for all.
+void RankExecutor::BindConstantSlots() {
+  for (ActorRuntime& actor : actors_) {
+    if (actor.program == nullptr) continue;
+    for (int i = 0; i < actor.machine.num_inputs(); ++i) {
+      actor.program->BindInput(i, registers_[actor.machine.input(i).register_id].addresses[0]);
+    }
+    for (int i = 0; i < actor.machine.num_outputs(); ++i) {
+      actor.program->BindOutput(i, registers_[actor.machine.output(i).register_id].addresses[0]);
+    }
+  }
+}
+
+absl::Span<char> RankExecutor::StateMemory(int state) const {
+  const PlanState& spec = plan_->states[state];
+  if (arena_.base() == nullptr) return {};
+  return absl::MakeSpan(arena_.base() + spec.arena_offset, spec.slice.bytes());
+}
+
+void RankExecutor::RaiseLimits(int64_t steps) {
+  now_ = Now();
+  num_unfinished_ = static_cast<int64_t>(actors_.size());
+  for (ActorRuntime& actor : actors_) {
+    if (actor.machine.RaiseLimit(steps * actor.acts_per_step)) AddReady(actor);
+    if (actor.machine.done()) --num_unfinished_;
+  }
+}
+
+absl::Status RankExecutor::RunUntilIdle(const std::atomic<bool>& stop) {
+  while (fault_.ok() && !stop.load(std::memory_order_relaxed)) {
+    if (has_edges_) {
+      absl::StatusOr<int64_t> num_messages = endpoint_->Poll(this);
+      if (!num_messages.ok()) {
+        Fault(num_messages.status());
+        break;
+      }
+      if (*num_messages == 0 && ready_.empty() && num_running_ == 0) break;
+    }
+    if (num_running_ > 0) CollectCompletions();
+    if (!ready_.empty() && device_has_room()) {
+      Start(actors_[actor_at_place_[ready_.First()]]);
+    } else if (!has_edges_ && num_running_ == 0) {
+      break;
+    }
+  }
+  return fault_;
+}
+
+void RankExecutor::StartReady(int k) { Start(actors_[actor_at_place_[ready_.Nth(k)]]); }
+
+absl::Status RankExecutor::Poll() {
+  absl::StatusOr<int64_t> num_messages = endpoint_->Poll(this);
+  if (!num_messages.ok()) Fault(num_messages.status());
+  return fault_;
+}
+
+void RankExecutor::CollectCompletions() {
+  while (num_running_ > 0 && device_->TakeCompletion()) {
+    ActorRuntime& actor = actors_[running_[running_head_]];
+    running_head_ = running_head_ + 1 == static_cast<int>(running_.size()) ? 0 : running_head_ + 1;
+    --num_running_;
+    Finish(actor);
+  }
+}
+
+void RankExecutor::Start(ActorRuntime& actor) {
+  ready_.Remove(actor.place);
+  effects_.clear();
+  actor.machine.Start(&effects_);
+  if (actor.program != nullptr) BindSlots(actor);
+  if (options_.clock != nullptr) now_ = Now();
+  actor.start_ticks = now_;
+  if (device_->Launch({&RunBody, &actor, actor.cost_ns}) == Device::Launched::kCompleted) {
+    Finish(actor);
+    return;
+  }
+  const int at = running_head_ + num_running_++;
+  running_[at % running_.size()] = actor.machine.id().value();
+}
+
+void RankExecutor::BindSlots(ActorRuntime& actor) {
+  const ActorMachine& machine = actor.machine;
+  for (int i = 0; i < machine.num_inputs(); ++i) {
+    const ActorMachine::Port& port = machine.input(i);
+    if (port.position != 0 || port.slots == 1) continue;
+    actor.program->BindInput(i, registers_[port.register_id].addresses[port.held_slot]);
+  }
+  for (int i = 0; i < machine.num_outputs(); ++i) {
+    const ActorMachine::Port& port = machine.output(i);
+    if (port.position != 0 || port.slots == 1) continue;
+    actor.program->BindOutput(i, registers_[port.register_id].addresses[port.held_slot]);
+  }
+}
+
+void RankExecutor::RunBody(void* context) {
+  ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
+  if (actor.program != nullptr) {
+    actor.program->Run(actor.step, actor.micro_batch, actor.chunk);
+    return;
+  }
+  RankExecutor& self = *actor.owner;
+  if (self.options_.compute == RankExecutorOptions::Compute::kSkip) return;
+  if (actor.kind == ActorKind::kSource) {
+    const ActorMachine::Port& port = actor.machine.output(0);
+    absl::Status filled = self.options_.feed->Fill(actor.plan->feed, actor.step, actor.micro_batch, actor.plan->feed_slice,
+                                                   self.registers_[port.register_id].addresses[port.held_slot]);
+    if (!filled.ok()) {
+      self.Fault(absl::Status(filled.code(), absl::StrCat("W0514 rank ", self.plan_->rank, ", actor '", actor.plan->name,
+                                                          "', feed '", actor.plan->feed, "': ", filled.message())));
+    }
+  } else if (actor.kind == ActorKind::kSend && actor.machine.num_inputs() > 0) {
+    const ActorMachine::Port& from = actor.machine.input(0);
+    const ActorMachine::Port& to = actor.machine.output(0);
+    const RegisterRuntime& out = self.registers_[to.register_id];
+    if (out.bytes == 0) return;
+    std::memcpy(out.addresses[to.held_slot], self.registers_[from.register_id].addresses[from.held_slot], out.bytes);
+  } else if (actor.kind == ActorKind::kSink && self.options_.sink != nullptr) {
+    const ActorMachine::Port& port = actor.machine.input(0);
+    float value = 0;
+    std::memcpy(&value, self.registers_[port.register_id].addresses[port.held_slot], sizeof(value));
+    self.options_.sink->Report(actor.plan->feed, actor.step, actor.micro_batch, value);
+  }
+}
+
+void RankExecutor::Finish(ActorRuntime& actor) {
+  now_ = Now();
+  const WaitCause cause = actor.machine.last_cause();
+  effects_.clear();
+  const bool ready = actor.machine.OnActDone(&effects_);
+  const int64_t bytes_sent = Perform(actor);
+
+  ActRecord& record = trace_.Add();
+  record.actor = actor.machine.id().value();
+  record.waited_register = cause.register_id;
+  record.wait = static_cast<ActRecord::Wait>(cause.kind);
+  record.step = actor.step;
+  record.micro_batch = actor.micro_batch;
+  record.chunk = actor.chunk;
+  record.ready = actor.ready_ticks;
+  record.start = actor.start_ticks;
+  record.end = now_;
+  record.bytes_sent = bytes_sent;
+
+  if (++actor.act_in_step == actor.acts_per_step) {
+    actor.act_in_step = actor.micro_batch = actor.chunk = 0;
+    ++actor.step;
+  } else if (++actor.chunk == actor.chunks) {
+    actor.chunk = 0;
+    ++actor.micro_batch;
+  }
+  if (ready) {
+    AddReady(actor);
+  } else if (actor.machine.done()) {
+    --num_unfinished_;
+  }
+}
+
+// Tokens and credits of the act that has just ended; returns payload bytes sent.
+int64_t RankExecutor::Perform(const ActorRuntime& actor) {
+  int64_t bytes_sent = 0;
+  for (const Effect& effect : effects_) {
+    RegisterRuntime& r = registers_[effect.register_id];
+    if (effect.kind == Effect::Kind::kReturnCredit) {
+      Release(r, effect.slot);
+    } else if (r.side == RegisterSide::kOutbound) {
+      bytes_sent += Send(actor, r, effect);
+    } else {
+      Deliver(r, effect.slot);
+    }
+  }
+  return bytes_sent;
+}
+
+void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
+  if (r.ledger.Publish(slot) == SlotLedger::Use::kFree) {  // nobody reads it
+    ActorRuntime& producer = actors_[r.producer_actor];
+    if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
+    return;
+  }
+  for (const PortRef& consumer : r.consumers) {
+    ActorRuntime& actor = actors_[consumer.actor];
+    if (actor.machine.OnToken(consumer.port)) AddReady(actor);
+  }
+}
+
+int64_t RankExecutor::Send(const ActorRuntime& actor, RegisterRuntime& r, const Effect& effect) {
+  MessageHeader header;
+  header.edge = r.edge_id;
+  header.slot = effect.slot;
+  header.micro_batch = actor.micro_batch;
+  header.sequence = effect.number;
+  header.step = actor.step;
+  header.version = actor.step;
+  header.payload_bytes =
+      actor.program == nullptr ? r.bytes : actor.program->PayloadBytes(effect.port, actor.chunk, r.bytes);
+  ++r.num_outstanding;
+  ++num_sent_;
+  absl::Status sent = endpoint_->Put(r.edge, header, r.addresses[effect.slot]);
+  if (!sent.ok()) Fault(sent);
+  return header.payload_bytes;
+}
+
+void RankExecutor::Release(RegisterRuntime& r, int32_t slot) {
+  if (r.ledger.Release(slot) == SlotLedger::Use::kInUse) return;
+  if (r.side == RegisterSide::kLocal) {
+    ActorRuntime& producer = actors_[r.producer_actor];
+    if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
+    return;
+  }
+  ++num_sent_;
+  absl::Status sent = endpoint_->ReturnCredit(r.edge, slot);
+  if (!sent.ok()) Fault(sent);
+}
+
+absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header) {
+  now_ = Now();
+  RegisterRuntime& r = registers_[register_of_edge_[edge]];
+  if (r.side != RegisterSide::kInbound || header.edge != r.edge_id || header.slot != r.expected_slot ||
+      header.sequence != r.expected_sequence || header.payload_bytes < 0 || header.payload_bytes > r.bytes ||
+      header.codec_version != 0 || !r.ledger.is_free(header.slot)) {
+    return absl::DataLossError(Format(
+        {"W0510", absl::StrCat("rank ", plan_->rank, ", register '", plan_->registers[register_of_edge_[edge]].name, "'"),
+         absl::StrCat("token ", r.expected_sequence, " in slot ", r.expected_slot, " of at most ", r.bytes, " bytes"),
+         absl::StrCat("token ", header.sequence, " in slot ", header.slot, " of ", header.payload_bytes, " bytes"), ""}));
+  }
+  ++num_received_;
+  ++r.expected_sequence;
+  r.expected_slot = r.expected_slot + 1 == r.slots ? 0 : r.expected_slot + 1;
+  Deliver(r, header.slot);
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::OnCredit(EdgeHandle edge, int32_t slot) {
+  now_ = Now();
+  RegisterRuntime& r = registers_[register_of_edge_[edge]];
+  if (r.side != RegisterSide::kOutbound || slot != r.expected_slot || r.num_outstanding == 0) {
+    return absl::DataLossError(Format(
+        {"W0511", absl::StrCat("rank ", plan_->rank, ", register '", plan_->registers[register_of_edge_[edge]].name, "'"),
+         absl::StrCat("a credit of slot ", r.expected_slot, " with ", r.num_outstanding, " outstanding"),
+         absl::StrCat("slot ", slot), ""}));
+  }
+  ++num_received_;
+  --r.num_outstanding;
+  r.expected_slot = r.expected_slot + 1 == r.slots ? 0 : r.expected_slot + 1;
+  ActorRuntime& producer = actors_[r.producer_actor];
+  if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::CheckAtRest() const {
+  for (const PlanRegister& spec : plan_->registers) {
+    const RegisterRuntime& r = registers_[spec.id];
+    const int32_t in_use = spec.side == RegisterSide::kOutbound ? r.num_outstanding : r.ledger.num_in_use();
+    if (in_use == spec.initial_tokens || (spec.side == RegisterSide::kLocal && spec.consumers.empty())) continue;
+    return absl::InternalError(Format({"W0515", absl::StrCat("rank ", plan_->rank, ", register '", spec.name, "'"),
+                                       absl::StrCat(spec.initial_tokens, " slots in use at rest"), absl::StrCat(in_use),
+                                       ""}));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

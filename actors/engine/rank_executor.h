@@ -1,0 +1,199 @@
+// One rank at work: the machines of its actors, the slots of its registers, the ready
+// actors in order of priority, its device and its end of the transport. It performs
+// the effects of the protocol; an engine (CAF's threads, or the simulator) says when.
+//
+//   engine: RaiseLimits -> RunUntilIdle | { StartReady, CollectCompletions, Poll }
+//   here:   ready -> device -> done -> token to consumers, credit to producers
+//
+// In steady state nothing is allocated. Not here: threads, sleeping, other ranks.
+// Thread rule: one thread at a time, except num_sent/num_received, read at rest.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "actors/engine/program_binding.h"
+#include "actors/engine/ready_set.h"
+#include "actors/feed.h"
+#include "actors/plan.h"
+#include "actors/protocol/actor_machine.h"
+#include "actors/protocol/slot_ledger.h"
+#include "runtime/base/clock.h"
+#include "runtime/device/device.h"
+#include "runtime/memory/arena.h"
+#include "runtime/trace/act_record.h"
+#include "runtime/trace/tick_clock.h"
+#include "runtime/transport/transport.h"
+
+namespace weir {
+
+struct RankExecutorOptions {
+  DataFeed* feed = nullptr;    // needed if the plan has SOURCE actors
+  MetricSink* sink = nullptr;  // may be null: metrics are dropped
+  StateInitializer state_init;  // null: states are zero
+  enum class Compute : uint8_t {
+    kRun,   // kernels, feeds and sinks
+    kSkip,  // the protocol alone: no kernel is made, no memory is taken
+  };
+  Compute compute = Compute::kRun;
+  const Clock* clock = nullptr;  // of the trace; null: TickClock
+  int64_t trace_capacity = 1 << 14;
+  int64_t first_step = 0;
+  // What an act takes on a device with virtual time. Null: nothing.
+  std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
+};
+
+// Bytes of a rank beside the code; `arena` is what the plan says.
+struct RankMemory {
+  int64_t arena_bytes = 0;
+  int64_t scratch_bytes = 0;    // part of the arena
+  int64_t workspace_bytes = 0;  // of kernels
+  int64_t staging_bytes = 0;    // for edges whose landing buffer cannot be mapped
+};
+
+class RankExecutor final : private MessageReceiver {
+ public:
+  // `plan`, `device` and `endpoint` must outlive the executor. Registers its edges at
+  // the endpoint; once all ranks have, call Connect.
+  static absl::StatusOr<std::unique_ptr<RankExecutor>> Create(const Plan* plan, Device* device,
+                                                              TransportEndpoint* endpoint,
+                                                              RankExecutorOptions options);
+  // Binds the edges and gives states their first values.
+  absl::Status Connect();
+
+  // Every actor may do the acts of `steps` more steps.
+  void RaiseLimits(int64_t steps);
+
+  // Works until nothing is ready, nothing runs and no message is there, or `stop`.
+  // An error is a fault of this rank; it stays.
+  absl::Status RunUntilIdle(const std::atomic<bool>& stop);
+
+  // The same in small pieces, for the simulator.
+  int num_ready() const { return ready_.size(); }
+  bool device_has_room() const { return num_running_ < device_->queue_depth(); }
+  void StartReady(int k);     // the k-th best ready actor; precondition: the device has room
+  void CollectCompletions();  // of the device
+  absl::Status Poll();        // of the transport
+  const absl::Status& fault() const { return fault_; }
+
+  bool all_done() const { return num_unfinished_ == 0; }
+  int64_t num_sent() const { return num_sent_; }          // messages, tokens and credits
+  int64_t num_received() const { return num_received_; }
+
+  // Ok if every slot is free but those of initial tokens, as before the first step.
+  absl::Status CheckAtRest() const;
+
+  const Plan& plan() const { return *plan_; }
+  const ActorMachine& machine(int actor) const { return actors_[actor].machine; }
+  const SlotLedger& ledger(int register_id) const { return registers_[register_id].ledger; }
+  char* SlotAddress(int register_id, int slot) const { return registers_[register_id].addresses[slot]; }
+  absl::Span<char> StateMemory(int state) const;
+  EdgeTraffic Traffic(int register_id) const { return endpoint_->Traffic(registers_[register_id].edge); }
+  RankMemory memory() const { return memory_; }
+  const ActRing& trace() const { return trace_; }
+  TransportEndpoint* endpoint() const { return endpoint_; }
+  Device* device() const { return device_; }
+
+ private:
+  struct ActorRuntime {
+    explicit ActorRuntime(ActorMachine m) : machine(std::move(m)) {}
+    ActorMachine machine;
+    RankExecutor* owner = nullptr;
+    BoundProgram* program = nullptr;  // null: nothing to compute
+    const PlanActor* plan = nullptr;
+    int32_t place = 0;  // in ready_
+    int32_t acts_per_step = 1;
+    int32_t chunks = 1;
+    ActorKind kind = ActorKind::kCompute;
+    // Of the next or running act.
+    int32_t act_in_step = 0;
+    int32_t micro_batch = 0;
+    int32_t chunk = 0;
+    int64_t step = 0;
+    int64_t ready_ticks = 0;
+    int64_t start_ticks = 0;
+    int64_t cost_ns = 0;
+  };
+  struct RegisterRuntime {
+    explicit RegisterRuntime(SlotLedger l) : ledger(std::move(l)) {}
+    SlotLedger ledger;  // unused if outbound
+    RegisterSide side = RegisterSide::kLocal;
+    int32_t producer_actor = -1;
+    int32_t producer_port = -1;
+    std::vector<PortRef> consumers;
+    std::vector<char*> addresses;  // by slot
+    int64_t bytes = 0;
+    int32_t slots = 1;
+    EdgeHandle edge = -1;
+    uint64_t edge_id = 0;
+    // What must come next: the token of an inbound, the credit of an outbound register.
+    int32_t expected_slot = 0;
+    int64_t expected_sequence = 0;
+    int32_t num_outstanding = 0;  // outbound: tokens sent and not credited
+  };
+
+  RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint, RankExecutorOptions options);
+  absl::Status MakeMemory();
+  absl::Status MakeRegisters();
+  absl::Status MakeActors();
+  void BindConstantSlots();
+  static std::vector<int32_t> PlacesByPriority(const Plan& plan);
+
+  int64_t Now() const { return options_.clock != nullptr ? options_.clock->NowNs() : TickClock::Now(); }
+  void AddReady(ActorRuntime& actor) {
+    actor.ready_ticks = now_;
+    ready_.Add(actor.place);
+  }
+  void Start(ActorRuntime& actor);
+  void BindSlots(ActorRuntime& actor);
+  static void RunBody(void* actor);
+  void Finish(ActorRuntime& actor);
+  int64_t Perform(const ActorRuntime& actor);
+  void Deliver(RegisterRuntime& r, int32_t slot);
+  int64_t Send(const ActorRuntime& actor, RegisterRuntime& r, const Effect& effect);
+  void Release(RegisterRuntime& r, int32_t slot);
+  void Fault(const absl::Status& status) {
+    if (fault_.ok()) fault_ = status;
+  }
+
+  absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override;
+  absl::Status OnCredit(EdgeHandle edge, int32_t slot) override;
+
+  const Plan* const plan_;
+  Device* const device_;
+  TransportEndpoint* const endpoint_;
+  const RankExecutorOptions options_;
+
+  std::vector<ActorRuntime> actors_;
+  std::vector<RegisterRuntime> registers_;
+  std::vector<int32_t> actor_at_place_;
+  std::vector<int32_t> register_of_edge_;
+  ReadySet ready_;
+  Effects effects_;
+  std::vector<int32_t> running_;  // ring of actors on the device, oldest at running_head_
+  int running_head_ = 0;
+  int num_running_ = 0;
+  int64_t num_unfinished_ = 0;
+  int64_t num_sent_ = 0;
+  int64_t num_received_ = 0;
+  int64_t now_ = 0;  // ticks, as of the last event
+  bool has_edges_ = false;
+  absl::Status fault_;
+
+  KernelSet kernels_;
+  Arena arena_;
+  Arena workspace_;
+  Arena staging_;
+  RankMemory memory_;
+  std::vector<std::unique_ptr<BoundProgram>> programs_;
+  ActRing trace_;
+};
+
+}  // namespace weir

@@ -1,0 +1,132 @@
+#include "actors/launch.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/initialize_state.h"
+#include "actors/verify_plans.h"
+#include "runtime/base/status.h"
+#include "runtime/device/cpu_device.h"
+#include "runtime/transport/loopback_transport.h"
+
+namespace weir {
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<RankPlan>& plans, SessionOptions options) {
+  std::unique_ptr<Session> session(new Session());
+  session->plans_.reserve(plans.size());
+  for (const RankPlan& proto : plans) {
+    WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+    session->plans_.push_back(std::move(plan));
+  }
+  WEIR_RETURN_IF_ERROR(VerifyPlans(session->plans_));
+  WEIR_RETURN_IF_ERROR(session->Load(std::move(options)));
+  return session;
+}
+
+Session::~Session() = default;
+
+absl::Status Session::Load(SessionOptions options) {
+  const bool sim = options.engine == SessionOptions::EngineKind::kSim;
+  if (sim) {
+    sim_network_ = std::make_unique<SimNetwork>(num_ranks(), options.sim_mapping);
+    sim_network_->set_latency(options.sim_latency_ns);
+  } else {
+    loopback_network_ = std::make_unique<LoopbackNetwork>(num_ranks());
+    tick_scale_ = TickScale::Open();
+  }
+  steps_done_ = options.first_step;
+  RankExecutorOptions rank_options;
+  rank_options.feed = options.feed;
+  rank_options.sink = options.sink;
+  rank_options.state_init =
+      options.state_init ? options.state_init : SeededInitializer(plans_.empty() ? 0 : plans_[0].seed);
+  rank_options.compute = sim ? options.compute : RankExecutorOptions::Compute::kRun;
+  rank_options.clock = sim ? &virtual_clock_ : nullptr;
+  rank_options.trace_capacity = options.trace_capacity;
+  rank_options.first_step = options.first_step;
+  if (sim) rank_options.cost_ns = options.sim_cost_ns;
+  for (int rank = 0; rank < num_ranks(); ++rank) {
+    if (sim) {
+      devices_.push_back(std::make_unique<FakeDevice>());
+    } else {
+      devices_.push_back(std::make_unique<CpuDevice>(std::max(1, options.threads_per_device)));
+    }
+    TransportEndpoint* endpoint = sim ? sim_network_->endpoint(rank) : loopback_network_->endpoint(rank);
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
+                          RankExecutor::Create(&plans_[rank], devices_.back().get(), endpoint, rank_options));
+    executors_.push_back(std::move(executor));
+  }
+  for (auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->Connect());
+  MakeEngine(options);
+  return absl::OkStatus();
+}
+
+void Session::MakeEngine(const SessionOptions& options) {
+  std::vector<RankExecutor*> ranks;
+  for (auto& executor : executors_) ranks.push_back(executor.get());
+  if (options.engine == SessionOptions::EngineKind::kCaf) {
+    engine_ = MakeCafEngine(std::move(ranks), options.caf);
+    return;
+  }
+  std::vector<FakeDevice*> devices;
+  for (auto& device : devices_) devices.push_back(static_cast<FakeDevice*>(device.get()));
+  auto simulator = std::make_unique<SimEngine>(std::move(ranks), std::move(devices), sim_network_.get(),
+                                               &virtual_clock_, options.sim);
+  simulator_ = simulator.get();
+  engine_ = std::move(simulator);
+}
+
+absl::Status Session::RunSteps(int64_t steps) {
+  if (steps < 0 || steps > (int64_t{1} << 32)) {
+    return absl::InvalidArgumentError(absl::StrCat("W0519 expected 0 to 2^32 steps; found ", steps));
+  }
+  WEIR_RETURN_IF_ERROR(engine_->RunSteps(steps));
+  steps_done_ += steps;
+  return CheckAtRest();
+}
+
+absl::Status Session::CheckAtRest() const {
+  for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<absl::Span<char>> Session::StateMemory(int rank, const std::string& name) const {
+  if (rank >= 0 && rank < num_ranks()) {
+    const std::vector<PlanState>& states = plans_[rank].states;
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (states[i].name == name) return executors_[rank]->StateMemory(static_cast<int>(i));
+    }
+  }
+  return Missing({"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
+}
+
+absl::StatusOr<std::string> Session::ReadState(int rank, const std::string& name) const {
+  WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, StateMemory(rank, name));
+  return std::string(memory.data(), memory.size());
+}
+
+absl::Status Session::WriteState(int rank, const std::string& name, absl::Span<const char> bytes) {
+  WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, StateMemory(rank, name));
+  if (memory.size() != bytes.size()) {
+    return Rejected({"W0507", absl::StrCat("rank ", rank, ", state '", name, "'"),
+                     absl::StrCat(memory.size(), " bytes"), absl::StrCat(bytes.size()), ""});
+  }
+  if (!bytes.empty()) std::memcpy(memory.data(), bytes.data(), bytes.size());
+  return absl::OkStatus();
+}
+
+std::vector<EdgeReport> Session::Edges() const {
+  std::vector<EdgeReport> reports;
+  for (const auto& executor : executors_) {
+    for (const PlanRegister& r : executor->plan().registers) {
+      if (r.side != RegisterSide::kOutbound) continue;
+      const EdgeTraffic traffic = executor->Traffic(r.id);
+      reports.push_back({r.edge, r.name, executor->plan().rank, r.peer, traffic.payload_bytes, traffic.tokens});
+    }
+  }
+  return reports;
+}
+
+}  // namespace weir

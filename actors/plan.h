@@ -1,0 +1,142 @@
+// A Plan: what one rank runs, as checked value types. Converted once from the
+// RankPlan message at the edge; nothing behind this header sees a protobuf.
+//
+// A Plan that exists is sound by itself: ids are dense, every port names a register,
+// every register has one producer, periods divide the acts of a step, every operand
+// lies inside the memory it names, every register and state lies inside the arena.
+// That the plans of several ranks fit together is checked by actors/verify_plans.h.
+// Thread rule: values; read by any number of threads once built.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/plan.pb.h"
+#include "runtime/base/attributes.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/tensor_slice.h"
+
+namespace weir {
+
+// Kernels may assume operands of this alignment, so every offset is a multiple of it.
+constexpr int64_t kOperandAlignment = 64;
+
+struct PlanOperand {
+  enum class Place : uint8_t { kInput, kOutput, kScratch, kState, kNone };
+  Place place = Place::kNone;
+  int32_t index = 0;  // port of the actor, or k-th entry of the actor's states
+  int64_t byte_offset = 0;
+  TensorSlice slice;
+};
+
+struct PlanCall {
+  std::string op;
+  std::string name;
+  Attributes attrs;
+  std::vector<PlanOperand> inputs;
+  std::vector<PlanOperand> outputs;
+  uint64_t rng_key = 0;
+};
+
+struct PlanProgram {
+  std::string name;
+  std::vector<PlanCall> calls;
+  int64_t scratch_bytes = 0;
+};
+
+// One token (or slot) of the register spans `period` acts.
+struct PlanPort {
+  int32_t register_id = 0;
+  int32_t period = 1;
+};
+
+enum class ActorKind : uint8_t { kCompute, kSource, kSink, kSend };
+enum class ActorPhase : uint8_t { kNone, kForward, kBackward, kUpdate, kBoxing, kData, kMetric };
+const char* Name(ActorKind kind);
+const char* Name(ActorPhase phase);
+
+struct PlanActor {
+  int32_t id = 0;
+  std::string name;
+  ActorKind kind = ActorKind::kCompute;
+  int32_t program = -1;
+  std::vector<PlanPort> inputs;
+  std::vector<PlanPort> outputs;
+  std::vector<int32_t> states;
+  int32_t priority = 0;
+  int32_t acts_per_step = 1;
+  int32_t chunks = 1;
+  uint64_t instance = 0;
+  std::string feed;
+  TensorSlice feed_slice;
+  std::string function;
+  ActorPhase phase = ActorPhase::kNone;
+};
+
+struct PortRef {
+  int32_t actor = -1;
+  int32_t port = -1;
+};
+
+enum class RegisterSide : uint8_t { kLocal, kInbound, kOutbound };
+const char* Name(RegisterSide side);
+
+struct PlanRegister {
+  int32_t id = 0;
+  std::string name;
+  int64_t bytes = 0;
+  int32_t slots = 1;
+  int32_t initial_tokens = 0;
+  RegisterSide side = RegisterSide::kLocal;
+  int32_t peer = -1;
+  uint64_t edge = 0;
+  int64_t arena_offset = 0;
+  int64_t stride = 0;
+  int64_t tokens_per_step = 1;
+  // Derived. No producer for kInbound, no consumers for kOutbound.
+  PortRef producer;
+  std::vector<PortRef> consumers;
+};
+
+struct PlanInitializer {
+  enum class Kind : uint8_t { kZeros, kOnes, kNormal, kUniform };
+  Kind kind = Kind::kZeros;
+  double a = 0;  // kNormal: standard deviation; kUniform: low
+  double b = 0;  // kNormal: mean; kUniform: high
+};
+
+struct PlanState {
+  std::string name;
+  TensorSlice slice;
+  std::string layout;
+  int64_t arena_offset = 0;
+  PlanInitializer init;
+  bool owner = false;
+};
+
+struct Plan {
+  int32_t rank = 0;
+  int32_t num_ranks = 1;
+  std::string plan_id;
+  uint64_t seed = 0;
+  int64_t micro_batches = 1;
+  std::vector<PlanProgram> programs;
+  std::vector<PlanActor> actors;
+  std::vector<PlanRegister> registers;
+  std::vector<PlanState> states;
+  int64_t arena_bytes = 0;
+  int64_t scratch_bytes = 0;
+  std::string device;
+  int32_t stage = 0;
+  int32_t num_stages = 1;
+};
+
+// Converts and checks. Every error is kInvalidArgument with a code:
+//   W0501 the plan as a whole   W0502 a program or operand   W0503 an actor
+//   W0504 a register            W0505 a state
+// Safe on any message whatever: no size is trusted before it is bounded.
+absl::StatusOr<Plan> PlanFromProto(const RankPlan& proto);
+
+}  // namespace weir

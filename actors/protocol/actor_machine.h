@@ -1,0 +1,180 @@
+// The actor protocol of one actor, and nothing else: facts in, effects out.
+//
+// An act may start when every input port that begins a span with it has a token,
+// every output port that begins a span with it has a free slot, no act is running
+// and the limit is not reached. A port of period n takes a token (or slot) before
+// act 0 of a span and gives it up after act n-1.
+//
+//            token/credit: nothing missing      Start
+//   waiting ------------------------------> ready ----> running
+//   (input, credit)  ^                        ^            | OnActDone
+//                    +------------------------+------------+----> done (limit)
+//
+// Tokens of a register come in order and its slots go round, so a machine needs only
+// counts: the slot of a token is known without being told. It is still named in every
+// effect, and the engine checks what comes from outside against it.
+//
+// Not here: clocks, blocking, randomness, memory of slots, who the neighbours are.
+// Steady state allocates nothing. Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "runtime/base/ids.h"
+
+namespace weir {
+
+// What an actor is doing; always exactly one.
+enum class ActorState : uint8_t {
+  kRunning,
+  kWaitsForInput,   // a token of register()
+  kWaitsForCredit,  // a free slot of register()
+  kWaitsForStream,  // ready; the device has not taken it yet
+  kDone,            // all acts it may do are done
+};
+const char* Name(ActorState state);
+
+// What the machine asks its engine to do.
+struct Effect {
+  enum class Kind : uint8_t {
+    kLaunch,        // run act `number`; slots are bound in the ports
+    kPublishToken,  // token `number` of the register lies in `slot`
+    kReturnCredit,  // this port no longer reads `slot`, which held token `number`
+  };
+  Kind kind = Kind::kLaunch;
+  int32_t port = -1;
+  int32_t register_id = -1;
+  int32_t slot = -1;
+  int64_t number = 0;
+};
+
+// Effects of one input, in order; room is made once.
+class Effects {
+ public:
+  explicit Effects(size_t capacity) { list_.reserve(capacity); }
+  void clear() { list_.clear(); }
+  void Add(const Effect& effect) { list_.push_back(effect); }
+  const Effect* begin() const { return list_.data(); }
+  const Effect* end() const { return list_.data() + list_.size(); }
+  size_t size() const { return list_.size(); }
+  const Effect& operator[](size_t i) const { return list_[i]; }
+
+ private:
+  std::vector<Effect> list_;
+};
+
+struct PortSpec {
+  int32_t register_id = -1;
+  int32_t period = 1;
+  int32_t slots = 1;
+  int32_t initial_tokens = 0;
+};
+
+// What an act waited for last.
+struct WaitCause {
+  enum class Kind : uint8_t { kNone, kInput, kCredit };
+  Kind kind = Kind::kNone;
+  int32_t register_id = -1;
+};
+
+class ActorMachine {
+ public:
+  struct Port {
+    int32_t register_id = -1;
+    int32_t period = 1;
+    int32_t slots = 1;
+    int32_t position = 0;   // acts of the current span that are done
+    int32_t available = 0;  // input: tokens not yet taken; output: free slots not yet taken
+    int32_t held_slot = -1;  // bound to the current span; -1 between spans
+    int32_t next_slot = 0;
+    bool wanted = false;   // the next act begins a span and nothing is available
+    int64_t spans = 0;     // begun, so the number of the next token, initial ones included
+  };
+
+  ActorMachine(ActorId id, absl::Span<const PortSpec> inputs, absl::Span<const PortSpec> outputs);
+
+  // Each returns true when the actor has just become ready.
+  bool RaiseLimit(int64_t acts);
+  bool OnToken(int input) { return OnArrival(ports_[input], WaitCause::Kind::kInput); }
+  bool OnCredit(int output) { return OnArrival(ports_[num_inputs_ + output], WaitCause::Kind::kCredit); }
+
+  // The device takes the act. Precondition: ready(). Emits one kLaunch.
+  void Start(Effects* effects);
+  // The running act is over. Emits tokens and credits of the spans that end with it;
+  // returns whether the next act is ready at once.
+  bool OnActDone(Effects* effects);
+
+  bool ready() const { return missing_ == 0 && !running_ && acts_done_ < limit_; }
+  bool running() const { return running_; }
+  bool done() const { return !running_ && acts_done_ == limit_; }
+  int64_t acts_done() const { return acts_done_; }
+  int64_t limit() const { return limit_; }
+  ActorId id() const { return id_; }
+
+  ActorState state() const;
+  // The register of kWaitsForInput or kWaitsForCredit (the first of several); else -1.
+  RegisterId waits_for() const;
+  // What the act that is ready or running waited for last.
+  WaitCause last_cause() const { return cause_; }
+
+  int num_inputs() const { return num_inputs_; }
+  int num_outputs() const { return static_cast<int>(ports_.size()) - num_inputs_; }
+  const Port& input(int i) const { return ports_[i]; }
+  const Port& output(int i) const { return ports_[num_inputs_ + i]; }
+
+ private:
+  bool OnArrival(Port& port, WaitCause::Kind kind) {
+    ++port.available;
+    if (!port.wanted) return false;
+    port.wanted = false;
+    cause_ = {kind, port.register_id};
+    return --missing_ == 0 && !running_ && acts_done_ < limit_;
+  }
+
+  ActorId id_;
+  int32_t num_inputs_ = 0;
+  int32_t missing_ = 0;  // ports that are `wanted`
+  bool running_ = false;
+  WaitCause cause_;
+  int64_t acts_done_ = 0;
+  int64_t limit_ = 0;
+  std::vector<Port> ports_;  // inputs, then outputs
+};
+
+inline void ActorMachine::Start(Effects* effects) {
+  for (Port& port : ports_) {
+    if (port.position != 0) continue;
+    --port.available;
+    ++port.spans;
+    port.held_slot = port.next_slot;
+    port.next_slot = port.next_slot + 1 == port.slots ? 0 : port.next_slot + 1;
+  }
+  running_ = true;
+  effects->Add({Effect::Kind::kLaunch, -1, -1, -1, acts_done_});
+}
+
+inline bool ActorMachine::OnActDone(Effects* effects) {
+  running_ = false;
+  ++acts_done_;
+  cause_ = {};
+  // Outputs first: what others wait for leaves before what they may reuse.
+  const int num_ports = static_cast<int>(ports_.size());
+  for (int i = num_ports - 1; i >= 0; --i) {
+    Port& port = ports_[i];
+    if (++port.position < port.period) continue;
+    port.position = 0;
+    const bool input = i < num_inputs_;
+    effects->Add({input ? Effect::Kind::kReturnCredit : Effect::Kind::kPublishToken, input ? i : i - num_inputs_,
+                  port.register_id, port.held_slot, port.spans - 1});
+    port.held_slot = -1;
+    if (port.available == 0) {
+      port.wanted = true;
+      ++missing_;
+    }
+  }
+  return ready();
+}
+
+}  // namespace weir

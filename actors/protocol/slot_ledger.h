@@ -1,0 +1,45 @@
+// Who still reads which slot of one register: a count per slot. Producers ask it
+// before they write, consumers tell it when they have read. Lives beside the memory of
+// the register: with the producer if it is local, with the consumers if it is inbound.
+// Not here: messages; the caller turns the last release into a credit.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace weir {
+
+class SlotLedger {
+ public:
+  // The first `initial_tokens` slots are already being read by all consumers.
+  SlotLedger(int32_t slots, int32_t num_consumers, int32_t initial_tokens)
+      : num_consumers_(num_consumers), readers_(slots, 0) {
+    for (int32_t slot = 0; slot < initial_tokens; ++slot) readers_[slot] = num_consumers;
+  }
+
+  enum class Use : uint8_t { kInUse, kFree };
+
+  // A token now lies in `slot`. Precondition: free. kFree if nobody will read it.
+  Use Publish(int32_t slot) {
+    readers_[slot] = num_consumers_;
+    return num_consumers_ == 0 ? Use::kFree : Use::kInUse;
+  }
+  // One consumer has read `slot`. Precondition: in use. kFree if it was the last.
+  Use Release(int32_t slot) { return --readers_[slot] == 0 ? Use::kFree : Use::kInUse; }
+
+  bool is_free(int32_t slot) const { return readers_[slot] == 0; }
+  int32_t readers(int32_t slot) const { return readers_[slot]; }
+  int32_t slots() const { return static_cast<int32_t>(readers_.size()); }
+  int32_t num_in_use() const {
+    int32_t n = 0;
+    for (int32_t r : readers_) n += r > 0;
+    return n;
+  }
+
+ private:
+  int32_t num_consumers_;
+  std::vector<int32_t> readers_;
+};
+
+}  // namespace weir

@@ -1,0 +1,24 @@
+// A pipelined training job of any number of stages, made by formula: forward through
+// the stages, backward back through them, one stash register per stage whose slots
+// decide the schedule. With `num_stages - stage` slots and backward preferred, 1F1B
+// comes out. Stage 0 reads data, every stage accumulates and updates a state of its own.
+// Thread rule: a pure function.
+#pragma once
+
+#include <vector>
+
+#include "proto/plan.pb.h"
+
+namespace weir {
+
+struct PipelineJob {
+  int num_stages = 2;
+  int micro_batches = 4;
+  int words = 8;          // of an activation
+  int stash_slots = 0;    // 0: num_stages - stage (1F1B)
+  int message_slots = 2;  // of every edge between stages
+};
+
+std::vector<RankPlan> MakePipelineJob(const PipelineJob& job);
+
+}  // namespace weir

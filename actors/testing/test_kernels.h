@@ -1,0 +1,19 @@
+// Kernels whose results tell everything that went into them, for tests of the runtime:
+// integers mixed so that another order, another slot or another act gives other bits.
+//
+//   test_mix(in...) -> out            out[i] = mix of all in[i], step, micro-batch, key
+//   test_fold(in...) -> acc           acc[i] = acc[i] * 31 + mix of all in[i]; order shows
+//   test_accumulate(in) -> acc        micro-batch 0: acc = in; else acc = acc * 31 + in
+//   test_pack(in) -> message          chunk c: elements [c * E, ...) of in, E = attr elements
+//   test_unpack(message) -> out       chunk c: puts them back
+//   test_to_float(in) -> f32 scalar   in[0] modulo 1000
+//   test_throw(in) -> out             throws at step attr step
+// All i32 but the last. Link //actors/testing to have them registered for "cpu".
+#pragma once
+
+namespace weir {
+
+// Keeps the registrations in the link.
+void RegisterTestKernels();
+
+}  // namespace weir

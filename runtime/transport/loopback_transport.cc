@@ -1,0 +1,270 @@
+#include "runtime/transport/loopback_transport.h"
+
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+
+// Single producer, single consumer. Room is never short: at Connect it is made for all
+// tokens and credits that may be under way between the two ranks.
+struct LoopbackNetwork::Ring {
+  struct Entry {
+    MessageHeader header;  // of a credit: only the slot
+    EdgeHandle edge = -1;  // at the receiver
+    bool token = false;
+  };
+
+  explicit Ring(uint64_t room) : mask(std::bit_ceil(room) - 1), entries(mask + 1) {}
+
+  const uint64_t mask;
+  std::vector<Entry> entries;
+  // `tail` is written by the sender: released so that the entry is seen with it, and
+  // sequentially consistent for the parking handshake. `head` is written by the
+  // receiver; nobody needs it to know about room, so it is no atomic.
+  alignas(64) std::atomic<uint64_t> tail{0};
+  std::atomic<bool> closed{false};  // by the sender, after its last entry
+  alignas(64) uint64_t head = 0;
+
+  void Push(EdgeHandle edge, bool token, const MessageHeader& header) {
+    const uint64_t at = tail.load(std::memory_order_relaxed);
+    entries[at & mask] = {header, edge, token};
+    tail.store(at + 1, std::memory_order_seq_cst);
+  }
+};
+
+class LoopbackEndpoint final : public TransportEndpoint {
+ public:
+  LoopbackEndpoint(LoopbackNetwork* network, int rank) : network_(network), rank_(rank) {}
+
+  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override;
+  absl::Status Connect() override { return network_->ConnectAll(); }
+  void* TryMap(EdgeHandle edge, int32_t slot) override;
+  absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override;
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override;
+  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override;
+  void SetWakeHook(std::function<void()> hook) override { wake_hook_ = std::move(hook); }
+  ParkResult Park() override;
+  void Unpark() override { parked_.store(false, std::memory_order_relaxed); }
+  void Close() override;
+  EdgeTraffic Traffic(EdgeHandle edge) const override { return edges_[edge].traffic; }
+
+ private:
+  friend class LoopbackNetwork;
+  using Ring = LoopbackNetwork::Ring;
+  struct Edge {
+    TransportEdge spec;
+    EdgeHandle peer_edge = -1;
+    char* peer_landing = nullptr;
+    int64_t peer_stride = 0;
+    LoopbackEndpoint* peer = nullptr;
+    Ring* ring = nullptr;  // to the peer
+    Ring* back = nullptr;  // from the peer
+    EdgeTraffic traffic;
+  };
+  struct Incoming {
+    Ring* ring;
+    int peer;
+  };
+
+  absl::Status CheckHandle(EdgeHandle edge, TransportEdge::Direction direction, int32_t slot) const;
+  absl::Status PeerGone(int peer) const {
+    return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", peer, " has left"));
+  }
+  // After something was written for this endpoint, by the writer's thread.
+  void WakeIfParked() {
+    if (parked_.load(std::memory_order_seq_cst) && parked_.exchange(false, std::memory_order_seq_cst) && wake_hook_) {
+      wake_hook_();
+    }
+  }
+
+  LoopbackNetwork* const network_;
+  const int rank_;
+  std::vector<Edge> edges_;
+  std::vector<Incoming> incoming_;
+  std::vector<Ring*> outgoing_;
+  std::vector<LoopbackEndpoint*> peers_;  // of outgoing_
+  std::function<void()> wake_hook_;
+  bool closed_ = false;
+  alignas(64) std::atomic<bool> parked_{false};
+};
+
+LoopbackNetwork::LoopbackNetwork(int num_ranks) {
+  for (int rank = 0; rank < num_ranks; ++rank) endpoints_.push_back(std::make_unique<LoopbackEndpoint>(this, rank));
+}
+LoopbackNetwork::~LoopbackNetwork() = default;
+
+TransportEndpoint* LoopbackNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
+
+absl::Status LoopbackNetwork::ConnectAll() {
+  if (connected_) return connect_status_;
+  connected_ = true;
+  connect_status_ = PairEdges();
+  if (connect_status_.ok()) MakeRings();
+  return connect_status_;
+}
+
+absl::Status LoopbackNetwork::PairEdges() {
+  std::map<uint64_t, std::pair<int, EdgeHandle>> receivers;
+  for (auto& endpoint : endpoints_) {
+    for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
+      const TransportEdge& spec = endpoint->edges_[i].spec;
+      if (spec.direction == TransportEdge::Direction::kOutgoing) continue;
+      if (!receivers.try_emplace(spec.edge, endpoint->rank_, static_cast<EdgeHandle>(i)).second) {
+        return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", spec.edge, ": two receivers"));
+      }
+    }
+  }
+  size_t num_paired = 0;
+  for (auto& endpoint : endpoints_) {
+    for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
+      LoopbackEndpoint::Edge& out = endpoint->edges_[i];
+      if (out.spec.direction == TransportEdge::Direction::kIncoming) continue;
+      auto found = receivers.find(out.spec.edge);
+      if (found == receivers.end() || found->second.first != out.spec.peer) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("W0522 edge ", out.spec.edge, ": expected a receiver on rank ", out.spec.peer, "; found none"));
+      }
+      LoopbackEndpoint* peer = endpoints_[out.spec.peer].get();
+      LoopbackEndpoint::Edge& in = peer->edges_[found->second.second];
+      if (in.peer != nullptr || in.spec.peer != endpoint->rank_ || in.spec.slots != out.spec.slots ||
+          in.spec.bytes != out.spec.bytes || in.spec.initial_tokens != out.spec.initial_tokens) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("W0522 edge ", out.spec.edge, ": ranks ", endpoint->rank_, " and ", out.spec.peer,
+                         " disagree about peer, slots, bytes or initial tokens"));
+      }
+      out.peer = peer;
+      in.peer = endpoint.get();
+      out.peer_edge = found->second.second;
+      in.peer_edge = static_cast<EdgeHandle>(i);
+      out.peer_landing = in.spec.landing;
+      out.peer_stride = in.spec.stride;
+      ++num_paired;
+    }
+  }
+  if (num_paired != receivers.size()) return absl::InvalidArgumentError("W0522 an incoming edge has no sender");
+  return absl::OkStatus();
+}
+
+void LoopbackNetwork::MakeRings() {
+  std::map<std::pair<int, int>, uint64_t> room;  // (from, to): tokens of one way, credits of the other
+  for (auto& endpoint : endpoints_) {
+    for (const LoopbackEndpoint::Edge& edge : endpoint->edges_) {
+      room[{endpoint->rank_, edge.spec.peer}] += static_cast<uint64_t>(edge.spec.slots);
+    }
+  }
+  for (const auto& [pair, entries] : room) {
+    LoopbackEndpoint* from = endpoints_[pair.first].get();
+    LoopbackEndpoint* to = endpoints_[pair.second].get();
+    Ring* ring = rings_.emplace_back(std::make_unique<Ring>(entries)).get();
+    from->outgoing_.push_back(ring);
+    from->peers_.push_back(to);
+    to->incoming_.push_back({ring, from->rank_});
+    for (LoopbackEndpoint::Edge& edge : from->edges_) {
+      if (edge.spec.peer == pair.second) edge.ring = ring;
+    }
+    for (LoopbackEndpoint::Edge& edge : to->edges_) {
+      if (edge.spec.peer == pair.first) edge.back = ring;
+    }
+  }
+}
+
+absl::StatusOr<EdgeHandle> LoopbackEndpoint::AddEdge(const TransportEdge& edge) {
+  const int num_ranks = static_cast<int>(network_->endpoints_.size());
+  if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ || edge.slots < 1 ||
+      edge.bytes < 0 || edge.initial_tokens < 0 || edge.initial_tokens > edge.slots) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
+  }
+  edges_.emplace_back().spec = edge;
+  return static_cast<EdgeHandle>(edges_.size() - 1);
+}
+
+absl::Status LoopbackEndpoint::CheckHandle(EdgeHandle edge, TransportEdge::Direction direction, int32_t slot) const {
+  if (edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size()) || edges_[edge].spec.direction != direction ||
+      slot < 0 || slot >= edges_[edge].spec.slots || edges_[edge].ring == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": no such edge or slot: ", edge, ", ", slot));
+  }
+  return absl::OkStatus();
+}
+
+void* LoopbackEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
+  if (!CheckHandle(edge, TransportEdge::Direction::kOutgoing, slot).ok()) return nullptr;
+  const Edge& e = edges_[edge];
+  return e.peer_landing == nullptr ? nullptr : e.peer_landing + slot * e.peer_stride;
+}
+
+absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) {
+  WEIR_RETURN_IF_ERROR(CheckHandle(edge, TransportEdge::Direction::kOutgoing, header.slot));
+  Edge& e = edges_[edge];
+  if (header.payload_bytes < 0 || header.payload_bytes > e.spec.bytes || header.edge != e.spec.edge) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+  }
+  if (closed_) return PeerGone(rank_);
+  if (e.back->closed.load(std::memory_order_acquire)) return PeerGone(e.spec.peer);
+  if (e.peer_landing != nullptr && header.payload_bytes > 0) {
+    char* slot = e.peer_landing + header.slot * e.peer_stride;
+    if (slot != bytes) std::memcpy(slot, bytes, header.payload_bytes);
+  }
+  e.traffic.payload_bytes += header.payload_bytes;
+  ++e.traffic.tokens;
+  e.ring->Push(e.peer_edge, /*token=*/true, header);
+  e.peer->WakeIfParked();
+  return absl::OkStatus();
+}
+
+absl::Status LoopbackEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
+  WEIR_RETURN_IF_ERROR(CheckHandle(edge, TransportEdge::Direction::kIncoming, slot));
+  Edge& e = edges_[edge];
+  ++e.traffic.credits;
+  MessageHeader header;
+  header.slot = slot;
+  e.ring->Push(e.peer_edge, /*token=*/false, header);
+  e.peer->WakeIfParked();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> LoopbackEndpoint::Poll(MessageReceiver* receiver) {
+  int64_t num_messages = 0;
+  for (const Incoming& incoming : incoming_) {
+    Ring& ring = *incoming.ring;
+    // Closed is read before the tail, so that what came before the closing is seen.
+    const bool closed = ring.closed.load(std::memory_order_acquire);
+    const uint64_t tail = ring.tail.load(std::memory_order_acquire);
+    while (ring.head != tail) {
+      const Ring::Entry entry = ring.entries[ring.head & ring.mask];
+      ++ring.head;
+      ++num_messages;
+      WEIR_RETURN_IF_ERROR(entry.token ? receiver->OnToken(entry.edge, entry.header)
+                                       : receiver->OnCredit(entry.edge, entry.header.slot));
+    }
+    if (closed && num_messages == 0) return PeerGone(incoming.peer);
+  }
+  return num_messages;
+}
+
+TransportEndpoint::ParkResult LoopbackEndpoint::Park() {
+  parked_.store(true, std::memory_order_seq_cst);
+  for (const Incoming& incoming : incoming_) {
+    if (incoming.ring->tail.load(std::memory_order_seq_cst) != incoming.ring->head ||
+        incoming.ring->closed.load(std::memory_order_seq_cst)) {
+      parked_.store(false, std::memory_order_relaxed);
+      return ParkResult::kMessagesWait;
+    }
+  }
+  return ParkResult::kParked;
+}
+
+void LoopbackEndpoint::Close() {
+  if (closed_) return;
+  closed_ = true;
+  for (size_t i = 0; i < outgoing_.size(); ++i) {
+    outgoing_[i]->closed.store(true, std::memory_order_seq_cst);
+    peers_[i]->WakeIfParked();
+  }
+}
+
+}  // namespace weir

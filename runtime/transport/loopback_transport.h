@@ -1,0 +1,43 @@
+// The transport between the ranks of one process: each on a thread of its own. A
+// token's data is written straight into the consumer's landing buffer; what crosses is
+// a fixed-size entry in a bounded ring, one ring per ordered pair of ranks that share
+// an edge. No lock and no allocation per message.
+//
+// Parking: a rank that finds nothing marks itself parked and looks once more; a sender
+// writes its entry and then looks at the mark. Both orders are sequentially
+// consistent, so one of the two sees the other, and no wake-up is lost.
+// Thread rule: one thread per endpoint; setting up and tearing down by one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/transport/transport.h"
+
+namespace weir {
+
+class LoopbackEndpoint;
+
+// The ranks of a process. Endpoints must not outlive it.
+class LoopbackNetwork {
+ public:
+  explicit LoopbackNetwork(int num_ranks);
+  ~LoopbackNetwork();
+
+  TransportEndpoint* endpoint(int rank);
+
+ private:
+  friend class LoopbackEndpoint;
+  struct Ring;
+  std::vector<std::unique_ptr<LoopbackEndpoint>> endpoints_;
+  std::vector<std::unique_ptr<Ring>> rings_;
+  absl::Status connect_status_;
+  bool connected_ = false;
+
+  absl::Status ConnectAll();
+  absl::Status PairEdges();
+  void MakeRings();
+};
+
+}  // namespace weir
