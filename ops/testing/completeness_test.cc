@@ -1,0 +1,105 @@
+// Completeness: what a new op still lacks is named here.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ops/defs/op_def.h"
+#include "ops/kernels/kernel.h"
+#include "ops/testing/op_cases.h"
+
+namespace weir::testing {
+namespace {
+
+// User ops without a gradient, and why.
+const std::map<std::string, std::string>& NotDifferentiable() {
+  static const auto* reasons = new std::map<std::string, std::string>{
+      {"accuracy", "a step function: its derivative is zero wherever it exists"},
+  };
+  return *reasons;
+}
+
+template <typename Check>
+void ForEachOp(Check&& check) {
+  for (const std::string& name : OpRegistry::Names()) {
+    SCOPED_TRACE("op " + name);
+    check(name, *OpRegistry::Find(name));
+  }
+}
+
+TEST(Completeness, EveryOpSaysWhatItDoesAndWhatItsOperandsAre) {
+  ForEachOp([](const std::string& name, const OpDef& def) {
+    EXPECT_EQ(def.schema.name, name);
+    EXPECT_FALSE(def.schema.doc.empty()) << "OpSchema.doc";
+    EXPECT_FALSE(def.schema.factors.empty()) << "OpSchema.factors";
+    EXPECT_FALSE(def.schema.outputs.empty()) << "OpSchema.outputs";
+    for (const auto* operands : {&def.schema.inputs, &def.schema.outputs}) {
+      for (const OperandSchema& operand : *operands) EXPECT_FALSE(operand.doc.empty()) << "doc of " << operand.name;
+    }
+    for (const AttrSchema& attr : def.schema.attrs) EXPECT_FALSE(attr.doc.empty()) << "doc of " << attr.name;
+  });
+}
+
+TEST(Completeness, OptionalAndVariadicOperandsComeLast) {
+  ForEachOp([](const std::string& name, const OpDef& def) {
+    for (const auto* operands : {&def.schema.inputs, &def.schema.outputs}) {
+      for (size_t i = 0; i + 1 < operands->size(); ++i) {
+        EXPECT_FALSE((*operands)[i].variadic) << (*operands)[i].name;
+        EXPECT_TRUE(!(*operands)[i].optional || (*operands)[i + 1].optional) << (*operands)[i + 1].name;
+      }
+    }
+  });
+}
+
+TEST(Completeness, EveryOpHasShapesARuleAndACost) {
+  ForEachOp([](const std::string& name, const OpDef& def) {
+    EXPECT_TRUE(def.infer) << "OpDef.infer";
+    EXPECT_TRUE(def.rule) << "OpDef.rule";
+    EXPECT_TRUE(def.flops) << "OpDef.flops";
+  });
+}
+
+TEST(Completeness, EveryOpHasACase) {
+  std::set<std::string> with_case, names;
+  for (const OpCase& op_case : OpCases()) {
+    with_case.insert(op_case.op);
+    EXPECT_TRUE(names.insert(op_case.name).second) << "two cases called " << op_case.name;
+    EXPECT_NE(OpRegistry::Find(op_case.op), nullptr) << op_case.name;
+  }
+  ForEachOp([&](const std::string& name, const OpDef&) {
+    EXPECT_TRUE(with_case.count(name)) << "add a case to ops/testing/op_cases.cc";
+  });
+}
+
+TEST(Completeness, EveryCaseInfersAndCosts) {
+  for (const OpCase& op_case : OpCases()) {
+    auto example = MakeExample(op_case, 1);
+    ASSERT_TRUE(example.ok()) << op_case.name << ": " << example.status();
+    EXPECT_GE(example->def->flops(example->attrs, example->input_types, example->output_types), 0) << op_case.name;
+  }
+}
+
+TEST(Completeness, EveryOpHasACpuKernelAndEveryCpuKernelAnOp) {
+  std::vector<std::string> kernels = KernelRegistry::Names("cpu"), ops = OpRegistry::Names();
+  for (const std::string& op : ops) {
+    EXPECT_TRUE(std::count(kernels.begin(), kernels.end(), op)) << "add ops/kernels/cpu/" << op << ".cc";
+  }
+  for (const std::string& kernel : kernels) {
+    EXPECT_TRUE(std::count(ops.begin(), ops.end(), kernel)) << "no op for kernel " << kernel;
+  }
+}
+
+TEST(Completeness, EveryUserOpHasAGradientOrAReasonForNone) {
+  ForEachOp([](const std::string& name, const OpDef& def) {
+    bool excused = NotDifferentiable().count(name) > 0;
+    if (!def.schema.internal) {
+      EXPECT_NE(static_cast<bool>(def.gradient), excused) << "give it a gradient or a reason here, not both";
+    } else {
+      EXPECT_FALSE(def.gradient) << "internal ops stand behind differentiation";
+    }
+  });
+}
+
+}  // namespace
+}  // namespace weir::testing

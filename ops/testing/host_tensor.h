@@ -1,0 +1,56 @@
+// HostTensor: a small dense tensor in memory for tests of ops, aligned as kernels ask,
+// with guard bytes behind it. And how tensors are cut by layouts and put together
+// again, element by element and without any of the product's boxing code.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/base/tensor_slice.h"
+#include "sbp/layout.h"
+
+namespace weir::testing {
+
+class HostTensor {
+ public:
+  // Every byte is 0xff: NaN in real tensors, so that what a kernel leaves out shows.
+  explicit HostTensor(TensorSlice slice);
+  explicit HostTensor(const TensorType& type) : HostTensor(TensorSlice::Whole(type.dtype, type.shape())) {}
+
+  const TensorSlice& slice() const { return slice_; }
+  int64_t size() const { return slice_.num_elements(); }
+  void* data() { return bytes_.data() + offset_; }
+  const void* data() const { return bytes_.data() + offset_; }
+  HostTensor(const HostTensor& other);
+  HostTensor& operator=(const HostTensor& other);
+
+  double Get(int64_t i) const;
+  void Set(int64_t i, double value);
+  bool GuardIntact() const;
+  bool SameBits(const HostTensor& other) const;
+
+ private:
+  void Allocate();
+  TensorSlice slice_;
+  std::vector<uint8_t> bytes_;
+  int64_t offset_ = 0;  // of the first aligned byte
+};
+
+// What each rank of the mesh holds of `whole` under `layout`. Addends of P(sum) and the
+// lesser values of P(max) are drawn from `key`.
+std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout, const Mesh& mesh,
+                            uint64_t key);
+
+// The whole again. An error names the ranks whose equal copies differ, or an element that is
+// covered too little or too often.
+absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type, const Layout& layout,
+                                 const Mesh& mesh);
+
+// "" if all elements agree within tolerance * (1 + |expected|); 0 asks for equal values.
+// Else the first difference.
+std::string Difference(const HostTensor& found, const HostTensor& expected, double tolerance);
+
+}  // namespace weir::testing

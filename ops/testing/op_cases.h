@@ -1,0 +1,52 @@
+// OpCase: one small example call of an op. Every op has at least one; the law
+// test, the gradient test and the completeness test run over all of them.
+//
+// Add a case for each attribute that changes what an op does and for each optional
+// operand. Sizes should not divide by 2 or 3, so that shards are uneven.
+// Thread rule: values.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "ops/defs/op_def.h"
+#include "ops/testing/host_tensor.h"
+
+namespace weir::testing {
+
+// What a tensor of a case holds.
+enum class Fill : uint8_t {
+  kNormal,    // standard normals
+  kApart,     // normals moved away from 0 by 0.1, for kinks at 0
+  kPositive,  // 0.5 and more
+  kSteps,     // -1, 0 or 1, so that equal values occur
+  kIds,       // integers from -1 to 8, some outside any table of the cases
+  kClasses,   // integers from 0 to 4
+};
+
+struct OpCase {
+  std::string name;                 // unique; begins with the op
+  std::string op;
+  Attributes attrs;
+  std::vector<std::string> inputs;  // types with all sizes written out
+  std::vector<Fill> fills;          // per input; missing: kNormal
+  int num_outputs = -1;             // -1: all the op has
+  std::vector<Fill> initial;        // outputs that are read and written: their contents before
+  double tolerance = 2e-5;          // of a split run; 0: only moves elements
+  int64_t step = 0;
+  int64_t micro_batch = 0;
+};
+
+const std::vector<OpCase>& OpCases();
+
+// The parts of a case, inferred and filled. Fatal to the test if inference refuses the case.
+struct OpExample {
+  const OpDef* def = nullptr;
+  Attributes attrs;  // with defaults
+  std::vector<TensorType> input_types, output_types;
+  std::vector<HostTensor> inputs;
+  std::vector<HostTensor> outputs;  // initial contents
+};
+absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed);
+
+}  // namespace weir::testing

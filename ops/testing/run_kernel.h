@@ -1,0 +1,27 @@
+// Runs one CPU kernel on tensors in memory, and checks what every kernel owes: no byte
+// beyond its outputs is touched. Not a device: no queue, no plan. Thread rule: one thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "ops/testing/host_tensor.h"
+#include "runtime/base/attributes.h"
+
+namespace weir::testing {
+
+struct KernelRun {
+  std::string op;
+  Attributes attrs;
+  int64_t step = 0;
+  int64_t micro_batch = 0;
+  uint64_t random_key = 0;
+  int num_threads = 1;
+};
+
+// `outputs` hold the initial contents (of outputs that are read and written) and receive the
+// results. An error if there is no such kernel, it refuses the operands, or it writes out of bounds.
+absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs, std::vector<HostTensor>* outputs);
+
+}  // namespace weir::testing
