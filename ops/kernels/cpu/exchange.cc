@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/kernels/cpu/exchange_plan.h"
+#include "ops/kernels/cpu/gemm_pack.h"
 #include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/cpu/spec_check.h"
@@ -45,16 +46,6 @@ void CombineFloats(Combiner combiner, DType dtype, const void* x_any, float* tot
   });
 }
 
-void ConvertFloats(DType from, DType to, const void* x_any, void* y_any, int64_t n) {
-  WithReal(from, [&](auto* x_type) HWY_ATTR {
-    using TX = std::remove_pointer_t<decltype(x_type)>;
-    WithReal(to, [&](auto* y_type) HWY_ATTR {
-      using TY = std::remove_pointer_t<decltype(y_type)>;
-      MapInto(static_cast<TY*>(y_any), n, [](VF v) HWY_ATTR { return v; }, static_cast<const TX*>(x_any));
-    });
-  });
-}
-
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weir
@@ -64,7 +55,6 @@ HWY_AFTER_NAMESPACE();
 namespace weir {
 
 HWY_EXPORT(CombineFloats);
-HWY_EXPORT(ConvertFloats);
 
 namespace {
 
@@ -415,7 +405,7 @@ void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner c
     if (s == 0 && dtype_ != DType::kBF16) {
       std::memcpy(sum, at, run * size_);
     } else if (s == 0) {
-      HWY_DYNAMIC_DISPATCH(ConvertFloats)(dtype_, DType::kF32, at, sum, run);
+      ConvertReal(dtype_, DType::kF32, at, sum, run);
     } else if (dtype_ == DType::kI32) {
       CombineInts(combiner, reinterpret_cast<const int32_t*>(at), reinterpret_cast<int32_t*>(sum), run);
     } else {
@@ -441,7 +431,7 @@ void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region&
       int64_t run = std::min(n - done, to.contiguous());
       char* out = target + to.offset() * size_;
       if (dtype_ == DType::kBF16) {
-        HWY_DYNAMIC_DISPATCH(ConvertFloats)(DType::kF32, dtype_, total + done * 4, out, run);
+        ConvertReal(DType::kF32, dtype_, total + done * 4, out, run);
       } else {
         std::memcpy(out, total + done * 4, run * size_);
       }

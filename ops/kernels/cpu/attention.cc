@@ -1,0 +1,1 @@
+// Attention over blocks of queries and keys, with an online softmax.

@@ -1,0 +1,1 @@
+// Gradient of attention over blocks of queries and keys.

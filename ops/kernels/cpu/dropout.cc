@@ -1,0 +1,1 @@
+// Dropout keyed by element position.

@@ -1,0 +1,168 @@
+// embedding and its gradient. A shard of the table knows rows [offset, offset + rows) of
+// the vocabulary; ids outside it contribute nothing.
+#include <cstring>
+
+#include "ops/kernels/cpu/gemm_pack.h"
+#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/embedding.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+void AddRow(DType dtype, const void* x_any, float* total, int64_t n) {
+  const float* before = total;
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
+    MapInto(total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(AddRow);
+
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+class EmbeddingKernel final : public Kernel {
+ public:
+  EmbeddingKernel(const TensorSlice& table, const TensorSlice& ids)
+      : row_bytes_(table.shape[1] * SizeOf(table.dtype)),
+        first_(table.offset[0]),
+        rows_(table.shape[0]),
+        pieces_(Pieces::OfRows(ids.num_elements(), table.shape[1], kLightPiece)) {}
+
+  void Run(const KernelArgs& args) override {
+    const char* table = static_cast<const char*>(args.inputs[0]);
+    const int32_t* ids = static_cast<const int32_t*>(args.inputs[1]);
+    char* y = static_cast<char*>(args.outputs[0]);
+    if (row_bytes_ == 0) return;
+    args.team->For(pieces_.count(), [&](int64_t piece) {
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
+        int64_t row = ids[i] - first_;
+        if (0 <= row && row < rows_) {
+          std::memcpy(y + i * row_bytes_, table + row * row_bytes_, row_bytes_);
+        } else {
+          std::memset(y + i * row_bytes_, 0, row_bytes_);
+        }
+      }
+    });
+  }
+
+ private:
+  const int64_t row_bytes_, first_, rows_;
+  const Pieces pieces_;
+};
+
+KernelOr MakeEmbedding(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "table").Is(check.in(1), DType::kI32, "ids");
+  check.SameType(check.in(0), check.out(0), "table and y").Expect(check.in(0).shape.size() == 2, "table[v, h]");
+  check.Expect(LeadingShape(check.out(0), 1) == check.in(1).shape, "y with the axes of ids");
+  check.Expect(SizeFromEnd(check.out(0), 1) == SizeFromEnd(check.in(0), 1), "y as wide as the table");
+  if (!check.ok()) return check.status();
+  return std::make_unique<EmbeddingKernel>(check.in(0), check.in(1));
+}
+
+// First the samples of each row are listed in order (one thread, integers only); then
+// rows are summed independently of each other.
+class EmbeddingGradKernel final : public Kernel {
+ public:
+  EmbeddingGradKernel(const TensorSlice& ids, const TensorSlice& dy, const TensorSlice& dtable, int num_threads)
+      : dy_type_(dy.dtype),
+        out_type_(dtable.dtype),
+        num_ids_(ids.num_elements()),
+        first_(dtable.offset[0]),
+        rows_(dtable.shape[0]),
+        width_(dtable.shape[1]),
+        pieces_(Pieces::OfRows(rows_, width_, kLightPiece)),
+        next_at_(RoundUp(rows_ * 4, kCacheLine)),
+        sums_at_(next_at_ + RoundUp(num_ids_ * 4, kCacheLine)),
+        sum_bytes_(RoundUp(width_ * 4, kCacheLine)),
+        num_threads_(num_threads) {}
+
+  int64_t workspace_bytes() const override { return sums_at_ + sum_bytes_ * num_threads_; }
+
+  void Run(const KernelArgs& args) override {
+    if (width_ == 0) return;
+    char* workspace = static_cast<char*>(args.workspace);
+    int32_t* head = reinterpret_cast<int32_t*>(workspace);
+    int32_t* next = reinterpret_cast<int32_t*>(workspace + next_at_);
+    ListSamples(static_cast<const int32_t*>(args.inputs[0]), head, next);
+    args.team->For(pieces_.count(), [&](int64_t piece, int worker) {
+      float* sum = reinterpret_cast<float*>(workspace + sums_at_ + worker * sum_bytes_);
+      for (int64_t row = pieces_.begin(piece); row < pieces_.end(piece); ++row) {
+        char* out = static_cast<char*>(args.outputs[0]) + row * width_ * SizeOf(out_type_);
+        if (head[row] < 0) {
+          std::memset(out, 0, width_ * SizeOf(out_type_));
+          continue;
+        }
+        float* total = out_type_ == DType::kF32 ? reinterpret_cast<float*>(out) : sum;
+        SumRow(static_cast<const char*>(args.inputs[1]), head[row], next, total);
+        if (total == sum) ConvertReal(DType::kF32, out_type_, sum, out, width_);
+      }
+    });
+  }
+
+ private:
+  // head[row] is its first sample or -1, next[sample] the one after of the same row or -1.
+  void ListSamples(const int32_t* ids, int32_t* head, int32_t* next) const {
+    std::fill(head, head + rows_, -1);
+    for (int64_t i = num_ids_ - 1; i >= 0; --i) {
+      int64_t row = ids[i] - first_;
+      if (row < 0 || row >= rows_) continue;
+      next[i] = head[row];
+      head[row] = static_cast<int32_t>(i);
+    }
+  }
+
+  void SumRow(const char* dy, int32_t sample, const int32_t* next, float* total) const {
+    const int64_t row_bytes = width_ * SizeOf(dy_type_);
+    ConvertReal(dy_type_, DType::kF32, dy + sample * row_bytes, total, width_);
+    for (sample = next[sample]; sample >= 0; sample = next[sample]) {
+      HWY_DYNAMIC_DISPATCH(AddRow)(dy_type_, dy + sample * row_bytes, total, width_);
+    }
+  }
+
+  const DType dy_type_, out_type_;
+  const int64_t num_ids_, first_, rows_, width_;
+  const Pieces pieces_;
+  // The workspace: head, next, then per worker one row of sums.
+  const int64_t next_at_, sums_at_, sum_bytes_;
+  const int num_threads_;
+};
+
+KernelOr MakeEmbeddingGrad(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(1, 1).Is(check.in(0), DType::kI32, "ids").Real(check.in(1), "dy").Real(check.out(0), "dtable");
+  check.Expect(check.out(0).shape.size() == 2, "dtable[v, h]");
+  check.Expect(LeadingShape(check.in(1), 1) == check.in(0).shape, "dy with the axes of ids");
+  check.Expect(SizeFromEnd(check.out(0), 1) == SizeFromEnd(check.in(1), 1), "dtable as wide as dy");
+  check.Expect(check.in(0).num_elements() <= INT32_MAX, "at most 2^31 - 1 ids");
+  if (!check.ok()) return check.status();
+  return std::make_unique<EmbeddingGradKernel>(check.in(0), check.in(1), check.out(0), spec.num_threads);
+}
+
+WEIR_REGISTER_KERNEL("cpu", "embedding", MakeEmbedding);
+WEIR_REGISTER_KERNEL("cpu", "embedding_grad", MakeEmbeddingGrad);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE

@@ -1,0 +1,308 @@
+// The update of weights: adamw, sgd, and what precedes it: sum_squares, clip_scale.
+#include <cmath>
+#include <vector>
+
+#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/kernel.h"
+#include "runtime/base/schedule.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/optimizer.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/simd-inl.h"
+
+#ifndef WEIR_OPS_KERNELS_CPU_OPTIMIZER_ONCE
+#define WEIR_OPS_KERNELS_CPU_OPTIMIZER_ONCE
+namespace weir {
+
+// The numbers of one step, the same for every element.
+struct AdamStep {
+  float gradient_scale;
+  float decay;          // 1 - rate * weight_decay
+  float beta1_rest;     // 1 - beta1
+  float beta2;
+  float beta2_rest;     // 1 - beta2
+  float correction2_root;  // sqrt(1 - beta2^t)
+  float epsilon;
+  float step_size;      // rate / (1 - beta1^t)
+};
+
+enum class Momentum : uint8_t { kNone, kFirst, kLater };
+
+struct SgdStep {
+  float gradient_scale;
+  float weight_decay;
+  float momentum;
+  float rate;
+};
+
+}  // namespace weir
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+HWY_INLINE void AdamVector(const AdamStep& step, VF g, VF* w, VF* m, VF* v) {
+  const DF d;
+  g = hn::Mul(g, hn::Set(d, step.gradient_scale));
+  *w = hn::Mul(*w, hn::Set(d, step.decay));
+  *m = hn::MulAdd(hn::Sub(g, *m), hn::Set(d, step.beta1_rest), *m);
+  *v = hn::MulAdd(hn::Mul(g, g), hn::Set(d, step.beta2_rest), hn::Mul(*v, hn::Set(d, step.beta2)));
+  VF root = hn::Div(hn::Sqrt(*v), hn::Set(d, step.correction2_root));
+  VF ratio = hn::Div(*m, hn::Add(root, hn::Set(d, step.epsilon)));
+  *w = hn::NegMulAdd(ratio, hn::Set(d, step.step_size), *w);
+}
+
+void AdamRange(const AdamStep& step, const float* g, float* w, float* m, float* v, int64_t n) {
+  const int64_t lanes = NumLanes();
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    VF weight = LoadF(w + i), first = LoadF(m + i), second = LoadF(v + i);
+    AdamVector(step, LoadF(g + i), &weight, &first, &second);
+    StoreF(weight, w + i);
+    StoreF(first, m + i);
+    StoreF(second, v + i);
+  }
+  if (i == n) return;
+  VF weight = LoadTail(w + i, n - i), first = LoadTail(m + i, n - i), second = LoadTail(v + i, n - i);
+  AdamVector(step, LoadTail(g + i, n - i), &weight, &first, &second);
+  StoreTail(weight, w + i, n - i);
+  StoreTail(first, m + i, n - i);
+  StoreTail(second, v + i, n - i);
+}
+
+HWY_INLINE VF Decayed(const SgdStep& step, VF g, VF w) {
+  const DF d;
+  return hn::MulAdd(w, hn::Set(d, step.weight_decay), hn::Mul(g, hn::Set(d, step.gradient_scale)));
+}
+
+// `buffer` is null without momentum.
+void SgdRange(const SgdStep& step, Momentum momentum, const float* g, float* w, float* buffer, int64_t n) {
+  const float* old_w = w;
+  const float* old_buffer = buffer;
+  const VF rate = hn::Set(DF(), step.rate), keep = hn::Set(DF(), step.momentum);
+  switch (momentum) {
+    case Momentum::kNone:
+      return MapInto(w, n, [&](VF x, VF grad) HWY_ATTR { return hn::NegMulAdd(Decayed(step, grad, x), rate, x); }, old_w, g);
+    case Momentum::kFirst:
+      MapInto(buffer, n, [&](VF x, VF grad) HWY_ATTR { return Decayed(step, grad, x); }, old_w, g);
+      break;
+    case Momentum::kLater:
+      MapInto(buffer, n, [&](VF x, VF grad, VF b) HWY_ATTR { return hn::MulAdd(b, keep, Decayed(step, grad, x)); }, old_w,
+              g, old_buffer);
+      break;
+  }
+  MapInto(w, n, [&](VF x, VF b) HWY_ATTR { return hn::NegMulAdd(b, rate, x); }, old_w, old_buffer);
+}
+
+float SquareSum(DType dtype, const void* x_any, int64_t n) {
+  float sum = 0;
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
+    sum = SumOver(n, [](VF v) HWY_ATTR { return hn::Mul(v, v); }, x);
+  });
+  return sum;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(AdamRange);
+HWY_EXPORT(SgdRange);
+HWY_EXPORT(SquareSum);
+
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+// Cut so small that a piece stays in the second-level cache between passes.
+constexpr int64_t kUpdatePiece = 16384;
+
+class AdamWKernel final : public Kernel {
+ public:
+  AdamWKernel(const Attributes& attrs, int64_t n)
+      : schedule_(LearningRateSchedule::FromAttributes(attrs)),
+        beta1_(attrs.Real("beta1", 0.9)),
+        beta2_(attrs.Real("beta2", 0.999)),
+        epsilon_(attrs.Real("epsilon", 1e-8)),
+        weight_decay_(attrs.Real("weight_decay", 0.01)),
+        pieces_{n, kUpdatePiece} {}
+
+  void Run(const KernelArgs& args) override {
+    const double t = static_cast<double>(args.step) + 1;
+    const double rate = schedule_.At(args.step);
+    AdamStep step;
+    step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
+    step.decay = static_cast<float>(1 - rate * weight_decay_);
+    step.beta1_rest = static_cast<float>(1 - beta1_);
+    step.beta2 = static_cast<float>(beta2_);
+    step.beta2_rest = static_cast<float>(1 - beta2_);
+    step.correction2_root = static_cast<float>(std::sqrt(1 - std::pow(beta2_, t)));
+    step.epsilon = static_cast<float>(epsilon_);
+    step.step_size = static_cast<float>(rate / (1 - std::pow(beta1_, t)));
+    const float* g = static_cast<const float*>(args.inputs[0]);
+    float* w = static_cast<float*>(args.outputs[0]);
+    float* m = static_cast<float*>(args.outputs[1]);
+    float* v = static_cast<float*>(args.outputs[2]);
+    args.team->For(pieces_.count(), [&](int64_t piece) {
+      int64_t at = pieces_.begin(piece);
+      HWY_DYNAMIC_DISPATCH(AdamRange)(step, g + at, w + at, m + at, v + at, pieces_.length(piece));
+    });
+  }
+
+ private:
+  const LearningRateSchedule schedule_;
+  const double beta1_, beta2_, epsilon_, weight_decay_;
+  const Pieces pieces_;
+};
+
+void CheckUpdate(SpecCheck* check, int num_outputs) {
+  check->Is(check->in(0), DType::kF32, "grad").Is(check->in(1), DType::kF32, "scale");
+  check->Expect(check->in(1).num_elements() == 1, "one scale");
+  for (int i = 0; i < num_outputs; ++i) {
+    if (!check->HasOut(i)) continue;
+    check->Is(check->out(i), DType::kF32, "weight and its state");
+    check->SameShape(check->in(0), check->out(i), "grad, weight and state");
+  }
+}
+
+KernelOr MakeAdamW(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(3, 3);
+  CheckUpdate(&check, 3);
+  if (!check.ok()) return check.status();
+  return std::make_unique<AdamWKernel>(spec.attrs, check.in(0).num_elements());
+}
+
+class SgdKernel final : public Kernel {
+ public:
+  SgdKernel(const Attributes& attrs, int64_t n)
+      : schedule_(LearningRateSchedule::FromAttributes(attrs)),
+        momentum_(attrs.Real("momentum")),
+        weight_decay_(attrs.Real("weight_decay")),
+        pieces_{n, kUpdatePiece} {}
+
+  void Run(const KernelArgs& args) override {
+    SgdStep step;
+    step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
+    step.weight_decay = static_cast<float>(weight_decay_);
+    step.momentum = static_cast<float>(momentum_);
+    step.rate = static_cast<float>(schedule_.At(args.step));
+    const float* g = static_cast<const float*>(args.inputs[0]);
+    float* w = static_cast<float*>(args.outputs[0]);
+    float* buffer = args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
+    const Momentum kind = !buffer ? Momentum::kNone : args.step == 0 ? Momentum::kFirst : Momentum::kLater;
+    args.team->For(pieces_.count(), [&](int64_t piece) {
+      int64_t at = pieces_.begin(piece);
+      HWY_DYNAMIC_DISPATCH(SgdRange)
+      (step, kind, g + at, w + at, buffer ? buffer + at : nullptr, pieces_.length(piece));
+    });
+  }
+
+ private:
+  const LearningRateSchedule schedule_;
+  const double momentum_, weight_decay_;
+  const Pieces pieces_;
+};
+
+KernelOr MakeSgd(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(1, 2);
+  CheckUpdate(&check, 2);
+  check.Expect(check.HasOut(1) || spec.attrs.Real("momentum") == 0, "a buffer for its momentum");
+  if (!check.ok()) return check.status();
+  return std::make_unique<SgdKernel>(spec.attrs, check.in(0).num_elements());
+}
+
+// Partial sums of fixed pieces, added up in order in double precision.
+class SumSquaresKernel final : public Kernel {
+ public:
+  explicit SumSquaresKernel(const KernelSpec& spec) {
+    for (const auto& input : spec.inputs) {
+      inputs_.push_back(Input{input->dtype, Pieces{input->num_elements(), kLightPiece}, num_partials_});
+      num_partials_ += inputs_.back().pieces.count();
+    }
+  }
+  int64_t workspace_bytes() const override { return num_partials_ * static_cast<int64_t>(sizeof(float)); }
+
+  void Run(const KernelArgs& args) override {
+    float* partials = static_cast<float*>(args.workspace);
+    args.team->For(num_partials_, [&](int64_t piece) {
+      size_t i = inputs_.size() - 1;
+      while (inputs_[i].first_partial > piece) --i;
+      const Input& input = inputs_[i];
+      int64_t local = piece - input.first_partial;
+      const char* x = static_cast<const char*>(args.inputs[i]) + input.pieces.begin(local) * SizeOf(input.dtype);
+      partials[piece] = HWY_DYNAMIC_DISPATCH(SquareSum)(input.dtype, x, input.pieces.length(local));
+    });
+    double total = 0;
+    for (int64_t i = 0; i < num_partials_; ++i) total += partials[i];
+    *static_cast<float*>(args.outputs[0]) = static_cast<float>(total);
+  }
+
+ private:
+  struct Input {
+    DType dtype;
+    Pieces pieces;
+    int64_t first_partial;
+  };
+  std::vector<Input> inputs_;
+  int64_t num_partials_ = 0;
+};
+
+KernelOr MakeSumSquares(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  const int n = static_cast<int>(spec.inputs.size());
+  check.Inputs(n, n).Outputs(1, 1).Is(check.out(0), DType::kF32, "total");
+  check.Expect(check.out(0).num_elements() == 1, "one total");
+  for (int i = 0; i < n; ++i) check.Real(check.in(i), "x");
+  if (!check.ok()) return check.status();
+  return std::make_unique<SumSquaresKernel>(spec);
+}
+
+class ClipScaleKernel final : public Kernel {
+ public:
+  explicit ClipScaleKernel(double clip_norm) : clip_norm_(clip_norm) {}
+
+  void Run(const KernelArgs& args) override {
+    const float norm = std::sqrt(*static_cast<const float*>(args.inputs[0]));
+    float scale = 1;
+    if (clip_norm_ > 0) {
+      scale = static_cast<float>(clip_norm_) / (norm + 1e-6f);
+      if (scale > 1) scale = 1;  // a NaN stays
+    }
+    *static_cast<float*>(args.outputs[0]) = scale;
+    if (args.outputs.size() > 1 && args.outputs[1]) *static_cast<float*>(args.outputs[1]) = norm;
+  }
+
+ private:
+  const double clip_norm_;
+};
+
+KernelOr MakeClipScale(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(1, 1).Outputs(1, 2).Is(check.in(0), DType::kF32, "total").Is(check.out(0), DType::kF32, "scale");
+  check.Is(check.out(1), DType::kF32, "norm");
+  check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1, "scalars");
+  if (!check.ok()) return check.status();
+  return std::make_unique<ClipScaleKernel>(spec.attrs.Real("clip_norm"));
+}
+
+WEIR_REGISTER_KERNEL("cpu", "adamw", MakeAdamW);
+WEIR_REGISTER_KERNEL("cpu", "sgd", MakeSgd);
+WEIR_REGISTER_KERNEL("cpu", "sum_squares", MakeSumSquares);
+WEIR_REGISTER_KERNEL("cpu", "clip_scale", MakeClipScale);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE

@@ -1,0 +1,313 @@
+// softmax_cross_entropy over whole rows and over shards of the vocabulary, accuracy.
+//
+// A row is read twice: its maximum, then the sum of exponentials, so that a split
+// vocabulary (reduce_max, exp_sum_pick, cross_entropy_finish) computes the same terms.
+// A target outside the whole vocabulary picks nothing: its logit counts as 0.
+#include <cmath>
+
+#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/softmax_cross_entropy.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+float RowMax(DType dtype, const void* x_any, int64_t n) {
+  float max = 0;
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    max = MaxOver(static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any), n);
+  });
+  return max;
+}
+
+// The sum of e^(x - max); 0 for an empty row. With max = -inf (every logit of the whole row is)
+// all terms are 0 rather than NaN.
+float RowExpSum(DType dtype, const void* x_any, float max, int64_t n) {
+  float sum = 0;
+  const VF shift = hn::Set(DF(), std::isinf(max) && max < 0 ? 0.0f : max);
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
+    sum = SumOver(n, [&](VF v) HWY_ATTR { return Exp(hn::Sub(v, shift)); }, x);
+  });
+  return sum;
+}
+
+// dx = e^(x - max) * factor.
+void RowExpScaled(DType dtype, const void* x_any, void* dx_any, float max, float factor, int64_t n) {
+  const VF shift = hn::Set(DF(), max), scale = hn::Set(DF(), factor);
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    MapInto(static_cast<T*>(dx_any), n, [&](VF v) HWY_ATTR { return hn::Mul(Exp(hn::Sub(v, shift)), scale); },
+            static_cast<const T*>(x_any));
+  });
+}
+
+// The first index of the largest element, -1 for an empty row.
+template <class T>
+int64_t FirstIndexOf(const T* x, float max, int64_t n) {
+  const int64_t lanes = NumLanes();
+  const VF wanted = hn::Set(DF(), max);
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    int64_t found = static_cast<int64_t>(hn::FindFirstTrue(DF(), hn::Eq(LoadF(x + i), wanted)));
+    if (found >= 0) return i + found;
+  }
+  for (; i < n; ++i) {
+    if (hn::GetLane(LoadTail(x + i, 1)) == max) return i;
+  }
+  return -1;
+}
+
+int64_t RowArgMax(DType dtype, const void* x_any, int64_t n) {
+  int64_t index = -1;
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
+    index = FirstIndexOf(x, MaxOver(x, n), n);
+  });
+  return index;
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(RowMax);
+HWY_EXPORT(RowExpSum);
+HWY_EXPORT(RowExpScaled);
+HWY_EXPORT(RowArgMax);
+
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+float ElementAt(DType dtype, const void* base, int64_t i) {
+  return dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(base)[i]) : static_cast<const float*>(base)[i];
+}
+
+void StoreAt(DType dtype, void* base, int64_t i, float value) {
+  if (dtype == DType::kBF16) {
+    static_cast<BFloat16*>(base)[i] = ToBFloat16(value);
+  } else {
+    static_cast<float*>(base)[i] = value;
+  }
+}
+
+// Rows of logits, their target and where the vocabulary shard begins.
+struct LogitRows {
+  explicit LogitRows(const TensorSlice& logits)
+      : dtype(logits.dtype),
+        n(SizeFromEnd(logits, 1)),
+        first(logits.offset.back()),
+        pieces(Pieces::OfRows(LeadingElements(logits, 1), n, kHeavyPiece)) {}
+
+  const void* Row(const void* logits, int64_t row) const {
+    return static_cast<const char*>(logits) + row * n * SizeOf(dtype);
+  }
+  void* Row(void* logits, int64_t row) const { return static_cast<char*>(logits) + row * n * SizeOf(dtype); }
+  bool Holds(int32_t target) const { return first <= target && target < first + n; }
+  float Picked(const void* row, int32_t target) const { return Holds(target) ? ElementAt(dtype, row, target - first) : 0; }
+
+  DType dtype;
+  int64_t n, first;
+  Pieces pieces;
+};
+
+float* FloatsOrNull(const KernelArgs& args, size_t output) {
+  return output < args.outputs.size() ? static_cast<float*>(args.outputs[output]) : nullptr;
+}
+
+class CrossEntropyKernel final : public Kernel {
+ public:
+  explicit CrossEntropyKernel(const TensorSlice& logits) : rows_(logits) {}
+
+  void Run(const KernelArgs& args) override {
+    const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
+    float* loss = static_cast<float*>(args.outputs[0]);
+    float* max_out = FloatsOrNull(args, 1);
+    float* sum_out = FloatsOrNull(args, 2);
+    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+      for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
+        const void* row = rows_.Row(args.inputs[0], i);
+        const float max = HWY_DYNAMIC_DISPATCH(RowMax)(rows_.dtype, row, rows_.n);
+        const float sum = HWY_DYNAMIC_DISPATCH(RowExpSum)(rows_.dtype, row, max, rows_.n);
+        loss[i] = std::log(sum) + max - rows_.Picked(row, targets[i]);
+        if (max_out) max_out[i] = max;
+        if (sum_out) sum_out[i] = sum;
+      }
+    });
+  }
+
+ private:
+  const LogitRows rows_;
+};
+
+void CheckLogits(SpecCheck* check) {
+  check->Real(check->in(0), "logits").Is(check->in(1), DType::kI32, "targets").MinRank(check->in(0), 1, "logits");
+  check->Expect(LeadingShape(check->in(0), 1) == check->in(1).shape, "targets with the leading axes of logits");
+}
+
+void CheckPerRow(SpecCheck* check, const TensorSlice& operand, const char* name) {
+  check->Is(operand, DType::kF32, name);
+  check->Expect(operand.shape == check->in(1).shape, std::string(name) + " with one element per target");
+}
+
+KernelOr MakeCrossEntropy(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(1, 3);
+  CheckLogits(&check);
+  for (int i = 0; i < 3; ++i) {
+    if (check.HasOut(i)) CheckPerRow(&check, check.out(i), "an output");
+  }
+  check.Expect(SizeFromEnd(check.in(0), 1) == (check.ok() ? check.in(0).global_shape.back() : 0), "a whole vocabulary");
+  if (!check.ok()) return check.status();
+  return std::make_unique<CrossEntropyKernel>(check.in(0));
+}
+
+class CrossEntropyGradKernel final : public Kernel {
+ public:
+  explicit CrossEntropyGradKernel(const TensorSlice& logits) : rows_(logits) {}
+
+  void Run(const KernelArgs& args) override {
+    const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
+    const float* max = static_cast<const float*>(args.inputs[2]);
+    const float* sum = static_cast<const float*>(args.inputs[3]);
+    const float* dloss = static_cast<const float*>(args.inputs[4]);
+    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+      for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
+        const void* row = rows_.Row(args.inputs[0], i);
+        void* dx = rows_.Row(args.outputs[0], i);
+        // Read before the row is written: dx may be the logits.
+        const bool held = rows_.Holds(targets[i]);
+        const float picked = held ? rows_.Picked(row, targets[i]) : 0;
+        const float factor = dloss[i] / sum[i];
+        HWY_DYNAMIC_DISPATCH(RowExpScaled)(rows_.dtype, row, dx, max[i], factor, rows_.n);
+        if (held) StoreAt(rows_.dtype, dx, targets[i] - rows_.first, std::exp(picked - max[i]) * factor - dloss[i]);
+      }
+    });
+  }
+
+ private:
+  const LogitRows rows_;
+};
+
+KernelOr MakeCrossEntropyGrad(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(5, 5).Outputs(1, 1);
+  CheckLogits(&check);
+  for (int i = 2; i < 5; ++i) CheckPerRow(&check, check.in(i), "max, sum_exp and dloss");
+  check.SameShape(check.in(0), check.out(0), "logits and dlogits").SameType(check.in(0), check.out(0), "logits and dlogits");
+  if (!check.ok()) return check.status();
+  return std::make_unique<CrossEntropyGradKernel>(check.in(0));
+}
+
+class ExpSumPickKernel final : public Kernel {
+ public:
+  explicit ExpSumPickKernel(const TensorSlice& logits) : rows_(logits) {}
+
+  void Run(const KernelArgs& args) override {
+    const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
+    const float* max = static_cast<const float*>(args.inputs[2]);
+    float* sum = static_cast<float*>(args.outputs[0]);
+    float* picked = static_cast<float*>(args.outputs[1]);
+    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+      for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
+        const void* row = rows_.Row(args.inputs[0], i);
+        sum[i] = HWY_DYNAMIC_DISPATCH(RowExpSum)(rows_.dtype, row, max[i], rows_.n);
+        picked[i] = rows_.Picked(row, targets[i]);
+      }
+    });
+  }
+
+ private:
+  const LogitRows rows_;
+};
+
+KernelOr MakeExpSumPick(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(3, 3).Outputs(2, 2);
+  CheckLogits(&check);
+  CheckPerRow(&check, check.in(2), "max");
+  CheckPerRow(&check, check.out(0), "sum_exp");
+  CheckPerRow(&check, check.out(1), "picked");
+  if (!check.ok()) return check.status();
+  return std::make_unique<ExpSumPickKernel>(check.in(0));
+}
+
+class CrossEntropyFinishKernel final : public Kernel {
+ public:
+  explicit CrossEntropyFinishKernel(int64_t n) : pieces_{n, kHeavyPiece} {}
+
+  void Run(const KernelArgs& args) override {
+    const float* max = static_cast<const float*>(args.inputs[0]);
+    const float* sum = static_cast<const float*>(args.inputs[1]);
+    const float* picked = static_cast<const float*>(args.inputs[2]);
+    float* loss = static_cast<float*>(args.outputs[0]);
+    args.team->For(pieces_.count(), [&](int64_t piece) {
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) loss[i] = std::log(sum[i]) + max[i] - picked[i];
+    });
+  }
+
+ private:
+  const Pieces pieces_;
+};
+
+KernelOr MakeCrossEntropyFinish(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(3, 3).Outputs(1, 1).Is(check.out(0), DType::kF32, "loss");
+  for (int i = 0; i < 3; ++i) {
+    check.Is(check.in(i), DType::kF32, "inputs").SameShape(check.in(i), check.out(0), "inputs and loss");
+  }
+  if (!check.ok()) return check.status();
+  return std::make_unique<CrossEntropyFinishKernel>(check.out(0).num_elements());
+}
+
+class AccuracyKernel final : public Kernel {
+ public:
+  explicit AccuracyKernel(const TensorSlice& logits) : rows_(logits) {}
+
+  void Run(const KernelArgs& args) override {
+    const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
+    float* hit = static_cast<float*>(args.outputs[0]);
+    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+      for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
+        int64_t best = HWY_DYNAMIC_DISPATCH(RowArgMax)(rows_.dtype, rows_.Row(args.inputs[0], i), rows_.n);
+        hit[i] = best >= 0 && best == targets[i] ? 1.0f : 0.0f;
+      }
+    });
+  }
+
+ private:
+  const LogitRows rows_;
+};
+
+KernelOr MakeAccuracy(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(1, 1);
+  CheckLogits(&check);
+  CheckPerRow(&check, check.out(0), "hit");
+  if (!check.ok()) return check.status();
+  return std::make_unique<AccuracyKernel>(check.in(0));
+}
+
+WEIR_REGISTER_KERNEL("cpu", "softmax_cross_entropy", MakeCrossEntropy);
+WEIR_REGISTER_KERNEL("cpu", "softmax_cross_entropy_grad", MakeCrossEntropyGrad);
+WEIR_REGISTER_KERNEL("cpu", "exp_sum_pick", MakeExpSumPick);
+WEIR_REGISTER_KERNEL("cpu", "cross_entropy_finish", MakeCrossEntropyFinish);
+WEIR_REGISTER_KERNEL("cpu", "accuracy", MakeAccuracy);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE
