@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_join.h"
 #include "ops/defs/op_def.h"
+#include "ops/defs/reference.h"
 #include "ops/defs/type_text.h"
 
 namespace weir {
@@ -229,6 +230,21 @@ TEST(Rule, GroupedAttentionSplitsQueryHeadsByKeyHeads) {
             "batch:8/1 <sequence:16/1> heads:2/1+<heads.per_group:3/1> <d:4/1> | batch:8/1 <sequence:16/1> heads:2/1 <d:4/1> | "
             "batch:8/1 <sequence:16/1> heads:2/1 <d:4/1> | -> batch:8/1 <sequence:16/1> heads:2/1+<heads.per_group:3/1> <d:4/1> | "
             "-> batch:8/1 heads:2/1+<heads.per_group:3/1> <sequence:16/1>");
+}
+
+TEST(Reference, DescribesOperandsAttributesFactorsAndGradient) {
+  std::string text = DescribeOp(*OpRegistry::Find("layer_norm"));
+  EXPECT_THAT(text, HasSubstr("layer_norm(x, gamma, beta?) -> y, mean?, rstd?\n"));
+  EXPECT_THAT(text, HasSubstr("  gamma  [h]\n"));
+  EXPECT_THAT(text, HasSubstr("epsilon: real = 1e-05  added to the variance\n"));
+  EXPECT_THAT(text, HasSubstr("factors  ... h, h, h -> ... h, ..., ...; h is whole\n"));
+  EXPECT_THAT(text, HasSubstr("gradient\n  yes\n"));
+  EXPECT_THAT(DescribeOp(*OpRegistry::Find("accuracy")), HasSubstr("gradient\n  none\n"));
+  EXPECT_THAT(DescribeOp(*OpRegistry::Find("scale")), HasSubstr("factor: real (required)"));
+}
+
+TEST(Reference, ListsUserOpsOnly) {
+  EXPECT_THAT(ListUserOps(), AllOf(HasSubstr("matmul "), ::testing::Not(HasSubstr("matmul_grad_w"))));
 }
 
 }  // namespace
