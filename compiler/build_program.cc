@@ -113,7 +113,17 @@ class ProgramBuilder {
       const ModelCall& call = model_.calls[c];
       const Function& function = ForwardOf(call);
       std::vector<int> values;
+      std::vector<char> used = UsedArgs(model_.functions[call.model_function]);
       for (const ParameterInfo& parameter : function.parameters) {
+        if (!used[parameter.arg] && plan_.mode == PlanMode::kTrain) {
+          return Rejected({"W0475", absl::StrCat("function ", function.name, ", parameter ", parameter.name),
+                           "a parameter the loss depends on", "one that no output depends on", "remove it, or use it"});
+        }
+        if (!used[parameter.arg]) {
+          calls_[c].variables.push_back(-1);
+          calls_[c].weights.push_back(-1);
+          continue;
+        }
         const Value& compute = function.values[function.args[parameter.arg].value];
         Variable variable;
         bool of_main = call.name == function.name;
@@ -132,10 +142,10 @@ class ProgramBuilder {
         variable.value = NewValue(variable.name, variable.type, variable.layout, call.stage, Rate::kStep);
         module_.values[variable.value].variable = index;
         calls_[c].variables.push_back(index);
+        calls_[c].weights.push_back(variable.value);
         values.push_back(variable.value);
         module_.variables.push_back(std::move(variable));
       }
-      calls_[c].weights = values;
       if (values.empty()) continue;
       if (plan_.mode != PlanMode::kTrain) AddKeep(static_cast<int>(c), values);
       AddWeightCast(static_cast<int>(c));
@@ -156,22 +166,24 @@ class ProgramBuilder {
     DType compute = function.values[function.args[function.parameters[0].arg].value].type.dtype;
     if (compute == DType::kF32) return;
     FunctionBuilder builder(absl::StrCat("cast.", function.name), plan_.stage_mesh);
-    std::vector<int> outputs;
+    std::vector<int> inputs, outputs;
     for (size_t p = 0; p < function.parameters.size(); ++p) {
+      if (calls_[c].variables[p] < 0) continue;
       const Variable& variable = module_.variables[calls_[c].variables[p]];
       ValueId arg = builder.AddArg(variable.name, variable.type, variable.layout);
       TensorType type = variable.type;
       type.dtype = compute;
       ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}}, {{"to", std::string(Name(compute))}})[0];
       builder.AddResult(cast, Rate::kMicroBatch);
+      inputs.push_back(calls_[c].weights[p]);
       outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type, variable.layout, call.stage, Rate::kStep));
+      calls_[c].weights[p] = outputs.back();
     }
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("cast ", call.name), Rate::kStep);
     item.function = InternFunction(builder);
     item.instance = c;
-    item.inputs = calls_[c].weights;
+    item.inputs = inputs;
     item.outputs = outputs;
-    calls_[c].weights = outputs;
   }
 
   // Functions built here are shared by all calls with the same text.
@@ -472,7 +484,9 @@ class ProgramBuilder {
     if (state.gradients.empty()) {
       // Off the way to the loss: its weights stay as they are.
       std::vector<int> values;
-      for (int variable : state.variables) values.push_back(module_.variables[variable].value);
+      for (int variable : state.variables) {
+        if (variable >= 0) values.push_back(module_.variables[variable].value);
+      }
       if (!values.empty()) AddKeep(c, values);
       return absl::OkStatus();
     }

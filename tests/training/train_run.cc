@@ -22,7 +22,8 @@ class SyntheticFeed final : public DataFeed {
     data_ = MakeSyntheticDataset(options);
   }
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
-    return data_->Fill(feed, {DataPart::kTrain, step, micro_batch, micro_batches_}, slice, out);
+    // Four batches over and over, so that there is something to learn.
+    return data_->Fill(feed, {DataPart::kTrain, step % 4, micro_batch, micro_batches_}, slice, out);
   }
 
  private:
