@@ -3,9 +3,12 @@
 // what the op gives as a whole.
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "ops/testing/op_cases.h"
 #include "ops/testing/run_kernel.h"
+#include "runtime/base/random.h"
 #include "sbp/factor_rule.h"
 
 namespace weir::testing {
@@ -13,104 +16,136 @@ namespace {
 
 constexpr uint64_t kSeed = 20;
 
+// One example of an op, run as a whole and cut by signatures.
+struct Subject {
+  OpCase op_case;
+  OpExample example;
+  FactorRule rule;
+  KernelRun run;
+  std::vector<HostTensor> whole;  // outputs of the whole op
+};
+
+absl::StatusOr<Subject> MakeSubject(const OpCase& op_case) {
+  auto example = MakeExample(op_case, kSeed);
+  if (!example.ok()) return example.status();
+  Subject subject{op_case, *std::move(example), {}, {}, {}};
+  const OpExample& e = subject.example;
+  subject.rule = e.def->rule(e.attrs, e.input_types, e.output_types);
+  subject.run = {op_case.op, e.attrs, op_case.step, op_case.micro_batch, kSeed, 1};
+  subject.whole = e.outputs;
+  absl::Status status = RunKernel(subject.run, e.inputs, &subject.whole);
+  if (!status.ok()) return status;
+  return subject;
+}
+
+// Signatures that may be used: units agree.
+std::vector<AxisSignature> Signatures(const Subject& subject) {
+  const OpExample& e = subject.example;
+  std::vector<AxisSignature> usable;
+  for (AxisSignature& signature : LegalSignatures(subject.rule)) {
+    if (signature.factor >= 0 && !UnitsAgree(subject.rule, signature.factor, e.input_types, e.output_types)) continue;
+    usable.push_back(std::move(signature));
+  }
+  return usable;
+}
+
+// shards[rank][tensor]
+using Shards = std::vector<std::vector<HostTensor>>;
+
+Shards CutAll(const std::vector<HostTensor>& tensors, const std::vector<TensorType>& types,
+              const std::vector<Layout>& layouts, const Mesh& mesh, uint64_t key) {
+  Shards shards(mesh.num_ranks());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    std::vector<HostTensor> of_tensor = Cut(tensors[i], types[i], layouts[i], mesh, MixKey(key, i));
+    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) shards[rank].push_back(of_tensor[rank]);
+  }
+  return shards;
+}
+
+// Runs every rank alone on its shards.
+absl::StatusOr<Shards> RunShards(const Subject& subject, const Signature& signature, const Mesh& mesh) {
+  const OpExample& e = subject.example;
+  Shards inputs = CutAll(e.inputs, e.input_types, signature.inputs, mesh, kSeed);
+  bool in_place = !subject.op_case.initial.empty();
+  Shards outputs(mesh.num_ranks());
+  if (in_place) outputs = CutAll(e.outputs, e.output_types, signature.outputs, mesh, kSeed + 1);
+  for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
+    for (size_t i = 0; !in_place && i < e.outputs.size(); ++i) {
+      outputs[rank].emplace_back(LocalSlice(e.output_types[i], signature.outputs[i], mesh, mesh.CoordsOf(rank)));
+    }
+    absl::Status status = RunKernel(subject.run, inputs[rank], &outputs[rank]);
+    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+  }
+  return outputs;
+}
+
+bool AnyPartial(const std::vector<Layout>& layouts) {
+  for (const Layout& layout : layouts) {
+    for (const Sbp& sbp : layout) {
+      if (sbp.is_partial()) return true;
+    }
+  }
+  return false;
+}
+
+// "" if the op split by one signature per mesh axis gives what it gives as a whole.
+std::string Violation(const Subject& subject, const std::vector<AxisSignature>& per_axis, const Mesh& mesh) {
+  const OpExample& e = subject.example;
+  std::string about = absl::StrCat(subject.op_case.name, " on ", mesh.ToText());
+  for (const AxisSignature& signature : per_axis) absl::StrAppend(&about, "; ", signature.ToText());
+  Signature signature = Join(per_axis);
+  signature.inputs.resize(e.inputs.size(), Broadcast(mesh));
+  auto outputs = RunShards(subject, signature, mesh);
+  if (!outputs.ok()) return absl::StrCat(about, ": ", outputs.status().ToString());
+  double tolerance = subject.op_case.tolerance;
+  if (tolerance == 0 && AnyPartial(signature.inputs)) tolerance = 2e-5;
+  for (size_t i = 0; i < e.outputs.size(); ++i) {
+    std::vector<HostTensor> shards;
+    for (auto& of_rank : *outputs) shards.push_back(of_rank[i]);
+    auto merged = Merge(shards, e.output_types[i], signature.outputs[i], mesh);
+    std::string difference =
+        merged.ok() ? Difference(*merged, subject.whole[i], tolerance) : std::string(merged.status().message());
+    if (!difference.empty()) return absl::StrCat(about, ", output ", i, ": ", difference);
+  }
+  return "";
+}
+
 class Law : public ::testing::TestWithParam<OpCase> {
  protected:
   void SetUp() override {
-    auto example = MakeExample(GetParam(), kSeed);
-    ASSERT_TRUE(example.ok()) << example.status();
-    example_.emplace(*std::move(example));
-    rule_ = example_->def->rule(example_->attrs, example_->input_types, example_->output_types);
-    run_ = {GetParam().op, example_->attrs, GetParam().step, GetParam().micro_batch, kSeed, 1};
-    whole_ = example_->outputs;
-    absl::Status status = RunKernel(run_, example_->inputs, &whole_);
-    ASSERT_TRUE(status.ok()) << status;
+    auto subject = MakeSubject(GetParam());
+    ASSERT_TRUE(subject.ok()) << subject.status();
+    subject_.emplace(*std::move(subject));
   }
-
-  // Signatures that may be used: units agree.
-  std::vector<AxisSignature> Signatures() const {
-    std::vector<AxisSignature> usable;
-    for (AxisSignature& signature : LegalSignatures(rule_)) {
-      if (signature.factor >= 0 && !UnitsAgree(rule_, signature.factor, example_->input_types, example_->output_types)) continue;
-      usable.push_back(std::move(signature));
-    }
-    return usable;
-  }
-
-  std::vector<std::vector<HostTensor>> CutAll(const std::vector<HostTensor>& tensors, const std::vector<TensorType>& types,
-                                              const std::vector<Layout>& layouts, const Mesh& mesh, uint64_t key) const {
-    std::vector<std::vector<HostTensor>> by_rank(mesh.num_ranks());
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      std::vector<HostTensor> shards = Cut(tensors[i], types[i], layouts[i], mesh, MixKeyOf(key, i));
-      for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) by_rank[rank].push_back(shards[rank]);
-    }
-    return by_rank;
-  }
-
-  void Check(const std::vector<AxisSignature>& per_axis, const Mesh& mesh) {
-    std::string about = absl::StrCat(GetParam().name, " on ", mesh.ToText());
-    for (const AxisSignature& signature : per_axis) absl::StrAppend(&about, "; ", signature.ToText());
-    SCOPED_TRACE(about);
-    Signature signature = Join(per_axis);
-    signature.inputs.resize(example_->inputs.size(), Broadcast(mesh));
-    auto inputs = CutAll(example_->inputs, example_->input_types, signature.inputs, mesh, kSeed);
-    bool in_place = !GetParam().initial.empty();
-    std::vector<std::vector<HostTensor>> outputs(mesh.num_ranks());
-    if (in_place) outputs = CutAll(example_->outputs, example_->output_types, signature.outputs, mesh, kSeed + 1);
-    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
-      for (size_t i = 0; !in_place && i < example_->outputs.size(); ++i) {
-        outputs[rank].emplace_back(LocalSlice(example_->output_types[i], signature.outputs[i], mesh, mesh.CoordsOf(rank)));
-      }
-      absl::Status status = RunKernel(run_, inputs[rank], &outputs[rank]);
-      ASSERT_TRUE(status.ok()) << "rank " << rank << ": " << status;
-    }
-    bool partial_in = false;
-    for (const Layout& layout : signature.inputs) {
-      for (const Sbp& sbp : layout) partial_in = partial_in || sbp.is_partial();
-    }
-    double tolerance = GetParam().tolerance > 0 ? GetParam().tolerance : partial_in ? 2e-5 : 0;
-    for (size_t i = 0; i < example_->outputs.size(); ++i) {
-      std::vector<HostTensor> shards;
-      for (auto& of_rank : outputs) shards.push_back(of_rank[i]);
-      auto merged = Merge(shards, example_->output_types[i], signature.outputs[i], mesh);
-      ASSERT_TRUE(merged.ok()) << "output " << i << ": " << merged.status();
-      EXPECT_EQ(Difference(*merged, whole_[i], tolerance), "") << "output " << i;
-    }
-  }
-
-  static uint64_t MixKeyOf(uint64_t key, size_t i) { return key * 1000 + i; }
-
-  std::optional<OpExample> example_;
-  FactorRule rule_;
-  KernelRun run_;
-  std::vector<HostTensor> whole_;
+  std::optional<Subject> subject_;
 };
 
 TEST_P(Law, TheRuleFitsTheTypes) {
-  absl::Status status = CheckUnits(rule_, example_->input_types, example_->output_types);
+  absl::Status status = CheckUnits(subject_->rule, subject_->example.input_types, subject_->example.output_types);
   // W0232: units of this case do not agree, which only forbids some splits.
   EXPECT_TRUE(status.ok() || status.message().find("W0232") != absl::string_view::npos) << status;
 }
 
 TEST_P(Law, TheResultDoesNotDependOnTheNumberOfThreads) {
-  KernelRun run = run_;
+  KernelRun run = subject_->run;
   run.num_threads = 3;
-  std::vector<HostTensor> outputs = example_->outputs;
-  ASSERT_TRUE(RunKernel(run, example_->inputs, &outputs).ok());
-  for (size_t i = 0; i < outputs.size(); ++i) EXPECT_TRUE(outputs[i].SameBits(whole_[i])) << "output " << i;
+  std::vector<HostTensor> outputs = subject_->example.outputs;
+  ASSERT_TRUE(RunKernel(run, subject_->example.inputs, &outputs).ok());
+  for (size_t i = 0; i < outputs.size(); ++i) EXPECT_TRUE(outputs[i].SameBits(subject_->whole[i])) << "output " << i;
 }
 
 TEST_P(Law, SplitOverTwoOrThreeDevicesEqualsWhole) {
   for (const char* text : {"a=2", "a=3"}) {
     Mesh mesh = *Mesh::Parse(text);
-    for (const AxisSignature& signature : Signatures()) Check({signature}, mesh);
+    for (const AxisSignature& signature : Signatures(*subject_)) EXPECT_EQ(Violation(*subject_, {signature}, mesh), "");
   }
 }
 
 TEST_P(Law, SplitOverTwoByTwoDevicesEqualsWholeForEveryPairOfSignatures) {
   Mesh mesh = *Mesh::Parse("a=2,b=2");
-  std::vector<AxisSignature> signatures = Signatures();
+  std::vector<AxisSignature> signatures = Signatures(*subject_);
   for (const AxisSignature& first : signatures) {
-    for (const AxisSignature& second : signatures) Check({first, second}, mesh);
+    for (const AxisSignature& second : signatures) EXPECT_EQ(Violation(*subject_, {first, second}, mesh), "");
   }
 }
 
@@ -121,6 +156,57 @@ std::string TestName(const ::testing::TestParamInfo<OpCase>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, Law, ::testing::ValuesIn(OpCases()), TestName);
+
+// The law must bite: rules that claim too much are found out.
+bool FoundOut(const Subject& subject) {
+  Mesh mesh = *Mesh::Parse("a=2");
+  for (const AxisSignature& signature : Signatures(subject)) {
+    if (!Violation(subject, {signature}, mesh).empty()) return true;
+  }
+  return false;
+}
+
+template <typename Falsify>
+void ExpectFoundOut(const std::string& name, Falsify&& falsify) {
+  SCOPED_TRACE(name);
+  for (const OpCase& op_case : OpCases()) {
+    if (op_case.name != name) continue;
+    auto subject = MakeSubject(op_case);
+    ASSERT_TRUE(subject.ok()) << subject.status();
+    EXPECT_FALSE(FoundOut(*subject)) << "the true rule";
+    falsify(subject->rule);
+    EXPECT_TRUE(FoundOut(*subject)) << "the false rule";
+    return;
+  }
+  FAIL() << "no such case";
+}
+
+TEST(FalseRule, ThatReluIsLinear) {
+  ExpectFoundOut("relu", [](FactorRule& rule) { rule.linear.push_back({{0}, {0}}); });
+}
+
+TEST(FalseRule, ThatAWholeFactorMayBeSplit) {
+  for (const char* name : {"softmax", "rms_norm", "rotary", "attention", "matmul with gelu", "softmax_cross_entropy",
+                           "accuracy", "sum_squares of several"}) {
+    ExpectFoundOut(name, [](FactorRule& rule) {
+      for (Factor& factor : rule.factors) factor.whole = false;
+    });
+  }
+}
+
+TEST(FalseRule, ThatABiasMayBeCopiedWhereTheContractionIsSplit) {
+  ExpectFoundOut("matmul and pre", [](FactorRule& rule) { rule.inputs[2].additive = false; });
+}
+
+TEST(FalseRule, ThatMaximaAddUp) {
+  ExpectFoundOut("reduce_max", [](FactorRule& rule) {
+    for (Factor& factor : rule.factors) factor.combiner = Combiner::kSum;
+  });
+}
+
+TEST(FalseRule, ThatProductsAreLinearInBothFactorsAtOnce) {
+  ExpectFoundOut("mul", [](FactorRule& rule) { rule.linear = {{{0, 1}, {0}}}; });
+}
 
 }  // namespace
 
