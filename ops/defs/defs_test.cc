@@ -5,6 +5,7 @@
 #include "ops/defs/op_def.h"
 #include "ops/defs/reference.h"
 #include "ops/defs/type_text.h"
+#include "runtime/base/random.h"
 
 namespace weir {
 namespace {
@@ -222,6 +223,49 @@ TEST(Rule, ReshapeOfShapesWithoutCommonFactorsIsWhole) {
             "batch:1/1 c:2/1+d:3/1 | -> batch:1/1  c:2/1 d:3/1");
   EXPECT_EQ(RuleText("reshape", {"f32[a=4, b=6]"}, {{"to", std::string("c=2, d=12")}}),
             "c:2/1+d:2/1 b:6/1 | -> c:2/1 d:2/1+b:6/1");
+}
+
+// Row-major order is kept exactly if both shapes list the same factors in the same order.
+TEST(Rule, ReshapeListsTheSameFactorsInTheSameOrderOnBothSides) {
+  uint64_t draw = 0;
+  auto next = [&](int64_t n) { return static_cast<int64_t>(RandomBits(5, draw++)[0] % n); };
+  // Cuts a list of primes into dimensions at random.
+  auto shape = [&](const std::vector<int64_t>& primes, const std::string& letter) {
+    std::vector<TensorDim> dims = {{letter + "0", 1, 1}};
+    for (int64_t prime : primes) {
+      if (next(2) == 0) dims.push_back({letter + std::to_string(dims.size()), 1, 1});
+      dims.back().size *= prime;
+    }
+    return dims;
+  };
+  int num_split = 0;
+  for (int trial = 0; trial < 500; ++trial) {
+    std::vector<int64_t> primes;
+    for (int64_t i = 0; i < 1 + next(6); ++i) primes.push_back(std::vector<int64_t>{2, 2, 3, 5}[next(4)]);
+    TensorType x{DType::kF32, shape(primes, "x")};
+    Attributes attrs = {{"to", DimsText(shape(primes, "y"))}};
+    auto y = OpRegistry::Find("reshape")->infer({attrs, {x}, {}});
+    ASSERT_TRUE(y.ok()) << y.status();
+    FactorRule rule = OpRegistry::Find("reshape")->rule(attrs, {x}, *y);
+    auto flat = [&](const OperandRule& operand, const std::vector<TensorDim>& dims) {
+      std::vector<int> factors;
+      for (size_t d = 0; d < dims.size(); ++d) {
+        int64_t product = 1;
+        for (int f : operand.dims[d]) {
+          product *= rule.factors[f].size;
+          factors.push_back(f);
+        }
+        EXPECT_EQ(product, dims[d].size);
+      }
+      return factors;
+    };
+    // Both cut the same list of primes, so there is always a common refinement.
+    std::vector<int> in = flat(rule.inputs[0], x.dims);
+    EXPECT_EQ(in, flat(rule.outputs[0], (*y)[0].dims)) << ToText(x) << " to " << ToText((*y)[0]);
+    for (const Factor& factor : rule.factors) EXPECT_FALSE(factor.whole);
+    num_split += in.size() > 1 ? 1 : 0;
+  }
+  EXPECT_GT(num_split, 200);
 }
 
 TEST(Rule, GroupedAttentionSplitsQueryHeadsByKeyHeads) {
