@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/initialize_state.h"
+#include "actors/traced_job.h"
 #include "actors/verify_plans.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/trace/trace_file.h"
 #include "runtime/transport/loopback_transport.h"
 
 namespace weir {
@@ -36,7 +39,7 @@ absl::Status Session::Load(SessionOptions options) {
     loopback_network_ = std::make_unique<LoopbackNetwork>(num_ranks());
     tick_scale_ = TickScale::Open();
   }
-  steps_done_ = options.first_step;
+  first_step_ = steps_done_ = options.first_step;
   RankExecutorOptions rank_options;
   rank_options.feed = options.feed;
   rank_options.sink = options.sink;
@@ -127,6 +130,16 @@ std::vector<EdgeReport> Session::Edges() const {
     }
   }
   return reports;
+}
+
+absl::Status Session::WriteTrace(const std::string& path) const {
+  TickScale scale = tick_scale_;
+  scale.Close();
+  std::vector<const RankExecutor*> executors;
+  for (const auto& executor : executors_) executors.push_back(executor.get());
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file) return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+  return weir::WriteTrace(MakeTracedJob(executors, first_step_, scale), file);
 }
 
 }  // namespace weir

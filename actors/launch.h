@@ -88,6 +88,10 @@ class Session {
   // Ok if every register is as before the first step (the end of every run checks it).
   absl::Status CheckAtRest() const;
 
+  // Writes a Perfetto trace of the acts that are still kept. kUnavailable (W0532) if
+  // the file cannot be written.
+  absl::Status WriteTrace(const std::string& path) const;
+
   const RankExecutor& executor(int rank) const { return *executors_[rank]; }
   // Null unless the engine is kSim.
   const SimEngine* simulator() const { return simulator_; }
@@ -106,6 +110,7 @@ class Session {
   std::unique_ptr<Engine> engine_;  // last made, first to go
   SimEngine* simulator_ = nullptr;
   TickScale tick_scale_;
+  int64_t first_step_ = 0;
   int64_t steps_done_ = 0;
 };
 

@@ -194,6 +194,9 @@ absl::Span<char> RankExecutor::StateMemory(int state) const {
 
 void RankExecutor::RaiseLimits(int64_t steps) {
   now_ = Now();
+  ActRecord& record = trace_.Add();  // no actor: a run begins
+  record = {};
+  record.ready = record.start = record.end = now_;
   num_unfinished_ = static_cast<int64_t>(actors_.size());
   for (ActorRuntime& actor : actors_) {
     if (actor.machine.RaiseLimit(steps * actor.acts_per_step)) AddReady(actor);

@@ -14,9 +14,4 @@ namespace weir {
 //   rank 1 actor 'grad': 3 of 8 acts, waits for input 'loss', held by actor 'loss' on rank 0
 std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max);
 
-// The holders of a register: who must act before a token (or a free slot) comes,
-// as "actor 'x' on rank 0". Several consumers are joined by " and ".
-enum class HeldBack : uint8_t { kToken, kSlot };
-std::string DescribeHolder(absl::Span<const Plan* const> plans, int rank, int register_id, HeldBack what);
-
 }  // namespace weir

@@ -1,0 +1,47 @@
+#include "actors/engine/holders.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+namespace {
+
+std::string ActorOnRank(const Plan& plan, int actor) {
+  return absl::StrCat("actor '", plan.actors[actor].name, "' on rank ", plan.rank);
+}
+
+}  // namespace
+
+Holders::Holders(const std::vector<const Plan*>& plans) {
+  for (const Plan* plan : plans) {
+    for (const PlanRegister& r : plan->registers) {
+      if (r.side == RegisterSide::kOutbound) senders_[r.edge] = {plan, &r};
+      if (r.side == RegisterSide::kInbound) receivers_[r.edge] = {plan, &r};
+    }
+  }
+}
+
+std::string Holders::OfToken(const Plan& plan, int register_id) const {
+  End end{&plan, &plan.registers[register_id]};
+  if (end.second->side == RegisterSide::kInbound) {
+    auto sender = senders_.find(end.second->edge);
+    if (sender == senders_.end()) return absl::StrCat("rank ", end.second->peer);
+    end = sender->second;
+  }
+  return ActorOnRank(*end.first, end.second->producer.actor);
+}
+
+std::string Holders::OfSlot(const Plan& plan, int register_id) const {
+  End end{&plan, &plan.registers[register_id]};
+  if (end.second->side == RegisterSide::kOutbound) {
+    auto receiver = receivers_.find(end.second->edge);
+    if (receiver == receivers_.end()) return absl::StrCat("rank ", end.second->peer);
+    end = receiver->second;
+  }
+  std::string text;
+  for (const PortRef& consumer : end.second->consumers) {
+    absl::StrAppend(&text, text.empty() ? "" : " and ", ActorOnRank(*end.first, consumer.actor));
+  }
+  return text;
+}
+
+}  // namespace weir

@@ -1,0 +1,54 @@
+#include "actors/traced_job.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/engine/holders.h"
+
+namespace weir {
+namespace {
+
+std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
+  std::vector<TracedPort> traced;
+  for (const PlanPort& port : ports) traced.push_back({port.register_id, port.period});
+  return traced;
+}
+
+TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, const TickScale& scale) {
+  const Plan& plan = executor.plan();
+  TracedRank rank;
+  rank.rank = plan.rank;
+  rank.device = plan.device;
+  rank.acts = &executor.trace();
+  rank.scale = scale;
+  for (const PlanActor& actor : plan.actors) {
+    rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step, actor.chunks,
+                           Ports(actor.inputs), Ports(actor.outputs)});
+  }
+  for (const PlanRegister& r : plan.registers) {
+    rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, r.side != RegisterSide::kLocal,
+                              holders.OfToken(plan, r.id), holders.OfSlot(plan, r.id)});
+  }
+  return rank;
+}
+
+}  // namespace
+
+TracedJob MakeTracedJob(absl::Span<const RankExecutor* const> ranks, int64_t first_step, const TickScale& scale) {
+  std::vector<const Plan*> plans;
+  for (const RankExecutor* rank : ranks) plans.push_back(&rank->plan());
+  const Holders holders(plans);
+  TracedJob job;
+  job.first_step = first_step;
+  if (!plans.empty()) {
+    job.plan_id = plans[0]->plan_id;
+    job.num_stages = plans[0]->num_stages;
+    job.micro_batches = plans[0]->micro_batches;
+  }
+  for (const RankExecutor* rank : ranks) job.ranks.push_back(MakeTracedRank(*rank, holders, scale));
+  return job;
+}
+
+}  // namespace weir

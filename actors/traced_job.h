@@ -1,0 +1,17 @@
+// Describes ranks at rest to the trace writer, which knows neither plans nor engines.
+// Thread rule: a pure function.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/types/span.h"
+#include "actors/engine/rank_executor.h"
+#include "runtime/trace/tick_clock.h"
+#include "runtime/trace/trace_file.h"
+
+namespace weir {
+
+// The result refers to the executors' rings.
+TracedJob MakeTracedJob(absl::Span<const RankExecutor* const> ranks, int64_t first_step, const TickScale& scale);
+
+}  // namespace weir

@@ -1,0 +1,363 @@
+#include "runtime/trace/trace_file.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/io/coded_stream.h"
+#include "google/protobuf/io/zero_copy_stream_impl.h"
+#include "proto/trace.pb.h"
+#include "runtime/base/random.h"
+#include "runtime/trace/trace_names.h"
+
+namespace weir {
+namespace {
+
+using trace::TracePacket;
+using trace::TrackEvent;
+
+constexpr int64_t kWaitShownMinNs = 200;      // shorter gaps count as time between acts
+constexpr int kOccupancyRegistersMax = 12;    // per rank, the largest
+constexpr int64_t kOccupancyBytesMin = 4096;  // of all slots together
+constexpr int64_t kJobPid = 1;                // a rank has pid rank + 2
+
+// Track ids: spread so that ranks, phases and counters do not meet.
+uint64_t RankTrack(int rank) { return MixKey(0x7261, static_cast<uint64_t>(rank)) | 1; }
+uint64_t LaneTrack(int rank, const std::string& lane) { return MixKey(RankTrack(rank), KeyOf(lane.data(), lane.size())) | 1; }
+uint64_t FlowId(uint64_t edge, int64_t token) { return MixKey(edge, static_cast<uint64_t>(token)); }
+
+// Writes packets of one sequence; texts that come again are sent once.
+class PacketWriter {
+ public:
+  PacketWriter(google::protobuf::io::ZeroCopyOutputStream* out, uint32_t sequence) : out_(out), sequence_(sequence) {}
+
+  // A packet to fill; written by Finish.
+  TracePacket& Begin(int64_t ns) {
+    packet_.Clear();
+    packet_.set_timestamp(static_cast<uint64_t>(std::max<int64_t>(ns, 0)));
+    packet_.set_trusted_packet_sequence_id(sequence_);
+    packet_.set_sequence_flags(first_ ? 3 : 2);
+    first_ = false;
+    return packet_;
+  }
+  void Finish() {
+    google::protobuf::io::CodedOutputStream coded(out_);
+    coded.WriteVarint32((1u << 3) | 2u);  // Trace.packet, length-delimited
+    coded.WriteVarint32(static_cast<uint32_t>(packet_.ByteSizeLong()));
+    packet_.SerializeToCodedStream(&coded);
+    failed_ |= coded.HadError();
+  }
+  bool failed() const { return failed_; }
+
+  uint64_t Name(const std::string& text) {
+    return Intern(&names_, text, [&] { return packet_.mutable_interned_data()->add_event_names(); });
+  }
+  uint64_t Category(const std::string& text) {
+    return Intern(&categories_, text, [&] { return packet_.mutable_interned_data()->add_event_categories(); });
+  }
+  void Annotate(TrackEvent* event, const std::string& name, int64_t value) {
+    AddAnnotation(event, name)->set_int_value(value);
+  }
+  void Annotate(TrackEvent* event, const std::string& name, const std::string& value) {
+    const uint64_t iid =
+        Intern(&strings_, value, [&] { return packet_.mutable_interned_data()->add_debug_annotation_string_values(); });
+    AddAnnotation(event, name)->set_string_value_iid(iid);
+  }
+
+ private:
+  template <typename Add>
+  static uint64_t Intern(std::map<std::string, uint64_t>* known, const std::string& text, const Add& add) {
+    auto [at, added] = known->try_emplace(text, known->size() + 1);
+    if (added) {
+      trace::InternedString* entry = add();
+      entry->set_iid(at->second);
+      entry->set_str(text);
+    }
+    return at->second;
+  }
+  trace::DebugAnnotation* AddAnnotation(TrackEvent* event, const std::string& name) {
+    trace::DebugAnnotation* annotation = event->add_debug_annotations();
+    annotation->set_name_iid(Intern(&annotation_names_, name, [&] {
+      return packet_.mutable_interned_data()->add_debug_annotation_names();
+    }));
+    return annotation;
+  }
+
+  google::protobuf::io::ZeroCopyOutputStream* out_;
+  const uint32_t sequence_;
+  bool first_ = true;
+  bool failed_ = false;
+  TracePacket packet_;
+  std::map<std::string, uint64_t> names_, categories_, annotation_names_, strings_;
+};
+
+// When the trace begins: before the first act of any rank, or, where old records have
+// been dropped, when all ranks have records.
+int64_t BeginNs(const TracedJob& job) {
+  std::optional<int64_t> begin, all_kept;
+  for (const TracedRank& rank : job.ranks) {
+    if (rank.acts->size() == 0) continue;
+    const int64_t first = rank.scale.ToNs(rank.acts->at(0).start);
+    begin = std::min(begin.value_or(first), first);
+    if (rank.acts->num_dropped() > 0) all_kept = std::max(all_kept.value_or(first), first);
+  }
+  return all_kept.value_or(begin.value_or(0));
+}
+
+// Writes one rank.
+class RankWriter {
+ public:
+  RankWriter(const TracedJob& job, const TracedRank& rank, int64_t begin_ns,
+             google::protobuf::io::ZeroCopyOutputStream* out)
+      : job_(job), rank_(rank), begin_ns_(begin_ns), writer_(out, static_cast<uint32_t>(rank.rank) + 2) {}
+
+  bool Write() {
+    Tracks();
+    Description();
+    int64_t free_since = begin_ns_;  // when the device last became idle
+    for (int64_t i = 0; i < rank_.acts->size(); ++i) {
+      const ActRecord& act = rank_.acts->at(i);
+      const int64_t start = rank_.scale.ToNs(act.start), end = rank_.scale.ToNs(act.end);
+      if (start < begin_ns_) continue;
+      if (act.actor < 0) {  // a run begins
+        Slice(kTraceWaits, kTraceRest, "between runs", free_since, start, nullptr);
+        free_since = end;
+        continue;
+      }
+      Wait(act, free_since, std::clamp(rank_.scale.ToNs(act.ready), free_since, start));
+      Act(act, start, end);
+      free_since = end;
+    }
+    for (int id : LargeRegisters()) Occupancy(id);
+    return !writer_.failed();
+  }
+
+ private:
+  void Tracks();
+  void Track(uint64_t uuid, const std::string& name, int order, bool counter);
+  void Description();
+  void Act(const ActRecord& act, int64_t start, int64_t end);
+  void Wait(const ActRecord& act, int64_t since, int64_t until);
+  void Slice(const std::string& lane, const std::string& category, const std::string& name, int64_t start, int64_t end,
+             const ActRecord* waiting);
+  void End(const std::string& lane, int64_t ns);
+  std::vector<int> LargeRegisters() const;
+  void Occupancy(int register_id);
+
+  // Number of the act since the session began.
+  int64_t ActNumber(const ActRecord& act) const {
+    const TracedActor& actor = rank_.actors[act.actor];
+    return (act.step - job_.first_step) * actor.acts_per_step + act.micro_batch * int64_t{actor.chunks} + act.chunk;
+  }
+
+  const TracedJob& job_;
+  const TracedRank& rank_;
+  const int64_t begin_ns_;
+  PacketWriter writer_;
+};
+
+void RankWriter::Track(uint64_t uuid, const std::string& name, int order, bool counter) {
+  trace::TrackDescriptor* track = writer_.Begin(begin_ns_).mutable_track_descriptor();
+  track->set_uuid(uuid);
+  track->set_parent_uuid(RankTrack(rank_.rank));
+  track->set_name(name);
+  track->set_sibling_order_rank(order);
+  if (counter) {
+    track->mutable_counter()->set_unit(2);
+    track->mutable_counter()->set_unit_name("slots");
+  }
+  writer_.Finish();
+}
+
+void RankWriter::Tracks() {
+  trace::TrackDescriptor* process = writer_.Begin(begin_ns_).mutable_track_descriptor();
+  process->set_uuid(RankTrack(rank_.rank));
+  process->set_child_ordering(3);
+  process->mutable_process()->set_pid(rank_.rank + 2);
+  process->mutable_process()->set_process_name(
+      absl::StrCat("rank ", rank_.rank, rank_.device.empty() ? "" : " · ", rank_.device));
+  writer_.Finish();
+  std::vector<std::string> lanes;
+  for (const TracedActor& actor : rank_.actors) {
+    if (std::find(lanes.begin(), lanes.end(), actor.phase) == lanes.end()) lanes.push_back(actor.phase);
+  }
+  int order = 0;
+  for (const std::string& lane : lanes) Track(LaneTrack(rank_.rank, lane), lane, order++, /*counter=*/false);
+  Track(LaneTrack(rank_.rank, kTraceWaits), kTraceWaits, order, /*counter=*/false);
+}
+
+void RankWriter::Description() {
+  TrackEvent* event = writer_.Begin(begin_ns_).mutable_track_event();
+  event->set_type(TrackEvent::TYPE_INSTANT);
+  event->set_track_uuid(RankTrack(rank_.rank));
+  event->set_name_iid(writer_.Name(kTraceRankEvent));
+  writer_.Annotate(event, "rank", rank_.rank);
+  writer_.Annotate(event, "acts dropped", rank_.acts->num_dropped());
+  writer_.Finish();
+}
+
+void RankWriter::Slice(const std::string& lane, const std::string& category, const std::string& name, int64_t start,
+                       int64_t end, const ActRecord* waiting) {
+  if (end - start < kWaitShownMinNs) return;
+  TrackEvent* event = writer_.Begin(start).mutable_track_event();
+  event->set_type(TrackEvent::TYPE_SLICE_BEGIN);
+  event->set_track_uuid(LaneTrack(rank_.rank, lane));
+  event->add_category_iids(writer_.Category(category));
+  event->set_name_iid(writer_.Name(name));
+  if (waiting != nullptr) {
+    const TracedRegister& r = rank_.registers[waiting->waited_register];
+    const bool input = waiting->wait == ActRecord::Wait::kInput;
+    writer_.Annotate(event, "register", r.name);
+    writer_.Annotate(event, "holder", input ? r.token_holder : r.slot_holder);
+    writer_.Annotate(event, "waiting actor", rank_.actors[waiting->actor].name);
+  }
+  writer_.Finish();
+  End(lane, end);
+}
+
+void RankWriter::End(const std::string& lane, int64_t ns) {
+  TrackEvent* event = writer_.Begin(ns).mutable_track_event();
+  event->set_type(TrackEvent::TYPE_SLICE_END);
+  event->set_track_uuid(LaneTrack(rank_.rank, lane));
+  writer_.Finish();
+}
+
+// The device was idle from `since` until `until`, when `act` became ready.
+void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
+  if (act.wait == ActRecord::Wait::kNone || act.waited_register < 0) return;
+  const TracedRegister& r = rank_.registers[act.waited_register];
+  const bool input = act.wait == ActRecord::Wait::kInput;
+  const std::string name = input ? absl::StrCat("waits for input ", r.name, " held by ", r.token_holder)
+                                 : absl::StrCat("waits for credit ", r.name, " held by ", r.slot_holder);
+  Slice(kTraceWaits, input ? kTraceWaitsForInput : kTraceWaitsForCredit, name, since, until, &act);
+}
+
+void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
+  const TracedActor& actor = rank_.actors[act.actor];
+  TrackEvent* event = writer_.Begin(start).mutable_track_event();
+  event->set_type(TrackEvent::TYPE_SLICE_BEGIN);
+  event->set_track_uuid(LaneTrack(rank_.rank, actor.phase));
+  event->add_category_iids(writer_.Category(kTraceAct));
+  event->set_name_iid(writer_.Name(actor.name));
+  writer_.Annotate(event, "step", act.step);
+  writer_.Annotate(event, "micro-batch", act.micro_batch);
+  if (actor.chunks > 1) writer_.Annotate(event, "chunk", act.chunk);
+  if (act.bytes_sent > 0) writer_.Annotate(event, "bytes", act.bytes_sent);
+  if (!actor.function.empty() && actor.function != actor.name) writer_.Annotate(event, "function", actor.function);
+  const int64_t number = ActNumber(act);
+  for (const TracedPort& port : actor.outputs) {
+    const TracedRegister& r = rank_.registers[port.register_id];
+    if (!r.crosses_ranks || (number + 1) % port.period != 0) continue;
+    event->add_flow_ids(FlowId(r.edge, number / port.period + r.initial_tokens));
+  }
+  for (const TracedPort& port : actor.inputs) {
+    const TracedRegister& r = rank_.registers[port.register_id];
+    if (!r.crosses_ranks || number % port.period != 0 || number / port.period < r.initial_tokens) continue;
+    event->add_terminating_flow_ids(FlowId(r.edge, number / port.period));
+  }
+  writer_.Finish();
+  End(actor.phase, end);
+}
+
+std::vector<int> RankWriter::LargeRegisters() const {
+  std::vector<std::pair<int64_t, int>> by_size;
+  for (size_t i = 0; i < rank_.registers.size(); ++i) {
+    const TracedRegister& r = rank_.registers[i];
+    const int64_t bytes = r.bytes * r.slots;
+    if (!r.crosses_ranks && r.slots > 1 && bytes >= kOccupancyBytesMin) by_size.emplace_back(-bytes, static_cast<int>(i));
+  }
+  std::sort(by_size.begin(), by_size.end());
+  std::vector<int> ids;
+  for (size_t i = 0; i < by_size.size() && i < kOccupancyRegistersMax; ++i) ids.push_back(by_size[i].second);
+  return ids;
+}
+
+// A token fills its slot from the end of the producer's span to that of the last reader's.
+void RankWriter::Occupancy(int register_id) {
+  struct Token {
+    std::optional<int64_t> published;
+    int64_t released = 0;
+    int readers_done = 0;
+  };
+  const TracedRegister& r = rank_.registers[register_id];
+  std::map<int64_t, Token> tokens;
+  int num_readers = 0;
+  for (const TracedActor& actor : rank_.actors) {
+    for (const TracedPort& port : actor.inputs) num_readers += port.register_id == register_id;
+  }
+  for (int64_t i = 0; i < rank_.acts->size(); ++i) {
+    const ActRecord& act = rank_.acts->at(i);
+    if (act.actor < 0) continue;
+    const int64_t number = ActNumber(act), end = rank_.scale.ToNs(act.end);
+    for (const TracedPort& port : rank_.actors[act.actor].outputs) {
+      if (port.register_id != register_id || (number + 1) % port.period != 0) continue;
+      tokens[number / port.period + r.initial_tokens].published = end;
+    }
+    for (const TracedPort& port : rank_.actors[act.actor].inputs) {
+      if (port.register_id != register_id || (number + 1) % port.period != 0) continue;
+      Token& token = tokens[number / port.period];
+      token.released = std::max(token.released, end);
+      ++token.readers_done;
+    }
+  }
+  std::vector<std::pair<int64_t, int>> changes;  // at, by
+  for (const auto& [number, token] : tokens) {
+    if (!token.published.has_value() || *token.published < begin_ns_) continue;
+    changes.emplace_back(*token.published, 1);
+    if (token.readers_done == num_readers) changes.emplace_back(std::max(token.released, *token.published), -1);
+  }
+  if (changes.empty()) return;
+  std::sort(changes.begin(), changes.end());
+  const std::string lane = absl::StrCat("slots of ", r.name, " (", r.slots, ")");
+  Track(LaneTrack(rank_.rank, lane), lane, 100 + register_id, /*counter=*/true);
+  int64_t value = 0;
+  for (size_t i = 0; i < changes.size(); ++i) {
+    value += changes[i].second;
+    if (i + 1 < changes.size() && changes[i + 1].first == changes[i].first) continue;
+    TrackEvent* event = writer_.Begin(changes[i].first).mutable_track_event();
+    event->set_type(TrackEvent::TYPE_COUNTER);
+    event->set_track_uuid(LaneTrack(rank_.rank, lane));
+    event->set_counter_value(value);
+    writer_.Finish();
+  }
+}
+
+bool WriteJobEvent(const TracedJob& job, int64_t begin_ns, google::protobuf::io::ZeroCopyOutputStream* out) {
+  PacketWriter writer(out, 1);
+  const uint64_t uuid = LaneTrack(-1, "job");
+  trace::TrackDescriptor* process = writer.Begin(begin_ns).mutable_track_descriptor();
+  process->set_uuid(uuid);
+  process->mutable_process()->set_pid(kJobPid);
+  process->mutable_process()->set_process_name("weir");
+  writer.Finish();
+  TrackEvent* event = writer.Begin(begin_ns).mutable_track_event();
+  event->set_type(TrackEvent::TYPE_INSTANT);
+  event->set_track_uuid(uuid);
+  event->set_name_iid(writer.Name(kTraceJobEvent));
+  writer.Annotate(event, "plan", job.plan_id);
+  writer.Annotate(event, "stages", job.num_stages);
+  writer.Annotate(event, "micro-batches", job.micro_batches);
+  writer.Annotate(event, "first step", job.first_step);
+  writer.Finish();
+  return !writer.failed();
+}
+
+}  // namespace
+
+absl::Status WriteTrace(const TracedJob& job, std::ostream& out) {
+  bool ok = true;
+  {
+    google::protobuf::io::OstreamOutputStream stream(&out);
+    const int64_t begin_ns = BeginNs(job);
+    ok = WriteJobEvent(job, begin_ns, &stream);
+    for (const TracedRank& rank : job.ranks) ok &= RankWriter(job, rank, begin_ns, &stream).Write();
+  }
+  out.flush();
+  if (!ok || !out.good()) return absl::DataLossError("W0530 the trace could not be written");
+  return absl::OkStatus();
+}
+
+}  // namespace weir

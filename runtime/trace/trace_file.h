@@ -1,0 +1,71 @@
+// One Perfetto file from the act records of all ranks: a process per rank, a track per
+// phase with a slice per act, a track of the waits of the device with the name of what
+// was waited for and who held it, arrows from a send to the act that takes its token,
+// and how full the larger registers are.
+// Not here: recording (act_record.h), reading it back (trace_report.h). What is written
+// is described without plans or engines, which lie above this folder.
+// Thread rule: pure functions of values; the ranks must be at rest.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/trace/act_record.h"
+#include "runtime/trace/tick_clock.h"
+
+namespace weir {
+
+// A port of an actor as the trace needs it.
+struct TracedPort {
+  int32_t register_id = -1;
+  int32_t period = 1;
+};
+
+struct TracedActor {
+  std::string name;
+  std::string function;  // the user's name of what it does; may be empty
+  std::string phase;     // names its track
+  int32_t acts_per_step = 1;
+  int32_t chunks = 1;
+  std::vector<TracedPort> inputs;
+  std::vector<TracedPort> outputs;
+};
+
+struct TracedRegister {
+  std::string name;
+  int64_t bytes = 0;  // of a slot
+  int32_t slots = 1;
+  int32_t initial_tokens = 0;
+  // Not 0: tokens cross from rank to rank; the same number on both sides.
+  uint64_t edge = 0;
+  bool crosses_ranks = false;
+  // Who must act before a token comes, and before a slot is free:
+  // "actor 'x' on rank 1".
+  std::string token_holder;
+  std::string slot_holder;
+};
+
+struct TracedRank {
+  int32_t rank = 0;
+  std::string device;  // "stage 0, dp=0"
+  std::vector<TracedActor> actors;
+  std::vector<TracedRegister> registers;
+  const ActRing* acts = nullptr;
+  TickScale scale;
+};
+
+struct TracedJob {
+  std::string plan_id;
+  int32_t num_stages = 1;
+  int64_t micro_batches = 1;
+  int64_t first_step = 0;
+  std::vector<TracedRank> ranks;
+};
+
+// Writes the file to `out`. kDataLoss if the stream fails.
+absl::Status WriteTrace(const TracedJob& job, std::ostream& out);
+
+}  // namespace weir

@@ -1,0 +1,61 @@
+// What a trace file says, in numbers and sentences: how busy each device was, what it
+// waited for and on whom, how long a step takes, how large the pipeline's bubble is
+// beside the formula. Works on the file alone.
+//
+// The first step fills pipelines and caches, so figures are of the steady window: from
+// the end of the first step kept to the end of the last, if there is more than one.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace weir {
+
+struct DeviceReport {
+  int rank = 0;
+  std::string name;  // "rank 0 · stage 0"
+  // Shares of the window; they sum to 1.
+  double busy = 0;
+  double waits_for_input = 0;
+  double waits_for_credit = 0;
+  double between_acts = 0;  // ready, but not started: the engine, the scheduler, short gaps
+  int64_t acts_dropped = 0;  // older than what the ring could keep
+};
+
+// All waits of one rank for one register.
+struct WaitReport {
+  int rank = 0;
+  enum class Kind : uint8_t { kInput, kCredit } kind = Kind::kInput;
+  std::string register_name;
+  std::string holder;  // "actor 'x' on rank 1"
+  double total_ns = 0;
+  int64_t times = 0;
+  double share = 0;  // of the rank's window
+};
+
+struct TraceReport {
+  std::string plan_id;
+  int64_t num_stages = 1;
+  int64_t micro_batches = 1;
+  int64_t first_step = 0;  // of the steady window
+  int64_t last_step = 0;
+  int64_t window_ns = 0;   // without rests between runs
+  double step_ns = 0;      // mean over the steady window
+  std::vector<DeviceReport> devices;
+  std::vector<WaitReport> waits;  // worst first
+  double bubble = 0;          // 1 - busy share, mean over devices
+  double bubble_formula = 0;  // (p - 1) / (m + p - 1)
+};
+
+// kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
+absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file);
+
+// The text of `weir trace report`, with at most `waits_max` waits.
+std::string ToText(const TraceReport& report, size_t waits_max = 5);
+
+}  // namespace weir
