@@ -44,7 +44,49 @@ const char* KindText(ArgKind kind) {
   return "?";
 }
 
+const char* KindText(ItemKind kind) {
+  switch (kind) {
+    case ItemKind::kCall: return "call";
+    case ItemKind::kBoxing: return "boxing";
+    case ItemKind::kSource: return "source";
+    case ItemKind::kSink: return "sink";
+    case ItemKind::kKeep: return "keep";
+  }
+  return "?";
+}
+
+std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& mesh) {
+  std::string text;
+  for (size_t i = 0; i < item.outputs.size(); ++i) {
+    const ProgramValue& value = module.values[item.outputs[i]];
+    absl::StrAppend(&text, i ? ", " : "", "%", value.name, ": ", ToText(value.type), " ", ToText(value.layout, mesh), " @", value.stage);
+  }
+  absl::StrAppend(&text, item.outputs.empty() ? "" : " = ", KindText(item.kind));
+  if (item.kind == ItemKind::kCall) absl::StrAppend(&text, " ", module.functions[item.function].name);
+  absl::StrAppend(&text, "(");
+  for (size_t i = 0; i < item.inputs.size(); ++i) {
+    const ProgramValue& value = module.values[item.inputs[i]];
+    absl::StrAppend(&text, i ? ", " : "", "%", value.name, " ", ToText(value.layout, mesh), " @", value.stage);
+  }
+  absl::StrAppend(&text, ")", item.feed.empty() ? "" : " feed ", item.feed);
+  for (size_t i = 0; i < item.state_names.size(); ++i) {
+    absl::StrAppend(&text, i ? ", " : " state ", item.state_prefix, item.state_names[i], " ", ToText(item.state_layouts[i], mesh));
+  }
+  return absl::StrCat(text, item.rate == Rate::kStep ? " per step" : "");
+}
+
 }  // namespace
+
+std::string ProgramText(const Module& module, const Mesh& mesh) {
+  if (module.items.empty()) return "";
+  std::string text = "program\n";
+  for (const Variable& variable : module.variables) {
+    absl::StrAppend(&text, "  variable ", variable.name, ": ", ToText(variable.type), " ", ToText(variable.layout, mesh), " @",
+                    variable.stage, variable.decay ? " decay" : "", "\n");
+  }
+  for (const ProgramItem& item : module.items) absl::StrAppend(&text, "  ", ItemText(module, item, mesh), "\n");
+  return text;
+}
 
 std::string ToText(const Function& function, const Mesh& mesh) {
   std::string text = absl::StrCat("function ", function.name, "\n");

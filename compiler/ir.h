@@ -192,4 +192,7 @@ struct Module {
   }
 };
 
+// The program as text, stable: variables, then items. Empty before build-program.
+std::string ProgramText(const Module& module, const Mesh& stage_mesh);
+
 }  // namespace weir::compiler

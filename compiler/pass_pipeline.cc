@@ -56,6 +56,7 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
       std::ostream& out = options_.dump_to ? *options_.dump_to : std::cerr;
       out << "# after " << number << " " << pass.name << "\n";
       for (const Function& function : module->functions) out << ToText(function, context.stage_mesh) << "\n";
+      out << ProgramText(*module, context.stage_mesh);
     }
   }
   return absl::OkStatus();

@@ -1,0 +1,131 @@
+// Every pass of the compiler on jobs made for it: tests/golden/passes/PASS/CASE.textproto is
+// the job, CASE.txt the module after the pass.
+#include <set>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "compiler/compile.h"
+#include "gtest/gtest.h"
+#include "tests/golden/golden_file.h"
+#include "tools/job_file.h"
+
+namespace weir {
+namespace {
+
+constexpr char kFolder[] = "tests/golden/passes";
+constexpr char kOptionalPassJob[] = "tests/golden/passes/bundle_boxings/gradients_travel_together.textproto";
+
+Job ReadJob(const std::string& path) {
+  absl::StatusOr<Job> job = ParseJob(ReadGoldenInput(path), path);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return job.ok() ? *job : Job();
+}
+
+// The paths of all jobs, without ".textproto".
+std::vector<std::string> Cases() {
+  std::vector<std::string> cases;
+  for (const std::string& pass : NamesIn(kFolder, "")) {
+    for (const std::string& name : NamesIn(absl::StrCat(kFolder, "/", pass), ".textproto")) {
+      cases.push_back(absl::StrCat(kFolder, "/", pass, "/", name));
+    }
+  }
+  return cases;
+}
+
+std::string PassOf(const std::string& path) {
+  size_t begin = sizeof kFolder;
+  return absl::StrReplaceAll(path.substr(begin, path.find('/', begin) - begin), {{"_", "-"}});
+}
+
+absl::StatusOr<std::string> DumpAfter(const std::string& pass, const Job& job) {
+  std::ostringstream dump;
+  CompileOptions options;
+  options.dump_after = absl::StrCat("^", pass, "$");
+  options.dump_to = &dump;
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
+  if (!plan.ok()) return plan.status();
+  return dump.str();
+}
+
+std::set<std::string> PassNames() {
+  std::set<std::string> names;
+  for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate, PlanMode::kGenerate}) {
+    CompileOptions options;
+    options.mode = mode;
+    auto plan = CompileJob(ReadJob(kOptionalPassJob), options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    for (const auto& timing : (*plan)->timings) names.insert(timing.name);
+  }
+  return names;
+}
+
+class PassGoldenTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(PassGoldenTest, TheModuleAfterThePassIsAsReviewed) {
+  Job job = ReadJob(GetParam() + ".textproto");
+  absl::StatusOr<std::string> dump = DumpAfter(PassOf(GetParam()), job);
+  ASSERT_TRUE(dump.ok()) << dump.status();
+  EXPECT_NE(*dump, "") << "no pass is called " << PassOf(GetParam());
+  ExpectGolden(GetParam() + ".txt", *dump);
+}
+
+TEST_P(PassGoldenTest, TheSameJobGivesTheSameBytes) {
+  Job job = ReadJob(GetParam() + ".textproto");
+  absl::StatusOr<std::string> first = DumpAfter(".*", job), second = DumpAfter(".*", job);
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_EQ(FirstDifference(*first, *second), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Passes, PassGoldenTest, ::testing::ValuesIn(Cases()), [](const auto& info) {
+  std::string name = info.param.substr(sizeof kFolder);
+  for (char& c : name) c = c == '/' ? '_' : c;
+  return name;
+});
+
+TEST(PassRegistryTest, EveryPassHasAGoldenCaseAndEveryFolderAPass) {
+  std::set<std::string> with_cases;
+  for (const std::string& path : Cases()) with_cases.insert(PassOf(path));
+  EXPECT_EQ(with_cases, PassNames()) << "copy a folder of tests/golden/passes, then tests/golden/update";
+}
+
+TEST(PassRegistryTest, EveryGoldenFileHasItsJob) {
+  for (const std::string& pass : NamesIn(kFolder, "")) {
+    std::string folder = absl::StrCat(kFolder, "/", pass);
+    EXPECT_EQ(NamesIn(folder, ".txt"), NamesIn(folder, ".textproto")) << folder;
+  }
+}
+
+TEST(PassRegistryTest, AnOptionalPassCanBeLeftOutAndARequiredOneSaysSo) {
+  std::set<std::string> left_out;
+  for (const std::string& pass : PassNames()) {
+    for (const std::string& path : Cases()) {
+      CompileOptions options;
+      options.disabled.insert(pass);
+      auto plan = CompileJob(ReadJob(path + ".textproto"), options);
+      if (!plan.ok()) {
+        EXPECT_NE(plan.status().message().find("W0491"), absl::string_view::npos) << pass << ": " << plan.status();
+        break;
+      }
+      for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
+        absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, rank);
+        EXPECT_TRUE(lowered.ok()) << path << " without " << pass << ": " << lowered.status();
+      }
+      for (const auto& timing : (*plan)->timings) EXPECT_NE(timing.name, pass);
+      left_out.insert(pass);
+    }
+  }
+  EXPECT_EQ(left_out, (std::set<std::string>{"bundle-boxings", "expand-cross-entropy", "remove-dead-nodes"}));
+}
+
+TEST(PassRegistryTest, AnUnknownPassIsNamedWithTheNearest) {
+  CompileOptions options;
+  options.disabled.insert("remove-dead-node");
+  auto plan = CompileJob(ReadJob(kOptionalPassJob), options);
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.status().message().find("Try: remove-dead-nodes"), absl::string_view::npos) << plan.status();
+}
+
+}  // namespace
+}  // namespace weir
