@@ -1,1 +1,208 @@
-// Dropout keyed by element position.
+// dropout: keeps an element when its own random number says so. The number depends on
+// the element's place in the whole tensor, so shards and threads agree.
+#include <cmath>
+#include <vector>
+
+#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/kernel.h"
+#include "runtime/base/random.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/dropout.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/simd-inl.h"
+
+#ifndef WEIR_OPS_KERNELS_CPU_DROPOUT_ONCE
+#define WEIR_OPS_KERNELS_CPU_DROPOUT_ONCE
+namespace weir {
+
+// Kept elements are multiplied by `factor`; kept are those whose 24 random bits are at least
+// `threshold`.
+struct DropoutRule {
+  uint64_t key;
+  uint32_t threshold;
+  float factor;
+};
+
+}  // namespace weir
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+using VU = hn::Vec<DU>;
+
+#if HWY_TARGET != HWY_SCALAR
+// The low and high words of the 64-bit products a * b, per lane.
+HWY_INLINE void WideMul(VU a, VU b, VU* low, VU* high) {
+  const DU d;
+  const hn::Repartition<uint64_t, DU> d64;
+  auto even = hn::MulEven(a, b);
+  auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(d64, a))), b);
+  *low = hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even));
+  *high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
+}
+
+// The words of Philox4x32-10 for consecutive counters, as RandomBits (runtime/base/random.h)
+// gives them one by one: words[4 * j + w] is word w of counter + j.
+HWY_INLINE void RandomWords(uint64_t key, uint64_t counter, uint32_t* words) {
+  const DU d;
+  const uint32_t low_start = static_cast<uint32_t>(counter);
+  VU lanes = hn::Iota(d, 0);
+  VU c0 = hn::Add(hn::Set(d, low_start), lanes);
+  VU carry = hn::IfThenElseZero(hn::Lt(c0, hn::Set(d, low_start)), hn::Set(d, 1));
+  VU c1 = hn::Add(hn::Set(d, static_cast<uint32_t>(counter >> 32)), carry);
+  VU c2 = hn::Zero(d), c3 = hn::Zero(d);
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    VU low0, high0, low2, high2;
+    WideMul(c0, hn::Set(d, 0xD2511F53u), &low0, &high0);
+    WideMul(c2, hn::Set(d, 0xCD9E8D57u), &low2, &high2);
+    c0 = hn::Xor(hn::Xor(high2, c1), hn::Set(d, k0));
+    c2 = hn::Xor(hn::Xor(high0, c3), hn::Set(d, k1));
+    c1 = low2;
+    c3 = low0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  hn::StoreInterleaved4(c0, c1, c2, c3, d, words);
+}
+#else
+void RandomWords(uint64_t key, uint64_t counter, uint32_t* words) {
+  const std::array<uint32_t, 4> all = RandomBits(key, counter);
+  for (int i = 0; i < 4; ++i) words[i] = all[i];
+}
+#endif
+
+// n elements of one contiguous stretch; the first has number `number`.
+void DropRange(const DropoutRule& rule, DType dtype, const void* x_any, void* y_any, uint64_t number, int64_t n) {
+  const int64_t words_at_once = 4 * NumLanes();
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T* x = static_cast<const T*>(x_any);
+    T* y = static_cast<T*>(y_any);
+    const DU du;
+    const VF factor = hn::Set(DF(), rule.factor);
+    const VU threshold = hn::Set(du, rule.threshold);
+    HWY_ALIGN uint32_t words[4 * kLanesMax];
+    auto drop = [&](VF v, VU bits) HWY_ATTR {
+      auto dropped = hn::Lt(hn::ShiftRight<8>(bits), threshold);
+      return hn::IfThenZeroElse(hn::RebindMask(DF(), dropped), hn::Mul(v, factor));
+    };
+    for (int64_t i = 0; i < n;) {
+      const uint64_t counter = (number + i) >> 2;
+      const int64_t skip = static_cast<int64_t>((number + i) & 3);
+      RandomWords(rule.key, counter, words);
+      const int64_t end = std::min(n, i + words_at_once - skip);
+      for (int64_t w = skip; i < end; i += NumLanes(), w += NumLanes()) {
+        const int64_t left = end - i;
+        if (left >= NumLanes()) {
+          StoreF(drop(LoadF(x + i), hn::LoadU(du, words + w)), y + i);
+          continue;
+        }
+        HWY_ALIGN uint32_t tail[kLanesMax] = {};
+        for (int64_t j = 0; j < left; ++j) tail[j] = words[w + j];
+        StoreTail(drop(LoadTail(x + i, left), hn::Load(du, tail)), y + i, left);
+      }
+      i = end;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(DropRange);
+
+namespace {
+
+class DropoutKernel final : public Kernel {
+ public:
+  DropoutKernel(const TensorSlice& x, double rate)
+      : dtype_(x.dtype),
+        threshold_(static_cast<uint32_t>(std::ceil(rate * 0x1p24))),
+        factor_(rate < 1 ? static_cast<float>(1 / (1 - rate)) : 0.0f),
+        global_elements_(NumElements(x.global_shape)) {
+    // Axes that the shard has whole join into stretches that are contiguous in the whole tensor too.
+    int axis = static_cast<int>(x.shape.size());
+    int64_t stride = 1;
+    while (axis > 0) {
+      --axis;
+      stretch_ *= x.shape[axis];
+      first_ += x.offset[axis] * stride;
+      stride *= x.global_shape[axis];
+      if (x.shape[axis] != x.global_shape[axis]) break;
+    }
+    for (int outer = axis - 1; outer >= 0; --outer) {
+      outer_.push_back(Axis{x.shape[outer], stride});
+      first_ += x.offset[outer] * stride;
+      stride *= x.global_shape[outer];
+    }
+    pieces_ = Pieces{x.num_elements(), kHeavyPiece};
+  }
+
+  void Run(const KernelArgs& args) override {
+    const DropoutRule rule{MixKey(args.random_key, static_cast<uint64_t>(args.step)), threshold_, factor_};
+    const int64_t base = args.micro_batch * global_elements_;
+    const char* x = static_cast<const char*>(args.inputs[0]);
+    char* y = static_cast<char*>(args.outputs[0]);
+    args.team->For(pieces_.count(), [&](int64_t piece) {
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece);) {
+        const int64_t into = i % stretch_;
+        const int64_t n = std::min(pieces_.end(piece) - i, stretch_ - into);
+        HWY_DYNAMIC_DISPATCH(DropRange)
+        (rule, dtype_, x + i * SizeOf(dtype_), y + i * SizeOf(dtype_),
+         static_cast<uint64_t>(base + StretchStart(i / stretch_) + into), n);
+        i += n;
+      }
+    });
+  }
+
+ private:
+  struct Axis {
+    int64_t size, stride;
+  };
+
+  // The number, in the whole tensor, of the first element of a stretch.
+  int64_t StretchStart(int64_t stretch) const {
+    int64_t number = first_;
+    for (const Axis& axis : outer_) {
+      number += stretch % axis.size * axis.stride;
+      stretch /= axis.size;
+    }
+    return number;
+  }
+
+  const DType dtype_;
+  const uint32_t threshold_;
+  const float factor_;
+  const int64_t global_elements_;
+  int64_t stretch_ = 1, first_ = 0;
+  std::vector<Axis> outer_;  // the fastest first
+  Pieces pieces_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeDropout(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  const double rate = spec.attrs.Real("rate", -1);
+  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").SameType(check.in(0), check.out(0), "x and y");
+  check.SameShape(check.in(0), check.out(0), "x and y").Expect(0 <= rate && rate <= 1, "a rate from 0 to 1");
+  if (!check.ok()) return check.status();
+  return std::make_unique<DropoutKernel>(check.in(0), rate);
+}
+
+WEIR_REGISTER_KERNEL("cpu", "dropout", MakeDropout);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE

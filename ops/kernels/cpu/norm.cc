@@ -1,8 +1,12 @@
-// layer_norm and rms_norm over the last axis, and their gradients. Statistics are f32. The gradients
-// of gamma and beta are sums over rows: pieces of rows fixed by shape, added in order.
-#include <algorithm>
+// layer_norm and rms_norm over the last axis, with their gradients.
+//
+// Gradients of gamma and beta are sums over rows: rows are cut into segments by shape
+// alone, each sums into its own part of the workspace, and segments are added in order.
 #include <cmath>
+#include <cstring>
+#include <vector>
 
+#include "ops/kernels/cpu/gemm_pack.h"
 #include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/cpu/spec_check.h"
@@ -14,35 +18,43 @@
 
 #include "ops/kernels/cpu/simd-inl.h"
 
-#ifndef WEIR_NORM_ROW
-#define WEIR_NORM_ROW
+#ifndef WEIR_OPS_KERNELS_CPU_NORM_ONCE
+#define WEIR_OPS_KERNELS_CPU_NORM_ONCE
 namespace weir {
-namespace {
 
-// One row in, one row out; pointers to the storage type of x. `beta`, `mean_out`, `rstd_out` may be null.
-struct NormRow {
+enum class NormKind : uint8_t { kLayer, kRms };
+
+// What the rows [begin, end) of one piece need. gamma and beta are f32; beta, mean_out and
+// rstd_out may be null. All row pointers are those of row 0.
+struct NormRows {
+  NormKind kind;
+  DType dtype;
+  int64_t begin, end, n;
+  float epsilon;
   const void* x;
-  const void* gamma;
-  const void* beta;
+  const float* gamma;
+  const float* beta;
   void* y;
   float* mean_out;
   float* rstd_out;
 };
 
-// dgamma and dbeta are running f32 sums; dbeta may be null.
-struct NormGradRow {
+struct NormGradRows {
+  NormKind kind;
+  DType dtype;
+  int64_t begin, end, n;
   const void* x;
-  const void* gamma;
+  const float* gamma;
+  const float* mean;  // null for rms_norm
+  const float* rstd;
   const void* dy;
   void* dx;
-  float* dgamma;
+  float* dgamma;  // sums of this segment, n elements each; dbeta is null for rms_norm
   float* dbeta;
-  float mean, rstd;  // mean is 0 for rms_norm
 };
 
-}  // namespace
 }  // namespace weir
-#endif  // WEIR_NORM_ROW
+#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace weir {
@@ -50,76 +62,89 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void Normalise(const NormRow& row, float mean, float rstd, int64_t n) {
-  const T* x = static_cast<const T*>(row.x);
-  const T* gamma = static_cast<const T*>(row.gamma);
-  T* y = static_cast<T*>(row.y);
-  const VF m = hn::Set(DF(), mean), r = hn::Set(DF(), rstd);
-  if (row.beta != nullptr) {
-    const T* beta = static_cast<const T*>(row.beta);
-    MapInto(y, n, [&](VF a, VF g, VF b) HWY_ATTR { return hn::MulAdd(hn::Mul(hn::Sub(a, m), r), g, b); }, x, gamma, beta);
+void NormRow(const NormRows& rows, int64_t row) {
+  const T* x = static_cast<const T*>(rows.x) + row * rows.n;
+  T* y = static_cast<T*>(rows.y) + row * rows.n;
+  const float count = static_cast<float>(rows.n);
+  float mean = 0;
+  if (rows.kind == NormKind::kLayer) mean = SumOver(rows.n, [](VF v) HWY_ATTR { return v; }, x) / count;
+  const VF mean_v = hn::Set(DF(), mean);
+  const float squares = SumOver(rows.n, [&](VF v) HWY_ATTR {
+    VF centred = hn::Sub(v, mean_v);
+    return hn::Mul(centred, centred);
+  }, x);
+  const float rstd = 1.0f / std::sqrt(squares / count + rows.epsilon);
+  const VF rstd_v = hn::Set(DF(), rstd);
+  auto scaled = [&](VF v, VF g) HWY_ATTR { return hn::Mul(hn::Mul(hn::Sub(v, mean_v), rstd_v), g); };
+  if (rows.beta) {
+    MapInto(y, rows.n, [&](VF v, VF g, VF b) HWY_ATTR { return hn::Add(scaled(v, g), b); }, x, rows.gamma, rows.beta);
   } else {
-    MapInto(y, n, [&](VF a, VF g) HWY_ATTR { return hn::Mul(hn::Mul(hn::Sub(a, m), r), g); }, x, gamma);
+    MapInto(y, rows.n, scaled, x, rows.gamma);
   }
+  if (rows.mean_out) rows.mean_out[row] = mean;
+  if (rows.rstd_out) rows.rstd_out[row] = rstd;
 }
 
-void LayerNormRow(DType dtype, const NormRow& row, float epsilon, int64_t n) {
-  WithReal(dtype, [&](auto* type) HWY_ATTR {
-    using T = std::remove_pointer_t<decltype(type)>;
-    const T* x = static_cast<const T*>(row.x);
-    float mean = SumOver(n, [](VF a) HWY_ATTR { return a; }, x) / static_cast<float>(n);
-    const VF m = hn::Set(DF(), mean);
-    float var = SumOver(n, [&](VF a) HWY_ATTR { return hn::Mul(hn::Sub(a, m), hn::Sub(a, m)); }, x) / static_cast<float>(n);
-    float rstd = 1.0f / std::sqrt(var + epsilon);
-    Normalise<T>(row, mean, rstd, n);
-    if (row.mean_out != nullptr) *row.mean_out = mean;
-    if (row.rstd_out != nullptr) *row.rstd_out = rstd;
+void NormPiece(const NormRows& rows) {
+  WithReal(rows.dtype, [&](auto* type) HWY_ATTR {
+    for (int64_t row = rows.begin; row < rows.end; ++row) NormRow<std::remove_pointer_t<decltype(type)>>(rows, row);
   });
 }
 
-void RmsNormRow(DType dtype, const NormRow& row, float epsilon, int64_t n) {
-  WithReal(dtype, [&](auto* type) HWY_ATTR {
-    using T = std::remove_pointer_t<decltype(type)>;
-    const T* x = static_cast<const T*>(row.x);
-    float square = SumOver(n, [](VF a) HWY_ATTR { return hn::Mul(a, a); }, x) / static_cast<float>(n);
-    float rstd = 1.0f / std::sqrt(square + epsilon);
-    Normalise<T>(row, 0.0f, rstd, n);
-    if (row.rstd_out != nullptr) *row.rstd_out = rstd;
+// dx = rstd (dy gamma - mean(dy gamma) - xhat mean(dy gamma xhat)); rms_norm lacks the middle term.
+template <class T>
+void NormGradRow(const NormGradRows& rows, int64_t row) {
+  const T* x = static_cast<const T*>(rows.x) + row * rows.n;
+  const T* dy = static_cast<const T*>(rows.dy) + row * rows.n;
+  T* dx = static_cast<T*>(rows.dx) + row * rows.n;
+  const float count = static_cast<float>(rows.n);
+  const VF mean = hn::Set(DF(), rows.mean ? rows.mean[row] : 0.0f);
+  const VF rstd = hn::Set(DF(), rows.rstd[row]);
+  auto normal = [&](VF v) HWY_ATTR { return hn::Mul(hn::Sub(v, mean), rstd); };
+  const float along = SumOver(rows.n, [&](VF v, VF g, VF d) HWY_ATTR { return hn::Mul(hn::Mul(d, g), normal(v)); }, x,
+                              rows.gamma, dy);
+  float level = 0;
+  if (rows.kind == NormKind::kLayer) {
+    level = SumOver(rows.n, [](VF g, VF d) HWY_ATTR { return hn::Mul(d, g); }, rows.gamma, dy);
+  }
+  const VF level_v = hn::Set(DF(), level / count), along_v = hn::Set(DF(), along / count);
+  const float* dgamma = rows.dgamma;
+  MapInto(rows.dgamma, rows.n, [&](VF sum, VF v, VF d) HWY_ATTR { return hn::MulAdd(d, normal(v), sum); }, dgamma, x, dy);
+  if (rows.dbeta) {
+    const float* dbeta = rows.dbeta;
+    MapInto(rows.dbeta, rows.n, [](VF sum, VF d) HWY_ATTR { return hn::Add(sum, d); }, dbeta, dy);
+  }
+  MapInto(dx, rows.n, [&](VF v, VF g, VF d) HWY_ATTR {
+    return hn::Mul(rstd, hn::Sub(hn::MulSub(d, g, level_v), hn::Mul(normal(v), along_v)));
+  }, x, rows.gamma, dy);
+}
+
+void NormGradPiece(const NormGradRows& rows) {
+  WithReal(rows.dtype, [&](auto* type) HWY_ATTR {
+    for (int64_t row = rows.begin; row < rows.end; ++row) NormGradRow<std::remove_pointer_t<decltype(type)>>(rows, row);
   });
 }
 
-// With g = dy gamma and xhat = (x - mean) rstd: dx = rstd (g - mean(g) - xhat mean(g xhat)); rms_norm has no mean(g).
-void NormGradOneRow(DType dtype, bool centred, const NormGradRow& row, int64_t n) {
+// out[i] = sum over segments of partials[segment * stride + i], in order, for i < n.
+void SumSegments(const float* partials, int64_t stride, int64_t num_segments, DType dtype, void* out_any, int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    const T* x = static_cast<const T*>(row.x);
-    const T* gamma = static_cast<const T*>(row.gamma);
-    const T* dy = static_cast<const T*>(row.dy);
-    const VF m = hn::Set(DF(), row.mean), r = hn::Set(DF(), row.rstd);
-    const float scale = 1.0f / static_cast<float>(n);
-    float sum_g = 0;
-    if (centred) sum_g = scale * SumOver(n, [](VF d, VF g) HWY_ATTR { return hn::Mul(d, g); }, dy, gamma);
-    float sum_gx = scale * SumOver(n, [&](VF d, VF g, VF a) HWY_ATTR { return hn::Mul(hn::Mul(d, g), hn::Mul(hn::Sub(a, m), r)); },
-                                   dy, gamma, x);
-    const VF c1 = hn::Set(DF(), sum_g), c2 = hn::Set(DF(), sum_gx);
-    MapInto(static_cast<T*>(row.dx), n,
-            [&](VF d, VF g, VF a) HWY_ATTR {
-              VF xhat = hn::Mul(hn::Sub(a, m), r);
-              return hn::Mul(r, hn::NegMulAdd(xhat, c2, hn::Sub(hn::Mul(d, g), c1)));
-            },
-            dy, gamma, x);
-    const float* dgamma = row.dgamma;
-    MapInto(row.dgamma, n, [&](VF t, VF d, VF a) HWY_ATTR { return hn::MulAdd(d, hn::Mul(hn::Sub(a, m), r), t); }, dgamma, dy, x);
-    if (row.dbeta != nullptr) {
-      const float* dbeta = row.dbeta;
-      MapInto(row.dbeta, n, [](VF t, VF d) HWY_ATTR { return hn::Add(t, d); }, dbeta, dy);
+    T* out = static_cast<T*>(out_any);
+    const int64_t lanes = NumLanes();
+    for (int64_t i = 0; i < n; i += lanes) {
+      const int64_t left = std::min(lanes, n - i);
+      VF sum = hn::Zero(DF());
+      for (int64_t segment = 0; segment < num_segments; ++segment) {
+        const float* from = partials + segment * stride + i;
+        sum = hn::Add(sum, left == lanes ? LoadF(from) : LoadTail(from, left));
+      }
+      if (left == lanes) {
+        StoreF(sum, out + i);
+      } else {
+        StoreTail(sum, out + i, left);
+      }
     }
   });
-}
-
-void AddInto(const float* x, float* total, int64_t n) {
-  const float* before = total;
-  MapInto(total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
 }
 
 }  // namespace
@@ -130,148 +155,165 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weir {
 
-HWY_EXPORT(LayerNormRow);
-HWY_EXPORT(RmsNormRow);
-HWY_EXPORT(NormGradOneRow);
-HWY_EXPORT(AddInto);
+HWY_EXPORT(NormPiece);
+HWY_EXPORT(NormGradPiece);
+HWY_EXPORT(SumSegments);
 
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
-enum class Norm { kLayer, kRms };
 
-const char* RowAt(const void* base, int64_t row, int64_t row_bytes) { return static_cast<const char*>(base) + row * row_bytes; }
-char* RowAt(void* base, int64_t row, int64_t row_bytes) { return static_cast<char*>(base) + row * row_bytes; }
+// A parameter as f32: itself, or converted into `buffer`.
+const float* AsFloats(const TensorSlice& slice, const void* data, float* buffer) {
+  if (!data || slice.dtype == DType::kF32) return static_cast<const float*>(data);
+  ConvertReal(slice.dtype, DType::kF32, data, buffer, slice.num_elements());
+  return buffer;
+}
+
+float* OutputOrNull(const KernelArgs& args, size_t i) {
+  return i < args.outputs.size() ? static_cast<float*>(args.outputs[i]) : nullptr;
+}
 
 class NormKernel final : public Kernel {
  public:
-  NormKernel(Norm norm, const TensorSlice& x, float epsilon)
-      : norm_(norm), dtype_(x.dtype), epsilon_(epsilon), width_(SizeFromEnd(x, 1)), rows_(LeadingElements(x, 1)),
-        pieces_(Pieces::OfRows(rows_, width_, kHeavyPiece)) {}
+  NormKernel(NormKind kind, const KernelSpec& spec, const TensorSlice& x, const TensorSlice& gamma, const TensorSlice& beta)
+      : kind_(kind),
+        dtype_(x.dtype),
+        n_(SizeFromEnd(x, 1)),
+        epsilon_(static_cast<float>(spec.attrs.Real("epsilon", 1e-5))),
+        gamma_(gamma),
+        beta_(beta),
+        pieces_(Pieces::OfRows(LeadingElements(x, 1), n_, kHeavyPiece)) {}
+
+  int64_t workspace_bytes() const override { return 2 * RoundUp(n_ * 4, kCacheLine); }
 
   void Run(const KernelArgs& args) override {
-    if (width_ == 0) return;
-    const bool layer = norm_ == Norm::kLayer;
-    const int64_t bytes = width_ * SizeOf(dtype_);
-    float* mean = layer && args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
-    size_t rstd_at = layer ? 2 : 1;
-    float* rstd = args.outputs.size() > rstd_at ? static_cast<float*>(args.outputs[rstd_at]) : nullptr;
+    float* buffer = static_cast<float*>(args.workspace);
+    const bool layer = kind_ == NormKind::kLayer;
     const void* beta = layer && args.inputs.size() > 2 ? args.inputs[2] : nullptr;
+    NormRows rows{kind_, dtype_, 0, 0, n_, epsilon_, args.inputs[0], AsFloats(gamma_, args.inputs[1], buffer),
+                  AsFloats(beta_, beta, buffer + RoundUp(n_ * 4, kCacheLine) / 4), args.outputs[0],
+                  layer ? OutputOrNull(args, 1) : nullptr, OutputOrNull(args, layer ? 2 : 1)};
     args.team->For(pieces_.count(), [&](int64_t piece) {
-      for (int64_t r = pieces_.begin(piece); r < pieces_.end(piece); ++r) {
-        NormRow row{RowAt(args.inputs[0], r, bytes), args.inputs[1], beta, RowAt(args.outputs[0], r, bytes),
-                    mean ? mean + r : nullptr, rstd ? rstd + r : nullptr};
-        if (layer) {
-          HWY_DYNAMIC_DISPATCH(LayerNormRow)(dtype_, row, epsilon_, width_);
-        } else {
-          HWY_DYNAMIC_DISPATCH(RmsNormRow)(dtype_, row, epsilon_, width_);
-        }
-      }
+      NormRows part = rows;
+      part.begin = pieces_.begin(piece);
+      part.end = pieces_.end(piece);
+      HWY_DYNAMIC_DISPATCH(NormPiece)(part);
     });
   }
 
  private:
-  const Norm norm_;
+  const NormKind kind_;
   const DType dtype_;
+  const int64_t n_;
   const float epsilon_;
-  const int64_t width_, rows_;
+  const TensorSlice gamma_, beta_;
   const Pieces pieces_;
 };
 
+void CheckParameter(SpecCheck* check, const TensorSlice& parameter, const char* name) {
+  check->Real(parameter, name);
+  check->Expect(parameter.shape == Shape{SizeFromEnd(check->in(0), 1)}, std::string(name) + " as long as the last axis of x");
+}
+
+void CheckStatistic(SpecCheck* check, const TensorSlice& statistic, const char* name) {
+  check->Is(statistic, DType::kF32, name);
+  check->Expect(statistic.shape == LeadingShape(check->in(0), 1), std::string(name) + " with the leading axes of x");
+}
+
+KernelFactory MakeNorm(NormKind kind) {
+  return [kind](const KernelSpec& spec) -> KernelOr {
+    const bool layer = kind == NormKind::kLayer;
+    SpecCheck check(spec);
+    check.Inputs(2, layer ? 3 : 2).Outputs(1, layer ? 3 : 2).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
+    check.SameType(check.in(0), check.out(0), "x and y").SameShape(check.in(0), check.out(0), "x and y");
+    CheckParameter(&check, check.in(1), "gamma");
+    if (check.HasIn(2)) CheckParameter(&check, check.in(2), "beta");
+    for (int i = 1; i < 3; ++i) {
+      if (check.HasOut(i)) CheckStatistic(&check, check.out(i), layer && i == 1 ? "mean" : "rstd");
+    }
+    if (!check.ok()) return check.status();
+    return std::make_unique<NormKernel>(kind, spec, check.in(0), check.in(1), check.in(2));
+  };
+}
+
+// Rows of a segment: enough that adding the segments up is cheap, few enough to share.
+int64_t SegmentRows(int64_t rows) { return std::max<int64_t>(16, (rows + 63) / 64); }
+
 class NormGradKernel final : public Kernel {
  public:
-  NormGradKernel(Norm norm, const TensorSlice& x, DType sums)
-      : norm_(norm), dtype_(x.dtype), sums_(sums), width_(SizeFromEnd(x, 1)), rows_(LeadingElements(x, 1)) {
-    // At most 64 partial sums, so that adding them up costs little beside the rows.
-    int64_t size = std::max<int64_t>((rows_ + 63) / 64, std::max<int64_t>(1, kHeavyPiece / std::max<int64_t>(1, width_)));
-    pieces_ = Pieces{rows_, size};
-  }
+  NormGradKernel(NormKind kind, const TensorSlice& x, const TensorSlice& gamma, const TensorSlice& dgamma,
+                 const TensorSlice* dbeta)
+      : kind_(kind),
+        dtype_(x.dtype),
+        dgamma_type_(dgamma.dtype),
+        dbeta_type_(dbeta ? std::optional(dbeta->dtype) : std::nullopt),
+        n_(SizeFromEnd(x, 1)),
+        gamma_(gamma),
+        segments_{LeadingElements(x, 1), SegmentRows(LeadingElements(x, 1))},
+        stride_(RoundUp(n_, 16)) {}
 
-  int64_t workspace_bytes() const override { return std::max<int64_t>(1, pieces_.count()) * 2 * width_ * 4; }
+  int64_t workspace_bytes() const override { return (2 * segments_.count() + 1) * stride_ * 4; }
 
   void Run(const KernelArgs& args) override {
-    if (width_ == 0) return;
-    const bool layer = norm_ == Norm::kLayer;
-    const void* dy = args.inputs[layer ? 4 : 3];
-    const float* mean = layer ? static_cast<const float*>(args.inputs[2]) : nullptr;
-    const float* rstd = static_cast<const float*>(args.inputs[layer ? 3 : 2]);
-    void* dbeta = layer && args.outputs.size() > 2 ? args.outputs[2] : nullptr;
-    const int64_t bytes = width_ * SizeOf(dtype_);
-    float* sums = static_cast<float*>(args.workspace);
-    std::fill_n(sums, std::max<int64_t>(1, pieces_.count()) * 2 * width_, 0.0f);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
-      float* own = sums + piece * 2 * width_;
-      for (int64_t r = pieces_.begin(piece); r < pieces_.end(piece); ++r) {
-        NormGradRow row{RowAt(args.inputs[0], r, bytes), args.inputs[1], RowAt(dy, r, bytes), RowAt(args.outputs[0], r, bytes),
-                        own, dbeta ? own + width_ : nullptr, mean ? mean[r] : 0.0f, rstd[r]};
-        HWY_DYNAMIC_DISPATCH(NormGradOneRow)(dtype_, layer, row, width_);
-      }
+    const bool layer = kind_ == NormKind::kLayer;
+    float* partials = static_cast<float*>(args.workspace);
+    const float* gamma = AsFloats(gamma_, args.inputs[1], partials + 2 * segments_.count() * stride_);
+    NormGradRows rows{kind_,   dtype_, 0, 0, n_, args.inputs[0], gamma, nullptr, nullptr, args.inputs[layer ? 4 : 3],
+                      args.outputs[0], nullptr, nullptr};
+    if (layer) rows.mean = static_cast<const float*>(args.inputs[2]);
+    rows.rstd = static_cast<const float*>(args.inputs[layer ? 3 : 2]);
+    args.team->For(segments_.count(), [&](int64_t segment) {
+      NormGradRows part = rows;
+      part.begin = segments_.begin(segment);
+      part.end = segments_.end(segment);
+      part.dgamma = partials + 2 * segment * stride_;
+      std::memset(part.dgamma, 0, 2 * stride_ * sizeof(float));
+      if (dbeta_type_) part.dbeta = part.dgamma + stride_;
+      HWY_DYNAMIC_DISPATCH(NormGradPiece)(part);
     });
-    for (int64_t piece = 1; piece < pieces_.count(); ++piece) {
-      HWY_DYNAMIC_DISPATCH(AddInto)(sums + piece * 2 * width_, sums, 2 * width_);
+    HWY_DYNAMIC_DISPATCH(SumSegments)(partials, 2 * stride_, segments_.count(), dgamma_type_, args.outputs[1], n_);
+    if (dbeta_type_) {
+      HWY_DYNAMIC_DISPATCH(SumSegments)
+      (partials + stride_, 2 * stride_, segments_.count(), *dbeta_type_, args.outputs[2], n_);
     }
-    Store(sums, args.outputs[1]);
-    if (dbeta != nullptr) Store(sums + width_, dbeta);
   }
 
  private:
-  void Store(const float* from, void* to) const {
-    if (to == nullptr) return;
-    for (int64_t i = 0; i < width_; ++i) {
-      if (sums_ == DType::kBF16) {
-        static_cast<BFloat16*>(to)[i] = ToBFloat16(from[i]);
-      } else {
-        static_cast<float*>(to)[i] = from[i];
-      }
-    }
-  }
-
-  const Norm norm_;
-  const DType dtype_, sums_;
-  const int64_t width_, rows_;
-  Pieces pieces_;
+  const NormKind kind_;
+  const DType dtype_, dgamma_type_;
+  const std::optional<DType> dbeta_type_;
+  const int64_t n_;
+  const TensorSlice gamma_;
+  const Pieces segments_;
+  // The workspace: per segment the sums of dgamma and dbeta, then gamma as f32.
+  const int64_t stride_;
 };
 
-SpecCheck CheckNorm(const KernelSpec& spec, int inputs_max, int outputs_max) {
-  SpecCheck check(spec);
-  check.Inputs(2, inputs_max).Outputs(1, outputs_max).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
-  check.SameType(check.in(0), check.in(1), "x and gamma").SameType(check.in(0), check.out(0), "x and y");
-  check.SameShape(check.in(0), check.out(0), "x and y");
-  check.Expect(check.in(1).num_elements() == SizeFromEnd(check.in(0), 1), "gamma as wide as x");
-  return check;
-}
-
-KernelFactory MakeNorm(Norm norm) {
-  return [norm](const KernelSpec& spec) -> KernelOr {
-    SpecCheck check = CheckNorm(spec, norm == Norm::kLayer ? 3 : 2, norm == Norm::kLayer ? 3 : 2);
-    if (norm == Norm::kLayer && check.HasIn(2)) check.SameType(check.in(0), check.in(2), "x and beta").SameShape(check.in(1), check.in(2), "gamma and beta");
+KernelFactory MakeNormGrad(NormKind kind) {
+  return [kind](const KernelSpec& spec) -> KernelOr {
+    const bool layer = kind == NormKind::kLayer;
+    const int num_inputs = layer ? 5 : 4;
+    SpecCheck check(spec);
+    check.Inputs(num_inputs, num_inputs).Outputs(2, layer ? 3 : 2).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
+    CheckParameter(&check, check.in(1), "gamma");
+    for (int i = 2; i + 1 < num_inputs; ++i) CheckStatistic(&check, check.in(i), "mean and rstd");
+    const TensorSlice& dy = check.in(num_inputs - 1);
+    check.SameType(check.in(0), dy, "x and dy").SameShape(check.in(0), dy, "x and dy");
+    check.SameType(check.in(0), check.out(0), "x and dx").SameShape(check.in(0), check.out(0), "x and dx");
     for (int i = 1; i < 3; ++i) {
-      if (check.HasOut(i)) check.Is(check.out(i), DType::kF32, "statistics").Expect(check.out(i).num_elements() == LeadingElements(check.in(0), 1), "statistics by row");
+      if (check.HasOut(i)) CheckParameter(&check, check.out(i), "dgamma and dbeta");
     }
     if (!check.ok()) return check.status();
-    return std::make_unique<NormKernel>(norm, check.in(0), static_cast<float>(spec.attrs.Real("epsilon", 1e-5)));
+    return std::make_unique<NormGradKernel>(kind, check.in(0), check.in(1), check.out(1),
+                                            check.HasOut(2) ? &check.out(2) : nullptr);
   };
 }
 
-KernelFactory MakeNormGrad(Norm norm) {
-  return [norm](const KernelSpec& spec) -> KernelOr {
-    int inputs = norm == Norm::kLayer ? 5 : 4;
-    SpecCheck check = CheckNorm(spec, inputs, norm == Norm::kLayer ? 3 : 2);
-    check.Inputs(inputs, inputs).Outputs(2, norm == Norm::kLayer ? 3 : 2);
-    int64_t rows = LeadingElements(check.in(0), 1);
-    for (int i = 2; i < inputs - 1; ++i) check.Is(check.in(i), DType::kF32, "statistics").Expect(check.in(i).num_elements() == rows, "statistics by row");
-    check.SameShape(check.in(0), check.in(inputs - 1), "x and dy").SameType(check.in(0), check.in(inputs - 1), "x and dy");
-    check.Real(check.out(1), "dgamma").SameShape(check.in(1), check.out(1), "gamma and dgamma");
-    if (check.HasOut(2)) check.SameType(check.out(1), check.out(2), "dgamma and dbeta").SameShape(check.in(1), check.out(2), "gamma and dbeta");
-    if (!check.ok()) return check.status();
-    return std::make_unique<NormGradKernel>(norm, check.in(0), check.out(1).dtype);
-  };
-}
-
-WEIR_REGISTER_KERNEL("cpu", "layer_norm", MakeNorm(Norm::kLayer));
-WEIR_REGISTER_KERNEL("cpu", "rms_norm", MakeNorm(Norm::kRms));
-WEIR_REGISTER_KERNEL("cpu", "layer_norm_grad", MakeNormGrad(Norm::kLayer));
-WEIR_REGISTER_KERNEL("cpu", "rms_norm_grad", MakeNormGrad(Norm::kRms));
+WEIR_REGISTER_KERNEL("cpu", "layer_norm", MakeNorm(NormKind::kLayer));
+WEIR_REGISTER_KERNEL("cpu", "rms_norm", MakeNorm(NormKind::kRms));
+WEIR_REGISTER_KERNEL("cpu", "layer_norm_grad", MakeNormGrad(NormKind::kLayer));
+WEIR_REGISTER_KERNEL("cpu", "rms_norm_grad", MakeNormGrad(NormKind::kRms));
 
 }  // namespace
 }  // namespace weir

@@ -1,10 +1,12 @@
-// reduce_sum, reduce_mean, reduce_max and the gradient of the maximum. The axes of x are joined
-// to [outer kept][reduced][inner kept]; rows of the reduced axis are added in pieces fixed by
-// shape and the pieces in their order, so that threads change nothing.
-#include <algorithm>
+// reduce_sum, reduce_mean, reduce_max over some axes; expand and reduce_max_grad.
+//
+// What is reduced into one element is cut into segments by shape alone; partial results
+// of segments go to the workspace in f32 and are combined in order.
 #include <cstring>
 #include <limits>
 
+#include "ops/kernels/cpu/axis_groups.h"
+#include "ops/kernels/cpu/gemm_pack.h"
 #include "ops/kernels/cpu/pieces.h"
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/cpu/spec_check.h"
@@ -16,32 +18,72 @@
 
 #include "ops/kernels/cpu/simd-inl.h"
 
+#ifndef WEIR_OPS_KERNELS_CPU_REDUCE_ONCE
+#define WEIR_OPS_KERNELS_CPU_REDUCE_ONCE
+namespace weir {
+enum class Reduction : uint8_t { kSum, kMax };
+}
+#endif
+
 HWY_BEFORE_NAMESPACE();
 namespace weir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// total[i] = total[i] + x[i], or the larger.
-void CombineRow(DType dtype, bool is_max, const void* x_any, float* total, int64_t n) {
+float ReduceRow(Reduction reduction, DType dtype, const void* x_any, int64_t n) {
+  float result = 0;
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
+    result = reduction == Reduction::kSum ? SumOver(n, [](VF v) HWY_ATTR { return v; }, x) : MaxOver(x, n);
+  });
+  return result;
+}
+
+// total[i] = reduction(total[i], x[i]).
+void MergeRow(Reduction reduction, DType dtype, const void* x_any, float* total, int64_t n) {
   const float* before = total;
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
-    if (is_max) {
-      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return MaxOrNaN(a, b); }, before, x);
-    } else {
+    if (reduction == Reduction::kSum) {
       MapInto(total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
+    } else {
+      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return MaxOrNaN(a, b); }, before, x);
     }
   });
 }
 
-// The sum or maximum of one contiguous run.
-float ReduceRun(DType dtype, bool is_max, const void* x_any, int64_t n) {
-  float result = 0;
+void StoreScaled(DType dtype, const float* x, float factor, void* y_any, int64_t n) {
+  const VF scale = hn::Set(DF(), factor);
   WithReal(dtype, [&](auto* type) HWY_ATTR {
-    const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
-    result = is_max ? MaxOver(x, n) : SumOver(n, [](VF v) HWY_ATTR { return v; }, x);
+    MapInto(static_cast<std::remove_pointer_t<decltype(type)>*>(y_any), n, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); }, x);
   });
-  return result;
+}
+
+// dx[i] = value for all i.
+void FillRow(DType dtype, const void* value_any, void* y_any, int64_t n) {
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T value = *static_cast<const T*>(value_any);
+    T* y = static_cast<T*>(y_any);
+    for (int64_t i = 0; i < n; ++i) y[i] = value;
+  });
+}
+
+// dx[i] = dy where x[i] equals y, else 0; y and dy are single elements, or rows like x.
+template <class T>
+void MaxGradRowTyped(AxisGroups::Kind inner, const T* x, const T* y, const T* dy, T* dx, int64_t n) {
+  auto pass = [](VF a, VF m, VF g) HWY_ATTR { return hn::IfThenElseZero(hn::Eq(a, m), g); };
+  if (inner == AxisGroups::Kind::kKept) return MapInto(dx, n, pass, x, y, dy);
+  const VF max = hn::Set(DF(), hn::GetLane(LoadTail(y, 1))), grad = hn::Set(DF(), hn::GetLane(LoadTail(dy, 1)));
+  MapInto(dx, n, [&](VF a) HWY_ATTR { return pass(a, max, grad); }, x);
+}
+
+void MaxGradRow(AxisGroups::Kind inner, DType dtype, const void* x, const void* y, const void* dy, void* dx, int64_t n) {
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    MaxGradRowTyped(inner, static_cast<const T*>(x), static_cast<const T*>(y), static_cast<const T*>(dy),
+                    static_cast<T*>(dx), n);
+  });
 }
 
 }  // namespace
@@ -52,213 +94,202 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 namespace weir {
 
-HWY_EXPORT(CombineRow);
-HWY_EXPORT(ReduceRun);
+HWY_EXPORT(ReduceRow);
+HWY_EXPORT(MergeRow);
+HWY_EXPORT(StoreScaled);
+HWY_EXPORT(FillRow);
+HWY_EXPORT(MaxGradRow);
 
 namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
-enum class Reduction { kSum, kMean, kMax };
 
-// x as [outer][reduced][inner], if its reduced axes are adjacent; `regular` is false otherwise.
-struct ReduceShape {
-  int64_t outer = 1, reduced = 1, inner = 1;
-  bool regular = true;
-  double global_count = 1;
-  std::vector<char> is_reduced;
-};
-
-ReduceShape ShapeOf(const TensorSlice& x, const std::vector<int64_t>& axes) {
-  ReduceShape shape;
-  shape.is_reduced.assign(x.shape.size(), axes.empty());
-  for (int64_t axis : axes) shape.is_reduced[axis] = 1;
-  int phase = 0;  // 0: outer, 1: reduced, 2: inner
-  for (size_t d = 0; d < x.shape.size(); ++d) {
-    if (shape.is_reduced[d]) {
-      if (phase == 2 && x.shape[d] != 1) shape.regular = false;
-      phase = std::max(phase, 1);
-      shape.reduced *= x.shape[d];
-      shape.global_count *= static_cast<double>(x.global_shape[d]);
-    } else {
-      if (phase == 1) phase = 2;
-      (phase == 2 ? shape.inner : shape.outer) *= x.shape[d];
-    }
-  }
-  return shape;
-}
-
-bool AxesFit(const std::vector<int64_t>& axes, const TensorSlice& x) {
-  return std::all_of(axes.begin(), axes.end(), [&](int64_t a) { return a >= 0 && a < static_cast<int64_t>(x.shape.size()); });
-}
+// With many rows per result, no more segments than this.
+constexpr int64_t kSegmentsMax = 64;
 
 class ReduceKernel final : public Kernel {
  public:
-  ReduceKernel(Reduction reduction, const TensorSlice& x, const TensorSlice& y, ReduceShape shape)
-      : is_max_(reduction == Reduction::kMax),
-        factor_(reduction == Reduction::kMean ? static_cast<float>(1.0 / shape.global_count) : 1.0f),
-        x_(x),
-        y_(y),
-        shape_(std::move(shape)) {
-    if (!shape_.regular) return;
-    // A run of the innermost axis is one piece; rows of several are cut.
-    int64_t row = std::max<int64_t>(1, shape_.inner);
-    pieces_ = Pieces::OfRows(shape_.reduced, row, kLightPiece);
-    int64_t most = std::max<int64_t>(1, kPartialsMax / row);
-    if (pieces_.count() > most) pieces_.size = (shape_.reduced + most - 1) / most;
+  ReduceKernel(Reduction reduction, const TensorSlice& x, const TensorSlice& y, const std::vector<int64_t>& axes,
+               double factor)
+      : reduction_(reduction),
+        x_type_(x.dtype),
+        y_type_(y.dtype),
+        factor_(static_cast<float>(factor)),
+        num_results_(y.num_elements()),
+        groups_(x.shape, axes),
+        empty_(x.num_elements() == 0) {
+    const bool rows_kept = groups_.inner() == AxisGroups::Kind::kKept;
+    width_ = rows_kept ? groups_.row() : 1;
+    cut_row_ = !rows_kept && groups_.num_reduced() == 1;
+    if (empty_) return;
+    segments_.total = cut_row_ ? groups_.row() : groups_.num_reduced();
+    const int64_t unit = cut_row_ ? 1 : groups_.row();  // elements of what segments count
+    segments_.size = std::max((segments_.total + kSegmentsMax - 1) / kSegmentsMax, std::max<int64_t>(1, kLightPiece / unit));
+    const int64_t segment_elements = std::min(segments_.size, segments_.total) * unit;
+    tasks_ = Pieces::OfRows(groups_.num_kept() * segments_.count(), segment_elements, kLightPiece);
   }
 
-  int64_t workspace_bytes() const override {
-    return shape_.regular ? shape_.outer * std::max<int64_t>(1, pieces_.count()) * shape_.inner * 4
-                          : y_.num_elements() * 4;
-  }
+  // f32 [kept outer index][segment][width].
+  int64_t workspace_bytes() const override { return empty_ ? 0 : tasks_.total * width_ * 4; }
 
   void Run(const KernelArgs& args) override {
+    if (empty_) return FillEmpty(args.outputs[0]);
     float* partials = static_cast<float*>(args.workspace);
-    const char* x = static_cast<const char*>(args.inputs[0]);
-    if (y_.num_elements() == 0) return;
-    if (!shape_.regular) {
-      RunIrregular(x, partials);
-      Store(partials, y_.num_elements(), args.outputs[0], 0);
-      return;
-    }
-    const int64_t count = std::max<int64_t>(1, pieces_.count());
-    const int64_t row_bytes = shape_.inner * SizeOf(x_.dtype);
-    args.team->For(shape_.outer * count, [&](int64_t task) {
-      int64_t outer = task / count, piece = task % count;
-      float* total = partials + task * shape_.inner;
-      const char* begin = x + outer * shape_.reduced * row_bytes;
-      if (shape_.inner == 1) {
-        int64_t from = pieces_.begin(piece);
-        int64_t n = std::max<int64_t>(0, pieces_.end(piece) - from);
-        total[0] = HWY_DYNAMIC_DISPATCH(ReduceRun)(x_.dtype, is_max_, begin + from * row_bytes, n);
-        return;
-      }
-      std::fill_n(total, shape_.inner, Neutral());
-      for (int64_t r = pieces_.begin(piece); r < pieces_.end(piece); ++r) {
-        HWY_DYNAMIC_DISPATCH(CombineRow)(x_.dtype, is_max_, begin + r * row_bytes, total, shape_.inner);
+    args.team->For(tasks_.count(), [&](int64_t piece) {
+      for (int64_t task = tasks_.begin(piece); task < tasks_.end(piece); ++task) {
+        ReduceSegment(args.inputs[0], task / segments_.count(), task % segments_.count(), partials + task * width_);
       }
     });
-    for (int64_t outer = 0; outer < shape_.outer; ++outer) {
-      float* total = partials + outer * count * shape_.inner;
-      for (int64_t piece = 1; piece < count; ++piece) {
-        HWY_DYNAMIC_DISPATCH(CombineRow)(DType::kF32, is_max_, total + piece * shape_.inner, total, shape_.inner);
-      }
-      Store(total, shape_.inner, args.outputs[0], outer * shape_.inner);
+    if (segments_.count() == 1) {
+      Pieces results{num_results_, kLightPiece};
+      args.team->For(results.count(), [&](int64_t piece) {
+        const int64_t begin = results.begin(piece);
+        Store(partials + begin, args.outputs[0], begin, results.length(piece));
+      });
+      return;
     }
+    Pieces kept = Pieces::OfRows(groups_.num_kept(), width_ * segments_.count(), kLightPiece);
+    args.team->For(kept.count(), [&](int64_t piece) {
+      for (int64_t i = kept.begin(piece); i < kept.end(piece); ++i) {
+        float* total = partials + i * segments_.count() * width_;
+        for (int64_t segment = 1; segment < segments_.count(); ++segment) {
+          HWY_DYNAMIC_DISPATCH(MergeRow)(reduction_, DType::kF32, total + segment * width_, total, width_);
+        }
+        Store(total, args.outputs[0], i * width_, width_);
+      }
+    });
   }
 
  private:
-  static constexpr int64_t kPartialsMax = 1 << 16;  // floats of workspace per outer row
-
-  float Neutral() const { return is_max_ ? -std::numeric_limits<float>::infinity() : 0.0f; }
-
-  void Store(const float* total, int64_t n, void* y, int64_t at) const {
-    for (int64_t i = 0; i < n; ++i) {
-      float value = total[i] * factor_;
-      if (y_.dtype == DType::kBF16) {
-        static_cast<BFloat16*>(y)[at + i] = ToBFloat16(value);
+  void ReduceSegment(const void* x, int64_t kept, int64_t segment, float* partial) const {
+    if (cut_row_) {
+      const void* row = At(x, groups_.RowStart(kept, 0) + segments_.begin(segment));
+      *partial = HWY_DYNAMIC_DISPATCH(ReduceRow)(reduction_, x_type_, row, segments_.length(segment));
+      return;
+    }
+    for (int64_t reduced = segments_.begin(segment); reduced < segments_.end(segment); ++reduced) {
+      const void* row = At(x, groups_.RowStart(kept, reduced));
+      const bool first = reduced == segments_.begin(segment);
+      if (groups_.inner() == AxisGroups::Kind::kReduced) {
+        float value = HWY_DYNAMIC_DISPATCH(ReduceRow)(reduction_, x_type_, row, groups_.row());
+        *partial = first ? value : reduction_ == Reduction::kSum ? *partial + value : Larger(*partial, value);
+      } else if (first) {
+        ConvertReal(x_type_, DType::kF32, row, partial, width_);
       } else {
-        static_cast<float*>(y)[at + i] = value;
+        HWY_DYNAMIC_DISPATCH(MergeRow)(reduction_, x_type_, row, partial, width_);
       }
     }
   }
 
-  // Reduced axes with kept ones between them: rare; element by element in row-major order.
-  void RunIrregular(const char* x, float* totals) const {
-    std::fill_n(totals, y_.num_elements(), Neutral());
-    int64_t n = x_.num_elements();
-    for (int64_t i = 0; i < n; ++i) {
-      int64_t rest = i, at = 0, stride = 1;
-      for (size_t d = x_.shape.size(); d-- > 0;) {
-        int64_t index = rest % x_.shape[d];
-        rest /= x_.shape[d];
-        if (shape_.is_reduced[d]) continue;
-        at += index * stride;
-        stride *= x_.shape[d];
-      }
-      float value = x_.dtype == DType::kBF16 ? ToFloat(reinterpret_cast<const BFloat16*>(x)[i]) : reinterpret_cast<const float*>(x)[i];
-      if (is_max_) {
-        if (value > totals[at] || value != value) totals[at] = value;
-      } else {
-        totals[at] += value;
-      }
-    }
+  static float Larger(float a, float b) { return b > a || b != b ? b : a; }
+  const void* At(const void* x, int64_t element) const {
+    return static_cast<const char*>(x) + element * SizeOf(x_type_);
+  }
+  void Store(const float* values, void* y, int64_t first, int64_t n) const {
+    HWY_DYNAMIC_DISPATCH(StoreScaled)(y_type_, values, factor_, static_cast<char*>(y) + first * SizeOf(y_type_), n);
   }
 
-  const bool is_max_;
+  // Nothing to reduce: the neutral element everywhere.
+  void FillEmpty(void* y) const {
+    const float neutral = reduction_ == Reduction::kSum ? 0 : -std::numeric_limits<float>::infinity();
+    for (int64_t i = 0; i < num_results_; ++i) Store(&neutral, y, i, 1);
+  }
+
+  const Reduction reduction_;
+  const DType x_type_, y_type_;
   const float factor_;
-  const TensorSlice x_, y_;
-  const ReduceShape shape_;
-  Pieces pieces_;
+  const int64_t num_results_;
+  const AxisGroups groups_;
+  const bool empty_;
+  bool cut_row_ = false;  // segments are parts of one row; otherwise they are runs of rows
+  int64_t width_ = 1;     // results per kept outer index
+  Pieces segments_, tasks_;
 };
 
-KernelFactory MakeReduce(Reduction reduction) {
-  return [reduction](const KernelSpec& spec) -> KernelOr {
+enum class Mean : uint8_t { kNo, kYes };
+
+KernelFactory MakeReduce(Reduction reduction, Mean mean) {
+  return [reduction, mean](const KernelSpec& spec) -> KernelOr {
     SpecCheck check(spec);
-    check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").Real(check.out(0), "y");
     std::vector<int64_t> axes = spec.attrs.Ints("axes");
-    check.Expect(AxesFit(axes, check.in(0)), "axes of x");
+    check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").Real(check.out(0), "y");
+    check.Expect(LegalAxes(check.in(0).shape, axes), "axes of x, each once");
+    if (check.ok()) check.Expect(check.out(0).shape == KeptShape(check.in(0).shape, axes), "y without the reduced axes");
     if (!check.ok()) return check.status();
-    ReduceShape shape = ShapeOf(check.in(0), axes);
-    Shape kept;
-    for (size_t d = 0; d < shape.is_reduced.size(); ++d) {
-      if (!shape.is_reduced[d]) kept.push_back(check.in(0).shape[d]);
-    }
-    check.Expect(kept == check.out(0).shape, "y with the axes that stay");
-    if (!check.ok()) return check.status();
-    return std::make_unique<ReduceKernel>(reduction, check.in(0), check.out(0), std::move(shape));
+    const double count = static_cast<double>(ReducedElements(check.in(0).global_shape, axes));
+    return std::make_unique<ReduceKernel>(reduction, check.in(0), check.out(0), axes, mean == Mean::kYes ? 1 / count : 1);
   };
 }
 
-// dx = dy where x equals the maximum y, else 0; equal maxima all get dy.
-class ReduceMaxGradKernel final : public Kernel {
+// expand and reduce_max_grad: rows of dx in the order of memory, each from a row or one
+// element of what was reduced.
+class ExpandKernel final : public Kernel {
  public:
-  ReduceMaxGradKernel(const TensorSlice& x, ReduceShape shape) : x_(x), shape_(std::move(shape)) {}
+  enum class Mask : uint8_t { kNone, kMaximum };
+
+  ExpandKernel(const TensorSlice& dx, const std::vector<int64_t>& axes, Mask mask)
+      : dtype_(dx.dtype),
+        groups_(dx.shape, axes),
+        masked_(mask == Mask::kMaximum),
+        empty_(dx.num_elements() == 0),
+        rows_(Pieces::OfRows(groups_.num_kept() * groups_.num_reduced(), groups_.row(), kLightPiece)) {}
 
   void Run(const KernelArgs& args) override {
-    int64_t n = x_.num_elements();
-    for (int64_t i = 0; i < n; ++i) {
-      int64_t rest = i, at = 0, stride = 1;
-      for (size_t d = x_.shape.size(); d-- > 0;) {
-        int64_t index = rest % x_.shape[d];
-        rest /= x_.shape[d];
-        if (shape_.is_reduced[d]) continue;
-        at += index * stride;
-        stride *= x_.shape[d];
+    if (empty_) return;
+    const int64_t n = groups_.row(), size = SizeOf(dtype_);
+    const int64_t width = groups_.inner() == AxisGroups::Kind::kKept ? n : 1;
+    char* dx = static_cast<char*>(args.outputs[0]);
+    args.team->For(rows_.count(), [&](int64_t piece) {
+      for (int64_t row = rows_.begin(piece); row < rows_.end(piece); ++row) {
+        const int64_t small = groups_.KeptIndexOf(row) * width * size, large = row * n * size;
+        if (masked_) {
+          HWY_DYNAMIC_DISPATCH(MaxGradRow)
+          (groups_.inner(), dtype_, In(args, 0) + large, In(args, 1) + small, In(args, 2) + small, dx + large, n);
+        } else if (width == n) {
+          std::memcpy(dx + large, In(args, 0) + small, n * size);
+        } else {
+          HWY_DYNAMIC_DISPATCH(FillRow)(dtype_, In(args, 0) + small, dx + large, n);
+        }
       }
-      bool equal = Read(args.inputs[0], i) == Read(args.inputs[1], at);
-      Write(args.outputs[0], i, equal ? Read(args.inputs[2], at) : 0.0f);
-    }
+    });
   }
 
  private:
-  float Read(const void* p, int64_t i) const {
-    return x_.dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(p)[i]) : static_cast<const float*>(p)[i];
-  }
-  void Write(void* p, int64_t i, float value) const {
-    if (x_.dtype == DType::kBF16) {
-      static_cast<BFloat16*>(p)[i] = ToBFloat16(value);
-    } else {
-      static_cast<float*>(p)[i] = value;
-    }
-  }
+  static const char* In(const KernelArgs& args, int i) { return static_cast<const char*>(args.inputs[i]); }
 
-  const TensorSlice x_;
-  const ReduceShape shape_;
+  const DType dtype_;
+  const AxisGroups groups_;
+  const bool masked_;  // reduce_max_grad: only where x equals the maximum
+  const bool empty_;
+  const Pieces rows_;
 };
+
+KernelOr MakeExpand(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  std::vector<int64_t> axes = spec.attrs.Ints("axes");
+  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "dy").SameType(check.in(0), check.out(0), "dy and dx");
+  check.Expect(LegalAxes(check.out(0).shape, axes), "axes of dx, each once");
+  if (check.ok()) check.Expect(check.in(0).shape == KeptShape(check.out(0).shape, axes), "dy without the repeated axes");
+  if (!check.ok()) return check.status();
+  return std::make_unique<ExpandKernel>(check.out(0), axes, ExpandKernel::Mask::kNone);
+}
 
 KernelOr MakeReduceMaxGrad(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(3, 3).Outputs(1, 1).Real(check.in(0), "x").SameType(check.in(0), check.in(1), "x and y");
-  check.SameType(check.in(0), check.in(2), "x and dy").SameType(check.in(0), check.out(0), "x and dx");
-  check.SameShape(check.in(0), check.out(0), "x and dx").Expect(AxesFit(spec.attrs.Ints("axes"), check.in(0)), "axes of x");
+  std::vector<int64_t> axes = spec.attrs.Ints("axes");
+  check.Inputs(3, 3).Outputs(1, 1).Real(check.in(0), "x").SameShape(check.in(0), check.out(0), "x and dx");
+  for (int i = 1; i < 3; ++i) check.SameType(check.in(0), check.in(i), "x, y and dy");
+  check.SameType(check.in(0), check.out(0), "x and dx").SameShape(check.in(1), check.in(2), "y and dy");
+  check.Expect(LegalAxes(check.in(0).shape, axes), "axes of x, each once");
+  if (check.ok()) check.Expect(check.in(1).shape == KeptShape(check.in(0).shape, axes), "y without the reduced axes");
   if (!check.ok()) return check.status();
-  return std::make_unique<ReduceMaxGradKernel>(check.in(0), ShapeOf(check.in(0), spec.attrs.Ints("axes")));
+  return std::make_unique<ExpandKernel>(check.out(0), axes, ExpandKernel::Mask::kMaximum);
 }
 
-WEIR_REGISTER_KERNEL("cpu", "reduce_sum", MakeReduce(Reduction::kSum));
-WEIR_REGISTER_KERNEL("cpu", "reduce_mean", MakeReduce(Reduction::kMean));
-WEIR_REGISTER_KERNEL("cpu", "reduce_max", MakeReduce(Reduction::kMax));
+WEIR_REGISTER_KERNEL("cpu", "reduce_sum", MakeReduce(Reduction::kSum, Mean::kNo));
+WEIR_REGISTER_KERNEL("cpu", "reduce_mean", MakeReduce(Reduction::kSum, Mean::kYes));
+WEIR_REGISTER_KERNEL("cpu", "reduce_max", MakeReduce(Reduction::kMax, Mean::kNo));
+WEIR_REGISTER_KERNEL("cpu", "expand", MakeExpand);
 WEIR_REGISTER_KERNEL("cpu", "reduce_max_grad", MakeReduceMaxGrad);
 
 }  // namespace

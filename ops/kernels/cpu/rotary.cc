@@ -1,1 +1,113 @@
-// Rotary position embedding.
+// rotary: pairs (i, i + d/2) of each head turned by position * base^(-2i/d).
+#include <cmath>
+#include <vector>
+
+#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/rotary.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// One position: num_heads heads of 2 * half elements. y may be x.
+void TurnHeads(DType dtype, const void* x_any, void* y_any, const float* cosine, const float* sine, int64_t num_heads,
+               int64_t half) {
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T* x = static_cast<const T*>(x_any);
+    T* y = static_cast<T*>(y_any);
+    const int64_t lanes = NumLanes();
+    for (int64_t head = 0; head < num_heads; ++head, x += 2 * half, y += 2 * half) {
+      for (int64_t i = 0; i < half; i += lanes) {
+        const int64_t n = half - i;
+        if (n >= lanes) {
+          VF a = LoadF(x + i), b = LoadF(x + half + i), c = LoadF(cosine + i), s = LoadF(sine + i);
+          StoreF(hn::MulSub(a, c, hn::Mul(b, s)), y + i);
+          StoreF(hn::MulAdd(a, s, hn::Mul(b, c)), y + half + i);
+        } else {
+          VF a = LoadTail(x + i, n), b = LoadTail(x + half + i, n);
+          VF c = LoadTail(cosine + i, n), s = LoadTail(sine + i, n);
+          StoreTail(hn::MulSub(a, c, hn::Mul(b, s)), y + i, n);
+          StoreTail(hn::MulAdd(a, s, hn::Mul(b, c)), y + half + i, n);
+        }
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(TurnHeads);
+
+namespace {
+
+class RotaryKernel final : public Kernel {
+ public:
+  // The tables of the shard's positions are made here, once, in double precision.
+  RotaryKernel(const TensorSlice& x, double base, double direction)
+      : dtype_(x.dtype),
+        sequence_(x.shape[1]),
+        num_heads_(x.shape[2]),
+        half_(x.shape[3] / 2),
+        pieces_(Pieces::OfRows(x.shape[0] * sequence_, num_heads_ * 2 * half_, kHeavyPiece)),
+        cosine_(sequence_ * half_),
+        sine_(sequence_ * half_) {
+    for (int64_t s = 0; s < sequence_; ++s) {
+      for (int64_t i = 0; i < half_; ++i) {
+        const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
+        const double angle = static_cast<double>(x.offset[1] + s) * frequency;
+        cosine_[s * half_ + i] = static_cast<float>(std::cos(angle));
+        sine_[s * half_ + i] = static_cast<float>(direction * std::sin(angle));
+      }
+    }
+  }
+
+  void Run(const KernelArgs& args) override {
+    const int64_t stride = num_heads_ * 2 * half_ * SizeOf(dtype_);
+    args.team->For(pieces_.count(), [&](int64_t piece) {
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
+        const int64_t at = i % sequence_ * half_;
+        HWY_DYNAMIC_DISPATCH(TurnHeads)
+        (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride, static_cast<char*>(args.outputs[0]) + i * stride,
+         cosine_.data() + at, sine_.data() + at, num_heads_, half_);
+      }
+    });
+  }
+
+ private:
+  const DType dtype_;
+  const int64_t sequence_, num_heads_, half_;
+  const Pieces pieces_;
+  std::vector<float> cosine_, sine_;  // [position][pair]
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeRotary(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").Expect(check.in(0).shape.size() == 4, "x[b, s, h, d]");
+  check.SameType(check.in(0), check.out(0), "x and y").SameShape(check.in(0), check.out(0), "x and y");
+  check.Expect(SizeFromEnd(check.in(0), 1) % 2 == 0, "an even d");
+  check.Expect(spec.attrs.Real("base", 10000) > 0, "a base above 0");
+  if (!check.ok()) return check.status();
+  return std::make_unique<RotaryKernel>(check.in(0), spec.attrs.Real("base", 10000), spec.attrs.Bool("inverse") ? -1.0 : 1.0);
+}
+
+WEIR_REGISTER_KERNEL("cpu", "rotary", MakeRotary);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE

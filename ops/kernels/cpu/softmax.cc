@@ -1,0 +1,135 @@
+// softmax over the last axis and its gradient.
+#include <limits>
+
+#include "ops/kernels/cpu/pieces.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/cpu/spec_check.h"
+#include "ops/kernels/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/softmax.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// `row` is n elements of scratch: exponentials are computed once and kept in f32.
+void SoftmaxRow(DType dtype, const void* x_any, void* y_any, float* row, int64_t n) {
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T* x = static_cast<const T*>(x_any);
+    const VF shift = hn::Set(DF(), MaxOver(x, n));
+    MapInto(row, n, [&](VF v) HWY_ATTR { return Exp(hn::Sub(v, shift)); }, x);
+    const float* exponentials = row;
+    const VF factor = hn::Set(DF(), 1.0f / SumOver(n, [](VF v) HWY_ATTR { return v; }, exponentials));
+    MapInto(static_cast<T*>(y_any), n, [&](VF v) HWY_ATTR { return hn::Mul(v, factor); }, exponentials);
+  });
+}
+
+// dx = y (dy - sum(dy y)).
+void SoftmaxGradRow(DType dtype, const void* y_any, const void* dy_any, void* dx_any, int64_t n) {
+  WithReal(dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    const T* y = static_cast<const T*>(y_any);
+    const T* dy = static_cast<const T*>(dy_any);
+    const VF sum = hn::Set(DF(), SumOver(n, [](VF a, VF b) HWY_ATTR { return hn::Mul(a, b); }, y, dy));
+    MapInto(static_cast<T*>(dx_any), n, [&](VF a, VF b) HWY_ATTR { return hn::Mul(a, hn::Sub(b, sum)); }, y, dy);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(SoftmaxRow);
+HWY_EXPORT(SoftmaxGradRow);
+
+namespace {
+
+using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
+
+class SoftmaxKernel final : public Kernel {
+ public:
+  SoftmaxKernel(const TensorSlice& x, int num_threads)
+      : dtype_(x.dtype),
+        n_(SizeFromEnd(x, 1)),
+        pieces_(Pieces::OfRows(LeadingElements(x, 1), n_, kHeavyPiece)),
+        row_bytes_(RoundUp(n_ * 4, kCacheLine)),
+        num_threads_(num_threads) {}
+
+  int64_t workspace_bytes() const override { return row_bytes_ * num_threads_; }
+
+  void Run(const KernelArgs& args) override {
+    if (n_ == 0) return;
+    const int64_t stride = n_ * SizeOf(dtype_);
+    args.team->For(pieces_.count(), [&](int64_t piece, int worker) {
+      float* row = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + worker * row_bytes_);
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
+        HWY_DYNAMIC_DISPATCH(SoftmaxRow)
+        (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride, static_cast<char*>(args.outputs[0]) + i * stride,
+         row, n_);
+      }
+    });
+  }
+
+ private:
+  const DType dtype_;
+  const int64_t n_;
+  const Pieces pieces_;
+  const int64_t row_bytes_;
+  const int num_threads_;
+};
+
+class SoftmaxGradKernel final : public Kernel {
+ public:
+  explicit SoftmaxGradKernel(const TensorSlice& y)
+      : dtype_(y.dtype), n_(SizeFromEnd(y, 1)), pieces_(Pieces::OfRows(LeadingElements(y, 1), n_, kHeavyPiece)) {}
+
+  void Run(const KernelArgs& args) override {
+    const int64_t stride = n_ * SizeOf(dtype_);
+    args.team->For(pieces_.count(), [&](int64_t piece) {
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
+        HWY_DYNAMIC_DISPATCH(SoftmaxGradRow)
+        (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride,
+         static_cast<const char*>(args.inputs[1]) + i * stride, static_cast<char*>(args.outputs[0]) + i * stride, n_);
+      }
+    });
+  }
+
+ private:
+  const DType dtype_;
+  const int64_t n_;
+  const Pieces pieces_;
+};
+
+KernelOr MakeSoftmax(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
+  check.SameType(check.in(0), check.out(0), "x and y").SameShape(check.in(0), check.out(0), "x and y");
+  if (!check.ok()) return check.status();
+  return std::make_unique<SoftmaxKernel>(check.in(0), spec.num_threads);
+}
+
+KernelOr MakeSoftmaxGrad(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "y").MinRank(check.in(0), 1, "y");
+  check.SameType(check.in(0), check.in(1), "y and dy").SameShape(check.in(0), check.in(1), "y and dy");
+  check.SameType(check.in(0), check.out(0), "y and dx").SameShape(check.in(0), check.out(0), "y and dx");
+  if (!check.ok()) return check.status();
+  return std::make_unique<SoftmaxGradKernel>(check.in(0));
+}
+
+WEIR_REGISTER_KERNEL("cpu", "softmax", MakeSoftmax);
+WEIR_REGISTER_KERNEL("cpu", "softmax_grad", MakeSoftmaxGrad);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE
