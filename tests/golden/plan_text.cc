@@ -1,0 +1,45 @@
+#include "tests/golden/plan_text.h"
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/text_format.h"
+
+namespace weir {
+namespace {
+
+std::string OneLine(const google::protobuf::Message& message) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  printer.SetUseShortRepeatedPrimitives(true);
+  std::string text;
+  printer.PrintToString(message, &text);
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  return text;
+}
+
+void AppendLine(const std::string& field, const google::protobuf::Message& message, std::string* text) {
+  absl::StrAppend(text, field, " { ", OneLine(message), " }\n");
+}
+
+}  // namespace
+
+std::string PlanText(const RankPlan& plan) {
+  RankPlan head = plan;
+  head.clear_program();
+  head.clear_actor();
+  head.clear_registers();
+  head.clear_state();
+  std::string text = absl::StrCat("# proto-file: proto/plan.proto\n# proto-message: weir.RankPlan\n", OneLine(head), "\n");
+  for (const Program& program : plan.program()) {
+    Program rest = program;
+    rest.clear_call();
+    absl::StrAppend(&text, "program {\n  ", OneLine(rest), "\n");
+    for (const KernelCall& call : program.call()) AppendLine("  call", call, &text);
+    absl::StrAppend(&text, "}\n");
+  }
+  for (const ActorSpec& actor : plan.actor()) AppendLine("actor", actor, &text);
+  for (const RegisterSpec& spec : plan.registers()) AppendLine("registers", spec, &text);
+  for (const StateSpec& state : plan.state()) AppendLine("state", state, &text);
+  return text;
+}
+
+}  // namespace weir
