@@ -1,0 +1,157 @@
+#include "tools/cli.h"
+
+#include <algorithm>
+#include <exception>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+#include "tools/cli_verbs.h"
+#include "tools/job_file.h"
+
+namespace weir {
+namespace {
+
+constexpr char kVersion[] = "weir 0.1.0";
+
+constexpr char kFooter[] =
+    "A first run:\n"
+    "  weir zoo gpt --data book.txt > gpt.textproto   write a small language model as a job\n"
+    "  weir plan gpt.textproto --mesh dp=2,tp=2       see how it lies over four devices\n"
+    "  weir train gpt.textproto --save gpt.safetensors\n"
+    "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once '\n\n"
+    "Exit codes: 0 done, 2 wrong usage, 65 job rejected, 66 input missing or damaged,\n"
+    "            70 our own fault, 130 interrupted.";
+
+std::vector<std::string> VerbNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
+  return names;
+}
+
+std::vector<std::string> FlagNames(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// The verb that the arguments name, as deep as they go: "zoo", then "gpt".
+CLI::App* DeepestVerb(CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::string FullName(const CLI::App* verb) {
+  std::string name = verb->get_name();
+  for (verb = verb->get_parent(); verb != nullptr; verb = verb->get_parent()) name = verb->get_name() + " " + name;
+  return name;
+}
+
+// What CLI11 says, with the nearest flag or verb added.
+std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
+  CLI::App* verb = DeepestVerb(app);
+  std::string text = absl::StrCat(FullName(verb), ": ", error.what());
+  std::vector<std::string> remaining = verb->remaining();
+  for (const std::string& word : remaining) {
+    bool is_flag = word.size() > 1 && word[0] == '-';
+    std::string bare = word.substr(0, word.find('='));
+    std::string nearest = Nearest(bare, is_flag ? FlagNames(*verb) : VerbNames(*verb));
+    if (is_flag) text = absl::StrCat(FullName(verb), ": unknown flag ", bare);
+    if (!nearest.empty()) absl::StrAppend(&text, ". Try: ", nearest);
+    if (is_flag || !nearest.empty()) break;
+  }
+  return absl::StrCat(text, "\nSee: ", FullName(verb), " --help\n");
+}
+
+// A first word that is no verb: CLI11 would only say that one is required.
+std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& args) {
+  if (args.empty() || args[0].empty() || args[0][0] == '-') return "";
+  std::vector<std::string> names = VerbNames(app);
+  if (std::find(names.begin(), names.end(), args[0]) != names.end()) return "";
+  std::string nearest = Nearest(args[0], names);
+  return absl::StrCat("weir: unknown verb ", args[0], ". Try: ",
+                      nearest.empty() ? "one of " + absl::StrJoin(names, ", ") : nearest, "\nSee: weir --help\n");
+}
+
+int Finish(const CliContext& context) {
+  if (context.status.ok()) return context.exit_code;
+  *context.err << "weir: " << std::string(context.status.message()) << "\n";
+  int code = ExitCode(context.status);
+  if (code == 70) *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
+  return code;
+}
+
+}  // namespace
+
+void JobArguments::AddTo(CLI::App* verb) {
+  verb->add_option("JOB", path, "Job file (protobuf text); - is standard input")->required();
+  verb->add_option_function<std::string>(
+          "--mesh",
+          [this](const std::string& text) {
+            mesh = text;
+            has_mesh = true;
+          },
+          "Devices, replacing the job's mesh: dp=2,tp=2; '' is one device")
+      ->type_name("AXES");
+  verb->add_option("--set", set, "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
+      ->type_name("PATH=VALUE")
+      ->allow_extra_args(false);
+}
+
+absl::StatusOr<Job> JobArguments::Read() const {
+  WEIR_ASSIGN_OR_RETURN(Job job, ReadJobFile(path));
+  for (const std::string& assignment : set) WEIR_RETURN_IF_ERROR(SetField(assignment, &job));
+  if (has_mesh) WEIR_RETURN_IF_ERROR(SetMesh(mesh, &job));
+  return job;
+}
+
+CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name, const std::string& about,
+                  const std::string& examples, std::function<absl::Status()> work) {
+  CLI::App* verb = app->add_subcommand(name, about);
+  verb->footer("Examples:\n" + examples);
+  verb->callback([context, work = std::move(work)] { context->status = work(); });
+  return verb;
+}
+
+int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
+  CliContext context;
+  context.out = &out;
+  context.err = &err;
+  CLI::App app("Weir: distributed training and running of neural networks.", "weir");
+  app.set_version_flag("--version", kVersion);
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  AddJobVerbs(&app, &context);
+  AddTrainVerbs(&app, &context);
+  AddZooVerbs(&app, &context);
+  AddOpsVerb(&app, &context);
+  AddTraceVerbs(&app, &context);
+  if (args.empty()) {
+    out << app.help();
+    return kExitUsage;
+  }
+  if (std::string unknown = UnknownVerb(app, args); !unknown.empty()) {
+    err << unknown;
+    return kExitUsage;
+  }
+  try {
+    std::vector<std::string> reversed(args.rbegin(), args.rend());  // as CLI11 takes them
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    out << DeepestVerb(&app)->help();
+    return 0;
+  } catch (const CLI::CallForVersion&) {
+    out << kVersion << "\n";
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    err << UsageText(&app, error);
+    return kExitUsage;
+  } catch (const std::exception& error) {
+    context.status = absl::InternalError(absl::StrCat("unexpected exception: ", error.what()));
+  }
+  return Finish(context);
+}
+
+}  // namespace weir

@@ -1,0 +1,20 @@
+// The command line of Weir, as a function, so that tests run it without a process.
+//
+// Exit codes: 0 done, 2 wrong usage, 65 job rejected, 66 input missing or damaged,
+// 70 our own fault, 130 interrupted (after writing what was asked for).
+// Thread rule: one call at a time; `train`, `eval` and `generate` handle SIGINT while they run.
+#pragma once
+
+#include <ostream>
+#include <string>
+#include <vector>
+
+namespace weir {
+
+inline constexpr int kExitUsage = 2;
+inline constexpr int kExitInterrupted = 130;
+
+// `args` without the program's name. Results go to `out`; errors, progress and warnings to `err`.
+int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err);
+
+}  // namespace weir

@@ -1,0 +1,172 @@
+// weir check and weir plan: what a job means, without a device.
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "compiler/compile.h"
+#include "google/protobuf/text_format.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/status.h"
+#include "tools/cli_verbs.h"
+#include "tools/train/job_data.h"
+
+namespace weir {
+namespace {
+
+// Ranks that `check` lowers one by one; more would only take longer.
+constexpr int64_t kRanksChecked = 64;
+
+absl::StatusOr<PlanMode> ParseMode(const std::string& mode) {
+  if (mode == "train") return PlanMode::kTrain;
+  if (mode == "evaluate") return PlanMode::kEvaluate;
+  if (mode == "generate") return PlanMode::kGenerate;
+  return Rejected({"W0007", "--mode", "train, evaluate or generate", mode,
+                   Nearest(mode, std::vector<std::string>{"train", "evaluate", "generate"})});
+}
+
+struct CheckArguments {
+  JobArguments job;
+  bool without_data = false;
+};
+
+absl::Status Check(const CheckArguments& arguments, std::ostream& out) {
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
+  int64_t ranks = plan->mesh.num_ranks();
+  int64_t arena = 0, actors = 0;
+  for (int64_t rank = 0; rank < std::min(ranks, kRanksChecked); ++rank) {
+    WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(*plan, rank));
+    arena = std::max(arena, lowered.arena_bytes());
+    actors = std::max<int64_t>(actors, lowered.actor_size());
+  }
+  std::string data = "data not looked at";
+  if (!arguments.without_data) {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenJobData(job));
+    data = dataset->Describe();
+  }
+  int64_t parameters = 0;
+  for (const auto& variable : plan->module.variables) parameters += variable.type.num_elements();
+  out << absl::StrFormat("%s is sound: %d parameters in %d weights, %d device%s, at most %d actors and %.1f MiB each\n%s\n",
+                         job.name().empty() ? arguments.job.path : job.name(), parameters,
+                         plan->module.variables.size(), ranks, ranks == 1 ? "" : "s", actors,
+                         static_cast<double>(arena) / (1 << 20), data);
+  return absl::OkStatus();
+}
+
+struct PlanArguments {
+  JobArguments job;
+  std::string mode = "train";
+  bool json = false;
+  int64_t rank = -1;
+  bool timings = false;
+  std::string dump_after;
+  std::vector<std::string> disabled;
+};
+
+nlohmann::ordered_json RankJson(const RankPlan& plan) {
+  nlohmann::ordered_json states = nlohmann::ordered_json::array();
+  for (const StateSpec& state : plan.state()) {
+    const TensorSliceProto& slice = state.slice();
+    nlohmann::ordered_json entry = {{"name", state.name()}, {"layout", state.layout()}, {"dtype", slice.dtype()}};
+    entry["shape"] = std::vector<int64_t>(slice.shape().begin(), slice.shape().end());
+    entry["offset"] = std::vector<int64_t>(slice.offset().begin(), slice.offset().end());
+    entry["owner"] = state.owner();
+    states.push_back(entry);
+  }
+  int64_t sent = 0;
+  for (const RegisterSpec& spec : plan.registers()) {
+    if (spec.side() == RegisterSpec::OUTBOUND) sent += spec.bytes() * spec.tokens_per_step();
+  }
+  return {{"rank", plan.rank()},
+          {"device", plan.device()},
+          {"stage", plan.stage()},
+          {"actors", plan.actor_size()},
+          {"registers", plan.registers_size()},
+          {"arena_bytes", plan.arena_bytes()},
+          {"scratch_bytes", plan.scratch_bytes()},
+          {"sent_bytes_per_step_at_most", sent},
+          {"states", states}};
+}
+
+absl::Status PrintJson(const LogicalPlan& plan, std::ostream& out) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan, rank));
+    ranks.push_back(RankJson(lowered));
+  }
+  nlohmann::ordered_json passes = nlohmann::ordered_json::array();
+  for (const auto& timing : plan.timings) {
+    passes.push_back({{"name", timing.name}, {"microseconds", timing.microseconds}, {"nodes", timing.nodes}});
+  }
+  nlohmann::ordered_json json = {{"job", plan.job.name()},
+                                 {"plan_id", plan.plan_id},
+                                 {"mesh", plan.mesh.ToText()},
+                                 {"micro_batches", plan.micro_batches},
+                                 {"passes", passes},
+                                 {"ranks", ranks}};
+  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  return absl::OkStatus();
+}
+
+absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out) {
+  if (rank >= plan.mesh.num_ranks()) {
+    return Rejected({"W0008", "--rank", absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1), absl::StrCat(rank), ""});
+  }
+  WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan, rank));
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(lowered, &text);
+  out << "# proto-file: proto/plan.proto\n# proto-message: weir.RankPlan\n" << text;
+  return absl::OkStatus();
+}
+
+absl::Status ShowPlan(const PlanArguments& arguments, std::ostream& out, std::ostream& err) {
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  CompileOptions options;
+  WEIR_ASSIGN_OR_RETURN(options.mode, ParseMode(arguments.mode));
+  options.dump_after = arguments.dump_after;
+  options.dump_to = &err;
+  options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
+  if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
+  if (arguments.json) return PrintJson(*plan, out);
+  WEIR_ASSIGN_OR_RETURN(std::string text, ExplainPlan(*plan));
+  out << text;
+  if (arguments.timings) {
+    out << "\npasses\n";
+    for (const auto& timing : plan->timings) {
+      out << absl::StrFormat("  %-24s %10.1f us  %6d nodes after\n", timing.name, timing.microseconds, timing.nodes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddJobVerbs(CLI::App* app, CliContext* context) {
+  auto check = std::make_shared<CheckArguments>();
+  CLI::App* verb = AddVerb(app, context, "check", "Say whether a job is sound: model, layouts, plan, data",
+                           "  weir check gpt.textproto\n  weir check gpt.textproto --mesh dp=4,tp=8 --no-data",
+                           [check, context] { return Check(*check, *context->out); });
+  check->job.AddTo(verb);
+  verb->add_flag("--no-data", check->without_data, "Do not open the files of the data");
+
+  auto plan = std::make_shared<PlanArguments>();
+  verb = AddVerb(app, context, "plan", "Show how a job would run: layouts, boxings with bytes, memory, actors",
+                 "  weir plan gpt.textproto --mesh dp=2,tp=2\n"
+                 "  weir plan gpt.textproto --mesh pp=4 --set training.micro_batches=8\n"
+                 "  weir plan gpt.textproto --json | jq '.ranks[].arena_bytes'\n"
+                 "  weir plan gpt.textproto --rank 0            the plan of one rank as protobuf text\n"
+                 "  weir plan gpt.textproto --dump-after 'propagate-.*'",
+                 [plan, context] { return ShowPlan(*plan, *context->out, *context->err); });
+  plan->job.AddTo(verb);
+  verb->add_option("--mode", plan->mode, "train, evaluate or generate")->type_name("MODE")->capture_default_str();
+  verb->add_flag("--json", plan->json, "Print figures of every rank as JSON");
+  verb->add_option("--rank", plan->rank, "Print the plan of one rank as protobuf text")->type_name("N")->check(CLI::NonNegativeNumber);
+  verb->add_flag("--timings", plan->timings, "Add the time of every pass");
+  verb->add_option("--dump-after", plan->dump_after, "Print the module after the passes whose name matches")->type_name("REGEX");
+  verb->add_option("--disable", plan->disabled, "Leave out a pass; repeatable")->type_name("PASS")->allow_extra_args(false);
+}
+
+}  // namespace weir

@@ -1,0 +1,159 @@
+#include "tools/cli.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+Outcome Weir(const std::vector<std::string>& args) {
+  std::ostringstream out, err;
+  int code = RunCli(args, out, err);
+  return {code, out.str(), err.str()};
+}
+
+std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+
+std::string WriteFile(const std::string& name, const std::string& text) {
+  std::ofstream(PathFor(name)) << text;
+  return PathFor(name);
+}
+
+// A small model of images over synthetic data.
+std::string SmallJob() {
+  Outcome zoo = Weir({"zoo", "mlp", "--pixels", "16", "--hidden", "8", "--batch", "8", "--steps", "3"});
+  EXPECT_EQ(zoo.code, 0) << zoo.err;
+  return WriteFile("small.textproto", zoo.out);
+}
+
+TEST(CliTest, WithoutArgumentsShowsHelpAsWrongUsage) {
+  Outcome run = Weir({});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.out, HasSubstr("weir zoo gpt"));
+}
+
+TEST(CliTest, EveryVerbHasHelpWithExamples) {
+  std::vector<std::vector<std::string>> verbs = {{"check"}, {"plan"}, {"train"}, {"eval"}, {"generate"},
+                                                 {"zoo"}, {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"}, {"trace"}, {"trace", "report"}};
+  for (std::vector<std::string> verb : verbs) {
+    verb.push_back("--help");
+    Outcome run = Weir(verb);
+    EXPECT_EQ(run.code, 0) << verb[0];
+    EXPECT_THAT(run.out, HasSubstr("Examples:\n  weir " + verb[0])) << verb[0];
+  }
+  EXPECT_EQ(Weir({"--help"}).code, 0);
+  EXPECT_THAT(Weir({"--version"}).out, HasSubstr("weir "));
+}
+
+TEST(CliTest, AnUnknownFlagOrVerbIsWrongUsageAndTheNearestIsNamed) {
+  Outcome flag = Weir({"train", "x", "--stepz", "5"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_THAT(flag.err, HasSubstr("unknown flag --stepz. Try: --steps"));
+  flag = Weir({"zoo", "gpt", "--hiden=5"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_THAT(flag.err, HasSubstr("Try: --hidden"));
+  Outcome verb = Weir({"trian", "x"});
+  EXPECT_EQ(verb.code, 2);
+  EXPECT_THAT(verb.err, HasSubstr("Try: train"));
+  verb = Weir({"zoo", "gtp"});
+  EXPECT_EQ(verb.code, 2);
+  EXPECT_EQ(Weir({"check"}).code, 2) << "without a job";
+  EXPECT_EQ(Weir({"train", "x", "--steps", "many"}).code, 2);
+  EXPECT_EQ(Weir({"train", "x", "--steps", "-1"}).code, 2);
+  EXPECT_EQ(Weir({"generate", "x"}).code, 2) << "without --init";
+}
+
+TEST(CliTest, AMissingJobIs66AndARejectedOneIs65) {
+  EXPECT_EQ(Weir({"check", "/no/such/job"}).code, 66);
+  Outcome broken = Weir({"check", WriteFile("broken.textproto", "trainin { steps: 1 }")});
+  EXPECT_EQ(broken.code, 65);
+  EXPECT_THAT(broken.err, HasSubstr("broken.textproto:1:"));
+  EXPECT_THAT(broken.err, HasSubstr("Try: training"));
+  EXPECT_EQ(Weir({"check", WriteFile("empty.textproto", "")}).code, 65);
+  std::string job = SmallJob();
+  EXPECT_EQ(Weir({"check", job, "--set", "training.stepz=1"}).code, 65);
+  EXPECT_EQ(Weir({"check", job, "--mesh", "dp=x"}).code, 65);
+  EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=/no/such/text"}).code, 65) << "no dimension sequence";
+  EXPECT_EQ(Weir({"eval", job, "--init", "/no/such/weights"}).code, 66);
+  EXPECT_EQ(Weir({"eval", job, "--init", WriteFile("damaged.safetensors", "12345678901")}).code, 66);
+}
+
+TEST(CliTest, CheckAndPlanDescribeAJobOnAnyMesh) {
+  std::string job = SmallJob();
+  for (const char* mesh : {"", "dp=2", "dp=2,tp=2", "pp=2"}) {
+    Outcome check = Weir({"check", job, "--mesh", mesh});
+    EXPECT_EQ(check.code, 0) << check.err;
+    EXPECT_THAT(check.out, HasSubstr("mlp is sound"));
+  }
+  Outcome plan = Weir({"plan", job, "--mesh", "tp=2", "--timings"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, HasSubstr("tp=2"));
+  EXPECT_THAT(plan.out, HasSubstr("propagate-layouts"));
+  Outcome rank = Weir({"plan", job, "--mesh", "tp=2", "--rank", "1"});
+  EXPECT_THAT(rank.out, HasSubstr("rank: 1"));
+  EXPECT_EQ(Weir({"plan", job, "--rank", "1"}).code, 65);
+  EXPECT_EQ(Weir({"plan", job, "--mode", "trane"}).code, 65);
+}
+
+TEST(CliTest, PlanPrintsFiguresOfEveryRankAsJson) {
+  Outcome plan = Weir({"plan", SmallJob(), "--mesh", "dp=2,tp=2", "--json"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  auto json = nlohmann::json::parse(plan.out);
+  ASSERT_EQ(json["ranks"].size(), 4u);
+  EXPECT_EQ(json["mesh"], "dp=2,tp=2");
+  EXPECT_GT(json["ranks"][3]["arena_bytes"], 0);
+  EXPECT_FALSE(json["ranks"][3]["states"].empty());
+}
+
+TEST(CliTest, OpsListsAndExplainsOps) {
+  Outcome list = Weir({"ops"});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_THAT(list.out, HasSubstr("matmul "));
+  EXPECT_THAT(list.out, Not(HasSubstr("matmul_grad_w")));
+  EXPECT_THAT(Weir({"ops", "--all"}).out, HasSubstr("matmul_grad_w"));
+  EXPECT_THAT(Weir({"ops", "attention"}).out, HasSubstr("causal"));
+  Outcome unknown = Weir({"ops", "atention"});
+  EXPECT_EQ(unknown.code, 65);
+  EXPECT_THAT(unknown.err, HasSubstr("Try: attention"));
+}
+
+TEST(CliTest, TrainsSavesAndTellsTheLoss) {
+  std::string job = SmallJob(), weights = PathFor("cli.safetensors");
+  Outcome train = Weir({"train", job, "--mesh", "dp=2", "--save", weights, "--metrics", PathFor("cli.jsonl"), "--threads", "1"});
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_THAT(train.out, HasSubstr("3 steps, loss "));
+  EXPECT_THAT(train.err, HasSubstr("step 3/3"));
+  EXPECT_EQ(Weir({"train", job, "--init", weights, "--steps", "1"}).code, 0);
+  Outcome seed = Weir({"train", job, "--seed", "9", "--steps", "1"});
+  EXPECT_NE(seed.out, Weir({"train", job, "--seed", "8", "--steps", "1"}).out);
+  EXPECT_EQ(Weir({"train", job, "--save", "/no/such/folder/w.safetensors"}).code, 66);
+  EXPECT_EQ(Weir({"train", job, "--checkpoint-every", "1"}).code, 65);
+  EXPECT_EQ(Weir({"generate", job, "--init", weights}).code, 65) << "images are not text";
+  EXPECT_EQ(Weir({"eval", job, "--init", weights}).code, 65) << "synthetic data holds nothing out";
+}
+
+TEST(CliTest, ATraceIsWrittenAndReported) {
+  std::string trace = PathFor("cli.pftrace");
+  Outcome train = Weir({"train", SmallJob(), "--mesh", "pp=2", "--trace", trace, "--threads", "1"});
+  ASSERT_EQ(train.code, 0) << train.err;
+  Outcome report = Weir({"trace", "report", trace});
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_THAT(report.out, HasSubstr("busy"));
+  EXPECT_EQ(Weir({"trace", "report", "/no/such/trace"}).code, 66);
+  EXPECT_EQ(Weir({"trace", "report", WriteFile("damaged.pftrace", "not a trace")}).code, 66);
+  EXPECT_EQ(Weir({"train", SmallJob(), "--trace", "/no/such/folder/t.pftrace"}).code, 66);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,37 @@
+// Continues a text with a trained language model over bytes, on one device. Each token
+// runs the whole window again: there is no cache of keys and values.
+// Thread rule: one thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "tools/train/job_session.h"
+
+namespace weir {
+
+struct GenerateOptions {
+  std::string init;         // safetensors of weights; empty: first values (noise)
+  std::string prompt = "\n";  // bytes; must not be empty
+  int64_t tokens = 200;
+  double temperature = 0.8;  // 0: always the likeliest
+  uint64_t seed = 1;
+  int threads = 0;  // 0: all cores
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+// Calls `emit` for each new byte, in order. The text is a function of weights, prompt,
+// temperature and seed.
+absl::Status Generate(const Job& job, const GenerateOptions& options, const std::function<void(char)>& emit);
+
+// The token drawn from `logits` with random number `uniform` in [0, 1): likeliest if
+// temperature is 0, else by softmax(logits / temperature). -1 if a logit is not a number.
+int64_t SampleToken(const std::vector<float>& logits, double temperature, double uniform);
+
+}  // namespace weir

@@ -1,0 +1,40 @@
+// What the ranks of a session report, collected by step. Scalars of a step are equal on
+// all ranks that report them; the last report stands.
+// Thread rule: Report from any thread; Take from the trainer's thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "actors/feed.h"
+
+namespace weir {
+
+using StepMetrics = std::map<std::string, double>;  // "loss", "grad_norm", …
+
+class MetricLog final : public MetricSink {
+ public:
+  void Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) override;
+  // Removes and returns all steps reported so far, by step.
+  std::map<int64_t, StepMetrics> Take();
+
+ private:
+  std::mutex mutex_;
+  std::map<int64_t, StepMetrics> steps_;  // guarded by mutex_
+};
+
+// One line of a metrics file: {"step": 1, "loss": …}. Names in the order given; what is
+// not finite becomes null.
+class MetricLine {
+ public:
+  explicit MetricLine(int64_t step);
+  void Add(const std::string& name, double value);
+  std::string Text() const;  // without newline
+
+ private:
+  std::string text_;
+};
+
+}  // namespace weir

@@ -1,0 +1,65 @@
+#include "tools/train/progress.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kQuietNs = 2'000'000'000;
+constexpr int64_t kRedrawNs = 80'000'000;
+
+}  // namespace
+
+std::string DurationText(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) return "?";
+  if (seconds < 1) return absl::StrFormat("%.0fms", seconds * 1000);
+  if (seconds < 60) return absl::StrFormat("%.1fs", seconds);
+  int64_t whole = std::llround(seconds);
+  if (whole < 3600) return absl::StrFormat("%dm%02ds", whole / 60, whole % 60);
+  return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
+}
+
+std::string CountText(double count) {
+  if (!std::isfinite(count)) return "?";
+  if (count < 1000) return absl::StrFormat("%.0f", count);
+  if (count < 1e6) return absl::StrFormat("%.1fk", count / 1e3);
+  if (count < 1e9) return absl::StrFormat("%.2fM", count / 1e6);
+  return absl::StrFormat("%.2fG", count / 1e9);
+}
+
+std::string ProgressText(const ProgressStep& step, const std::string& item) {
+  return absl::StrFormat("step %d/%d  loss %.4f  grad %.3g  lr %.2e  %s %s/s  %s left", step.step, step.steps, step.loss,
+                         step.gradient_norm, step.learning_rate, CountText(step.items_per_second), item,
+                         DurationText(step.seconds_left));
+}
+
+void Progress::Show(const ProgressStep& step) {
+  int64_t now = clock_->NowNs();
+  bool last = step.step == step.steps;
+  int64_t pause = style_ == ProgressStyle::kTerminal ? kRedrawNs : kQuietNs;
+  if (shown_ && !last && now - last_shown_ns_ < pause) return;
+  shown_ = true;
+  last_shown_ns_ = now;
+  if (style_ == ProgressStyle::kTerminal) {
+    *out_ << "\r\033[K" << ProgressText(step, item_) << std::flush;
+    line_open_ = true;
+  } else {
+    *out_ << ProgressText(step, item_) << "\n" << std::flush;
+  }
+}
+
+void Progress::Say(const std::string& line) {
+  if (line_open_) *out_ << "\r\033[K";
+  line_open_ = false;
+  *out_ << line << "\n" << std::flush;
+}
+
+void Progress::Finish() {
+  if (line_open_) *out_ << "\n" << std::flush;
+  line_open_ = false;
+}
+
+}  // namespace weir

@@ -1,0 +1,55 @@
+// What a person sees of a run: on a terminal one line that is redrawn, elsewhere a
+// plain line now and then (the first, the last, and at most one per `quiet_ns`).
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <ostream>
+#include <string>
+
+#include "runtime/base/clock.h"
+
+namespace weir {
+
+enum class ProgressStyle : uint8_t { kTerminal, kPlain };
+
+struct ProgressStep {
+  int64_t step = 0;  // steps done
+  int64_t steps = 0;  // steps of the run
+  double loss = 0;
+  double gradient_norm = 0;
+  double learning_rate = 0;
+  double items_per_second = 0;
+  double seconds_left = 0;
+};
+
+class Progress {
+ public:
+  // `out` and `clock` must outlive this. `item` is "tokens" or "samples".
+  Progress(ProgressStyle style, const std::string& item, const Clock* clock, std::ostream* out)
+      : style_(style), item_(item), clock_(clock), out_(out) {}
+
+  void Show(const ProgressStep& step);
+  // A line that stays, such as an evaluation or a warning.
+  void Say(const std::string& line);
+  // Leaves the redrawn line standing.
+  void Finish();
+
+ private:
+  ProgressStyle style_;
+  std::string item_;
+  const Clock* clock_;
+  std::ostream* out_;
+  bool line_open_ = false;
+  bool shown_ = false;
+  int64_t last_shown_ns_ = 0;
+};
+
+// "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left"
+std::string ProgressText(const ProgressStep& step, const std::string& item);
+// "850ms", "12.3s", "1m12s", "3h05m".
+std::string DurationText(double seconds);
+// "512", "52.3k", "1.20M".
+std::string CountText(double count);
+
+}  // namespace weir

@@ -1,0 +1,284 @@
+#include <string.h>
+
+#include <cmath>
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/random.h"
+#include "runtime/store/safetensors.h"
+#include "tools/job_file.h"
+#include "tools/train/generator.h"
+#include "tools/train/job_data.h"
+#include "tools/train/job_variant.h"
+#include "tools/train/trainer.h"
+#include "tools/zoo/gpt.h"
+#include "tools/zoo/mlp.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+
+// Images of 4 x 4 whose class is the brightest quarter; easy to learn.
+std::string WriteImages() {
+  std::string folder = PathFor("images");
+  std::string make = "mkdir -p " + folder;
+  EXPECT_EQ(system(make.c_str()), 0);
+  for (const char* part : {"train", "t10k"}) {
+    int n = part[1] == 'r' ? 256 : 70;
+    std::string images = {0, 0, 8, 3, 0, 0, static_cast<char>(n >> 8), static_cast<char>(n), 0, 0, 0, 4, 0, 0, 0, 4};
+    std::string labels = {0, 0, 8, 1, 0, 0, static_cast<char>(n >> 8), static_cast<char>(n)};
+    for (int i = 0; i < n; ++i) {
+      int label = static_cast<int>(UniformAt(n, i) * 4);
+      for (int p = 0; p < 16; ++p) {
+        int quarter = p / 8 * 2 + p % 4 / 2;
+        images.push_back(static_cast<char>(UniformAt(n + 1, i * 16 + p) * 100 + (quarter == label ? 150 : 0)));
+      }
+      labels.push_back(static_cast<char>(label));
+    }
+    std::ofstream(absl::StrCat(folder, "/", part, "-images-idx3-ubyte"), std::ios::binary) << images;
+    std::ofstream(absl::StrCat(folder, "/", part, "-labels-idx1-ubyte"), std::ios::binary) << labels;
+  }
+  return folder;
+}
+
+Job ImageJob(const std::string& mesh = "") {
+  MlpOptions options;
+  options.pixels = 16;
+  options.hidden = 16;
+  options.classes = 4;
+  options.training.batch = 32;
+  options.training.steps = 12;
+  options.training.warmup_steps = 0;
+  options.training.learning_rate = 0.01;
+  options.training.data = WriteImages();
+  options.training.mesh = mesh;
+  absl::StatusOr<Job> job = MlpJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *job;
+}
+
+class TrainTest : public ::testing::Test {
+ protected:
+  TrainTest() {
+    options_.out = &log_;
+    options_.threads_per_device = 1;
+  }
+  TrainResult Run(const Job& job) {
+    absl::StatusOr<TrainResult> result = Train(job, options_);
+    EXPECT_TRUE(result.ok()) << result.status() << "\n" << log_.str();
+    return result.ok() ? *result : TrainResult{};
+  }
+  absl::Status Error(const Job& job) {
+    absl::StatusOr<TrainResult> result = Train(job, options_);
+    EXPECT_FALSE(result.ok());
+    return result.status();
+  }
+  static std::map<std::string, std::vector<float>> Weights(const std::string& path) {
+    std::map<std::string, std::vector<float>> weights;
+    auto file = SafetensorsReader::Open(path);
+    EXPECT_TRUE(file.ok()) << file.status();
+    if (!file.ok()) return weights;
+    for (const auto& [name, tensor] : (*file)->tensors()) {
+      weights[name].resize(static_cast<size_t>(NumElements(tensor.shape)));
+      EXPECT_TRUE((*file)->Read(name, TensorSlice::Whole(DType::kF32, tensor.shape), weights[name].data()).ok());
+    }
+    return weights;
+  }
+  std::ostringstream log_;
+  TrainOptions options_;
+};
+
+TEST_F(TrainTest, LearnsEvaluatesAndWritesMetricsOfEveryStep) {
+  Job job = ImageJob();
+  job.mutable_training()->set_eval_every(5);
+  job.mutable_training()->set_steps(60);
+  job.mutable_training()->mutable_schedule()->set_decay_steps(60);
+  options_.metrics = PathFor("metrics.jsonl");
+  TrainResult result = Run(job);
+  EXPECT_EQ(result.steps_done, 60);
+  EXPECT_LT(result.last_loss, 0.3 * result.first_loss);
+  ASSERT_TRUE(result.evaluation.has_value());
+  EXPECT_EQ(result.evaluation->batches, 2);
+  EXPECT_GT(result.evaluation->means.at("accuracy"), 0.9);
+  std::ifstream in(options_.metrics);
+  std::string line;
+  int64_t step = 0;
+  while (std::getline(in, line)) {
+    auto json = nlohmann::json::parse(line);
+    EXPECT_EQ(json["step"], ++step);
+    for (const char* name : {"loss", "grad_norm", "lr", "samples_per_second", "step_seconds", "accuracy"}) {
+      EXPECT_TRUE(json[name].is_number()) << name << " in " << line;
+    }
+    EXPECT_EQ(json.contains("eval_loss"), step % 5 == 0) << line;
+    EXPECT_EQ(json.contains("eval_accuracy"), step % 5 == 0) << line;
+  }
+  EXPECT_EQ(step, 60);
+}
+
+TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {
+  options_.save = PathFor("one.safetensors");
+  TrainResult one = Run(ImageJob());
+  auto expected = Weights(options_.save);
+  for (const char* mesh : {"dp=2", "tp=2", "dp=2,tp=2"}) {
+    for (int zero : {0, 3}) {
+      Job job = ImageJob(mesh);
+      job.mutable_training()->set_zero_stage(zero);
+      options_.save = PathFor("many.safetensors");
+      TrainResult many = Run(job);
+      EXPECT_NEAR(many.first_loss, one.first_loss, 1e-5) << mesh;
+      auto weights = Weights(options_.save);
+      ASSERT_EQ(weights.size(), expected.size());
+      for (const auto& [name, values] : expected) {
+        ASSERT_EQ(weights[name].size(), values.size()) << name;
+        for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(weights[name][i], values[i], 2e-3) << mesh << " " << name;
+      }
+    }
+  }
+}
+
+TEST_F(TrainTest, ARunResumedFromACheckpointEndsWithTheSameBits) {
+  Job job = ImageJob();
+  options_.save = PathFor("straight.safetensors");
+  Run(job);
+  Job half = job;
+  half.mutable_training()->mutable_schedule()->set_decay_steps(job.training().steps());
+  half.mutable_training()->set_steps(5);
+  options_.save.clear();
+  options_.checkpoint = PathFor("checkpoint.safetensors");
+  Run(half);
+  options_.resume = options_.checkpoint;
+  options_.checkpoint.clear();
+  options_.save = PathFor("resumed.safetensors");
+  TrainResult result = Run(job);
+  EXPECT_EQ(result.steps_done, 12);
+  EXPECT_EQ(Weights(PathFor("resumed.safetensors")), Weights(PathFor("straight.safetensors")));
+}
+
+TEST_F(TrainTest, ACheckpointGoesOnUnderAnotherMesh) {
+  Job job = ImageJob("dp=2");
+  job.mutable_training()->set_zero_stage(1);
+  job.mutable_training()->mutable_schedule()->set_decay_steps(12);
+  options_.save = PathFor("dp_straight.safetensors");
+  Run(job);
+  job.mutable_training()->set_steps(5);
+  options_.checkpoint = PathFor("dp_checkpoint.safetensors");
+  Run(job);
+  options_.resume = options_.checkpoint;
+  options_.checkpoint.clear();
+  options_.save = PathFor("tp_resumed.safetensors");
+  Job other = ImageJob("tp=2");
+  Run(other);
+  auto expected = Weights(PathFor("dp_straight.safetensors")), weights = Weights(PathFor("tp_resumed.safetensors"));
+  for (const auto& [name, values] : expected) {
+    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(weights[name][i], values[i], 2e-3) << name;
+  }
+}
+
+TEST_F(TrainTest, WeightsSavedAndLoadedAreTheSameBitsUnderAnyMesh) {
+  options_.save = PathFor("first.safetensors");
+  Run(ImageJob());
+  for (const char* mesh : {"", "dp=2,tp=2", "tp=3", "pp=2"}) {
+    Job job = ImageJob(mesh);
+    job.mutable_training()->set_steps(0);
+    options_.init = PathFor("first.safetensors");
+    options_.save = PathFor("second.safetensors");
+    Run(job);
+    EXPECT_EQ(Weights(PathFor("second.safetensors")), Weights(PathFor("first.safetensors"))) << mesh;
+  }
+}
+
+TEST_F(TrainTest, EvaluatingSavedWeightsGivesWhatTheRunSaid) {
+  options_.save = PathFor("evaluated.safetensors");
+  TrainResult result = Run(ImageJob("dp=2"));
+  auto evaluation = EvaluateWeights(ImageJob(), options_.save, 1);
+  ASSERT_TRUE(evaluation.ok()) << evaluation.status();
+  EXPECT_NEAR(evaluation->means.at("loss"), result.evaluation->means.at("loss"), 1e-5);
+}
+
+TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
+  options_.save = PathFor("other.safetensors");
+  Job job = ImageJob();
+  job.mutable_training()->set_steps(0);
+  Run(job);
+  options_.init = options_.save;
+  options_.save.clear();
+  Job wide = job;
+  ASSERT_TRUE(SetField("graph.dim[hidden].size=8", &wide).ok());
+  absl::Status status = Error(wide);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected shape"));
+  Job deep = job;
+  ASSERT_TRUE(SetField("graph.function[main].node[layers].repeat=3", &deep).ok());
+  EXPECT_THAT(std::string(Error(deep).message()), HasSubstr("no layers.2."));
+  Job shallow = job;
+  ASSERT_TRUE(SetField("graph.function[main].node[layers].repeat=1", &shallow).ok());
+  status = Error(shallow);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("unknown to the model"));
+  options_.resume = options_.init;
+  options_.init.clear();
+  EXPECT_THAT(std::string(Error(job).message()), HasSubstr("metadata has the step"));
+  options_.resume = PathFor("nowhere.safetensors");
+  EXPECT_EQ(Error(job).code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(TrainTest, AnInterruptEndsAtAStepAndStillSaves) {
+  std::atomic<bool> interrupted = true;
+  options_.interrupted = &interrupted;
+  options_.save = PathFor("interrupted.safetensors");
+  std::remove(options_.save.c_str());
+  TrainResult result = Run(ImageJob());
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.steps_done, 0);
+  EXPECT_FALSE(Weights(options_.save).empty());
+}
+
+TEST_F(TrainTest, ALossThatIsNotANumberIsSaidClearly) {
+  Job job = ImageJob();
+  job.mutable_training()->mutable_schedule()->set_learning_rate(1e30);
+  Run(job);
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: the loss is"));
+}
+
+TEST(JobDataTest, AnInputThatNoFeedFillsIsNamedWithTheNearest) {
+  Job job = ImageJob();
+  job.mutable_graph()->mutable_function(1)->mutable_input(0)->set_name("image");
+  auto data = OpenJobData(job);
+  EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(data.status().message()), HasSubstr("call the input images"));
+  job.clear_data();
+  EXPECT_THAT(std::string(OpenJobData(job).status().message()), HasSubstr("one of text, idx, synthetic"));
+}
+
+TEST(JobVariantTest, GenerationIsOneSampleOnOneDeviceWithoutDropout) {
+  TransformerOptions options;
+  options.dropout = 0.1;
+  options.training.mesh = "dp=2";
+  options.training.micro_batches = 2;
+  auto job = GenerationJob(*GptJob(options));
+  ASSERT_TRUE(job.ok());
+  EXPECT_EQ(DimSize(*job, "batch", 0), 1);
+  EXPECT_EQ(job->mesh().axis_size(), 0);
+  EXPECT_THAT(job->DebugString(), Not(HasSubstr("f: 0.1\n")));
+  EXPECT_EQ(GenerationJob(ImageJob()).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(SampleTokenTest, FollowsTheDistributionAndTemperatureZeroTakesTheLikeliest) {
+  std::vector<float> logits = {0, std::log(3.0f), -INFINITY};
+  int counts[3] = {0, 0, 0};
+  for (int i = 0; i < 4000; ++i) ++counts[SampleToken(logits, 1.0, UniformAt(3, i))];
+  EXPECT_NEAR(counts[1] / 4000.0, 0.75, 0.03);
+  EXPECT_EQ(counts[2], 0);
+  EXPECT_EQ(SampleToken(logits, 0, 0.99), 1);
+  EXPECT_EQ(SampleToken({0, NAN}, 1, 0.5), -1);
+}
+
+}  // namespace
+}  // namespace weir

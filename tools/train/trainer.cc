@@ -1,0 +1,296 @@
+#include "tools/train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/schedule.h"
+#include "runtime/base/status.h"
+#include "tools/train/evaluator.h"
+#include "tools/train/job_data.h"
+#include "tools/train/job_session.h"
+#include "tools/train/metric_log.h"
+#include "tools/train/session_states.h"
+
+namespace weir {
+namespace {
+
+constexpr double kBurstSeconds = 0.2;
+constexpr int64_t kBurstMax = 64;
+constexpr char kStepKey[] = "step";
+
+std::string LossName(const Job& job) { return job.graph().loss().empty() ? "loss" : job.graph().loss(); }
+
+LearningRateSchedule ScheduleOf(const Job& job) {
+  const Schedule& from = job.training().schedule();
+  LearningRateSchedule schedule;
+  schedule.learning_rate = from.learning_rate();
+  schedule.warmup_steps = from.warmup_steps();
+  schedule.decay = from.decay() == Schedule::COSINE ? "cosine" : from.decay() == Schedule::LINEAR ? "linear" : "constant";
+  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps() : job.training().steps();
+  schedule.min_learning_rate = from.min_learning_rate();
+  return schedule;
+}
+
+double ValueOf(const StepMetrics& metrics, const std::string& name) {
+  auto it = metrics.find(name);
+  return it == metrics.end() ? std::nan("") : it->second;
+}
+
+class Trainer {
+ public:
+  Trainer(const Job& job, const TrainOptions& options)
+      : job_(job),
+        options_(options),
+        progress_(options.style, ItemName(job), &clock_, options.out),
+        schedule_(ScheduleOf(job)) {}
+
+  absl::StatusOr<TrainResult> Run() {
+    WEIR_RETURN_IF_ERROR(Open());
+    absl::Status status = RunAllSteps();
+    progress_.Finish();
+    WEIR_RETURN_IF_ERROR(status);
+    WEIR_RETURN_IF_ERROR(WriteResults());
+    return result_;
+  }
+
+ private:
+  absl::Status Open() {
+    if (!options_.init.empty() && !options_.resume.empty()) {
+      return Rejected({"W0074", "--init and --resume", "one of them", "both", "--resume alone: a checkpoint holds the weights"});
+    }
+    WEIR_ASSIGN_OR_RETURN(dataset_, OpenJobData(job_));
+    feed_ = std::make_unique<DatasetFeed>(dataset_.get(), DataPart::kTrain, MicroBatches(job_));
+    std::unique_ptr<SafetensorsReader> checkpoint, init;
+    if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(OpenCheckpoint(&checkpoint));
+    if (!options_.init.empty()) {
+      WEIR_ASSIGN_OR_RETURN(init, SafetensorsReader::Open(options_.init));
+    }
+    JobSessionOptions session;
+    session.threads_per_device = options_.threads_per_device;
+    session.feed = feed_.get();
+    session.sink = &log_;
+    session.first_step = result_.steps_done;
+    WEIR_ASSIGN_OR_RETURN(opened_, OpenJobSession(job_, session));
+    if (init != nullptr) WEIR_RETURN_IF_ERROR(LoadStates(*init, StateSet::kWeights, opened_.session.get()));
+    if (checkpoint != nullptr) WEIR_RETURN_IF_ERROR(LoadStates(*checkpoint, StateSet::kAll, opened_.session.get()));
+    WEIR_ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(job_, dataset_.get(), options_.threads_per_device));
+    if (!options_.metrics.empty()) {
+      metrics_file_.open(options_.metrics, result_.steps_done > 0 ? std::ios::app : std::ios::trunc);
+      if (!metrics_file_) {
+        return Missing({"W0075", "--metrics " + options_.metrics, "a file that can be written", "none",
+                        "check that the folder exists"});
+      }
+    }
+    SayWhatRuns();
+    return absl::OkStatus();
+  }
+
+  // Reads the number of steps done from the checkpoint.
+  absl::Status OpenCheckpoint(std::unique_ptr<SafetensorsReader>* checkpoint) {
+    WEIR_ASSIGN_OR_RETURN(*checkpoint, SafetensorsReader::Open(options_.resume));
+    auto it = (*checkpoint)->metadata().find(kStepKey);
+    int64_t step = -1;
+    if (it == (*checkpoint)->metadata().end() || !absl::SimpleAtoi(it->second, &step) || step < 0) {
+      return Rejected({"W0076", options_.resume, "a checkpoint, whose metadata has the step",
+                       it == (*checkpoint)->metadata().end() ? "none" : "\"" + it->second + "\"",
+                       "files written by --save are for --init"});
+    }
+    result_.steps_done = step;
+    return absl::OkStatus();
+  }
+
+  void SayWhatRuns() {
+    const Session& session = *opened_.session;
+    int64_t parameters = 0, arena = 0;
+    for (const auto& [name, type] : StatesOf(session, StateSet::kWeights)) parameters += NumElements(type.shape);
+    for (int rank = 0; rank < session.num_ranks(); ++rank) {
+      arena = std::max(arena, session.Memory(rank).arena_bytes + session.Memory(rank).workspace_bytes);
+    }
+    std::string mesh = opened_.plan->mesh.ToText();
+    progress_.Say(dataset_->Describe());
+    progress_.Say(absl::StrFormat("%s: %s parameters, %d device%s%s, %d thread%s each, %.1f MiB per device",
+                                  job_.name(), CountText(static_cast<double>(parameters)), session.num_ranks(),
+                                  session.num_ranks() == 1 ? "" : "s", mesh.empty() ? "" : " (" + mesh + ")",
+                                  opened_.threads_per_device, opened_.threads_per_device == 1 ? "" : "s",
+                                  static_cast<double>(arena) / (1 << 20)));
+    if (result_.steps_done > 0) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
+  }
+
+  bool Interrupted() const { return options_.interrupted != nullptr && options_.interrupted->load(); }
+
+  absl::Status RunAllSteps() {
+    int64_t steps = job_.training().steps();
+    int64_t burst = 1;
+    started_at_ = result_.steps_done;
+    while (result_.steps_done < steps && !Interrupted()) {
+      int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
+      WEIR_RETURN_IF_ERROR(opened_.session->RunSteps(count));
+      double seconds = static_cast<double>(clock_.NowNs() - before) * 1e-9;
+      burst = std::clamp<int64_t>(std::llround(kBurstSeconds * static_cast<double>(count) / std::max(seconds, 1e-9)), 1, kBurstMax);
+      result_.steps_done += count;
+      step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
+      running_seconds_ += seconds;
+      WEIR_RETURN_IF_ERROR(AfterBurst(steps));
+    }
+    result_.interrupted = result_.steps_done < steps;
+    if (result_.interrupted) progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+    return absl::OkStatus();
+  }
+
+  // Steps until something is due between steps.
+  int64_t UntilStop(int64_t steps) const {
+    int64_t until = steps - result_.steps_done;
+    for (int64_t every : {evaluator_ == nullptr ? 0 : job_.training().eval_every(), options_.checkpoint_every}) {
+      if (every > 0) until = std::min(until, every - result_.steps_done % every);
+    }
+    return until;
+  }
+
+  absl::Status AfterBurst(int64_t steps) {
+    int64_t done = result_.steps_done;
+    int64_t eval_every = job_.training().eval_every();
+    std::map<int64_t, StepMetrics> reported = log_.Take();
+    bool evaluate = evaluator_ != nullptr && (done == steps || (eval_every > 0 && done % eval_every == 0));
+    if (evaluate) WEIR_RETURN_IF_ERROR(Evaluate());
+    for (const auto& [step, metrics] : reported) {
+      WEIR_RETURN_IF_ERROR(ReportStep(step, steps, metrics, evaluate && step + 1 == done));
+    }
+    if (evaluate) progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
+    if (options_.checkpoint_every > 0 && done % options_.checkpoint_every == 0 && done < steps) return WriteCheckpoint();
+    return absl::OkStatus();
+  }
+
+  absl::Status Evaluate() {
+    WEIR_RETURN_IF_ERROR(CopyWeights(*opened_.session, evaluator_->session()));
+    WEIR_ASSIGN_OR_RETURN(result_.evaluation, evaluator_->Run());
+    return absl::OkStatus();
+  }
+
+  absl::Status ReportStep(int64_t step, int64_t steps, const StepMetrics& metrics, bool evaluated) {
+    double loss = ValueOf(metrics, LossName(job_)), gradient_norm = ValueOf(metrics, "grad_norm");
+    double rate = static_cast<double>(ItemsPerStep(job_)) / step_seconds_;
+    if (step == started_at_) result_.first_loss = loss;
+    result_.last_loss = loss;
+    if (!std::isfinite(loss) && !warned_) {
+      warned_ = true;
+      progress_.Say(absl::StrCat("WARNING: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step + 1,
+                                 "; weights are likely lost. Try a lower training.schedule.learning_rate, warm-up, "
+                                 "or training.optimizer.clip_norm=1."));
+    }
+    ProgressStep shown;
+    shown.step = step + 1;
+    shown.steps = steps;
+    shown.loss = loss;
+    shown.gradient_norm = gradient_norm;
+    shown.learning_rate = schedule_.At(step);
+    shown.items_per_second = rate;
+    double mean = running_seconds_ / static_cast<double>(result_.steps_done - started_at_);
+    shown.seconds_left = mean * static_cast<double>(steps - step - 1);
+    progress_.Show(shown);
+    return WriteMetrics(step, metrics, rate, evaluated);
+  }
+
+  absl::Status WriteMetrics(int64_t step, const StepMetrics& metrics, double rate, bool evaluated) {
+    if (!metrics_file_.is_open()) return absl::OkStatus();
+    MetricLine line(step + 1);
+    line.Add("loss", ValueOf(metrics, LossName(job_)));
+    line.Add("grad_norm", ValueOf(metrics, "grad_norm"));
+    line.Add("lr", schedule_.At(step));
+    line.Add(absl::StrCat(ItemName(job_), "_per_second"), rate);
+    line.Add("step_seconds", step_seconds_);
+    for (const auto& [name, value] : metrics) {
+      if (name != LossName(job_) && name != "grad_norm") line.Add(name, value);
+    }
+    if (evaluated) {
+      for (const auto& [name, value] : result_.evaluation->means) {
+        line.Add(absl::StrCat("eval_", name == LossName(job_) ? "loss" : name), value);
+      }
+      if (auto bits = BitsPerByte(job_, *result_.evaluation)) line.Add("eval_bits_per_byte", *bits);
+    }
+    metrics_file_ << line.Text() << "\n" << std::flush;
+    if (metrics_file_) return absl::OkStatus();
+    return Missing({"W0075", "--metrics " + options_.metrics, "to write the file", "a write that failed", "is the disk full?"});
+  }
+
+  absl::Status WriteCheckpoint() {
+    if (options_.checkpoint.empty()) return absl::OkStatus();
+    return SaveStates(*opened_.session, StateSet::kAll,
+                      {{"format", "weir"}, {"job", job_.name()}, {kStepKey, absl::StrCat(result_.steps_done)}},
+                      options_.checkpoint);
+  }
+
+  absl::Status WriteResults() {
+    WEIR_RETURN_IF_ERROR(WriteCheckpoint());
+    if (!options_.checkpoint.empty()) progress_.Say("checkpoint written to " + options_.checkpoint);
+    if (!options_.save.empty()) {
+      WEIR_RETURN_IF_ERROR(SaveStates(*opened_.session, StateSet::kWeights,
+                                      {{"format", "weir"}, {"job", job_.name()}}, options_.save));
+      progress_.Say("weights written to " + options_.save);
+    }
+    if (!options_.trace.empty()) {
+      absl::Status status = opened_.session->WriteTrace(options_.trace);
+      if (!status.ok()) {
+        return Missing({"W0075", "--trace " + options_.trace, "a file that can be written", std::string(status.message()), ""});
+      }
+      progress_.Say("trace written to " + options_.trace + " (weir trace report " + options_.trace + ", or ui.perfetto.dev)");
+    }
+    return absl::OkStatus();
+  }
+
+  const Job& job_;
+  const TrainOptions& options_;
+  MonotonicClock clock_;
+  Progress progress_;
+  MetricLog log_;
+  LearningRateSchedule schedule_;
+  std::unique_ptr<Dataset> dataset_;
+  std::unique_ptr<DatasetFeed> feed_;
+  JobSession opened_;  // after what it feeds from and reports to
+  std::unique_ptr<Evaluator> evaluator_;
+  std::ofstream metrics_file_;
+  TrainResult result_;
+  int64_t started_at_ = 0;  // steps done before
+  double step_seconds_ = 0;  // mean over the last burst
+  double running_seconds_ = 0;  // of all bursts, without evaluations
+  bool warned_ = false;
+};
+
+}  // namespace
+
+absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options) { return Trainer(job, options).Run(); }
+
+absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights, int threads_per_device) {
+  WEIR_ASSIGN_OR_RETURN(auto file, SafetensorsReader::Open(weights));
+  WEIR_ASSIGN_OR_RETURN(auto dataset, OpenJobData(job));
+  WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, dataset.get(), threads_per_device));
+  if (evaluator == nullptr) {
+    return Rejected({"W0077", "data", "something held out to evaluate on", "nothing",
+                     "data { text { held_out: 0.1 } }, or test_images and test_labels"});
+  }
+  WEIR_RETURN_IF_ERROR(LoadStates(*file, StateSet::kWeights, evaluator->session()));
+  return evaluator->Run();
+}
+
+std::optional<double> BitsPerByte(const Job& job, const Evaluation& evaluation) {
+  auto it = evaluation.means.find(LossName(job));
+  if (!job.data().has_text() || it == evaluation.means.end()) return std::nullopt;
+  return it->second / std::log(2.0);
+}
+
+std::string EvaluationText(const Job& job, const Evaluation& evaluation) {
+  std::string text;
+  for (const auto& [name, value] : evaluation.means) {
+    if (name == LossName(job)) text = absl::StrFormat("held-out loss %.4f", value);
+  }
+  for (const auto& [name, value] : evaluation.means) {
+    if (name != LossName(job)) absl::StrAppend(&text, absl::StrFormat(", %s %.4f", name, value));
+  }
+  if (auto bits = BitsPerByte(job, evaluation)) absl::StrAppend(&text, absl::StrFormat(", %.4f bits per byte", *bits));
+  return absl::StrCat(text, " (", evaluation.batches, evaluation.batches == 1 ? " batch)" : " batches)");
+}
+
+}  // namespace weir

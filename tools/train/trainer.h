@@ -1,0 +1,63 @@
+// Trains a job in this process: compiles it, loads every rank, feeds data, follows the
+// metrics, evaluates on what is held out, and writes weights, metrics and trace.
+//
+//   compile -> lower all ranks -> Session -> { run a few steps, report, evaluate?, checkpoint? }* -> save
+//
+// Steps run in short bursts, so that an interrupt ends at a step and nothing is lost.
+// Thread rule: one thread; `interrupted` may be set from a signal handler.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <ostream>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "tools/train/progress.h"
+
+namespace weir {
+
+struct TrainOptions {
+  int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
+  std::string init;            // safetensors of weights to start from
+  std::string resume;          // checkpoint to go on from
+  std::string save;            // where to write the weights at the end
+  std::string checkpoint;      // where to write weights, optimiser states and the step
+  int64_t checkpoint_every = 0;  // also every so many steps
+  std::string metrics;         // JSON lines
+  std::string trace;           // Perfetto
+  ProgressStyle style = ProgressStyle::kPlain;
+  std::ostream* out = nullptr;  // must outlive the run; required
+  const std::atomic<bool>* interrupted = nullptr;
+};
+
+struct Evaluation {
+  std::map<std::string, double> means;  // of every scalar output of the model, over the batches
+  int64_t batches = 0;
+};
+
+struct TrainResult {
+  int64_t steps_done = 0;  // of the run, those before a resume included
+  double first_loss = 0;   // of the first step run here
+  double last_loss = 0;
+  std::optional<Evaluation> evaluation;  // the last one
+  bool interrupted = false;
+};
+
+// Status: kInvalidArgument job rejected, kNotFound or kDataLoss an input, else our own fault.
+absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options);
+
+// Evaluates the weights in `weights` on the held-out part of the job's data.
+// kInvalidArgument if nothing is held out.
+absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights, int threads_per_device);
+
+// "eval loss 1.9312, 2.786 bits per byte (87 batches)"
+std::string EvaluationText(const Job& job, const Evaluation& evaluation);
+
+// Bits per byte, if the job's data is text: tokens are bytes.
+std::optional<double> BitsPerByte(const Job& job, const Evaluation& evaluation);
+
+}  // namespace weir
