@@ -545,8 +545,10 @@ class RankLowering {
 
   bool HasEffect(const RankActor& actor, const std::vector<char>& read) const {
     if (actor.kind == ActorSpec::SINK || actor.kind == ActorSpec::SEND) return true;
+    // An update keeps its variable; a variable that is only kept must be read by someone.
+    bool updates = !actor.inputs.empty();
     for (int output : actor.outputs) {
-      if (read[output] || graph_.tensors[output].variable >= 0) return true;
+      if (read[output] || (updates && graph_.tensors[output].variable >= 0)) return true;
     }
     for (const RankKernel& kernel : actor.kernels) {
       for (const RankOperand& output : kernel.outputs) {

@@ -168,6 +168,7 @@ TEST_F(TrainTest, ACheckpointGoesOnUnderAnotherMesh) {
   options_.save = PathFor("dp_straight.safetensors");
   Run(job);
   job.mutable_training()->set_steps(5);
+  options_.save.clear();
   options_.checkpoint = PathFor("dp_checkpoint.safetensors");
   Run(job);
   options_.resume = options_.checkpoint;
