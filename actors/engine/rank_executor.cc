@@ -71,7 +71,10 @@ absl::Status RankExecutor::MakeRegisters() {
     r.side = spec.side;
     r.producer_actor = spec.producer.actor;
     r.producer_port = spec.producer.port;
-    r.consumers = spec.consumers;
+    if (!spec.consumers.empty()) {
+      r.first_consumer = spec.consumers[0];
+      r.other_consumers.assign(spec.consumers.begin() + 1, spec.consumers.end());
+    }
     r.bytes = spec.bytes;
     r.slots = spec.slots;
     r.edge_id = spec.edge;
@@ -355,7 +358,9 @@ void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
     if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
     return;
   }
-  for (const PortRef& consumer : r.consumers) {
+  ActorRuntime& first = actors_[r.first_consumer.actor];
+  if (first.machine.OnToken(r.first_consumer.port)) AddReady(first);
+  for (const PortRef& consumer : r.other_consumers) {
     ActorRuntime& actor = actors_[consumer.actor];
     if (actor.machine.OnToken(consumer.port)) AddReady(actor);
   }

@@ -127,7 +127,8 @@ class RankExecutor final : private MessageReceiver {
     RegisterSide side = RegisterSide::kLocal;
     int32_t producer_actor = -1;
     int32_t producer_port = -1;
-    std::vector<PortRef> consumers;
+    PortRef first_consumer;  // beside the others, since most registers have one
+    std::vector<PortRef> other_consumers;
     std::vector<char*> addresses;  // by slot
     int64_t bytes = 0;
     int32_t slots = 1;

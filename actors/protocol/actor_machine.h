@@ -50,19 +50,21 @@ struct Effect {
   int64_t number = 0;
 };
 
-// Effects of one input, in order; room is made once.
+// Effects of one input, in order; room is made once, for the largest actor: an input
+// has at most one effect per port, and one more.
 class Effects {
  public:
-  explicit Effects(size_t capacity) { list_.reserve(capacity); }
-  void clear() { list_.clear(); }
-  void Add(const Effect& effect) { list_.push_back(effect); }
+  explicit Effects(size_t capacity) : list_(capacity) {}
+  void clear() { size_ = 0; }
+  void Add(const Effect& effect) { list_[size_++] = effect; }
   const Effect* begin() const { return list_.data(); }
-  const Effect* end() const { return list_.data() + list_.size(); }
-  size_t size() const { return list_.size(); }
+  const Effect* end() const { return list_.data() + size_; }
+  size_t size() const { return size_; }
   const Effect& operator[](size_t i) const { return list_[i]; }
 
  private:
   std::vector<Effect> list_;
+  size_t size_ = 0;
 };
 
 struct PortSpec {

@@ -1,0 +1,126 @@
+#include "runtime/transport/loopback_transport.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include "runtime/transport/transport_conformance.h"
+
+namespace weir {
+namespace {
+
+class LoopbackFixture final : public TransportFixture {
+ public:
+  explicit LoopbackFixture(int num_ranks) : network_(num_ranks) {}
+  TransportEndpoint* endpoint(int rank) override { return network_.endpoint(rank); }
+  void MoveAll() override {}
+
+ private:
+  LoopbackNetwork network_;
+};
+
+std::unique_ptr<TransportFixture> Make(int num_ranks) { return std::make_unique<LoopbackFixture>(num_ranks); }
+INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance, ::testing::Values(&Make));
+
+// A rank on a thread of its own that parks when nothing comes.
+class Sleeper {
+ public:
+  void Wake() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    awake_ = true;
+    condition_.notify_one();
+  }
+  void Sleep() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    condition_.wait(lock, [this] { return awake_; });
+    awake_ = false;
+  }
+
+ private:
+  std::mutex mutex_;  // guards awake_
+  std::condition_variable condition_;
+  bool awake_ = false;
+};
+
+// Sends what comes on edge `in` back on edge `out`, counts, checks order and payload.
+class PingPong final : public MessageReceiver {
+ public:
+  PingPong(TransportEndpoint* endpoint, int64_t rounds) : endpoint_(endpoint), rounds_(rounds) {}
+
+  void Serve() {
+    char byte = 0;
+    Send(byte);
+    while (received_ < rounds_ || credits_ < rounds_) {
+      absl::StatusOr<int64_t> n = endpoint_->Poll(this);
+      ASSERT_TRUE(n.ok()) << n.status();
+      if (*n == 0 && endpoint_->Park() == TransportEndpoint::ParkResult::kParked) sleeper.Sleep();
+    }
+  }
+  absl::Status OnToken(EdgeHandle, const MessageHeader& header) override {
+    if (header.sequence != received_) return absl::DataLossError("out of order");
+    if (landing[header.slot] != static_cast<char>(received_)) return absl::DataLossError("wrong bytes");
+    ++received_;
+    absl::Status credit = endpoint_->ReturnCredit(in, header.slot);
+    if (!credit.ok()) return credit;
+    Send(static_cast<char>(sent_));
+    return absl::OkStatus();
+  }
+  absl::Status OnCredit(EdgeHandle, int32_t) override {
+    ++credits_;
+    return absl::OkStatus();
+  }
+
+  EdgeHandle in = -1;
+  EdgeHandle out = -1;
+  Sleeper sleeper;
+  char landing[2] = {};
+
+ private:
+  void Send(char byte) {
+    if (sent_ == rounds_) return;
+    MessageHeader header;
+    header.edge = static_cast<uint64_t>(out_edge);
+    header.slot = static_cast<int32_t>(sent_ % 2);
+    header.sequence = sent_++;
+    header.payload_bytes = 1;
+    EXPECT_TRUE(endpoint_->Put(out, header, &byte).ok());
+  }
+
+ public:
+  int out_edge = 0;
+
+ private:
+  TransportEndpoint* endpoint_;
+  int64_t rounds_;
+  int64_t sent_ = 0;
+  int64_t received_ = 0;
+  int64_t credits_ = 0;
+};
+
+TEST(LoopbackThreadsTest, NoMessageAndNoWakeUpIsLostBetweenThreadsThatPark) {
+  constexpr int64_t kRounds = 20000;
+  LoopbackNetwork network(2);
+  PingPong ranks[2] = {{network.endpoint(0), kRounds}, {network.endpoint(1), kRounds}};
+  for (int rank : {0, 1}) {
+    TransportEdge edge;
+    edge.slots = 2;
+    edge.bytes = 1;
+    edge.peer = 1 - rank;
+    edge.edge = static_cast<uint64_t>(ranks[rank].out_edge = 10 + rank);
+    ranks[rank].out = network.endpoint(rank)->AddEdge(edge).value();
+    edge.edge = static_cast<uint64_t>(10 + 1 - rank);
+    edge.direction = TransportEdge::Direction::kIncoming;
+    edge.landing = ranks[rank].landing;
+    edge.stride = 1;
+    ranks[rank].in = network.endpoint(rank)->AddEdge(edge).value();
+    network.endpoint(rank)->SetWakeHook([&ranks, rank] { ranks[rank].sleeper.Wake(); });
+  }
+  ASSERT_TRUE(network.endpoint(0)->Connect().ok());
+  std::thread other([&ranks] { ranks[1].Serve(); });
+  ranks[0].Serve();
+  other.join();
+}
+
+}  // namespace
+}  // namespace weir

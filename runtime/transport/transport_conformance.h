@@ -1,0 +1,318 @@
+// What every transport must do, as one suite. A transport joins by instantiating it
+// with a factory:
+//
+//   INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance, ::testing::Values(&MakeLoopbackFixture));
+//
+// The suite is single-threaded: MoveAll() lets everything that was sent arrive, on
+// whatever the transport needs for that. Threads are the business of each transport's
+// own tests.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gtest/gtest.h"
+#include "runtime/transport/transport.h"
+
+namespace weir {
+
+// Two ranks or more of one network.
+class TransportFixture {
+ public:
+  virtual ~TransportFixture() = default;
+  virtual TransportEndpoint* endpoint(int rank) = 0;
+  virtual void MoveAll() = 0;
+};
+using TransportFixtureFactory = std::unique_ptr<TransportFixture> (*)(int num_ranks);
+
+// Writes down what Poll hands over: "token e slot sequence payload" or "credit e slot".
+class RecordingReceiver final : public MessageReceiver {
+ public:
+  absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
+    tokens.push_back(header);
+    log.push_back("token " + std::to_string(edge) + " " + std::to_string(header.slot) + " " +
+                  std::to_string(header.sequence));
+    return error_at == static_cast<int>(log.size()) ? absl::DataLossError("refused") : absl::OkStatus();
+  }
+  absl::Status OnCredit(EdgeHandle edge, int32_t slot) override {
+    log.push_back("credit " + std::to_string(edge) + " " + std::to_string(slot));
+    return absl::OkStatus();
+  }
+  std::vector<std::string> log;
+  std::vector<MessageHeader> tokens;
+  int error_at = -1;
+};
+
+class TransportConformance : public ::testing::TestWithParam<TransportFixtureFactory> {
+ protected:
+  static constexpr uint64_t kEdge = 42;
+
+  // One edge from rank 0 to rank 1.
+  void Connect(int32_t slots, int64_t bytes, int32_t initial_tokens = 0) {
+    fixture_ = GetParam()(2);
+    bytes_ = bytes;
+    stride_ = bytes + 64;
+    landing_.assign(static_cast<size_t>(stride_ * slots), 'x');
+    TransportEdge edge;
+    edge.edge = kEdge;
+    edge.slots = slots;
+    edge.bytes = bytes;
+    edge.initial_tokens = initial_tokens;
+    edge.peer = 1;
+    out_ = fixture_->endpoint(0)->AddEdge(edge).value();
+    edge.peer = 0;
+    edge.direction = TransportEdge::Direction::kIncoming;
+    edge.landing = landing_.data();
+    edge.stride = stride_;
+    in_ = fixture_->endpoint(1)->AddEdge(edge).value();
+    ASSERT_EQ(fixture_->endpoint(0)->Connect(), absl::OkStatus());
+    ASSERT_EQ(fixture_->endpoint(1)->Connect(), absl::OkStatus());
+  }
+  // Sends `text` as token `sequence`, as the executor does: through the map if there is one.
+  absl::Status Put(int32_t slot, int64_t sequence, const std::string& text) {
+    MessageHeader header;
+    header.edge = kEdge;
+    header.slot = slot;
+    header.sequence = sequence;
+    header.payload_bytes = static_cast<int64_t>(text.size());
+    void* mapped = fixture_->endpoint(0)->TryMap(out_, slot);
+    if (mapped != nullptr && !text.empty()) std::memcpy(mapped, text.data(), text.size());
+    return fixture_->endpoint(0)->Put(out_, header, mapped != nullptr ? mapped : text.data());
+  }
+  int64_t Poll(int rank, RecordingReceiver* receiver) {
+    fixture_->MoveAll();
+    absl::StatusOr<int64_t> n = fixture_->endpoint(rank)->Poll(receiver);
+    EXPECT_TRUE(n.ok()) << n.status();
+    return n.value_or(-1);
+  }
+  std::string Landed(int32_t slot, size_t size) const { return std::string(&landing_[slot * stride_], size); }
+
+  std::unique_ptr<TransportFixture> fixture_;
+  EdgeHandle out_ = -1;
+  EdgeHandle in_ = -1;
+  int64_t bytes_ = 0;
+  int64_t stride_ = 0;
+  std::vector<char> landing_;
+};
+
+TEST_P(TransportConformance, TokensOfAnEdgeArriveInOrderWithTheirPayload) {
+  Connect(3, 8);
+  const std::vector<std::string> texts = {"first", "second", "third"};
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(Put(i, i, texts[i]), absl::OkStatus());
+  RecordingReceiver receiver;
+  EXPECT_EQ(Poll(1, &receiver), 3);
+  const std::string e = std::to_string(in_);
+  EXPECT_EQ(receiver.log, (std::vector<std::string>{"token " + e + " 0 0", "token " + e + " 1 1", "token " + e + " 2 2"}));
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Landed(i, texts[i].size()), texts[i]);
+    EXPECT_EQ(receiver.tokens[i].payload_bytes, static_cast<int64_t>(texts[i].size()));
+    EXPECT_EQ(receiver.tokens[i].edge, kEdge);
+  }
+  EXPECT_EQ(Landed(0, 6), "firstx") << "a short payload touches no more of the slot than its bytes";
+  EXPECT_EQ(Poll(1, &receiver), 0);
+}
+
+TEST_P(TransportConformance, HeadersArriveAsTheyWereSent) {
+  Connect(1, 8);
+  MessageHeader header;
+  header.epoch = 3;
+  header.role = 4;
+  header.codec_version = 5;
+  header.edge = kEdge;
+  header.micro_batch = 6;
+  header.sequence = int64_t{1} << 40;
+  header.step = 7;
+  header.version = 8;
+  ASSERT_EQ(fixture_->endpoint(0)->Put(out_, header, nullptr), absl::OkStatus());
+  RecordingReceiver receiver;
+  ASSERT_EQ(Poll(1, &receiver), 1);
+  EXPECT_EQ(std::memcmp(&receiver.tokens[0], &header, sizeof(header)), 0);
+}
+
+TEST_P(TransportConformance, CreditsComeBackInOrderAndLetSlotsBeWrittenAgain) {
+  Connect(2, 4);
+  RecordingReceiver at_consumer, at_producer;
+  for (int round = 0; round < 5; ++round) {
+    ASSERT_EQ(Put(0, 2 * round, "aaa" + std::to_string(round)), absl::OkStatus());
+    ASSERT_EQ(Put(1, 2 * round + 1, "bbb" + std::to_string(round)), absl::OkStatus());
+    EXPECT_EQ(Poll(1, &at_consumer), 2);
+    EXPECT_EQ(Landed(0, 4), "aaa" + std::to_string(round));
+    EXPECT_EQ(Landed(1, 4), "bbb" + std::to_string(round));
+    for (int slot : {0, 1}) ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
+    at_producer.log.clear();
+    EXPECT_EQ(Poll(0, &at_producer), 2);
+    const std::string e = std::to_string(out_);
+    EXPECT_EQ(at_producer.log, (std::vector<std::string>{"credit " + e + " 0", "credit " + e + " 1"}));
+  }
+}
+
+TEST_P(TransportConformance, AllSlotsAndCreditsMayBeUnderWayAtOnce) {
+  constexpr int kSlots = 64;
+  Connect(kSlots, 4);
+  RecordingReceiver receiver, at_producer;
+  for (int round = 0; round < 3; ++round) {
+    for (int slot = 0; slot < kSlots; ++slot) ASSERT_EQ(Put(slot, round * kSlots + slot, "data"), absl::OkStatus());
+    EXPECT_EQ(Poll(1, &receiver), kSlots);
+    for (int slot = 0; slot < kSlots; ++slot) ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
+    EXPECT_EQ(Poll(0, &at_producer), kSlots);
+  }
+}
+
+TEST_P(TransportConformance, CarriesEmptyAndHugeMessages) {
+  constexpr int64_t kHuge = int64_t{8} << 20;
+  Connect(2, kHuge);
+  std::string huge(kHuge, '\0');
+  for (size_t i = 0; i < huge.size(); ++i) huge[i] = static_cast<char>(i * 31 >> 3);
+  ASSERT_EQ(Put(0, 0, ""), absl::OkStatus());
+  ASSERT_EQ(Put(1, 1, huge), absl::OkStatus());
+  RecordingReceiver receiver;
+  EXPECT_EQ(Poll(1, &receiver), 2);
+  EXPECT_EQ(receiver.tokens[0].payload_bytes, 0);
+  EXPECT_EQ(Landed(0, 1), "x");
+  EXPECT_TRUE(Landed(1, huge.size()) == huge);
+}
+
+TEST_P(TransportConformance, AnEdgeOfNoBytesIsOnlyOrder) {
+  Connect(1, 0);
+  ASSERT_EQ(Put(0, 0, ""), absl::OkStatus());
+  RecordingReceiver receiver;
+  EXPECT_EQ(Poll(1, &receiver), 1);
+}
+
+TEST_P(TransportConformance, CountsPayloadTokensAndCredits) {
+  Connect(2, 8);
+  ASSERT_EQ(Put(0, 0, "12345678"), absl::OkStatus());
+  ASSERT_EQ(Put(1, 1, "123"), absl::OkStatus());
+  RecordingReceiver receiver;
+  Poll(1, &receiver);
+  ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 0), absl::OkStatus());
+  EXPECT_EQ(fixture_->endpoint(0)->Traffic(out_).payload_bytes, 11);
+  EXPECT_EQ(fixture_->endpoint(0)->Traffic(out_).tokens, 2);
+  EXPECT_EQ(fixture_->endpoint(1)->Traffic(in_).credits, 1);
+}
+
+TEST_P(TransportConformance, RefusesWhatIsNotOfTheEdge) {
+  Connect(2, 8);
+  MessageHeader header;
+  header.edge = kEdge;
+  const auto put = [&](EdgeHandle edge) { return fixture_->endpoint(0)->Put(edge, header, "12345678").code(); };
+  EXPECT_EQ(put(-1), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(put(99), absl::StatusCode::kInvalidArgument);
+  header.slot = 2;
+  EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
+  header.slot = -1;
+  EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
+  header.slot = 0;
+  header.payload_bytes = 9;
+  EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
+  header.payload_bytes = -1;
+  EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
+  header.payload_bytes = 0;
+  header.edge = kEdge + 1;
+  EXPECT_EQ(put(out_), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 2).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(fixture_->endpoint(0)->ReturnCredit(out_, 0).code(), absl::StatusCode::kInvalidArgument)
+      << "credits go from consumer to producer";
+  EXPECT_EQ(fixture_->endpoint(0)->TryMap(out_, 7), nullptr);
+}
+
+TEST_P(TransportConformance, SidesThatDisagreeDoNotConnect) {
+  for (int what = 0; what < 4; ++what) {
+    fixture_ = GetParam()(3);
+    TransportEdge edge;
+    edge.edge = kEdge;
+    edge.slots = 2;
+    edge.bytes = 8;
+    edge.peer = 1;
+    ASSERT_TRUE(fixture_->endpoint(0)->AddEdge(edge).ok());
+    edge.direction = TransportEdge::Direction::kIncoming;
+    edge.peer = what == 0 ? 2 : 0;
+    edge.slots = what == 1 ? 3 : 2;
+    edge.bytes = what == 2 ? 16 : 8;
+    edge.edge = what == 3 ? kEdge + 1 : kEdge;
+    ASSERT_TRUE(fixture_->endpoint(1)->AddEdge(edge).ok());
+    EXPECT_EQ(fixture_->endpoint(0)->Connect().code(), absl::StatusCode::kInvalidArgument) << what;
+  }
+}
+
+TEST_P(TransportConformance, EdgesThatCannotBeAreRefused) {
+  fixture_ = GetParam()(2);
+  TransportEdge good;
+  good.peer = 1;
+  const auto add = [&](auto change) {
+    TransportEdge edge = good;
+    change(edge);
+    return fixture_->endpoint(0)->AddEdge(edge).ok();
+  };
+  EXPECT_TRUE(add([](TransportEdge&) {}));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = 0; }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = 2; }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.peer = -1; }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.slots = 0; }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.bytes = -1; }));
+  EXPECT_FALSE(add([](TransportEdge& e) { e.initial_tokens = 2; }));
+}
+
+TEST_P(TransportConformance, AParkedRankIsWokenOnceByAMessage) {
+  Connect(3, 4);
+  int wakes = 0;
+  fixture_->endpoint(1)->SetWakeHook([&wakes] { ++wakes; });
+  ASSERT_EQ(fixture_->endpoint(1)->Park(), TransportEndpoint::ParkResult::kParked);
+  EXPECT_EQ(wakes, 0);
+  ASSERT_EQ(Put(0, 0, "a"), absl::OkStatus());
+  ASSERT_EQ(Put(1, 1, "b"), absl::OkStatus());
+  fixture_->MoveAll();
+  EXPECT_EQ(wakes, 1);
+  EXPECT_EQ(fixture_->endpoint(1)->Park(), TransportEndpoint::ParkResult::kMessagesWait);
+  RecordingReceiver receiver;
+  EXPECT_EQ(Poll(1, &receiver), 2);
+  ASSERT_EQ(fixture_->endpoint(1)->Park(), TransportEndpoint::ParkResult::kParked);
+  fixture_->endpoint(1)->Unpark();
+  ASSERT_EQ(Put(2, 2, "c"), absl::OkStatus());
+  fixture_->MoveAll();
+  EXPECT_EQ(wakes, 1) << "awake already";
+  fixture_->endpoint(1)->SetWakeHook(nullptr);
+}
+
+TEST_P(TransportConformance, AReceiversErrorEndsThePollAndIsReturned) {
+  Connect(2, 4);
+  ASSERT_EQ(Put(0, 0, "a"), absl::OkStatus());
+  ASSERT_EQ(Put(1, 1, "b"), absl::OkStatus());
+  fixture_->MoveAll();
+  RecordingReceiver receiver;
+  receiver.error_at = 1;
+  EXPECT_EQ(fixture_->endpoint(1)->Poll(&receiver).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(receiver.log.size(), 1u);
+}
+
+TEST_P(TransportConformance, APeerThatLeavesIsGoneAfterItsLastMessage) {
+  Connect(2, 4);
+  ASSERT_EQ(Put(0, 0, "last"), absl::OkStatus());
+  int wakes = 0;
+  fixture_->MoveAll();
+  RecordingReceiver receiver;
+  ASSERT_EQ(Put(1, 1, "more"), absl::OkStatus());
+  fixture_->endpoint(0)->Close();
+  fixture_->endpoint(0)->Close();
+  EXPECT_EQ(Poll(1, &receiver), 2) << "what was sent before still arrives";
+  EXPECT_EQ(Landed(1, 4), "more");
+  fixture_->MoveAll();
+  EXPECT_EQ(fixture_->endpoint(1)->Poll(&receiver).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(wakes, 0);
+}
+
+TEST_P(TransportConformance, APeerThatLeavesWakesAParkedRankAndRefusesPuts) {
+  Connect(2, 4);
+  int wakes = 0;
+  fixture_->endpoint(0)->SetWakeHook([&wakes] { ++wakes; });
+  ASSERT_EQ(fixture_->endpoint(0)->Park(), TransportEndpoint::ParkResult::kParked);
+  fixture_->endpoint(1)->Close();
+  EXPECT_EQ(wakes, 1);
+  EXPECT_EQ(Put(0, 0, "x").code(), absl::StatusCode::kUnavailable);
+  fixture_->endpoint(0)->SetWakeHook(nullptr);
+}
+
+}  // namespace weir
