@@ -2,8 +2,9 @@
 #include "sbp/boxing.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
-#include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -27,55 +28,58 @@ bool MixesCombiners(const Layout& layout) {
   return false;
 }
 
-// Calls visit(coords, copies) for coordinates that stand for `copies` ranks each, all ranks
-// together. Ranks that differ only in axes no split touches send alike, but that where a broadcast
-// becomes partial only the first one sends.
-template <typename Visit>
-void ForEachKindOfRank(const BoxingStep& step, const Mesh& stage_mesh, Visit visit) {
-  const int num_axes = stage_mesh.num_axes();
-  std::vector<int> varying;
-  int64_t copies = 1;
-  for (int axis = 0; axis < num_axes; ++axis) {
-    const Sbp &from = step.from.layout[axis], &to = step.to.layout[axis];
-    if (from.is_split() || to.is_split()) {
-      varying.push_back(axis);
-    } else if (!(from.is_broadcast() && to.is_partial())) {
-      copies *= stage_mesh.size(axis);
-    }
-  }
-  Coords coords(num_axes, 0);
-  while (true) {
-    visit(coords, copies);
-    int i = static_cast<int>(varying.size()) - 1;
-    for (; i >= 0; --i) {
-      if (++coords[varying[i]] < stage_mesh.size(varying[i])) break;
-      coords[varying[i]] = 0;
-    }
-    if (i < 0) return;
-  }
+bool InGroup(const BoxingStep& step, int axis) {
+  return !step.flat || std::find(step.flat_axes.begin(), step.flat_axes.end(), axis) != step.flat_axes.end();
 }
 
-struct Cost {
+int64_t TotalElements(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
   int64_t total = 0;
-  int64_t busiest = 0;  // the most elements one rank sends in a step, summed over steps
-};
-
-Cost CostOf(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
-  Cost cost;
   for (const BoxingStep& step : steps) {
     const bool same_stage = step.from.stage == step.to.stage;
+    // Groups of a flat step are alike but for the length of their row.
+    std::vector<int> varying;
+    int64_t copies = 1;
+    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+      if (InGroup(step, axis)) continue;
+      if (step.from.layout[axis].is_split()) {
+        varying.push_back(axis);
+      } else {
+        copies *= stage_mesh.size(axis);
+      }
+    }
+    std::map<int64_t, int64_t> by_length;
+    Coords coords(stage_mesh.num_axes(), 0);
+    ForEachCoords(stage_mesh, varying, &coords, [&] {
+      ExchangeView view(type, step, stage_mesh, coords);
+      auto [it, is_new] = by_length.emplace(view.type().num_elements(), 0);
+      if (is_new) it->second = view.TotalElementsSent(same_stage);
+      total += it->second * copies;
+    });
+  }
+  return total;
+}
+
+// The most elements one rank sends in a step, summed over steps. Ranks that differ only in
+// axes no split touches send alike, but that where a broadcast becomes partial only the first
+// one sends: those at 0 stand for all.
+int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
+  int64_t sum = 0;
+  for (const BoxingStep& step : steps) {
+    std::vector<int> varying;
+    for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
+      if (step.from.layout[axis].is_split() || step.to.layout[axis].is_split()) varying.push_back(axis);
+    }
     std::optional<ExchangeView> view;
     int64_t busiest = 0;
-    ForEachKindOfRank(step, stage_mesh, [&](const Coords& coords, int64_t copies) {
+    Coords coords(stage_mesh.num_axes(), 0);
+    ForEachCoords(stage_mesh, varying, &coords, [&] {
       // A flat view is the group's own.
       if (step.flat || !view.has_value()) view.emplace(type, step, stage_mesh, coords);
-      int64_t sent = view->ElementsSent(coords, same_stage);
-      cost.total += sent * copies;
-      busiest = std::max(busiest, sent);
+      busiest = std::max(busiest, view->ElementsSent(coords, step.from.stage == step.to.stage));
     });
-    cost.busiest += busiest;
+    sum += busiest;
   }
-  return cost;
+  return sum;
 }
 
 // What the step does, from the changes on its axes.
@@ -139,13 +143,26 @@ class Planner {
     return false;
   }
 
+  // Whether each rank keeps a part of its own shard, merged: then one exchange is cheapest.
+  bool OnlyMergesInPlace(const Layout& from, const Layout& to) const {
+    for (size_t axis = 0; axis < from.size(); ++axis) {
+      if (from[axis] == to[axis]) continue;
+      if (!IsMerged(from[axis], to[axis])) return false;
+      // A split inside the new one would shift.
+      for (size_t inner = axis + 1; inner < from.size(); ++inner) {
+        if (to[axis].is_split() && from[inner].is_split() && from[inner].axis == to[axis].axis) return false;
+      }
+    }
+    return true;
+  }
+
   // One exchange, or none if nothing changes.
   Steps Direct(const Place& from, const Place& to) const {
     if (from.stage == to.stage && IsIdentity(type_, from.layout, to.layout, stage_mesh_)) return {};
     BoxingStep step{MethodOf(from, to, stage_mesh_), from, to, false, {}};
     // Nested splits may shift when an outer one appears: then elements do move.
     bool local = step.method == BoxingMethod::kSlice || step.method == BoxingMethod::kToPartial;
-    if (local && CostOf(type_, {step}, stage_mesh_).total > 0) step.method = BoxingMethod::kMixed;
+    if (local && TotalElements(type_, {step}, stage_mesh_) > 0) step.method = BoxingMethod::kMixed;
     return {step};
   }
 
@@ -187,23 +204,27 @@ class Planner {
     candidates->push_back(std::move(steps));
   }
 
+  // By total bytes, then steps, then the busiest rank, then the order given.
   Steps Cheapest(const std::vector<Steps>& candidates) const {
-    using Key = std::tuple<int64_t, size_t, int64_t>;
-    std::optional<Key> best_key;
-    const Steps* best = nullptr;
-    for (const Steps& steps : candidates) {
-      Cost cost = CostOf(type_, steps, stage_mesh_);
-      Key key{cost.total, steps.size(), cost.busiest};
-      if (best_key.has_value() && *best_key <= key) continue;
-      best_key = key;
-      best = &steps;
+    using Key = std::pair<int64_t, size_t>;
+    std::vector<Key> keys;
+    for (const Steps& steps : candidates) keys.emplace_back(TotalElements(type_, steps, stage_mesh_), steps.size());
+    const Key least = *std::min_element(keys.begin(), keys.end());
+    std::vector<const Steps*> ties;
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      bool seen = std::any_of(ties.begin(), ties.end(), [&](const Steps* steps) { return *steps == candidates[i]; });
+      if (keys[i] == least && !seen) ties.push_back(&candidates[i]);
     }
-    return *best;
+    if (ties.size() == 1) return *ties[0];
+    return **std::min_element(ties.begin(), ties.end(), [&](const Steps* a, const Steps* b) {
+      return BusiestElements(type_, *a, stage_mesh_) < BusiestElements(type_, *b, stage_mesh_);
+    });
   }
 
   Steps PlanSameStage(const Place& from, const Place& to) const {
     const std::vector<int> gathered = MergedToBroadcast(from.layout, to.layout);
     if (gathered.empty() && !HasMerged(from.layout, to.layout)) return Direct(from, to);
+    if (gathered.empty() && OnlyMergesInPlace(from.layout, to.layout)) return Direct(from, to);
     std::vector<Steps> candidates;
     if (gathered.empty()) {
       candidates.push_back(Direct(from, to));
@@ -343,7 +364,7 @@ int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Mesh& me
 }
 
 int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps, const Mesh& mesh) {
-  return CostOf(type, steps, mesh.StageMesh()).total * SizeOf(type.dtype);
+  return TotalElements(type, steps, mesh.StageMesh()) * SizeOf(type.dtype);
 }
 
 }  // namespace weir

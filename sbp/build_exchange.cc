@@ -1,5 +1,5 @@
 // BuildExchange and the shards of a step: what one rank fills, receives and sends.
-#include <algorithm>
+#include <optional>
 
 #include "sbp/boxing.h"
 #include "sbp/exchange_view.h"
@@ -89,25 +89,48 @@ class ExchangeBuilder {
     bool may_serve = false;
     for (const ExchangeView& view : views_) may_serve = may_serve || view.MayServe(coords_, coords);
     if (!may_serve) return;
-    std::vector<Piece> pieces;
-    int64_t position = 0;
+    std::vector<Share> shares;
     for (size_t i = 0; i < views_.size(); ++i) {
-      const ExchangeView& view = views_[i];
-      if (!view.MayServe(coords_, coords)) {
-        position += StepOutput(types_[i], steps_[i], mesh_, receiver).num_elements();
+      if (views_[i].MayServe(coords_, coords)) {
+        shares.push_back(Share{views_[i].NewRect(coords), 0});
+      } else {
+        shares.push_back(Share{std::nullopt, StepOutput(types_[i], steps_[i], mesh_, receiver).num_elements()});
+      }
+    }
+    if (shares != last_shares_) {
+      PackFor(coords, shares);
+      last_shares_ = std::move(shares);
+    }
+    if (pieces_.empty()) return;
+    exchange_.sends[receiver] = pieces_;
+    exchange_.receiver_elements[receiver] = elements_;
+  }
+
+  // What one receiver gets of one tensor: its new shard, or, if nothing can come from this
+  // rank, the size of it.
+  struct Share {
+    std::optional<Rect> shard;
+    int64_t elements = 0;
+    friend bool operator==(const Share&, const Share&) = default;
+  };
+
+  // Receivers with equal shares get equal pieces (all of a gather): they are made once.
+  void PackFor(const Coords& receiver, const std::vector<Share>& shares) {
+    pieces_.clear();
+    elements_ = 0;
+    for (size_t i = 0; i < views_.size(); ++i) {
+      if (!shares[i].shard.has_value()) {
+        elements_ += shares[i].elements;
         continue;
       }
-      const Rect shard = view.OldRect(coords_);
-      view.ForEachCell(coords, [&](const Cell& cell) {
-        if (view.IsSource(coords_, cell)) {
-          pieces.push_back(Piece{static_cast<int>(i), LocalTo(shard, cell.rect), position});
+      const Rect shard = views_[i].OldRect(coords_);
+      views_[i].ForEachCell(receiver, [&](const Cell& cell) {
+        if (views_[i].IsSource(coords_, cell)) {
+          pieces_.push_back(Piece{static_cast<int>(i), LocalTo(shard, cell.rect), elements_});
         }
-        position += cell.rect.volume();
+        elements_ += cell.rect.volume();
       });
     }
-    if (pieces.empty()) return;
-    exchange_.sends[receiver] = std::move(pieces);
-    exchange_.receiver_elements[receiver] = position;
   }
 
   const std::vector<TensorType>& types_;
@@ -118,6 +141,9 @@ class ExchangeBuilder {
   const Coords coords_;
   std::vector<ExchangeView> views_;
   RankExchange exchange_;
+  std::vector<Share> last_shares_;  // of these are:
+  std::vector<Piece> pieces_;
+  int64_t elements_ = 0;
 };
 
 }  // namespace

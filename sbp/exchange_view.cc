@@ -18,14 +18,20 @@ bool Contains(const std::vector<int>& list, int value) {
 
 ExchangeView::ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh,
                            const Coords& coords)
-    : type_(type), from_(step.from.layout), to_(step.to.layout), mesh_(&stage_mesh) {
+    : type_(type),
+      from_(step.from.layout),
+      to_(step.to.layout),
+      in_view_(stage_mesh.num_axes(), true),
+      mesh_(&stage_mesh) {
   if (step.flat) {
     Layout outside = from_;
     for (int axis : step.flat_axes) outside[axis] = Sbp::B();
     int64_t elements = ShardRect(type, outside, stage_mesh, coords).volume();
     type_.dims = {TensorDim{"row", elements, 1}};
     for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
-      if (!Contains(step.flat_axes, axis)) from_[axis] = to_[axis] = Sbp::B();
+      if (Contains(step.flat_axes, axis)) continue;
+      from_[axis] = to_[axis] = Sbp::B();
+      in_view_[axis] = false;
     }
   }
   for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
@@ -66,7 +72,7 @@ bool ExchangeView::MayServe(const Coords& sender, const Coords& receiver) const 
   for (size_t axis = 0; axis < rules_.size(); ++axis) {
     if (rules_[axis] != SourceRule::kSame) continue;
     if (sender[axis] != receiver[axis]) return false;
-    if (from_[axis].is_broadcast() && to_[axis].is_partial() && receiver[axis] != 0) return false;
+    if (BecomesPartial(static_cast<int>(axis)) && receiver[axis] != 0) return false;
   }
   return true;
 }
@@ -82,17 +88,13 @@ bool ExchangeView::IsSource(const Coords& sender, const Cell& cell) const {
 std::vector<Coords> ExchangeView::SourcesOf(const Cell& cell) const {
   std::vector<Coords> sources;
   if (!cell.held) return sources;
-  Coords source = cell.source;
-  while (true) {
-    sources.push_back(source);
-    int axis = static_cast<int>(rules_.size()) - 1;
-    for (; axis >= 0; --axis) {
-      if (rules_[axis] != SourceRule::kAll) continue;
-      if (++source[axis] < mesh_->size(axis)) break;
-      source[axis] = 0;
-    }
-    if (axis < 0) return sources;
+  std::vector<int> merged;
+  for (int axis = 0; axis < mesh_->num_axes(); ++axis) {
+    if (rules_[axis] == SourceRule::kAll) merged.push_back(axis);
   }
+  Coords source = cell.source;
+  ForEachCoords(*mesh_, merged, &source, [&] { sources.push_back(source); });
+  return sources;
 }
 
 // One scratch cell runs over the product of the leaves of all tensor axes: nothing is allocated
@@ -105,7 +107,7 @@ void ExchangeView::ForEachCell(const Coords& receiver, absl::FunctionRef<void(co
   bool first_holder = true;
   for (size_t axis = 0; axis < rules_.size(); ++axis) {
     if (rules_[axis] == SourceRule::kAll) cell.source[axis] = 0;
-    if (from_[axis].is_broadcast() && to_[axis].is_partial() && receiver[axis] != 0) first_holder = false;
+    if (BecomesPartial(static_cast<int>(axis)) && receiver[axis] != 0) first_holder = false;
   }
   const size_t num_dims = type_.dims.size();
   std::vector<std::vector<Leaf>> leaves(num_dims);
@@ -143,21 +145,88 @@ void ExchangeView::ForEachCell(const Coords& receiver, absl::FunctionRef<void(co
 // over tensor axes of sums of one-dimensional overlaps, times the copies asked for by
 // free axes that do not narrow anything.
 int64_t ExchangeView::ElementsSent(const Coords& sender, bool same_stage) const {
-  const Rect old = OldRect(sender);
-  int64_t elements = 1;
-  for (size_t axis = 0; axis < rules_.size(); ++axis) {
-    if (rules_[axis] != SourceRule::kSame) {
-      if (to_[axis].is_broadcast()) elements *= mesh_->size(static_cast<int>(axis));
-    } else if (from_[axis].is_broadcast() && to_[axis].is_partial() && sender[axis] != 0) {
-      return 0;
+  for (int axis = 0; axis < mesh_->num_axes(); ++axis) {
+    if (BecomesPartial(axis) && sender[axis] != 0) return 0;
+  }
+  int64_t sent = CopiesAskedFor(), kept = 1;
+  for (int t = 0; t < static_cast<int>(type_.dims.size()); ++t) {
+    sent *= LengthOf(Measure::kSent, t, sender);
+    kept *= LengthOf(Measure::kKept, t, sender);
+  }
+  return same_stage ? sent - kept : sent;
+}
+
+int64_t ExchangeView::TotalElementsSent(bool same_stage) const {
+  int64_t sent = CopiesAskedFor() * SumOverRanks(Measure::kSent);
+  return same_stage ? sent - SumOverRanks(Measure::kKept) : sent;
+}
+
+// The sum over ranks of a product over tensor axes is a product of sums again, one for each set of
+// tensor axes that share mesh axes: the ranks need not be gone through one by one.
+int64_t ExchangeView::SumOverRanks(Measure measure) const {
+  const int num_dims = static_cast<int>(type_.dims.size()), num_axes = mesh_->num_axes();
+  int64_t sum = 1;
+  std::vector<bool> mesh_done(num_axes, false), dim_done(num_dims, false);
+  for (int start = 0; start < num_dims; ++start) {
+    if (dim_done[start]) continue;
+    dim_done[start] = true;
+    std::vector<int> dims = {start}, axes;
+    for (size_t i = 0; i < dims.size(); ++i) {
+      for (int axis = 0; axis < num_axes; ++axis) {
+        if (mesh_done[axis] || !DependsOn(measure, dims[i], axis)) continue;
+        mesh_done[axis] = true;
+        axes.push_back(axis);
+        for (int t = 0; t < num_dims; ++t) {
+          if (dim_done[t] || !DependsOn(measure, t, axis)) continue;
+          dim_done[t] = true;
+          dims.push_back(t);
+        }
+      }
     }
+    int64_t part_sum = 0;
+    Coords coords(num_axes, 0);
+    ForEachCoords(*mesh_, axes, &coords, [&] {
+      int64_t product = 1;
+      for (int t : dims) product *= LengthOf(measure, t, coords);
+      part_sum += product;
+    });
+    sum *= part_sum;
   }
-  for (size_t t = 0; t < type_.dims.size(); ++t) {
-    elements *= OverlapSum(sender, static_cast<int>(t), 0, Range{0, type_.dims[t].size},
-                           Range{old.begin[t], old.end[t]});
+  for (int axis = 0; axis < num_axes; ++axis) {
+    if (!mesh_done[axis] && in_view_[axis] && !BecomesPartial(axis)) sum *= mesh_->size(axis);
   }
-  if (same_stage) elements -= Intersect(old, NewRect(sender)).volume();
-  return elements;
+  return sum;
+}
+
+bool ExchangeView::DependsOn(Measure measure, int tensor_axis, int mesh_axis) const {
+  const Sbp &before = from_[mesh_axis], &after = to_[mesh_axis];
+  if (before.is_split() && before.axis == tensor_axis) return true;
+  if (!after.is_split() || after.axis != tensor_axis) return false;
+  return measure == Measure::kKept || rules_[mesh_axis] == SourceRule::kSame;
+}
+
+int64_t ExchangeView::CopiesAskedFor() const {
+  int64_t copies = 1;
+  for (int axis = 0; axis < mesh_->num_axes(); ++axis) {
+    if (rules_[axis] != SourceRule::kSame && to_[axis].is_broadcast()) copies *= mesh_->size(axis);
+  }
+  return copies;
+}
+
+Range ExchangeView::RangeIn(const Layout& layout, int tensor_axis, const Coords& coords) const {
+  const TensorDim& dim = type_.dims[tensor_axis];
+  Range range{0, dim.size};
+  for (int axis = 0; axis < mesh_->num_axes(); ++axis) {
+    if (!layout[axis].is_split() || layout[axis].axis != tensor_axis) continue;
+    range = PartOf(range, layout[axis], dim.unit, mesh_->size(axis), coords[axis]);
+  }
+  return range;
+}
+
+int64_t ExchangeView::LengthOf(Measure measure, int tensor_axis, const Coords& coords) const {
+  const Range old = RangeIn(from_, tensor_axis, coords);
+  if (measure == Measure::kKept) return Overlap(old, RangeIn(to_, tensor_axis, coords)).length();
+  return OverlapSum(coords, tensor_axis, 0, Range{0, type_.dims[tensor_axis].size}, old);
 }
 
 int64_t ExchangeView::OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part,

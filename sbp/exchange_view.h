@@ -22,6 +22,21 @@ enum class SourceRule : uint8_t {
   kAll,     // every one, in order: the axis was partial and is merged
 };
 
+// Calls visit() with `coords` running over all values on `axes`, the last fastest; there
+// they are 0 before and after.
+template <typename Visit>
+void ForEachCoords(const Mesh& mesh, const std::vector<int>& axes, Coords* coords, Visit visit) {
+  while (true) {
+    visit();
+    int i = static_cast<int>(axes.size()) - 1;
+    for (; i >= 0; --i) {
+      if (++(*coords)[axes[i]] < mesh.size(axes[i])) break;
+      (*coords)[axes[i]] = 0;
+    }
+    if (i < 0) return;
+  }
+}
+
 // A part of a receiver's new shard that lies in one part of every split before the step.
 struct Cell {
   Rect rect;      // in the view's tensor
@@ -54,8 +69,16 @@ class ExchangeView {
 
   // Elements that `sender` sends to others, or, across stages, to all its receivers.
   int64_t ElementsSent(const Coords& sender, bool same_stage) const;
+  // The same summed over all senders of the mesh; of a flat view, over those of one group.
+  int64_t TotalElementsSent(bool same_stage) const;
 
  private:
+  // One-dimensional lengths whose products over tensor axes are volumes.
+  enum class Measure {
+    kSent,  // what a sender sends to all its receivers and to itself
+    kKept,  // what a rank holds before and after
+  };
+
   // What an innermost part of a tensor axis before the step has of a window, and who holds it.
   struct Leaf {
     Range range;
@@ -65,9 +88,18 @@ class ExchangeView {
   void CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window, Leaf* leaf,
                      std::vector<Leaf>* leaves) const;
   int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part, const Range& old) const;
+  // What `layout` leaves of a tensor axis at `coords`.
+  Range RangeIn(const Layout& layout, int tensor_axis, const Coords& coords) const;
+  int64_t LengthOf(Measure measure, int tensor_axis, const Coords& coords) const;
+  bool DependsOn(Measure measure, int tensor_axis, int mesh_axis) const;
+  int64_t SumOverRanks(Measure measure) const;
+  // Receivers that one sender serves alike: free axes that narrow nothing.
+  int64_t CopiesAskedFor() const;
+  bool BecomesPartial(int axis) const { return from_[axis].is_broadcast() && to_[axis].is_partial(); }
 
   TensorType type_;
   Layout from_, to_;
+  std::vector<bool> in_view_;  // by mesh axis: false outside the group of a flat step
   const Mesh* mesh_;
   std::vector<SourceRule> rules_;  // by mesh axis
   Combiner merge_combiner_ = Combiner::kSum;
