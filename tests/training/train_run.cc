@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/store/synthetic_dataset.h"
+#include "tests/training/trace_check.h"
 
 namespace weir::testing {
 namespace {
@@ -22,7 +23,6 @@ class SyntheticFeed final : public DataFeed {
     data_ = MakeSyntheticDataset(options);
   }
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
-    // Four batches over and over, so that there is something to learn.
     return data_->Fill(feed, {DataPart::kTrain, step % 4, micro_batch, micro_batches_}, slice, out);
   }
 
@@ -46,7 +46,25 @@ class MetricRecorder final : public MetricSink {
   std::map<std::string, std::vector<double>> series_;  // guarded by mutex_
 };
 
+// Every state of every rank, put together.
+absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Session& session) {
+  std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
+  for (int rank = 0; rank < session.num_ranks(); ++rank) {
+    for (const auto& state : session.plan(rank).states) {
+      WEIR_ASSIGN_OR_RETURN(std::string bytes, session.ReadState(rank, state.name));
+      shards[state.name].push_back({state.slice, std::move(bytes)});
+    }
+  }
+  std::map<std::string, std::vector<float>> whole;
+  for (const auto& [name, list] : shards) {
+    WEIR_ASSIGN_OR_RETURN(whole[name], AssembleState(name, list));
+  }
+  return whole;
+}
+
 }  // namespace
+
+std::unique_ptr<DataFeed> RepeatingFeed(const Job& job) { return std::make_unique<SyntheticFeed>(job); }
 
 Job WithMesh(Job job, const std::string& mesh) {
   job.clear_mesh();
@@ -96,29 +114,29 @@ absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
     WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*logical, rank));
     plans.push_back(std::move(plan));
   }
-  SyntheticFeed feed(job);
+  std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
   MetricRecorder sink;
   SessionOptions session_options = options.session;
-  session_options.feed = &feed;
+  session_options.feed = feed.get();
   session_options.sink = &sink;
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(plans, session_options));
+  const bool computes = options.session.compute != RankExecutorOptions::Compute::kSkip;
+  TrainRun run;
+  if (computes) {
+    WEIR_ASSIGN_OR_RETURN(run.initial, WholeStates(*session));
+  }
   WEIR_RETURN_IF_ERROR(session->RunSteps(options.steps));
   WEIR_RETURN_IF_ERROR(session->CheckAtRest());
-  TrainRun run;
+  WEIR_RETURN_IF_ERROR(CheckRegistersByTrace(*session));
+  if (options.inspect) options.inspect(*session);
   run.losses = sink.Take("loss");
   run.grad_norms = sink.Take("grad_norm");
   run.edges = session->Edges();
-  if (options.session.compute == RankExecutorOptions::Compute::kSkip) return run;
-  std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
+  if (!computes) return run;
   for (int rank = 0; rank < session->num_ranks(); ++rank) {
-    for (const auto& state : session->plan(rank).states) {
-      WEIR_ASSIGN_OR_RETURN(std::string bytes, session->ReadState(rank, state.name));
-      shards[state.name].push_back({state.slice, std::move(bytes)});
-    }
+    for (const auto& state : session->plan(rank).states) run.shapes[state.name] = state.slice.global_shape;
   }
-  for (const auto& [name, list] : shards) {
-    WEIR_ASSIGN_OR_RETURN(run.weights[name], AssembleState(name, list));
-  }
+  WEIR_ASSIGN_OR_RETURN(run.weights, WholeStates(*session));
   return run;
 }
 

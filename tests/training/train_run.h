@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -19,19 +20,26 @@ namespace weir::testing {
 struct TrainRunOptions {
   int64_t steps = 3;
   SessionOptions session;  // engine, threads, seeds; feed, sink and initialiser are set by the run
+  std::function<void(const Session&)> inspect;  // called at the end of the run, if set
 };
 
 struct TrainRun {
   std::vector<double> losses;
   std::vector<double> grad_norms;
-  std::map<std::string, std::vector<float>> weights;  // whole tensors, by name, optimiser state too
+  std::map<std::string, std::vector<float>> initial;  // whole tensors by name, optimiser state too, before step 0
+  std::map<std::string, std::vector<float>> weights;  // the same after the last step
+  std::map<std::string, Shape> shapes;
   std::vector<EdgeReport> edges;
 };
 
 // `job` with its mesh replaced by "dp=2,tp=2".
 Job WithMesh(Job job, const std::string& mesh);
 
-// Compiles, checks that all plans fit, runs, checks that every register is at rest.
+// The batches of a run: four seeded ones over and over, so that there is something to learn.
+std::unique_ptr<DataFeed> RepeatingFeed(const Job& job);
+
+// Compiles, checks that all plans fit, runs, checks that every register is at rest and, from
+// the trace, that none ever held more than its slots.
 absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options);
 
 // Puts the shards of a state together: `shards[r]` and `slices[r]` of rank r. Replicas must agree

@@ -1,0 +1,107 @@
+#include "tests/training/trace_check.h"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir::testing {
+namespace {
+
+struct Act {
+  int64_t start = 0, end = 0;
+};
+
+// The acts of each actor of a rank, in order.
+std::vector<std::vector<Act>> ActsOf(const Session& session, int rank) {
+  std::vector<std::vector<Act>> acts(session.plan(rank).actors.size());
+  const ActRing& ring = session.executor(rank).trace();
+  for (int64_t i = 0; i < ring.size(); ++i) {
+    const ActRecord& record = ring.at(i);
+    if (record.actor >= 0) acts[record.actor].push_back({record.start, record.end});
+  }
+  return acts;
+}
+
+absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, const std::vector<std::vector<Act>>& acts, int rank) {
+  std::string where = absl::StrCat("rank ", rank, ", register '", reg.name, "'");
+  std::vector<std::pair<int64_t, int>> events;  // (time, change); releases before acquisitions
+  int64_t tokens = reg.initial_tokens, released = 0;
+  if (reg.producer.actor >= 0) {
+    int64_t period = plan.actors[reg.producer.actor].outputs[reg.producer.port].period;
+    const std::vector<Act>& producer = acts[reg.producer.actor];
+    for (size_t n = 0; n < producer.size(); n += period) events.push_back({producer[n].start, 1});
+    tokens += static_cast<int64_t>(producer.size()) / period;
+  }
+  for (int64_t token = 0; token < tokens; ++token) {
+    int64_t freed = 0;
+    bool done = true;
+    for (const PortRef& consumer : reg.consumers) {
+      int64_t period = plan.actors[consumer.actor].inputs[consumer.port].period;
+      size_t last = static_cast<size_t>((token + 1) * period - 1);
+      if (last >= acts[consumer.actor].size()) {
+        done = false;
+      } else {
+        freed = std::max(freed, acts[consumer.actor][last].end);
+      }
+    }
+    if (!done) continue;
+    ++released;
+    events.push_back({freed, -1});
+  }
+  if (tokens - released != reg.initial_tokens) {
+    return absl::InternalError(absl::StrCat(where, " ends with ", tokens - released, " tokens, began with ", reg.initial_tokens));
+  }
+  std::sort(events.begin(), events.end());
+  int64_t held = reg.initial_tokens;
+  for (const auto& [time, change] : events) {
+    held += change;
+    if (held > reg.slots) return absl::InternalError(absl::StrCat(where, " held ", held, " of ", reg.slots, " slots"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckRegistersByTrace(const Session& session) {
+  for (int rank = 0; rank < session.num_ranks(); ++rank) {
+    if (session.executor(rank).trace().num_dropped() > 0) return absl::InternalError("the ring of records was too small for the run");
+    std::vector<std::vector<Act>> acts = ActsOf(session, rank);
+    for (const PlanRegister& reg : session.plan(rank).registers) {
+      if (reg.side != RegisterSide::kLocal) continue;
+      WEIR_RETURN_IF_ERROR(CheckRegister(session.plan(rank), reg, acts, rank));
+    }
+  }
+  return absl::OkStatus();
+}
+
+int MostInFlight(const Session& session, int rank) {
+  const Plan& plan = session.plan(rank);
+  const ActRing& ring = session.executor(rank).trace();
+  std::map<std::pair<int64_t, int>, Act> span;  // by (step, micro-batch): first forward start, last backward end
+  for (int64_t i = 0; i < ring.size(); ++i) {
+    const ActRecord& record = ring.at(i);
+    if (record.actor < 0) continue;
+    ActorPhase phase = plan.actors[record.actor].phase;
+    auto key = std::make_pair(record.step, static_cast<int>(record.micro_batch));
+    if (phase == ActorPhase::kForward) {
+      auto known = span.emplace(key, Act{record.start, 0});
+      known.first->second.start = std::min(known.first->second.start, record.start);
+    } else if (phase == ActorPhase::kBackward) {
+      span[key].end = std::max(span[key].end, record.end);
+    }
+  }
+  std::vector<std::pair<int64_t, int>> events;
+  for (const auto& [key, act] : span) {
+    events.push_back({act.start, 1});
+    events.push_back({act.end, -1});
+  }
+  std::sort(events.begin(), events.end());
+  int held = 0, most = 0;
+  for (const auto& [time, change] : events) most = std::max(most, held += change);
+  return most;
+}
+
+}  // namespace weir::testing
