@@ -1,1 +1,239 @@
-// Attention over blocks of queries and keys, with an online softmax.
+// attention: blocks of keys go past a tile of queries, whose maxima, sums and results are
+// corrected as larger scores come up. No more than one block of scores ever exists.
+#include <cmath>
+#include <limits>
+
+#include "ops/kernels/cpu/attention_shape.h"
+#include "ops/kernels/cpu/simd_targets.h"
+#include "ops/kernels/kernel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "ops/kernels/cpu/attention.cc"
+#include "hwy/foreach_target.h"
+
+#include "ops/kernels/cpu/attention-inl.h"
+
+#ifndef WEIR_OPS_KERNELS_CPU_ATTENTION_ONCE
+#define WEIR_OPS_KERNELS_CPU_ATTENTION_ONCE
+namespace weir {
+
+struct AttentionOperands {
+  const void* q;
+  const void* k;
+  const void* v;
+  void* o;
+  float* lse;  // may be null
+};
+
+// What a worker needs for one tile, all f32.
+struct AttentionScratch {
+  float* rows;       // [kAttentionTile, padded]: queries, keys or values, then results
+  float* queries_t;  // [padded, kAttentionTile], in units of log2
+  float* result_t;   // [padded, kAttentionTile]
+  float* scores;     // [kAttentionTile, kAttentionTile]
+  float* max;        // [kAttentionTile] each
+  float* sum;
+  float* rescale;
+
+  static int64_t Floats(int64_t padded) { return kAttentionTile * (3 * padded + kAttentionTile + 3); }
+  AttentionScratch(float* base, int64_t padded) {
+    rows = base;
+    queries_t = rows + kAttentionTile * padded;
+    result_t = queries_t + kAttentionTile * padded;
+    scores = result_t + kAttentionTile * padded;
+    max = scores + kAttentionTile * kAttentionTile;
+    sum = max + kAttentionTile;
+    rescale = sum + kAttentionTile;
+  }
+};
+
+}  // namespace weir
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+namespace {
+
+// Scores of one vector of queries become 2^(score - max); the running max and sum follow,
+// and `rescale` says by what earlier sums and results must be multiplied.
+HWY_INLINE void SoftmaxColumn(float* scores, int64_t keys, float* max, float* sum, float* rescale) {
+  const DF d;
+  const VF old_max = hn::LoadU(d, max);
+  VF max0 = old_max, max1 = old_max, max2 = old_max, max3 = old_max;
+  int64_t key = 0;
+  for (; key + 4 <= keys; key += 4) {
+    const float* at = scores + key * kAttentionTile;
+    max0 = hn::Max(max0, hn::LoadU(d, at));
+    max1 = hn::Max(max1, hn::LoadU(d, at + kAttentionTile));
+    max2 = hn::Max(max2, hn::LoadU(d, at + 2 * kAttentionTile));
+    max3 = hn::Max(max3, hn::LoadU(d, at + 3 * kAttentionTile));
+  }
+  for (; key < keys; ++key) max0 = hn::Max(max0, hn::LoadU(d, scores + key * kAttentionTile));
+  const VF new_max = hn::Max(hn::Max(max0, max1), hn::Max(max2, max3));
+  const VF factor = Exp2(hn::Sub(old_max, new_max));
+  VF total = hn::Zero(d);
+  for (key = 0; key < keys; ++key) {
+    float* at = scores + key * kAttentionTile;
+    VF weight = Exp2(hn::Sub(hn::LoadU(d, at), new_max));
+    total = hn::Add(total, weight);
+    hn::StoreU(weight, d, at);
+  }
+  hn::StoreU(new_max, d, max);
+  hn::StoreU(factor, d, rescale);
+  hn::StoreU(hn::MulAdd(hn::LoadU(d, sum), factor, total), d, sum);
+}
+
+HWY_INLINE void SoftmaxBlock(const Block& block, int64_t width, const AttentionScratch& scratch) {
+  const DF d;
+  const int64_t lanes = NumLanes();
+  for (int64_t vector = 0; vector < block.vectors(); ++vector) {
+    HideLaterKeys(block, vector, -std::numeric_limits<float>::infinity(), scratch.scores);
+    int64_t at = vector * lanes;
+    SoftmaxColumn(scratch.scores + at, block.keys_seen(vector), scratch.max + at, scratch.sum + at, scratch.rescale + at);
+    const VF factor = hn::LoadU(d, scratch.rescale + at);
+    for (int64_t i = 0; i < width; ++i) {
+      float* result = scratch.result_t + i * kAttentionTile + at;
+      hn::StoreU(hn::Mul(hn::LoadU(d, result), factor), d, result);
+    }
+  }
+}
+
+template <class T>
+void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands, int64_t of_batch, int64_t head,
+                 int64_t tile, const AttentionScratch& scratch) {
+  const DF d;
+  const int64_t padded = shape.padded_width(), width = shape.width;
+  const int64_t queries = shape.tile_queries(tile), first = tile * kAttentionTile;
+  const int64_t query_stride = shape.heads * width, key_stride = shape.groups * width;
+  const int64_t group = head / shape.heads_per_group();
+  const int64_t at_query = shape.RowBegin(of_batch, first, head, shape.heads);
+  LoadRows(static_cast<const T*>(operands.q) + at_query, query_stride, queries, width, padded, scratch.rows);
+  std::fill(scratch.rows + queries * padded, scratch.rows + kAttentionTile * padded, 0.0f);
+  const VF scale = hn::Set(d, shape.scale * kLog2E);
+  MapInto(scratch.rows, queries * padded, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); },
+          static_cast<const float*>(scratch.rows));
+  Transpose({scratch.rows, padded}, kAttentionTile, padded, {scratch.queries_t, kAttentionTile});
+  std::fill(scratch.result_t, scratch.result_t + padded * kAttentionTile, 0.0f);
+  std::fill(scratch.max, scratch.max + kAttentionTile, -std::numeric_limits<float>::infinity());
+  std::fill(scratch.sum, scratch.sum + kAttentionTile, 0.0f);
+  for (int64_t b = 0; b < shape.num_blocks(tile); ++b) {
+    const Block block{queries, shape.tile_queries(b), shape.causal && b == tile};
+    const int64_t at_key = shape.RowBegin(of_batch, b * kAttentionTile, group, shape.groups);
+    LoadRows(static_cast<const T*>(operands.k) + at_key, key_stride, block.keys, width, padded, scratch.rows);
+    KeysTimesQueries(block, scratch.rows, padded, width, scratch.queries_t, scratch.scores);
+    SoftmaxBlock(block, width, scratch);
+    LoadRows(static_cast<const T*>(operands.v) + at_key, key_stride, block.keys, width, padded, scratch.rows);
+    WeightedKeys(block, scratch.rows, padded, width, scratch.scores, scratch.result_t);
+  }
+  const int64_t vectors = Block{queries, 0, false}.vectors();
+  for (int64_t at = 0; at < vectors * NumLanes(); at += NumLanes()) {
+    const VF inverse = hn::Div(hn::Set(d, 1.0f), hn::LoadU(d, scratch.sum + at));
+    for (int64_t i = 0; i < width; ++i) {
+      float* result = scratch.result_t + i * kAttentionTile + at;
+      hn::StoreU(hn::Mul(hn::LoadU(d, result), inverse), d, result);
+    }
+  }
+  Transpose({scratch.result_t, kAttentionTile}, padded, kAttentionTile, {scratch.rows, padded});
+  StoreRows(scratch.rows, padded, queries, width, 1.0f, static_cast<T*>(operands.o) + at_query, query_stride);
+  if (!operands.lse) return;
+  float* lse = operands.lse + (of_batch * shape.heads + head) * shape.length + first;
+  for (int64_t i = 0; i < queries; ++i) lse[i] = scratch.max[i] / kLog2E + std::log(scratch.sum[i]);
+}
+
+// `item` counts batch, then head, then tile from the last one down.
+void Attend(const AttentionShape& shape, const AttentionOperands& operands, int64_t item, float* base) {
+  const int64_t tile = shape.num_tiles() - 1 - item % shape.num_tiles();
+  const int64_t row = item / shape.num_tiles();
+  const AttentionScratch scratch(base, shape.padded_width());
+  WithReal(shape.dtype, [&](auto* type) HWY_ATTR {
+    using T = std::remove_pointer_t<decltype(type)>;
+    AttendTyped<T>(shape, operands, row / shape.heads, row % shape.heads, tile, scratch);
+  });
+}
+
+}  // namespace
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace weir {
+
+HWY_EXPORT(Attend);
+
+AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check) {
+  const TensorSlice &q = check.in(0), &k = check.in(1), &v = check.in(2);
+  check.Real(q, "q").SameType(q, k, "q and k").SameType(q, v, "q and v").SameShape(k, v, "k and v");
+  check.Expect(q.shape.size() == 4 && k.shape.size() == 4, "q[b, s, h, d], k[b, s, g, d] and v[b, s, g, d]");
+  AttentionShape shape;
+  if (!check.ok()) return shape;
+  check.Expect(q.shape[0] == k.shape[0] && q.shape[1] == k.shape[1] && q.shape[3] == k.shape[3],
+               "one batch, length and width of q and k");
+  check.Expect(q.shape[1] == q.global_shape[1] && q.shape[3] == q.global_shape[3], "whole sequences and heads");
+  check.Expect(k.shape[2] > 0 ? q.shape[2] % k.shape[2] == 0 : q.shape[2] == 0, "heads of q a multiple of heads of k");
+  shape.batch = q.shape[0];
+  shape.length = q.shape[1];
+  shape.heads = q.shape[2];
+  shape.groups = k.shape[2];
+  shape.width = q.shape[3];
+  shape.dtype = q.dtype;
+  shape.causal = spec.attrs.Bool("causal", true);
+  const double scale = spec.attrs.Real("scale", 0);
+  const double by_width = shape.width > 0 ? 1.0 / std::sqrt(static_cast<double>(shape.width)) : 1.0;
+  shape.scale = static_cast<float>(scale == 0 ? by_width : scale);
+  return shape;
+}
+
+namespace {
+
+// Multiply-adds that make a piece worth waking a thread for.
+constexpr int64_t kPieceProducts = 200000;
+
+class AttentionKernel final : public Kernel {
+ public:
+  AttentionKernel(const AttentionShape& shape, int num_threads)
+      : shape_(shape),
+        num_threads_(num_threads),
+        items_(Pieces::OfRows(shape.batch * shape.heads * shape.num_tiles(),
+                              2 * shape.head_products() / std::max<int64_t>(1, shape.num_tiles()), kPieceProducts)) {}
+
+  int64_t workspace_bytes() const override { return num_threads_ * scratch_floats() * 4; }
+
+  void Run(const KernelArgs& args) override {
+    const AttentionOperands operands{args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
+                                     args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr};
+    float* workspace = static_cast<float*>(args.workspace);
+    args.team->For(items_.count(), [&](int64_t piece, int worker) {
+      for (int64_t item = items_.begin(piece); item < items_.end(piece); ++item) {
+        HWY_DYNAMIC_DISPATCH(Attend)(shape_, operands, item, workspace + worker * scratch_floats());
+      }
+    });
+  }
+
+ private:
+  int64_t scratch_floats() const { return AttentionScratch::Floats(shape_.padded_width()); }
+
+  const AttentionShape shape_;
+  const int num_threads_;
+  const Pieces items_;
+};
+
+absl::StatusOr<std::unique_ptr<Kernel>> MakeAttention(const KernelSpec& spec) {
+  SpecCheck check(spec);
+  check.Inputs(3, 3).Outputs(1, 2);
+  const AttentionShape shape = CheckAttention(spec, check);
+  check.SameType(check.in(0), check.out(0), "q and o").SameShape(check.in(0), check.out(0), "q and o");
+  if (check.HasOut(1)) {
+    check.Is(check.out(1), DType::kF32, "lse");
+    check.Expect(check.out(1).shape == Shape{shape.batch, shape.heads, shape.length}, "lse[b, h, s]");
+  }
+  if (!check.ok()) return check.status();
+  return std::make_unique<AttentionKernel>(shape, spec.num_threads);
+}
+
+WEIR_REGISTER_KERNEL("cpu", "attention", MakeAttention);
+
+}  // namespace
+}  // namespace weir
+#endif  // HWY_ONCE

@@ -1,0 +1,124 @@
+// What attention and its gradient do to one tile of queries and one block of keys.
+// Compiled once per instruction set (Highway's foreach_target).
+
+#if defined(WEIR_OPS_KERNELS_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef WEIR_OPS_KERNELS_CPU_ATTENTION_INL_H_
+#undef WEIR_OPS_KERNELS_CPU_ATTENTION_INL_H_
+#else
+#define WEIR_OPS_KERNELS_CPU_ATTENTION_INL_H_
+#endif
+
+#include "ops/kernels/cpu/attention_shape.h"
+#include "ops/kernels/cpu/simd-inl.h"
+#include "ops/kernels/cpu/tile_product-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace weir {
+namespace HWY_NAMESPACE {
+
+constexpr float kLog2E = 1.44269504088896341f;
+
+// 2^x within 2 ulp for -125 <= x < 127; 0 below. NaN stays. Not for x above 127.
+HWY_INLINE VF Exp2(VF x) {
+  const DF d;
+  VF whole = hn::Round(x);
+  VF r = hn::Sub(x, whole);
+  // Interpolated at Chebyshev's nodes of |r| <= 1/2.
+  VF p = hn::Set(d, 0.0013381302123889327f);
+  p = hn::MulAdd(p, r, hn::Set(d, 0.00966636836528778f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.055503811687231064f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.2402234971523285f));
+  p = hn::MulAdd(p, r, hn::Set(d, 0.6931471824645996f));
+  p = hn::MulAdd(p, r, hn::Set(d, 1.0f));
+  auto exponent = hn::ShiftLeft<23>(hn::ConvertTo(DI(), whole));
+  VF y = hn::BitCast(d, hn::Add(hn::BitCast(DI(), p), exponent));
+  y = hn::IfThenElse(hn::Lt(x, hn::Set(d, -125.0f)), hn::Zero(d), y);
+  return hn::IfThenElse(hn::IsNaN(x), x, y);
+}
+
+// Rows of a tensor as f32, `stride` elements apart, the padding of each filled with zeros.
+template <class T>
+HWY_INLINE void LoadRows(const T* from, int64_t stride, int64_t rows, int64_t width, int64_t padded, float* to) {
+  for (int64_t row = 0; row < rows; ++row) {
+    MapInto(to + row * padded, width, [](VF v) HWY_ATTR { return v; }, from + row * stride);
+    std::fill(to + row * padded + width, to + (row + 1) * padded, 0.0f);
+  }
+}
+
+// The same backwards, times `factor`.
+template <class T>
+HWY_INLINE void StoreRows(const float* from, int64_t padded, int64_t rows, int64_t width, float factor, T* to,
+                          int64_t stride) {
+  const VF scale = hn::Set(DF(), factor);
+  for (int64_t row = 0; row < rows; ++row) {
+    MapInto(to + row * stride, width, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); }, from + row * padded);
+  }
+}
+
+// A tile of queries against a block of keys.
+struct Block {
+  int64_t queries;   // of the tile
+  int64_t keys;      // of the block
+  bool on_diagonal;  // key j is seen by queries from j on
+
+  int64_t vectors() const { return (queries + NumLanes() - 1) / NumLanes(); }
+  // Keys that the queries of a vector see.
+  int64_t keys_seen(int64_t vector) const { return on_diagonal ? std::min(keys, (vector + 1) * NumLanes()) : keys; }
+  int64_t keys_per_step() const { return on_diagonal ? NumLanes() : keys; }
+  // The first vector with a query that sees keys from `key` on, a multiple of keys_per_step().
+  int64_t first_vector(int64_t key) const { return on_diagonal ? key / NumLanes() : 0; }
+};
+
+// scores[key][query] = rows[key] . columns[.][query] where a vector of queries sees the key.
+HWY_INLINE void KeysTimesQueries(const Block& block, const float* rows, int64_t padded, int64_t width,
+                                 const float* columns, float* scores) {
+  for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
+    int64_t first = block.first_vector(key);
+    if (first >= block.vectors()) break;
+    Product({rows + key * padded, padded, 1}, {columns + first * NumLanes(), kAttentionTile},
+            {scores + key * kAttentionTile + first * NumLanes(), kAttentionTile},
+            std::min(block.keys_per_step(), block.keys - key), block.vectors() - first, width, Result::kOverwrite);
+  }
+}
+
+// sums[.][query] += the sum over keys of rows[key] * weights[key][query].
+HWY_INLINE void WeightedKeys(const Block& block, const float* rows, int64_t padded, int64_t width,
+                             const float* weights, float* sums) {
+  for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
+    int64_t first = block.first_vector(key);
+    if (first >= block.vectors()) break;
+    Product({rows + key * padded, 1, padded}, {weights + key * kAttentionTile + first * NumLanes(), kAttentionTile},
+            {sums + first * NumLanes(), kAttentionTile}, width, block.vectors() - first,
+            std::min(block.keys_per_step(), block.keys - key), Result::kAdd);
+  }
+}
+
+// sums[key] += the sum over queries of weights[key][query] * rows[query].
+HWY_INLINE void WeightedQueries(const Block& block, const float* weights, const float* rows, int64_t padded,
+                                float* sums) {
+  for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
+    int64_t query = block.first_vector(key) * NumLanes();
+    if (query >= block.queries) break;
+    Product({weights + key * kAttentionTile + query, kAttentionTile, 1}, {rows + query * padded, padded},
+            {sums + key * padded, padded}, std::min(block.keys_per_step(), block.keys - key), padded / NumLanes(),
+            block.queries - query, Result::kAdd);
+  }
+}
+
+// On the diagonal, the scores of keys after the query become `hidden`.
+HWY_INLINE void HideLaterKeys(const Block& block, int64_t vector, float hidden, float* scores) {
+  if (!block.on_diagonal) return;
+  const DF d;
+  const int64_t lanes = NumLanes();
+  for (int64_t key = vector * lanes; key < block.keys_seen(vector); ++key) {
+    float* at = scores + key * kAttentionTile + vector * lanes;
+    auto later = hn::FirstN(d, static_cast<size_t>(key - vector * lanes));
+    hn::StoreU(hn::IfThenElse(later, hn::Set(d, hidden), hn::LoadU(d, at)), d, at);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace weir
+HWY_AFTER_NAMESPACE();
+
+#endif
