@@ -5,10 +5,23 @@
 #include <cstring>
 
 #include "gtest/gtest.h"
+#include "hwy/targets.h"
+#include "oneapi/dnnl/dnnl.hpp"
 #include "runtime/base/random.h"
 
 namespace weir {
 namespace {
+
+// WEIR_TEST_MACHINE=avx2 or baseline makes this process believe that the machine has no
+// more, for Highway's kernels and for oneDNN.
+const bool machine_narrowed = [] {
+  const char* machine = std::getenv("WEIR_TEST_MACHINE");
+  if (!machine) return false;
+  const bool avx2 = std::string(machine) == "avx2";
+  hwy::SetSupportedTargetsForTest(avx2 ? HWY_AVX2 : HWY_SCALAR);
+  dnnl::set_max_cpu_isa(avx2 ? dnnl::cpu_isa::avx2 : dnnl::cpu_isa::sse41);
+  return true;
+}();
 
 // Memory of exactly the bytes asked for, with a guard after it.
 class Buffer {

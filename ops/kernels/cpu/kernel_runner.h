@@ -1,6 +1,8 @@
 // Runs a kernel for tests: makes it through the registry, runs it on teams of 1, 2, 3
 // and 4 threads and checks that all give the same bits, write every byte of their
 // outputs that they should, and nothing beside them. Values are doubles on the outside.
+// With WEIR_TEST_MACHINE=avx2 or baseline in the environment, instruction sets beyond that
+// are not used.
 // Thread rule: one thread.
 #pragma once
 

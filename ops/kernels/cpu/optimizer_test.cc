@@ -87,7 +87,7 @@ TEST(SumSquaresTest, SumsOverAllInputs) {
       for (double value : input->values) expected += value * value;
     }
     auto total = RunKernel("sum_squares", {}, inputs, {TensorSlice::Whole(DType::kF32, {})});
-    ExpectClose(total[0], {expected}, 0.1);
+    ExpectClose(total[0], {expected});
   }
 }
 
