@@ -1,0 +1,165 @@
+"""Every differentiable op, forward and backward, against PyTorch's in double precision.
+
+The program op_gradients runs the cases of ops/testing and some longer ones on the CPU kernels. Here the same operands go
+through PyTorch. Two tensors agree if max |a - b| <= TOLERANCE * max |b|, b being PyTorch's.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import torch
+import torch.nn.functional as F
+
+from tests.oracle import safetensors_file
+
+TOLERANCE = 1e-5
+
+ACTIVATIONS = {
+    "none": lambda x: x,
+    "relu": torch.relu,
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "silu": F.silu,
+}
+
+
+def sizes_of(text):
+    """"batch=5, heads=4/2" -> [5, 4]"""
+    return [int(item.split("=")[1].split("/")[0]) for item in text.split(",")]
+
+
+def axes_of(x, attrs):
+    return attrs["axes"] or list(range(x.dim()))
+
+
+# Each takes (attrs, Weir's outputs, *inputs) and returns the differentiable output or outputs. Weir's outputs are looked at
+# only where an op draws random numbers.
+
+
+def matmul(attrs, outputs, x, w, bias=None):
+    pre = x @ (w.t() if attrs["transpose_w"] else w)
+    if bias is not None:
+        pre = pre + bias
+    return ACTIVATIONS[attrs["activation"]](pre), pre
+
+
+def embedding(attrs, outputs, table, ids):
+    inside = (ids >= 0) & (ids < table.shape[0])
+    return F.embedding(ids.clamp(0, table.shape[0] - 1), table) * inside[..., None]
+
+
+def layer_norm(attrs, outputs, x, gamma, beta=None):
+    return F.layer_norm(x, gamma.shape, gamma, beta, attrs["epsilon"])
+
+
+def rms_norm(attrs, outputs, x, gamma):
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + attrs["epsilon"]) * gamma
+
+
+def attention(attrs, outputs, q, k, v):
+    group = q.shape[2] // k.shape[2]
+    q, k, v = (t.transpose(1, 2) for t in (q, k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)))
+    scores = q @ k.transpose(-1, -2) * (attrs["scale"] or q.shape[-1] ** -0.5)
+    if attrs["causal"]:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1)
+        scores = scores.masked_fill(later, float("-inf"))
+    return (torch.softmax(scores, -1) @ v).transpose(1, 2)
+
+
+def rotary(attrs, outputs, x):
+    half = x.shape[-1] // 2
+    angle = torch.arange(x.shape[1], dtype=x.dtype)[:, None] * attrs["base"] ** (-torch.arange(half, dtype=x.dtype) / half)
+    # A rotation of the complex plane for each pair of elements.
+    turn = torch.polar(torch.ones_like(angle), -angle if attrs["inverse"] else angle)[:, None, :]
+    turned = torch.complex(x[..., :half], x[..., half:]) * turn
+    return torch.cat([turned.real, turned.imag], -1)
+
+
+def dropout(attrs, outputs, x):
+    return x * (outputs[0] != 0) / (1 - attrs["rate"])
+
+
+OPS = {
+    "matmul": matmul,
+    "embedding": embedding,
+    "layer_norm": layer_norm,
+    "rms_norm": rms_norm,
+    "attention": attention,
+    "rotary": rotary,
+    "dropout": dropout,
+    "relu": lambda attrs, outputs, x: torch.relu(x),
+    "gelu": lambda attrs, outputs, x: ACTIVATIONS["gelu"](x),
+    "silu": lambda attrs, outputs, x: F.silu(x),
+    "softmax": lambda attrs, outputs, x: torch.softmax(x, -1),
+    "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(x.movedim(-1, 1), targets, reduction="none"),
+    "add": lambda attrs, outputs, a, b: a + b,
+    "sub": lambda attrs, outputs, a, b: a - b,
+    "mul": lambda attrs, outputs, a, b: a * b,
+    "scale": lambda attrs, outputs, x: x * attrs["factor"],
+    "cast": lambda attrs, outputs, x: x,
+    "reshape": lambda attrs, outputs, x: x.reshape(sizes_of(attrs["to"])),
+    "transpose": lambda attrs, outputs, x: x.permute(attrs["perm"]),
+    "slice": lambda attrs, outputs, x: x.narrow(attrs["axis"], attrs["begin"], attrs["size"]),
+    "concat": lambda attrs, outputs, *parts: torch.cat(parts, attrs["axis"]),
+    "reduce_sum": lambda attrs, outputs, x: x.sum(axes_of(x, attrs)),
+    "reduce_mean": lambda attrs, outputs, x: x.mean(axes_of(x, attrs)),
+    "reduce_max": lambda attrs, outputs, x: x.amax(axes_of(x, attrs)),
+}
+
+
+def difference(found, expected):
+    """max |found - expected| / max |expected|, or of the largest difference itself if all is 0."""
+    scale = expected.abs().max().item() if expected.numel() else 0.0
+    gap = (found - expected).abs().max().item() if expected.numel() else 0.0
+    return gap / scale if scale > 0 else gap
+
+
+class OpGradients(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "ops.safetensors")
+            subprocess.run(["tests/oracle/op_gradients", path], check=True)
+            cls.tensors, notes = safetensors_file.read(path)
+        cls.cases = {name: json.loads(note) for name, note in notes.items()}
+
+    def take(self, case, part, count):
+        return [self.tensors.get(f"{case}/{part}/{i}") for i in range(count)]
+
+    def check(self, what, found, expected):
+        self.assertEqual(found.shape, expected.shape, what)
+        self.assertLessEqual(difference(found, expected), TOLERANCE, what)
+
+    def test_every_op_and_its_gradient_agree_with_pytorch(self):
+        for name, case in sorted(self.cases.items()):
+            with self.subTest(case=name):
+                inputs = self.take(name, "input", case["inputs"])
+                outputs = self.take(name, "output", case["outputs"])
+                output_grads = self.take(name, "output_grad", case["outputs"])
+                for value in inputs:
+                    value.requires_grad_(value.is_floating_point())
+                expected = OPS[case["op"]](case["attrs"], outputs, *inputs)
+                expected = expected if isinstance(expected, tuple) else (expected,)
+                for o, result in enumerate(expected):
+                    self.check(f"output {o}", outputs[o], result.detach())
+                loss = sum((result * grad).sum() for result, grad in zip(expected, output_grads))
+                loss.backward()
+                for i, grad in enumerate(self.take(name, "input_grad", case["inputs"])):
+                    if inputs[i].requires_grad:
+                        self.check(f"gradient of input {i}", grad, inputs[i].grad)
+
+    def test_every_row_of_the_table_is_used(self):
+        self.assertEqual(set(OPS), {case["op"] for case in self.cases.values()})
+
+    def test_the_measure_sees_one_wrong_element(self):
+        name = "attention, long"
+        right = self.tensors[f"{name}/input_grad/1"]
+        wrong = right.clone()
+        wrong.view(-1)[7] += 1e-4 * right.abs().max()
+        self.assertGreater(difference(wrong, right), TOLERANCE)
+
+
+if __name__ == "__main__":
+    unittest.main()

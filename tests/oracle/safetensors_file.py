@@ -1,0 +1,25 @@
+"""Reads safetensors files: eight bytes of header length, a JSON header, then the tensors, row-major."""
+
+import json
+import struct
+
+import numpy
+import torch
+
+_DTYPES = {"F32": numpy.float32, "I32": numpy.int32}
+
+
+def read(path):
+    """({name: tensor}, {name: note}): f32 tensors as torch.float64, i32 tensors as torch.int64."""
+    with open(path, "rb") as file:
+        (header_bytes,) = struct.unpack("<Q", file.read(8))
+        header = json.loads(file.read(header_bytes))
+        data = file.read()
+    notes = header.pop("__metadata__", {})
+    tensors = {}
+    for name, entry in header.items():
+        begin, end = entry["data_offsets"]
+        values = numpy.frombuffer(data[begin:end], dtype=_DTYPES[entry["dtype"]])
+        wide = numpy.float64 if entry["dtype"] == "F32" else numpy.int64
+        tensors[name] = torch.from_numpy(values.astype(wide).reshape(entry["shape"]))
+    return tensors, notes

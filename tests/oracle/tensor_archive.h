@@ -1,0 +1,37 @@
+// TensorArchive: named tensors and notes that one safetensors file hands to the Python side of a test.
+// Not a checkpoint; everything is in memory until it is written. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "runtime/base/tensor_slice.h"
+
+namespace weir::testing {
+
+class TensorArchive {
+ public:
+  // Names are unique; a later tensor of the same name replaces the earlier. `values` has the elements of `shape`.
+  void Add(const std::string& name, const Shape& shape, const std::vector<float>& values);
+  void Add(const std::string& name, const Shape& shape, const std::vector<int32_t>& values);
+  // Text for the header of the file.
+  void Note(const std::string& name, const std::string& text) { notes_[name] = text; }
+
+  // Errors: those of SafetensorsWriter.
+  absl::Status Write(const std::string& path) const;
+
+ private:
+  struct Tensor {
+    DType dtype = DType::kF32;
+    Shape shape;
+    std::string bytes;
+  };
+
+  std::map<std::string, Tensor> tensors_;
+  std::map<std::string, std::string> notes_;
+};
+
+}  // namespace weir::testing

@@ -1,0 +1,150 @@
+"""Training runs against PyTorch: the same weights and batches at the start, fifty steps of AdamW, the same losses,
+gradient norms and weights at the end, however the run is cut over devices and micro-batches.
+
+PyTorch computes in double precision, so what differs is the rounding of Weir:
+  losses          |a - b| <= LOSS_TOLERANCE, at every step
+  gradient norms  |a - b| <= NORM_TOLERANCE * b, at every step
+  weights         ||a - b|| <= WEIGHT_TOLERANCE * ||b - initial||, for every tensor after the last step
+The bias of the keys is the one tensor whose true gradient is zero (it moves all scores of a query alike), and Adam
+scales its rounding up: all there is to ask is that it stays near zero.
+"""
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+
+import torch
+
+from tests.oracle import safetensors_file
+from tests.oracle import transformers
+
+STEPS = 50
+LOSS_TOLERANCE = 2e-5
+NORM_TOLERANCE = 1e-4
+WEIGHT_TOLERANCE = 2e-4
+KEY_BIAS_MAX = 0.01
+BF16_LOSS_TOLERANCE = 0.05
+
+
+def activation_rule(dim, axis):
+    return f'rule=dim: "{dim}" axis: "{axis}" scope: ACTIVATIONS'
+
+
+# How Weir may run a job, beside on one device and whole.
+RUNS = {
+    "one device": [],
+    "two micro-batches": ["training.micro_batches=2"],
+    "data and tensor parallel": ["mesh=dp=2,tp=2"],
+    "uneven data parallel, ZeRO 2": ["mesh=dp=3,tp=2", "training.zero_stage=2"],
+    "ZeRO 3 with micro-batches": ["mesh=dp=2,tp=2", "training.zero_stage=3", "training.micro_batches=2"],
+    "pipeline": ["mesh=pp=2", "training.micro_batches=4"],
+    "Megatron's sequence parallel": ["mesh=tp=2", activation_rule("sequence", "tp")],
+}
+
+
+class Run:
+    """One run of Weir, read back."""
+
+    def __init__(self, model, changes):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "run.safetensors")
+            job = f"tests/oracle/testdata/{model}.textproto"
+            subprocess.run(["tests/oracle/oracle_run", job, path, str(STEPS), *changes], check=True)
+            self._tensors, notes = safetensors_file.read(path)
+        self.job = json.loads(notes["job"])
+        self.losses, self.grad_norms = self._tensors["loss"], self._tensors["grad_norm"]
+
+    def weights(self, when):
+        """Weights by name, "initial" or "final"; not what the optimiser keeps."""
+        prefix = when + "/"
+        return {name[len(prefix):]: value.clone() for name, value in self._tensors.items()
+                if name.startswith(prefix) and name.count("/") == 1}
+
+    def batches(self):
+        """(tokens, targets) of each step, the micro-batches joined."""
+        return list(zip(self._tensors["data/tokens"].flatten(1, 2), self._tensors["data/targets"].flatten(1, 2)))
+
+
+class Reference:
+    """The same job trained by PyTorch."""
+
+    def __init__(self, run):
+        self.job = run.job
+        self.initial, self.batches = run.weights("initial"), run.batches()
+        self.weights = run.weights("initial")
+        losses, norms = transformers.train(run.job, self.weights, self.batches)
+        self.losses = torch.tensor(losses, dtype=torch.float64)
+        self.grad_norms = torch.tensor(norms, dtype=torch.float64)
+
+    def loss_difference(self, run):
+        return (run.losses - self.losses).abs().max().item()
+
+    def weight_differences(self, run):
+        """{name: ||difference|| / ||way from the start||}, but for the biases of keys."""
+        final = run.weights("final")
+        return {name: ((final[name] - weight).norm() / (weight - self.initial[name]).norm()).item()
+                for name, weight in self.weights.items() if not name.endswith(".bk")}
+
+
+class Training:
+    """The tests of one model; `model` names its job, `heads` the dimensions that count heads."""
+
+    @classmethod
+    def setUpClass(cls):
+        # Small products: more threads only wait for each other.
+        torch.set_num_threads(1)
+        cls.reference = Reference(Run(cls.model, []))
+
+    def test_every_way_to_run_agrees_with_pytorch(self):
+        ulysses = ["mesh=sp=2"] + [activation_rule(dim, "sp") for dim in ["sequence", *self.heads]]
+        for name, changes in [*RUNS.items(), ("Ulysses' sequence parallel", ulysses)]:
+            with self.subTest(run=name):
+                run = Run(self.model, changes)
+                for ours, theirs in zip(run.batches(), self.reference.batches):
+                    self.assertTrue(all(torch.equal(a, b) for a, b in zip(ours, theirs)), "other batches")
+                self.assertLessEqual(self.reference.loss_difference(run), LOSS_TOLERANCE)
+                norm_difference = (run.grad_norms / self.reference.grad_norms - 1).abs().max().item()
+                self.assertLessEqual(norm_difference, NORM_TOLERANCE)
+                for weight, difference in self.reference.weight_differences(run).items():
+                    self.assertLessEqual(difference, WEIGHT_TOLERANCE, weight)
+                for weight, value in run.weights("final").items():
+                    if weight.endswith(".bk"):
+                        self.assertLessEqual(value.abs().max().item(), KEY_BIAS_MAX, weight)
+
+    def test_bf16_stays_near(self):
+        for changes in [[], ["mesh=dp=2,tp=2"]]:
+            with self.subTest(changes=changes):
+                run = Run(self.model, ["training.precision=BF16", *changes])
+                self.assertLessEqual(self.reference.loss_difference(run), BF16_LOSS_TOLERANCE)
+                self.assertGreater(self.reference.loss_difference(run), LOSS_TOLERANCE, "this is no bf16")
+
+    def test_the_model_learns_and_some_gradients_are_clipped(self):
+        clip_norm = self.reference.job["training"]["optimizer"]["clip_norm"]
+        self.assertLess(self.reference.losses[-1], self.reference.losses[0] / 2)
+        self.assertGreater(self.reference.grad_norms.max(), clip_norm)
+        self.assertLess(self.reference.grad_norms.min(), clip_norm)
+
+    def test_slightly_other_training_is_told_apart(self):
+        adamw = "training.optimizer.adamw."
+        # Only where some steps are clipped and some are not does Adam see by how much.
+        for change in [adamw + "weight_decay=0.105", adamw + "beta2=0.951", "training.optimizer.clip_norm=1.5",
+                       "training.schedule.warmup_steps=4"]:
+            with self.subTest(change=change):
+                run = Run(self.model, [change])
+                self.assertGreater(max(self.reference.weight_differences(run).values()), WEIGHT_TOLERANCE)
+
+
+class Gpt(Training, unittest.TestCase):
+    model = "gpt"
+    heads = ["heads", "head_count"]
+
+
+class Llama(Training, unittest.TestCase):
+    model = "llama"
+    heads = ["heads", "head_count", "kv_heads", "kv_head_count"]
+
+
+if __name__ == "__main__":
+    unittest.main()

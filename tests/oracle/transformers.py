@@ -1,0 +1,121 @@
+"""The zoo's GPT and Llama, and their training, written again in PyTorch from the parameter names of a run.
+
+Weights are a plain dictionary under Weir's names: "layers.2.wq" for a block's, "token_table" for the model's own.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+
+
+class Block:
+    """The parameters of one block by the names its function gives them."""
+
+    def __init__(self, weights, layer):
+        self._weights = weights
+        self._prefix = f"layers.{layer}."
+
+    def __getattr__(self, name):
+        return self._weights[self._prefix + name]
+
+
+def _num_layers(weights):
+    return 1 + max(int(name.split(".")[1]) for name in weights if name.startswith("layers."))
+
+
+def _causal_attention(q, k, v):
+    """q [b, s, h, d]; k and v [b, s, g, d]: query head i looks at head i // (h / g)."""
+    group = q.shape[2] // k.shape[2]
+    k, v = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
+    scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
+    length = q.shape[1]
+    scores = scores + torch.full((length, length), float("-inf"), dtype=scores.dtype).triu(1)
+    return torch.einsum("bhqk,bkhd->bqhd", torch.softmax(scores, -1), v)
+
+
+def _layer_norm(x, gamma, beta):
+    return F.layer_norm(x, gamma.shape, gamma, beta, 1e-5)
+
+
+def _rms_norm(x, gamma):
+    return x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-5) * gamma
+
+
+def _rotate(x):
+    """Turns the pair (i, i + d/2) of position p by p * 10000^(-2i/d)."""
+    half = x.shape[-1] // 2
+    rates = 10000.0 ** (-torch.arange(half, dtype=x.dtype) / half)
+    angles = torch.outer(torch.arange(x.shape[1], dtype=x.dtype), rates)[:, None, :]
+    a, b = x[..., :half], x[..., half:]
+    return torch.cat([a * angles.cos() - b * angles.sin(), b * angles.cos() + a * angles.sin()], -1)
+
+
+def gpt_logits(weights, tokens, head_dim):
+    x = weights["token_table"][tokens] + weights["position_table"]
+    for layer in range(_num_layers(weights)):
+        p = Block(weights, layer)
+        norm = _layer_norm(x, p.attention_norm_gamma, p.attention_norm_beta)
+        q, k, v = (y.unflatten(-1, (-1, head_dim)) for y in (norm @ p.wq + p.bq, norm @ p.wk + p.bk, norm @ p.wv + p.bv))
+        x = x + _causal_attention(q, k, v).flatten(-2) @ p.wo + p.bo
+        norm = _layer_norm(x, p.ffn_norm_gamma, p.ffn_norm_beta)
+        x = x + F.gelu(norm @ p.w_up + p.b_up, approximate="tanh") @ p.w_down + p.b_down
+    return _layer_norm(x, weights["final_norm_gamma"], weights["final_norm_beta"]) @ weights["w_vocab"]
+
+
+def llama_logits(weights, tokens, head_dim):
+    x = weights["token_table"][tokens]
+    for layer in range(_num_layers(weights)):
+        p = Block(weights, layer)
+        norm = _rms_norm(x, p.attention_norm_gamma)
+        q, k, v = (y.unflatten(-1, (-1, head_dim)) for y in (norm @ p.wq, norm @ p.wk, norm @ p.wv))
+        x = x + _causal_attention(_rotate(q), _rotate(k), v).flatten(-2) @ p.wo
+        norm = _rms_norm(x, p.ffn_norm_gamma)
+        x = x + (F.silu(norm @ p.w_gate) * (norm @ p.w_up)) @ p.w_down
+    return _rms_norm(x, weights["final_norm_gamma"]) @ weights["w_vocab"]
+
+
+LOGITS = {"gpt": gpt_logits, "llama": llama_logits}
+
+
+def _learning_rate(schedule, steps, step):
+    """Linear warm-up, then half a cosine down to the least rate at the last step."""
+    rate, least, warmup = schedule["learning_rate"], schedule["min_learning_rate"], int(schedule["warmup_steps"])
+    if step < warmup:
+        return rate * (step + 1) / warmup
+    end = int(schedule["decay_steps"]) or steps
+    return least + (rate - least) * (1 + math.cos(math.pi * (step - warmup) / (end - warmup))) / 2
+
+
+def _decays(job):
+    """The names of parameters, inside their functions, that decay."""
+    return {parameter["name"] for function in job["graph"]["function"] for parameter in function["parameter"] if parameter["decay"]}
+
+
+def train(job, weights, batches):
+    """Trains `weights` in place as the job says, one step a batch of (tokens, targets); returns (losses, gradient norms)."""
+    training = job["training"]
+    adamw, clip_norm = training["optimizer"]["adamw"], training["optimizer"]["clip_norm"]
+    head_dim = next(int(dim["size"]) for dim in job["graph"]["dim"] if dim["name"] == "head_dim")
+    logits_of = LOGITS[job["name"]]
+    decays = _decays(job)
+    groups = [
+        {"params": [w for name, w in weights.items() if name.split(".")[-1] in decays], "weight_decay": adamw["weight_decay"]},
+        {"params": [w for name, w in weights.items() if name.split(".")[-1] not in decays], "weight_decay": 0.0},
+    ]
+    for weight in weights.values():
+        weight.requires_grad_()
+    optimizer = torch.optim.AdamW(groups, betas=(adamw["beta1"], adamw["beta2"]), eps=adamw["epsilon"])
+    losses, norms = [], []
+    for step, (tokens, targets) in enumerate(batches):
+        for group in optimizer.param_groups:
+            group["lr"] = _learning_rate(training["schedule"], int(training["steps"]), step)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(logits_of(weights, tokens, head_dim).flatten(0, 1), targets.flatten())
+        loss.backward()
+        norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), clip_norm).item())
+        optimizer.step()
+        losses.append(loss.item())
+    for weight in weights.values():
+        weight.requires_grad_(False)
+    return losses, norms
