@@ -78,9 +78,13 @@ absl::Status AssignStages(const Job& job, int64_t num_stages, Module* module) {
   int64_t stage = 0;
   for (const std::string& cut : job.pipeline().cut()) {
     size_t at = std::find(names.begin(), names.end(), cut) - names.begin();
-    if (at == names.size() || at <= position) {
+    if (at < names.size() && at <= position) {
+      return Rejected({"W0472", "pipeline.cut", "call names in the order of main, none of them the first call",
+                       absl::StrCat("\"", cut, "\" after \"", names[position], "\""), absl::StrCat("the order ", absl::StrJoin(names, ", "))});
+    }
+    if (at == names.size()) {
       std::string near = Nearest(cut, names);
-      return Rejected({"W0472", "pipeline.cut", "call names in the order of main", absl::StrCat("\"", cut, "\""),
+      return Rejected({"W0472", "pipeline.cut", "the name of a call of main", absl::StrCat("\"", cut, "\""),
                        near.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : absl::StrCat("\"", near, "\"")});
     }
     for (; position < at; ++position) calls[position].stage = stage;

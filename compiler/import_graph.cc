@@ -1,5 +1,6 @@
 #include "compiler/import_graph.h"
 
+#include <cmath>
 #include <functional>
 #include <set>
 
@@ -20,8 +21,8 @@ using Dims = std::map<std::string, TensorDim>;
 
 absl::StatusOr<TensorType> ParseTensorType(const std::string& text, const Dims& dims, const std::string& where) {
   absl::StatusOr<TensorType> type = ParseType(text, dims);
-  if (type.ok()) return type;
-  return absl::Status(type.status().code(), absl::StrCat(where, ": ", type.status().message()));
+  if (!type.ok()) return At(where, type.status());
+  return type;
 }
 
 std::string FunctionWhere(const std::string& function) { return absl::StrCat("function ", function); }
@@ -48,6 +49,20 @@ absl::StatusOr<Attributes> ImportAttributes(const google::protobuf::RepeatedPtrF
     }
   }
   return attrs;
+}
+
+absl::Status CheckInitializer(const Initializer& init, const std::string& where) {
+  const double std = init.normal().std(), mean = init.normal().mean();
+  const double low = init.uniform().low(), high = init.uniform().high();
+  if (!(std >= 0 && std::isfinite(std) && std::isfinite(mean))) {
+    return Rejected({"W0427", where, "a finite mean and a standard deviation of 0 or more",
+                     absl::StrCat("mean ", mean, ", std ", std), "init { normal { std: 0.02 } }"});
+  }
+  if (!(low <= high && std::isfinite(low) && std::isfinite(high))) {
+    return Rejected({"W0427", where, "a finite range from low to high", absl::StrCat(low, " to ", high),
+                     "init { uniform { low: -0.1 high: 0.1 } }"});
+  }
+  return absl::OkStatus();
 }
 
 // Imports the nodes of one function of the graph, inlining nothing: callers hand in
@@ -80,6 +95,7 @@ class FunctionImporter {
       return Rejected({"W0405", where, "a real element type (f32)", ToText(type), "f32[...]"});
     }
     type.dtype = DType::kF32;
+    WEIR_RETURN_IF_ERROR(CheckInitializer(parameter.init(), where));
     WEIR_RETURN_IF_ERROR(AddArg(parameter.name(), type, ArgKind::kParameter));
     function_.parameters.push_back({parameter.name(), parameter.init(), parameter.decay(),
                                     static_cast<int>(function_.args.size()) - 1});
@@ -89,8 +105,7 @@ class FunctionImporter {
   absl::Status AddNode(const weir::Node& node, int index) {
     std::string name = node.name().empty() ? absl::StrCat("node ", index, " (", node.op(), ")") : node.name();
     std::string where = absl::StrCat(FunctionWhere(graph_function_), ", node ", name);
-    const OpDef* def = OpRegistry::Find(node.op());
-    if (def == nullptr || def->schema.internal) return UnknownOp(node.op(), where);
+    WEIR_ASSIGN_OR_RETURN(const OpDef* def, OpRegistry::FindForUser(node.op(), where));
     Node out;
     out.name = node.name().empty() ? absl::StrCat(node.op(), "_", index) : node.name();
     out.op = node.op();
@@ -107,9 +122,7 @@ class FunctionImporter {
       types.push_back(function_.values[value].type);
     }
     absl::StatusOr<std::vector<TensorType>> inferred = def->infer({out.attrs, types, dims_});
-    if (!inferred.ok()) {
-      return absl::Status(inferred.status().code(), absl::StrCat(where, ": ", inferred.status().message()));
-    }
+    if (!inferred.ok()) return At(where, inferred.status());
     for (int i = 0; i < num_outputs; ++i) {
       std::string output = node.output().empty() ? node.name() : node.output(i);
       if (inferred->at(i).num_elements() < 0 || inferred->at(i).num_elements() > (int64_t{1} << 46)) {
@@ -133,17 +146,6 @@ class FunctionImporter {
                      near.empty() ? "tensors must be defined above their use; a graph has no cycles (loops are "
                                     "delays, which parameters have by nature)"
                                   : absl::StrCat("\"", near, "\"")});
-  }
-
-  static absl::Status UnknownOp(const std::string& op, const std::string& where) {
-    std::vector<std::string> known;
-    for (const std::string& name : OpRegistry::Names()) {
-      if (!OpRegistry::Find(name)->schema.internal) known.push_back(name);
-    }
-    known.push_back("call");
-    std::string near = Nearest(op, known);
-    return Rejected({"W0408", where, "an op that Weir has (see `weir ops`)", absl::StrCat("\"", op, "\""),
-                     near.empty() ? "" : absl::StrCat("op: \"", near, "\"")});
   }
 
   bool Has(const std::string& name) const { return names_.count(name) > 0; }
@@ -176,6 +178,13 @@ class GraphImporter {
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
     for (const auto& [name, function] : by_name_) names.push_back(name);
+    return names;
+  }
+
+  // All tensors of main so far, those that only nodes beside them read included.
+  std::vector<std::string> MainNames() const {
+    std::vector<std::string> names(reserved_.begin(), reserved_.end());
+    for (const auto& [name, id] : main_names_) names.push_back(name);
     return names;
   }
 
@@ -237,9 +246,7 @@ class GraphImporter {
       auto it = main_names_.find(output);
       std::string where = absl::StrCat(FunctionWhere(main.name()), ", output ", output);
       if (it == main_names_.end()) {
-        std::vector<std::string> known;
-        for (const auto& [name, id] : main_names_) known.push_back(name);
-        return Rejected({"W0407", where, "a tensor of main", absl::StrCat("\"", output, "\""), Nearest(output, known)});
+        return Rejected({"W0407", where, "a tensor of main", absl::StrCat("\"", output, "\""), Nearest(output, MainNames())});
       }
       const ModelValue& value = model.values[it->second];
       if (!value.type.dims.empty() || value.type.dtype != DType::kF32 || value.call < 0) {
@@ -403,10 +410,8 @@ class GraphImporter {
     for (const std::string& input : node.input()) {
       auto it = main_names_.find(input);
       if (it == main_names_.end()) {
-        std::vector<std::string> known;
-        for (const auto& [known_name, id] : main_names_) known.push_back(known_name);
         return Rejected({"W0407", where, "a tensor defined before this point", absl::StrCat("\"", input, "\""),
-                         Nearest(input, known)});
+                         Nearest(input, MainNames())});
       }
       args.push_back(it->second);
     }

@@ -23,17 +23,21 @@ absl::StatusOr<LayoutRules> LayoutRules::Create(const Job& job, const Mesh& stag
                        "an axis that layouts may use", "the pipeline axis \"pp\"",
                        "cut the model with pipeline { cut: ... } instead"});
     }
+    if (rule.axis().empty()) {
+      return Rejected({"W0485", absl::StrCat("rule ", rule.dim(), " -> "), "the axis that the dimension is split over", "none",
+                       "axis: \"dp\"; a rule about an axis that the mesh lacks does nothing"});
+    }
     int axis = stage_mesh.AxisIndex(rule.axis());
     if (axis < 0 || stage_mesh.size(axis) == 1) continue;
     rules.entries_.push_back({rule.dim(), axis, rule.scope(), absl::StrCat("rule ", rule.dim(), " -> ", rule.axis())});
   }
   for (const LayoutOverride& entry : job.layout()) {
     absl::StatusOr<Layout> layout = ParseLayout(entry.sbp(), stage_mesh);
-    if (!layout.ok()) {
-      return absl::Status(layout.status().code(),
-                          absl::StrCat("layout of \"", entry.tensor(), "\": ", layout.status().message()));
+    const std::string where = absl::StrCat("layout of \"", entry.tensor(), "\"");
+    if (!layout.ok()) return At(where, layout.status());
+    if (!rules.overrides_.emplace(entry.tensor(), *layout).second) {
+      return Rejected({"W0484", where, "one layout for a tensor", "two", "remove one of them"});
     }
-    rules.overrides_[entry.tensor()] = *layout;
   }
   return rules;
 }
@@ -82,7 +86,7 @@ absl::Status LayoutRules::CheckOverrides(const Module& module) const {
                        near.empty() ? "" : absl::StrCat("tensor: \"", near, "\"")});
     }
     absl::Status valid = ValidateLayout(layout, found->type, stage_mesh_);
-    if (!valid.ok()) return absl::Status(valid.code(), absl::StrCat(where, ": ", valid.message()));
+    if (!valid.ok()) return At(where, valid);
   }
   return absl::OkStatus();
 }

@@ -25,7 +25,6 @@ struct PassContext {
   std::map<std::string, TensorDim> dims;
   int64_t micro_batches = 1;
   DType precision = DType::kF32;
-  std::set<int> fed_functions;  // functions that some call feeds with data
 };
 
 struct Pass {

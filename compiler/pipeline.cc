@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/build_program.h"
 #include "compiler/bundle_boxings.h"
+#include "compiler/check_training.h"
 #include "compiler/compile.h"
 #include "compiler/import_graph.h"
 #include "compiler/lower/rank_lowering.h"
@@ -11,31 +12,6 @@
 
 namespace weir::compiler {
 namespace {
-
-absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode) {
-  const Training& training = job.training();
-  if (mode != PlanMode::kTrain) return absl::OkStatus();
-  if (training.zero_stage() < 0 || training.zero_stage() > 3) {
-    return Rejected({"W0401", "training.zero_stage", "0, 1, 2 or 3", absl::StrCat(training.zero_stage()), ""});
-  }
-  if (training.zero_stage() > 0 && !training.zero_axis().empty() && stage_mesh.AxisIndex(training.zero_axis()) < 0) {
-    std::vector<std::string> names;
-    for (const MeshAxis& axis : stage_mesh.axes()) names.push_back(axis.name);
-    return Rejected({"W0402", "training.zero_axis", "an axis of the mesh", absl::StrCat("\"", training.zero_axis(), "\""),
-                     Nearest(training.zero_axis(), names)});
-  }
-  if (training.steps() < 0) return Rejected({"W0403", "training.steps", "0 or more", absl::StrCat(training.steps()), ""});
-  if (!(training.schedule().learning_rate() >= 0)) {
-    return Rejected({"W0404", "training.schedule.learning_rate", "0 or more", absl::StrCat(training.schedule().learning_rate()), ""});
-  }
-  if (!(training.optimizer().clip_norm() >= 0)) {
-    return Rejected({"W0405", "training.optimizer.clip_norm", "0 (off) or more", absl::StrCat(training.optimizer().clip_norm()), ""});
-  }
-  if (job.runtime().debug_register_slots() < 0 || job.runtime().chunk_bytes_max() < 0 || job.runtime().threads_per_device() < 0) {
-    return Rejected({"W0406", "runtime", "0 (default) or more", "a negative number", ""});
-  }
-  return absl::OkStatus();
-}
 
 absl::StatusOr<Mesh> MeshOf(const Job& job) {
   std::vector<MeshAxis> axes;
@@ -73,13 +49,6 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
   WEIR_ASSIGN_OR_RETURN(plan->module, ImportGraph(job, context.dims, options.mode));
   WEIR_RETURN_IF_ERROR(context.rules.CheckOverrides(plan->module));
-  for (const ModelCall& call : plan->module.model.calls) {
-    for (int arg : call.args) {
-      if (plan->module.model.values[arg].call < 0) {
-        context.fed_functions.insert(plan->module.model.functions[call.model_function].forward);
-      }
-    }
-  }
   WEIR_RETURN_IF_ERROR(AssignStages(job, plan->mesh.num_stages(), &plan->module));
 
   PassPipeline passes({options.dump_after, options.disabled, options.dump_to});

@@ -59,6 +59,7 @@ std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
     std::string bare = word.substr(0, word.find('='));
     std::string nearest = Nearest(bare, is_flag ? FlagNames(*verb) : VerbNames(*verb));
     if (is_flag) text = absl::StrCat(FullName(verb), ": unknown flag ", bare);
+    if (!is_flag && !VerbNames(*verb).empty()) text = absl::StrCat(FullName(verb), ": unknown verb ", bare);
     if (!nearest.empty()) absl::StrAppend(&text, ". Try: ", nearest);
     if (is_flag || !nearest.empty()) break;
   }

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "absl/strings/ascii.h"
@@ -109,6 +110,69 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   std::string name_;
   std::vector<std::string> errors_;
 };
+
+// The length of the UTF-8 character at `at`, 0 if none is there. A NUL is none in a text.
+size_t CharacterAt(absl::string_view text, size_t at) {
+  unsigned char lead = static_cast<unsigned char>(text[at]);
+  if (lead == 0) return 0;
+  if (lead < 0x80) return 1;
+  size_t length = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
+  if (length == 0 || at + length > text.size()) return 0;
+  uint32_t code = lead & (0xff >> (length + 1));
+  for (size_t i = 1; i < length; ++i) {
+    unsigned char next = static_cast<unsigned char>(text[at + i]);
+    if ((next & 0xc0) != 0x80) return 0;
+    code = code << 6 | (next & 0x3f);
+  }
+  bool overlong = (length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff));
+  return overlong || (code >= 0xd800 && code < 0xe000) ? 0 : length;
+}
+
+// The first byte that begins no character; text.size() if there is none.
+size_t FindNoCharacter(absl::string_view text) {
+  size_t at = 0;
+  while (at < text.size()) {
+    size_t length = CharacterAt(text, at);
+    if (length == 0) break;
+    at += length;
+  }
+  return at;
+}
+
+absl::Status CheckCharacters(const std::string& text, const std::string& name) {
+  size_t at = FindNoCharacter(text);
+  if (at == text.size()) return absl::OkStatus();
+  int64_t line = 1 + std::count(text.begin(), text.begin() + at, '\n');
+  size_t begin = text.rfind('\n', at);
+  size_t column = begin == std::string::npos ? at + 1 : at - begin;
+  return Rejected({"W0002", absl::StrCat(name, ":", line, ":", column), "a job in protobuf text form (proto/job.proto), in UTF-8",
+                   absl::StrCat("byte 0x", absl::Hex(static_cast<unsigned char>(text[at]), absl::kZeroPad2)),
+                   "`weir zoo gpt > gpt.textproto` writes a job"});
+}
+
+// Escapes in strings ("\377") and values of --set may say what is no text.
+absl::Status CheckStrings(const Message& message, const std::string& where) {
+  const Reflection* reflection = message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
+    const std::string name(field->name());
+    for (int i = 0; i < count; ++i) {
+      std::string place = absl::StrCat(where, where.empty() ? "" : ".", name, field->is_repeated() ? absl::StrCat("[", i, "]") : "");
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        WEIR_RETURN_IF_ERROR(CheckStrings(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
+                                                               : reflection->GetMessage(message, field), place));
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+        const std::string text = field->is_repeated() ? reflection->GetRepeatedString(message, field, i)
+                                                      : reflection->GetString(message, field);
+        if (FindNoCharacter(text) == text.size()) continue;
+        return Rejected({"W0010", place, "text in UTF-8", "bytes that are none", ""});
+      }
+    }
+  }
+  return absl::OkStatus();
+}
 
 absl::Status BadPath(const std::string& assignment, const std::string& expected, const std::string& found,
                      const std::string& hint) {
@@ -276,6 +340,7 @@ absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
     return Rejected({"W0001", name, absl::StrCat("a job of at most ", kJobBytesMax, " bytes"),
                      absl::StrCat(text.size(), " bytes"), "write repeated layers as one function with `repeat`"});
   }
+  WEIR_RETURN_IF_ERROR(CheckCharacters(text, name));
   Job job;
   ErrorCollector collector(name);
   TextFormat::Parser parser;
@@ -287,6 +352,7 @@ absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
     }
     return absl::InvalidArgumentError(absl::StrJoin(collector.errors(), "\n"));
   }
+  WEIR_RETURN_IF_ERROR(At(name, CheckStrings(job, "")));
   return job;
 }
 
@@ -323,7 +389,8 @@ absl::Status SetField(const std::string& assignment, Job* job) {
     return BadPath(assignment, "path=value", assignment, "training.steps=10");
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<PathStep> steps, ParsePath(assignment, assignment.substr(0, equals)));
-  return FieldSetter(assignment, assignment.substr(equals + 1)).Set(steps, job);
+  WEIR_RETURN_IF_ERROR(FieldSetter(assignment, assignment.substr(equals + 1)).Set(steps, job));
+  return At("--set " + assignment, CheckStrings(*job, ""));
 }
 
 absl::Status SetMesh(const std::string& text, Job* job) {

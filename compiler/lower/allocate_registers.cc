@@ -10,6 +10,8 @@ namespace weir::compiler {
 namespace {
 
 constexpr int64_t kAlignment = 64;
+// More than any device has; below it no sum overflows.
+constexpr int64_t kDeviceBytesMax = int64_t{1} << 46;
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 void SetSlice(const TensorSlice& slice, TensorSliceProto* out) {
@@ -73,6 +75,7 @@ class RegisterAllocator {
     out_.set_stage(static_cast<int>(graph_.stage));
     out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
     out_.set_device(DeviceText());
+    WEIR_RETURN_IF_ERROR(CheckMemory());
     GroupTensors();
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
     PlaceMemory();
@@ -84,6 +87,25 @@ class RegisterAllocator {
     int register_id = -1;  // -1: nobody reads it: scratch
     int64_t offset = 0;
   };
+
+  // Before any sum of bytes can overflow. In doubles: a bound, not a plan.
+  absl::Status CheckMemory() const {
+    double total = 0;
+    for (const RankTensor& tensor : graph_.tensors) {
+      if (tensor.producer < 0 && tensor.side == RegisterSpec::LOCAL) continue;
+      total += static_cast<double>(tensor.bytes) * Slots(tensor);
+    }
+    for (const RankState& state : graph_.states) total += static_cast<double>(state.slice.bytes());
+    double scratch = 0;
+    for (const RankActor& actor : graph_.actors) {
+      double sum = 0;
+      for (int64_t bytes : actor.scratch) sum += static_cast<double>(bytes);
+      scratch = std::max(scratch, sum);
+    }
+    if (total + scratch <= kDeviceBytesMax) return absl::OkStatus();
+    return Rejected({"W0480", absl::StrCat("rank ", graph_.rank), absl::StrCat("a plan of at most ", kDeviceBytesMax, " bytes for one device"),
+                     absl::StrCat(total + scratch, " bytes"), "smaller dimensions, more devices or fewer register slots"});
+  }
 
   std::string DeviceText() const {
     std::string text = absl::StrCat("stage ", graph_.stage);

@@ -175,6 +175,9 @@ class RankLowering {
         ++next_transfer;
       }
     }
+    if (next_transfer != segmented->transfers.size()) {
+      return absl::InternalError(absl::StrCat(item.name, ": transfers are not in the order of their segments"));
+    }
     for (size_t r = 0; r < function.results.size(); ++r) of_value_[item.outputs[r]] = MergeResult(item.outputs[r], tensor_of[function.results[r].value]);
     return absl::OkStatus();
   }

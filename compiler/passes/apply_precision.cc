@@ -1,19 +1,40 @@
+#include <set>
+
 #include "absl/strings/str_cat.h"
 #include "compiler/passes/infer_types.h"
 #include "compiler/passes/passes.h"
 
 namespace weir::compiler {
 
+namespace {
+
+// The arguments of each model function that some call feeds with data.
+std::set<std::pair<int, int>> FedArgs(const Module& module) {
+  std::set<std::pair<int, int>> fed;
+  for (const ModelCall& call : module.model.calls) {
+    const Function& function = module.functions[module.model.functions[call.model_function].forward];
+    size_t next = 0;
+    for (size_t a = 0; a < function.args.size(); ++a) {
+      if (function.args[a].kind != ArgKind::kActivation) continue;
+      if (module.model.values[call.args[next++]].call < 0) fed.insert({call.model_function, static_cast<int>(a)});
+    }
+  }
+  return fed;
+}
+
+}  // namespace
+
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
   if (context.precision != DType::kBF16) return absl::OkStatus();
-  for (ModelFunction& model_function : module->model.functions) {
-    Function& function = module->functions[model_function.forward];
+  const std::set<std::pair<int, int>> fed_args = FedArgs(*module);
+  for (size_t f = 0; f < module->model.functions.size(); ++f) {
+    Function& function = module->functions[module->model.functions[f].forward];
     std::vector<Node> casts;
-    for (Arg& arg : function.args) {
+    for (size_t a = 0; a < function.args.size(); ++a) {
+      Arg& arg = function.args[a];
       TensorType type = function.values[arg.value].type;
       if (type.dtype != DType::kF32) continue;
-      bool fed = arg.kind == ArgKind::kActivation && context.fed_functions.count(model_function.forward) > 0;
-      if (!fed) {
+      if (fed_args.count({static_cast<int>(f), static_cast<int>(a)}) == 0) {
         function.values[arg.value].type.dtype = DType::kBF16;
         continue;
       }

@@ -162,10 +162,23 @@ class FunctionDifferentiator {
     auto it = grads_.find(value);
     if (it == grads_.end()) return -1;
     std::vector<ValueId>& parts = it->second;
+    // With bf16, gradients of broadcast operands come in f32: then the sum is taken in f32.
+    auto is_f32 = [&](ValueId part) { return backward_.values[part].type.dtype == DType::kF32; };
+    if (std::any_of(parts.begin(), parts.end(), is_f32)) {
+      for (ValueId& part : parts) {
+        if (!is_f32(part)) part = Emit("cast", {part}, {{"to", std::string("f32")}}, 0, "sum of gradients")[0];
+      }
+    }
     while (parts.size() > 1) {
       ValueId b = parts[1];
       parts[0] = Emit("add", {parts[0], b}, {}, 0, absl::StrCat("sum of gradients of ", forward_.values[value].name))[0];
       parts.erase(parts.begin() + 1);
+    }
+    int arg = forward_.ArgOf(value);
+    bool parameter = arg >= 0 && forward_.args[arg].kind == ArgKind::kParameter;
+    DType want = forward_.values[value].type.dtype;
+    if (!parameter && backward_.values[parts[0]].type.dtype != want) {
+      parts[0] = Emit("cast", {parts[0]}, {{"to", std::string(Name(want))}}, 0, "sum of gradients")[0];
     }
     return parts[0];
   }
@@ -276,7 +289,7 @@ absl::Status FunctionDifferentiator::Visit(int index) {
   }
   NodeGradient gradient(this, index);
   absl::Status status = def->gradient(gradient);
-  if (!status.ok()) return absl::Status(status.code(), absl::StrCat(forward_.nodes[index].where, ": ", status.message()));
+  if (!status.ok()) return At(forward_.nodes[index].where, status);
   return error_;
 }
 

@@ -19,7 +19,7 @@ absl::Status InferTypes(const PassContext& context, Function* function) {
     }
     absl::StatusOr<std::vector<TensorType>> types = def->infer({node.attrs, inputs, context.dims});
     if (!types.ok()) {
-      return absl::Status(types.status().code(), absl::StrCat(node.where, ": ", types.status().message()));
+      return At(node.where, types.status());
     }
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] >= 0) function->values[node.outputs[i]].type = types->at(i);

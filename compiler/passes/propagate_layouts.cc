@@ -194,7 +194,7 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
     value.why = explicit_layout ? "explicit layout" : "rules";
     absl::Status valid = ValidateLayout(value.layout, value.type, context.stage_mesh);
     if (!valid.ok()) {
-      return absl::Status(valid.code(), absl::StrCat("function ", function->name, ", tensor ", value.name, ": ", valid.message()));
+      return At(absl::StrCat("function ", function->name, ", tensor ", value.name), valid);
     }
     for (const Sbp& sbp : value.layout) {
       if (sbp.is_partial()) {

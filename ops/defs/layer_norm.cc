@@ -13,6 +13,7 @@ absl::StatusOr<std::vector<TensorType>> InferLayerNorm(const InferInput& in) {
   check.Real(0).MinRank(0, 1);
   for (int i = 1; i <= 2; ++i) check.SameType(i, 0).Rank(i, 1).SameSize(i, 0, 0, -1);
   WEIR_RETURN_IF_ERROR(check.status());
+  WEIR_RETURN_IF_ERROR(CheckNotNegative(in.attrs, "epsilon"));
   TensorType statistic{DType::kF32, in.inputs[0].dims};
   statistic.dims.pop_back();
   return std::vector<TensorType>{in.inputs[0], statistic, statistic};

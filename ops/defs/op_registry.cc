@@ -1,3 +1,4 @@
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <limits>
@@ -69,6 +70,12 @@ absl::Status CheckCount(const OpSchema& schema, const std::vector<OperandSchema>
                    absl::StrCat(found), ""});
 }
 
+// How the attribute is written in a job, and what it means.
+std::string Example(const AttrSchema& attr) {
+  static constexpr const char* kValues[] = {"i: 1", "f: 0.5", "b: true", "s: \"...\"", "ints { values: [0, 1] }"};
+  return absl::StrCat("attr { name: \"", attr.name, "\" value { ", kValues[static_cast<int>(attr.kind)], " } }, ", attr.doc);
+}
+
 absl::Status CheckAttr(const OpSchema& schema, const AttrSchema& attr, Attributes* attrs, const std::string& where) {
   auto it = attrs->map().find(attr.name);
   if (it == attrs->map().end()) {
@@ -77,11 +84,18 @@ absl::Status CheckAttr(const OpSchema& schema, const AttrSchema& attr, Attribute
       return absl::OkStatus();
     }
     return Rejected({"W0305", where, absl::StrCat("attribute ", attr.name, " of ", schema.name, ", ", KindName(attr.kind)),
-                     "none", attr.doc});
+                     "none", Example(attr)});
   }
-  if (HasKind(it->second, attr.kind)) return absl::OkStatus();
-  return Rejected({"W0306", where, absl::StrCat(KindName(attr.kind), " as attribute ", attr.name, " of ", schema.name),
-                   FoundName(it->second), attr.doc});
+  if (!HasKind(it->second, attr.kind)) {
+    return Rejected({"W0306", where, absl::StrCat(KindName(attr.kind), " as attribute ", attr.name, " of ", schema.name),
+                     FoundName(it->second), Example(attr)});
+  }
+  const double* real = std::get_if<double>(&it->second);
+  if (real != nullptr && !std::isfinite(*real)) {
+    return Rejected({"W0310", where, absl::StrCat("a finite number as attribute ", attr.name, " of ", schema.name),
+                     absl::StrCat(*real), Example(attr)});
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckCountable(const std::string& op, const std::string& what, const TensorType& type) {
@@ -137,7 +151,8 @@ absl::StatusOr<const OpDef*> OpRegistry::FindForUser(const std::string& name, co
   for (const auto& [other, other_def] : Table()) {
     if (!other_def.schema.internal) names.push_back(other);
   }
-  return Rejected({"W0301", where, def == nullptr ? "an op" : "an op that graphs may use", absl::StrCat("\"", name, "\""),
+  names.push_back("call");
+  return Rejected({"W0301", where, def == nullptr ? "an op (`weir ops` lists them)" : "an op that graphs may use (`weir ops` lists them)", absl::StrCat("\"", name, "\""),
                    Nearest(name, names)});
 }
 

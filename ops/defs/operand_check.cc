@@ -117,6 +117,12 @@ absl::Status CheckChoice(const std::string& attr, const std::string& value, cons
                    absl::StrCat("\"", value, "\""), nearest.empty() ? choices[0] : nearest});
 }
 
+absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name) {
+  double value = attrs.Real(name);
+  if (value >= 0) return absl::OkStatus();
+  return Rejected({"W0310", "", absl::StrCat(name, " of 0 or more"), absl::StrCat(value), absl::StrCat(name, ": ", -value)});
+}
+
 absl::StatusOr<DType> RealDType(const std::string& attr, const std::string& value, DType fallback) {
   if (value.empty()) return fallback;
   WEIR_RETURN_IF_ERROR(CheckChoice(attr, value, {"f32", "bf16"}));

@@ -63,6 +63,8 @@ class OperandCheck {
 
 // The attribute as one of `choices`: W0310 with the nearest.
 absl::Status CheckChoice(const std::string& attr, const std::string& value, const std::vector<std::string>& choices);
+// The real attribute `name` is 0 or more: W0310.
+absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name);
 // A real element type by name; "" means `fallback`.
 absl::StatusOr<DType> RealDType(const std::string& attr, const std::string& value, DType fallback);
 

@@ -32,6 +32,7 @@ OpDef RmsNormDef() {
     OperandCheck check(in, {"x", "gamma"});
     check.Real(0).MinRank(0, 1).SameType(1, 0).Rank(1, 1).SameSize(1, 0, 0, -1);
     WEIR_RETURN_IF_ERROR(check.status());
+    WEIR_RETURN_IF_ERROR(CheckNotNegative(in.attrs, "epsilon"));
     TensorType rstd{DType::kF32, in.inputs[0].dims};
     rstd.dims.pop_back();
     return std::vector<TensorType>{in.inputs[0], rstd};

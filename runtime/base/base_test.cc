@@ -27,6 +27,20 @@ TEST(Status, NearestFindsTheMisspeltWordAndNothingElse) {
   EXPECT_EQ(Nearest("matmull", words), "matmul");
   EXPECT_EQ(Nearest("sofmax", words), "softmax");
   EXPECT_EQ(Nearest("convolution", words), "");
+  EXPECT_EQ(Nearest(std::string(100'000'000, 'x'), words), "");
+}
+
+TEST(Status, AnOuterPlaceIsAddedBehindTheCode) {
+  EXPECT_EQ(At("node q", Rejected({"W0308", "", "a", "b", ""})).message(), "W0308 at node q: expected a; found b.");
+  EXPECT_EQ(At("node q", Rejected({"W0308", "x", "a", "b", ""})).message(), "W0308 at node q, x: expected a; found b.");
+  EXPECT_EQ(At("node q", absl::InternalError("x")).message(), "node q: x");
+  EXPECT_EQ(At("node q", absl::InternalError("x")).code(), absl::StatusCode::kInternal);
+  EXPECT_TRUE(At("node q", absl::OkStatus()).ok());
+}
+
+TEST(Status, WhatComesFromAFileCannotSpoilTheTerminal) {
+  EXPECT_EQ(Rejected({"W0001", "", "a", "\033[2J\n", ""}).message(), "W0001: expected a; found \\x1b[2J\\x0a.");
+  EXPECT_LT(Rejected({"W0001", "", "a", std::string(1'000'000, 'x'), ""}).message().size(), 2000);
 }
 
 TEST(TensorSlice, NumElementsRefusesOverflow) {

@@ -24,17 +24,23 @@ struct Problem {
   std::string hint;      // the nearest legal choice, or what to try; may be empty
 };
 
-// "W0203 at <where>: expected <expected>; found <found>. Try: <hint>."
+// "W0203 at <where>: expected <expected>; found <found>. Try: <hint>." On one line: control
+// characters are escaped and what is very long is shortened, since parts come from files.
 std::string Format(const Problem& problem);
 
 absl::Status Rejected(const Problem& problem);  // kInvalidArgument
 absl::Status Missing(const Problem& problem);   // kNotFound
 absl::Status Damaged(const Problem& problem);   // kDataLoss
 
+// Adds the outer place that a callee does not know: "W0203: …" becomes "W0203 at <where>: …",
+// "W0203 at x: …" becomes "W0203 at <where>, x: …". OK stays OK.
+absl::Status At(const std::string& where, const absl::Status& status);
+
 // The exit code of the CLI for `status` (table above).
 int ExitCode(const absl::Status& status);
 
-// The candidate nearest to `word` by edit distance, or "" if none is near.
+// The candidate nearest to `word` by edit distance, or "" if none is near or `word` is very long.
+inline constexpr size_t kNearestWordMax = 256;
 template <typename Range>
 std::string Nearest(const std::string& word, const Range& candidates);
 int EditDistance(const std::string& a, const std::string& b);
@@ -42,8 +48,10 @@ int EditDistance(const std::string& a, const std::string& b);
 template <typename Range>
 std::string Nearest(const std::string& word, const Range& candidates) {
   std::string best;
+  if (word.size() > kNearestWordMax) return best;
   int best_distance = static_cast<int>(word.size()) / 3 + 2;
   for (const auto& candidate : candidates) {
+    if (candidate.size() >= word.size() + best_distance) continue;
     int distance = EditDistance(word, std::string(candidate));
     if (distance < best_distance) {
       best_distance = distance;

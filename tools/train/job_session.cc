@@ -1,11 +1,48 @@
 #include "tools/train/job_session.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
 namespace weir {
+namespace {
+
+// Devices share the cores of this machine, so more of them only cost; the bounds keep a slip
+// in a mesh from taking the machine down.
+constexpr int64_t kDevicesMax = 4096;
+constexpr int64_t kThreadsMax = 4096;
+
+absl::Status CheckDevices(const Mesh& mesh) {
+  if (mesh.num_ranks() <= kDevicesMax) return absl::OkStatus();
+  return Rejected({"W0080", absl::StrCat("mesh ", mesh.ToText()), absl::StrCat("at most ", kDevicesMax, " devices in one process"),
+                   absl::StrCat(mesh.num_ranks()), "a smaller --mesh; `weir check` and `weir plan` take any"});
+}
+
+absl::Status CheckThreads(int per_device, int64_t devices) {
+  if (per_device <= kThreadsMax / std::max<int64_t>(1, devices)) return absl::OkStatus();
+  if (per_device == 1) return absl::OkStatus();
+  return Rejected({"W0081", "threads", absl::StrCat("at most ", kThreadsMax, " threads in all"),
+                   absl::StrCat(per_device, " for each of ", devices, " devices"), "leave it out: the cores are shared evenly"});
+}
+
+// The memory of the machine, or of what this process may use of it, is the system's to
+// enforce; what cannot fit at all is refused before it is taken.
+absl::Status CheckMemory(const std::vector<RankPlan>& plans) {
+  const double machine = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
+  double needed = 0;
+  for (const RankPlan& plan : plans) needed += static_cast<double>(plan.arena_bytes());
+  if (machine <= 0 || needed <= machine) return absl::OkStatus();
+  constexpr double kGiB = 1 << 30;
+  return Rejected({"W0082", "memory", absl::StrCat("a job that fits the ", machine / kGiB, " GiB of this machine"),
+                   absl::StrCat(needed / kGiB, " GiB on ", plans.size(), " devices"),
+                   "smaller dimensions, more micro-batches, or ZeRO (training.zero_stage)"});
+}
+
+}  // namespace
 
 int ThreadsPerDevice(const Job& job, int asked, int64_t devices) {
   if (asked > 0) return asked;
@@ -20,12 +57,15 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   JobSession opened;
   WEIR_ASSIGN_OR_RETURN(opened.plan, CompileJob(job, compile));
   int64_t devices = opened.plan->mesh.num_ranks();
+  WEIR_RETURN_IF_ERROR(CheckDevices(opened.plan->mesh));
+  opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices);
+  WEIR_RETURN_IF_ERROR(CheckThreads(opened.threads_per_device, devices));
   std::vector<RankPlan> plans;
   for (int64_t rank = 0; rank < devices; ++rank) {
     WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
     plans.push_back(std::move(plan));
   }
-  opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices);
+  WEIR_RETURN_IF_ERROR(CheckMemory(plans));
   SessionOptions session;
   session.threads_per_device = opened.threads_per_device;
   session.feed = options.feed;

@@ -1,0 +1,99 @@
+#include "compiler/check_training.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+absl::Status CheckZero(const Training& training, const Mesh& stage_mesh) {
+  if (training.zero_stage() < 0 || training.zero_stage() > 3) {
+    return Rejected({"W0440", "training.zero_stage", "0, 1, 2 or 3", absl::StrCat(training.zero_stage()), ""});
+  }
+  if (training.zero_stage() > 0 && !training.zero_axis().empty() && stage_mesh.AxisIndex(training.zero_axis()) < 0) {
+    std::vector<std::string> names;
+    for (const MeshAxis& axis : stage_mesh.axes()) names.push_back(axis.name);
+    return Rejected({"W0441", "training.zero_axis",
+                     names.empty() ? "a mesh with the axis" : absl::StrCat("an axis of the mesh: ", absl::StrJoin(names, ", ")),
+                     absl::StrCat("\"", training.zero_axis(), "\""), Nearest(training.zero_axis(), names)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const Training& training) {
+  const std::vector<std::pair<const char*, int64_t>> counts = {
+      {"training.steps", training.steps()},
+      {"training.eval_every", training.eval_every()},
+      {"training.eval_batches", training.eval_batches()},
+      {"training.schedule.warmup_steps", training.schedule().warmup_steps()},
+      {"training.schedule.decay_steps", training.schedule().decay_steps()},
+  };
+  for (const auto& [where, count] : counts) {
+    if (count < 0) return Rejected({"W0442", where, "0 or more", absl::StrCat(count), ""});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckNumbers(const Training& training) {
+  struct Number {
+    const char* code;
+    const char* where;
+    double value;
+    double below;  // the first value that is too large
+  };
+  constexpr double kNoBound = std::numeric_limits<double>::infinity();
+  const Optimizer& optimizer = training.optimizer();
+  const std::vector<Number> numbers = {
+      {"W0443", "training.schedule.learning_rate", training.schedule().learning_rate(), kNoBound},
+      {"W0443", "training.schedule.min_learning_rate", training.schedule().min_learning_rate(), kNoBound},
+      {"W0444", "training.optimizer.clip_norm", optimizer.clip_norm(), kNoBound},
+      {"W0445", "training.optimizer.adamw.beta1", optimizer.adamw().beta1(), 1},
+      {"W0445", "training.optimizer.adamw.beta2", optimizer.adamw().beta2(), 1},
+      {"W0445", "training.optimizer.adamw.epsilon", optimizer.adamw().epsilon(), kNoBound},
+      {"W0445", "training.optimizer.adamw.weight_decay", optimizer.adamw().weight_decay(), kNoBound},
+      {"W0445", "training.optimizer.sgd.momentum", optimizer.sgd().momentum(), 1},
+      {"W0445", "training.optimizer.sgd.weight_decay", optimizer.sgd().weight_decay(), kNoBound},
+  };
+  for (const Number& number : numbers) {
+    if (number.value >= 0 && number.value < number.below) continue;
+    std::string expected = number.below == kNoBound ? std::string("a finite number, 0 or more") : absl::StrCat("from 0 to below ", number.below);
+    return Rejected({number.code, number.where, expected, absl::StrCat(number.value), ""});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRuntime(const Runtime& runtime) {
+  struct Count {
+    const char* where;
+    int64_t value;
+    int64_t max;
+  };
+  const std::vector<Count> counts = {
+      {"runtime.threads_per_device", runtime.threads_per_device(), kThreadsPerDeviceMax},
+      {"runtime.chunk_bytes_max", runtime.chunk_bytes_max(), std::numeric_limits<int64_t>::max()},
+      {"runtime.debug_register_slots", runtime.debug_register_slots(), kRegisterSlotsMax},
+  };
+  for (const Count& count : counts) {
+    if (count.value >= 0 && count.value <= count.max) continue;
+    return Rejected({"W0446", count.where, absl::StrCat("0, the default, or up to ", count.max), absl::StrCat(count.value), ""});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode) {
+  WEIR_RETURN_IF_ERROR(CheckRuntime(job.runtime()));
+  if (mode != PlanMode::kTrain) return absl::OkStatus();
+  WEIR_RETURN_IF_ERROR(CheckZero(job.training(), stage_mesh));
+  WEIR_RETURN_IF_ERROR(CheckCounts(job.training()));
+  return CheckNumbers(job.training());
+}
+
+}  // namespace weir::compiler
