@@ -132,5 +132,25 @@ TEST(Compile, ThePlanExplainsItself) {
   if (getenv("WEIR_SHOW")) std::cout << *text;
 }
 
+TEST(Compile, ATransferOfEarlyDataThatStandsLateLosesNoOp) {
+  Job job = TinyJob("tp=2");
+  Rule* rule = job.add_rule();
+  rule->set_dim("sequence");
+  rule->set_axis("tp");
+  rule->set_scope(Rule::ACTIVATIONS);
+  job.mutable_training()->set_precision(Training::BF16);
+  auto plan = CompileJob(job, {});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  for (int64_t rank = 0; rank < 2; ++rank) {
+    auto lowered = LowerForRank(**plan, rank);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
+    int picks = 0;
+    for (const Program& program : lowered->program()) {
+      for (const KernelCall& call : program.call()) picks += call.op() == "exp_sum_pick";
+    }
+    EXPECT_EQ(picks, 1) << "rank " << rank;
+  }
+}
+
 }  // namespace
 }  // namespace weir::compiler
