@@ -505,11 +505,16 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
   if (micro_batches > 1) {
     std::string batch = job.training().batch_dim().empty() ? "batch" : job.training().batch_dim();
     auto it = dims.find(batch);
-    if (it == dims.end() || it->second.size % micro_batches != 0) {
+    if (it == dims.end()) {
+      std::vector<std::string> names;
+      for (const auto& [name, dim] : dims) names.push_back(name);
+      return Rejected({"W0436", "training.batch_dim", "the dimension that is cut into micro-batches, one of the graph's dim table",
+                       absl::StrCat("\"", batch, "\""), Nearest(batch, names)});
+    }
+    if (it->second.size % micro_batches != 0) {
       return Rejected({"W0435", "training.micro_batches",
                        absl::StrCat("a number that divides dimension \"", batch, "\""),
-                       it == dims.end() ? "no such dimension"
-                                        : absl::StrCat(it->second.size, " rows over ", micro_batches, " micro-batches"),
+                       absl::StrCat(it->second.size, " rows over ", micro_batches, " micro-batches"),
                        "change training.micro_batches or the size of the dimension"});
     }
     it->second.size /= micro_batches;

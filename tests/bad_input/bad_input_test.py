@@ -1,0 +1,81 @@
+"""Runs the program `weir` on every spoilt job: the exit code and what the message says.
+
+A crash, a hang (TIMEOUT_S) or a taste for memory (MEMORY_BYTES) fails, as does a message without its place.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import unittest
+
+from tests.bad_input import bad_files
+from tests.bad_input import bad_input_cases
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+WEIR = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
+TIMEOUT_S = 60
+MEMORY_BYTES = 8 << 30
+USAGE = 2
+
+
+def _limit_memory():
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+class BadInputTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        with open(os.path.join(FOLDER, "good.textproto"), encoding="utf-8") as file:
+            cls.good = file.read()
+        bad_files.write_files(cls.folder.name, cls.good)
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_weir(self, arguments, job):
+        with open(os.path.join(self.folder.name, "job.textproto"), "w", encoding="utf-8") as file:
+            file.write(job)
+        words = [WEIR] + [word.replace("JOB", "job.textproto") for word in arguments]
+        return subprocess.run(words, cwd=self.folder.name, capture_output=True, timeout=TIMEOUT_S, check=False,
+                              preexec_fn=_limit_memory)
+
+    def check(self, case):
+        result = self.run_weir(case.arguments, case.job)
+        message = result.stderr.decode("utf-8")  # strictly: a message is text
+        self.assertEqual(result.returncode, case.exit_code, f"{case.reason}\n{message}")
+        self.assertTrue(message.startswith("weir") or "\nweir: W" in message, message)
+        for text in case.contains:
+            self.assertIn(text, message)
+        if case.exit_code != USAGE:
+            self.assertRegex(message, r"(?m)^weir: W\d{4} at .+: expected .+; found ")
+        self.assertNotIn("\x1b", message)
+        self.assertLess(len(message), 5000)
+
+    def test_the_good_job_is_sound_and_trains(self):
+        for arguments in (["check", "JOB"], ["train", "JOB"], ["train", "JOB", "--init", "good.safetensors"]):
+            result = self.run_weir(arguments, self.good)
+            self.assertEqual(result.returncode, 0, result.stderr.decode())
+
+    def test_a_broken_description_of_a_case_is_refused(self):
+        for text in ("- no such line\n! 65\n! W", "? what\n", "# reason\n+ x\n! 65\n", "# reason\n+ x\n! W0001\n"):
+            with self.assertRaises(ValueError):
+                bad_input_cases.parse_case("broken", text, self.good.splitlines())
+
+
+def _add(case):
+    def test(self):
+        self.check(case)
+
+    test.__doc__ = case.reason
+    setattr(BadInputTest, "test_" + case.name, test)
+
+
+for _case in bad_input_cases.read_cases(FOLDER):
+    _add(_case)
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
