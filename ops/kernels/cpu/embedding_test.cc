@@ -1,5 +1,5 @@
 #include "gtest/gtest.h"
-#include "ops/kernels/cpu/kernel_runner.h"
+#include "ops/kernels/cpu/kernel_runner_testing.h"
 
 namespace weir {
 namespace {

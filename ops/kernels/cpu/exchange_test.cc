@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/exchange_plan.h"
-#include "ops/kernels/cpu/kernel_runner.h"
+#include "ops/kernels/cpu/kernel_runner_testing.h"
 
 namespace weir {
 namespace {

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/gemm.h"
-#include "ops/kernels/cpu/kernel_runner.h"
+#include "ops/kernels/cpu/kernel_runner_testing.h"
 
 namespace weir {
 namespace {

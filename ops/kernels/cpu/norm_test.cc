@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "gtest/gtest.h"
-#include "ops/kernels/cpu/kernel_runner.h"
+#include "ops/kernels/cpu/kernel_runner_testing.h"
 
 namespace weir {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "ops/kernels/cpu/axis_groups.h"
-#include "ops/kernels/cpu/kernel_runner.h"
+#include "ops/kernels/cpu/kernel_runner_testing.h"
 
 namespace weir {
 namespace {

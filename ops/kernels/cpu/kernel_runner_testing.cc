@@ -1,4 +1,4 @@
-#include "ops/kernels/cpu/kernel_runner.h"
+#include "ops/kernels/cpu/kernel_runner_testing.h"
 
 #include <cmath>
 #include <cstdlib>
