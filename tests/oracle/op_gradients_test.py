@@ -140,6 +140,7 @@ class OpGradients(unittest.TestCase):
                 output_grads = self.take(name, "output_grad", case["outputs"])
                 for value in inputs:
                     value.requires_grad_(value.is_floating_point())
+                self.assertIn(case["op"], OPS, "add what PyTorch calls it to OPS")
                 expected = OPS[case["op"]](case["attrs"], outputs, *inputs)
                 expected = expected if isinstance(expected, tuple) else (expected,)
                 for o, result in enumerate(expected):

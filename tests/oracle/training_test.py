@@ -1,4 +1,4 @@
-"""Training runs against PyTorch: the same weights and batches at the start, fifty steps of AdamW, the same losses,
+"""Training runs against PyTorch: the same weights and batches at the start, fifty steps of AdamW or SGD, the same losses,
 gradient norms and weights at the end, however the run is cut over devices and micro-batches.
 
 PyTorch computes in double precision, so what differs is the rounding of Weir:
@@ -112,6 +112,15 @@ class Training:
                 for weight, value in run.weights("final").items():
                     if weight.endswith(".bk"):
                         self.assertLessEqual(value.abs().max().item(), KEY_BIAS_MAX, weight)
+
+    def test_sgd_with_momentum_and_linear_decay_agrees_with_pytorch(self):
+        run = Run(self.model, ["training.optimizer.sgd.momentum=0.9", "training.optimizer.sgd.weight_decay=0.01",
+                               "training.schedule.learning_rate=0.05", "training.schedule.decay=LINEAR", "mesh=dp=2,tp=2"])
+        reference = Reference(run)
+        self.assertLess(reference.losses[-1], reference.losses[0] - 0.5)
+        self.assertLessEqual(reference.loss_difference(run), LOSS_TOLERANCE)
+        for weight, difference in reference.weight_differences(run).items():
+            self.assertLessEqual(difference, WEIGHT_TOLERANCE, weight)
 
     def test_bf16_stays_near(self):
         for changes in [[], ["mesh=dp=2,tp=2"]]:

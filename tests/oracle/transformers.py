@@ -79,12 +79,14 @@ LOGITS = {"gpt": gpt_logits, "llama": llama_logits}
 
 
 def _learning_rate(schedule, steps, step):
-    """Linear warm-up, then half a cosine down to the least rate at the last step."""
+    """Linear warm-up, then half a cosine or a line down to the least rate at the last step."""
     rate, least, warmup = schedule["learning_rate"], schedule["min_learning_rate"], int(schedule["warmup_steps"])
     if step < warmup:
         return rate * (step + 1) / warmup
     end = int(schedule["decay_steps"]) or steps
-    return least + (rate - least) * (1 + math.cos(math.pi * (step - warmup) / (end - warmup))) / 2
+    progress = (step - warmup) / (end - warmup)
+    share = {"COSINE": (1 + math.cos(math.pi * progress)) / 2, "LINEAR": 1 - progress}[schedule["decay"]]
+    return least + (rate - least) * share
 
 
 def _decays(job):
@@ -92,20 +94,27 @@ def _decays(job):
     return {parameter["name"] for function in job["graph"]["function"] for parameter in function["parameter"] if parameter["decay"]}
 
 
+def _optimizer(job, weights):
+    """PyTorch's optimiser as the job says, without a learning rate yet."""
+    (kind, options), = ((k, v) for k, v in job["training"]["optimizer"].items() if k != "clip_norm")
+    decays = _decays(job)
+    groups = [
+        {"params": [w for name, w in weights.items() if name.split(".")[-1] in decays], "weight_decay": options["weight_decay"]},
+        {"params": [w for name, w in weights.items() if name.split(".")[-1] not in decays], "weight_decay": 0.0},
+    ]
+    if kind == "sgd":
+        return torch.optim.SGD(groups, lr=0.0, momentum=options["momentum"])
+    return torch.optim.AdamW(groups, lr=0.0, betas=(options["beta1"], options["beta2"]), eps=options["epsilon"])
+
+
 def train(job, weights, batches):
     """Trains `weights` in place as the job says, one step a batch of (tokens, targets); returns (losses, gradient norms)."""
     training = job["training"]
-    adamw, clip_norm = training["optimizer"]["adamw"], training["optimizer"]["clip_norm"]
     head_dim = next(int(dim["size"]) for dim in job["graph"]["dim"] if dim["name"] == "head_dim")
     logits_of = LOGITS[job["name"]]
-    decays = _decays(job)
-    groups = [
-        {"params": [w for name, w in weights.items() if name.split(".")[-1] in decays], "weight_decay": adamw["weight_decay"]},
-        {"params": [w for name, w in weights.items() if name.split(".")[-1] not in decays], "weight_decay": 0.0},
-    ]
     for weight in weights.values():
         weight.requires_grad_()
-    optimizer = torch.optim.AdamW(groups, betas=(adamw["beta1"], adamw["beta2"]), eps=adamw["epsilon"])
+    optimizer = _optimizer(job, weights)
     losses, norms = [], []
     for step, (tokens, targets) in enumerate(batches):
         for group in optimizer.param_groups:
@@ -113,7 +122,7 @@ def train(job, weights, batches):
         optimizer.zero_grad()
         loss = F.cross_entropy(logits_of(weights, tokens, head_dim).flatten(0, 1), targets.flatten())
         loss.backward()
-        norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), clip_norm).item())
+        norms.append(torch.nn.utils.clip_grad_norm_(weights.values(), training["optimizer"]["clip_norm"]).item())
         optimizer.step()
         losses.append(loss.item())
     for weight in weights.values():
