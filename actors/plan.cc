@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 
@@ -22,6 +23,9 @@ constexpr int kRanksMax = 1 << 20;
 constexpr int64_t kSlotsMax = 1 << 16;
 constexpr int64_t kSlotsTotalMax = 1 << 24;
 constexpr int64_t kActsPerStepMax = 1 << 24;
+
+// Says where an error is; asked only if there is one, since there are many operands.
+using Where = absl::FunctionRef<std::string()>;
 
 // Builds one Plan; holds what is known about it so far.
 class PlanReader {
@@ -45,16 +49,19 @@ class PlanReader {
     return Rejected({code, absl::StrCat("plan of rank ", proto_.rank(), where.empty() ? "" : ", ", where), expected,
                      found, ""});
   }
+  absl::Status Bad(const char* code, Where where, const std::string& expected, const std::string& found) const {
+    return Bad(code, where(), expected, found);
+  }
   absl::Status Count(const char* what, int64_t found, int64_t max) const {
     if (found <= max) return absl::OkStatus();
     return Bad("W0501", "", absl::StrCat("at most ", max, " ", what), absl::StrCat(found));
   }
 
   absl::Status ReadHeader();
-  absl::Status ReadSlice(const TensorSliceProto& in, const char* code, const std::string& where, TensorSlice* out);
+  absl::Status ReadSlice(const TensorSliceProto& in, const char* code, Where where, TensorSlice* out);
   absl::Status ReadProgram(int index);
-  absl::Status ReadCall(const KernelCall& in, const std::string& program, PlanCall* out);
-  absl::Status ReadOperand(const Operand& in, const std::string& where, PlanOperand* out);
+  absl::Status ReadCall(const KernelCall& in, const PlanProgram& program, PlanCall* out);
+  absl::Status ReadOperand(const Operand& in, Where where, PlanOperand* out);
   absl::Status ReadState(int index);
   absl::Status ReadRegister(int index);
   absl::Status CheckMemory(const PlanRegister& r, const std::string& where);
@@ -66,7 +73,7 @@ class PlanReader {
   absl::Status CheckEnds(const PlanRegister& r) const;
   absl::Status CheckOperands(const PlanActor& actor) const;
   absl::Status CheckOperand(const PlanActor& actor, const PlanOperand& operand, const PlanProgram& program,
-                            const std::string& where) const;
+                            Where where) const;
 
   const RankPlan& proto_;
   Plan plan_;
@@ -113,8 +120,7 @@ absl::Status PlanReader::ReadHeader() {
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadSlice(const TensorSliceProto& in, const char* code, const std::string& where,
-                                   TensorSlice* out) {
+absl::Status PlanReader::ReadSlice(const TensorSliceProto& in, const char* code, Where where, TensorSlice* out) {
   std::optional<DType> dtype = DTypeFromName(in.dtype());
   if (!dtype.has_value()) return Bad(code, where, "a dtype of f32, bf16, i32", absl::StrCat("'", in.dtype(), "'"));
   const int rank = in.shape_size();
@@ -148,21 +154,22 @@ absl::Status PlanReader::ReadProgram(int index) {
   PlanProgram program;
   program.name = in.name();
   program.scratch_bytes = in.scratch_bytes();
-  const std::string where = absl::StrCat("program ", index, " '", in.name(), "'");
   if (in.scratch_bytes() < 0 || in.scratch_bytes() > plan_.scratch_bytes) {
-    return Bad("W0502", where, absl::StrCat("scratch_bytes from 0 to the plan's ", plan_.scratch_bytes),
+    return Bad("W0502", absl::StrCat("program ", index, " '", in.name(), "'"), absl::StrCat("scratch_bytes from 0 to the plan's ", plan_.scratch_bytes),
                absl::StrCat(in.scratch_bytes()));
   }
   program.calls.resize(in.call_size());
   for (int i = 0; i < in.call_size(); ++i) {
-    WEIR_RETURN_IF_ERROR(ReadCall(in.call(i), where, &program.calls[i]));
+    WEIR_RETURN_IF_ERROR(ReadCall(in.call(i), program, &program.calls[i]));
   }
   plan_.programs.push_back(std::move(program));
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadCall(const KernelCall& in, const std::string& program, PlanCall* out) {
-  const std::string where = absl::StrCat(program, ", call '", in.name(), "' of ", in.op());
+absl::Status PlanReader::ReadCall(const KernelCall& in, const PlanProgram& program, PlanCall* out) {
+  const auto where = [&] {
+    return absl::StrCat("program '", program.name, "', call '", in.name(), "' of ", in.op());
+  };
   out->op = in.op();
   out->name = in.name();
   out->rng_key = in.rng_key();
@@ -183,15 +190,17 @@ absl::Status PlanReader::ReadCall(const KernelCall& in, const std::string& progr
   out->inputs.resize(in.input_size());
   out->outputs.resize(in.output_size());
   for (int i = 0; i < in.input_size(); ++i) {
-    WEIR_RETURN_IF_ERROR(ReadOperand(in.input(i), absl::StrCat(where, ", input ", i), &out->inputs[i]));
+    const auto at = [&] { return absl::StrCat(where(), ", input ", i); };
+    WEIR_RETURN_IF_ERROR(ReadOperand(in.input(i), at, &out->inputs[i]));
   }
   for (int i = 0; i < in.output_size(); ++i) {
-    WEIR_RETURN_IF_ERROR(ReadOperand(in.output(i), absl::StrCat(where, ", output ", i), &out->outputs[i]));
+    const auto at = [&] { return absl::StrCat(where(), ", output ", i); };
+    WEIR_RETURN_IF_ERROR(ReadOperand(in.output(i), at, &out->outputs[i]));
   }
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadOperand(const Operand& in, const std::string& where, PlanOperand* out) {
+absl::Status PlanReader::ReadOperand(const Operand& in, Where where, PlanOperand* out) {
   switch (in.place()) {
     case Operand::INPUT: out->place = PlanOperand::Place::kInput; break;
     case Operand::OUTPUT: out->place = PlanOperand::Place::kOutput; break;
@@ -216,7 +225,7 @@ absl::Status PlanReader::ReadState(int index) {
   state.name = in.name();
   state.layout = in.layout();
   state.owner = in.owner();
-  WEIR_RETURN_IF_ERROR(ReadSlice(in.slice(), "W0505", where, &state.slice));
+  WEIR_RETURN_IF_ERROR(ReadSlice(in.slice(), "W0505", [&] { return where; }, &state.slice));
   const int64_t bytes = state.slice.bytes();
   if (in.arena_offset() < plan_.scratch_bytes || in.arena_offset() > plan_.arena_bytes ||
       bytes > plan_.arena_bytes - in.arena_offset() || in.arena_offset() % kOperandAlignment != 0) {
@@ -433,7 +442,7 @@ absl::Status PlanReader::CheckKind(const ActorSpec& in, const std::string& where
     if (out->outputs.size() != 1) {
       return Bad("W0503", where, "one output port on a SOURCE", absl::StrCat(out->outputs.size()));
     }
-    WEIR_RETURN_IF_ERROR(ReadSlice(in.feed_slice(), "W0503", where + ", feed_slice", &out->feed_slice));
+    WEIR_RETURN_IF_ERROR(ReadSlice(in.feed_slice(), "W0503", [&] { return where + ", feed_slice"; }, &out->feed_slice));
     const PlanRegister& r = plan_.registers[out->outputs[0].register_id];
     if (out->feed_slice.bytes() > r.bytes) {
       return Bad("W0503", where, absl::StrCat("a feed_slice of at most ", r.bytes, " bytes, those of ", RegisterText(r)),
@@ -462,8 +471,9 @@ absl::Status PlanReader::CheckOperands(const PlanActor& actor) const {
   if (actor.program < 0 || actor.kind == ActorKind::kSource || actor.kind == ActorKind::kSink) return absl::OkStatus();
   const PlanProgram& program = plan_.programs[actor.program];
   for (const PlanCall& call : program.calls) {
-    const std::string where =
-        absl::StrCat(ActorText(actor), ", program '", program.name, "', call '", call.name, "' of ", call.op);
+    const auto where = [&] {
+      return absl::StrCat(ActorText(actor), ", program '", program.name, "', call '", call.name, "' of ", call.op);
+    };
     for (const PlanOperand& operand : call.inputs) {
       WEIR_RETURN_IF_ERROR(CheckOperand(actor, operand, program, where));
     }
@@ -481,7 +491,7 @@ absl::Status PlanReader::CheckOperands(const PlanActor& actor) const {
 }
 
 absl::Status PlanReader::CheckOperand(const PlanActor& actor, const PlanOperand& operand, const PlanProgram& program,
-                                      const std::string& where) const {
+                                      Where where) const {
   int64_t limit = 0, count = 0;
   const int64_t index = operand.index;
   switch (operand.place) {

@@ -4,12 +4,17 @@
 #include <exception>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/engine/stall_report.h"
 #include "caf/all.hpp"
 #include "runtime/base/status.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
 
 #if defined(__SANITIZE_THREAD__)
 // Debian's CAF is not instrumented, so ThreadSanitizer does not see that its mailbox
@@ -25,6 +30,26 @@ namespace weir {
 namespace {
 
 constexpr int kStallLinesMax = 200;
+constexpr int kPollsWithOwnCore = 300;  // a little longer than a sleep and a wake take
+constexpr int kPollsElse = 20;
+
+// Polls between two looks at the mailbox; each with a pause that yields the core's
+// other thread.
+int PollsBeforeParking(const CafEngineOptions& options, const std::vector<RankExecutor*>& ranks) {
+  if (options.polls_before_parking != CafEngineOptions::kChoosePolls) return options.polls_before_parking;
+  size_t threads = 0;
+  for (const RankExecutor* rank : ranks) {
+    const ThreadTeam* team = rank->device()->team();
+    threads += team != nullptr ? static_cast<size_t>(team->num_threads()) : 1;
+  }
+  return threads <= std::thread::hardware_concurrency() ? kPollsWithOwnCore : kPollsElse;
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
 
 // Messages. CAF 0.17 names them by atoms; none carries more than a number.
 using RunAtom = caf::atom_constant<caf::atom("run")>;    // (steps): new limits
@@ -129,10 +154,11 @@ class RankActor {
   absl::Status RunRank() {
     try {
       int64_t seen = -1;
-      for (int poll = 0; poll < polls_; ++poll) {
+      for (int poll = 0; poll <= polls_; ++poll) {
         WEIR_RETURN_IF_ERROR(rank_->RunUntilIdle(board_->stop()));
         if (rank_->all_done()) break;  // only credits can come
         if (std::exchange(seen, rank_->num_received()) != rank_->num_received()) poll = 0;
+        Pause();
       }
       return absl::OkStatus();
     } catch (const std::exception& e) {
@@ -168,9 +194,10 @@ class CafEngine final : public Engine {
  public:
   CafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options)
       : ranks_(std::move(ranks)), board_(ranks_.size()), system_(config_), controller_(system_) {
+    const int polls = PollsBeforeParking(options, ranks_);
     for (size_t i = 0; i < ranks_.size(); ++i) {
       auto state = std::make_shared<RankActor>(ranks_[i], i, &board_, caf::actor_cast<caf::actor>(controller_.ptr()),
-                                               options.polls_before_parking);
+                                               polls);
       caf::actor actor = system_.spawn<caf::detached>(RankBehavior, state);
       ranks_[i]->endpoint()->SetWakeHook([actor] { caf::anon_send(actor, WakeAtom::value); });
       actors_.push_back(std::move(actor));

@@ -21,9 +21,11 @@
 namespace weir {
 
 struct CafEngineOptions {
-  // Looks for messages that a rank takes before it goes to sleep. More shortens hops
-  // between threads where each rank has cores of its own.
-  int polls_before_parking = 200;
+  // Looks for messages that a rank takes before it goes to sleep. Many shorten hops
+  // between threads where each rank has a core of its own (going to sleep and waking
+  // takes some microseconds), and only burn time where it has not.
+  int polls_before_parking = kChoosePolls;
+  static constexpr int kChoosePolls = -1;  // by the machine's cores
 };
 
 // The ranks must outlive the engine, and be connected.

@@ -1,6 +1,7 @@
 // What one act costs the runtime: chains of actors that compute nothing, on one thread,
-// through everything a real act goes through (protocol, ready set, device, trace).
-// Prints nanoseconds per act, median and range of runs, and counts allocations.
+// through everything a real act goes through (protocol, ready set, device, trace); and
+// what a hop between two threads costs, whose ranks look for messages or sleep.
+// Prints nanoseconds, median and range of runs, and counts allocations.
 //   bazel run //actors/engine:hop_benchmark
 #include <algorithm>
 #include <atomic>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "actors/engine/caf_engine.h"
 #include "actors/engine/rank_executor.h"
 #include "actors/plan.h"
 #include "runtime/base/clock.h"
@@ -102,10 +104,81 @@ void Measure(int length, int slots) {
               ns_per_act[kRuns / 2], ns_per_act.front(), ns_per_act.back(), static_cast<long long>(allocations));
 }
 
+// One token that goes round two ranks, 64 bytes at a time; each rank sends it on.
+std::vector<RankPlan> Ring(int rounds) {
+  std::vector<RankPlan> plans(2);
+  for (int rank : {0, 1}) {
+    RankPlan& plan = plans[rank];
+    plan.set_rank(rank);
+    plan.set_num_ranks(2);
+    plan.set_arena_bytes(64);
+    for (int side : {0, 1}) {  // in, out
+      RegisterSpec* r = plan.add_registers();
+      r->set_id(side);
+      r->set_name(side == 0 ? "in" : "out");
+      r->set_side(side == 0 ? RegisterSpec::INBOUND : RegisterSpec::OUTBOUND);
+      r->set_peer(1 - rank);
+      r->set_edge(static_cast<uint64_t>(rank ^ side));  // edge 0 leads to rank 0 and holds the token
+      r->set_initial_tokens((rank ^ side) == 0 ? 1 : 0);
+      r->set_bytes(64);
+      r->set_slots(1);
+      r->set_tokens_per_step(rounds);
+    }
+    ActorSpec* send = plan.add_actor();
+    send->set_name("send");
+    send->set_kind(ActorSpec::SEND);
+    send->set_program(-1);
+    send->set_acts_per_step(rounds);
+    send->add_input()->set_period(1);
+    OutputPort* out = send->add_output();
+    out->set_register_id(1);
+    out->set_period(1);
+  }
+  return plans;
+}
+
+void MeasureThreads(const char* what, int polls, int rounds) {
+  std::vector<Plan> plans;
+  for (const RankPlan& proto : Ring(rounds)) {
+    absl::StatusOr<Plan> plan = PlanFromProto(proto);
+    if (!plan.ok()) {
+      std::printf("%s\n", std::string(plan.status().message()).c_str());
+      std::exit(1);
+    }
+    plans.push_back(*std::move(plan));
+  }
+  CpuDevice devices[2] = {CpuDevice(1), CpuDevice(1)};
+  LoopbackNetwork network(2);
+  std::vector<std::unique_ptr<RankExecutor>> executors;
+  std::vector<RankExecutor*> ranks;
+  for (int rank : {0, 1}) {
+    executors.push_back(RankExecutor::Create(&plans[rank], &devices[rank], network.endpoint(rank), {}).value());
+    ranks.push_back(executors.back().get());
+  }
+  for (RankExecutor* rank : ranks) {
+    if (!rank->Connect().ok()) std::exit(1);
+  }
+  CafEngineOptions options;
+  options.polls_before_parking = polls;
+  std::unique_ptr<Engine> engine = MakeCafEngine(ranks, options);
+  std::vector<double> ns_per_hop;
+  for (int run = 0; run <= kRuns; ++run) {
+    const int64_t begin = MonotonicClock().NowNs();
+    if (!engine->RunSteps(1).ok()) std::exit(1);
+    const int64_t end = MonotonicClock().NowNs();
+    if (run > 0) ns_per_hop.push_back(static_cast<double>(end - begin) / (2.0 * rounds));
+  }
+  std::sort(ns_per_hop.begin(), ns_per_hop.end());
+  std::printf("hop between two threads, %s: %.1f ns (%.1f to %.1f)\n", what, ns_per_hop[kRuns / 2], ns_per_hop.front(),
+              ns_per_hop.back());
+}
+
 }  // namespace
 }  // namespace weir
 
 int main() {
+  weir::MeasureThreads("looking", 1000000, 20000);
+  weir::MeasureThreads("sleeping", 0, 1000);
   for (int slots : {1, 2, 4}) {
     for (int length : {4, 32, 256}) weir::Measure(length, slots);
   }
