@@ -248,6 +248,72 @@ TEST_F(TrainTest, ALossThatIsNotANumberIsSaidClearly) {
   EXPECT_THAT(log_.str(), HasSubstr("WARNING: the loss is"));
 }
 
+// A text that repeats one short sentence: a model that has learnt it says it.
+Job TextJob(const std::string& mesh = "") {
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "the quick fox. ";
+  std::ofstream(PathFor("fox.txt")) << text;
+  TransformerOptions options;
+  options.layers = 1;
+  options.hidden = 32;
+  options.heads = 2;
+  options.sequence = 16;
+  options.training.batch = 8;
+  options.training.steps = 80;
+  options.training.learning_rate = 0.01;
+  options.training.data = PathFor("fox.txt");
+  options.training.mesh = mesh;
+  absl::StatusOr<Job> job = GptJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *job;
+}
+
+TEST_F(TrainTest, ALanguageModelTrainedOnManyDevicesSpeaksOnOne) {
+  Job job = TextJob("dp=2,tp=2");
+  options_.save = PathFor("fox.safetensors");
+  TrainResult result = Run(job);
+  ASSERT_TRUE(result.evaluation.has_value());
+  EXPECT_LT(*BitsPerByte(job, *result.evaluation), 0.5);
+  GenerateOptions generate;
+  generate.init = options_.save;
+  generate.prompt = "the quick";
+  generate.tokens = 22;  // beyond the window of 16
+  generate.temperature = 0;
+  generate.threads = 1;
+  std::string said;
+  absl::Status status = Generate(job, generate, [&](char byte) { said.push_back(byte); });
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(said, " fox. the quick fox. t");
+}
+
+TEST(GenerateTest, TheSameSeedSaysTheSameAndAnotherSomethingElse) {
+  auto say = [](uint64_t seed) {
+    GenerateOptions options;
+    options.tokens = 30;
+    options.temperature = 1;
+    options.seed = seed;
+    options.threads = 1;
+    std::string said;
+    EXPECT_TRUE(Generate(TextJob(), options, [&](char byte) { said.push_back(byte); }).ok());
+    return said;
+  };
+  EXPECT_EQ(say(1), say(1));
+  EXPECT_NE(say(1), say(2));
+}
+
+TEST(GenerateTest, ImpossibleOptionsAreRefused) {
+  GenerateOptions options;
+  auto refused = [&] { return Generate(TextJob(), options, [](char) {}).code(); };
+  options.prompt = "";
+  EXPECT_EQ(refused(), absl::StatusCode::kInvalidArgument);
+  options = {};
+  options.temperature = -1;
+  EXPECT_EQ(refused(), absl::StatusCode::kInvalidArgument);
+  options = {};
+  options.init = PathFor("no_weights.safetensors");
+  EXPECT_EQ(refused(), absl::StatusCode::kNotFound);
+}
+
 TEST(JobDataTest, AnInputThatNoFeedFillsIsNamedWithTheNearest) {
   Job job = ImageJob();
   job.mutable_graph()->mutable_function(1)->mutable_input(0)->set_name("image");
