@@ -16,17 +16,6 @@ struct OpsArguments {
   bool all = false;
 };
 
-const char* KindName(AttrKind kind) {
-  switch (kind) {
-    case AttrKind::kInt: return "int";
-    case AttrKind::kReal: return "real";
-    case AttrKind::kBool: return "bool";
-    case AttrKind::kString: return "string";
-    case AttrKind::kInts: return "ints";
-  }
-  return "?";
-}
-
 std::string ValueText(const std::string& name, const AttrValue& value) {
   std::string text = ToText(Attributes({{name, value}}));  // "{name: value}"
   size_t colon = text.find(": ");
@@ -58,7 +47,7 @@ void PrintOp(const OpSchema& schema, bool has_gradient, std::ostream& out) {
   if (!schema.attrs.empty()) out << "attributes\n";
   for (const AttrSchema& attr : schema.attrs) {
     std::string fallback = attr.fallback.has_value() ? "default " + ValueText(attr.name, *attr.fallback) : "required";
-    out << absl::StrFormat("  %-14s %s (%s, %s)\n", attr.name, attr.doc, KindName(attr.kind), fallback);
+    out << absl::StrFormat("  %-14s %s (%s, %s)\n", attr.name, attr.doc, Name(attr.kind), fallback);
   }
   if (!schema.factors.empty()) out << "factors\n  " << schema.factors << "\n";
   out << "gradient\n  " << (has_gradient ? "yes" : "none") << "\n";

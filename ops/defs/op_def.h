@@ -21,6 +21,7 @@
 namespace weir {
 
 enum class AttrKind : uint8_t { kInt, kReal, kBool, kString, kInts };
+const char* Name(AttrKind kind);  // "int", "real", …
 
 struct AttrSchema {
   std::string name;

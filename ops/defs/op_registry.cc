@@ -8,6 +8,17 @@
 #include "runtime/base/status.h"
 
 namespace weir {
+
+const char* Name(AttrKind kind) {
+  switch (kind) {
+    case AttrKind::kInt: return "int";
+    case AttrKind::kReal: return "real";
+    case AttrKind::kBool: return "bool";
+    case AttrKind::kString: return "string";
+    case AttrKind::kInts: return "ints";
+  }
+  return "?";
+}
 namespace {
 
 std::map<std::string, OpDef>& Table() {

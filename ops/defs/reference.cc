@@ -8,17 +8,6 @@
 namespace weir {
 namespace {
 
-const char* KindName(AttrKind kind) {
-  switch (kind) {
-    case AttrKind::kInt: return "int";
-    case AttrKind::kReal: return "real";
-    case AttrKind::kBool: return "bool";
-    case AttrKind::kString: return "string";
-    case AttrKind::kInts: return "ints";
-  }
-  return "?";
-}
-
 struct ValueText {
   std::string operator()(int64_t v) const { return absl::StrCat(v); }
   std::string operator()(double v) const { return absl::StrCat(v); }
@@ -63,7 +52,7 @@ std::string DescribeOp(const OpDef& def) {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const AttrSchema& attr : schema.attrs) {
     std::string fallback = attr.fallback ? absl::StrCat(" = ", std::visit(ValueText(), *attr.fallback)) : " (required)";
-    rows.emplace_back(absl::StrCat(attr.name, ": ", KindName(attr.kind), fallback), attr.doc);
+    rows.emplace_back(absl::StrCat(attr.name, ": ", Name(attr.kind), fallback), attr.doc);
   }
   AppendTable("attributes", rows, &text);
   AppendTable("layouts", {{"factors", schema.factors}}, &text);
