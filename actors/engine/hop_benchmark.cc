@@ -3,6 +3,7 @@
 // what a hop between two threads costs, whose ranks look for messages or sleep.
 // Prints nanoseconds, median and range of runs, and counts allocations.
 //   bazel run //actors/engine:hop_benchmark
+// On a busy machine build first, then: chrt -f 50 bazel-bin/actors/engine/hop_benchmark
 #include <algorithm>
 #include <atomic>
 #include <cstdio>

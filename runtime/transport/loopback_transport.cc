@@ -11,29 +11,36 @@
 namespace weir {
 
 // Single producer, single consumer. Room is never short: at Connect it is made for all
-// tokens and credits that may be under way between the two ranks.
+// tokens and credits that may be under way between the two ranks. An entry carries its
+// own number, so a message is one cache line from core to core, and nothing else.
 struct LoopbackNetwork::Ring {
-  struct Entry {
+  struct alignas(64) Entry {
     MessageHeader header;  // of a credit: only the slot
-    EdgeHandle edge = -1;  // at the receiver
-    bool token = false;
+    EdgeHandle edge = -1;  // at the receiver; ~edge for a credit
+    // The low bits of the entry's number plus one, once it is written: released so that
+    // the rest is seen with it, and sequentially consistent for the parking handshake.
+    std::atomic<uint32_t> number{0};
   };
+  static_assert(sizeof(Entry) == 64, "an entry is one cache line");
 
   explicit Ring(uint64_t room) : mask(std::bit_ceil(room) - 1), entries(mask + 1) {}
 
   const uint64_t mask;
   std::vector<Entry> entries;
-  // `tail` is written by the sender: released so that the entry is seen with it, and
-  // sequentially consistent for the parking handshake. `head` is written by the
-  // receiver; nobody needs it to know about room, so it is no atomic.
-  alignas(64) std::atomic<uint64_t> tail{0};
   std::atomic<bool> closed{false};  // by the sender, after its last entry
-  alignas(64) uint64_t head = 0;
+  alignas(64) uint64_t tail = 0;    // the sender's own
+  alignas(64) uint64_t head = 0;    // the receiver's own
 
-  void Push(EdgeHandle edge, bool token, const MessageHeader& header) {
-    const uint64_t at = tail.load(std::memory_order_relaxed);
-    entries[at & mask] = {header, edge, token};
-    tail.store(at + 1, std::memory_order_seq_cst);
+  void Push(EdgeHandle edge, const MessageHeader& header) {
+    Entry& entry = entries[tail & mask];
+    entry.header = header;
+    entry.edge = edge;
+    entry.number.store(static_cast<uint32_t>(++tail), std::memory_order_seq_cst);
+  }
+  // The next entry, or null if it has not come yet.
+  const Entry* Next(std::memory_order order) const {
+    const Entry& entry = entries[head & mask];
+    return entry.number.load(order) == static_cast<uint32_t>(head + 1) ? &entry : nullptr;
   }
 };
 
@@ -211,7 +218,7 @@ absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
   }
   e.traffic.payload_bytes += header.payload_bytes;
   ++e.traffic.tokens;
-  e.ring->Push(e.peer_edge, /*token=*/true, header);
+  e.ring->Push(e.peer_edge, header);
   e.peer->WakeIfParked();
   return absl::OkStatus();
 }
@@ -222,7 +229,7 @@ absl::Status LoopbackEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   ++e.traffic.credits;
   MessageHeader header;
   header.slot = slot;
-  e.ring->Push(e.peer_edge, /*token=*/false, header);
+  e.ring->Push(~e.peer_edge, header);
   e.peer->WakeIfParked();
   return absl::OkStatus();
 }
@@ -231,15 +238,16 @@ absl::StatusOr<int64_t> LoopbackEndpoint::Poll(MessageReceiver* receiver) {
   int64_t num_messages = 0;
   for (const Incoming& incoming : incoming_) {
     Ring& ring = *incoming.ring;
-    // Closed is read before the tail, so that what came before the closing is seen.
+    // Closed is read before the entries, so that what came before the closing is seen.
     const bool closed = ring.closed.load(std::memory_order_acquire);
-    const uint64_t tail = ring.tail.load(std::memory_order_acquire);
-    while (ring.head != tail) {
-      const Ring::Entry entry = ring.entries[ring.head & ring.mask];
+    for (uint64_t room = ring.mask + 1; room > 0; --room) {  // one round at most
+      const Ring::Entry* next = ring.Next(std::memory_order_acquire);
+      if (next == nullptr) break;
+      const MessageHeader header = next->header;
+      const EdgeHandle edge = next->edge;
       ++ring.head;
       ++num_messages;
-      WEIR_RETURN_IF_ERROR(entry.token ? receiver->OnToken(entry.edge, entry.header)
-                                       : receiver->OnCredit(entry.edge, entry.header.slot));
+      WEIR_RETURN_IF_ERROR(edge >= 0 ? receiver->OnToken(edge, header) : receiver->OnCredit(~edge, header.slot));
     }
     if (closed && num_messages == 0) return PeerGone(incoming.peer);
   }
@@ -249,7 +257,7 @@ absl::StatusOr<int64_t> LoopbackEndpoint::Poll(MessageReceiver* receiver) {
 TransportEndpoint::ParkResult LoopbackEndpoint::Park() {
   parked_.store(true, std::memory_order_seq_cst);
   for (const Incoming& incoming : incoming_) {
-    if (incoming.ring->tail.load(std::memory_order_seq_cst) != incoming.ring->head ||
+    if (incoming.ring->Next(std::memory_order_seq_cst) != nullptr ||
         incoming.ring->closed.load(std::memory_order_seq_cst)) {
       parked_.store(false, std::memory_order_relaxed);
       return ParkResult::kMessagesWait;
