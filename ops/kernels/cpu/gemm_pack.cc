@@ -99,30 +99,36 @@ void TransposeScalar(const uint8_t* src, int64_t stride_bytes, int64_t rows, int
   }
 }
 
-// Row groups of a whole vector, then what is left; src_stride in bytes, so that pairs of bf16
-// may count as 32-bit elements of rows of odd length.
+// Whole vectors of rows first, then what is left. Where rows of the result lie far apart, few of
+// them at a time, front to back: bands of columns as wide as a cache line of src.
+// src_stride is in bytes, so that pairs of bf16 may count as 32-bit elements of rows of odd length.
 template <class T>
 void TransposeBytes(const uint8_t* src, int64_t stride_bytes, int64_t rows, int64_t cols, T* dst, int64_t dst_stride) {
-  int64_t r = 0;
+  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
+  int64_t whole_rows = 0;
 #if HWY_TARGET != HWY_SCALAR
-  constexpr int64_t kCols = kBlockBytes / static_cast<int64_t>(sizeof(T));
+  constexpr int64_t kCols = kBlockBytes / kSize, kNearBytes = 512;
   const int64_t group = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   const int64_t whole_cols = cols / kCols * kCols;
-  for (; r + group <= rows; r += group) {
-    const uint8_t* from = src + r * stride_bytes;
-    for (int64_t c = 0; c < whole_cols; c += kCols) {
-      const uint8_t* at = from + c * static_cast<int64_t>(sizeof(T));
-      if constexpr (sizeof(T) == 4) {
-        TransposeBlock32(at, stride_bytes, dst + c * dst_stride + r, dst_stride);
-      } else {
-        TransposeBlock16(at, stride_bytes, dst + c * dst_stride + r, dst_stride);
+  const int64_t band_cols = dst_stride * kSize <= kNearBytes ? std::max<int64_t>(whole_cols, 1) : 64 / kSize;
+  whole_rows = rows / group * group;
+  for (int64_t band = 0; band < whole_cols; band += band_cols) {
+    const int64_t band_end = std::min(whole_cols, band + band_cols);
+    for (int64_t r = 0; r < whole_rows; r += group) {
+      for (int64_t c = band; c < band_end; c += kCols) {
+        const uint8_t* at = src + r * stride_bytes + c * kSize;
+        if constexpr (sizeof(T) == 4) {
+          TransposeBlock32(at, stride_bytes, dst + c * dst_stride + r, dst_stride);
+        } else {
+          TransposeBlock16(at, stride_bytes, dst + c * dst_stride + r, dst_stride);
+        }
       }
     }
-    TransposeScalar(from + whole_cols * static_cast<int64_t>(sizeof(T)), stride_bytes, group, cols - whole_cols,
-                    dst + whole_cols * dst_stride + r, dst_stride);
   }
+  TransposeScalar(src + whole_cols * kSize, stride_bytes, whole_rows, cols - whole_cols, dst + whole_cols * dst_stride,
+                  dst_stride);
 #endif
-  TransposeScalar(src + r * stride_bytes, stride_bytes, rows - r, cols, dst + r, dst_stride);
+  TransposeScalar(src + whole_rows * stride_bytes, stride_bytes, rows - whole_rows, cols, dst + whole_rows, dst_stride);
 }
 
 void TransposeAny(int64_t element_bytes, const void* src, int64_t rows, int64_t cols, int64_t src_stride, void* dst,
