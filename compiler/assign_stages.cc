@@ -9,6 +9,8 @@
 namespace weir::compiler {
 namespace {
 
+constexpr int64_t kStagesMax = 1024;
+
 double Flops(const Function& function) {
   double total = 1;  // never free, so that every call counts
   for (const Node& node : function.nodes) {
@@ -22,7 +24,9 @@ double Flops(const Function& function) {
   return total;
 }
 
-// Contiguous parts with the smallest largest sum: cost[i] of call i, exact by dynamic programming.
+// Contiguous parts with the smallest largest sum: cost[i] of call i, exact by dynamic programming. As the
+// last part begins later it gets cheaper and the parts before it dearer: the best begin, the first of
+// equals, is where the two cross.
 std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts) {
   size_t n = cost.size();
   std::vector<double> prefix(n + 1, 0);
@@ -33,13 +37,18 @@ std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts)
   best[0][0] = 0;
   for (int64_t p = 1; p <= parts; ++p) {
     for (size_t i = p; i <= n; ++i) {
-      for (size_t j = p - 1; j < i; ++j) {
-        double worst = std::max(best[p - 1][j], prefix[i] - prefix[j]);
-        if (worst < best[p][i]) {
-          best[p][i] = worst;
-          from[p][i] = j;
+      size_t low = p - 1, high = i - 1;
+      while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (best[p - 1][middle] >= prefix[i] - prefix[middle]) {
+          high = middle;
+        } else {
+          low = middle + 1;
         }
       }
+      if (low > static_cast<size_t>(p) - 1 && prefix[i] - prefix[low - 1] <= std::max(best[p - 1][low], prefix[i] - prefix[low])) --low;
+      best[p][i] = std::max(best[p - 1][low], prefix[i] - prefix[low]);
+      from[p][i] = low;
     }
   }
   std::vector<int64_t> stage(n, 0);
@@ -55,9 +64,10 @@ std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts)
 
 absl::Status AssignStages(const Job& job, int64_t num_stages, Module* module) {
   std::vector<ModelCall>& calls = module->model.calls;
-  if (num_stages > static_cast<int64_t>(calls.size())) {
-    return Rejected({"W0470", "mesh axis pp", absl::StrCat("at most ", calls.size(), " stages, one per call of main"),
-                     absl::StrCat(num_stages), absl::StrCat("pp=", calls.size())});
+  const int64_t stages_max = std::min<int64_t>(kStagesMax, static_cast<int64_t>(calls.size()));
+  if (num_stages > stages_max) {
+    return Rejected({"W0470", "mesh axis pp", absl::StrCat("at most ", stages_max, " stages (one per call of main, and ", kStagesMax, ")"),
+                     absl::StrCat(num_stages), absl::StrCat("pp=", stages_max)});
   }
   if (job.pipeline().cut().empty() || num_stages == 1) {
     std::vector<double> cost;

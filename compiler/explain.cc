@@ -179,7 +179,8 @@ class Explainer {
 
   absl::Status Ranks() {
     absl::StrAppend(&text_, "\nranks\n");
-    int64_t shown = std::min<int64_t>(plan_.mesh.num_ranks(), 64);
+    // Each rank of a large mesh takes long, and they are alike.
+    int64_t shown = std::min<int64_t>(plan_.mesh.num_ranks(), std::clamp<int64_t>(16384 / plan_.mesh.num_ranks(), 1, 64));
     for (int64_t rank = 0; rank < shown; ++rank) {
       WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan_, rank));
       std::map<std::string, int> actors;

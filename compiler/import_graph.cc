@@ -14,7 +14,7 @@ namespace weir::compiler {
 namespace {
 
 constexpr int64_t kMaxNodes = 1'000'000;
-constexpr int64_t kMaxCalls = 100'000;
+constexpr int64_t kMaxCalls = 10'000;  // of main, repetitions counted
 constexpr int kMaxCallDepth = 16;
 
 using Dims = std::map<std::string, TensorDim>;
@@ -405,6 +405,10 @@ class GraphImporter {
     int64_t repeat = node.repeat() == 0 ? 1 : node.repeat();
     if (repeat < 1 || repeat > kMaxCalls) {
       return Rejected({"W0423", where, absl::StrCat("repeat between 1 and ", kMaxCalls), absl::StrCat(repeat), ""});
+    }
+    if (static_cast<int64_t>(module_.model.calls.size()) + repeat > kMaxCalls) {
+      return Rejected({"W0428", where, absl::StrCat("at most ", kMaxCalls, " calls in main, repetitions counted"),
+                       absl::StrCat(static_cast<int64_t>(module_.model.calls.size()) + repeat), "more layers to a function"});
     }
     std::vector<int> args;
     for (const std::string& input : node.input()) {

@@ -13,11 +13,18 @@
 namespace weir::compiler {
 namespace {
 
+// A rank that takes part in an exchange with all others has a transfer for each of them.
+constexpr int64_t kDevicesMax = 16384;
+
 absl::StatusOr<Mesh> MeshOf(const Job& job) {
   std::vector<MeshAxis> axes;
   for (const auto& axis : job.mesh().axis()) axes.push_back({axis.name(), axis.size()});
   Mesh mesh(std::move(axes));
   WEIR_RETURN_IF_ERROR(mesh.Validate());
+  if (mesh.num_ranks() > kDevicesMax) {
+    return Rejected({"W0447", absl::StrCat("mesh ", mesh.ToText()), absl::StrCat("at most ", kDevicesMax, " devices"),
+                     absl::StrCat(mesh.num_ranks()), "smaller axes"});
+  }
   return mesh;
 }
 

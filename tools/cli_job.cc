@@ -15,8 +15,8 @@
 namespace weir {
 namespace {
 
-// Ranks that `check` lowers one by one; more would only take longer.
-constexpr int64_t kRanksChecked = 64;
+// Ranks that `check` lowers one by one; more would only take longer, and each takes longer on a large mesh.
+int64_t RanksChecked(int64_t ranks) { return std::min<int64_t>(ranks, std::clamp<int64_t>(16384 / ranks, 1, 64)); }
 
 absl::StatusOr<PlanMode> ParseMode(const std::string& mode) {
   if (mode == "train") return PlanMode::kTrain;
@@ -36,7 +36,7 @@ absl::Status Check(const CheckArguments& arguments, std::ostream& out) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
   int64_t ranks = plan->mesh.num_ranks();
   int64_t arena = 0, actors = 0;
-  for (int64_t rank = 0; rank < std::min(ranks, kRanksChecked); ++rank) {
+  for (int64_t rank = 0; rank < RanksChecked(ranks); ++rank) {
     WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(*plan, rank));
     arena = std::max(arena, lowered.arena_bytes());
     actors = std::max<int64_t>(actors, lowered.actor_size());

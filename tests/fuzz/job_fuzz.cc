@@ -1,0 +1,36 @@
+// Any text as a job file: read, compiled in every mode, lowered for all ranks of small meshes.
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "google/protobuf/text_format.h"
+#include "tests/fuzz/compile_check.h"
+#include "tests/fuzz/job_mutator.h"
+#include "tools/job_file.h"
+#include "tools/job_text.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  absl::StatusOr<weir::Job> job = weir::ParseJob(std::string(reinterpret_cast<const char*>(data), size), "job");
+  if (!job.ok()) return 0;
+  absl::Status status = weir::CheckCompile(*job);
+  if (!status.ok()) {
+    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+    std::abort();
+  }
+  return 0;
+}
+
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) __attribute__((weak));
+
+// libFuzzer's hook: mostly changes of the job, sometimes of bytes.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
+  weir::Job job;
+  google::protobuf::TextFormat::Parser parser;
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  if (seed % 16 == 0 || !parser.ParseFromString(text, &job)) return LLVMFuzzerMutate(data, size, max_size);
+  weir::MutateJob(seed, &job);
+  const std::string changed = weir::JobText(job, "");
+  if (changed.size() > max_size) return size;
+  std::memcpy(data, changed.data(), changed.size());
+  return changed.size();
+}
