@@ -1,0 +1,66 @@
+// One line of `tools/bench`: what was measured, the samples, and what they are held
+// against. A bench prints rows as JSON, one a line; bench_report.py makes the table.
+// Not here: medians and verdicts.
+// Thread rule: values; PrintRow and the clocks from any thread, PrintRow one at a time.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weir::bench {
+
+struct BenchRow {
+  std::string what;
+  std::string unit;  // "ns", "GFLOP/s", "MiB"
+  std::vector<double> ours;
+  // What ours is divided by: a name, and as many samples as ours, taken in turn with
+  // them, or a single number (a budget).
+  std::string against;
+  std::vector<double> theirs;
+  enum class Better : uint8_t { kLower, kHigher } better = Better::kLower;
+  std::optional<double> limit;  // of the median ratio; none: for information
+  std::string note;
+};
+
+void PrintRow(const BenchRow& row);
+
+// How often to repeat; `--quick` on the command line lowers it. Exits on any other flag
+// that `Args` does not name.
+struct BenchArgs {
+  bool quick = false;
+  std::vector<std::string> sections;  // empty: all
+  bool Wants(const std::string& section) const;
+  int Repeats(int full) const { return quick ? (full + 2) / 3 : full; }
+};
+BenchArgs ParseArgs(int argc, char** argv);
+
+// Ends the program with the message unless `status` is ok.
+void Must(const absl::Status& status);
+template <typename T>
+T Must(absl::StatusOr<T> value) {
+  Must(value.status());
+  return *std::move(value);
+}
+
+double WallNs();
+double ThreadCpuNs();   // of the calling thread: a busy machine counts for nobody
+double ProcessCpuNs();  // of all threads of this process
+
+// Calls ours, theirs, ours, theirs ...; each returns its sample. One pair before counts
+// for nothing.
+struct Pairs {
+  std::vector<double> ours;
+  std::vector<double> theirs;
+};
+Pairs Alternate(int repeats, const std::function<double()>& ours, const std::function<double()>& theirs);
+
+double Median(std::vector<double> values);
+
+}  // namespace weir::bench

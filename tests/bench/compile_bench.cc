@@ -1,0 +1,78 @@
+// What compiling costs: a job to the plan of one rank, per op and in all, and whether
+// it grows with the number of ranks.
+//   tools/bench compile
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/plan.h"
+#include "compiler/compile.h"
+#include "tests/bench/bench_gpt.h"
+#include "tests/bench/bench_row.h"
+#include "tools/job_file.h"
+
+namespace weir::bench {
+namespace {
+
+struct Case {
+  std::string name;
+  TransformerOptions gpt;
+  std::string mesh;
+  double seconds_max;  // 0: no budget
+};
+
+std::vector<Case> Cases() {
+  TransformerOptions large;
+  large.layers = 96;
+  large.hidden = 12288;
+  large.heads = 96;
+  large.vocab = 51200;
+  large.sequence = 2048;
+  large.training.batch = 1536;
+  large.training.micro_batches = 16;
+  TransformerOptions zero = large;
+  zero.training.zero_stage = 1;
+  return {{"GPT of 8 layers, 1 device", SmallGpt(), "", 0},
+          {"GPT of 8 layers, dp=2,tp=2", SmallGpt(), "dp=2,tp=2", 0},
+          {"GPT of 96 layers, 1 device", large, "", 0},
+          {"GPT of 96 layers, 32 devices", large, "dp=4,tp=8", 0},
+          {"GPT of 96 layers, 1,024 devices, tp=8,dp=128", large, "dp=128,tp=8", 2},
+          {"GPT of 96 layers, 1,024 devices, pp=8,dp=16,tp=8", large, "dp=16,tp=8,pp=8", 2},
+          {"the same with ZeRO-1", zero, "dp=16,tp=8,pp=8", 2}};
+}
+
+void Measure(const BenchArgs& args, const Case& c) {
+  Job job = Must(GptJob(c.gpt));
+  Must(SetMesh(c.mesh, &job));
+  std::vector<double> seconds, logical_share, us_per_op;
+  int64_t ops = 0, actors = 0;
+  for (int i = 0; i < args.Repeats(7); ++i) {
+    const double begin = ThreadCpuNs();
+    std::unique_ptr<LogicalPlan> logical = Must(CompileJob(job, {}));
+    const double middle = ThreadCpuNs();
+    RankPlan plan = Must(LowerForRank(*logical, logical->mesh.num_ranks() / 2));
+    const double end = ThreadCpuNs();
+    ops = 0;
+    for (const ActorSpec& actor : plan.actor()) {
+      ops += actor.program() >= 0 && plan.program_size() > 0 ? plan.program(actor.program()).call_size() : 0;
+    }
+    actors = plan.actor_size();
+    seconds.push_back((end - begin) * 1e-9);
+    logical_share.push_back((middle - begin) / (end - begin) * 100);
+    us_per_op.push_back((end - begin) * 1e-3 / static_cast<double>(ops));
+  }
+  if (c.seconds_max > 0) {
+    PrintRow({absl::StrCat(c.name, ": job to plan of a rank"), "s", seconds, absl::StrCat("budget ", c.seconds_max, " s"), {c.seconds_max},
+              BenchRow::Better::kLower, 1.0, absl::StrCat("CPU time, ", ops, " ops in ", actors, " actors")});
+  }
+  PrintRow({absl::StrCat(c.name, ": per op"), "us", us_per_op, "budget 10 us", {10}, BenchRow::Better::kLower, 1.0,
+            absl::StrCat(ops, " ops of the rank; logical plan ", static_cast<int64_t>(Median(logical_share)), " % of it")});
+}
+
+}  // namespace
+}  // namespace weir::bench
+
+int main(int argc, char** argv) {
+  const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
+  for (const weir::bench::Case& c : weir::bench::Cases()) weir::bench::Measure(args, c);
+}
