@@ -14,7 +14,7 @@ class IndexPermutation {
  public:
   // size >= 1.
   IndexPermutation(uint64_t key, int64_t size) : key_(key), size_(static_cast<uint64_t>(size)) {
-    while (size_ - 1 >> (2 * half_bits_) != 0) ++half_bits_;
+    while (((size_ - 1) >> (2 * half_bits_)) != 0) ++half_bits_;
   }
 
   // The place `index` goes to; 0 <= index < size.
