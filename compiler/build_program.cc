@@ -114,10 +114,14 @@ class ProgramBuilder {
       const Function& function = ForwardOf(call);
       std::vector<int> values;
       std::vector<char> used = UsedArgs(model_.functions[call.model_function]);
+      const std::vector<int>& gradients = model_.functions[call.model_function].backward_results;
       for (const ParameterInfo& parameter : function.parameters) {
-        if (!used[parameter.arg] && plan_.mode == PlanMode::kTrain) {
+        bool has_gradient = std::find(gradients.begin(), gradients.end(), parameter.arg) != gradients.end();
+        if ((!used[parameter.arg] || !has_gradient) && plan_.mode == PlanMode::kTrain) {
           return Rejected({"W0475", absl::StrCat("function ", function.name, ", parameter ", parameter.name),
-                           "a parameter the loss depends on", "one that no output depends on", "remove it, or use it"});
+                           "a parameter the loss depends on",
+                           used[parameter.arg] ? "one that only other outputs depend on" : "one that no output depends on",
+                           "remove it, or use it"});
         }
         if (!used[parameter.arg]) {
           calls_[c].variables.push_back(-1);

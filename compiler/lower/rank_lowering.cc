@@ -541,9 +541,20 @@ class RankLowering {
     for (size_t a = 0; a < graph_.actors.size(); ++a) {
       int id = useful[a] ? static_cast<int>(kept.size()) : -1;
       for (int output : graph_.actors[a].outputs) graph_.tensors[output].producer = id;
+      if (useful[a]) DropUnreadVariables(read, &graph_.actors[a]);
       if (useful[a]) kept.push_back(std::move(graph_.actors[a]));
     }
     graph_.actors = std::move(kept);
+  }
+
+  // An actor that keeps several variables keeps only those that someone reads.
+  void DropUnreadVariables(const std::vector<char>& read, RankActor* actor) {
+    if (!actor->inputs.empty()) return;
+    auto unread = [&](int output) { return graph_.tensors[output].variable >= 0 && !read[output]; };
+    for (int output : actor->outputs) {
+      if (unread(output)) graph_.tensors[output].producer = -1;
+    }
+    std::erase_if(actor->outputs, unread);
   }
 
   bool HasEffect(const RankActor& actor, const std::vector<char>& read) const {

@@ -115,6 +115,10 @@ class FunctionDifferentiator {
     ValueId grad = GradOf(value);
     const TensorType& type = forward_.values[value].type;
     bool parameter = forward_.args[a].kind == ArgKind::kParameter;
+    if (grad < 0 && parameter) {
+      return Rejected({"W0475", absl::StrCat("function ", forward_.name, ", parameter ", forward_.values[value].name),
+                       "a parameter the loss depends on", "one that no output on the way to the loss depends on", "remove it, or use it"});
+    }
     if (grad < 0) {
       grad = Emit("constant", {}, {{"value", 0.0}, {"to", absl::StrCat(parameter ? "f32" : Name(type.dtype), "[",
                                                                       DimsText(type.dims), "]")}},

@@ -1,5 +1,7 @@
 // Sound jobs with a few seeded changes each: compiled, or refused with a code.
+//   WEIR_FUZZ_SEED=N   the first seed     WEIR_FUZZ_KEEP=PATH   where to keep the last job, for after a crash
 #include <cstdlib>
+#include <fstream>
 
 #include "compiler/compile.h"
 #include "gtest/gtest.h"
@@ -37,6 +39,7 @@ TEST(JobMutationTest, AChangedJobCompilesOrIsRefusedWithACode) {
     for (const Job& job : jobs) {
       Job changed = job;
       MutateJob(seed, &changed);
+      if (const char* path = std::getenv("WEIR_FUZZ_KEEP")) std::ofstream(path) << JobText(changed, "");
       absl::Status status = CheckCompile(changed);
       ASSERT_TRUE(status.ok()) << "WEIR_FUZZ_SEED=" << seed << ": " << status << "\n" << JobText(changed, "");
       ++(CompileJob(changed, {}).ok() ? sound : refused);
