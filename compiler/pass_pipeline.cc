@@ -26,11 +26,11 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
   for (const std::string& name : options_.disabled) {
     auto found = std::find_if(passes_.begin(), passes_.end(), [&](const Pass& pass) { return pass.name == name; });
     if (found == passes_.end()) {
-      return Rejected({"W0490", "--disable-pass", absl::StrCat("one of ", absl::StrJoin(names, ", ")), absl::StrCat("\"", name, "\""),
+      return Rejected({"W0490", "--disable", absl::StrCat("one of ", absl::StrJoin(names, ", ")), absl::StrCat("\"", name, "\""),
                        Nearest(name, names)});
     }
     if (found->required) {
-      return Rejected({"W0491", "--disable-pass", "a pass that may be left out", absl::StrCat("\"", name, "\", which is required"), ""});
+      return Rejected({"W0491", "--disable", "a pass that may be left out", absl::StrCat("\"", name, "\", which is required"), ""});
     }
   }
   std::regex dump;
