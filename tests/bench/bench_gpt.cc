@@ -28,7 +28,7 @@ TransformerOptions Sizes(int64_t layers, int64_t hidden, int64_t heads, int64_t 
 
 TransformerOptions TinyGpt() { return Sizes(8, 8, 2, 16, 4, 4); }
 TransformerOptions SmallGpt() { return Sizes(8, 256, 4, 256, 64, 8); }
-TransformerOptions MediumGpt() { return Sizes(6, 512, 8, 4096, 256, 4); }
+TransformerOptions MediumGpt() { return Sizes(6, 512, 8, 2048, 128, 4); }
 
 std::vector<RankPlan> PlansOf(const TransformerOptions& options, const std::string& mesh) {
   Job job = Must(GptJob(options));
