@@ -12,6 +12,8 @@ namespace {
 constexpr int64_t kAlignment = 64;
 // More than any device has; below it no sum overflows.
 constexpr int64_t kDeviceBytesMax = int64_t{1} << 46;
+// What the runtime takes of one actor.
+constexpr int64_t kActsPerStepMax = int64_t{1} << 24;
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 void SetSlice(const TensorSlice& slice, TensorSliceProto* out) {
@@ -76,6 +78,7 @@ class RegisterAllocator {
     out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
     out_.set_device(DeviceText());
     WEIR_RETURN_IF_ERROR(CheckMemory());
+    WEIR_RETURN_IF_ERROR(CheckRates());
     GroupTensors();
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
     PlaceMemory();
@@ -105,6 +108,16 @@ class RegisterAllocator {
     if (total + scratch <= kDeviceBytesMax) return absl::OkStatus();
     return Rejected({"W0480", absl::StrCat("rank ", graph_.rank), absl::StrCat("a plan of at most ", kDeviceBytesMax, " bytes for one device"),
                      absl::StrCat(total + scratch, " bytes"), "smaller dimensions, more devices or fewer register slots"});
+  }
+
+  absl::Status CheckRates() const {
+    for (const RankActor& actor : graph_.actors) {
+      if (actor.acts_per_step <= kActsPerStepMax) continue;
+      return Rejected({"W0486", absl::StrCat("rank ", graph_.rank, ", ", actor.name),
+                       absl::StrCat("at most ", kActsPerStepMax, " pieces a step: micro-batches times chunks of a transfer"),
+                       absl::StrCat(actor.acts_per_step), "a larger runtime.chunk_bytes_max or fewer training.micro_batches"});
+    }
+    return absl::OkStatus();
   }
 
   std::string DeviceText() const {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/plan.h"
+#include "actors/verify_plans.h"
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
 
@@ -48,6 +49,7 @@ absl::Status CheckCompile(const Job& job) {
     }
     const int64_t ranks = (*plan)->mesh.num_ranks();
     if (ranks > kRanksLowered) continue;
+    std::vector<Plan> plans;
     for (int64_t rank = 0; rank < ranks; ++rank) {
       absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, rank);
       if (!lowered.ok()) {
@@ -56,7 +58,11 @@ absl::Status CheckCompile(const Job& job) {
       }
       absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
       if (!loaded.ok()) return absl::InternalError(absl::StrCat("rank ", rank, " has a plan that is refused: ", loaded.status().ToString()));
+      plans.push_back(*std::move(loaded));
     }
+    if (static_cast<int64_t>(plans.size()) < ranks) continue;
+    absl::Status together = VerifyPlans(plans);
+    if (!together.ok()) return absl::InternalError(absl::StrCat("the plans do not fit together: ", together.ToString()));
   }
   return absl::OkStatus();
 }
