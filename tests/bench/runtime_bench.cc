@@ -17,9 +17,11 @@ namespace {
 
 constexpr int kWarmUpSteps = 5;
 
-std::unique_ptr<Session> Open(const std::vector<RankPlan>& plans, DataFeed* feed, int64_t trace_capacity = 1 << 16) {
+std::unique_ptr<Session> Open(const std::vector<RankPlan>& plans, DataFeed* feed, int64_t trace_capacity = 1 << 16,
+                              const CafEngineOptions& caf = {}) {
   SessionOptions options;
   options.feed = feed;
+  options.caf = caf;
   options.trace_capacity = trace_capacity;
   std::unique_ptr<Session> session = Must(Session::Create(plans, options));
   Must(session->RunSteps(kWarmUpSteps));
@@ -115,6 +117,13 @@ void Allocations(const BenchArgs& args) {
     for (int i = 0; i < 6; ++i) runtime.push_back(per_step());
     PrintRow({absl::StrCat("of these with exchanges as the only kernels, ", devices), "", runtime, "budget 0", {0},
               BenchRow::Better::kLower, 0.0, "a wake-up of a parked rank is a CAF message"});
+    CafEngineOptions awake;
+    awake.polls_before_parking = 1 << 20;
+    session = Open(empty, &feed, 1 << 16, awake);
+    runtime.clear();
+    for (int i = 0; i < 6; ++i) runtime.push_back(per_step());
+    PrintRow({absl::StrCat("the same with ranks that do not park, ", devices), "", runtime, "budget 0", {0}, BenchRow::Better::kLower, 0.0,
+              absl::StrCat("over runs of ", steps, " steps; starting a run takes a few")});
   }
 }
 
