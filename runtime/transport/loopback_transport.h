@@ -20,12 +20,12 @@ namespace weir {
 class LoopbackEndpoint;
 
 // The ranks of a process. Endpoints must not outlive it.
-class LoopbackNetwork {
+class LoopbackNetwork final : public TransportNetwork {
  public:
   explicit LoopbackNetwork(int num_ranks);
-  ~LoopbackNetwork();
+  ~LoopbackNetwork() override;
 
-  TransportEndpoint* endpoint(int rank);
+  TransportEndpoint* endpoint(int rank) override;
 
  private:
   friend class LoopbackEndpoint;

@@ -23,7 +23,7 @@ namespace weir {
 
 class SimEndpoint;
 
-class SimNetwork {
+class SimNetwork final : public TransportNetwork {
  public:
   enum class Mapping : uint8_t { kCopied, kDirect };
 
@@ -37,9 +37,9 @@ class SimNetwork {
   };
 
   explicit SimNetwork(int num_ranks, Mapping mapping = Mapping::kCopied);
-  ~SimNetwork();
+  ~SimNetwork() override;
 
-  TransportEndpoint* endpoint(int rank);
+  TransportEndpoint* endpoint(int rank) override;
 
   // Virtual time: messages put from now on are due `latency(bytes, from, to)` later.
   void set_now_ns(int64_t now_ns) { now_ns_ = now_ns; }

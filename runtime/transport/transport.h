@@ -1,5 +1,5 @@
 // The transport: how tokens and credits cross from rank to rank. Narrow on purpose;
-// loopback (threads of one process), the simulator and, later, real networks stand
+// loopback (threads of one process), UCX (processes and hosts) and the simulator stand
 // behind it and pass one conformance suite (transport_conformance.h).
 //
 // An edge joins one outbound register of a rank to one inbound register of another.
@@ -7,7 +7,7 @@
 // data is put straight into it and is never queued. Messages of one edge and
 // direction arrive in order; messages of different edges may overtake each other.
 //
-//   lifecycle of an endpoint: AddEdge ... , Connect, { Put | ReturnCredit | Poll | Park }, Close
+//   lifecycle of an endpoint: AllocateLanding, AddEdge ... , Connect, { Put | ReturnCredit | Poll | Park }, Close
 //
 // Bounds: at most `slots` tokens and `slots` credits of an edge are under way, so every
 // queue is sized at Connect and a Put never blocks and never fails for lack of room.
@@ -78,17 +78,23 @@ class TransportEndpoint {
  public:
   virtual ~TransportEndpoint() = default;
 
+  // Memory for the landing buffers of this endpoint, `bytes` in all, that other processes
+  // can reach; it lives as long as the endpoint. Null: any memory will do. Once, before AddEdge.
+  virtual absl::StatusOr<char*> AllocateLanding(int64_t bytes) { return nullptr; }
+
   // Registers one side of an edge. Before Connect.
   virtual absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) = 0;
-  // All edges of all ranks are registered. kInvalidArgument if the sides disagree.
+  // This endpoint's edges are all registered; finds the other sides. May wait for ranks of
+  // other processes, so ranks of one process connect on a thread each. kInvalidArgument if
+  // the sides of an edge disagree, kDeadlineExceeded if a rank does not come.
   virtual absl::Status Connect() = 0;
 
   // The consumer's slot, where this side can write it directly; null where it cannot.
   // Constant from Connect to Close. What is mapped must be put from there.
   virtual void* TryMap(EdgeHandle edge, int32_t slot) = 0;
 
-  // Sends a token with header.payload_bytes from `bytes`, which may be reused on
-  // return. Precondition: the slot is free (its credit has come back).
+  // Sends a token with header.payload_bytes from `bytes`, which must stay as they are until
+  // the slot's credit is back. Precondition: the slot is free (its credit has come back).
   // kUnavailable when the peer is gone, kInvalidArgument when the header is not of this edge.
   virtual absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) = 0;
   // Gives slot `slot` of an incoming edge back to its producer.
@@ -98,18 +104,27 @@ class TransportEndpoint {
   // once a peer is gone and all it sent before has been handed over.
   virtual absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) = 0;
 
-  // The hook is called once when a message comes in for a parked endpoint, by the
-  // sender's thread; that ends the parking. Set before Connect.
+  // The hook is called once when a message comes in for a parked endpoint, by another
+  // thread; that ends the parking. Set before Connect.
   virtual void SetWakeHook(std::function<void()> hook) = 0;
   enum class ParkResult : uint8_t { kParked, kMessagesWait };
   virtual ParkResult Park() = 0;
   virtual void Unpark() = 0;
 
-  // Leaves: peers see it as gone. Idempotent.
+  // Leaves: peers see it as gone. Waits only a little for what is under way, and never
+  // for a peer that does not answer. Idempotent.
   virtual void Close() = 0;
 
   // Sent (outgoing: tokens, bytes) and returned (incoming: credits) so far.
   virtual EdgeTraffic Traffic(EdgeHandle edge) const = 0;
+};
+
+// A network as one process sees it: the endpoints of its own ranks.
+class TransportNetwork {
+ public:
+  virtual ~TransportNetwork() = default;
+  // Of a rank of this process; lives as long as the network.
+  virtual TransportEndpoint* endpoint(int rank) = 0;
 };
 
 }  // namespace weir

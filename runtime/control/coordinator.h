@@ -1,0 +1,85 @@
+// The control plane's centre: it lives in the starter, knows the workers of a job, hands
+// them commands and collects the answers, keeps what they publish for each other, and
+// notices who is gone. It knows nothing of plans or training: commands, answers and
+// events are bytes to it.
+//
+//   Start -> (workers connect and say hello) -> WaitForWorkers -> { CallAll ... } -> Shutdown | Abort
+//
+// One gRPC stream per worker over mTLS, bound to the loopback address unless told otherwise;
+// every wait has a deadline and every message a size limit.
+// Thread rule: any thread; hooks are called from the coordinator's threads, one at a time, and
+// must not block.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/control/credentials.h"
+
+namespace weir {
+
+// What a worker says of itself in every heartbeat, read from its schedulers' own counters.
+struct WorkerProgress {
+  int64_t acts = 0;          // done by all its ranks together
+  bool asleep = true;        // every rank waits for messages
+  std::string activity;      // "rank 3: actor 'forward layers.1' since 2.1 s"; for people
+};
+
+struct WorkerHealth {
+  bool connected = false;
+  int64_t since_heartbeat_ms = 0;
+  int64_t since_progress_ms = 0;  // since `acts` last changed
+  WorkerProgress progress;
+  int64_t pid = 0;
+  // The worker's monotonic clock less the coordinator's, by the ping with the shortest round trip.
+  int64_t clock_offset_ns = 0;
+  int64_t round_trip_ns = 0;
+};
+
+struct CoordinatorOptions {
+  std::string job_id;
+  uint32_t epoch = 1;
+  int num_workers = 1;
+  Credentials credentials;
+  std::string build_id;  // workers with another are refused
+  std::string bind_address = "127.0.0.1";
+  int64_t heartbeat_ms = 1000;
+  int64_t dead_after_ms = 4000;
+  int64_t message_bytes_max = 64 << 20;
+  // A connected worker was lost (stream broken, or no heartbeat for dead_after_ms): once per worker.
+  std::function<void(int worker, const absl::Status& why)> on_lost;
+  // A worker sent an event (WorkerLink::Send).
+  std::function<void(int worker, std::string event)> on_event;
+};
+
+class Coordinator {
+ public:
+  virtual ~Coordinator() = default;
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(CoordinatorOptions options);
+
+  virtual std::string address() const = 0;  // "127.0.0.1:43117"
+
+  // Until all workers have said hello. kDeadlineExceeded names those that have not;
+  // kFailedPrecondition if one has another build, with both ids.
+  virtual absl::Status WaitForWorkers(int64_t limit_ms) = 0;
+
+  // Sends `command` to every worker (CallEach: commands[w] to worker w) and waits for all
+  // answers, by worker. The first error that a worker returned; kUnavailable naming the worker
+  // if one is lost meanwhile; kAborted after Abort. limit_ms 0: no limit.
+  virtual absl::StatusOr<std::vector<std::string>> CallAll(const std::string& command, int64_t limit_ms) = 0;
+  virtual absl::StatusOr<std::vector<std::string>> CallEach(const std::vector<std::string>& commands, int64_t limit_ms) = 0;
+
+  virtual std::vector<WorkerHealth> Health() const = 0;
+
+  // Ends the job for a reason: workers' abort hooks are called, all waits end. Idempotent.
+  virtual void Abort(const absl::Status& reason) = 0;
+  // An orderly end: workers' Serve returns OK. Waits until they have left, at most limit_ms.
+  virtual void Shutdown(int64_t limit_ms) = 0;
+};
+
+}  // namespace weir

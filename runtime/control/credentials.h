@@ -1,0 +1,43 @@
+// Who may speak for whom in a job: the starter makes an authority of its own for each
+// job, which lives in its memory only, and from it a key and certificate for the
+// coordinator and for each worker. They reach a worker through a pipe, never through its
+// arguments, environment or a file. Both ends of a connection prove their identity (mTLS).
+// Thread rule: values and pure functions.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+struct Credentials {
+  std::string authority_pem;    // certificate that signs for the job
+  std::string certificate_pem;  // of this party, its identity inside
+  std::string key_pem;          // private
+  std::string job_key;          // 32 random bytes that all parties of the job share; authenticates what they exchange
+};
+
+// Identities are DNS-like: "coordinator.<job>" and "worker-3.epoch-1.<job>".
+std::string CoordinatorIdentity(const std::string& job_id);
+std::string WorkerIdentity(const std::string& job_id, int worker, uint32_t epoch);
+
+class JobAuthority {
+ public:
+  static absl::StatusOr<JobAuthority> Create(const std::string& job_id);
+  absl::StatusOr<Credentials> Issue(const std::string& identity) const;
+
+ private:
+  struct Keys;
+  std::shared_ptr<const Keys> keys_;
+};
+
+// 16 hexadecimal digits, random.
+std::string MakeJobId();
+
+// HMAC-SHA256 of `message`, 32 bytes; equality in constant time.
+std::string Authenticate(const std::string& key, const std::string& message);
+bool IsAuthentic(const std::string& key, const std::string& message, const std::string& code);
+
+}  // namespace weir

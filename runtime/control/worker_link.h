@@ -1,0 +1,57 @@
+// A worker's end of the control plane: says hello, proves who it is, beats, publishes and
+// fetches what ranks need to reach each other, and runs the coordinator's commands.
+//
+//   Connect -> Serve(handler): { command -> handler -> answer }* -> OK | the reason of the end
+//
+// Thread rule: any thread. The handler runs on the thread that called Serve, one command at
+// a time; heartbeats and the abort hook come from a thread of the link.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/control/coordinator.h"
+#include "runtime/control/credentials.h"
+#include "runtime/transport/exchange.h"
+
+namespace weir {
+
+struct WorkerLinkOptions {
+  std::string coordinator_address;
+  std::string job_id;
+  uint32_t epoch = 1;
+  int worker = 0;
+  Credentials credentials;
+  std::string build_id;
+  int64_t heartbeat_ms = 1000;
+  // Without a word from the coordinator for so long it counts as gone.
+  int64_t coordinator_dead_after_ms = 8000;
+  int64_t connect_limit_ms = 10'000;
+  int64_t fetch_limit_ms = 30'000;
+  int64_t message_bytes_max = 64 << 20;
+  // Read at every heartbeat; must not block.
+  std::function<WorkerProgress()> progress;
+  // The job was aborted or the coordinator is gone. Once; must not block.
+  std::function<void(const absl::Status& reason)> on_abort;
+};
+
+class WorkerLink : public Exchange {
+ public:
+  // kUnavailable: no coordinator there. kPermissionDenied: it refused the credentials or the
+  // worker's number is taken. kFailedPrecondition: another build or epoch, with both.
+  static absl::StatusOr<std::unique_ptr<WorkerLink>> Connect(WorkerLinkOptions options);
+
+  using Handler = std::function<absl::StatusOr<std::string>(const std::string& command)>;
+  // Until the coordinator ends the job: OK if orderly, else why. A handler's error is sent as
+  // the answer and does not end serving.
+  virtual absl::Status Serve(const Handler& handler) = 0;
+
+  // An event for the coordinator, such as a metric. Does not block.
+  virtual void Send(std::string event) = 0;
+};
+
+}  // namespace weir

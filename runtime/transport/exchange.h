@@ -1,0 +1,41 @@
+// Where ranks of different processes leave what others need to reach them: addresses and
+// the sides of their edges. Small values under unique keys, each published once.
+// The control plane is one (runtime/control); LocalExchange serves tests and threads.
+// Thread rule: any thread.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+class Exchange {
+ public:
+  virtual ~Exchange() = default;
+  // kAlreadyExists if the key has been published.
+  virtual absl::Status Publish(const std::string& key, const std::string& value) = 0;
+  // Waits until `key` is published. kDeadlineExceeded after the exchange's own limit,
+  // kUnavailable once the job has ended.
+  virtual absl::StatusOr<std::string> Fetch(const std::string& key) = 0;
+};
+
+class LocalExchange final : public Exchange {
+ public:
+  explicit LocalExchange(int64_t limit_ms) : limit_ms_(limit_ms) {}
+  absl::Status Publish(const std::string& key, const std::string& value) override;
+  absl::StatusOr<std::string> Fetch(const std::string& key) override;
+
+ private:
+  const int64_t limit_ms_;
+  std::mutex mutex_;
+  std::condition_variable published_;
+  std::map<std::string, std::string> values_;  // guarded by mutex_
+};
+
+}  // namespace weir

@@ -1,0 +1,19 @@
+// The network of a process among others: edges between ranks of this process cross its
+// memory (loopback), edges to ranks elsewhere go over UCX. A rank sees one endpoint.
+// Thread rule: as transport.h.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/transport/transport.h"
+#include "runtime/transport/ucx_transport.h"
+
+namespace weir {
+
+// As UcxNetwork::Create.
+absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(int num_ranks, const std::vector<int>& local_ranks,
+                                                                     Exchange* exchange, const UcxTransportOptions& options);
+
+}  // namespace weir

@@ -1,0 +1,61 @@
+// The transport between processes and hosts, over UCX: shared memory on the same host, TCP
+// otherwise. One UCX worker per rank of this process, used by the rank's thread alone.
+//
+// On shared memory the consumer's landing buffers are mapped into the producer, which computes
+// straight into them; what crosses is a header. On TCP, UCX reads the producer's slot and the
+// data lands in the consumer's slot. A credit is a message of its own, in the other direction.
+// UCX does not order active messages of different sizes, so both sides go by sequence numbers.
+//
+// Nothing from the wire is trusted: a message carries the job's key, epoch, role, sender and
+// edge, all checked against the local edges; its payload must be of the announced size, fit
+// the slot and have the announced CRC32C. Messages of another job or epoch are dropped and
+// counted; a wrong message of this job ends the Poll with kDataLoss.
+// Peers' addresses come through the Exchange in an authenticated envelope, and reach UCX only
+// if that is whole. UCX does not notice most deaths of peers: that is the control plane's task.
+//
+// Sleeping: Park arms the worker; one thread per network waits for all of its workers' file
+// descriptors and calls the wake hook of the one that has news. Nothing spins.
+// Thread rule: as transport.h; the network is made and destroyed by one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/transport/exchange.h"
+#include "runtime/transport/transport.h"
+
+namespace weir {
+
+struct UcxTransportOptions {
+  enum class Lanes : uint8_t {
+    kAutomatic,  // shared memory where both ranks share a host, else TCP
+    kSharedMemory,
+    kTcp,
+  };
+  Lanes lanes = Lanes::kAutomatic;
+  bool loopback_only = true;  // TCP binds to the loopback interface: all processes on this host
+  uint32_t epoch = 1;
+  uint16_t role = 0;      // tells networks of one job apart, such as training and evaluation
+  std::string job_key;    // secret of the job, 32 bytes; empty only in tests without one
+  enum class Checksum : uint8_t { kNone, kCrc32c } checksum = Checksum::kCrc32c;
+};
+
+struct UcxTraffic {
+  int64_t foreign_messages = 0;  // of another job: dropped
+  int64_t fenced_messages = 0;   // of another epoch or role: dropped
+  int64_t pending_sends_max = 0;  // the most that were ever under way at once in UCX
+};
+
+class UcxNetwork : public TransportNetwork {
+ public:
+  // `local_ranks` of `num_ranks` are in this process. `exchange` must outlive the network.
+  // kUnavailable if UCX has no such lanes here, with what it has.
+  static absl::StatusOr<std::unique_ptr<UcxNetwork>> Create(int num_ranks, std::vector<int> local_ranks, Exchange* exchange,
+                                                            const UcxTransportOptions& options);
+  virtual UcxTraffic Traffic(int rank) const = 0;
+};
+
+}  // namespace weir
