@@ -104,9 +104,9 @@ void TransposeScalar(const uint8_t* src, int64_t stride_bytes, int64_t rows, int
 // src_stride is in bytes, so that pairs of bf16 may count as 32-bit elements of rows of odd length.
 template <class T>
 void TransposeBytes(const uint8_t* src, int64_t stride_bytes, int64_t rows, int64_t cols, T* dst, int64_t dst_stride) {
-  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
   int64_t whole_rows = 0;
 #if HWY_TARGET != HWY_SCALAR
+  constexpr int64_t kSize = static_cast<int64_t>(sizeof(T));
   constexpr int64_t kCols = kBlockBytes / kSize, kNearBytes = 512;
   const int64_t group = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
   const int64_t whole_cols = cols / kCols * kCols;
