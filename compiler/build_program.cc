@@ -42,7 +42,8 @@ class ProgramBuilder {
   const Function& ForwardOf(const ModelCall& call) const {
     return module_.functions[model_.functions[call.model_function].forward];
   }
-  int zero() const { return plan_.mode == PlanMode::kTrain ? plan_.job.training().zero_stage() : 0; }
+  // Evaluation keeps weights at rest where training has them, so that each rank hands over its own.
+  int zero() const { return plan_.mode == PlanMode::kGenerate ? 0 : plan_.job.training().zero_stage(); }
 
   int NewValue(const std::string& name, const TensorType& type, const Layout& layout, int64_t stage, Rate rate) {
     ProgramValue value;

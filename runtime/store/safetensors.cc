@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -251,6 +252,11 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   uint64_t length = header.size();
   WEIR_RETURN_IF_ERROR(writer->WriteAt(0, &length, 8));
   WEIR_RETURN_IF_ERROR(writer->WriteAt(8, header.data(), static_cast<int64_t>(header.size())));
+  // Room for everything now: whoever maps the file must not meet a full disk.
+  int64_t end = 8 + static_cast<int64_t>(header.size());
+  for (const Entry& entry : writer->entries_) end += NumElements(entry.shape) * SizeOf(entry.dtype);
+  errno = ::posix_fallocate(writer->fd_, 0, end);
+  if (errno != 0) return CannotWrite(path, absl::StrCat("no room for ", end, " bytes"));
   return writer;
 }
 
@@ -276,13 +282,25 @@ absl::Status SafetensorsWriter::Write(size_t index, const void* data) {
   if (index >= entries_.size()) return absl::InternalError("no such entry of the file");
   const Entry& entry = entries_[index];
   WEIR_RETURN_IF_ERROR(WriteAt(positions_[index], data, NumElements(entry.shape) * SizeOf(entry.dtype)));
-  written_[index] = 1;
+  written_[index] += NumElements(entry.shape);
   return absl::OkStatus();
+}
+
+absl::Status SafetensorsWriter::NotePart(const std::string& name, int64_t elements) {
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].name != name) continue;
+    written_[i] += elements;
+    return absl::OkStatus();
+  }
+  return absl::InternalError("no tensor " + name + " in the file");
 }
 
 absl::Status SafetensorsWriter::Commit() {
   for (size_t i = 0; i < entries_.size(); ++i) {
-    if (!written_[i]) return absl::InternalError("tensor " + entries_[i].name + " was never written");
+    int64_t elements = NumElements(entries_[i].shape);
+    if (written_[i] == elements) continue;
+    return absl::InternalError(absl::StrCat("W0072 at state ", entries_[i].name, ": expected each of its ", elements,
+                                            " elements written once; found ", written_[i], "."));
   }
   if (::fsync(fd_) != 0) return CannotWrite(path_, "cannot flush");
   int closed = ::close(fd_);
@@ -298,6 +316,46 @@ absl::Status SafetensorsWriter::Commit() {
     ::fsync(folder_fd);
     ::close(folder_fd);
   }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsPart>> SafetensorsPart::Open(const std::string& temporary_path) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader, SafetensorsReader::Open(temporary_path));
+  auto part = std::unique_ptr<SafetensorsPart>(new SafetensorsPart());
+  part->path_ = temporary_path;
+  part->tensors_ = reader->tensors();
+  for (const auto& [name, tensor] : part->tensors_) part->size_ = std::max(part->size_, tensor.end);
+  if (part->size_ == 0) return part;
+  const int fd = ::open(temporary_path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return CannotWrite(temporary_path, "cannot open");
+  void* data = ::mmap(nullptr, static_cast<size_t>(part->size_), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  ::close(fd);
+  if (data == MAP_FAILED) return CannotWrite(temporary_path, "cannot map");
+  part->data_ = static_cast<char*>(data);
+  return part;
+}
+
+SafetensorsPart::~SafetensorsPart() {
+  if (data_ != nullptr) ::munmap(data_, static_cast<size_t>(size_));
+}
+
+absl::Status SafetensorsPart::Write(const std::string& name, const TensorSlice& slice, const void* data) {
+  auto it = tensors_.find(name);
+  if (it == tensors_.end() || it->second.shape != slice.global_shape || it->second.dtype != StoredName(slice.dtype)) {
+    return absl::InternalError(absl::StrCat(path_, " was begun without a tensor ", name, " of ", Name(slice.dtype),
+                                            ToText(slice.global_shape)));
+  }
+  const int64_t width = SizeOf(slice.dtype);
+  const char* from = static_cast<const char*>(data);
+  char* to = data_ + it->second.begin;
+  ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
+    memcpy(to + global * width, from + local * width, static_cast<size_t>(count * width));
+  });
+  return absl::OkStatus();
+}
+
+absl::Status SafetensorsPart::Flush() {
+  if (data_ != nullptr && ::msync(data_, static_cast<size_t>(size_), MS_SYNC) != 0) return CannotWrite(path_, "cannot flush");
   return absl::OkStatus();
 }
 

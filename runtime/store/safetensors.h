@@ -73,7 +73,10 @@ class SafetensorsWriter {
   const std::vector<Entry>& entries() const { return entries_; }
   // Writes the whole of entry `index`. Blocks on the disk.
   absl::Status Write(size_t index, const void* data);
-  // Every entry must have been written. Flushes to disk, then renames over `path`.
+  // Where a SafetensorsPart writes, and what it has written: `elements` of the tensor `name`.
+  const std::string& temporary_path() const { return temporary_path_; }
+  absl::Status NotePart(const std::string& name, int64_t elements);
+  // Every element must have been written once. Flushes to disk, then renames over `path`.
   absl::Status Commit();
 
  private:
@@ -85,7 +88,33 @@ class SafetensorsWriter {
   int fd_ = -1;
   std::vector<Entry> entries_;
   std::vector<int64_t> positions_;  // of each entry, from the start of the file
-  std::vector<char> written_;
+  std::vector<int64_t> written_;    // elements of each entry
+};
+
+// Shards into a file that a SafetensorsWriter, of this process or another, has begun: each
+// holder of shards writes its own. Room for the whole file was reserved when it was made.
+// Thread rule: one thread.
+class SafetensorsPart {
+ public:
+  // `temporary_path` of the writer. Errors as SafetensorsReader::Open.
+  static absl::StatusOr<std::unique_ptr<SafetensorsPart>> Open(const std::string& temporary_path);
+  ~SafetensorsPart();
+  SafetensorsPart(const SafetensorsPart&) = delete;
+  SafetensorsPart& operator=(const SafetensorsPart&) = delete;
+
+  // The part `slice` of tensor `name` from `data` (slice.bytes()). kInternal if the file has no
+  // such tensor of this type and shape.
+  absl::Status Write(const std::string& name, const TensorSlice& slice, const void* data);
+  // Returns when what was written is on disk.
+  absl::Status Flush();
+
+ private:
+  SafetensorsPart() = default;
+
+  std::string path_;
+  std::map<std::string, StoredTensor> tensors_;
+  char* data_ = nullptr;  // the file, mapped
+  int64_t size_ = 0;
 };
 
 }  // namespace weir

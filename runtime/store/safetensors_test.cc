@@ -225,6 +225,41 @@ TEST(SafetensorsTest, MissingFileIsNotFound) {
   EXPECT_EQ(SafetensorsReader::Open(::testing::TempDir()).status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST(SafetensorsTest, ShardsWrittenApartMakeOneFile) {
+  std::string path = PathFor("parts.safetensors");
+  auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}}, {}).value();
+  std::vector<float> whole(12), read(12);
+  for (int i = 0; i < 12; ++i) whole[i] = static_cast<float>(i);
+  int32_t ids[] = {7, 8};
+  for (int column : {0, 1}) {  // two holders, of columns 0 and 1..3
+    auto part = SafetensorsPart::Open(writer->temporary_path()).value();
+    TensorSlice slice{DType::kF32, {3, column == 0 ? 1 : 3}, {0, column}, {3, 4}};
+    std::vector<float> shard;
+    for (int row = 0; row < 3; ++row) {
+      for (int c = 0; c < slice.shape[1]; ++c) shard.push_back(whole[row * 4 + column + c]);
+    }
+    ASSERT_EQ(part->Write("x", slice, shard.data()), absl::OkStatus());
+    ASSERT_EQ(part->Flush(), absl::OkStatus());
+    ASSERT_EQ(writer->NotePart("x", slice.num_elements()), absl::OkStatus());
+    EXPECT_FALSE(part->Write("y", slice, shard.data()).ok());
+    EXPECT_FALSE(part->Write("ids", slice, shard.data()).ok()) << "another shape";
+  }
+  EXPECT_FALSE(writer->NotePart("y", 1).ok());
+  ASSERT_EQ(writer->Write(writer->entries()[0].name == "ids" ? 0 : 1, ids), absl::OkStatus());
+  ASSERT_EQ(writer->Commit(), absl::OkStatus());
+  auto reader = SafetensorsReader::Open(path).value();
+  ASSERT_EQ(reader->Read("x", TensorSlice::Whole(DType::kF32, {3, 4}), read.data()), absl::OkStatus());
+  EXPECT_EQ(read, whole);
+}
+
+TEST(SafetensorsTest, AnElementWrittenTwiceOrNeverIsNotCommitted) {
+  for (int64_t elements : {5, 7}) {
+    auto writer = SafetensorsWriter::Create(PathFor("torn.safetensors"), {{"x", DType::kF32, {6}}}, {}).value();
+    ASSERT_EQ(writer->NotePart("x", elements), absl::OkStatus());
+    EXPECT_THAT(std::string(writer->Commit().message()), HasSubstr("W0072"));
+  }
+}
+
 TEST(SafetensorsTest, AFileThatIsNotCommittedLeavesTheOldOneAndNoRest) {
   std::filesystem::path folder = PathFor("atomic");
   std::filesystem::create_directories(folder);
