@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -23,23 +25,55 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<RankP
     WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
     session->plans_.push_back(std::move(plan));
   }
-  WEIR_RETURN_IF_ERROR(VerifyPlans(session->plans_));
+  WEIR_RETURN_IF_ERROR(session->Verify(options));
   WEIR_RETURN_IF_ERROR(session->Load(std::move(options)));
   return session;
 }
 
-Session::~Session() = default;
+Session::~Session() {
+  engine_.reset();  // no rank's thread runs from here
+  if (given_network_ == nullptr) return;
+  for (int rank : local_ranks_) given_network_->endpoint(rank)->Close();
+}
+
+absl::Status Session::Verify(const SessionOptions& options) {
+  if (options.network == nullptr) {
+    WEIR_RETURN_IF_ERROR(VerifyPlans(plans_));
+  } else {
+    if (options.engine == SessionOptions::EngineKind::kSim) {
+      return absl::InvalidArgumentError("a simulated session has a network of its own; one was given");
+    }
+    WEIR_RETURN_IF_ERROR(VerifyLocalPlans(plans_));
+    std::sort(plans_.begin(), plans_.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
+  }
+  place_of_rank_.assign(plans_.empty() ? 0 : plans_[0].num_ranks, -1);
+  for (const Plan& plan : plans_) {
+    place_of_rank_[plan.rank] = static_cast<int>(local_ranks_.size());
+    local_ranks_.push_back(plan.rank);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Session::Load(SessionOptions options) {
-  const bool sim = options.engine == SessionOptions::EngineKind::kSim;
-  if (sim) {
+  given_network_ = options.network;
+  first_step_ = steps_done_ = options.first_step;
+  if (options.engine == SessionOptions::EngineKind::kSim) {
     sim_network_ = std::make_unique<SimNetwork>(num_ranks(), options.sim_mapping);
     sim_network_->set_latency(options.sim_latency_ns);
-  } else {
-    loopback_network_ = std::make_unique<LoopbackNetwork>(num_ranks());
-    tick_scale_ = TickScale::Open();
+    WEIR_RETURN_IF_ERROR(MakeExecutors(options));
+    WEIR_RETURN_IF_ERROR(Connect());
+    MakeSimEngine(options.sim);
+    return absl::OkStatus();
   }
-  first_step_ = steps_done_ = options.first_step;
+  if (given_network_ == nullptr) loopback_network_ = std::make_unique<LoopbackNetwork>(num_ranks());
+  tick_scale_ = TickScale::Open();
+  WEIR_RETURN_IF_ERROR(MakeExecutors(options));
+  MakeCafEngine(options.caf);  // before connecting, since it hears the endpoints' wake-ups
+  return Connect();
+}
+
+absl::Status Session::MakeExecutors(const SessionOptions& options) {
+  const bool sim = options.engine == SessionOptions::EngineKind::kSim;
   RankExecutorOptions rank_options;
   rank_options.feed = options.feed;
   rank_options.sink = options.sink;
@@ -50,33 +84,58 @@ absl::Status Session::Load(SessionOptions options) {
   rank_options.trace_capacity = options.trace_capacity;
   rank_options.first_step = options.first_step;
   if (sim) rank_options.cost_ns = options.sim_cost_ns;
-  for (int rank = 0; rank < num_ranks(); ++rank) {
+  TransportNetwork* network = given_network_;
+  if (network == nullptr) network = sim ? static_cast<TransportNetwork*>(sim_network_.get()) : loopback_network_.get();
+  for (const Plan& plan : plans_) {
     if (sim) {
       devices_.push_back(std::make_unique<FakeDevice>());
     } else {
       devices_.push_back(std::make_unique<CpuDevice>(std::max(1, options.threads_per_device)));
     }
-    TransportEndpoint* endpoint = sim ? sim_network_->endpoint(rank) : loopback_network_->endpoint(rank);
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
-                          RankExecutor::Create(&plans_[rank], devices_.back().get(), endpoint, rank_options));
+                          RankExecutor::Create(&plan, devices_.back().get(), network->endpoint(plan.rank), rank_options));
     executors_.push_back(std::move(executor));
   }
-  for (auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->Connect());
-  MakeEngine(options);
   return absl::OkStatus();
 }
 
-void Session::MakeEngine(const SessionOptions& options) {
-  std::vector<RankExecutor*> ranks;
-  for (auto& executor : executors_) ranks.push_back(executor.get());
-  if (options.engine == SessionOptions::EngineKind::kCaf) {
-    engine_ = MakeCafEngine(std::move(ranks), options.caf);
-    return;
+// With a network that others share a rank may wait for ranks of other processes, and those
+// for ranks of this one, so all connect at once. The first error is the cause of the rest.
+absl::Status Session::Connect() {
+  if (given_network_ == nullptr) {
+    for (auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->Connect());
+    return absl::OkStatus();
   }
+  std::mutex mutex;
+  absl::Status first_error;  // guarded by mutex
+  std::vector<std::thread> threads;
+  for (auto& executor : executors_) {
+    threads.emplace_back([&executor, &mutex, &first_error] {
+      const absl::Status status = executor->Connect();
+      std::lock_guard<std::mutex> lock(mutex);
+      if (first_error.ok()) first_error = status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return first_error;
+}
+
+std::vector<RankExecutor*> Session::Ranks() const {
+  std::vector<RankExecutor*> ranks;
+  for (const auto& executor : executors_) ranks.push_back(executor.get());
+  return ranks;
+}
+
+void Session::MakeCafEngine(CafEngineOptions options) {
+  options.rest = plans_.size() == place_of_rank_.size() ? CafEngineOptions::Rest::kBalanced : CafEngineOptions::Rest::kLocal;
+  engine_ = weir::MakeCafEngine(Ranks(), options);
+}
+
+void Session::MakeSimEngine(const SimEngineOptions& options) {
   std::vector<FakeDevice*> devices;
   for (auto& device : devices_) devices.push_back(static_cast<FakeDevice*>(device.get()));
-  auto simulator = std::make_unique<SimEngine>(std::move(ranks), std::move(devices), sim_network_.get(),
-                                               &virtual_clock_, options.sim);
+  auto simulator =
+      std::make_unique<SimEngine>(Ranks(), std::move(devices), sim_network_.get(), &virtual_clock_, options);
   simulator_ = simulator.get();
   engine_ = std::move(simulator);
 }
@@ -87,7 +146,9 @@ absl::Status Session::RunSteps(int64_t steps) {
   }
   WEIR_RETURN_IF_ERROR(engine_->RunSteps(steps));
   steps_done_ += steps;
-  return CheckAtRest();
+  // Where other processes may begin the next run, the engine has checked each rank as it
+  // came to rest, and its ranks may hear of that run already.
+  return local_ranks_.size() == place_of_rank_.size() ? CheckAtRest() : absl::OkStatus();
 }
 
 absl::Status Session::CheckAtRest() const {
@@ -96,10 +157,10 @@ absl::Status Session::CheckAtRest() const {
 }
 
 absl::StatusOr<absl::Span<char>> Session::StateMemory(int rank, const std::string& name) const {
-  if (rank >= 0 && rank < num_ranks()) {
-    const std::vector<PlanState>& states = plans_[rank].states;
+  if (rank >= 0 && rank < num_ranks() && place_of_rank_[rank] >= 0) {
+    const std::vector<PlanState>& states = plan(rank).states;
     for (size_t i = 0; i < states.size(); ++i) {
-      if (states[i].name == name) return executors_[rank]->StateMemory(static_cast<int>(i));
+      if (states[i].name == name) return executor(rank).StateMemory(static_cast<int>(i));
     }
   }
   return Missing({"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});

@@ -1,12 +1,16 @@
-// A Session: the plans of all ranks of a job, loaded into this process and run. This is
-// the whole of `actors` that a trainer needs.
+// A Session: the plans of a job's ranks, loaded into this process and run. This is the
+// whole of `actors` that a trainer needs.
 //
 //   Create -> { RunSteps | ReadState | WriteState | WriteTrace | ... }* -> destruct
 //
-// Between two RunSteps nothing moves: states may be read and written. Not here: what a
-// step means (the plan), data and metrics (feed.h), files of weights.
+// All ranks of the job, or, with a network given, those of this process; the others live
+// in sessions of other processes. Then all processes run the same steps, and none begins
+// a run, or ends, before all have returned from the last one.
+// Ranks are named by their number in the job. Between two RunSteps nothing moves: states
+// may be read and written. Not here: what a step means (the plan), data and metrics
+// (feed.h), files of weights, finding other processes (runtime/control).
 // Thread rule: one thread at a time; feed, sink and initializer are called from the
-// threads of the ranks.
+// threads of the ranks, more than one at once.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +30,7 @@
 #include "actors/plan.h"
 #include "proto/plan.pb.h"
 #include "runtime/trace/tick_clock.h"
+#include "runtime/transport/transport.h"
 
 namespace weir {
 
@@ -38,7 +43,11 @@ struct SessionOptions {
   int64_t trace_capacity = 1 << 16;  // acts kept per rank; the oldest go first
   int64_t first_step = 0;            // the number of the first step (resuming)
 
-  CafEngineOptions caf;
+  // Between the ranks of this process and those of others; must outlive the session,
+  // which closes its endpoints. Null: all ranks of the job are in this process. For kCaf.
+  TransportNetwork* network = nullptr;
+
+  CafEngineOptions caf;  // `rest` is the session's to choose
 
   // The rest is for kSim.
   SimEngineOptions sim;
@@ -62,46 +71,60 @@ class LoopbackNetwork;
 
 class Session {
  public:
-  // Checks the plans (W0501-W0506), takes memory, makes kernels, initialises states.
+  // Checks the plans (W0501-W0506), takes memory, makes kernels, initialises states. The
+  // plans are those of all ranks in order, or with a network those of any ranks; then this
+  // may wait for the other processes, each rank on a thread.
   static absl::StatusOr<std::unique_ptr<Session>> Create(const std::vector<RankPlan>& plans, SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Runs `steps` more steps on all ranks and returns when everything is at rest. After
-  // an error the session is good for reading only.
+  // Runs `steps` more steps on all ranks and returns when everything is at rest, as far as
+  // the ranks of this process are concerned. After an error the session is good for
+  // reading only.
   absl::Status RunSteps(int64_t steps);
   int64_t steps_done() const { return steps_done_; }  // first_step included
 
-  int num_ranks() const { return static_cast<int>(plans_.size()); }
-  const Plan& plan(int rank) const { return plans_[rank]; }
+  int num_ranks() const { return static_cast<int>(place_of_rank_.size()); }  // of the job
+  const std::vector<int>& local_ranks() const { return local_ranks_; }       // of this process, ascending
+  // Precondition, here and below unless a status is returned: the rank is local.
+  const Plan& plan(int rank) const { return plans_[place_of_rank_[rank]]; }
 
-  // The bytes of a state of a rank, row-major of plan(rank).states[i].slice. kNotFound
-  // if this rank has no such state; writing another size is kInvalidArgument.
+  // The bytes of a state of a rank, row-major of plan(rank).states[i].slice. kNotFound if
+  // the rank is not local or has no such state; writing another size is kInvalidArgument.
   absl::StatusOr<std::string> ReadState(int rank, const std::string& name) const;
   absl::Status WriteState(int rank, const std::string& name, absl::Span<const char> bytes);
   // The same memory in place, valid between runs.
   absl::StatusOr<absl::Span<char>> StateMemory(int rank, const std::string& name) const;
 
-  RankMemory Memory(int rank) const { return executors_[rank]->memory(); }
-  std::vector<EdgeReport> Edges() const;  // by sender, then register
-  // Ok if every register is as before the first step (the end of every run checks it).
+  RankMemory Memory(int rank) const { return executor(rank).memory(); }
+  std::vector<EdgeReport> Edges() const;  // that local ranks send on: by sender, then register
+  // Ok if every register of the local ranks is as before the first step (the end of every
+  // run checks it).
   absl::Status CheckAtRest() const;
 
   // Writes a Perfetto trace of the acts that are still kept. kUnavailable (W0532) if
   // the file cannot be written.
   absl::Status WriteTrace(const std::string& path) const;
 
-  const RankExecutor& executor(int rank) const { return *executors_[rank]; }
+  const RankExecutor& executor(int rank) const { return *executors_[place_of_rank_[rank]]; }
   // Null unless the engine is kSim.
   const SimEngine* simulator() const { return simulator_; }
 
  private:
   Session() = default;
+  absl::Status Verify(const SessionOptions& options);
   absl::Status Load(SessionOptions options);
-  void MakeEngine(const SessionOptions& options);
+  absl::Status MakeExecutors(const SessionOptions& options);
+  absl::Status Connect();
+  void MakeCafEngine(CafEngineOptions options);
+  void MakeSimEngine(const SimEngineOptions& options);
+  std::vector<RankExecutor*> Ranks() const;
 
-  std::vector<Plan> plans_;
+  TransportNetwork* given_network_ = nullptr;
+  std::vector<Plan> plans_;          // of the local ranks, ascending, as devices_ and executors_
+  std::vector<int> local_ranks_;
+  std::vector<int> place_of_rank_;   // in plans_; -1: not local
   ManualClock virtual_clock_;
   std::unique_ptr<SimNetwork> sim_network_;
   std::unique_ptr<LoopbackNetwork> loopback_network_;

@@ -170,6 +170,30 @@ TEST(VerifyPlansTest, AcceptsRanksThatFitTogether) {
   EXPECT_EQ(VerifyPlans(Ring([](auto&) {})), absl::OkStatus());
 }
 
+TEST(VerifyPlansTest, SomeRanksAreAcceptedWithoutTheOthers) {
+  const std::vector<Plan> plans = Ring([](auto&) {});
+  EXPECT_EQ(VerifyLocalPlans({&plans[1], 1}), absl::OkStatus());
+  EXPECT_EQ(VerifyLocalPlans(std::vector<Plan>{plans[1], plans[0]}), absl::OkStatus());
+  EXPECT_EQ(VerifyPlans({&plans[0], 1}).code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(VerifyPlansTest, AmongSomeRanksBothSidesOfAnEdgeMustAgree) {
+  const std::vector<Plan> plans = Ring([](auto& p) { p[0].mutable_registers(2)->set_slots(3); });
+  EXPECT_EQ(VerifyLocalPlans({&plans[0], 1}), absl::OkStatus());
+  EXPECT_THAT(std::string(VerifyLocalPlans(plans).message()), HasSubstr("3 slots of 64 bytes"));
+  const std::vector<Plan> unpaired = Ring([](auto& p) { p[0].mutable_registers(2)->set_edge(12); });
+  EXPECT_EQ(VerifyLocalPlans({&unpaired[0], 1}), absl::OkStatus());
+  EXPECT_THAT(std::string(VerifyLocalPlans(unpaired).message()), HasSubstr("an outbound register on the peer"));
+}
+
+TEST(VerifyPlansTest, RanksOfAnotherJobNoRankAndARankTwiceAreRefused) {
+  const std::vector<Plan> plans = Ring([](auto&) {});
+  EXPECT_THAT(std::string(VerifyLocalPlans({}).message()), HasSubstr("found none"));
+  EXPECT_THAT(std::string(VerifyLocalPlans(std::vector<Plan>{plans[0], plans[0]}).message()), HasSubstr("one plan per rank"));
+  const std::vector<Plan> others = Ring([](auto& p) { p[1].set_plan_id("other"); });
+  EXPECT_THAT(std::string(VerifyLocalPlans(others).message()), HasSubstr("plan 'other'"));
+}
+
 TEST(VerifyPlansTest, RefusesEdgesWhoseSidesDisagree) {
   const std::vector<std::pair<std::function<void(std::vector<RankPlan>&)>, const char*>> cases = {
       {[](auto& p) { p[0].mutable_registers(2)->set_slots(3); }, "3 slots of 64 bytes"},

@@ -1,6 +1,7 @@
 #include "actors/verify_plans.h"
 
 #include <map>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -13,21 +14,20 @@ absl::Status Disagree(const std::string& where, const std::string& expected, con
   return Rejected({"W0506", where, expected, found, "compile all ranks with the same compiler and job"});
 }
 
+// The same job, and no rank twice.
 absl::Status VerifyHeaders(absl::Span<const Plan> plans) {
-  for (size_t r = 0; r < plans.size(); ++r) {
-    const Plan& plan = plans[r];
-    const std::string where = absl::StrCat("plan ", r);
-    if (plan.rank != static_cast<int>(r)) {
-      return Disagree(where, absl::StrCat("rank ", r), absl::StrCat(plan.rank));
-    }
-    if (plan.num_ranks != static_cast<int>(plans.size())) {
-      return Disagree(where, absl::StrCat(plan.num_ranks, " plans, one per rank"), absl::StrCat(plans.size()));
-    }
-    if (plan.plan_id != plans[0].plan_id || plan.seed != plans[0].seed ||
-        plan.micro_batches != plans[0].micro_batches) {
-      return Disagree(where, absl::StrCat("plan '", plans[0].plan_id, "', seed ", plans[0].seed, ", ",
-                                          plans[0].micro_batches, " micro-batches, as rank 0"),
-                      absl::StrCat("plan '", plan.plan_id, "', seed ", plan.seed, ", ", plan.micro_batches));
+  std::set<int> ranks;
+  const Plan& first = plans[0];
+  for (const Plan& plan : plans) {
+    const std::string where = absl::StrCat("the plan of rank ", plan.rank);
+    if (!ranks.insert(plan.rank).second) return Disagree(where, "one plan per rank", "two");
+    if (plan.plan_id != first.plan_id || plan.seed != first.seed || plan.micro_batches != first.micro_batches ||
+        plan.num_ranks != first.num_ranks) {
+      const auto describe = [](const Plan& p) {
+        return absl::StrCat("plan '", p.plan_id, "', seed ", p.seed, ", ", p.micro_batches, " micro-batches, ",
+                            p.num_ranks, " ranks");
+      };
+      return Disagree(where, absl::StrCat(describe(first), ", as rank ", first.rank), describe(plan));
     }
   }
   return absl::OkStatus();
@@ -38,16 +38,14 @@ std::string Describe(const PlanRegister& r) {
                       r.initial_tokens, " at the start");
 }
 
-}  // namespace
+struct Sides {
+  const PlanRegister* out = nullptr;
+  const PlanRegister* in = nullptr;
+  int out_rank = -1;
+  int in_rank = -1;
+};
 
-absl::Status VerifyPlans(absl::Span<const Plan> plans) {
-  WEIR_RETURN_IF_ERROR(VerifyHeaders(plans));
-  struct Sides {
-    const PlanRegister* out = nullptr;
-    const PlanRegister* in = nullptr;
-    int out_rank = -1;
-    int in_rank = -1;
-  };
+absl::StatusOr<std::map<uint64_t, Sides>> PairEdges(absl::Span<const Plan> plans) {
   std::map<uint64_t, Sides> edges;
   for (const Plan& plan : plans) {
     for (const PlanRegister& r : plan.registers) {
@@ -62,10 +60,35 @@ absl::Status VerifyPlans(absl::Span<const Plan> plans) {
       (out ? sides.out_rank : sides.in_rank) = plan.rank;
     }
   }
+  return edges;
+}
+
+}  // namespace
+
+absl::Status VerifyPlans(absl::Span<const Plan> plans) {
+  for (size_t r = 0; r < plans.size(); ++r) {
+    const std::string where = absl::StrCat("plan ", r);
+    if (plans[r].rank != static_cast<int>(r)) {
+      return Disagree(where, absl::StrCat("rank ", r), absl::StrCat(plans[r].rank));
+    }
+    if (plans[r].num_ranks != static_cast<int>(plans.size())) {
+      return Disagree(where, absl::StrCat(plans[r].num_ranks, " plans, one per rank"), absl::StrCat(plans.size()));
+    }
+  }
+  return plans.empty() ? absl::OkStatus() : VerifyLocalPlans(plans);
+}
+
+absl::Status VerifyLocalPlans(absl::Span<const Plan> plans) {
+  if (plans.empty()) return Disagree("this process", "the plan of a rank at least", "none");
+  WEIR_RETURN_IF_ERROR(VerifyHeaders(plans));
+  std::set<int> local;
+  for (const Plan& plan : plans) local.insert(plan.rank);
+  WEIR_ASSIGN_OR_RETURN(const auto edges, PairEdges(plans));
   for (const auto& [edge, sides] : edges) {
     const std::string where = absl::StrCat("edge ", edge, " of register '", (sides.out ? sides.out : sides.in)->name,
                                            "' on rank ", sides.out ? sides.out_rank : sides.in_rank);
     if (sides.out == nullptr || sides.in == nullptr) {
+      if (local.count((sides.out ? sides.out : sides.in)->peer) == 0) continue;
       return Disagree(where, sides.out ? "an inbound register on the peer" : "an outbound register on the peer",
                       "none");
     }

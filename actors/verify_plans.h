@@ -1,7 +1,7 @@
-// Checks that the plans of all ranks of a job fit together: the same job, every rank
-// once, and both sides of every edge agree in peer, slots, bytes, tokens and delay.
+// Checks that plans of a job fit together: the same job, every rank once, and both sides
+// of every edge agree in peer, slots, bytes, tokens and delay.
 // Each plan by itself is sound already (actors/plan.h).
-// Thread rule: a pure function.
+// Thread rule: pure functions.
 #pragma once
 
 #include "absl/status/status.h"
@@ -10,7 +10,12 @@
 
 namespace weir {
 
-// `plans[r]` must be the plan of rank r. Errors are kInvalidArgument, W0506.
+// Of all ranks of a job: `plans[r]` must be the plan of rank r. Errors are
+// kInvalidArgument, W0506.
 absl::Status VerifyPlans(absl::Span<const Plan> plans);
+
+// Of some ranks of a job, one at least, in any order. The far side of an edge to a rank
+// that is not among them is checked when the transport connects.
+absl::Status VerifyLocalPlans(absl::Span<const Plan> plans);
 
 }  // namespace weir

@@ -62,7 +62,16 @@ using FaultAtom = caf::atom_constant<caf::atom("fault")>;  // to the controller:
 // parks or faults.
 class Board {
  public:
-  explicit Board(size_t num_ranks) : ranks_(num_ranks) {}
+  // What a rank leaves when it parks.
+  struct Parked {
+    int64_t run = 0;      // 0: not parked
+    int64_t surplus = 0;  // messages sent less received
+    bool at_rest = false;  // no message of this run will come
+  };
+
+  Board(size_t num_ranks, CafEngineOptions::Rest rest) : rest_(rest), ranks_(num_ranks) {}
+
+  CafEngineOptions::Rest rest() const { return rest_; }
 
   void BeginRun(int64_t run) {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -73,16 +82,18 @@ class Board {
     std::lock_guard<std::mutex> lock(mutex_);
     ranks_[rank].run = 0;
   }
-  // Rank `rank` parks in run `run`. True if that brings everything to rest.
-  bool Park(size_t rank, int64_t run, int64_t sent, int64_t received) {
+  // Rank `rank` parks. True if that brings everything to rest.
+  bool Park(size_t rank, const Parked& parked) {
     std::lock_guard<std::mutex> lock(mutex_);
-    ranks_[rank] = {run, sent, received};
-    int64_t balance = 0;
+    ranks_[rank] = parked;
+    int64_t under_way = 0;
+    bool all_at_rest = true;
     for (const Parked& p : ranks_) {
       if (p.run != run_) return false;
-      balance += p.sent - p.received;
+      under_way += p.surplus;
+      all_at_rest &= p.at_rest;
     }
-    return balance == 0;
+    return rest_ == CafEngineOptions::Rest::kBalanced ? under_way == 0 : all_at_rest;
   }
   // True for the first fault of all.
   bool Fault(const absl::Status& status) {
@@ -104,11 +115,7 @@ class Board {
   }
 
  private:
-  struct Parked {
-    int64_t run = 0;  // 0: not parked
-    int64_t sent = 0;
-    int64_t received = 0;
-  };
+  const CafEngineOptions::Rest rest_;
   std::mutex mutex_;  // guards run_, ranks_, fault_
   int64_t run_ = 0;
   std::vector<Parked> ranks_;
@@ -141,7 +148,7 @@ class RankActor {
       }
       if (board_->stop().load(std::memory_order_relaxed)) break;
       if (rank_->endpoint()->Park() == TransportEndpoint::ParkResult::kMessagesWait) continue;
-      if (board_->Park(index_, run_, rank_->num_sent(), rank_->num_received())) {
+      if (board_->Park(index_, Parking())) {
         caf::anon_send(controller_, RestAtom::value, run_);
       }
       return;
@@ -150,6 +157,12 @@ class RankActor {
   }
 
  private:
+  Board::Parked Parking() const {
+    const bool at_rest =
+        board_->rest() == CafEngineOptions::Rest::kLocal && rank_->all_done() && rank_->CheckAtRest().ok();
+    return {run_, rank_->num_sent() - rank_->num_received(), at_rest};
+  }
+
   // Exceptions of kernels' libraries end here.
   absl::Status RunRank() {
     try {
@@ -193,7 +206,7 @@ struct Config : caf::actor_system_config {
 class CafEngine final : public Engine {
  public:
   CafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options)
-      : ranks_(std::move(ranks)), board_(ranks_.size()), system_(config_), controller_(system_) {
+      : ranks_(std::move(ranks)), board_(ranks_.size(), options.rest), system_(config_), controller_(system_) {
     const int polls = PollsBeforeParking(options, ranks_);
     for (size_t i = 0; i < ranks_.size(); ++i) {
       auto state = std::make_shared<RankActor>(ranks_[i], i, &board_, caf::actor_cast<caf::actor>(controller_.ptr()),

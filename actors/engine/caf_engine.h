@@ -4,14 +4,21 @@
 // that sleeps costs one wake message; between ranks that are awake nothing but the
 // transport is used.
 //
-// Rest: a rank that parks leaves its counts of messages sent and received, and takes
+// When a run is over, is told in one of two ways.
+// Balanced: a rank that parks leaves its counts of messages sent and received, and takes
 // them back before it works again. When all ranks of the present run are parked and the
 // counts agree, nothing is under way: a message not yet received is counted by its
 // sender and by nobody else, and who has left no counts is not parked. Then either all
 // actors are done or the plan makes no progress.
+// Local: a rank is at rest when its actors are done, every slot is free but those of
+// initial tokens, and every credit is back. As many tokens as are consumed have then come
+// in, and as many credits as tokens were sent, so no message of this run is still to come,
+// and only the next run can move it again. A plan without progress is not noticed: from
+// here a rank that waits in vain looks like one that waits for long.
 // Thread rule: as Engine.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -26,9 +33,14 @@ struct CafEngineOptions {
   // takes some microseconds), and only burn time where it has not.
   int polls_before_parking = kChoosePolls;
   static constexpr int kChoosePolls = -1;  // by the machine's cores
+  enum class Rest : uint8_t {
+    kBalanced,  // the ranks are those of the whole job
+    kLocal,     // other ranks are elsewhere; they begin the next run after this one is over
+  };
+  Rest rest = Rest::kBalanced;
 };
 
-// The ranks must outlive the engine, and be connected.
+// The ranks must outlive the engine, and be connected before the first run.
 std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options);
 
 }  // namespace weir

@@ -26,8 +26,13 @@ std::vector<PortSpec> PortSpecs(const Plan& plan, const std::vector<PlanPort>& p
   return specs;
 }
 
+int64_t AlignUp(int64_t bytes) { return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
+
 // Staging slots start on a cache line each.
-int64_t StagingStride(const PlanRegister& r) { return (r.bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
+int64_t StagingStride(const PlanRegister& r) { return AlignUp(r.bytes); }
+
+// From the start of an inbound register to that of the next, where they lie together.
+int64_t LandingBytes(const PlanRegister& r) { return r.bytes == 0 ? 0 : (r.slots - 1) * r.stride + AlignUp(r.bytes); }
 
 }  // namespace
 
@@ -63,7 +68,23 @@ absl::Status RankExecutor::MakeMemory() {
   return absl::OkStatus();
 }
 
+// Memory that the transport wants inbound registers to lie in, one after another; null if
+// the arena will do.
+absl::StatusOr<char*> RankExecutor::AllocateLanding() {
+  int64_t bytes = 0;
+  for (const PlanRegister& spec : plan_->registers) {
+    if (spec.side == RegisterSide::kInbound) bytes += LandingBytes(spec);
+  }
+  if (bytes == 0 || options_.compute == RankExecutorOptions::Compute::kSkip) return nullptr;
+  bytes += kOperandAlignment;  // the memory may start anywhere
+  WEIR_ASSIGN_OR_RETURN(char* landing, endpoint_->AllocateLanding(bytes));
+  if (landing == nullptr) return nullptr;
+  memory_.landing_bytes = bytes;
+  return reinterpret_cast<char*>(AlignUp(reinterpret_cast<intptr_t>(landing)));
+}
+
 absl::Status RankExecutor::MakeRegisters() {
+  WEIR_ASSIGN_OR_RETURN(char* landing, AllocateLanding());
   registers_.reserve(plan_->registers.size());
   for (const PlanRegister& spec : plan_->registers) {
     const int num_consumers = static_cast<int>(spec.consumers.size());
@@ -80,30 +101,39 @@ absl::Status RankExecutor::MakeRegisters() {
     r.edge_id = spec.edge;
     r.addresses.assign(spec.slots, nullptr);
     if (spec.side != RegisterSide::kOutbound && arena_.base() != nullptr) {
+      const bool lands = spec.side == RegisterSide::kInbound && landing != nullptr;
+      char* first = lands ? landing : arena_.base() + spec.arena_offset;
       for (int32_t k = 0; k < spec.slots; ++k) {
         // A register without bytes may lie anywhere; it is never touched.
-        r.addresses[k] = spec.bytes == 0 ? arena_.base() : arena_.base() + spec.arena_offset + k * spec.stride;
+        r.addresses[k] = spec.bytes == 0 ? arena_.base() : first + k * spec.stride;
+        // The arena is zero from the start.
+        if (lands && k < spec.initial_tokens) std::memset(r.addresses[k], 0, spec.bytes);
       }
+      if (lands) landing += LandingBytes(spec);
     }
-    if (spec.side == RegisterSide::kLocal) continue;
-    has_edges_ = true;
-    TransportEdge edge;
-    const bool out = spec.side == RegisterSide::kOutbound;
-    edge.direction = out ? TransportEdge::Direction::kOutgoing : TransportEdge::Direction::kIncoming;
-    edge.edge = spec.edge;
-    edge.peer = spec.peer;
-    edge.slots = spec.slots;
-    edge.initial_tokens = spec.initial_tokens;
-    edge.bytes = spec.bytes;
-    edge.landing = r.addresses[0];
-    edge.stride = spec.stride;
-    WEIR_ASSIGN_OR_RETURN(r.edge, endpoint_->AddEdge(edge));
-    r.expected_slot = out ? 0 : spec.initial_tokens % spec.slots;
-    r.expected_sequence = spec.initial_tokens;
-    r.num_outstanding = out ? spec.initial_tokens : 0;
-    register_of_edge_.resize(std::max<size_t>(register_of_edge_.size(), r.edge + 1), -1);
-    register_of_edge_[r.edge] = spec.id;
+    if (spec.side != RegisterSide::kLocal) WEIR_RETURN_IF_ERROR(AddEdge(spec, r));
   }
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r) {
+  has_edges_ = true;
+  TransportEdge edge;
+  const bool out = spec.side == RegisterSide::kOutbound;
+  edge.direction = out ? TransportEdge::Direction::kOutgoing : TransportEdge::Direction::kIncoming;
+  edge.edge = spec.edge;
+  edge.peer = spec.peer;
+  edge.slots = spec.slots;
+  edge.initial_tokens = spec.initial_tokens;
+  edge.bytes = spec.bytes;
+  edge.landing = r.addresses[0];
+  edge.stride = spec.stride;
+  WEIR_ASSIGN_OR_RETURN(r.edge, endpoint_->AddEdge(edge));
+  r.expected_slot = out ? 0 : spec.initial_tokens % spec.slots;
+  r.expected_sequence = spec.initial_tokens;
+  r.num_outstanding = out ? spec.initial_tokens : 0;
+  register_of_edge_.resize(std::max<size_t>(register_of_edge_.size(), r.edge + 1), -1);
+  register_of_edge_[r.edge] = spec.id;
   return absl::OkStatus();
 }
 

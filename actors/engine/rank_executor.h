@@ -52,10 +52,11 @@ struct RankExecutorOptions {
 
 // Bytes of a rank beside the code; `arena` is what the plan says.
 struct RankMemory {
-  int64_t arena_bytes = 0;
+  int64_t arena_bytes = 0;      // of it pages that nothing lies in are never backed
   int64_t scratch_bytes = 0;    // part of the arena
   int64_t workspace_bytes = 0;  // of kernels
   int64_t staging_bytes = 0;    // for edges whose landing buffer cannot be mapped
+  int64_t landing_bytes = 0;    // of the transport, for inbound registers, instead of their place in the arena
 };
 
 class RankExecutor final : private MessageReceiver {
@@ -65,7 +66,8 @@ class RankExecutor final : private MessageReceiver {
   static absl::StatusOr<std::unique_ptr<RankExecutor>> Create(const Plan* plan, Device* device,
                                                               TransportEndpoint* endpoint,
                                                               RankExecutorOptions options);
-  // Binds the edges and gives states their first values.
+  // Binds the edges and gives states their first values. May wait for ranks of other
+  // processes, as the endpoint does.
   absl::Status Connect();
 
   // Every actor may do the acts of `steps` more steps.
@@ -143,6 +145,8 @@ class RankExecutor final : private MessageReceiver {
   RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint, RankExecutorOptions options);
   absl::Status MakeMemory();
   absl::Status MakeRegisters();
+  absl::StatusOr<char*> AllocateLanding();
+  absl::Status AddEdge(const PlanRegister& spec, RegisterRuntime& r);
   absl::Status MakeActors();
   void BindConstantSlots();
   static std::vector<int32_t> PlacesByPriority(const Plan& plan);

@@ -4,7 +4,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <sstream>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_split.h"
@@ -57,6 +59,37 @@ TestSink::Values TestSink::values() const {
   return values_;
 }
 
+namespace {
+
+// States and bytes of the session's ranks.
+absl::Status Gather(const Session& session, Outcome* outcome) {
+  for (int rank : session.local_ranks()) {
+    for (const PlanState& state : session.plan(rank).states) {
+      WEIR_ASSIGN_OR_RETURN(outcome->states[std::make_pair(rank, state.name)], session.ReadState(rank, state.name));
+    }
+  }
+  for (const EdgeReport& edge : session.Edges()) outcome->bytes_by_edge[edge.edge] = edge.payload_bytes;
+  return absl::OkStatus();
+}
+
+// Calls body(i) for i < n, on a thread each; the first error in time.
+absl::Status OnThreads(size_t n, const std::function<absl::Status(size_t)>& body) {
+  std::mutex mutex;
+  absl::Status first;  // guarded by mutex
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < n; ++i) {
+    threads.emplace_back([&, i] {
+      const absl::Status status = body(i);
+      std::lock_guard<std::mutex> lock(mutex);
+      if (first.ok()) first = status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return first;
+}
+
+}  // namespace
+
 absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options, int64_t steps,
                                    int64_t steps_per_call) {
   TestFeed feed;
@@ -68,13 +101,46 @@ absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOp
     WEIR_RETURN_IF_ERROR(session->RunSteps(std::min(steps_per_call, steps - done)));
   }
   Outcome outcome;
-  for (int rank = 0; rank < session->num_ranks(); ++rank) {
-    for (const PlanState& state : session->plan(rank).states) {
-      WEIR_ASSIGN_OR_RETURN(outcome.states[std::make_pair(rank, state.name)], session->ReadState(rank, state.name));
-    }
-  }
+  WEIR_RETURN_IF_ERROR(Gather(*session, &outcome));
   outcome.metrics = sink.values();
-  for (const EdgeReport& edge : session->Edges()) outcome.bytes_by_edge[edge.edge] = edge.payload_bytes;
+  return outcome;
+}
+
+absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<RankPlan>& plans, const Options& options) {
+  std::unique_ptr<SplitJob> job(new SplitJob(plans.size(), options));
+  SessionOptions session_options = options.session;
+  session_options.network = &job->network_;
+  WEIR_RETURN_IF_ERROR(OnThreads(options.parts.size(), [&](size_t i) -> absl::Status {
+    std::vector<RankPlan> part;
+    for (int rank : options.parts[i]) part.push_back(plans[rank]);
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(part, session_options);
+    if (session.ok()) {
+      job->sessions_[i] = *std::move(session);
+    } else {
+      job->network_.Abandon(session.status());
+    }
+    return session.status();
+  }));
+  return job;
+}
+
+absl::Status SplitJob::RunSteps(int64_t steps) {
+  return OnThreads(sessions_.size(), [&](size_t i) { return sessions_[i]->RunSteps(steps); });
+}
+
+absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options, int64_t steps,
+                                    int64_t steps_per_call) {
+  TestFeed feed;
+  TestSink sink;
+  if (options.session.feed == nullptr) options.session.feed = &feed;
+  options.session.sink = &sink;
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SplitJob> job, SplitJob::Create(plans, options));
+  for (int64_t done = 0; done < steps; done += steps_per_call) {
+    WEIR_RETURN_IF_ERROR(job->RunSteps(std::min(steps_per_call, steps - done)));
+  }
+  Outcome outcome;
+  for (int i = 0; i < job->num_sessions(); ++i) WEIR_RETURN_IF_ERROR(Gather(job->session(i), &outcome));
+  outcome.metrics = sink.values();
   return outcome;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <tuple>
@@ -13,6 +14,7 @@
 
 #include "actors/feed.h"
 #include "actors/launch.h"
+#include "actors/testing/shared_network.h"
 #include "proto/plan.pb.h"
 
 namespace weir {
@@ -56,5 +58,34 @@ struct Outcome {
 // `steps_per_call`. `events`, if given, receives the simulator's count.
 absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options, int64_t steps,
                                    int64_t steps_per_call);
+
+// The sessions of a job that is spread over several, made and run together, a thread each.
+class SplitJob {
+ public:
+  // `parts[i]` are the ranks of session i. `feed` and `sink` serve all.
+  struct Options {
+    std::vector<std::vector<int>> parts;
+    SessionOptions session;  // its network is set here
+    SharedNetwork::Landing landing = SharedNetwork::Landing::kAnywhere;
+    SharedNetwork::Mapping mapping = SharedNetwork::Mapping::kDirect;
+  };
+  static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<RankPlan>& plans, const Options& options);
+
+  // All sessions run, each on a thread. The first error in time.
+  absl::Status RunSteps(int64_t steps);
+  Session& session(int part) { return *sessions_[part]; }
+  int num_sessions() const { return static_cast<int>(sessions_.size()); }
+
+ private:
+  explicit SplitJob(size_t num_ranks, const Options& options)
+      : network_(static_cast<int>(num_ranks), options.landing, options.mapping), sessions_(options.parts.size()) {}
+
+  SharedNetwork network_;
+  std::vector<std::unique_ptr<Session>> sessions_;
+};
+
+// As RunTestJob, by the sessions of a SplitJob.
+absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options, int64_t steps,
+                                    int64_t steps_per_call);
 
 }  // namespace weir

@@ -54,7 +54,7 @@ Sizes MeasureHere(const std::string& mesh) {
   Must(session->RunSteps(3));
   sizes.resident = StatusBytes("VmHWM") - resident_before;
   sizes.anonymous = StatusBytes("RssAnon") - anonymous_before;
-  for (int rank = 0; rank < session->num_ranks(); ++rank) {
+  for (int rank : session->local_ranks()) {
     const RankMemory memory = session->Memory(rank);
     sizes.outside_arena += static_cast<double>(memory.workspace_bytes + memory.staging_bytes);
     sizes.planned += static_cast<double>(memory.arena_bytes);

@@ -66,7 +66,7 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, const std:
 }  // namespace
 
 absl::Status CheckRegistersByTrace(const Session& session) {
-  for (int rank = 0; rank < session.num_ranks(); ++rank) {
+  for (int rank : session.local_ranks()) {
     if (session.executor(rank).trace().num_dropped() > 0) return absl::InternalError("the ring of records was too small for the run");
     std::vector<std::vector<Act>> acts = ActsOf(session, rank);
     for (const PlanRegister& reg : session.plan(rank).registers) {

@@ -49,7 +49,7 @@ class MetricRecorder final : public MetricSink {
 // Every state of every rank, put together.
 absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Session& session) {
   std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
-  for (int rank = 0; rank < session.num_ranks(); ++rank) {
+  for (int rank : session.local_ranks()) {
     for (const auto& state : session.plan(rank).states) {
       WEIR_ASSIGN_OR_RETURN(std::string bytes, session.ReadState(rank, state.name));
       shards[state.name].push_back({state.slice, std::move(bytes)});
@@ -133,7 +133,7 @@ absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
   run.grad_norms = sink.Take("grad_norm");
   run.edges = session->Edges();
   if (!computes) return run;
-  for (int rank = 0; rank < session->num_ranks(); ++rank) {
+  for (int rank : session->local_ranks()) {
     for (const auto& state : session->plan(rank).states) run.shapes[state.name] = state.slice.global_shape;
   }
   WEIR_ASSIGN_OR_RETURN(run.weights, WholeStates(*session));

@@ -1,0 +1,66 @@
+#include "actors/testing/shared_network.h"
+
+#include <functional>
+#include <string>
+#include <utility>
+
+namespace weir {
+
+// The loopback endpoint of a rank, but for how it connects and where tokens land.
+class SharedNetwork::Endpoint final : public TransportEndpoint {
+ public:
+  Endpoint(SharedNetwork* network, TransportEndpoint* inner) : network_(network), inner_(inner) {}
+
+  absl::StatusOr<char*> AllocateLanding(int64_t bytes) override {
+    if (network_->landing_ == Landing::kAnywhere) return nullptr;
+    landing_.assign(static_cast<size_t>(bytes) + 1, '\x5a');
+    return landing_.data() + 1;
+  }
+  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override { return inner_->AddEdge(edge); }
+  absl::Status Connect() override { return network_->ConnectOne(inner_); }
+  void* TryMap(EdgeHandle edge, int32_t slot) override {
+    return network_->mapping_ == Mapping::kDirect ? inner_->TryMap(edge, slot) : nullptr;
+  }
+  absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override {
+    return inner_->Put(edge, header, bytes);
+  }
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override { return inner_->ReturnCredit(edge, slot); }
+  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override { return inner_->Poll(receiver); }
+  void SetWakeHook(std::function<void()> hook) override { inner_->SetWakeHook(std::move(hook)); }
+  ParkResult Park() override { return inner_->Park(); }
+  void Unpark() override { inner_->Unpark(); }
+  void Close() override { inner_->Close(); }
+  EdgeTraffic Traffic(EdgeHandle edge) const override { return inner_->Traffic(edge); }
+
+ private:
+  SharedNetwork* const network_;
+  TransportEndpoint* const inner_;
+  std::string landing_;
+};
+
+SharedNetwork::SharedNetwork(int num_ranks, Landing landing, Mapping mapping)
+    : landing_(landing), mapping_(mapping), loopback_(num_ranks) {
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    endpoints_.push_back(std::make_unique<Endpoint>(this, loopback_.endpoint(rank)));
+  }
+}
+
+SharedNetwork::~SharedNetwork() = default;
+
+TransportEndpoint* SharedNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
+
+absl::Status SharedNetwork::ConnectOne(TransportEndpoint* endpoint) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  ++num_waiting_;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return num_waiting_ == endpoints_.size() || !abandoned_.ok(); });
+  return abandoned_.ok() ? endpoint->Connect() : abandoned_;  // the first connects all
+}
+
+void SharedNetwork::Abandon(absl::Status reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (abandoned_.ok()) abandoned_ = std::move(reason);
+  changed_.notify_all();
+}
+
+}  // namespace weir
