@@ -3,25 +3,33 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
 #include "tools/train/metric_log.h"
-#include "tools/train/trainer.h"
 
 namespace weir {
 
+struct Evaluation {
+  std::map<std::string, double> means;  // of every scalar output of the model, over the batches
+  int64_t batches = 0;
+};
+Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches);
+
 class Evaluator {
  public:
-  // Null if the dataset holds nothing out. `dataset` must outlive the evaluator.
-  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const Job& job, const Dataset* dataset,
-                                                           int threads_per_device);
+  // Null if the dataset holds nothing out. `dataset` must outlive the evaluator. Of `session`,
+  // ranks, network and threads count.
+  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const Job& job, const Dataset* dataset, JobSessionOptions session);
 
-  // Over the job's eval_batches batches (0: all).
-  absl::StatusOr<Evaluation> Run();
-  Session* session() { return opened_.session.get(); }
+  // Over the job's eval_batches batches (0: all): what the local ranks reported, by batch.
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Run();
+  int64_t batches() const { return batches_; }
+  Session* session() const { return opened_.session.get(); }
 
  private:
   Evaluator(const Dataset* dataset, int64_t batches, int64_t micro_batches)

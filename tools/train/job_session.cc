@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
@@ -60,8 +61,13 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   WEIR_RETURN_IF_ERROR(CheckDevices(opened.plan->mesh));
   opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices);
   WEIR_RETURN_IF_ERROR(CheckThreads(opened.threads_per_device, devices));
+  std::vector<int> ranks = options.ranks;
+  if (ranks.empty()) {
+    ranks.resize(static_cast<size_t>(devices));
+    std::iota(ranks.begin(), ranks.end(), 0);
+  }
   std::vector<RankPlan> plans;
-  for (int64_t rank = 0; rank < devices; ++rank) {
+  for (int rank : ranks) {
     WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
     plans.push_back(std::move(plan));
   }
@@ -71,6 +77,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   session.feed = options.feed;
   session.sink = options.sink;
   session.first_step = options.first_step;
+  session.network = options.network;
   WEIR_ASSIGN_OR_RETURN(opened.session, Session::Create(plans, std::move(session)));
   return opened;
 }

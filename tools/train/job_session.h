@@ -1,8 +1,9 @@
-// From a job to a session of all its ranks in this process.
+// From a job to a session of its ranks in this process.
 // Thread rule: one thread.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "actors/launch.h"
@@ -17,6 +18,8 @@ struct JobSessionOptions {
   DataFeed* feed = nullptr;    // must outlive the session
   MetricSink* sink = nullptr;  // must outlive the session
   int64_t first_step = 0;
+  std::vector<int> ranks;               // of this process; empty: all
+  TransportNetwork* network = nullptr;  // to the others; must outlive the session
 };
 
 struct JobSession {

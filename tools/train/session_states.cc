@@ -1,44 +1,26 @@
 #include "tools/train/session_states.h"
 
-#include <string.h>
+#include <algorithm>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
-#include "runtime/store/slice_runs.h"
 
 namespace weir {
 namespace {
 
 constexpr size_t kNamesShown = 5;
 
-bool Belongs(const std::string& name, StateSet set) {
-  bool weight = !absl::StrContains(name, "/");
-  return set == StateSet::kWeights ? weight : !absl::StartsWith(name, "fetch/");
-}
-
-// Calls visit(rank, state) for each shard of `name`, ranks in order.
+// Calls visit(rank, state) for each shard of each state of `set` on the local ranks.
 template <typename F>
-absl::Status ForEachShard(const Session& session, const std::string& name, F&& visit) {
-  for (int rank = 0; rank < session.num_ranks(); ++rank) {
+absl::Status ForEachShard(const Session& session, StateSet set, F&& visit) {
+  for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      if (state.name == name) WEIR_RETURN_IF_ERROR(visit(rank, state));
+      if (BelongsTo(state.name, set)) WEIR_RETURN_IF_ERROR(visit(rank, state));
     }
   }
   return absl::OkStatus();
-}
-
-// The shards of `name` cut out of the whole tensor, to every rank that holds one.
-absl::Status ScatterState(const std::string& whole, const std::string& name, Session* session) {
-  return ForEachShard(*session, name, [&](int rank, const PlanState& state) -> absl::Status {
-    WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session->StateMemory(rank, name));
-    int64_t width = SizeOf(state.slice.dtype);
-    ForEachRun(state.slice, [&](int64_t local, int64_t global, int64_t count) {
-      memcpy(memory.data() + local * width, whole.data() + global * width, static_cast<size_t>(count * width));
-    });
-    return absl::OkStatus();
-  });
 }
 
 // "a, b, c and 4 more"
@@ -51,11 +33,14 @@ std::string NameSome(const std::vector<std::string>& names) {
 
 absl::Status CheckNames(const SafetensorsReader& file, StateSet set, const std::map<std::string, StateType>& states) {
   std::vector<std::string> missing, extra;
+  size_t needed = 0;
   for (const auto& [name, type] : states) {
+    if (!BelongsTo(name, set)) continue;
+    ++needed;
     if (file.tensors().count(name) == 0) missing.push_back(name);
   }
   for (const auto& [name, tensor] : file.tensors()) {
-    if (Belongs(name, set) && states.count(name) == 0) extra.push_back(name);
+    if (BelongsTo(name, set) && states.count(name) == 0) extra.push_back(name);
   }
   if (missing.empty() && extra.empty()) return absl::OkStatus();
   std::string found;
@@ -65,62 +50,31 @@ absl::Status CheckNames(const SafetensorsReader& file, StateSet set, const std::
   if (!missing.empty() && set == StateSet::kAll && absl::StrContains(missing[0], "/")) {
     hint = "weights alone (written by --save) start a run with --init; --resume needs a --checkpoint";
   }
-  return Rejected({"W0071", file.path(), absl::StrCat("exactly the ", states.size(), " tensors of the model"), found, hint});
+  return Rejected({"W0071", file.path(), absl::StrCat("exactly the ", needed, " tensors of the model"), found, hint});
 }
 
 }  // namespace
 
+bool BelongsTo(const std::string& name, StateSet set) {
+  bool weight = !absl::StrContains(name, "/");
+  return set == StateSet::kWeights ? weight : !absl::StartsWith(name, "fetch/");
+}
+
 std::map<std::string, StateType> StatesOf(const Session& session, StateSet set) {
   std::map<std::string, StateType> states;
-  for (int rank = 0; rank < session.num_ranks(); ++rank) {
+  for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      if (Belongs(state.name, set)) states[state.name] = {state.slice.dtype, state.slice.global_shape};
+      if (BelongsTo(state.name, set)) states[state.name] = {state.slice.dtype, state.slice.global_shape};
     }
   }
   return states;
 }
 
-absl::StatusOr<std::string> GatherState(const Session& session, const std::string& name) {
-  std::string whole;
-  int64_t covered = 0, elements = -1;
-  WEIR_RETURN_IF_ERROR(ForEachShard(session, name, [&](int rank, const PlanState& state) -> absl::Status {
-    if (elements < 0) {
-      elements = NumElements(state.slice.global_shape);
-      whole.resize(static_cast<size_t>(elements * SizeOf(state.slice.dtype)));
-    }
-    if (!state.owner) return absl::OkStatus();
-    WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session.StateMemory(rank, name));
-    int64_t width = SizeOf(state.slice.dtype);
-    ForEachRun(state.slice, [&](int64_t local, int64_t global, int64_t count) {
-      memcpy(whole.data() + global * width, memory.data() + local * width, static_cast<size_t>(count * width));
-    });
-    covered += state.slice.num_elements();
-    return absl::OkStatus();
-  }));
-  if (covered != elements) {
-    return absl::InternalError(absl::StrCat("W0072 at state ", name, ": expected owners of ", elements,
-                                            " elements; found owners of ", covered, "."));
-  }
-  return whole;
-}
-
-absl::Status SaveStates(const Session& session, StateSet set, const std::map<std::string, std::string>& metadata,
-                        const std::string& path) {
-  std::vector<SafetensorsWriter::Entry> entries;
-  for (const auto& [name, type] : StatesOf(session, set)) entries.push_back({name, type.dtype, type.shape});
-  WEIR_ASSIGN_OR_RETURN(auto writer, SafetensorsWriter::Create(path, std::move(entries), metadata));
-  for (size_t i = 0; i < writer->entries().size(); ++i) {
-    WEIR_ASSIGN_OR_RETURN(std::string whole, GatherState(session, writer->entries()[i].name));
-    WEIR_RETURN_IF_ERROR(writer->Write(i, whole.data()));
-  }
-  return writer->Commit();
-}
-
-absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* session) {
-  std::map<std::string, StateType> states = StatesOf(*session, set);
+absl::Status CheckStates(const SafetensorsReader& file, StateSet set, const std::map<std::string, StateType>& states) {
   WEIR_RETURN_IF_ERROR(CheckNames(file, set, states));
-  // Shapes and dtypes of all first: reading an empty slice checks them and touches nothing.
+  // Reading an empty slice checks shape and dtype and touches nothing.
   for (const auto& [name, type] : states) {
+    if (!BelongsTo(name, set)) continue;
     TensorSlice nothing{type.dtype, Shape(type.shape.size(), 0), Shape(type.shape.size(), 0), type.shape};
     if (type.shape.empty()) {
       char scalar[8];
@@ -129,24 +83,57 @@ absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* se
       WEIR_RETURN_IF_ERROR(file.Read(name, nothing, nullptr));
     }
   }
-  for (const auto& [name, type] : states) {
-    WEIR_RETURN_IF_ERROR(ForEachShard(*session, name, [&](int rank, const PlanState& state) -> absl::Status {
-      WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session->StateMemory(rank, state.name));
-      return file.Read(state.name, state.slice, memory.data());
-    }));
-  }
   return absl::OkStatus();
 }
 
-absl::Status CopyWeights(const Session& from, Session* to) {
-  for (const auto& [name, type] : StatesOf(*to, StateSet::kWeights)) {
-    WEIR_ASSIGN_OR_RETURN(std::string whole, GatherState(from, name));
-    if (static_cast<int64_t>(whole.size()) != NumElements(type.shape) * SizeOf(type.dtype)) {
-      return absl::InternalError(absl::StrCat("weight ", name, " differs between two plans of one job"));
-    }
-    WEIR_RETURN_IF_ERROR(ScatterState(whole, name, to));
+absl::Status LoadShards(const SafetensorsReader& file, StateSet set, Session* session) {
+  return ForEachShard(*session, set, [&](int rank, const PlanState& state) -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session->StateMemory(rank, state.name));
+    return file.Read(state.name, state.slice, memory.data());
+  });
+}
+
+absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* session) {
+  WEIR_RETURN_IF_ERROR(CheckStates(file, set, StatesOf(*session, set)));
+  return LoadShards(file, set, session);
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(const std::map<std::string, StateType>& states, StateSet set,
+                                                             const std::map<std::string, std::string>& metadata,
+                                                             const std::string& path) {
+  std::vector<SafetensorsWriter::Entry> entries;
+  for (const auto& [name, type] : states) {
+    if (BelongsTo(name, set)) entries.push_back({name, type.dtype, type.shape});
   }
-  return absl::OkStatus();
+  return SafetensorsWriter::Create(path, std::move(entries), metadata);
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> SaveShards(const Session& session, StateSet set,
+                                                          const std::string& temporary_path) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsPart> part, SafetensorsPart::Open(temporary_path));
+  std::map<std::string, int64_t> elements;
+  WEIR_RETURN_IF_ERROR(ForEachShard(session, set, [&](int rank, const PlanState& state) -> absl::Status {
+    if (!state.owner) return absl::OkStatus();
+    WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session.StateMemory(rank, state.name));
+    elements[state.name] += state.slice.num_elements();
+    return part->Write(state.name, state.slice, memory.data());
+  }));
+  WEIR_RETURN_IF_ERROR(part->Flush());
+  return elements;
+}
+
+absl::Status CopyWeights(const Session& from, Session* to) {
+  return ForEachShard(*to, StateSet::kWeights, [&](int rank, const PlanState& state) -> absl::Status {
+    const std::vector<PlanState>& sources = from.plan(rank).states;
+    auto source = std::find_if(sources.begin(), sources.end(), [&](const PlanState& s) { return s.name == state.name; });
+    if (source == sources.end() || source->slice.shape != state.slice.shape || source->slice.offset != state.slice.offset ||
+        source->slice.dtype != state.slice.dtype) {
+      return absl::InternalError(absl::StrCat("W0072 at weight ", state.name, ", rank ", rank,
+                                              ": expected the same shard in both plans of the job; found another."));
+    }
+    WEIR_ASSIGN_OR_RETURN(absl::Span<char> source_memory, from.StateMemory(rank, state.name));
+    return to->WriteState(rank, state.name, source_memory);
+  });
 }
 
 }  // namespace weir

@@ -9,10 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
-#include "tools/train/evaluator.h"
 #include "tools/train/job_data.h"
-#include "tools/train/job_session.h"
-#include "tools/train/metric_log.h"
 #include "tools/train/session_states.h"
 
 namespace weir {
@@ -62,22 +59,14 @@ class Trainer {
     if (!options_.init.empty() && !options_.resume.empty()) {
       return Rejected({"W0074", "--init and --resume", "one of them", "both", "--resume alone: a checkpoint holds the weights"});
     }
-    WEIR_ASSIGN_OR_RETURN(dataset_, OpenJobData(job_));
-    feed_ = std::make_unique<DatasetFeed>(dataset_.get(), DataPart::kTrain, MicroBatches(job_));
     std::unique_ptr<SafetensorsReader> checkpoint, init;
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(OpenCheckpoint(&checkpoint));
     if (!options_.init.empty()) {
       WEIR_ASSIGN_OR_RETURN(init, SafetensorsReader::Open(options_.init));
     }
-    JobSessionOptions session;
-    session.threads_per_device = options_.threads_per_device;
-    session.feed = feed_.get();
-    session.sink = &log_;
-    session.first_step = result_.steps_done;
-    WEIR_ASSIGN_OR_RETURN(opened_, OpenJobSession(job_, session));
-    if (init != nullptr) WEIR_RETURN_IF_ERROR(LoadStates(*init, StateSet::kWeights, opened_.session.get()));
-    if (checkpoint != nullptr) WEIR_RETURN_IF_ERROR(LoadStates(*checkpoint, StateSet::kAll, opened_.session.get()));
-    WEIR_ASSIGN_OR_RETURN(evaluator_, Evaluator::Create(job_, dataset_.get(), options_.threads_per_device));
+    WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, options_.threads_per_device, result_.steps_done));
+    if (init != nullptr) WEIR_RETURN_IF_ERROR(Load(*init, StateSet::kWeights));
+    if (checkpoint != nullptr) WEIR_RETURN_IF_ERROR(Load(*checkpoint, StateSet::kAll));
     if (!options_.metrics.empty()) {
       metrics_file_.open(options_.metrics, result_.steps_done > 0 ? std::ios::app : std::ios::trunc);
       if (!metrics_file_) {
@@ -103,23 +92,28 @@ class Trainer {
     return absl::OkStatus();
   }
 
+  absl::Status Load(const SafetensorsReader& file, StateSet set) {
+    WEIR_RETURN_IF_ERROR(CheckStates(file, set, runner_->facts().states));
+    return runner_->Load(file.path(), set);
+  }
+
   void SayWhatRuns() {
-    const Session& session = *opened_.session;
-    int64_t parameters = 0, arena = 0;
-    for (const auto& [name, type] : StatesOf(session, StateSet::kWeights)) parameters += NumElements(type.shape);
-    for (int rank = 0; rank < session.num_ranks(); ++rank) {
-      arena = std::max(arena, session.Memory(rank).arena_bytes + session.Memory(rank).workspace_bytes);
+    const RunnerFacts& facts = runner_->facts();
+    int64_t parameters = 0;
+    for (const auto& [name, type] : facts.states) {
+      if (BelongsTo(name, StateSet::kWeights)) parameters += NumElements(type.shape);
     }
-    std::string mesh = opened_.plan->mesh.ToText();
-    progress_.Say(dataset_->Describe());
-    progress_.Say(absl::StrFormat("%s: %s parameters, %d device%s%s, %d thread%s each, %.1f MiB per device",
-                                  job_.name(), CountText(static_cast<double>(parameters)), session.num_ranks(),
-                                  session.num_ranks() == 1 ? "" : "s", mesh.empty() ? "" : " (" + mesh + ")",
-                                  opened_.threads_per_device, opened_.threads_per_device == 1 ? "" : "s",
-                                  static_cast<double>(arena) / (1 << 20)));
+    progress_.Say(facts.data);
+    progress_.Say(absl::StrFormat("%s: %s parameters, %d device%s%s%s, %d thread%s each, %.1f MiB per device",
+                                  job_.name(), CountText(static_cast<double>(parameters)), facts.num_ranks,
+                                  facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
+                                  facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
+                                  facts.threads_per_device == 1 ? "" : "s",
+                                  static_cast<double>(facts.bytes_per_device) / (1 << 20)));
     if (result_.steps_done > 0) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
   }
 
+  bool evaluates() const { return runner_->facts().evaluation_batches > 0; }
   bool Interrupted() const { return options_.interrupted != nullptr && options_.interrupted->load(); }
 
   absl::Status RunAllSteps() {
@@ -128,7 +122,7 @@ class Trainer {
     started_at_ = result_.steps_done;
     while (result_.steps_done < steps && !Interrupted()) {
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
-      WEIR_RETURN_IF_ERROR(opened_.session->RunSteps(count));
+      WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
       double seconds = static_cast<double>(clock_.NowNs() - before) * 1e-9;
       burst = std::clamp<int64_t>(std::llround(kBurstSeconds * static_cast<double>(count) / std::max(seconds, 1e-9)), 1, kBurstMax);
       result_.steps_done += count;
@@ -144,7 +138,7 @@ class Trainer {
   // Steps until something is due between steps.
   int64_t UntilStop(int64_t steps) const {
     int64_t until = steps - result_.steps_done;
-    for (int64_t every : {evaluator_ == nullptr ? 0 : job_.training().eval_every(), options_.checkpoint_every}) {
+    for (int64_t every : {!evaluates() ? 0 : job_.training().eval_every(), options_.checkpoint_every}) {
       if (every > 0) until = std::min(until, every - result_.steps_done % every);
     }
     return until;
@@ -153,10 +147,9 @@ class Trainer {
   absl::Status AfterBurst(int64_t steps) {
     int64_t done = result_.steps_done;
     int64_t eval_every = job_.training().eval_every();
-    std::map<int64_t, StepMetrics> reported = log_.Take();
-    bool evaluate = evaluator_ != nullptr && (done == steps || (eval_every > 0 && done % eval_every == 0));
+    bool evaluate = evaluates() && (done == steps || (eval_every > 0 && done % eval_every == 0));
     if (evaluate) WEIR_RETURN_IF_ERROR(Evaluate());
-    for (const auto& [step, metrics] : reported) {
+    for (const auto& [step, metrics] : reported_) {
       WEIR_RETURN_IF_ERROR(ReportStep(step, steps, metrics, evaluate && step + 1 == done));
     }
     if (evaluate) progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
@@ -165,8 +158,12 @@ class Trainer {
   }
 
   absl::Status Evaluate() {
-    WEIR_RETURN_IF_ERROR(CopyWeights(*opened_.session, evaluator_->session()));
-    WEIR_ASSIGN_OR_RETURN(result_.evaluation, evaluator_->Run());
+    WEIR_ASSIGN_OR_RETURN(auto batches, runner_->Evaluate());
+    result_.evaluation = MeanOf(batches);
+    if (result_.evaluation->batches != runner_->facts().evaluation_batches) {
+      return absl::InternalError(absl::StrCat("W0073: expected metrics of ", runner_->facts().evaluation_batches,
+                                              " batches; found ", result_.evaluation->batches, "."));
+    }
     return absl::OkStatus();
   }
 
@@ -218,21 +215,19 @@ class Trainer {
 
   absl::Status WriteCheckpoint() {
     if (options_.checkpoint.empty()) return absl::OkStatus();
-    return SaveStates(*opened_.session, StateSet::kAll,
-                      {{"format", "weir"}, {"job", job_.name()}, {kStepKey, absl::StrCat(result_.steps_done)}},
-                      options_.checkpoint);
+    return runner_->Save(StateSet::kAll, {{"format", "weir"}, {"job", job_.name()}, {kStepKey, absl::StrCat(result_.steps_done)}},
+                         options_.checkpoint);
   }
 
   absl::Status WriteResults() {
     WEIR_RETURN_IF_ERROR(WriteCheckpoint());
     if (!options_.checkpoint.empty()) progress_.Say("checkpoint written to " + options_.checkpoint);
     if (!options_.save.empty()) {
-      WEIR_RETURN_IF_ERROR(SaveStates(*opened_.session, StateSet::kWeights,
-                                      {{"format", "weir"}, {"job", job_.name()}}, options_.save));
+      WEIR_RETURN_IF_ERROR(runner_->Save(StateSet::kWeights, {{"format", "weir"}, {"job", job_.name()}}, options_.save));
       progress_.Say("weights written to " + options_.save);
     }
     if (!options_.trace.empty()) {
-      absl::Status status = opened_.session->WriteTrace(options_.trace);
+      absl::Status status = runner_->WriteTrace(options_.trace);
       if (!status.ok()) {
         return Missing({"W0075", "--trace " + options_.trace, "a file that can be written", std::string(status.message()), ""});
       }
@@ -245,12 +240,9 @@ class Trainer {
   const TrainOptions& options_;
   MonotonicClock clock_;
   Progress progress_;
-  MetricLog log_;
   LearningRateSchedule schedule_;
-  std::unique_ptr<Dataset> dataset_;
-  std::unique_ptr<DatasetFeed> feed_;
-  JobSession opened_;  // after what it feeds from and reports to
-  std::unique_ptr<Evaluator> evaluator_;
+  std::unique_ptr<JobRunner> runner_;
+  std::map<int64_t, StepMetrics> reported_;  // of the last burst
   std::ofstream metrics_file_;
   TrainResult result_;
   int64_t started_at_ = 0;  // steps done before
@@ -266,13 +258,16 @@ absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options) {
 absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights, int threads_per_device) {
   WEIR_ASSIGN_OR_RETURN(auto file, SafetensorsReader::Open(weights));
   WEIR_ASSIGN_OR_RETURN(auto dataset, OpenJobData(job));
-  WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, dataset.get(), threads_per_device));
+  JobSessionOptions session;
+  session.threads_per_device = threads_per_device;
+  WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, dataset.get(), session));
   if (evaluator == nullptr) {
     return Rejected({"W0077", "data", "something held out to evaluate on", "nothing",
                      "data { text { held_out: 0.1 } }, or test_images and test_labels"});
   }
   WEIR_RETURN_IF_ERROR(LoadStates(*file, StateSet::kWeights, evaluator->session()));
-  return evaluator->Run();
+  WEIR_ASSIGN_OR_RETURN(auto batches, evaluator->Run());
+  return MeanOf(batches);
 }
 
 std::optional<double> BitsPerByte(const Job& job, const Evaluation& evaluation) {

@@ -1,7 +1,7 @@
-// Trains a job in this process: compiles it, loads every rank, feeds data, follows the
-// metrics, evaluates on what is held out, and writes weights, metrics and trace.
+// Trains a job: follows the metrics, evaluates on what is held out, and writes weights,
+// metrics and trace. Where the ranks are is the JobRunner's business.
 //
-//   compile -> lower all ranks -> Session -> { run a few steps, report, evaluate?, checkpoint? }* -> save
+//   open a runner -> { run a few steps, report, evaluate?, checkpoint? }* -> save
 //
 // Steps run in short bursts, so that an interrupt ends at a step and nothing is lost.
 // Thread rule: one thread; `interrupted` may be set from a signal handler.
@@ -9,18 +9,26 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <ostream>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
+#include "tools/train/evaluator.h"
+#include "tools/train/job_runner.h"
 #include "tools/train/progress.h"
 
 namespace weir {
 
+// Opens the runner of a job whose first step has number `first_step`.
+using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(const Job& job, int threads_per_device,
+                                                                               int64_t first_step)>;
+
 struct TrainOptions {
+  RunnerFactory runner = LocalRunner::Open;
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   std::string init;            // safetensors of weights to start from
   std::string resume;          // checkpoint to go on from
@@ -32,11 +40,6 @@ struct TrainOptions {
   ProgressStyle style = ProgressStyle::kPlain;
   std::ostream* out = nullptr;  // must outlive the run; required
   const std::atomic<bool>* interrupted = nullptr;
-};
-
-struct Evaluation {
-  std::map<std::string, double> means;  // of every scalar output of the model, over the batches
-  int64_t batches = 0;
 };
 
 struct TrainResult {

@@ -1,0 +1,62 @@
+// Whoever holds the ranks of a job and does what the trainer asks of all of them: this
+// process (LocalRunner), or worker processes (FleetRunner, tools/train/fleet_runner.h). The
+// trainer does not know which, and the answer does not depend on it.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "tools/train/rank_group.h"
+
+namespace weir {
+
+// Known once the ranks are loaded.
+struct RunnerFacts {
+  std::string data;  // what is learnt, for people
+  int64_t num_ranks = 1;
+  std::string mesh;  // text form
+  int threads_per_device = 1;
+  int64_t bytes_per_device = 0;
+  std::map<std::string, StateType> states;  // of all ranks, optimiser states too
+  int64_t evaluation_batches = 0;           // 0: nothing is held out
+  std::string where;                        // "" or "in 2 processes", for people
+};
+
+class JobRunner {
+ public:
+  virtual ~JobRunner() = default;
+  virtual const RunnerFacts& facts() const = 0;
+  // Reads every state of `set` from a file that fits them (checked before, CheckStates).
+  virtual absl::Status Load(const std::string& path, StateSet set) = 0;
+  // What was reported of each step.
+  virtual absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) = 0;
+  // The present weights on what is held out; what was reported of each batch.
+  virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
+  // Every state of `set` to `path`, atomically.
+  virtual absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) = 0;
+  // One Perfetto file of all ranks.
+  virtual absl::Status WriteTrace(const std::string& path) = 0;
+};
+
+class LocalRunner final : public JobRunner {
+ public:
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const Job& job, int threads_per_device, int64_t first_step);
+
+  const RunnerFacts& facts() const override { return facts_; }
+  absl::Status Load(const std::string& path, StateSet set) override { return group_->Load(path, set); }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override { return group_->RunSteps(steps); }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
+  absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override;
+  absl::Status WriteTrace(const std::string& path) override { return group_->session().WriteTrace(path); }
+
+ private:
+  LocalRunner() = default;
+  std::unique_ptr<RankGroup> group_;
+  RunnerFacts facts_;
+};
+
+}  // namespace weir

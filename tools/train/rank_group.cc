@@ -1,0 +1,55 @@
+#include "tools/train/rank_group.h"
+
+#include <algorithm>
+
+#include "runtime/base/status.h"
+
+namespace weir {
+
+absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const RankGroupOptions& options) {
+  std::unique_ptr<RankGroup> group(new RankGroup());
+  WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
+  group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
+  JobSessionOptions session;
+  session.ranks = options.ranks;
+  session.network = options.networks.training;
+  session.threads_per_device = options.threads_per_device;
+  session.feed = group->feed_.get();
+  session.sink = &group->log_;
+  session.first_step = options.first_step;
+  WEIR_ASSIGN_OR_RETURN(group->training_, OpenJobSession(job, session));
+  session.network = options.networks.evaluation;
+  session.first_step = 0;
+  WEIR_ASSIGN_OR_RETURN(group->evaluator_, Evaluator::Create(job, group->dataset_.get(), session));
+  return group;
+}
+
+int64_t RankGroup::bytes_per_device() const {
+  int64_t bytes = 0;
+  for (int rank : training_.session->local_ranks()) {
+    const RankMemory memory = training_.session->Memory(rank);
+    bytes = std::max(bytes, memory.arena_bytes + memory.workspace_bytes);
+  }
+  return bytes;
+}
+
+absl::Status RankGroup::Load(const std::string& path, StateSet set) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
+  return LoadShards(*file, set, training_.session.get());
+}
+
+absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::RunSteps(int64_t steps) {
+  WEIR_RETURN_IF_ERROR(training_.session->RunSteps(steps));
+  return log_.Take();
+}
+
+absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
+  WEIR_RETURN_IF_ERROR(CopyWeights(*training_.session, evaluator_->session()));
+  return evaluator_->Run();
+}
+
+absl::StatusOr<std::map<std::string, int64_t>> RankGroup::SaveShards(StateSet set, const std::string& temporary_path) {
+  return weir::SaveShards(*training_.session, set, temporary_path);
+}
+
+}  // namespace weir

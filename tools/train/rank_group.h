@@ -1,0 +1,74 @@
+// The ranks of a job that this process holds, ready to work: plans lowered for them,
+// sessions for training and for evaluation, the data, and what they report. All ranks when a
+// job runs in one process; some of them in a worker process, with a network to the others.
+//
+//   Open -> { Load | RunSteps | Evaluate | SaveShards | WriteTrace }*
+//
+// With several groups, each call is made on all of them at once and returns when all are done.
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/transport/transport.h"
+#include "tools/train/evaluator.h"
+#include "tools/train/job_data.h"
+#include "tools/train/job_session.h"
+#include "tools/train/metric_log.h"
+#include "tools/train/session_states.h"
+
+namespace weir {
+
+// The networks of a group, by what they carry. Null: all ranks are in this process.
+struct GroupNetworks {
+  TransportNetwork* training = nullptr;    // must outlive the group
+  TransportNetwork* evaluation = nullptr;  // must outlive the group
+};
+
+struct RankGroupOptions {
+  std::vector<int> ranks;      // empty: all
+  int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
+  int64_t first_step = 0;
+  GroupNetworks networks;
+};
+
+class RankGroup {
+ public:
+  static absl::StatusOr<std::unique_ptr<RankGroup>> Open(const Job& job, const RankGroupOptions& options);
+
+  const LogicalPlan& plan() const { return *training_.plan; }
+  const Dataset& dataset() const { return *dataset_; }
+  int threads_per_device() const { return training_.threads_per_device; }
+  int64_t evaluation_batches() const { return evaluator_ == nullptr ? 0 : evaluator_->batches(); }  // 0: nothing is held out
+  int64_t bytes_per_device() const;  // the most of any rank of this group
+  // The states of this group's ranks.
+  std::map<std::string, StateType> States(StateSet set) const { return StatesOf(*training_.session, set); }
+
+  // Each rank its shards, from a file that has them all (CheckStates).
+  absl::Status Load(const std::string& path, StateSet set);
+  // What the ranks of this group reported, by step.
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps);
+  // The present weights on the held-out data; by batch. Precondition: evaluation_batches() > 0.
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate();
+  // Writes the shards that these ranks own into the file that a SafetensorsWriter has begun;
+  // returns elements written, by name.
+  absl::StatusOr<std::map<std::string, int64_t>> SaveShards(StateSet set, const std::string& temporary_path);
+
+  Session& session() { return *training_.session; }
+
+ private:
+  RankGroup() = default;
+
+  std::unique_ptr<Dataset> dataset_;
+  std::unique_ptr<DatasetFeed> feed_;
+  MetricLog log_;
+  JobSession training_;  // after what it feeds from and reports to
+  std::unique_ptr<Evaluator> evaluator_;
+};
+
+}  // namespace weir
