@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/engine/stall_report.h"
 #include "actors/initialize_state.h"
 #include "actors/traced_job.h"
 #include "actors/verify_plans.h"
@@ -83,6 +84,8 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
   rank_options.clock = sim ? &virtual_clock_ : nullptr;
   rank_options.trace_capacity = options.trace_capacity;
   rank_options.first_step = options.first_step;
+  rank_options.epoch = options.epoch;
+  rank_options.role = options.role;
   if (sim) rank_options.cost_ns = options.sim_cost_ns;
   TransportNetwork* network = given_network_;
   if (network == nullptr) network = sim ? static_cast<TransportNetwork*>(sim_network_.get()) : loopback_network_.get();
@@ -94,6 +97,7 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices_.back().get(), network->endpoint(plan.rank), rank_options));
+    ranks_.push_back(executor.get());
     executors_.push_back(std::move(executor));
   }
   return absl::OkStatus();
@@ -120,22 +124,16 @@ absl::Status Session::Connect() {
   return first_error;
 }
 
-std::vector<RankExecutor*> Session::Ranks() const {
-  std::vector<RankExecutor*> ranks;
-  for (const auto& executor : executors_) ranks.push_back(executor.get());
-  return ranks;
-}
-
 void Session::MakeCafEngine(CafEngineOptions options) {
   options.rest = plans_.size() == place_of_rank_.size() ? CafEngineOptions::Rest::kBalanced : CafEngineOptions::Rest::kLocal;
-  engine_ = weir::MakeCafEngine(Ranks(), options);
+  engine_ = weir::MakeCafEngine(ranks_, options);
 }
 
 void Session::MakeSimEngine(const SimEngineOptions& options) {
   std::vector<FakeDevice*> devices;
   for (auto& device : devices_) devices.push_back(static_cast<FakeDevice*>(device.get()));
   auto simulator =
-      std::make_unique<SimEngine>(Ranks(), std::move(devices), sim_network_.get(), &virtual_clock_, options);
+      std::make_unique<SimEngine>(ranks_, std::move(devices), sim_network_.get(), &virtual_clock_, options);
   simulator_ = simulator.get();
   engine_ = std::move(simulator);
 }
@@ -150,6 +148,14 @@ absl::Status Session::RunSteps(int64_t steps) {
   // came to rest, and its ranks may hear of that run already.
   return local_ranks_.size() == place_of_rank_.size() ? CheckAtRest() : absl::OkStatus();
 }
+
+SessionProgress Session::Progress() const {
+  TickScale scale = tick_scale_;
+  scale.Close();
+  return ReadProgress(ranks_, scale);
+}
+
+std::string Session::DescribeStall() const { return weir::DescribeStall(ranks_); }
 
 absl::Status Session::CheckAtRest() const {
   for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());
@@ -196,11 +202,9 @@ std::vector<EdgeReport> Session::Edges() const {
 absl::Status Session::WriteTrace(const std::string& path) const {
   TickScale scale = tick_scale_;
   scale.Close();
-  std::vector<const RankExecutor*> executors;
-  for (const auto& executor : executors_) executors.push_back(executor.get());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   if (!file) return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
-  return weir::WriteTrace(MakeTracedJob(executors, first_step_, scale), file);
+  return weir::WriteTrace(MakeTracedJob(ranks_, first_step_, scale), file);
 }
 
 }  // namespace weir

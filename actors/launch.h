@@ -9,7 +9,7 @@
 // Ranks are named by their number in the job. Between two RunSteps nothing moves: states
 // may be read and written. Not here: what a step means (the plan), data and metrics
 // (feed.h), files of weights, finding other processes (runtime/control).
-// Thread rule: one thread at a time; feed, sink and initializer are called from the
+// Thread rule: one thread at a time, but Stop and Progress any thread; feed, sink and initializer are called from the
 // threads of the ranks, more than one at once.
 #pragma once
 
@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -28,6 +29,7 @@
 #include "actors/engine/sim_engine.h"
 #include "actors/feed.h"
 #include "actors/plan.h"
+#include "actors/progress.h"
 #include "proto/plan.pb.h"
 #include "runtime/trace/tick_clock.h"
 #include "runtime/transport/transport.h"
@@ -46,6 +48,10 @@ struct SessionOptions {
   // Between the ranks of this process and those of others; must outlive the session,
   // which closes its endpoints. Null: all ranks of the job are in this process. For kCaf.
   TransportNetwork* network = nullptr;
+  // In every message, and checked: the incarnation of the plan, and which of the job's
+  // networks this is. As the network's own.
+  uint32_t epoch = 1;
+  uint16_t role = 0;
 
   CafEngineOptions caf;  // `rest` is the session's to choose
 
@@ -85,6 +91,15 @@ class Session {
   absl::Status RunSteps(int64_t steps);
   int64_t steps_done() const { return steps_done_; }  // first_step included
 
+  // Any thread, also while RunSteps runs: it then returns `reason`, which is not ok, once
+  // the acts that run have ended; as do all later ones.
+  void Stop(absl::Status reason) { engine_->Stop(std::move(reason)); }
+  // Any thread, also while RunSteps runs (not with kSim); costs the ranks nothing.
+  SessionProgress Progress() const;
+  // After RunSteps has returned an error: what each unfinished actor of the local ranks
+  // waits for and who holds it (actors/engine/stall_report.h); empty if there is none.
+  std::string DescribeStall() const;
+
   int num_ranks() const { return static_cast<int>(place_of_rank_.size()); }  // of the job
   const std::vector<int>& local_ranks() const { return local_ranks_; }       // of this process, ascending
   // Precondition, here and below unless a status is returned: the rank is local.
@@ -119,7 +134,6 @@ class Session {
   absl::Status Connect();
   void MakeCafEngine(CafEngineOptions options);
   void MakeSimEngine(const SimEngineOptions& options);
-  std::vector<RankExecutor*> Ranks() const;
 
   TransportNetwork* given_network_ = nullptr;
   std::vector<Plan> plans_;          // of the local ranks, ascending, as devices_ and executors_
@@ -130,6 +144,7 @@ class Session {
   std::unique_ptr<LoopbackNetwork> loopback_network_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<RankExecutor>> executors_;
+  std::vector<RankExecutor*> ranks_;  // the same
   std::unique_ptr<Engine> engine_;  // last made, first to go
   SimEngine* simulator_ = nullptr;
   TickScale tick_scale_;

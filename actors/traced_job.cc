@@ -36,7 +36,7 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
 
 }  // namespace
 
-TracedJob MakeTracedJob(absl::Span<const RankExecutor* const> ranks, int64_t first_step, const TickScale& scale) {
+TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step, const TickScale& scale) {
   std::vector<const Plan*> plans;
   for (const RankExecutor* rank : ranks) plans.push_back(&rank->plan());
   const Holders holders(plans);

@@ -29,7 +29,6 @@ extern "C" const char* __tsan_default_suppressions() {
 namespace weir {
 namespace {
 
-constexpr int kStallLinesMax = 200;
 constexpr int kPollsWithOwnCore = 300;  // a little longer than a sleep and a wake take
 constexpr int kPollsElse = 20;
 
@@ -130,7 +129,6 @@ class RankActor {
       : rank_(rank), index_(index), board_(board), controller_(std::move(controller)), polls_(polls) {}
 
   void OnRun(int64_t steps) {
-    board_->Unpark(index_);
     rank_->endpoint()->Unpark();
     ++run_;
     rank_->RaiseLimits(steps);
@@ -140,6 +138,7 @@ class RankActor {
   // Runs until nothing is left to do, and parks.
   void Work() {
     board_->Unpark(index_);
+    rank_->SetSleep(RankExecutor::Sleep::kAwake);
     while (!board_->stop().load(std::memory_order_relaxed)) {
       absl::Status status = RunRank();
       if (!status.ok()) {
@@ -148,6 +147,7 @@ class RankActor {
       }
       if (board_->stop().load(std::memory_order_relaxed)) break;
       if (rank_->endpoint()->Park() == TransportEndpoint::ParkResult::kMessagesWait) continue;
+      rank_->SetSleep(rank_->all_done() ? RankExecutor::Sleep::kDone : RankExecutor::Sleep::kWaiting);
       if (board_->Park(index_, Parking())) {
         caf::anon_send(controller_, RestAtom::value, run_);
       }
@@ -206,11 +206,11 @@ struct Config : caf::actor_system_config {
 class CafEngine final : public Engine {
  public:
   CafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options)
-      : ranks_(std::move(ranks)), board_(ranks_.size(), options.rest), system_(config_), controller_(system_) {
+      : ranks_(std::move(ranks)), board_(ranks_.size(), options.rest), system_(config_), controller_(system_),
+        to_controller_(caf::actor_cast<caf::actor>(controller_.ptr())) {
     const int polls = PollsBeforeParking(options, ranks_);
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      auto state = std::make_shared<RankActor>(ranks_[i], i, &board_, caf::actor_cast<caf::actor>(controller_.ptr()),
-                                               polls);
+      auto state = std::make_shared<RankActor>(ranks_[i], i, &board_, to_controller_, polls);
       caf::actor actor = system_.spawn<caf::detached>(RankBehavior, state);
       ranks_[i]->endpoint()->SetWakeHook([actor] { caf::anon_send(actor, WakeAtom::value); });
       actors_.push_back(std::move(actor));
@@ -223,7 +223,10 @@ class CafEngine final : public Engine {
   }
 
   absl::Status RunSteps(int64_t steps) override {
-    if (absl::Status fault = board_.fault(); !fault.ok()) return fault;
+    if (absl::Status fault = board_.fault(); !fault.ok()) {
+      StopAll();
+      return fault;
+    }
     board_.BeginRun(++run_);
     for (const caf::actor& actor : actors_) caf::anon_send(actor, RunAtom::value, steps);
     bool over = actors_.empty();
@@ -239,12 +242,17 @@ class CafEngine final : public Engine {
       if (!rank->all_done()) {
         absl::Status stalled = absl::AbortedError(
             absl::StrCat("W0516 no progress: every rank is at rest and no message is under way, but",
-                         DescribeStall(ranks_, kStallLinesMax)));
+                         DescribeStall(ranks_)));
         board_.Fault(stalled);
+        StopAll();
         return stalled;
       }
     }
     return absl::OkStatus();
+  }
+
+  void Stop(absl::Status reason) override {
+    if (board_.Fault(reason)) caf::anon_send(to_controller_, FaultAtom::value);
   }
 
  private:
@@ -262,6 +270,7 @@ class CafEngine final : public Engine {
   Config config_;
   caf::actor_system system_;
   caf::scoped_actor controller_;
+  const caf::actor to_controller_;
   std::vector<caf::actor> actors_;
   int64_t run_ = 0;
 };

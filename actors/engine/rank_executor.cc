@@ -281,6 +281,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   if (actor.program != nullptr) BindSlots(actor);
   if (options_.clock != nullptr) now_ = Now();
   actor.start_ticks = now_;
+  if (num_running_ == 0) ShowAct(actor);
   if (device_->Launch({&RunBody, &actor, actor.cost_ns}) == Device::Launched::kCompleted) {
     Finish(actor);
     return;
@@ -352,6 +353,13 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   record.end = now_;
   record.bytes_sent = bytes_sent;
 
+  shown_.acts.store(shown_.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  if (num_running_ == 0) {
+    shown_.actor.store(-1, std::memory_order_relaxed);
+  } else {
+    ShowAct(actors_[running_[running_head_]]);
+  }
+
   if (++actor.act_in_step == actor.acts_per_step) {
     actor.act_in_step = actor.micro_batch = actor.chunk = 0;
     ++actor.step;
@@ -398,6 +406,8 @@ void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
 
 int64_t RankExecutor::Send(const ActorRuntime& actor, RegisterRuntime& r, const Effect& effect) {
   MessageHeader header;
+  header.epoch = options_.epoch;
+  header.role = options_.role;
   header.edge = r.edge_id;
   header.slot = effect.slot;
   header.micro_batch = actor.micro_batch;
@@ -430,11 +440,14 @@ absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header)
   RegisterRuntime& r = registers_[register_of_edge_[edge]];
   if (r.side != RegisterSide::kInbound || header.edge != r.edge_id || header.slot != r.expected_slot ||
       header.sequence != r.expected_sequence || header.payload_bytes < 0 || header.payload_bytes > r.bytes ||
-      header.codec_version != 0 || !r.ledger.is_free(header.slot)) {
+      header.codec_version != 0 || header.epoch != options_.epoch || header.role != options_.role ||
+      !r.ledger.is_free(header.slot)) {
     return absl::DataLossError(Format(
         {"W0510", absl::StrCat("rank ", plan_->rank, ", register '", plan_->registers[register_of_edge_[edge]].name, "'"),
-         absl::StrCat("token ", r.expected_sequence, " in slot ", r.expected_slot, " of at most ", r.bytes, " bytes"),
-         absl::StrCat("token ", header.sequence, " in slot ", header.slot, " of ", header.payload_bytes, " bytes"), ""}));
+         absl::StrCat("token ", r.expected_sequence, " in slot ", r.expected_slot, " of at most ", r.bytes,
+                      " bytes, epoch ", options_.epoch, ", role ", options_.role),
+         absl::StrCat("token ", header.sequence, " in slot ", header.slot, " of ", header.payload_bytes,
+                      " bytes, epoch ", header.epoch, ", role ", header.role), ""}));
   }
   ++num_received_;
   ++r.expected_sequence;
@@ -458,6 +471,19 @@ absl::Status RankExecutor::OnCredit(EdgeHandle edge, int32_t slot) {
   ActorRuntime& producer = actors_[r.producer_actor];
   if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
   return absl::OkStatus();
+}
+
+RankExecutor::Progress RankExecutor::progress() const {
+  Progress progress;
+  for (int look = 0; look < 3; ++look) {  // again if an act ended meanwhile
+    progress.acts = shown_.acts.load(std::memory_order_relaxed);
+    progress.actor = shown_.actor.load(std::memory_order_relaxed);
+    progress.act = shown_.act.load(std::memory_order_relaxed);
+    progress.since = shown_.since.load(std::memory_order_relaxed);
+    progress.sleep = shown_.sleep.load(std::memory_order_relaxed);
+    if (shown_.acts.load(std::memory_order_relaxed) == progress.acts) break;
+  }
+  return progress;
 }
 
 absl::Status RankExecutor::CheckAtRest() const {

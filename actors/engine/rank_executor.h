@@ -6,7 +6,8 @@
 //   here:   ready -> device -> done -> token to consumers, credit to producers
 //
 // In steady state nothing is allocated. Not here: threads, sleeping, other ranks.
-// Thread rule: one thread at a time, except num_sent/num_received, read at rest.
+// Thread rule: one thread at a time, except num_sent/num_received, read at rest, and
+// progress(), any time.
 #pragma once
 
 #include <atomic>
@@ -46,6 +47,8 @@ struct RankExecutorOptions {
   const Clock* clock = nullptr;  // of the trace; null: TickClock
   int64_t trace_capacity = 1 << 14;
   int64_t first_step = 0;
+  uint32_t epoch = 1;  // of the plan, and
+  uint16_t role = 0;   // which of the job's networks: in every message, and checked
   // What an act takes on a device with virtual time. Null: nothing.
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
 };
@@ -61,6 +64,19 @@ struct RankMemory {
 
 class RankExecutor final : private MessageReceiver {
  public:
+  // What the engine says of the rank's thread.
+  enum class Sleep : uint8_t { kAwake, kWaiting, kDone };
+
+  // What a rank is doing, as another thread sees it: each number is right, but they may be
+  // of neighbouring moments.
+  struct Progress {
+    int64_t acts = 0;     // done since the executor was made
+    int32_t actor = -1;   // that the device runs; -1: none
+    int64_t act = 0;      // its number, from 0
+    int64_t since = 0;    // ticks
+    Sleep sleep = Sleep::kDone;
+  };
+
   // `plan`, `device` and `endpoint` must outlive the executor. Registers its edges at
   // the endpoint; once all ranks have, call Connect.
   static absl::StatusOr<std::unique_ptr<RankExecutor>> Create(const Plan* plan, Device* device,
@@ -84,6 +100,10 @@ class RankExecutor final : private MessageReceiver {
   void CollectCompletions();  // of the device
   absl::Status Poll();        // of the transport
   const absl::Status& fault() const { return fault_; }
+
+  // Any thread; the executor must be connected.
+  Progress progress() const;
+  void SetSleep(Sleep sleep) { shown_.sleep.store(sleep, std::memory_order_relaxed); }
 
   bool all_done() const { return num_unfinished_ == 0; }
   int64_t num_sent() const { return num_sent_; }          // messages, tokens and credits
@@ -142,6 +162,16 @@ class RankExecutor final : private MessageReceiver {
     int32_t num_outstanding = 0;  // outbound: tokens sent and not credited
   };
 
+  // Progress, on a cache line that the rank's thread alone writes. Relaxed: nobody concludes
+  // from one number anything about another, or about memory.
+  struct alignas(64) Shown {
+    std::atomic<int64_t> acts{0};
+    std::atomic<int32_t> actor{-1};
+    std::atomic<Sleep> sleep{Sleep::kDone};  // until the first run
+    std::atomic<int64_t> act{0};
+    std::atomic<int64_t> since{0};
+  };
+
   RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint, RankExecutorOptions options);
   absl::Status MakeMemory();
   absl::Status MakeRegisters();
@@ -155,6 +185,11 @@ class RankExecutor final : private MessageReceiver {
   void AddReady(ActorRuntime& actor) {
     actor.ready_ticks = now_;
     ready_.Add(actor.place);
+  }
+  void ShowAct(const ActorRuntime& actor) {
+    shown_.act.store(actor.machine.acts_done(), std::memory_order_relaxed);
+    shown_.since.store(actor.start_ticks, std::memory_order_relaxed);
+    shown_.actor.store(actor.machine.id().value(), std::memory_order_relaxed);
   }
   void Start(ActorRuntime& actor);
   void BindSlots(ActorRuntime& actor);
@@ -199,6 +234,7 @@ class RankExecutor final : private MessageReceiver {
   RankMemory memory_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;
   ActRing trace_;
+  Shown shown_;
 };
 
 }  // namespace weir

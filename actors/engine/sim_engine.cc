@@ -13,7 +13,6 @@
 namespace weir {
 namespace {
 
-constexpr int kStallLinesMax = 200;
 constexpr int kNumChangePoints = 3;
 constexpr uint64_t kChangeHorizon = 2000;  // events among which the change points lie
 
@@ -33,6 +32,7 @@ absl::Status SimEngine::RunSteps(int64_t steps) {
   if (!fault_.ok()) return fault_;
   for (RankExecutor* rank : ranks_) rank->RaiseLimits(steps);
   for (;;) {
+    if (stop_.load(std::memory_order_relaxed)) return fault_ = StopReason();
     ListEnabled();
     if (enabled_.empty()) break;
     const Event event =
@@ -49,9 +49,20 @@ absl::Status SimEngine::RunSteps(int64_t steps) {
   for (const RankExecutor* rank : ranks_) {
     if (rank->all_done()) continue;
     return fault_ = absl::AbortedError(absl::StrCat("W0516 no progress: nothing can happen any more, but",
-                                                    DescribeStall(ranks_, kStallLinesMax)));
+                                                    DescribeStall(ranks_)));
   }
   return fault_ = CheckSimInvariants(ranks_, *network_);
+}
+
+void SimEngine::Stop(absl::Status reason) {
+  std::lock_guard<std::mutex> lock(stop_mutex_);
+  if (stop_reason_.ok()) stop_reason_ = std::move(reason);
+  stop_.store(true, std::memory_order_relaxed);
+}
+
+absl::Status SimEngine::StopReason() {
+  std::lock_guard<std::mutex> lock(stop_mutex_);
+  return stop_reason_;
 }
 
 void SimEngine::ListEnabled() {

@@ -12,8 +12,10 @@
 // Thread rule: as Engine; all on the caller's thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "actors/engine/engine.h"
@@ -38,6 +40,7 @@ class SimEngine final : public Engine {
             ManualClock* clock, const SimEngineOptions& options);
 
   absl::Status RunSteps(int64_t steps) override;
+  void Stop(absl::Status reason) override;
 
   int64_t num_events() const { return num_events_; }
   // Equal for equal histories: same seed, same plans, same options.
@@ -58,6 +61,7 @@ class SimEngine final : public Engine {
   uint64_t SourceOf(const Event& event) const;
   Event NextByTime();
   absl::Status Happen(const Event& event);
+  absl::Status StopReason();
   uint64_t Draw(uint64_t bound);
 
   const std::vector<RankExecutor*> ranks_;
@@ -73,6 +77,9 @@ class SimEngine final : public Engine {
   int64_t num_events_ = 0;
   uint64_t history_hash_ = 0;
   absl::Status fault_;
+  std::atomic<bool> stop_{false};  // looked at between events; the mutex orders the reason
+  std::mutex stop_mutex_;
+  absl::Status stop_reason_;  // guarded by stop_mutex_
 };
 
 }  // namespace weir

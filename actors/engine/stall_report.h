@@ -10,8 +10,12 @@
 
 namespace weir {
 
+constexpr int kStallLinesMax = 200;
+
 // One line per unfinished actor, at most `lines_max`, then how many were left out:
 //   rank 1 actor 'grad': 3 of 8 acts, waits for input 'loss', held by actor 'loss' on rank 0
-std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max);
+// Of a holder on a rank that is not among `ranks`, only the rank is named. Each line begins
+// with a line break.
+std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max = kStallLinesMax);
 
 }  // namespace weir

@@ -108,9 +108,10 @@ absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOp
 
 absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<RankPlan>& plans, const Options& options) {
   std::unique_ptr<SplitJob> job(new SplitJob(plans.size(), options));
-  SessionOptions session_options = options.session;
-  session_options.network = &job->network_;
   WEIR_RETURN_IF_ERROR(OnThreads(options.parts.size(), [&](size_t i) -> absl::Status {
+    SessionOptions session_options = options.session;
+    session_options.network = &job->network_;
+    if (!options.epochs.empty()) session_options.epoch = options.epochs[i];
     std::vector<RankPlan> part;
     for (int rank : options.parts[i]) part.push_back(plans[rank]);
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(part, session_options);
@@ -125,7 +126,15 @@ absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<Ran
 }
 
 absl::Status SplitJob::RunSteps(int64_t steps) {
-  return OnThreads(sessions_.size(), [&](size_t i) { return sessions_[i]->RunSteps(steps); });
+  return OnThreads(sessions_.size(), [&](size_t i) {
+    const absl::Status status = sessions_[i]->RunSteps(steps);
+    if (!status.ok()) {
+      for (size_t other = 0; other < sessions_.size(); ++other) {
+        if (other != i) sessions_[other]->Stop(status);
+      }
+    }
+    return status;
+  });
 }
 
 absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options, int64_t steps,

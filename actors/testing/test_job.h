@@ -68,10 +68,11 @@ class SplitJob {
     SessionOptions session;  // its network is set here
     SharedNetwork::Landing landing = SharedNetwork::Landing::kAnywhere;
     SharedNetwork::Mapping mapping = SharedNetwork::Mapping::kDirect;
+    std::vector<uint32_t> epochs;  // by part; empty: as the session's options say
   };
   static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<RankPlan>& plans, const Options& options);
 
-  // All sessions run, each on a thread. The first error in time.
+  // All sessions run, each on a thread. The first error in time, which stops the others.
   absl::Status RunSteps(int64_t steps);
   Session& session(int part) { return *sessions_[part]; }
   int num_sessions() const { return static_cast<int>(sessions_.size()); }

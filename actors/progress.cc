@@ -1,0 +1,37 @@
+#include "actors/progress.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_format.h"
+
+namespace weir {
+
+SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickScale& scale) {
+  using Sleep = RankExecutor::Sleep;
+  SessionProgress all;
+  all.asleep = true;
+  const RankExecutor* longest = nullptr;
+  const RankExecutor* waiting = nullptr;
+  RankExecutor::Progress act;  // of `longest`
+  for (const RankExecutor* rank : ranks) {
+    const RankExecutor::Progress progress = rank->progress();
+    all.acts += progress.acts;
+    all.asleep &= progress.sleep != Sleep::kAwake;
+    if (progress.actor >= 0 && (longest == nullptr || progress.since < act.since)) {
+      longest = rank;
+      act = progress;
+    }
+    if (waiting == nullptr && progress.sleep != Sleep::kDone) waiting = rank;
+  }
+  if (longest != nullptr) {
+    const int64_t ns = scale.ToNs(TickClock::Now()) - scale.ToNs(act.since);
+    all.activity = absl::StrFormat("rank %d: actor '%s', act %d, for %.1f s", longest->plan().rank,
+                                   longest->plan().actors[act.actor].name, act.act,
+                                   1e-9 * static_cast<double>(std::max<int64_t>(0, ns)));
+  } else {
+    all.activity = waiting != nullptr ? absl::StrFormat("rank %d waits", waiting->plan().rank) : "all acts done";
+  }
+  return all;
+}
+
+}  // namespace weir
