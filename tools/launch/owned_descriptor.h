@@ -1,0 +1,36 @@
+// A file descriptor that is closed when its owner goes. Not a file: reading and writing are
+// the system calls. Thread rule: one thread at a time.
+#pragma once
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace weir {
+
+class OwnedDescriptor {
+ public:
+  OwnedDescriptor() = default;
+  explicit OwnedDescriptor(int descriptor) : descriptor_(descriptor) {}
+  ~OwnedDescriptor() { Close(); }
+  OwnedDescriptor(OwnedDescriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
+    if (this != &other) {
+      Close();
+      descriptor_ = std::exchange(other.descriptor_, -1);
+    }
+    return *this;
+  }
+
+  int get() const { return descriptor_; }
+  bool open() const { return descriptor_ >= 0; }
+  void Close() {
+    if (descriptor_ >= 0) ::close(descriptor_);
+    descriptor_ = -1;
+  }
+
+ private:
+  int descriptor_ = -1;
+};
+
+}  // namespace weir

@@ -1,0 +1,349 @@
+#include "tools/launch/supervisor.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <deque>
+#include <limits>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "tools/launch/log_directory.h"
+#include "tools/launch/owned_descriptor.h"
+#include "tools/launch/worker_output.h"
+#include "tools/launch/worker_process.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kNsPerMs = 1000 * 1000;
+constexpr size_t kReadBytes = 64 * 1024;
+// What is still read after a worker's end: more than a pipe holds by default, but not for ever,
+// since a process that the worker has started may hold the other end and go on writing.
+constexpr size_t kDrainBytesMax = 1024 * 1024;
+
+struct Worker {
+  Worker(WorkerProcess process, WorkerOutput output) : process(std::move(process)), output(std::move(output)) {}
+
+  // `pid` and the descriptor `output` are the serving thread's; `input` and `process` are guarded
+  // by the mutex, and closed by the serving thread alone but for `input`.
+  WorkerProcess process;
+  WorkerOutput output;  // the serving thread's
+
+  // Guarded by the mutex.
+  bool running = true;
+  bool told = false;
+  std::string to_tell;  // what the pipe has not taken yet, from `told_bytes` on
+  size_t told_bytes = 0;
+};
+
+bool IsShown(const std::vector<int>& ranks, const std::vector<int>& shown) {
+  return shown.empty() || std::any_of(ranks.begin(), ranks.end(), [&shown](int rank) {
+           return std::find(shown.begin(), shown.end(), rank) != shown.end();
+         });
+}
+
+// The unit of poll, rounded up so that a wait is never cut into busy looks at the clock.
+int PollMs(int64_t ns) {
+  if (ns < 0) return -1;
+  return static_cast<int>(std::min<int64_t>((ns + kNsPerMs - 1) / kNsPerMs, std::numeric_limits<int>::max()));
+}
+
+enum class Listen { kToCaller, kToWorkersOnly };
+enum class Served { kSomething, kWoken };
+
+class LocalSupervisor final : public Supervisor {
+ public:
+  LocalSupervisor(SupervisorOptions options, OwnedDescriptor wake) : options_(std::move(options)), wake_(std::move(wake)) {}
+  ~LocalSupervisor() override {
+    for (Worker& worker : workers_) {
+      if (!worker.running) continue;
+      KillGroup(worker.process);
+      Collect(worker.process);
+    }
+  }
+
+  absl::Status StartWorkers(const std::vector<WorkerCommand>& commands);
+
+  absl::Status Tell(int worker, const std::string& bytes) override;
+  absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
+  void Wake() override;
+  int num_running() const override;
+  int64_t pid(int worker) const override { return workers_.at(static_cast<size_t>(worker)).process.pid; }
+  void Signal(int signal) override;
+  std::vector<WorkerExit> Stop() override;
+  std::string log_path(int worker) const override { return log_paths_.at(static_cast<size_t>(worker)); }
+
+ private:
+  absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
+  std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
+  bool TakeWake();
+  void TellMore(Worker* worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  size_t ReadOutput(Worker* worker);
+  void End(int index, int64_t time_ns);
+  std::optional<WorkerExit> NextExit();
+  void StopWithin(int64_t limit_ns, Listen listen);
+  void Poke() const;
+
+  const SupervisorOptions options_;
+  const OwnedDescriptor wake_;  // an eventfd
+  const MonotonicClock clock_;
+  std::vector<std::string> log_paths_;
+  std::deque<Worker> workers_;      // fixed after the start; a deque, as a worker does not move
+  std::deque<WorkerExit> exits_;    // the serving thread's: seen and not yet returned
+
+  mutable absl::Mutex mutex_;  // guards what Worker says, and:
+  bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
+};
+
+absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerCommand>& commands) {
+  WEIR_RETURN_IF_ERROR(MakeDirectories(options_.log_directory));
+  std::set<std::string> names;
+  for (const WorkerCommand& command : commands) {
+    const std::string name = LogFileName(command.label);
+    if (!names.insert(name).second) return absl::InternalError(absl::StrCat("two workers log to ", name));
+    log_paths_.push_back(absl::StrCat(options_.log_directory, "/", name));
+    WEIR_ASSIGN_OR_RETURN(OwnedDescriptor log, OpenLog(log_paths_.back()));
+    WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments));
+    std::ostream* console = IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
+    workers_.emplace_back(std::move(process), WorkerOutput(std::move(log), command.label, console));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
+  absl::MutexLock lock(&mutex_);
+  Worker& worker = workers_.at(static_cast<size_t>(index));
+  if (worker.told) return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
+  if (!worker.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
+  worker.told = true;
+  worker.to_tell = bytes;
+  TellMore(&worker);
+  const bool taken = worker.told_bytes == bytes.size();
+  if (!taken && !worker.process.input.open()) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
+  if (!taken) Poke();
+  return absl::OkStatus();
+}
+
+// Writes what the pipe takes; closes it after the last byte, or when nobody reads.
+void LocalSupervisor::TellMore(Worker* worker) {
+  if (!worker->told || !worker->process.input.open()) return;
+  while (worker->told_bytes < worker->to_tell.size()) {
+    const ssize_t written = WriteInput(worker->process, worker->to_tell.data() + worker->told_bytes,
+                                       worker->to_tell.size() - worker->told_bytes);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return;
+    if (written < 0) break;
+    worker->told_bytes += static_cast<size_t>(written);
+  }
+  worker->process.input.Close();
+  // There may be a secret in it.
+  ::explicit_bzero(worker->to_tell.data(), worker->to_tell.size());
+  worker->to_tell = std::string();
+}
+
+absl::StatusOr<std::optional<WorkerExit>> LocalSupervisor::Wait(int64_t limit_ms) {
+  const int64_t end_ns = limit_ms < 0 ? -1 : clock_.NowNs() + limit_ms * kNsPerMs;
+  bool woken = false;
+  while (true) {
+    if (std::optional<WorkerExit> exit = NextExit()) return exit;
+    if (woken || num_running() == 0) return std::nullopt;
+    const int64_t left_ns = end_ns < 0 ? -1 : std::max<int64_t>(end_ns - clock_.NowNs(), 0);
+    WEIR_ASSIGN_OR_RETURN(Served served, Serve(left_ns, Listen::kToCaller));
+    woken = served == Served::kWoken || left_ns == 0;
+  }
+}
+
+std::optional<WorkerExit> LocalSupervisor::NextExit() {
+  if (exits_.empty()) return std::nullopt;
+  WorkerExit exit = std::move(exits_.front());
+  exits_.pop_front();
+  return exit;
+}
+
+void LocalSupervisor::Wake() {
+  absl::MutexLock lock(&mutex_);
+  wake_asked_ = true;
+  Poke();
+}
+
+// Makes the poll under way return.
+void LocalSupervisor::Poke() const {
+  const uint64_t one = 1;
+  // It fails only if the count is at its maximum, and then the descriptor is readable already.
+  if (::write(wake_.get(), &one, sizeof(one)) < 0) return;
+}
+
+int LocalSupervisor::num_running() const {
+  absl::MutexLock lock(&mutex_);
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.running; }));
+}
+
+void LocalSupervisor::Signal(int signal) {
+  absl::MutexLock lock(&mutex_);
+  for (const Worker& worker : workers_) {
+    if (worker.running) SendSignal(worker.process, signal);
+  }
+}
+
+// The first two are the wake-ups, then three of every worker; -1 is skipped by poll.
+std::vector<pollfd> LocalSupervisor::DescriptorsToPoll(Listen listen) const {
+  std::vector<pollfd> polled;
+  polled.push_back({wake_.get(), POLLIN, 0});
+  polled.push_back({listen == Listen::kToCaller ? options_.wake_descriptor : -1, POLLIN, 0});
+  absl::MutexLock lock(&mutex_);
+  for (const Worker& worker : workers_) {
+    polled.push_back({worker.running ? worker.process.process.get() : -1, POLLIN, 0});
+    polled.push_back({worker.process.output.get(), POLLIN, 0});
+    polled.push_back({worker.told ? worker.process.input.get() : -1, POLLOUT, 0});
+  }
+  return polled;
+}
+
+// One poll and what it shows. Errors are those of poll itself.
+absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
+  std::vector<pollfd> polled = DescriptorsToPoll(listen);
+  const int num_ready = ::poll(polled.data(), polled.size(), PollMs(limit_ns));
+  if (num_ready < 0 && errno != EINTR) return absl::InternalError(absl::StrCat("poll failed: ", ::strerror(errno)));
+  if (num_ready <= 0) return Served::kSomething;
+  const int64_t now_ns = clock_.NowNs();
+  bool woken = polled[0].revents != 0 && TakeWake();
+  woken = woken || polled[1].revents != 0;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const pollfd* of_worker = &polled[2 + 3 * i];
+    if (of_worker[2].revents != 0) {
+      absl::MutexLock lock(&mutex_);
+      TellMore(&workers_[i]);
+    }
+    if (of_worker[1].revents != 0) ReadOutput(&workers_[i]);
+  }
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (polled[2 + 3 * i].revents != 0) End(static_cast<int>(i), now_ns);
+  }
+  return woken ? Served::kWoken : Served::kSomething;
+}
+
+// Whether the caller asked; the descriptor is also written to when there is more to poll.
+bool LocalSupervisor::TakeWake() {
+  absl::MutexLock lock(&mutex_);
+  uint64_t count = 0;
+  if (::read(wake_.get(), &count, sizeof(count)) < 0) return false;
+  return std::exchange(wake_asked_, false);
+}
+
+// At most one piece, so that a worker that prints without end keeps nobody waiting. Returns its size.
+size_t LocalSupervisor::ReadOutput(Worker* worker) {
+  char bytes[kReadBytes];
+  ssize_t count;
+  do {
+    count = ::read(worker->process.output.get(), bytes, sizeof(bytes));
+  } while (count < 0 && errno == EINTR);
+  if (count > 0) {
+    worker->output.Append(bytes, static_cast<size_t>(count));
+    return static_cast<size_t>(count);
+  }
+  if (count == 0 || errno != EAGAIN) worker->process.output.Close();
+  return 0;
+}
+
+void LocalSupervisor::End(int index, int64_t time_ns) {
+  Worker& worker = workers_[static_cast<size_t>(index)];
+  EndOfProcess end;
+  {
+    absl::MutexLock lock(&mutex_);
+    end = Collect(worker.process);  // has ended: does not block
+    worker.running = false;
+    worker.process.process.Close();
+    worker.process.input.Close();
+    ::explicit_bzero(worker.to_tell.data(), worker.to_tell.size());
+  }
+  size_t drained = 0;
+  while (worker.process.output.open() && drained < kDrainBytesMax) {
+    const size_t count = ReadOutput(&worker);
+    if (count == 0) break;
+    drained += count;
+  }
+  worker.process.output.Close();
+  worker.output.Finish();
+  exits_.push_back({index, worker.process.pid, end.code, end.signal, time_ns, worker.output.last_lines()});
+}
+
+std::vector<WorkerExit> LocalSupervisor::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    for (const Worker& worker : workers_) {
+      if (!worker.running) continue;
+      SendSignal(worker.process, SIGTERM);
+      SendSignal(worker.process, SIGCONT);  // finds the other signal waiting when it wakes
+    }
+  }
+  StopWithin(std::max<int64_t>(options_.grace_ms, 0) * kNsPerMs, Listen::kToCaller);
+  for (Worker& worker : workers_) {
+    absl::MutexLock lock(&mutex_);
+    if (worker.running) KillGroup(worker.process);
+  }
+  StopWithin(-1, Listen::kToWorkersOnly);
+  std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()), std::make_move_iterator(exits_.end()));
+  exits_.clear();
+  return exits;
+}
+
+// Serves until none runs, the limit has passed (negative: none), or the caller's descriptor is readable.
+void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
+  const int64_t end_ns = clock_.NowNs() + limit_ns;
+  while (num_running() > 0) {
+    const int64_t left_ns = limit_ns < 0 ? -1 : std::max<int64_t>(end_ns - clock_.NowNs(), 0);
+    if (left_ns == 0) return;
+    absl::StatusOr<Served> served = Serve(left_ns, listen);
+    if (!served.ok()) break;
+    pollfd caller = {options_.wake_descriptor, POLLIN, 0};
+    if (listen == Listen::kToCaller && ::poll(&caller, 1, 0) > 0) return;
+  }
+  if (listen == Listen::kToCaller) return;
+  // Only if poll failed: the kill has been sent, and each end can be waited for by itself.
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running) End(static_cast<int>(i), clock_.NowNs());
+  }
+}
+
+// With SIGCHLD ignored, as a parent may have left it, the system would throw away how workers ended.
+void KeepExits() {
+  struct sigaction action = {};
+  if (::sigaction(SIGCHLD, nullptr, &action) != 0 || action.sa_handler != SIG_IGN) return;
+  action.sa_handler = SIG_DFL;
+  ::sigaction(SIGCHLD, &action, nullptr);
+}
+
+}  // namespace
+
+std::string SignalText(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name, " (", signal, ")");
+}
+
+std::string ExitText(const WorkerExit& exit) {
+  return exit.signal != 0 ? absl::StrCat("killed by ", SignalText(exit.signal)) : absl::StrCat("exit code ", exit.code);
+}
+
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(const std::vector<WorkerCommand>& workers, SupervisorOptions options) {
+  KeepExits();
+  OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wake.open()) {
+    return absl::UnavailableError(Format({"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
+                                          "a higher limit of open files (ulimit -n)"}));
+  }
+  auto supervisor = std::make_unique<LocalSupervisor>(std::move(options), std::move(wake));
+  WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(workers));
+  return supervisor;
+}
+
+}  // namespace weir

@@ -1,0 +1,200 @@
+#include "tools/launch/worker_process.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+// Above the standard three, so that the new process may move pipes there in any order.
+constexpr int kDescriptorMin = 3;
+
+absl::Status CannotStart(const std::string& program, const std::string& what, int error) {
+  std::string hint;
+  if (error == EMFILE || error == ENFILE) hint = "fewer processes, or a higher limit of open files (ulimit -n)";
+  if (error == EAGAIN || error == ENOMEM) hint = "fewer processes; the system has no room for one more";
+  return absl::UnavailableError(
+      Format({"W0093", program, "a worker process", absl::StrCat(what, " failed: ", ::strerror(error)), hint}));
+}
+
+struct Pipe {
+  OwnedDescriptor read, write;
+};
+
+// 0, or errno.
+int MoveAboveStandard(OwnedDescriptor* descriptor) {
+  if (descriptor->get() >= kDescriptorMin) return 0;
+  const int moved = ::fcntl(descriptor->get(), F_DUPFD_CLOEXEC, kDescriptorMin);
+  if (moved < 0) return errno;
+  *descriptor = OwnedDescriptor(moved);
+  return 0;
+}
+
+int OpenPipe(Pipe* pipe) {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0) return errno;
+  pipe->read = OwnedDescriptor(ends[0]);
+  pipe->write = OwnedDescriptor(ends[1]);
+  if (int error = MoveAboveStandard(&pipe->read)) return error;
+  return MoveAboveStandard(&pipe->write);
+}
+
+void SetNonBlocking(const OwnedDescriptor& descriptor) {
+  ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
+}
+
+// What the child needs between fork and exec: made before, since it may not allocate.
+struct ChildSetup {
+  pid_t parent = 0;
+  int input = -1, output = -1, failure = -1;
+  char* const* arguments = nullptr;
+};
+
+// Of the steps before the program runs: which one failed, and why.
+struct ChildFailure {
+  int step = 0;
+  int error = 0;
+};
+constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "exec"};
+
+[[noreturn]] void GiveUp(const ChildSetup& setup, int step) {
+  const ChildFailure failure = {step, errno};
+  // The pipe is empty and the record small: written as a whole or, with the parent gone, not at all.
+  const ssize_t written = ::write(setup.failure, &failure, sizeof(failure));
+  ::_exit(written == sizeof(failure) ? 127 : 126);
+}
+
+// In the child of a process that may have threads: async-signal-safe calls only.
+[[noreturn]] void BecomeWorker(const ChildSetup& setup) {
+  if (::setpgid(0, 0) != 0) GiveUp(setup, 0);
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) GiveUp(setup, 1);
+  // The starter may have died before the death signal was asked for: then nobody would send it.
+  if (::getppid() != setup.parent) ::_exit(126);
+  if (::dup2(setup.input, 0) < 0 || ::dup2(setup.output, 1) < 0 || ::dup2(setup.output, 2) < 0) GiveUp(setup, 2);
+  if (::close_range(kDescriptorMin, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) GiveUp(setup, 3);
+  // All signals are blocked since before the fork, so no handler of the starter has run here.
+  struct sigaction standard = {};
+  standard.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+  ::execv(setup.arguments[0], setup.arguments);
+  GiveUp(setup, 4);
+}
+
+// The pid, or -1 with errno.
+pid_t ForkWorker(const ChildSetup& setup) {
+  sigset_t all, before;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_SETMASK, &all, &before);
+  const pid_t pid = ::fork();
+  if (pid == 0) BecomeWorker(setup);
+  const int error = errno;
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return pid;
+}
+
+// Reads until the program runs (which closes the pipe) or the child says why it does not.
+bool ReadFailure(const OwnedDescriptor& pipe, ChildFailure* failure) {
+  ssize_t count;
+  do {
+    count = ::read(pipe.get(), failure, sizeof(*failure));
+  } while (count < 0 && errno == EINTR);
+  return count == sizeof(*failure);
+}
+
+}  // namespace
+
+absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments) {
+  if (arguments.empty()) return absl::InternalError("a worker without a program");
+  Pipe input, output, failure;
+  for (Pipe* pipe : {&input, &output, &failure}) {
+    if (int error = OpenPipe(pipe)) return CannotStart(arguments[0], "pipe", error);
+  }
+  std::vector<char*> pointers;
+  for (const std::string& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
+  pointers.push_back(nullptr);
+  const ChildSetup setup = {::getpid(), input.read.get(), output.write.get(), failure.write.get(), pointers.data()};
+  WorkerProcess process;
+  process.pid = ForkWorker(setup);
+  if (process.pid < 0) return CannotStart(arguments[0], "fork", errno);
+  const pid_t pid = static_cast<pid_t>(process.pid);
+  // By number, as the C library's header does not declare these calls for C++.
+  process.process = OwnedDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
+  const int pidfd_error = errno;
+  failure.write.Close();
+  ChildFailure reason;
+  const bool failed = ReadFailure(failure.read, &reason);
+  if (failed || !process.process.open()) {
+    ::kill(pid, SIGKILL);
+    while (::waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return failed ? CannotStart(arguments[0], kSteps[reason.step], reason.error)
+                  : CannotStart(arguments[0], "pidfd_open", pidfd_error);
+  }
+  process.input = std::move(input.write);
+  process.output = std::move(output.read);
+  SetNonBlocking(process.input);
+  SetNonBlocking(process.output);
+  return process;
+}
+
+ssize_t WriteInput(const WorkerProcess& process, const char* bytes, size_t count) {
+  sigset_t pipe_signal, before, pending;
+  sigemptyset(&pipe_signal);
+  sigaddset(&pipe_signal, SIGPIPE);
+  ::sigpending(&pending);
+  ::pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
+  const ssize_t written = ::write(process.input.get(), bytes, count);
+  const int error = errno;
+  if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE)) {
+    const timespec at_once = {};
+    ::sigtimedwait(&pipe_signal, nullptr, &at_once);
+  }
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  errno = error;
+  return written;
+}
+
+void SendSignal(const WorkerProcess& process, int signal) {
+  ::syscall(SYS_pidfd_send_signal, process.process.get(), signal, nullptr, 0);
+}
+
+void KillGroup(const WorkerProcess& process) {
+  SendSignal(process, SIGKILL);  // in case it has left its group
+  // Until it is collected the leader, dead or not, keeps its pid and with it the group's.
+  ::kill(-static_cast<pid_t>(process.pid), SIGKILL);
+}
+
+EndOfProcess Collect(const WorkerProcess& process) {
+  const id_t id = static_cast<id_t>(process.process.get());
+  siginfo_t info = {};
+  while (::waitid(P_PIDFD, id, &info, WEXITED | WNOWAIT) < 0 && errno == EINTR) {
+  }
+  KillGroup(process);
+  info = {};
+  int result;
+  do {
+    result = ::waitid(P_PIDFD, id, &info, WEXITED);
+  } while (result < 0 && errno == EINTR);
+  // Only somebody else's wait for any child can have taken it; how it ended is then unknown.
+  if (result < 0) return {255, 0};
+  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
+  return {0, info.si_status};
+}
+
+}  // namespace weir

@@ -1,0 +1,56 @@
+// One process that this one starts and outlives: how it is made, asked, killed and collected.
+// It knows nothing of output lines or of other workers.
+//
+// The new process
+//   - has descriptors 0 (a pipe to read), 1 and 2 (one pipe to write, so that the order of what
+//     it prints is kept) and no other of this process, whoever opened it;
+//   - is killed with SIGKILL when the thread that started it ends;
+//   - leads a process group of its own: a terminal's Ctrl-C does not reach it;
+//   - starts with no signal blocked or ignored.
+//
+// Thread rule: StartProcess by a thread that lives as long as the process shall; the rest by
+// one thread at a time, but SendSignal by any while the process is not collected.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/launch/owned_descriptor.h"
+
+namespace weir {
+
+struct WorkerProcess {
+  int64_t pid = 0;
+  OwnedDescriptor process;  // a pidfd: readable when the process has ended
+  OwnedDescriptor input;    // writes to its standard input; does not block
+  OwnedDescriptor output;   // reads what it prints; does not block
+};
+
+// `arguments[0]` is a path; PATH is not searched. Returns once the program runs. kUnavailable
+// (W0093) if it cannot be made or executed; then nothing is left of it.
+absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments);
+
+// Writes to the standard input of a process; as write(2), but a reader that is gone is EPIPE
+// alone and never SIGPIPE. Any thread.
+ssize_t WriteInput(const WorkerProcess& process, const char* bytes, size_t count);
+
+// Nothing happens if it has ended.
+void SendSignal(const WorkerProcess& process, int signal);
+
+// Kills the process and what it started in its group.
+void KillGroup(const WorkerProcess& process);
+
+struct EndOfProcess {
+  int code = 0;
+  int signal = 0;
+};
+// Waits for the end of a process, kills what it left in its group, and collects it: the pid is
+// free afterwards. Blocks while it runs.
+EndOfProcess Collect(const WorkerProcess& process);
+
+}  // namespace weir
