@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "tools/cli.h"
 #include "tools/cli_verbs.h"
-#include "tools/interrupt_scope.h"
+#include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
 #include "tools/train/trainer.h"
 
@@ -29,10 +29,10 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   if (arguments.options.checkpoint_every > 0 && arguments.options.checkpoint.empty()) {
     return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
   }
-  InterruptScope interrupt;
+  SignalWatch signals(SecondSignal::kEndsTheProcess);
   arguments.options.style = ::isatty(STDERR_FILENO) ? ProgressStyle::kTerminal : ProgressStyle::kPlain;
   arguments.options.out = context->err;
-  arguments.options.interrupted = &interrupt.interrupted();
+  arguments.options.interrupted = &signals.interrupted();
   WEIR_ASSIGN_OR_RETURN(TrainResult result, Train(job, arguments.options));
   *context->out << absl::StrFormat("%d steps, loss %.6f", result.steps_done, result.last_loss);
   if (result.evaluation.has_value()) *context->out << ", " << EvaluationText(job, *result.evaluation);
@@ -61,12 +61,12 @@ struct GenerateArguments {
 
 absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
-  InterruptScope interrupt;
-  arguments.options.interrupted = &interrupt.interrupted();
+  SignalWatch signals(SecondSignal::kEndsTheProcess);
+  arguments.options.interrupted = &signals.interrupted();
   *context->out << arguments.options.prompt << std::flush;
   absl::Status status = Generate(job, arguments.options, [context](char byte) { *context->out << byte << std::flush; });
   *context->out << "\n";
-  if (interrupt.interrupted().load()) context->exit_code = kExitInterrupted;
+  if (signals.interrupted().load()) context->exit_code = kExitInterrupted;
   return status;
 }
 

@@ -1,0 +1,72 @@
+#include "tools/launch/signal_watch.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace weir {
+namespace {
+
+// What a handler touches is lock-free. No data hangs on these, so order does not matter; the
+// signals themselves go through a pipe.
+std::atomic<bool> signal_came{false};
+std::atomic<bool> second_ends{false};
+// Opened once and never closed: a handler on another thread may still be writing when a watch ends.
+std::atomic<int> read_end{-1};
+std::atomic<int> write_end{-1};
+static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
+
+void OnSignal(int signal) {
+  const int error = errno;
+  const bool second = signal_came.exchange(true);
+  const char byte = static_cast<char>(signal);
+  // A full pipe holds thousands already: one more says nothing new.
+  if (::write(write_end.load(), &byte, 1) < 0) errno = error;
+  if (second && second_ends.load()) {
+    ::signal(signal, SIG_DFL);
+    ::raise(signal);  // delivered when this handler returns
+  }
+  errno = error;
+}
+
+void OpenPipeOnce() {
+  int ends[2];
+  if (read_end.load() >= 0 || ::pipe2(ends, O_CLOEXEC | O_NONBLOCK) != 0) return;
+  write_end.store(ends[1]);
+  read_end.store(ends[0]);
+}
+
+}  // namespace
+
+SignalWatch::SignalWatch(SecondSignal second) {
+  OpenPipeOnce();
+  while (Take().has_value()) {
+  }
+  signal_came.store(false);
+  second_ends.store(second == SecondSignal::kEndsTheProcess);
+  ::sigaction(SIGINT, nullptr, &old_interrupt_);
+  ::sigaction(SIGTERM, nullptr, &old_terminate_);
+  if (descriptor() < 0) return;
+  struct sigaction action = {};
+  action.sa_handler = OnSignal;
+  action.sa_flags = SA_RESTART;
+  if (old_interrupt_.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  ::sigaction(SIGTERM, &action, nullptr);
+}
+
+SignalWatch::~SignalWatch() {
+  ::sigaction(SIGINT, &old_interrupt_, nullptr);
+  ::sigaction(SIGTERM, &old_terminate_, nullptr);
+}
+
+const std::atomic<bool>& SignalWatch::interrupted() const { return signal_came; }
+
+int SignalWatch::descriptor() const { return read_end.load(); }
+
+std::optional<int> SignalWatch::Take() {
+  char byte = 0;
+  if (::read(read_end.load(), &byte, 1) != 1) return std::nullopt;
+  return byte;
+}
+
+}  // namespace weir

@@ -1,0 +1,80 @@
+#include "tools/launch/signal_watch.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+bool IsReadable(int descriptor) {
+  pollfd polled = {descriptor, POLLIN, 0};
+  return ::poll(&polled, 1, 0) == 1;
+}
+
+TEST(SignalWatchTest, SignalsAreEventsInTheirOrder) {
+  SignalWatch watch(SecondSignal::kIsAnEvent);
+  EXPECT_FALSE(watch.interrupted());
+  EXPECT_FALSE(IsReadable(watch.descriptor()));
+  EXPECT_EQ(watch.Take(), std::nullopt);
+  ::raise(SIGINT);
+  ::raise(SIGTERM);
+  EXPECT_TRUE(watch.interrupted());
+  EXPECT_TRUE(IsReadable(watch.descriptor()));
+  EXPECT_EQ(watch.Take(), SIGINT);
+  EXPECT_TRUE(IsReadable(watch.descriptor()));
+  EXPECT_EQ(watch.Take(), SIGTERM);
+  EXPECT_FALSE(IsReadable(watch.descriptor()));
+}
+
+TEST(SignalWatchTest, TheFirstSignalSetsTheFlagAndTheSecondEndsTheProcess) {
+  for (int second : {SIGINT, SIGTERM}) {
+    auto ask_twice = [second] {
+      SignalWatch watch(SecondSignal::kEndsTheProcess);
+      ::raise(SIGINT);
+      if (!watch.interrupted()) ::_exit(1);
+      ::raise(second);
+    };
+    EXPECT_EXIT(ask_twice(), ::testing::KilledBySignal(second), "");
+  }
+}
+
+TEST(SignalWatchTest, ANewWatchKnowsNothingOfOldSignals) {
+  {
+    SignalWatch watch(SecondSignal::kIsAnEvent);
+    ::raise(SIGTERM);
+  }
+  SignalWatch watch(SecondSignal::kIsAnEvent);
+  EXPECT_FALSE(watch.interrupted());
+  EXPECT_EQ(watch.Take(), std::nullopt);
+}
+
+TEST(SignalWatchTest, AfterwardsSignalsActAsBefore) {
+  auto interrupt = [] {
+    { SignalWatch watch(SecondSignal::kIsAnEvent); }
+    ::raise(SIGTERM);
+  };
+  EXPECT_EXIT(interrupt(), ::testing::KilledBySignal(SIGTERM), "");
+}
+
+TEST(SignalWatchTest, AnIgnoredInterruptStaysIgnored) {
+  auto old = ::signal(SIGINT, SIG_IGN);
+  {
+    SignalWatch watch(SecondSignal::kIsAnEvent);
+    ::raise(SIGINT);
+    EXPECT_FALSE(watch.interrupted());
+    ::raise(SIGTERM);
+    EXPECT_EQ(watch.Take(), SIGTERM);
+  }
+  ::signal(SIGINT, old);
+}
+
+TEST(SignalWatchTest, MoreSignalsThanAnybodyTakesDoNotBlock) {
+  SignalWatch watch(SecondSignal::kIsAnEvent);
+  for (int i = 0; i < 100000; ++i) ::raise(SIGINT);
+  EXPECT_EQ(watch.Take(), SIGINT);
+}
+
+}  // namespace
+}  // namespace weir
