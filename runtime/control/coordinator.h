@@ -20,15 +20,9 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "runtime/control/credentials.h"
+#include "runtime/control/worker_progress.h"
 
 namespace weir {
-
-// What a worker says of itself in every heartbeat, read from its schedulers' own counters.
-struct WorkerProgress {
-  int64_t acts = 0;          // done by all its ranks together
-  bool asleep = true;        // every rank waits for messages
-  std::string activity;      // "rank 3: actor 'forward layers.1' since 2.1 s"; for people
-};
 
 struct WorkerHealth {
   bool connected = false;
@@ -36,7 +30,8 @@ struct WorkerHealth {
   int64_t since_progress_ms = 0;  // since `acts` last changed
   WorkerProgress progress;
   int64_t pid = 0;
-  // The worker's monotonic clock less the coordinator's, by the ping with the shortest round trip.
+  // The worker's monotonic clock less the coordinator's, by that of the last 64 pings with the shortest
+  // round trip; wrong by half of it at most.
   int64_t clock_offset_ns = 0;
   int64_t round_trip_ns = 0;
 };
@@ -51,7 +46,8 @@ struct CoordinatorOptions {
   int64_t heartbeat_ms = 1000;
   int64_t dead_after_ms = 4000;
   int64_t message_bytes_max = 64 << 20;
-  // A connected worker was lost (stream broken, or no heartbeat for dead_after_ms): once per worker.
+  // A connected worker was lost (stream broken, or no heartbeat for dead_after_ms; time that the
+  // coordinator itself was kept from running does not count): once per worker, not after Abort.
   std::function<void(int worker, const absl::Status& why)> on_lost;
   // A worker sent an event (WorkerLink::Send).
   std::function<void(int worker, std::string event)> on_event;
@@ -65,18 +61,21 @@ class Coordinator {
   virtual std::string address() const = 0;  // "127.0.0.1:43117"
 
   // Until all workers have said hello. kDeadlineExceeded names those that have not;
-  // kFailedPrecondition if one has another build, with both ids.
+  // kFailedPrecondition if one has another build, with both ids; kUnavailable if one that came is lost.
   virtual absl::Status WaitForWorkers(int64_t limit_ms) = 0;
 
   // Sends `command` to every worker (CallEach: commands[w] to worker w) and waits for all
-  // answers, by worker. The first error that a worker returned; kUnavailable naming the worker
-  // if one is lost meanwhile; kAborted after Abort. limit_ms 0: no limit.
+  // answers, by worker. Ends with the first error that a worker returned (its code and message,
+  // the worker named), without waiting for the others, which may still be at it; kUnavailable naming
+  // the worker if one is lost meanwhile; kAborted after Abort; kDeadlineExceeded naming those
+  // that have not answered. limit_ms 0: no limit.
   virtual absl::StatusOr<std::vector<std::string>> CallAll(const std::string& command, int64_t limit_ms) = 0;
   virtual absl::StatusOr<std::vector<std::string>> CallEach(const std::vector<std::string>& commands, int64_t limit_ms) = 0;
 
   virtual std::vector<WorkerHealth> Health() const = 0;
 
-  // Ends the job for a reason: workers' abort hooks are called, all waits end. Idempotent.
+  // Ends the job for a reason: workers' abort hooks are called, all waits end. Idempotent. May be
+  // called from a hook.
   virtual void Abort(const absl::Status& reason) = 0;
   // An orderly end: workers' Serve returns OK. Waits until they have left, at most limit_ms.
   virtual void Shutdown(int64_t limit_ms) = 0;

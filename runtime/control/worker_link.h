@@ -14,8 +14,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
+#include "runtime/control/worker_progress.h"
 #include "runtime/transport/exchange.h"
 
 namespace weir {
@@ -41,16 +41,20 @@ struct WorkerLinkOptions {
 
 class WorkerLink : public Exchange {
  public:
-  // kUnavailable: no coordinator there. kPermissionDenied: it refused the credentials or the
-  // worker's number is taken. kFailedPrecondition: another build or epoch, with both.
+  // Blocks until welcome, at most connect_limit_ms. kUnavailable: no coordinator there.
+  // kPermissionDenied: it refused the credentials or the worker's number is taken, or its own
+  // credentials are not this job's. kFailedPrecondition: another build or epoch, with both. kAborted,
+  // kCancelled: the job has ended.
+  // To destroy a link before Serve has returned is to be lost: the coordinator says so.
   static absl::StatusOr<std::unique_ptr<WorkerLink>> Connect(WorkerLinkOptions options);
 
   using Handler = std::function<absl::StatusOr<std::string>(const std::string& command)>;
-  // Until the coordinator ends the job: OK if orderly, else why. A handler's error is sent as
-  // the answer and does not end serving.
+  // Until the coordinator ends the job: OK if orderly, and then all that was sent has arrived; else
+  // why, once the handler has returned. A handler's error is sent as the answer and does not end serving.
   virtual absl::Status Serve(const Handler& handler) = 0;
 
-  // An event for the coordinator, such as a metric. Does not block.
+  // An event for the coordinator, such as a metric. Does not block; events arrive in order. With more
+  // than 65,536 of them unsent the link ends, with kResourceExhausted.
   virtual void Send(std::string event) = 0;
 };
 

@@ -1,0 +1,54 @@
+// The door of the coordinator: listens, accepts, and hands each connection on; never more at
+// once than allowed. It exists because gRPC's own listener takes as many as come, and shares its
+// port (SO_REUSEPORT). Whoever comes in has proved nothing yet.
+// Thread rule: Open and the destructor on one thread; `accepted` is called from the gate's own.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+class ConnectionGate {
+ public:
+  // Takes the descriptor over and closes it at the end of the connection.
+  using Accepted = std::function<void(int listener, int descriptor)>;
+
+  // Listens at a free port of `bind_address`, an IP address. kInvalidArgument if it is none,
+  // kUnavailable if it is not of this machine or the system refuses. Accepts from `Admit` on.
+  static absl::StatusOr<std::unique_ptr<ConnectionGate>> Open(const std::string& bind_address, int connections_max);
+  ~ConnectionGate();
+
+  void Admit(Accepted accepted);
+  const std::string& address() const { return address_; }  // "127.0.0.1:43117", "[::1]:43117"
+
+ private:
+  // An accepted connection, known by its descriptor and the inode behind it: once closed, the descriptor is
+  // bad or means another inode.
+  struct Connection {
+    int descriptor;
+    uint64_t inode;
+  };
+
+  ConnectionGate(int listener, int wake, std::string address, int connections_max);
+  void Run();
+  void AcceptOne();
+  void ForgetClosed();
+
+  const int listener_;
+  const int wake_;  // an eventfd: readable once the gate is to close
+  const std::string address_;
+  const size_t connections_max_;
+  Accepted accepted_;
+  std::vector<Connection> connections_;  // the gate's thread
+  std::thread thread_;
+};
+
+}  // namespace weir

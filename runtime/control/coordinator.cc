@@ -1,0 +1,738 @@
+#include "runtime/control/coordinator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/control/connection_gate.h"
+#include "runtime/control/grpc_setup.h"
+#include "runtime/control/liveness.h"
+#include "runtime/control/outbox.h"
+#include "runtime/control/published_values.h"
+#include "runtime/control/worker_session.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr int kWorkersMax = 1 << 16;
+// Connections beyond the workers': refused ones on their way out, strangers on their way in.
+constexpr int kSpareConnections = 16;
+// What may wait to be written to one worker.
+constexpr size_t kQueuedMessagesMax = 1 << 19;
+// What gRPC may hold for one worker: a frame each way, and what lies between.
+constexpr int64_t kGrpcBytesPerWorker = 4 << 20;
+// Pings that follow one another at once when a worker has come, for a good first estimate of its clock.
+constexpr int kFirstPings = 8;
+constexpr size_t kActivityBytesMax = 4 << 10;
+// How long the end waits for the word of an abort to reach workers that read.
+constexpr int64_t kFarewellMs = 250;
+
+int64_t NowNs() { return MonotonicClock().NowNs(); }
+
+std::chrono::steady_clock::time_point After(int64_t limit_ms) {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+}
+
+control::CoordinatorFrame EndFrame(const absl::Status& status) {
+  control::CoordinatorFrame frame;
+  *frame.mutable_end()->mutable_outcome() = ToOutcome(status);
+  return frame;
+}
+
+std::string NameOf(int worker) { return absl::StrCat("worker ", worker); }
+
+class GrpcCoordinator final : public Coordinator {
+ public:
+  GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<ConnectionGate> gate);
+  ~GrpcCoordinator() override;
+  absl::Status Open();
+
+  std::string address() const override { return gate_->address(); }
+  absl::Status WaitForWorkers(int64_t limit_ms) override;
+  absl::StatusOr<std::vector<std::string>> CallAll(const std::string& command, int64_t limit_ms) override;
+  absl::StatusOr<std::vector<std::string>> CallEach(const std::vector<std::string>& commands, int64_t limit_ms) override;
+  std::vector<WorkerHealth> Health() const override;
+  void Abort(const absl::Status& reason) override;
+  void Shutdown(int64_t limit_ms) override;
+
+ private:
+  using Session = WorkerSession;
+  using Message = std::shared_ptr<const std::string>;
+
+  enum class Presence { kAwaited, kConnected, kLeft, kLost };
+  struct Worker {
+    Presence presence = Presence::kAwaited;
+    Session* session = nullptr;  // while connected
+    absl::Status lost_because;
+    std::optional<Liveness> liveness;
+    ClockEstimate clock;
+    int num_pings = 0;
+    WorkerProgress progress;
+    int64_t progress_ns = 0;  // when acts last changed
+    int64_t pid = 0;
+  };
+  // One CallAll or CallEach, on its caller's stack.
+  struct Call {
+    std::vector<std::optional<std::string>> answers;
+    int num_missing = 0;
+    absl::Status error;
+    bool is_over() const { return num_missing == 0 || !error.ok(); }
+  };
+
+  // The loop: one thread drives gRPC, watches the clock and calls the hooks.
+  void Run();
+  void HandleTag(Session::Tag* tag, bool ok, int64_t now_ns);
+  void FindDead(int64_t now_ns, int64_t grace_ns);
+  void PingAll(int64_t now_ns);
+  int64_t NextWakeNs(int64_t now_ns) const;
+
+  void AwaitSession();
+  void Greet(Session* session, int64_t now_ns);
+  absl::Status CheckHello(const Session& session, control::Hello* hello);
+  absl::Status CheckPlace(const control::Hello& hello);
+  void HandleFrame(Session* session, int64_t now_ns);
+  void HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns);
+  absl::Status HandleMessage(int worker, const std::string& bytes);
+  void HandleFetch(int worker, const control::Fetch& fetch);
+  void HandlePublish(int worker, control::Publish* publish);
+  void HandleAnswer(int worker, control::Answer* answer);
+  void HandleLeave(Session* session);
+  void Ping(Worker* worker, int64_t now_ns);
+  void Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value);
+  void Send(int worker, const Message& message);
+  void Lose(int worker, const absl::Status& why);
+  void DeleteIfDone(Session* session);
+
+  absl::StatusOr<std::vector<std::string>> Run(const std::vector<const std::string*>& commands, int64_t limit_ms);
+  absl::Status BeginCall(Call* call, int64_t* id);
+  absl::Status Unreachable(int worker) const;
+  std::string Absent() const;
+  bool IsOver() const { return abort_.has_value() || is_ending_; }
+
+  const CoordinatorOptions options_;
+  std::unique_ptr<ConnectionGate> gate_;
+  control::ControlPlane::AsyncService service_;
+  std::unique_ptr<grpc::ServerCompletionQueue> queue_;
+  std::unique_ptr<grpc::Server> server_;
+  std::thread thread_;
+
+  mutable std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::set<Session*> sessions_;
+  std::vector<Worker> workers_;
+  PublishedValues values_;
+  std::map<int64_t, Call*> calls_;
+  int64_t next_call_ = 1;
+  int64_t next_ping_ns_ = 0;
+  absl::Status start_refusal_;       // another build tried to join
+  std::optional<absl::Status> abort_;
+  bool is_ending_ = false;   // Shutdown was called
+  bool is_stopping_ = false;  // no new operation is started
+  std::vector<std::function<void()>> hooks_;  // called by the loop, the mutex released
+  Attention attention_;                       // the loop's
+};
+
+GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<ConnectionGate> gate)
+    : options_(std::move(options)), gate_(std::move(gate)), workers_(options_.num_workers),
+      attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)) {}
+
+absl::Status GrpcCoordinator::Open() {
+  grpc::ServerBuilder builder;
+  LimitServer(64 * kGrpcBytesPerWorker + options_.num_workers * kGrpcBytesPerWorker, &builder);
+  builder.RegisterService(&service_);
+  auto door = builder.experimental().AddExternalConnectionAcceptor(
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, CoordinatorCredentials(options_.credentials));
+  queue_ = builder.AddCompletionQueue();
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) {
+    queue_->Shutdown();
+    return Rejected({.code = "W0614", .where = address(), .expected = "credentials that gRPC can serve with",
+                     .found = "a certificate or key that it refuses"});
+  }
+  next_ping_ns_ = NowNs() + options_.heartbeat_ms * kNsPerMs;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    AwaitSession();
+  }
+  thread_ = std::thread([this] { Run(); });
+  std::shared_ptr<grpc::experimental::ExternalConnectionAcceptor> shared_door = std::move(door);
+  gate_->Admit([shared_door](int listener, int descriptor) {
+    grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters parameters;
+    parameters.listener_fd = listener;
+    parameters.fd = descriptor;
+    shared_door->HandleNewConnection(&parameters);
+  });
+  return absl::OkStatus();
+}
+
+GrpcCoordinator::~GrpcCoordinator() {
+  gate_.reset();
+  if (server_ == nullptr) return;
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    const auto all_told = [this] {
+      return std::none_of(sessions_.begin(), sessions_.end(), [](Session* session) {
+        return session->ends_once_written && !session->is_cut;
+      });
+    };
+    if (abort_.has_value()) changed_.wait_until(lock, After(kFarewellMs), all_told);
+    is_stopping_ = true;
+  }
+  server_->Shutdown(MonotonicDeadline(0));
+  queue_->Shutdown();
+  thread_.join();
+  for (Session* session : sessions_) delete session;
+}
+
+// --- The loop ---
+
+void GrpcCoordinator::Run() {
+  std::vector<std::function<void()>> hooks;
+  while (true) {
+    int64_t wake_ns;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const int64_t now_ns = NowNs();
+      wake_ns = NextWakeNs(now_ns);
+      attention_.Sleeps(now_ns, wake_ns);
+    }
+    void* tag = nullptr;
+    bool ok = false;
+    const auto got = queue_->AsyncNext(&tag, &ok, MonotonicDeadline(wake_ns));
+    if (got == grpc::CompletionQueue::SHUTDOWN) return;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const int64_t now_ns = NowNs();
+      if (const int64_t lost_ns = attention_.Woke(now_ns); lost_ns > 0) {
+        for (Worker& worker : workers_) {
+          if (worker.liveness.has_value()) worker.liveness->Grant(lost_ns);
+        }
+      }
+      if (got == grpc::CompletionQueue::GOT_EVENT) HandleTag(static_cast<Session::Tag*>(tag), ok, now_ns);
+      if (got == grpc::CompletionQueue::TIMEOUT) FindDead(now_ns, 0);
+      // A worker whose heartbeat may be among what is still to be read has that long.
+      if (got == grpc::CompletionQueue::GOT_EVENT) FindDead(now_ns, options_.heartbeat_ms * kNsPerMs);
+      PingAll(now_ns);
+      hooks.swap(hooks_);
+    }
+    for (const auto& hook : hooks) hook();
+    hooks.clear();
+  }
+}
+
+int64_t GrpcCoordinator::NextWakeNs(int64_t now_ns) const {
+  int64_t wake_ns = next_ping_ns_;
+  for (const Worker& worker : workers_) {
+    if (worker.presence == Presence::kConnected) wake_ns = std::min(wake_ns, worker.liveness->dies_ns());
+  }
+  return std::max(wake_ns, now_ns);
+}
+
+void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
+  for (int w = 0; w < options_.num_workers; ++w) {
+    Worker& worker = workers_[w];
+    if (worker.presence != Presence::kConnected || !worker.liveness->IsDead(now_ns - grace_ns)) continue;
+    Lose(w, absl::UnavailableError(
+                Format({.code = "W0602", .where = NameOf(w),
+                        .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),
+                        .found = absl::StrCat("none for ", worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),
+                        .hint = "whether its process is stopped or starved of CPU"})));
+  }
+}
+
+void GrpcCoordinator::PingAll(int64_t now_ns) {
+  if (now_ns < next_ping_ns_) return;
+  next_ping_ns_ = now_ns + options_.heartbeat_ms * kNsPerMs;
+  for (Worker& worker : workers_) {
+    if (worker.presence == Presence::kConnected) Ping(&worker, now_ns);
+  }
+}
+
+void GrpcCoordinator::HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) {
+  Session* session = tag->session;
+  switch (tag->operation) {
+    case Session::Operation::kAccept:
+      session->accepting = false;
+      if (ok && !is_stopping_) {
+        AwaitSession();
+        Greet(session, now_ns);
+      } else {
+        session->state = Session::State::kClosed;
+      }
+      break;
+    case Session::Operation::kRead:
+      session->reading = false;
+      if (ok) {
+        if (session->state == Session::State::kOpen) HandleFrame(session, now_ns);
+        if (!is_stopping_ && !session->finishing) session->StartRead();
+      } else if (session->state == Session::State::kOpen) {
+        Lose(session->worker, absl::UnavailableError(Format({.code = "W0603", .where = NameOf(session->worker),
+                                                             .expected = "it to stay until the job ends",
+                                                             .found = "its connection closed",
+                                                             .hint = "how its process ended"})));
+      }
+      break;
+    case Session::Operation::kWrite:
+      session->writing = false;
+      if (ok && !is_stopping_) session->StartWrite();
+      if (!ok) session->ends_once_written = false;  // the read that is under way fails too and tells
+      break;
+    case Session::Operation::kFinish:
+      session->finishing = false;
+      session->is_cut = true;
+      break;
+  }
+  DeleteIfDone(session);
+}
+
+void GrpcCoordinator::DeleteIfDone(Session* session) {
+  if (session->state != Session::State::kClosed || session->has_operations()) return;
+  sessions_.erase(session);
+  delete session;
+  changed_.notify_all();
+}
+
+// --- Workers come and go ---
+
+void GrpcCoordinator::AwaitSession() {
+  auto* session = new Session(kQueuedMessagesMax, 2 * options_.message_bytes_max + kPublishedBytesMax,
+                              options_.message_bytes_max + kMessageOverheadBytes);
+  sessions_.insert(session);
+  session->accepting = true;
+  service_.RequestWork(&session->context, &session->stream, queue_.get(), queue_.get(), &session->accepted);
+}
+
+void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
+  control::Hello hello;
+  absl::Status verdict = CheckHello(*session, &hello);
+  if (verdict.ok()) verdict = CheckPlace(hello);
+  if (!verdict.ok()) {
+    session->state = Session::State::kClosed;
+    session->Finish(ToGrpc(verdict));
+    changed_.notify_all();
+    return;
+  }
+  Worker& worker = workers_[hello.worker()];
+  worker.presence = Presence::kConnected;
+  worker.session = session;
+  worker.pid = hello.pid();
+  worker.progress_ns = now_ns;
+  worker.liveness.emplace(now_ns, options_.dead_after_ms * kNsPerMs);
+  session->worker = hello.worker();
+  session->state = Session::State::kOpen;
+  session->StartRead();
+  Ping(&worker, now_ns);
+  changed_.notify_all();
+}
+
+// Who is it, and is it of this job, this incarnation and this build?
+absl::Status GrpcCoordinator::CheckHello(const Session& session, control::Hello* hello) {
+  const auto& metadata = session.context.client_metadata();
+  const auto range = metadata.equal_range(kHelloKey);
+  if (range.first == range.second || std::next(range.first) != range.second ||
+      !hello->ParseFromArray(range.first->second.data(), static_cast<int>(range.first->second.size()))) {
+    return absl::PermissionDeniedError(Format({.code = "W0606", .where = "the coordinator", .expected = "one hello", .found = "none that parses"}));
+  }
+  const std::string identity = WorkerIdentity(hello->job_id(), hello->worker(), hello->epoch());
+  const auto proof = session.context.auth_context();
+  const auto names = proof->GetPeerIdentity();
+  if (!proof->IsPeerAuthenticated() || proof->GetPeerIdentityPropertyName() != "x509_subject_alternative_name" ||
+      names.size() != 1 || names[0] != identity) {
+    return absl::PermissionDeniedError(
+        Format({.code = "W0606", .where = NameOf(hello->worker()), .expected = absl::StrCat("a certificate for ", identity),
+                .found = names.empty() ? "none" : absl::StrCat("one for ", std::string(names[0].data(), names[0].size()))}));
+  }
+  const auto other = [&](const char* code, const std::string& expected, const std::string& found) {
+    return absl::FailedPreconditionError(
+        Format({.code = code, .where = NameOf(hello->worker()), .expected = expected, .found = found}));
+  };
+  if (hello->job_id() != options_.job_id) return other("W0605", absl::StrCat("job ", options_.job_id), absl::StrCat("job ", hello->job_id()));
+  if (hello->epoch() != options_.epoch) return other("W0605", absl::StrCat("epoch ", options_.epoch), absl::StrCat("epoch ", hello->epoch()));
+  if (hello->build_id() != options_.build_id) {
+    absl::Status refusal = other("W0604", absl::StrCat("build ", options_.build_id), absl::StrCat("build ", hello->build_id()));
+    start_refusal_.Update(refusal);
+    return refusal;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GrpcCoordinator::CheckPlace(const control::Hello& hello) {
+  const auto denied = [&](const std::string& expected, const std::string& found) {
+    return absl::PermissionDeniedError(
+        Format({.code = "W0607", .where = NameOf(hello.worker()), .expected = expected, .found = found}));
+  };
+  if (hello.worker() < 0 || hello.worker() >= options_.num_workers) {
+    return denied(absl::StrCat("a number below ", options_.num_workers), absl::StrCat(hello.worker()));
+  }
+  const Worker& worker = workers_[hello.worker()];
+  if (worker.presence != Presence::kAwaited) {
+    return denied("one worker of each number in an epoch", absl::StrCat("another, process ", worker.pid, ", which came first"));
+  }
+  if (abort_.has_value()) return absl::AbortedError(abort_->message());
+  if (is_ending_) return absl::CancelledError("the job has ended");
+  return absl::OkStatus();
+}
+
+void GrpcCoordinator::HandleLeave(Session* session) {
+  Worker& worker = workers_[session->worker];
+  worker.presence = Presence::kLeft;
+  worker.session = nullptr;
+  session->state = Session::State::kClosed;
+  session->outbox.Clear();
+  session->ends_once_written = true;
+  if (!is_stopping_) session->StartWrite();
+  for (auto& [id, call] : calls_) {
+    if (!call->answers[session->worker].has_value()) call->error.Update(Unreachable(session->worker));
+  }
+  changed_.notify_all();
+}
+
+// `why` names the worker. Its session is closed, calls that wait for it end.
+void GrpcCoordinator::Lose(int index, const absl::Status& why) {
+  Worker& worker = workers_[index];
+  if (worker.presence != Presence::kConnected) return;
+  worker.presence = Presence::kLost;
+  worker.lost_because = why;
+  worker.session->state = Session::State::kClosed;
+  worker.session->outbox.Clear();
+  worker.session->Cancel();
+  worker.session = nullptr;
+  for (auto& [id, call] : calls_) {
+    if (!call->answers[index].has_value()) call->error.Update(why);
+  }
+  if (options_.on_lost && !is_stopping_ && !abort_.has_value()) {
+    hooks_.push_back([this, index, why] { options_.on_lost(index, why); });
+  }
+  changed_.notify_all();
+}
+
+// --- What they say ---
+
+void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
+  const int index = session->worker;
+  Worker& worker = workers_[index];
+  absl::Status status;
+  switch (session->incoming.kind_case()) {
+    case control::WorkerFrame::kHeartbeat:
+      HandleHeartbeat(&worker, session->incoming.heartbeat(), now_ns);
+      return;
+    case control::WorkerFrame::kLeave:
+      HandleLeave(session);
+      return;
+    case control::WorkerFrame::kPiece: {
+      auto message = session->inbox.Add(session->incoming.piece());
+      status = message.status();
+      if (message.ok() && message->has_value()) status = HandleMessage(index, **message);
+      break;
+    }
+    default:
+      status = absl::InvalidArgumentError("a frame of no known kind");
+  }
+  if (!status.ok()) {
+    Lose(index, absl::UnavailableError(Format({.code = "W0603", .where = NameOf(index), .expected = "messages of the control plane",
+                                               .found = std::string(status.message())})));
+  }
+}
+
+void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns) {
+  worker->liveness->Heard(now_ns);
+  if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
+  worker->progress.acts = beat.acts();
+  worker->progress.asleep = beat.asleep();
+  worker->progress.activity = beat.activity().substr(0, kActivityBytesMax);
+  if (beat.ping_sent_ns() == 0 || beat.ping_sent_ns() > now_ns) return;
+  worker->clock.Add(beat.ping_sent_ns(), beat.ping_received_ns(), beat.sent_ns(), now_ns);
+  if (worker->num_pings < kFirstPings) Ping(worker, now_ns);
+}
+
+absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes) {
+  control::WorkerMessage message;
+  if (!message.ParseFromString(bytes)) return absl::InvalidArgumentError("a message that does not parse");
+  switch (message.kind_case()) {
+    case control::WorkerMessage::kPublish:
+      HandlePublish(worker, message.mutable_publish());
+      return absl::OkStatus();
+    case control::WorkerMessage::kFetch:
+      HandleFetch(worker, message.fetch());
+      return absl::OkStatus();
+    case control::WorkerMessage::kAnswer:
+      HandleAnswer(worker, message.mutable_answer());
+      return absl::OkStatus();
+    case control::WorkerMessage::kEvent:
+      if (options_.on_event) {
+        hooks_.push_back([this, worker, event = std::move(*message.mutable_event())] { options_.on_event(worker, event); });
+      }
+      return absl::OkStatus();
+    default:
+      return absl::InvalidArgumentError("a message of no known kind");
+  }
+}
+
+void GrpcCoordinator::HandlePublish(int worker, control::Publish* publish) {
+  auto waiters = values_.Publish(publish->key(), publish->value());
+  Reply(worker, publish->request(), waiters.status(), "");
+  if (!waiters.ok()) return;
+  for (const PublishedValues::Waiter& waiter : *waiters) Reply(waiter.worker, waiter.request, absl::OkStatus(), publish->value());
+}
+
+void GrpcCoordinator::HandleFetch(int worker, const control::Fetch& fetch) {
+  auto value = values_.Fetch(fetch.key(), {worker, fetch.request()});
+  if (!value.ok()) {
+    Reply(worker, fetch.request(), value.status(), "");
+  } else if (*value != nullptr) {
+    Reply(worker, fetch.request(), absl::OkStatus(), **value);
+  }
+}
+
+void GrpcCoordinator::HandleAnswer(int worker, control::Answer* answer) {
+  const auto found = calls_.find(answer->call());
+  if (found == calls_.end()) return;  // its deadline has passed
+  Call* call = found->second;
+  if (call->answers[worker].has_value()) return;
+  call->answers[worker] = std::move(*answer->mutable_value());
+  --call->num_missing;
+  call->error.Update(At(NameOf(worker), FromOutcome(answer->outcome())));
+  if (call->is_over()) changed_.notify_all();
+}
+
+// --- What they are told ---
+
+void GrpcCoordinator::Ping(Worker* worker, int64_t now_ns) {
+  // One that waits already will tell as much: this worker reads slowly.
+  if (worker->session->outbox.has_urgent()) return;
+  ++worker->num_pings;
+  control::CoordinatorFrame frame;
+  frame.mutable_ping()->set_sent_ns(now_ns);
+  worker->session->outbox.PushUrgent(std::move(frame));
+  if (!is_stopping_) worker->session->StartWrite();
+}
+
+void GrpcCoordinator::Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value) {
+  control::CoordinatorMessage message;
+  message.mutable_reply()->set_request(request);
+  *message.mutable_reply()->mutable_outcome() = ToOutcome(outcome);
+  message.mutable_reply()->set_value(value);
+  Send(worker, std::make_shared<const std::string>(message.SerializeAsString()));
+}
+
+void GrpcCoordinator::Send(int index, const Message& message) {
+  Worker& worker = workers_[index];
+  if (worker.presence != Presence::kConnected) return;
+  if (absl::Status status = worker.session->outbox.Push(message); !status.ok()) {
+    Lose(index, absl::UnavailableError(Format({.code = "W0603", .where = NameOf(index), .expected = "it to read what it is sent",
+                                               .found = std::string(status.message())})));
+    return;
+  }
+  if (!is_stopping_) worker.session->StartWrite();
+}
+
+// --- Calls from outside ---
+
+absl::Status GrpcCoordinator::Unreachable(int index) const {
+  const Worker& worker = workers_[index];
+  if (worker.presence == Presence::kLost) return worker.lost_because;
+  return absl::UnavailableError(Format({.code = "W0603", .where = NameOf(index), .expected = "it to be connected",
+                                        .found = worker.presence == Presence::kLeft ? "it has left" : "it has not come yet"}));
+}
+
+std::string GrpcCoordinator::Absent() const {
+  std::vector<std::string> names;
+  for (int w = 0; w < options_.num_workers; ++w) {
+    if (workers_[w].presence == Presence::kAwaited) names.push_back(NameOf(w));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  absl::Status verdict;
+  const auto is_decided = [&] {
+    if (abort_.has_value()) {
+      verdict = absl::AbortedError(abort_->message());
+    } else if (is_ending_) {
+      verdict = absl::AbortedError("the job has ended");
+    } else if (!start_refusal_.ok()) {
+      verdict = start_refusal_;
+    } else {
+      for (int w = 0; w < options_.num_workers && verdict.ok(); ++w) {
+        const Presence presence = workers_[w].presence;
+        if (presence == Presence::kLost || presence == Presence::kLeft) verdict = Unreachable(w);
+      }
+      if (verdict.ok()) {
+        return std::all_of(workers_.begin(), workers_.end(),
+                           [](const Worker& worker) { return worker.presence == Presence::kConnected; });
+      }
+    }
+    return true;
+  };
+  if (changed_.wait_until(lock, After(limit_ms), is_decided)) return verdict;
+  return absl::DeadlineExceededError(Format({.code = "W0601", .where = absl::StrCat("job ", options_.job_id),
+                                             .expected = absl::StrCat(options_.num_workers, " workers within ", limit_ms, " ms"),
+                                             .found = absl::StrCat("no word from ", Absent()),
+                                             .hint = "what they printed"}));
+}
+
+absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallAll(const std::string& command, int64_t limit_ms) {
+  return Run(std::vector<const std::string*>(1, &command), limit_ms);
+}
+
+absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallEach(const std::vector<std::string>& commands, int64_t limit_ms) {
+  if (static_cast<int>(commands.size()) != options_.num_workers) {
+    return absl::InvalidArgumentError(absl::StrCat(commands.size(), " commands for ", options_.num_workers, " workers"));
+  }
+  std::vector<const std::string*> pointers;
+  for (const std::string& command : commands) pointers.push_back(&command);
+  return Run(pointers, limit_ms);
+}
+
+absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  *id = next_call_++;
+  if (IsOver()) call->error = absl::AbortedError(abort_.has_value() ? abort_->message() : "the job has ended");
+  for (int w = 0; w < options_.num_workers; ++w) {
+    if (workers_[w].presence != Presence::kConnected) call->error.Update(Unreachable(w));
+  }
+  if (call->error.ok()) calls_[*id] = call;
+  return call->error;
+}
+
+// One command for all workers, or one for each.
+absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(const std::vector<const std::string*>& commands, int64_t limit_ms) {
+  for (const std::string* command : commands) {
+    if (static_cast<int64_t>(command->size()) <= options_.message_bytes_max) continue;
+    return Rejected({.code = "W0613", .where = "a command", .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
+                     .found = absl::StrCat(command->size())});
+  }
+  Call call;
+  call.answers.resize(options_.num_workers);
+  call.num_missing = options_.num_workers;
+  int64_t id = 0;
+  WEIR_RETURN_IF_ERROR(BeginCall(&call, &id));
+  std::vector<Message> messages;
+  for (const std::string* command : commands) {
+    control::CoordinatorMessage message;
+    message.mutable_command()->set_call(id);
+    message.mutable_command()->set_command(*command);
+    messages.push_back(std::make_shared<const std::string>(message.SerializeAsString()));
+  }
+
+  std::unique_lock<std::mutex> lock(mutex_);
+  for (int w = 0; w < options_.num_workers; ++w) Send(w, messages[messages.size() == 1 ? 0 : w]);
+  messages.clear();
+  const auto is_over = [&] { return call.is_over(); };
+  bool in_time = true;
+  if (limit_ms > 0) {
+    in_time = changed_.wait_until(lock, After(limit_ms), is_over);
+  } else {
+    changed_.wait(lock, is_over);
+  }
+  calls_.erase(id);
+  if (!call.error.ok()) return call.error;
+  if (!in_time) {
+    std::vector<std::string> silent;
+    for (int w = 0; w < options_.num_workers; ++w) {
+      if (!call.answers[w].has_value()) silent.push_back(NameOf(w));
+    }
+    return absl::DeadlineExceededError(Format({.code = "W0611", .where = absl::StrJoin(silent, ", "),
+                                               .expected = absl::StrCat("an answer within ", limit_ms, " ms"), .found = "none"}));
+  }
+  std::vector<std::string> answers;
+  for (auto& answer : call.answers) answers.push_back(std::move(*answer));
+  return answers;
+}
+
+std::vector<WorkerHealth> GrpcCoordinator::Health() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t now_ns = NowNs();
+  std::vector<WorkerHealth> all;
+  for (const Worker& worker : workers_) {
+    WorkerHealth health;
+    health.connected = worker.presence == Presence::kConnected;
+    if (worker.liveness.has_value()) {
+      health.since_heartbeat_ms = worker.liveness->SinceHeardNs(now_ns) / kNsPerMs;
+      health.since_progress_ms = (now_ns - worker.progress_ns) / kNsPerMs;
+    }
+    health.progress = worker.progress;
+    health.pid = worker.pid;
+    health.clock_offset_ns = worker.clock.offset_ns();
+    health.round_trip_ns = worker.clock.round_trip_ns();
+    all.push_back(std::move(health));
+  }
+  return all;
+}
+
+void GrpcCoordinator::Abort(const absl::Status& reason) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (abort_.has_value()) return;
+  abort_ = reason.ok() ? absl::AbortedError("the job was aborted") : reason;
+  for (auto& [id, call] : calls_) call->error.Update(absl::AbortedError(abort_->message()));
+  for (Worker& worker : workers_) {
+    if (worker.presence != Presence::kConnected) continue;
+    worker.presence = Presence::kLeft;
+    Session* session = std::exchange(worker.session, nullptr);
+    session->state = Session::State::kClosed;
+    session->outbox.Clear();
+    session->outbox.PushLast(EndFrame(*abort_));
+    session->ends_once_written = true;
+    if (!is_stopping_) session->StartWrite();
+  }
+  changed_.notify_all();
+}
+
+void GrpcCoordinator::Shutdown(int64_t limit_ms) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  if (abort_.has_value()) return;
+  if (!is_ending_) {
+    is_ending_ = true;
+    for (auto& [id, call] : calls_) call->error.Update(absl::AbortedError("the job has ended"));
+    for (Worker& worker : workers_) {
+      if (worker.presence != Presence::kConnected) continue;
+      worker.session->outbox.PushLast(EndFrame(absl::OkStatus()));
+      if (!is_stopping_) worker.session->StartWrite();
+    }
+    changed_.notify_all();
+  }
+  changed_.wait_until(lock, After(limit_ms), [this] {
+    return std::none_of(workers_.begin(), workers_.end(),
+                        [](const Worker& worker) { return worker.presence == Presence::kConnected; });
+  });
+}
+
+absl::Status CheckOptions(const CoordinatorOptions& options) {
+  const auto refuse = [](const std::string& expected, const std::string& found) {
+    return Rejected({.code = "W0615", .where = "the coordinator's options", .expected = expected, .found = found});
+  };
+  if (options.num_workers < 1 || options.num_workers > kWorkersMax) {
+    return refuse(absl::StrCat("1 to ", kWorkersMax, " workers"), absl::StrCat(options.num_workers));
+  }
+  if (options.heartbeat_ms < 1 || options.dead_after_ms <= options.heartbeat_ms) {
+    return refuse("a heartbeat of 1 ms or more, and dead after longer than that",
+                  absl::StrCat(options.heartbeat_ms, " ms and ", options.dead_after_ms, " ms"));
+  }
+  if (options.message_bytes_max < 1) return refuse("messages of a byte or more", absl::StrCat(options.message_bytes_max));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(CoordinatorOptions options) {
+  WEIR_RETURN_IF_ERROR(CheckOptions(options));
+  SilenceGrpc();
+  WEIR_ASSIGN_OR_RETURN(auto gate, ConnectionGate::Open(options.bind_address, options.num_workers + kSpareConnections));
+  auto coordinator = std::make_unique<GrpcCoordinator>(std::move(options), std::move(gate));
+  WEIR_RETURN_IF_ERROR(coordinator->Open());
+  return std::unique_ptr<Coordinator>(std::move(coordinator));
+}
+
+}  // namespace weir

@@ -1,0 +1,132 @@
+// What waits to be written to one stream of the control plane, and the way back from pieces
+// to messages. A message is cut into pieces, so that a frame which must be on time (a heartbeat,
+// a ping) waits behind one piece at most.
+//
+// Order: urgent frames, then messages in the order pushed, then the last frame. Bounded in
+// messages and bytes: who cannot push any more ends the stream. It does no input or output.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "proto/control.pb.h"
+
+namespace weir {
+
+inline constexpr size_t kPieceBytes = 256 << 10;
+// A frame is a piece, or a heartbeat with its activity; gRPC is told to take no more.
+inline constexpr int kFrameBytesMax = (256 << 10) + (16 << 10);
+// Around the payload of a message: names, numbers, a status.
+inline constexpr int64_t kMessageOverheadBytes = 16 << 10;
+
+template <typename Frame>
+class Outbox {
+ public:
+  using Message = std::shared_ptr<const std::string>;
+
+  Outbox(size_t messages_max, int64_t bytes_max) : messages_max_(messages_max), bytes_max_(bytes_max) {}
+
+  // kResourceExhausted if the bounds leave no room; nothing is dropped, the caller ends the stream.
+  absl::Status Push(Message message);
+  void PushUrgent(Frame frame) {
+    if (!closed_) urgent_.push_back(std::move(frame));
+  }
+  // What is pushed later is not sent.
+  void PushLast(Frame frame) {
+    if (!closed_) last_ = std::move(frame);
+    closed_ = true;
+  }
+  // Drops what is not yet sent, a last frame too. A message that is sent in part stays in part: only a last frame
+  // may follow.
+  void Clear();
+
+  // The next frame to write, if any.
+  std::optional<Frame> Next();
+  bool empty() const { return urgent_.empty() && messages_.empty() && !last_.has_value(); }
+  bool has_urgent() const { return !urgent_.empty(); }
+
+ private:
+  const size_t messages_max_;
+  const int64_t bytes_max_;
+  std::deque<Frame> urgent_;
+  std::deque<Message> messages_;
+  int64_t bytes_ = 0;   // of messages_
+  size_t sent_ = 0;     // bytes of messages_.front()
+  std::optional<Frame> last_;
+  bool closed_ = false;  // nothing more is taken
+};
+
+// Pieces to messages, of at most `bytes_max` each.
+class Inbox {
+ public:
+  explicit Inbox(int64_t bytes_max) : bytes_max_(bytes_max) {}
+  // The message that `piece` completes, if it is a last one. kResourceExhausted beyond the limit.
+  absl::StatusOr<std::optional<std::string>> Add(const control::Piece& piece);
+
+ private:
+  const int64_t bytes_max_;
+  std::string message_;
+};
+
+// Statuses as they travel: without payloads; a message is cut at kOutcomeBytesMax. A code from the
+// wire that is none becomes kUnknown.
+inline constexpr size_t kOutcomeBytesMax = 8 << 10;
+control::Outcome ToOutcome(const absl::Status& status);
+absl::Status FromOutcome(const control::Outcome& outcome);
+
+template <typename Frame>
+absl::Status Outbox<Frame>::Push(Message message) {
+  if (closed_) return absl::OkStatus();
+  if (messages_.size() >= messages_max_) return absl::ResourceExhaustedError("too many messages wait to be sent");
+  const int64_t bytes = static_cast<int64_t>(message->size());
+  if (bytes > bytes_max_ - bytes_) return absl::ResourceExhaustedError("too many bytes wait to be sent");
+  bytes_ += bytes;
+  messages_.push_back(std::move(message));
+  return absl::OkStatus();
+}
+
+template <typename Frame>
+void Outbox<Frame>::Clear() {
+  urgent_.clear();
+  messages_.clear();
+  last_.reset();
+  bytes_ = 0;
+  sent_ = 0;
+  closed_ = false;
+}
+
+template <typename Frame>
+std::optional<Frame> Outbox<Frame>::Next() {
+  std::optional<Frame> frame;
+  if (!urgent_.empty()) {
+    frame = std::move(urgent_.front());
+    urgent_.pop_front();
+  } else if (!messages_.empty()) {
+    const std::string& message = *messages_.front();
+    const size_t count = std::min(kPieceBytes, message.size() - sent_);
+    frame.emplace();
+    frame->mutable_piece()->set_part(message.data() + sent_, count);
+    sent_ += count;
+    if (sent_ == message.size()) {
+      frame->mutable_piece()->set_last(true);
+      bytes_ -= static_cast<int64_t>(message.size());
+      sent_ = 0;
+      messages_.pop_front();
+    }
+  } else if (last_.has_value()) {
+    frame = std::move(*last_);
+    last_.reset();
+  }
+  return frame;
+}
+
+}  // namespace weir

@@ -1,0 +1,43 @@
+// What workers have published for each other, and who waits for what. Bounded, so that a
+// broken worker cannot fill the coordinator's memory.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+inline constexpr size_t kPublishedKeysMax = 1 << 18;
+inline constexpr int64_t kPublishedBytesMax = 256 << 20;
+inline constexpr size_t kKeyBytesMax = 1 << 10;
+inline constexpr size_t kWaitingMax = 1 << 18;
+
+class PublishedValues {
+ public:
+  struct Waiter {
+    int worker = 0;
+    int64_t request = 0;
+  };
+
+  // The waiters that the value answers. kAlreadyExists, kInvalidArgument (a key too long),
+  // kResourceExhausted (the bounds above).
+  absl::StatusOr<std::vector<Waiter>> Publish(const std::string& key, std::string value);
+
+  // The value, or null; then `waiter` is returned by the Publish of `key`. kResourceExhausted if too many wait.
+  absl::StatusOr<const std::string*> Fetch(const std::string& key, Waiter waiter);
+
+ private:
+  std::map<std::string, std::string> values_;
+  std::map<std::string, std::vector<Waiter>> waiting_;
+  int64_t bytes_ = 0;  // of keys and values
+  size_t num_waiting_ = 0;
+};
+
+}  // namespace weir

@@ -1,0 +1,487 @@
+#include "runtime/control/worker_link.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "proto/control.grpc.pb.h"
+#include "proto/control.pb.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/control/grpc_setup.h"
+#include "runtime/control/liveness.h"
+#include "runtime/control/outbox.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kNsPerMs = 1'000'000;
+constexpr size_t kEventsMax = 1 << 16;
+constexpr size_t kCommandsMax = 1 << 10;
+constexpr size_t kActivityBytesMax = 4 << 10;
+constexpr size_t kKeyShownBytes = 64;
+// With nothing to watch, the link sleeps until something comes.
+constexpr int64_t kIdleMs = 3'600'000;
+// Between attempts to reach a coordinator that does not answer.
+constexpr int64_t kFirstRetryMs = 10;
+constexpr int64_t kRetryMsMax = 500;
+
+int64_t NowNs() { return MonotonicClock().NowNs(); }
+
+std::chrono::steady_clock::time_point After(int64_t limit_ms) {
+  return std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
+}
+
+class GrpcWorkerLink final : public WorkerLink {
+ public:
+  explicit GrpcWorkerLink(WorkerLinkOptions options);
+  ~GrpcWorkerLink() override;
+  // One attempt to connect. kUnavailable if another may help.
+  absl::Status Open(int64_t limit_ms);
+
+  absl::Status Serve(const Handler& handler) override;
+  void Send(std::string event) override;
+  absl::Status Publish(const std::string& key, const std::string& value) override;
+  absl::StatusOr<std::string> Fetch(const std::string& key) override;
+
+ private:
+  enum class Operation : intptr_t { kStart = 1, kRead, kWrite, kFinish };
+  struct Command {
+    int64_t call = 0;
+    std::string text;
+  };
+  // A publish or fetch under way.
+  struct Request {
+    std::optional<absl::StatusOr<std::string>> reply;
+  };
+
+  void Run();
+  void HandleDone(Operation operation, bool ok, int64_t now_ns);
+  void HandleFrame(int64_t now_ns);
+  absl::Status HandleMessage(const std::string& bytes);
+  void HandleClosed();
+  // Until it has left, or the job is aborted.
+  bool Beats() const { return is_welcome_ && !is_closed_ && !is_leaving_ && (!end_.has_value() || end_->ok()); }
+  bool IsDue(int64_t now_ns) const { return Beats() && (ping_to_answer_.has_value() || now_ns >= next_beat_ns_); }
+  void Beat();
+  void CheckCoordinator(int64_t now_ns);
+  int64_t NextWakeNs(int64_t now_ns) const;
+
+  void StartRead();
+  void StartWrite();
+  void Push(const control::WorkerMessage& message);
+  void End(const absl::Status& reason);
+  void Cut();
+  void Leave(std::unique_lock<std::mutex>* lock);
+  absl::StatusOr<std::string> Ask(control::WorkerMessage message, const std::string& key);
+
+  const WorkerLinkOptions options_;
+  std::shared_ptr<grpc::Channel> channel_;
+  std::unique_ptr<control::ControlPlane::Stub> stub_;
+  grpc::ClientContext context_;
+  grpc::CompletionQueue queue_;
+  std::thread thread_;
+  Attention attention_;               // the thread's
+  control::CoordinatorFrame incoming_;  // of the read under way, or the thread's
+
+  std::mutex mutex_;  // guards all below
+  std::condition_variable changed_;
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<control::WorkerFrame, control::CoordinatorFrame>> stream_;
+  bool starting_ = false;  // operations under way
+  bool reading_ = false;
+  bool writing_ = false;
+  bool finishing_ = false;
+  bool is_closed_ = false;  // the call is over; no operation may follow
+  grpc::Status call_status_;  // how it ended
+  bool is_welcome_ = false;
+  Outbox<control::WorkerFrame> outbox_;
+  Inbox inbox_;
+  std::optional<Liveness> coordinator_;
+  int64_t next_beat_ns_ = 0;
+  struct ReceivedPing {
+    int64_t sent_ns;
+    int64_t received_ns;
+  };
+  std::optional<ReceivedPing> ping_to_answer_;
+  std::deque<Command> commands_;
+  std::map<int64_t, Request> requests_;
+  int64_t next_request_ = 1;
+  std::optional<absl::Status> end_;  // of the job: OK if orderly
+  bool is_leaving_ = false;
+  bool is_owed_abort_ = false;  // on_abort is to be called
+};
+
+GrpcWorkerLink::GrpcWorkerLink(WorkerLinkOptions options)
+    : options_(std::move(options)), attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)),
+      outbox_(kEventsMax, 2 * (options_.message_bytes_max + kMessageOverheadBytes)),
+      inbox_(options_.message_bytes_max + kMessageOverheadBytes) {}
+
+absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
+  control::Hello hello;
+  hello.set_job_id(options_.job_id);
+  hello.set_epoch(options_.epoch);
+  hello.set_worker(options_.worker);
+  hello.set_build_id(options_.build_id);
+  hello.set_pid(getpid());
+  channel_ = ChannelTo(options_.coordinator_address, options_.job_id, options_.credentials);
+  stub_ = control::ControlPlane::NewStub(channel_);
+  context_.AddMetadata(kHelloKey, hello.SerializeAsString());
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    stream_ = stub_->PrepareAsyncWork(&context_, &queue_);
+    starting_ = true;
+    stream_->StartCall(reinterpret_cast<void*>(Operation::kStart));
+  }
+  thread_ = std::thread([this] { Run(); });
+  std::unique_lock<std::mutex> lock(mutex_);
+  changed_.wait_until(lock, After(limit_ms), [this] { return is_welcome_ || is_closed_; });
+  if (is_welcome_) return absl::OkStatus();
+  return is_closed_ ? FromGrpc(call_status_) : absl::UnavailableError(absl::StrCat("no answer within ", limit_ms, " ms"));
+}
+
+GrpcWorkerLink::~GrpcWorkerLink() {
+  if (!thread_.joinable()) {
+    queue_.Shutdown();
+    return;
+  }
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (end_.has_value() && end_->ok()) Leave(&lock);
+    if (!end_.has_value()) end_ = absl::CancelledError("the link is gone");
+    is_owed_abort_ = false;
+    Cut();
+    changed_.wait(lock, [this] { return is_closed_ && !starting_ && !reading_ && !writing_ && !finishing_; });
+  }
+  queue_.Shutdown();
+  thread_.join();
+}
+
+// --- The link's thread ---
+
+void GrpcWorkerLink::Run() {
+  while (true) {
+    int64_t wake_ns;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const int64_t now_ns = NowNs();
+      wake_ns = NextWakeNs(now_ns);
+      attention_.Sleeps(now_ns, wake_ns);
+    }
+    void* tag = nullptr;
+    bool ok = false;
+    const auto got = queue_.AsyncNext(&tag, &ok, MonotonicDeadline(wake_ns));
+    if (got == grpc::CompletionQueue::SHUTDOWN) return;
+    std::optional<absl::Status> abort;
+    bool is_due;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      const int64_t now_ns = NowNs();
+      const int64_t lost_ns = attention_.Woke(now_ns);
+      if (coordinator_.has_value() && lost_ns > 0) coordinator_->Grant(lost_ns);
+      if (got == grpc::CompletionQueue::GOT_EVENT) {
+        HandleDone(static_cast<Operation>(reinterpret_cast<intptr_t>(tag)), ok, now_ns);
+      } else {
+        CheckCoordinator(now_ns);
+      }
+      if (std::exchange(is_owed_abort_, false)) abort = *end_;
+      is_due = IsDue(now_ns);
+    }
+    if (abort.has_value() && options_.on_abort) options_.on_abort(*abort);
+    if (is_due) Beat();
+  }
+}
+
+int64_t GrpcWorkerLink::NextWakeNs(int64_t now_ns) const {
+  if (!Beats()) return now_ns + kIdleMs * kNsPerMs;
+  if (ping_to_answer_.has_value()) return now_ns;
+  const int64_t dies_ns = end_.has_value() ? next_beat_ns_ : coordinator_->dies_ns();
+  return std::max(now_ns, std::min(next_beat_ns_, dies_ns));
+}
+
+void GrpcWorkerLink::HandleDone(Operation operation, bool ok, int64_t now_ns) {
+  switch (operation) {
+    case Operation::kStart:
+      starting_ = false;
+      break;
+    case Operation::kRead:
+      reading_ = false;
+      if (ok) HandleFrame(now_ns);
+      break;
+    case Operation::kWrite:
+      writing_ = false;
+      if (ok) StartWrite();
+      break;
+    case Operation::kFinish:
+      finishing_ = false;
+      HandleClosed();
+      break;
+  }
+  if (operation == Operation::kStart || operation == Operation::kRead) {
+    if (ok) {
+      StartRead();
+    } else {
+      finishing_ = true;
+      stream_->Finish(&call_status_, reinterpret_cast<void*>(Operation::kFinish));
+    }
+  }
+  changed_.notify_all();
+}
+
+void GrpcWorkerLink::HandleClosed() {
+  is_closed_ = true;
+  if (!is_welcome_) return;
+  End(absl::UnavailableError(Format({.code = "W0609", .where = absl::StrCat("worker ", options_.worker),
+                                     .expected = absl::StrCat("the coordinator at ", options_.coordinator_address, " until the job ends"),
+                                     .found = absl::StrCat("its connection closed: ", call_status_.error_message())})));
+}
+
+void GrpcWorkerLink::CheckCoordinator(int64_t now_ns) {
+  if (!coordinator_.has_value() || end_.has_value() || !coordinator_->IsDead(now_ns)) return;
+  End(absl::UnavailableError(Format({.code = "W0609", .where = absl::StrCat("worker ", options_.worker),
+                                     .expected = absl::StrCat("a word from the coordinator within ", options_.coordinator_dead_after_ms, " ms"),
+                                     .found = absl::StrCat("none for ", coordinator_->SinceHeardNs(now_ns) / kNsPerMs, " ms")})));
+  Cut();
+}
+
+void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
+  absl::Status status;
+  if (coordinator_.has_value()) coordinator_->Heard(now_ns);
+  switch (incoming_.kind_case()) {
+    case control::CoordinatorFrame::kPing:
+      if (!is_welcome_) {
+        is_welcome_ = true;
+        coordinator_.emplace(now_ns, options_.coordinator_dead_after_ms * kNsPerMs);
+      }
+      ping_to_answer_ = {incoming_.ping().sent_ns(), now_ns};
+      return;
+    case control::CoordinatorFrame::kEnd:
+      End(FromOutcome(incoming_.end().outcome()));
+      return;
+    case control::CoordinatorFrame::kPiece: {
+      auto message = inbox_.Add(incoming_.piece());
+      status = message.status();
+      if (message.ok() && message->has_value()) status = HandleMessage(**message);
+      break;
+    }
+    default:
+      status = absl::InvalidArgumentError("a frame of no known kind");
+  }
+  if (!status.ok()) {
+    End(absl::UnavailableError(Format({.code = "W0609", .where = absl::StrCat("worker ", options_.worker),
+                                       .expected = "messages of the control plane", .found = std::string(status.message())})));
+    Cut();
+  }
+}
+
+absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
+  control::CoordinatorMessage message;
+  if (!message.ParseFromString(bytes)) return absl::InvalidArgumentError("a message that does not parse");
+  if (message.has_command()) {
+    if (commands_.size() >= kCommandsMax) return absl::ResourceExhaustedError(absl::StrCat("more than ", kCommandsMax, " commands"));
+    commands_.push_back({message.command().call(), std::move(*message.mutable_command()->mutable_command())});
+    return absl::OkStatus();
+  }
+  if (!message.has_reply()) return absl::InvalidArgumentError("a message of no known kind");
+  const auto found = requests_.find(message.reply().request());
+  if (found == requests_.end()) return absl::OkStatus();  // its deadline has passed
+  const absl::Status outcome = FromOutcome(message.reply().outcome());
+  if (outcome.ok()) {
+    found->second.reply = std::move(*message.mutable_reply()->mutable_value());
+  } else {
+    found->second.reply = outcome;
+  }
+  return absl::OkStatus();
+}
+
+void GrpcWorkerLink::Beat() {
+  WorkerProgress progress;
+  if (options_.progress) progress = options_.progress();
+  std::lock_guard<std::mutex> lock(mutex_);
+  const int64_t now_ns = NowNs();
+  next_beat_ns_ = now_ns + options_.heartbeat_ms * kNsPerMs;
+  const auto ping = std::exchange(ping_to_answer_, std::nullopt);
+  if (outbox_.has_urgent()) return;  // the one before still waits: the connection is slow
+  control::WorkerFrame frame;
+  control::Heartbeat* beat = frame.mutable_heartbeat();
+  beat->set_acts(progress.acts);
+  beat->set_asleep(progress.asleep);
+  beat->set_activity(progress.activity.substr(0, kActivityBytesMax));
+  if (ping.has_value()) {
+    beat->set_ping_sent_ns(ping->sent_ns);
+    beat->set_ping_received_ns(ping->received_ns);
+  }
+  beat->set_sent_ns(now_ns);
+  outbox_.PushUrgent(std::move(frame));
+  StartWrite();
+}
+
+// --- The stream ---
+
+void GrpcWorkerLink::StartRead() {
+  if (is_closed_ || finishing_) return;
+  reading_ = true;
+  stream_->Read(&incoming_, reinterpret_cast<void*>(Operation::kRead));
+}
+
+void GrpcWorkerLink::StartWrite() {
+  if (is_closed_ || finishing_ || writing_) return;
+  auto frame = outbox_.Next();
+  if (!frame.has_value()) return;
+  writing_ = true;
+  stream_->Write(*frame, reinterpret_cast<void*>(Operation::kWrite));
+}
+
+void GrpcWorkerLink::Push(const control::WorkerMessage& message) {
+  if (absl::Status status = outbox_.Push(std::make_shared<const std::string>(message.SerializeAsString())); !status.ok()) {
+    End(absl::ResourceExhaustedError(Format({.code = "W0610", .where = absl::StrCat("worker ", options_.worker),
+                                             .expected = "the coordinator to take what it is sent", .found = std::string(status.message()),
+                                             .hint = "fewer events"})));
+    Cut();
+    return;
+  }
+  StartWrite();
+}
+
+// The job ends for this worker; the first reason stays.
+void GrpcWorkerLink::End(const absl::Status& reason) {
+  if (end_.has_value()) return;
+  end_ = reason;
+  is_owed_abort_ = !reason.ok();
+  changed_.notify_all();
+}
+
+// Whatever is under way on the stream fails soon.
+void GrpcWorkerLink::Cut() {
+  if (!is_closed_) context_.TryCancel();
+}
+
+// Writes what waits and the word that this worker leaves in order; returns once the coordinator has it.
+void GrpcWorkerLink::Leave(std::unique_lock<std::mutex>* lock) {
+  if (!is_leaving_) {
+    is_leaving_ = true;
+    control::WorkerFrame frame;
+    frame.mutable_leave();
+    outbox_.PushLast(std::move(frame));
+    StartWrite();
+  }
+  changed_.wait_until(*lock, After(options_.coordinator_dead_after_ms), [this] { return is_closed_; });
+}
+
+// --- Calls from outside ---
+
+absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return end_.has_value() || !commands_.empty(); });
+    if (end_.has_value()) break;
+    Command command = std::move(commands_.front());
+    commands_.pop_front();
+    lock.unlock();
+    absl::StatusOr<std::string> answer = handler(command.text);
+    command.text = std::string();
+    if (answer.ok() && static_cast<int64_t>(answer->size()) > options_.message_bytes_max) {
+      answer = absl::ResourceExhaustedError(
+          Format({.code = "W0613", .where = "an answer", .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
+                  .found = absl::StrCat(answer->size())}));
+    }
+    control::WorkerMessage message;
+    message.mutable_answer()->set_call(command.call);
+    *message.mutable_answer()->mutable_outcome() = ToOutcome(answer.status());
+    if (answer.ok()) message.mutable_answer()->set_value(*std::move(answer));
+    lock.lock();
+    if (!end_.has_value() || end_->ok()) Push(message);
+  }
+  if (end_->ok()) Leave(&lock);
+  return *end_;
+}
+
+void GrpcWorkerLink::Send(std::string event) {
+  control::WorkerMessage message;
+  message.set_event(std::move(event));
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (!end_.has_value() || end_->ok()) Push(message);
+}
+
+absl::Status GrpcWorkerLink::Publish(const std::string& key, const std::string& value) {
+  if (static_cast<int64_t>(value.size()) > options_.message_bytes_max) {
+    return Rejected({.code = "W0613", .where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'"),
+                     .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"), .found = absl::StrCat(value.size())});
+  }
+  control::WorkerMessage message;
+  message.mutable_publish()->set_key(key);
+  message.mutable_publish()->set_value(value);
+  return Ask(std::move(message), key).status();
+}
+
+absl::StatusOr<std::string> GrpcWorkerLink::Fetch(const std::string& key) {
+  control::WorkerMessage message;
+  message.mutable_fetch()->set_key(key);
+  return Ask(std::move(message), key);
+}
+
+// Sends a publish or fetch, and waits for the reply.
+absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message, const std::string& key) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  const int64_t request = next_request_++;
+  if (message.has_publish()) message.mutable_publish()->set_request(request);
+  if (message.has_fetch()) message.mutable_fetch()->set_request(request);
+  const auto entry = requests_.emplace(request, Request()).first;
+  if (!end_.has_value()) Push(message);
+  changed_.wait_until(lock, After(options_.fetch_limit_ms), [&] { return end_.has_value() || entry->second.reply.has_value(); });
+  const auto reply = std::move(entry->second.reply);
+  requests_.erase(entry);
+  if (reply.has_value()) return *reply;
+  const std::string where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'");
+  if (end_.has_value()) {
+    return absl::UnavailableError(Format({.code = "W0609", .where = where, .expected = "a job that runs", .found = end_->ok() ? "its end" : std::string(end_->message())}));
+  }
+  return absl::DeadlineExceededError(Format({.code = "W0611", .where = where,
+                                             .expected = absl::StrCat("an answer within ", options_.fetch_limit_ms, " ms"),
+                                             .found = "none", .hint = "which worker should have published it"}));
+}
+
+// What a failed attempt to connect means, and whether another may help.
+absl::Status Explain(const absl::Status& failure, const WorkerLinkOptions& options) {
+  if (failure.code() != absl::StatusCode::kUnavailable) return failure;
+  const std::string text(failure.message());
+  const bool is_refusal = absl::StrContains(text, "Ssl handshake failed") || absl::StrContains(text, "Peer name");
+  if (!is_refusal) return failure;
+  return absl::PermissionDeniedError(Format({.code = "W0606", .where = absl::StrCat("worker ", options.worker),
+                                             .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ", options.coordinator_address),
+                                             .found = text}));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOptions options) {
+  SilenceGrpc();
+  const int64_t deadline_ns = NowNs() + options.connect_limit_ms * kNsPerMs;
+  int64_t retry_ms = kFirstRetryMs;
+  while (true) {
+    auto link = std::make_unique<GrpcWorkerLink>(options);
+    const int64_t left_ms = std::max<int64_t>((deadline_ns - NowNs()) / kNsPerMs, 1);
+    absl::Status status = Explain(link->Open(left_ms), options);
+    if (status.ok()) return std::unique_ptr<WorkerLink>(std::move(link));
+    link.reset();
+    if (status.code() != absl::StatusCode::kUnavailable) return status;
+    if (NowNs() + retry_ms * kNsPerMs >= deadline_ns) {
+      return absl::UnavailableError(Format({.code = "W0608", .where = absl::StrCat("worker ", options.worker),
+                                            .expected = absl::StrCat("a coordinator at ", options.coordinator_address, " within ", options.connect_limit_ms, " ms"),
+                                            .found = std::string(status.message())}));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(retry_ms));
+    retry_ms = std::min(2 * retry_ms, kRetryMsMax);
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,65 @@
+// One worker's call at the coordinator: the gRPC stream with its operations under way, what waits to be
+// written, and what has been read in part. It decides nothing; the coordinator does.
+//
+//   awaited -> open -> closed -> (no operation under way) deleted
+//           \-> refused ------/
+//
+// Thread rule: under the coordinator's mutex.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "proto/control.grpc.pb.h"
+#include "proto/control.pb.h"
+#include "runtime/control/grpc_setup.h"
+#include "runtime/control/outbox.h"
+
+namespace weir {
+
+struct WorkerSession {
+  enum class Operation { kAccept, kRead, kWrite, kFinish };
+  // What gRPC hands back when an operation is done.
+  struct Tag {
+    WorkerSession* session;
+    Operation operation;
+  };
+  enum class State { kAwaited, kOpen, kClosed };
+
+  WorkerSession(size_t messages_max, int64_t queue_bytes_max, int64_t message_bytes_max)
+      : outbox(messages_max, queue_bytes_max), inbox(message_bytes_max) {}
+
+  void StartRead();
+  // Writes the next frame, or finishes the call if that is due; nothing if a write is under way.
+  void StartWrite();
+  // Ends the call with `status`. Not while a write is under way.
+  void Finish(const grpc::Status& status);
+  // Cuts the connection.
+  void Cancel();
+
+  bool has_operations() const { return accepting || reading || writing || finishing; }
+
+  grpc::ServerContext context;
+  grpc::ServerAsyncReaderWriter<control::CoordinatorFrame, control::WorkerFrame> stream{&context};
+  Tag accepted{this, Operation::kAccept};
+  Tag read{this, Operation::kRead};
+  Tag written{this, Operation::kWrite};
+  Tag finished{this, Operation::kFinish};
+
+  State state = State::kAwaited;
+  int worker = -1;
+  bool accepting = false;
+  bool reading = false;
+  bool writing = false;
+  bool finishing = false;
+  // No operation may be started any more.
+  bool is_cut = false;
+  // The call ends once the outbox is empty.
+  bool ends_once_written = false;
+
+  control::WorkerFrame incoming;
+  Outbox<control::CoordinatorFrame> outbox;
+  Inbox inbox;
+};
+
+}  // namespace weir
