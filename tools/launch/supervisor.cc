@@ -42,6 +42,7 @@ struct Worker {
   // Guarded by the mutex.
   bool running = true;
   bool told = false;
+  WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
   std::string to_tell;  // what the pipe has not taken yet, from `told_bytes` on
   size_t told_bytes = 0;
 };
@@ -72,7 +73,7 @@ class LocalSupervisor final : public Supervisor {
     }
   }
 
-  absl::Status StartWorkers(const std::vector<WorkerCommand>& commands);
+  absl::Status StartWorkers(const std::vector<WorkerLaunch>& commands);
 
   absl::Status Tell(int worker, const std::string& bytes) override;
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
@@ -87,6 +88,7 @@ class LocalSupervisor final : public Supervisor {
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   bool TakeWake();
+  void Send(Worker* worker, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void TellMore(Worker* worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t ReadOutput(Worker* worker);
   void End(int index, int64_t time_ns);
@@ -105,10 +107,10 @@ class LocalSupervisor final : public Supervisor {
   bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerCommand>& commands) {
+absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& commands) {
   WEIR_RETURN_IF_ERROR(MakeDirectories(options_.log_directory));
   std::set<std::string> names;
-  for (const WorkerCommand& command : commands) {
+  for (const WorkerLaunch& command : commands) {
     const std::string name = LogFileName(command.label);
     if (!names.insert(name).second) return absl::InternalError(absl::StrCat("two workers log to ", name));
     log_paths_.push_back(absl::StrCat(options_.log_directory, "/", name));
@@ -190,9 +192,15 @@ int LocalSupervisor::num_running() const {
 
 void LocalSupervisor::Signal(int signal) {
   absl::MutexLock lock(&mutex_);
-  for (const Worker& worker : workers_) {
-    if (worker.running) SendSignal(worker.process, signal);
+  for (Worker& worker : workers_) {
+    if (worker.running) Send(&worker, signal);
   }
+}
+
+void LocalSupervisor::Send(Worker* worker, int signal) {
+  SendSignal(worker->process, signal);
+  if (signal == SIGKILL) worker->sent = WorkerExit::Sent::kKilled;
+  if (signal == SIGTERM || signal == SIGINT) worker->sent = std::max(worker->sent, WorkerExit::Sent::kAsked);
 }
 
 // The first two are the wake-ups, then three of every worker; -1 is skipped by poll.
@@ -274,22 +282,24 @@ void LocalSupervisor::End(int index, int64_t time_ns) {
   }
   worker.process.output.Close();
   worker.output.Finish();
-  exits_.push_back({index, worker.process.pid, end.code, end.signal, time_ns, worker.output.last_lines()});
+  exits_.push_back({index, worker.process.pid, end.code, end.signal, worker.sent, time_ns, worker.output.last_lines()});
 }
 
 std::vector<WorkerExit> LocalSupervisor::Stop() {
   {
     absl::MutexLock lock(&mutex_);
-    for (const Worker& worker : workers_) {
+    for (Worker& worker : workers_) {
       if (!worker.running) continue;
-      SendSignal(worker.process, SIGTERM);
-      SendSignal(worker.process, SIGCONT);  // finds the other signal waiting when it wakes
+      Send(&worker, SIGTERM);
+      Send(&worker, SIGCONT);  // finds the other signal waiting when it wakes
     }
   }
   StopWithin(std::max<int64_t>(options_.grace_ms, 0) * kNsPerMs, Listen::kToCaller);
   for (Worker& worker : workers_) {
     absl::MutexLock lock(&mutex_);
-    if (worker.running) KillGroup(worker.process);
+    if (!worker.running) continue;
+    Send(&worker, SIGKILL);
+    KillGroup(worker.process);
   }
   StopWithin(-1, Listen::kToWorkersOnly);
   std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()), std::make_move_iterator(exits_.end()));
@@ -334,7 +344,7 @@ std::string ExitText(const WorkerExit& exit) {
   return exit.signal != 0 ? absl::StrCat("killed by ", SignalText(exit.signal)) : absl::StrCat("exit code ", exit.code);
 }
 
-absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(const std::vector<WorkerCommand>& workers, SupervisorOptions options) {
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(const std::vector<WorkerLaunch>& workers, SupervisorOptions options) {
   KeepExits();
   OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.open()) {

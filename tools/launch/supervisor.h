@@ -27,18 +27,20 @@
 
 namespace weir {
 
-struct WorkerCommand {
+struct WorkerLaunch {
   std::vector<std::string> arguments;  // [0]: the program; never a secret
   std::string label;                   // "rank 2-3"
   std::vector<int> ranks;
 };
 
-// How a worker ended.
+// How a worker ended. Asked: by SIGTERM or SIGINT; killed: by SIGKILL.
 struct WorkerExit {
   int worker = 0;
   int64_t pid = 0;
   int code = 0;    // exit code, if it exited
   int signal = 0;  // the signal that killed it, else 0
+  // What this supervisor had sent it before (Signal, Stop): tells a death that it caused from others.
+  enum class Sent : uint8_t { kNothing, kAsked, kKilled } sent = Sent::kNothing;
   int64_t time_ns = 0;  // monotonic
   std::vector<std::string> last_lines;  // what it printed last, at most 20
 };
@@ -59,7 +61,7 @@ class Supervisor {
  public:
   virtual ~Supervisor() = default;  // kills what is left
   // kUnavailable (W0092, W0093) if a process or log file cannot be made; then none is left running.
-  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(const std::vector<WorkerCommand>& workers, SupervisorOptions options);
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(const std::vector<WorkerLaunch>& workers, SupervisorOptions options);
 
   // Writes to worker w's standard input and closes it; once per worker. What the pipe does not hold
   // is written while Wait or Stop run, so this does not block. The bytes are wiped once written.

@@ -46,7 +46,7 @@ TEST_F(KillTest, AWorkerKilledAtARandomMomentIsNamedAndNothingIsLeft) {
   const char* const verbs[] = {"wait", "chatter", "ignore-terminate", "stop-itself"};
   for (int trial = 0; trial < kNumWorkerKills; ++trial) {
     SCOPED_TRACE(absl::StrCat("seed ", seed_, ", trial ", trial));
-    std::vector<WorkerCommand> workers;
+    std::vector<WorkerLaunch> workers;
     for (int i = 0; i < kNumWorkers; ++i) workers.push_back({{kTestWorker, verbs[i]}, absl::StrCat("rank ", i), {i}});
     SupervisorOptions options;
     options.log_directory = logs_;

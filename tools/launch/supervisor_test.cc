@@ -63,7 +63,7 @@ class SupervisorTest : public ::testing::Test {
 
   // One worker per command line of the test worker: "exit 3".
   absl::Status TryStart(const std::vector<std::string>& lines) {
-    std::vector<WorkerCommand> workers;
+    std::vector<WorkerLaunch> workers;
     for (const std::string& line : lines) {
       const int rank = static_cast<int>(workers.size());
       std::vector<std::string> arguments = absl::StrSplit(absl::StrCat(kTestWorker, " ", line), ' ');
@@ -165,6 +165,7 @@ TEST_F(SupervisorTest, AnExitCodeIsReturnedOnceWithPidAndTime) {
   EXPECT_EQ(exit.pid, pid);
   EXPECT_EQ(exit.code, 66);
   EXPECT_EQ(exit.signal, 0);
+  EXPECT_EQ(exit.sent, WorkerExit::Sent::kNothing);
   EXPECT_GT(exit.time_ns, 0);
   EXPECT_EQ(ExitText(exit), "exit code 66");
   EXPECT_EQ(supervisor_->num_running(), 0);
@@ -244,6 +245,7 @@ TEST_F(SupervisorTest, StopAsksAndReturnsTheExits) {
   ASSERT_EQ(exits.size(), 2u);
   for (const WorkerExit& exit : exits) {
     EXPECT_EQ(exit.code, 7);
+    EXPECT_EQ(exit.sent, WorkerExit::Sent::kAsked);
     EXPECT_THAT(exit.last_lines, ElementsAre("ready", "asked to end"));
   }
   EXPECT_LE(exits[0].time_ns, exits[1].time_ns);
@@ -256,6 +258,7 @@ TEST_F(SupervisorTest, AWorkerThatDoesNotListenIsKilledAfterTheGrace) {
   const std::vector<WorkerExit> exits = supervisor_->Stop();
   ASSERT_EQ(exits.size(), 1u);
   EXPECT_EQ(exits[0].signal, SIGKILL);
+  EXPECT_EQ(exits[0].sent, WorkerExit::Sent::kKilled);
 }
 
 TEST_F(SupervisorTest, AStoppedWorkerIsWokenToEnd) {
@@ -342,7 +345,7 @@ TEST_F(SupervisorTest, DroppingTheSupervisorKillsTheWorkers) {
 }
 
 TEST_F(SupervisorTest, AProgramThatIsNotThereIsUnavailableAndLeavesNoneRunning) {
-  const std::vector<WorkerCommand> workers = {{{kTestWorker, "wait"}, "rank 0", {0}}, {{"no/such/program"}, "rank 1", {1}}};
+  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}}, {{"no/such/program"}, "rank 1", {1}}};
   const absl::Status status = Supervisor::Start(workers, options_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "W0093 at no/such/program: expected a worker process; found exec failed: No such file or directory.");
@@ -350,7 +353,7 @@ TEST_F(SupervisorTest, AProgramThatIsNotThereIsUnavailableAndLeavesNoneRunning) 
 }
 
 TEST_F(SupervisorTest, RunningOutOfDescriptorsAtAnyPointIsUnavailableAndLeavesNothing) {
-  const std::vector<WorkerCommand> workers = {{{kTestWorker, "wait"}, "rank 0", {0}}, {{kTestWorker, "wait"}, "rank 1", {1}}};
+  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}}, {{kTestWorker, "wait"}, "rank 1", {1}}};
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int first_free = ::dup(0);

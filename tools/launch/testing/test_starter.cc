@@ -10,7 +10,7 @@
 int main(int argc, char** argv) {
   if (argc != 4) return 64;
   const char* const verbs[] = {"wait", "chatter", "ignore-terminate", "stop-itself"};
-  std::vector<weir::WorkerCommand> workers;
+  std::vector<weir::WorkerLaunch> workers;
   for (int i = 0; i < ::atoi(argv[3]); ++i) {
     workers.push_back({{argv[1], verbs[i % 4]}, "rank " + std::to_string(i), {i}});
   }

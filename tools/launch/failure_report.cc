@@ -1,0 +1,216 @@
+#include "tools/launch/failure_report.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "tools/launch/log_directory.h"
+#include "tools/launch/placement.h"
+
+namespace weir {
+namespace {
+
+using Kind = FailureEvent::Kind;
+using Sent = WorkerExit::Sent;
+
+constexpr double kNsPerSecond = 1e9;
+constexpr char kOurFault[] = "this is a fault of Weir: report the job, the mesh and the logs";
+
+const FailureEvent* ExitOf(const FailedJob& job, int worker) {
+  for (const FailureEvent& event : job.events) {
+    if (event.kind == Kind::kExit && event.worker == worker && worker >= 0) return &event;
+  }
+  return nullptr;
+}
+
+// An end that somebody else's failure, or the starter, explains.
+bool IsFollowingExit(const FailureEvent& exit) {
+  if (exit.signal == SIGKILL) return exit.sent == Sent::kKilled;
+  if (exit.signal == SIGTERM || exit.signal == SIGINT) return exit.sent != Sent::kNothing;
+  if (exit.signal != 0) return false;
+  if (exit.code == 0 || exit.code == kExitFollowing) return true;
+  const bool says_signal = exit.code == 128 + SIGTERM || exit.code == 128 + SIGINT;
+  return says_signal && exit.sent != Sent::kNothing;
+}
+
+bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
+  if (event.kind == Kind::kExit) return IsFollowingExit(event);
+  const FailureEvent* exit = ExitOf(job, event.worker);
+  if (exit == nullptr) return false;
+  // What has ended cannot be heard of, and its end says more.
+  if (exit->time_ns <= event.time_ns) return true;
+  // A connection also breaks when its worker leaves in order.
+  return event.kind == Kind::kLost && exit->signal == 0 && IsFollowingExit(*exit);
+}
+
+// Of what was seen at the same moment a death by signal comes first: it warns nobody and follows from nothing.
+bool IsBefore(const FailureEvent& a, const FailureEvent& b) {
+  return std::make_tuple(a.time_ns, a.signal == 0) < std::make_tuple(b.time_ns, b.signal == 0);
+}
+
+const FailureEvent* FirstFailure(const FailedJob& job) {
+  const FailureEvent* first = nullptr;
+  for (const FailureEvent& event : job.events) {
+    if (!IsFollowing(job, event) && (first == nullptr || IsBefore(event, *first))) first = &event;
+  }
+  if (first != nullptr) return first;
+  for (const FailureEvent& event : job.events) {
+    const bool follows_nothing = event.kind == Kind::kExit && event.code == kExitFollowing;
+    if (follows_nothing && (first == nullptr || IsBefore(event, *first))) first = &event;
+  }
+  return first;
+}
+
+// The end of the first failing worker, if it tells more than the starter's own signals.
+const FailureEvent* OwnEnd(const FailedJob& job, const FailureEvent& first) {
+  if (first.kind == Kind::kExit) return &first;
+  const FailureEvent* exit = ExitOf(job, first.worker);
+  return exit != nullptr && !IsFollowingExit(*exit) ? exit : nullptr;
+}
+
+std::string EndText(const FailureEvent& exit) {
+  WorkerExit end;
+  end.code = exit.code;
+  end.signal = exit.signal;
+  return ExitText(end);
+}
+
+std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
+  std::string text;
+  switch (first.kind) {
+    case Kind::kExit: return EndText(first);
+    case Kind::kLost: text = "lost"; break;
+    case Kind::kFrozen: text = "frozen"; break;
+    case Kind::kStuck: text = "stuck"; break;
+  }
+  if (!first.reason.empty()) absl::StrAppend(&text, ": ", first.reason);
+  if (end != nullptr) absl::StrAppend(&text, "; then ", EndText(*end));
+  return text;
+}
+
+std::string AdviceOnSignal(int signal) {
+  switch (signal) {
+    case SIGKILL:
+      return "somebody killed it, or memory ran out: `dmesg | grep -i 'out of memory'` tells; `weir plan` tells what the job needs";
+    case SIGTERM:
+    case SIGINT:
+    case SIGHUP:
+      return "somebody else asked this process to end: a batch system, a container, a person";
+    case SIGBUS:
+      return "shared memory or a mapped file may have run out of room: `df -h /dev/shm`";
+    case SIGXCPU:
+    case SIGXFSZ:
+      return "a limit of the shell was reached: `ulimit -a`";
+    default:
+      return kOurFault;
+  }
+}
+
+std::string AdviceOnCode(int code) {
+  switch (code) {
+    case 65: return "the job was rejected; its last lines say what to change";
+    case 66: return "an input is missing or damaged; its last lines say which";
+    case 70: return kOurFault;
+    case kExitFollowing: return "every worker says that another ended or that the starter was gone; the logs may tell more";
+    default: return "";
+  }
+}
+
+std::string Advice(const FailureEvent& first, const FailureEvent* end) {
+  if (end != nullptr) return end->signal != 0 ? AdviceOnSignal(end->signal) : AdviceOnCode(end->code);
+  switch (first.kind) {
+    case Kind::kFrozen:
+      return "was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of memory and swapping? `vmstat 1` shows the latter";
+    case Kind::kStuck:
+      return "a job that cannot go on is a fault of Weir: report the job, the mesh and the logs";
+    default:
+      return "the process still ran; its log and those of the other ranks may say why the connection broke";
+  }
+}
+
+// A line of a worker's may hold anything: colours go, other control characters are written out.
+std::string Printable(const std::string& line) {
+  std::string text;
+  for (size_t i = 0; i < line.size(); ++i) {
+    const unsigned char c = static_cast<unsigned char>(line[i]);
+    if (c == 0x1b && i + 1 < line.size() && line[i + 1] == '[') {
+      for (i += 2; i < line.size() && !(line[i] >= '@' && line[i] <= '~');) ++i;
+    } else if ((c < 0x20 && c != '\t') || c == 0x7f) {
+      absl::StrAppend(&text, "\\x", absl::Hex(c, absl::kZeroPad2));
+    } else {
+      text.push_back(line[i]);
+    }
+  }
+  return text;
+}
+
+void AppendLines(const std::string& title, const std::vector<std::string>& lines, std::string* text) {
+  if (lines.empty()) return;
+  absl::StrAppend(text, "  ", title, ":\n");
+  for (const std::string& line : lines) {
+    absl::StrAppend(text, absl::StripTrailingAsciiWhitespace(absl::StrCat("    | ", Printable(line))), "\n");
+  }
+}
+
+// Workers other than the first that have ended since.
+int NumFollowing(const FailedJob& job, const FailureEvent& first) {
+  std::set<int> workers;
+  for (const FailureEvent& event : job.events) {
+    if (event.kind == Kind::kExit && event.worker != first.worker && event.time_ns >= first.time_ns) workers.insert(event.worker);
+  }
+  return static_cast<int>(workers.size());
+}
+
+std::string FollowingText(int count, const FailureEvent& first) {
+  return absl::StrCat("  ", count, first.worker >= 0 ? " other" : "", count == 1 ? " worker" : " workers", " ended because of it\n");
+}
+
+}  // namespace
+
+FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks, const std::string& last_activity) {
+  FailureEvent event;
+  event.kind = Kind::kExit;
+  event.time_ns = exit.time_ns;
+  event.worker = exit.worker;
+  event.ranks = ranks;
+  event.pid = exit.pid;
+  event.code = exit.code;
+  event.signal = exit.signal;
+  event.sent = exit.sent;
+  event.last_activity = last_activity;
+  event.last_lines = exit.last_lines;
+  return event;
+}
+
+FailureReport ReportFailure(const FailedJob& job) {
+  const FailureEvent* first = FirstFailure(job);
+  if (first == nullptr) return {};
+  const FailureEvent* end = OwnEnd(job, *first);
+  const FailureEvent* exit = ExitOf(job, first->worker);
+  FailureReport report;
+  report.exit_code = end == nullptr ? kExitNoProgress : end->signal != 0 ? 128 + end->signal : end->code;
+
+  const std::string who = first->worker < 0 ? "the job" : first->ranks.empty() ? absl::StrCat("worker ", first->worker) : RankLabel(first->ranks);
+  const std::string pid = first->pid > 0 ? absl::StrCat(" (pid ", first->pid, ")") : "";
+  report.text = absl::StrFormat("The job failed after %.3f s\n", static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
+  absl::StrAppend(&report.text, "  first failure: ", who, pid, ": ", Printable(WhatHappened(*first, end)), "\n");
+  if (!first->last_activity.empty()) absl::StrAppend(&report.text, "  last activity: ", Printable(first->last_activity), "\n");
+  AppendLines("details", first->details, &report.text);
+  AppendLines("its last lines", first->last_lines.empty() && exit != nullptr ? exit->last_lines : first->last_lines, &report.text);
+  if (const int count = NumFollowing(job, *first)) report.text += FollowingText(count, *first);
+  if (!job.log_directory.empty()) {
+    absl::StrAppend(&report.text, "  logs: ", job.log_directory);
+    if (!first->ranks.empty()) absl::StrAppend(&report.text, "; its own: ", LogFileName(RankLabel(first->ranks)));
+    report.text += "\n";
+  }
+  const std::string advice = Advice(*first, end);
+  if (!advice.empty()) absl::StrAppend(&report.text, "  try: ", advice, "\n");
+  return report;
+}
+
+}  // namespace weir

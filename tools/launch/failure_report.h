@@ -1,0 +1,59 @@
+// What a user reads at the end of a failed job: which worker failed first and how, what it did
+// last, how many ended because of it, where the logs are and what to try. Also the job's exit code.
+// It watches nothing and decides nothing while the job runs.
+//
+// Which failure counts as first: the earliest that is not the consequence of another. A worker that
+// ended with kExitFollowing, or as the starter had asked it or killed it, follows; it counts only if there is
+// nothing else. If a worker was lost, frozen or stuck and then ended in a way of its own, that end is told too.
+// Thread rule: pure functions over values.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tools/launch/supervisor.h"
+
+namespace weir {
+
+// Exit code of a worker that ended because the job did: another worker failed first, or the
+// starter is gone.
+inline constexpr int kExitFollowing = 75;
+// Exit code of a job that made no progress or lost a worker that still ran.
+inline constexpr int kExitNoProgress = 70;
+
+struct FailureEvent {
+  enum class Kind : uint8_t {
+    kExit,    // the process ended
+    kLost,    // its connection broke
+    kFrozen,  // it no longer beats
+    kStuck,   // it lives, but no actor of it makes progress
+  };
+  Kind kind = Kind::kExit;
+  int64_t time_ns = 0;  // monotonic
+  int worker = -1;      // -1: the job as a whole (kStuck)
+  std::vector<int> ranks;
+  int64_t pid = 0;
+  int code = 0;         // kExit, as in WorkerExit
+  int signal = 0;
+  WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
+  std::string reason;   // all but kExit: "no heartbeat for 4.0 s"
+  std::string last_activity;            // "actor 'forward layers.1' since 2.1 s", or empty
+  std::vector<std::string> last_lines;  // if empty, those of the worker's exit are told
+  std::vector<std::string> details;     // more lines on the reason: what each actor waits for
+};
+FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks, const std::string& last_activity);
+
+struct FailedJob {
+  int64_t start_ns = 0;  // monotonic
+  std::string log_directory;
+  std::vector<FailureEvent> events;  // in any order; of one worker at most one kExit
+};
+
+struct FailureReport {
+  std::string text;   // whole lines; empty if nothing failed
+  int exit_code = 0;  // the first failing worker's own, 128 + signal, or kExitNoProgress; 0 if nothing failed
+};
+FailureReport ReportFailure(const FailedJob& job);
+
+}  // namespace weir

@@ -1,0 +1,202 @@
+#include "tools/launch/failure_report.h"
+
+#include <signal.h>
+
+#include <algorithm>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+using Kind = FailureEvent::Kind;
+using Sent = WorkerExit::Sent;
+
+constexpr int64_t kNsPerMs = 1000 * 1000;
+constexpr int64_t kStartNs = 5'000'000'000;
+
+FailureEvent EventAt(Kind kind, int64_t time_ms, int worker) {
+  FailureEvent event;
+  event.kind = kind;
+  event.time_ns = kStartNs + time_ms * kNsPerMs;
+  event.worker = worker;
+  if (worker >= 0) event.ranks = {2 * worker, 2 * worker + 1};
+  if (worker >= 0) event.pid = 4000 + worker;
+  return event;
+}
+
+FailureEvent Exit(int64_t time_ms, int worker, int code, Sent sent = Sent::kNothing) {
+  FailureEvent event = EventAt(Kind::kExit, time_ms, worker);
+  event.code = code;
+  event.sent = sent;
+  return event;
+}
+
+FailureEvent Death(int64_t time_ms, int worker, int signal, Sent sent = Sent::kNothing) {
+  FailureEvent event = EventAt(Kind::kExit, time_ms, worker);
+  event.signal = signal;
+  event.sent = sent;
+  return event;
+}
+
+FailureReport Report(std::vector<FailureEvent> events) {
+  const FailedJob job = {kStartNs, "weir-logs/20310109-070500-4711", std::move(events)};
+  return ReportFailure(job);
+}
+
+TEST(FailureReportTest, AKilledWorkerIsToldWithItsLastActLinesFollowersLogsAndAdvice) {
+  FailureEvent first = Death(12345, 1, SIGKILL);
+  first.last_activity = "rank 3: actor 'forward layers.1' since 2.1 s";
+  first.last_lines = {"step 11 loss 3.25", "", "\x1b[31mred\x1b[0m and \x07 bell", "tab\there"};
+  const FailureReport report = Report({Exit(12360, 0, kExitFollowing), first, Exit(12350, 2, kExitFollowing),
+                                       Death(17400, 3, SIGKILL, Sent::kKilled)});
+  EXPECT_EQ(report.text, R"(The job failed after 12.345 s
+  first failure: rank 2-3 (pid 4001): killed by SIGKILL (9)
+  last activity: rank 3: actor 'forward layers.1' since 2.1 s
+  its last lines:
+    | step 11 loss 3.25
+    |
+    | red and \x07 bell
+    | tab	here
+  3 other workers ended because of it
+  logs: weir-logs/20310109-070500-4711; its own: rank-2-3.log
+  try: somebody killed it, or memory ran out: `dmesg | grep -i 'out of memory'` tells; `weir plan` tells what the job needs
+)");
+  EXPECT_EQ(report.exit_code, 137);
+}
+
+TEST(FailureReportTest, AnExitCodeIsTheJobs) {
+  FailureEvent first = Exit(10, 0, 66);
+  first.last_lines = {"W0071: expected weights of this model; found others."};
+  const FailureReport report = Report({first, Exit(30, 1, kExitFollowing, Sent::kAsked)});
+  EXPECT_EQ(report.text, R"(The job failed after 0.010 s
+  first failure: rank 0-1 (pid 4000): exit code 66
+  its last lines:
+    | W0071: expected weights of this model; found others.
+  1 other worker ended because of it
+  logs: weir-logs/20310109-070500-4711; its own: rank-0-1.log
+  try: an input is missing or damaged; its last lines say which
+)");
+  EXPECT_EQ(report.exit_code, 66);
+}
+
+TEST(FailureReportTest, AFrozenWorkerIsToldThoughTheStarterKilledIt) {
+  FailureEvent frozen = EventAt(Kind::kFrozen, 4000, 1);
+  frozen.reason = "no heartbeat for 4.0 s";
+  FailureEvent killed = Death(9000, 1, SIGKILL, Sent::kKilled);
+  killed.last_lines = {"step 3"};
+  const FailureReport report = Report({frozen, Exit(4100, 0, kExitFollowing), killed});
+  EXPECT_EQ(report.text, R"(The job failed after 4.000 s
+  first failure: rank 2-3 (pid 4001): frozen: no heartbeat for 4.0 s
+  its last lines:
+    | step 3
+  1 other worker ended because of it
+  logs: weir-logs/20310109-070500-4711; its own: rank-2-3.log
+  try: was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of memory and swapping? `vmstat 1` shows the latter
+)");
+  EXPECT_EQ(report.exit_code, 70);
+}
+
+TEST(FailureReportTest, AStuckJobTellsWhatItsActorsWaitFor) {
+  FailureEvent stuck = EventAt(Kind::kStuck, 60000, -1);
+  stuck.reason = "no act for 60.0 s";
+  stuck.details = {"rank 0: actor 'send x' waits for credit of rank 1", "rank 1: actor 'forward' waits for input x"};
+  const FailureReport report = Report({stuck, Exit(60100, 0, kExitFollowing, Sent::kAsked), Exit(60200, 1, 0, Sent::kAsked)});
+  EXPECT_EQ(report.text, R"(The job failed after 60.000 s
+  first failure: the job: stuck: no act for 60.0 s
+  details:
+    | rank 0: actor 'send x' waits for credit of rank 1
+    | rank 1: actor 'forward' waits for input x
+  2 workers ended because of it
+  logs: weir-logs/20310109-070500-4711
+  try: a job that cannot go on is a fault of Weir: report the job, the mesh and the logs
+)");
+  EXPECT_EQ(report.exit_code, 70);
+}
+
+TEST(FailureReportTest, ALostConnectionIsExplainedByTheEndThatFollows) {
+  FailureEvent lost = EventAt(Kind::kLost, 100, 1);
+  lost.reason = "its stream broke";
+  // The starter has asked already, but that is not what killed it.
+  const FailureReport report = Report({lost, Exit(101, 0, kExitFollowing), Death(102, 1, SIGSEGV, Sent::kAsked)});
+  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): lost: its stream broke; then killed by SIGSEGV (11)\n"));
+  EXPECT_THAT(report.text, HasSubstr("try: this is a fault of Weir"));
+  EXPECT_EQ(report.exit_code, 139);
+  EXPECT_EQ(Report({lost, Death(102, 1, SIGKILL, Sent::kAsked)}).exit_code, 137);
+}
+
+TEST(FailureReportTest, ALostConnectionOfAWorkerThatRanOnIsNoProgress) {
+  const FailureReport report = Report({EventAt(Kind::kLost, 100, 1), Death(300, 1, SIGTERM, Sent::kAsked)});
+  EXPECT_THAT(report.text, HasSubstr("rank 2-3 (pid 4001): lost\n"));
+  EXPECT_THAT(report.text, HasSubstr("the process still ran"));
+  EXPECT_EQ(report.exit_code, 70);
+}
+
+TEST(FailureReportTest, AWorkerThatFollowsIsNeverFirstThoughItWasSeenFirst) {
+  const FailureReport report = Report({Exit(10, 0, kExitFollowing), EventAt(Kind::kLost, 5, 2), Exit(12, 2, kExitFollowing),
+                                       Exit(1, 3, 0), Death(20, 1, SIGABRT)});
+  EXPECT_THAT(report.text, HasSubstr("after 0.020 s\n  first failure: rank 2-3 (pid 4001): killed by SIGABRT (6)\n"));
+  EXPECT_THAT(report.text, Not(HasSubstr("other worker")));
+  EXPECT_EQ(report.exit_code, 134);
+}
+
+TEST(FailureReportTest, WithNothingElseAFollowerIsToldAsSuch) {
+  const FailureReport report = Report({Exit(10, 0, kExitFollowing), Exit(9, 1, kExitFollowing)});
+  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): exit code 75\n  1 other worker ended because of it\n"));
+  EXPECT_THAT(report.text, HasSubstr("try: every worker says that another ended"));
+  EXPECT_EQ(report.exit_code, 75);
+}
+
+TEST(FailureReportTest, OfTwoAtTheSameMomentADeathBySignalIsFirst) {
+  for (bool turned : {false, true}) {
+    std::vector<FailureEvent> events = {Exit(10, 0, 70), Death(10, 1, SIGKILL)};
+    if (turned) std::reverse(events.begin(), events.end());
+    EXPECT_EQ(Report(events).exit_code, 137);
+  }
+}
+
+TEST(FailureReportTest, TheEarliestIsFirstInWhateverOrderEventsCome) {
+  std::vector<FailureEvent> events = {Exit(30, 0, 70), Death(20, 1, SIGSEGV), EventAt(Kind::kFrozen, 40, 2), Exit(15, 3, kExitFollowing)};
+  std::sort(events.begin(), events.end(), [](const FailureEvent& a, const FailureEvent& b) { return a.worker < b.worker; });
+  const std::string text = Report(events).text;
+  do {
+    EXPECT_EQ(Report(events).text, text);
+  } while (std::next_permutation(events.begin(), events.end(),
+                                 [](const FailureEvent& a, const FailureEvent& b) { return a.worker < b.worker; }));
+  EXPECT_THAT(text, HasSubstr("SIGSEGV"));
+}
+
+TEST(FailureReportTest, NothingFailedIfAllEndedWellOrAsAsked) {
+  const FailureReport report = Report({Exit(10, 0, 0), Death(20, 1, SIGTERM, Sent::kAsked), Exit(20, 2, 130, Sent::kAsked),
+                                       Death(30, 3, SIGKILL, Sent::kKilled), EventAt(Kind::kLost, 11, 0)});
+  EXPECT_EQ(report.text, "");
+  EXPECT_EQ(report.exit_code, 0);
+  EXPECT_EQ(Report({}).exit_code, 0);
+}
+
+TEST(FailureReportTest, ASignalFromOutsideIsAFailure) {
+  EXPECT_EQ(Report({Death(20, 1, SIGTERM)}).exit_code, 143);
+  EXPECT_EQ(Report({Exit(20, 1, 143)}).exit_code, 143);
+  EXPECT_THAT(Report({Death(20, 1, SIGTERM)}).text, HasSubstr("somebody else asked this process to end"));
+  EXPECT_THAT(Report({Death(20, 1, SIGBUS)}).text, HasSubstr("/dev/shm"));
+}
+
+TEST(FailureReportTest, AnExitBecomesAnEvent) {
+  const WorkerExit exit = {3, 4711, 66, 0, Sent::kAsked, 17, {"last"}};
+  const FailureEvent event = EventOf(exit, {6, 7}, "actor 'x'");
+  EXPECT_EQ(event.kind, Kind::kExit);
+  EXPECT_EQ(event.worker, 3);
+  EXPECT_EQ(event.pid, 4711);
+  EXPECT_EQ(event.code, 66);
+  EXPECT_EQ(event.sent, Sent::kAsked);
+  EXPECT_EQ(event.time_ns, 17);
+  EXPECT_THAT(event.ranks, ::testing::ElementsAre(6, 7));
+  EXPECT_EQ(event.last_activity, "actor 'x'");
+  EXPECT_THAT(event.last_lines, ::testing::ElementsAre("last"));
+}
+
+}  // namespace
+}  // namespace weir
