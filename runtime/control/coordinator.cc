@@ -243,7 +243,7 @@ void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
   for (int w = 0; w < options_.num_workers; ++w) {
     Worker& worker = workers_[w];
     if (worker.presence != Presence::kConnected || !worker.liveness->IsDead(now_ns - grace_ns)) continue;
-    Lose(w, absl::UnavailableError(
+    Lose(w, absl::DeadlineExceededError(
                 Format({.code = "W0602", .where = NameOf(w),
                         .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),
                         .found = absl::StrCat("none for ", worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),

@@ -46,7 +46,7 @@ struct CoordinatorOptions {
   int64_t heartbeat_ms = 1000;
   int64_t dead_after_ms = 4000;
   int64_t message_bytes_max = 64 << 20;
-  // A connected worker was lost (stream broken, or no heartbeat for dead_after_ms; time that the
+  // A connected worker was lost (kUnavailable: stream broken; kDeadlineExceeded: no heartbeat for dead_after_ms; time that the
   // coordinator itself was kept from running does not count): once per worker, not after Abort.
   std::function<void(int worker, const absl::Status& why)> on_lost;
   // A worker sent an event (WorkerLink::Send).

@@ -35,6 +35,10 @@ constexpr int64_t kIdleMs = 3'600'000;
 // Between attempts to reach a coordinator that does not answer.
 constexpr int64_t kFirstRetryMs = 10;
 constexpr int64_t kRetryMsMax = 500;
+// Under TLS 1.3 a party learns that its certificate is refused by a connection that opens and closes. One such
+// may have other reasons.
+constexpr int kHangUpsMax = 3;
+constexpr char kNoAnswer[] = "no answer";
 
 int64_t NowNs() { return MonotonicClock().NowNs(); }
 
@@ -146,7 +150,7 @@ absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   std::unique_lock<std::mutex> lock(mutex_);
   changed_.wait_until(lock, After(limit_ms), [this] { return is_welcome_ || is_closed_; });
   if (is_welcome_) return absl::OkStatus();
-  return is_closed_ ? FromGrpc(call_status_) : absl::UnavailableError(absl::StrCat("no answer within ", limit_ms, " ms"));
+  return is_closed_ ? FromGrpc(call_status_) : absl::UnavailableError(absl::StrCat(kNoAnswer, " within ", limit_ms, " ms"));
 }
 
 GrpcWorkerLink::~GrpcWorkerLink() {
@@ -450,15 +454,12 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message, 
                                              .found = "none", .hint = "which worker should have published it"}));
 }
 
-// What a failed attempt to connect means, and whether another may help.
-absl::Status Explain(const absl::Status& failure, const WorkerLinkOptions& options) {
-  if (failure.code() != absl::StatusCode::kUnavailable) return failure;
-  const std::string text(failure.message());
-  const bool is_refusal = absl::StrContains(text, "Ssl handshake failed") || absl::StrContains(text, "Peer name");
-  if (!is_refusal) return failure;
-  return absl::PermissionDeniedError(Format({.code = "W0606", .where = absl::StrCat("worker ", options.worker),
-                                             .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ", options.coordinator_address),
-                                             .found = text}));
+// What the text of a failed attempt to connect says; gRPC tells it in no other way.
+enum class Failure { kNobodyThere, kHungUp, kNotTrusted };
+Failure FailureOf(const std::string& text) {
+  if (absl::StrContains(text, "Ssl handshake failed") || absl::StrContains(text, "Peer name")) return Failure::kNotTrusted;
+  if (absl::StrContains(text, "Failed to connect to remote host") || absl::StrContains(text, kNoAnswer)) return Failure::kNobodyThere;
+  return Failure::kHungUp;
 }
 
 }  // namespace
@@ -467,17 +468,27 @@ absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOption
   SilenceGrpc();
   const int64_t deadline_ns = NowNs() + options.connect_limit_ms * kNsPerMs;
   int64_t retry_ms = kFirstRetryMs;
+  int num_hung_up = 0;
   while (true) {
     auto link = std::make_unique<GrpcWorkerLink>(options);
     const int64_t left_ms = std::max<int64_t>((deadline_ns - NowNs()) / kNsPerMs, 1);
-    absl::Status status = Explain(link->Open(left_ms), options);
+    const absl::Status status = link->Open(left_ms);
     if (status.ok()) return std::unique_ptr<WorkerLink>(std::move(link));
     link.reset();
     if (status.code() != absl::StatusCode::kUnavailable) return status;
+    const std::string text(status.message());
+    const Failure failure = FailureOf(text);
+    if (failure == Failure::kHungUp) ++num_hung_up;
+    if (failure == Failure::kNotTrusted || num_hung_up == kHangUpsMax) {
+      return absl::PermissionDeniedError(
+          Format({.code = "W0606", .where = absl::StrCat("worker ", options.worker),
+                  .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ", options.coordinator_address),
+                  .found = absl::StrCat(failure == Failure::kNotTrusted ? "one that is not trusted: " : "one that does not trust this worker: ", text)}));
+    }
     if (NowNs() + retry_ms * kNsPerMs >= deadline_ns) {
       return absl::UnavailableError(Format({.code = "W0608", .where = absl::StrCat("worker ", options.worker),
                                             .expected = absl::StrCat("a coordinator at ", options.coordinator_address, " within ", options.connect_limit_ms, " ms"),
-                                            .found = std::string(status.message())}));
+                                            .found = text}));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(retry_ms));
     retry_ms = std::min(2 * retry_ms, kRetryMsMax);
