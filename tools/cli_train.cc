@@ -1,13 +1,20 @@
-// weir train, weir eval and weir generate.
+// weir train, weir eval and weir generate; weir worker, which train starts.
 #include <unistd.h>
 
 #include <cmath>
+#include <iostream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "compiler/compile.h"
 #include "runtime/base/status.h"
 #include "tools/cli.h"
 #include "tools/cli_verbs.h"
+#include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/worker.h"
+#include "tools/launch/failure_report.h"
+#include "tools/launch/log_directory.h"
+#include "tools/launch/placement.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
 #include "tools/train/trainer.h"
@@ -15,11 +22,72 @@
 namespace weir {
 namespace {
 
+// How a job is spread over processes.
+struct FleetArguments {
+  int processes = 0;  // 0: all ranks in this one
+  std::string transport = "auto";
+  std::string checksums = "on";
+  std::string logs = kLogBaseDefault;
+  std::string ranks;
+  double heartbeat_seconds = 1;
+  double dead_after_seconds = 4;
+  double stuck_after_seconds = 60;
+  double grace_seconds = 5;
+
+  void AddTo(CLI::App* verb);
+  absl::StatusOr<FleetOptions> Options(const Job& job, std::ostream* console) const;
+};
+
+void FleetArguments::AddTo(CLI::App* verb) {
+  const auto seconds = [&](const char* name, double* value, const char* about) {
+    verb->add_option(name, *value, about)->type_name("SECONDS")->check(CLI::Range(0.01, 1e6))->capture_default_str()
+        ->group("Processes");
+  };
+  verb->add_option("--processes", processes, "Spread the devices over so many processes of this machine [all in this one]")
+      ->type_name("N")->check(CLI::Range(1, 4096))->group("Processes");
+  verb->add_option("--transport", transport, "How tensors travel between processes: auto, shm or tcp")
+      ->type_name("HOW")->check(CLI::IsMember({"auto", "shm", "tcp"}))->capture_default_str()->group("Processes");
+  verb->add_option("--checksums", checksums, "CRC32C of every tensor between processes: on or off")
+      ->type_name("SWITCH")->check(CLI::IsMember({"on", "off"}))->capture_default_str()->group("Processes");
+  verb->add_option("--logs", logs, "Folder of the processes' logs; a folder per run is made in it")
+      ->type_name("DIR")->capture_default_str()->group("Processes");
+  verb->add_option("--ranks", ranks, "Show only what these ranks print, such as 0,3-5; logs have all [all]")
+      ->type_name("LIST")->group("Processes");
+  seconds("--heartbeat", &heartbeat_seconds, "How often a process says that it is alive");
+  seconds("--dead-after", &dead_after_seconds, "A process silent for so long counts as dead, and the job ends");
+  seconds("--stuck-after", &stuck_after_seconds, "If no actor acts for so long, the job says what each waits for and ends");
+  seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
+}
+
+absl::StatusOr<FleetOptions> FleetArguments::Options(const Job& job, std::ostream* console) const {
+  FleetOptions options;
+  options.processes = processes;
+  options.lanes = transport == "shm" ? OpenCommand::SHARED_MEMORY : transport == "tcp" ? OpenCommand::TCP : OpenCommand::AUTOMATIC;
+  options.checksums = checksums == "on" ? FleetOptions::Checksums::kOn : FleetOptions::Checksums::kOff;
+  options.log_base = logs;
+  if (!ranks.empty()) {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
+    WEIR_ASSIGN_OR_RETURN(options.ranks_shown, ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
+  }
+  const auto ms = [](double seconds) { return std::max<int64_t>(1, std::llround(seconds * 1e3)); };
+  options.heartbeat_ms = ms(heartbeat_seconds);
+  options.dead_after_ms = ms(dead_after_seconds);
+  options.stuck_after_ms = ms(stuck_after_seconds);
+  options.grace_ms = ms(grace_seconds);
+  options.console = console;
+  if (options.heartbeat_ms * 2 > options.dead_after_ms) {
+    return Rejected({"W0074", "--dead-after", absl::StrCat("at least twice --heartbeat ", heartbeat_seconds, " s"),
+                     absl::StrCat(dead_after_seconds, " s"), "a smaller --heartbeat"});
+  }
+  return options;
+}
+
 struct TrainArguments {
   JobArguments job;
   TrainOptions options;
   int64_t steps = -1;
   int64_t seed = -1;
+  FleetArguments fleet;
 };
 
 absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
@@ -33,7 +101,22 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   arguments.options.style = ::isatty(STDERR_FILENO) ? ProgressStyle::kTerminal : ProgressStyle::kPlain;
   arguments.options.out = context->err;
   arguments.options.interrupted = &signals.interrupted();
-  WEIR_ASSIGN_OR_RETURN(TrainResult result, Train(job, arguments.options));
+  std::unique_ptr<Fleet> fleet;
+  if (arguments.fleet.processes > 0) {
+    WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, context->err));
+    arguments.options.runner = [&fleet, options](const Job& trained, int threads_per_device, int64_t first_step) {
+      return FleetRunner::Open(options, trained, threads_per_device, first_step, &fleet);
+    };
+  }
+  absl::StatusOr<TrainResult> trained = Train(job, arguments.options);
+  if (fleet != nullptr) {
+    if (FailureReport report = fleet->Finish(trained.status()); !report.text.empty()) {
+      *context->err << report.text;
+      context->exit_code = report.exit_code;
+      return absl::OkStatus();
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(TrainResult result, std::move(trained));
   *context->out << absl::StrFormat("%d steps, loss %.6f", result.steps_done, result.last_loss);
   if (result.evaluation.has_value()) *context->out << ", " << EvaluationText(job, *result.evaluation);
   *context->out << "\n";
@@ -77,6 +160,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
                            "  weir train gpt.textproto --mesh dp=2,tp=2 --steps 100 --metrics m.jsonl --trace t.pftrace\n"
                            "  weir train gpt.textproto --checkpoint c.safetensors --checkpoint-every 100\n"
                            "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may go on\n"
+                           "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
                            "Ctrl-C ends after the step and still writes --save, --checkpoint and --trace.",
                            [train, context] { return RunTrain(*train, context); });
   train->job.AddTo(verb);
@@ -92,12 +176,24 @@ void AddTrain(CLI::App* app, CliContext* context) {
   verb->add_option("--trace", train->options.trace, "Write a Perfetto trace of the last acts")->type_name("PATH");
   verb->add_option("--threads", train->options.threads_per_device, "Threads per device [cores / devices]")
       ->type_name("N")->check(CLI::PositiveNumber);
+  train->fleet.AddTo(verb);
+}
+
+// Not for people: hidden from --help.
+void AddWorker(CLI::App* app, CliContext* context) {
+  AddVerb(app, context, "worker", "Hold some ranks of a job that weir train --processes started", "", [context] {
+    absl::Status status = RunWorker(std::cin, *context->err);
+    if (!absl::IsAborted(status)) return status;
+    context->exit_code = kExitFollowing;  // the starter tells what happened
+    return absl::OkStatus();
+  })->group("");
 }
 
 }  // namespace
 
 void AddTrainVerbs(CLI::App* app, CliContext* context) {
   AddTrain(app, context);
+  AddWorker(app, context);
 
   auto eval = std::make_shared<EvalArguments>();
   CLI::App* verb = AddVerb(app, context, "eval", "Evaluate weights on the held-out part of a job's data",

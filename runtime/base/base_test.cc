@@ -4,6 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "runtime/base/attributes.h"
+#include "runtime/base/build_id.h"
 #include "runtime/base/dtype.h"
 #include "runtime/base/random.h"
 #include "runtime/base/schedule.h"
@@ -84,6 +85,12 @@ TEST(Schedule, WarmsUpThenDecays) {
   Attributes a;
   s.ToAttributes(&a);
   EXPECT_EQ(LearningRateSchedule::FromAttributes(a).At(37), s.At(37));
+}
+
+TEST(BuildIdTest, IsThatOfTheProgramItself) {
+  const std::string id = BuildId();
+  EXPECT_EQ(id.size(), 40u) << id;
+  EXPECT_EQ(id.find_first_not_of("0123456789abcdef"), std::string::npos) << id;
 }
 
 }  // namespace

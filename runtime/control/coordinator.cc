@@ -157,8 +157,7 @@ absl::Status GrpcCoordinator::Open() {
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
     queue_->Shutdown();
-    return Rejected({.code = "W0614", .where = address(), .expected = "credentials that gRPC can serve with",
-                     .found = "a certificate or key that it refuses"});
+    return absl::InternalError(absl::StrCat("gRPC does not serve at ", address()));
   }
   next_ping_ns_ = NowNs() + options_.heartbeat_ms * kNsPerMs;
   {
@@ -181,12 +180,10 @@ GrpcCoordinator::~GrpcCoordinator() {
   if (server_ == nullptr) return;
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    const auto all_told = [this] {
-      return std::none_of(sessions_.begin(), sessions_.end(), [](Session* session) {
-        return session->ends_once_written && !session->is_cut;
-      });
+    const auto all_know = [this] {
+      return std::none_of(sessions_.begin(), sessions_.end(), [](Session* session) { return session->awaits_farewell; });
     };
-    if (abort_.has_value()) changed_.wait_until(lock, After(kFarewellMs), all_told);
+    if (abort_.has_value()) changed_.wait_until(lock, After(kFarewellMs), all_know);
     is_stopping_ = true;
   }
   server_->Shutdown(MonotonicDeadline(0));
@@ -273,6 +270,12 @@ void GrpcCoordinator::HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) {
       break;
     case Session::Operation::kRead:
       session->reading = false;
+      if (session->awaits_farewell && (!ok || session->incoming.has_leave())) {
+        session->awaits_farewell = false;
+        session->ends_once_written = true;
+        if (!is_stopping_) session->StartWrite();
+        changed_.notify_all();
+      }
       if (ok) {
         if (session->state == Session::State::kOpen) HandleFrame(session, now_ns);
         if (!is_stopping_ && !session->finishing) session->StartRead();
@@ -684,7 +687,7 @@ void GrpcCoordinator::Abort(const absl::Status& reason) {
     session->state = Session::State::kClosed;
     session->outbox.Clear();
     session->outbox.PushLast(EndFrame(*abort_));
-    session->ends_once_written = true;
+    session->awaits_farewell = true;
     if (!is_stopping_) session->StartWrite();
   }
   changed_.notify_all();
@@ -720,6 +723,7 @@ absl::Status CheckOptions(const CoordinatorOptions& options) {
     return refuse("a heartbeat of 1 ms or more, and dead after longer than that",
                   absl::StrCat(options.heartbeat_ms, " ms and ", options.dead_after_ms, " ms"));
   }
+  if (!IsKeyPair(options.credentials)) return refuse("a certificate and its key", "something else");
   if (options.message_bytes_max < 1) return refuse("messages of a byte or more", absl::StrCat(options.message_bytes_max));
   return absl::OkStatus();
 }

@@ -57,6 +57,10 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   compile.mode = options.mode;
   JobSession opened;
   WEIR_ASSIGN_OR_RETURN(opened.plan, CompileJob(job, compile));
+  if (!options.plan_id.empty() && options.plan_id != opened.plan->plan_id) {
+    return absl::FailedPreconditionError(Format({"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
+                                                 opened.plan->plan_id, "start all processes of a job from one program"}));
+  }
   int64_t devices = opened.plan->mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckDevices(opened.plan->mesh));
   opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices);
@@ -77,7 +81,12 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   session.feed = options.feed;
   session.sink = options.sink;
   session.first_step = options.first_step;
-  session.network = options.network;
+  session.epoch = options.epoch;
+  session.role = options.role;
+  if (options.network) {
+    WEIR_ASSIGN_OR_RETURN(opened.network, options.network(static_cast<int>(devices), ranks));
+    session.network = opened.network.get();
+  }
   WEIR_ASSIGN_OR_RETURN(opened.session, Session::Create(plans, std::move(session)));
   return opened;
 }

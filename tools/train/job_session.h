@@ -2,15 +2,22 @@
 // Thread rule: one thread.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "actors/launch.h"
 #include "compiler/compile.h"
 #include "proto/job.pb.h"
+#include "runtime/transport/transport.h"
 
 namespace weir {
+
+// Makes the network between the ranks of this process and those of others.
+using NetworkFactory =
+    std::function<absl::StatusOr<std::unique_ptr<TransportNetwork>>(int num_ranks, const std::vector<int>& local_ranks)>;
 
 struct JobSessionOptions {
   PlanMode mode = PlanMode::kTrain;
@@ -18,13 +25,17 @@ struct JobSessionOptions {
   DataFeed* feed = nullptr;    // must outlive the session
   MetricSink* sink = nullptr;  // must outlive the session
   int64_t first_step = 0;
-  std::vector<int> ranks;               // of this process; empty: all
-  TransportNetwork* network = nullptr;  // to the others; must outlive the session
+  std::vector<int> ranks;  // of this process; empty: all
+  NetworkFactory network;  // to the others; null if all are here
+  uint32_t epoch = 1;      // of the plan, and
+  uint16_t role = 0;       // of the session in its job: messages carry both
+  std::string plan_id;     // what compiling must give; empty: anything
 };
 
 struct JobSession {
   std::unique_ptr<LogicalPlan> plan;
-  std::unique_ptr<Session> session;
+  std::unique_ptr<TransportNetwork> network;  // null: all ranks are in this process
+  std::unique_ptr<Session> session;           // after its network
   int threads_per_device = 1;
 };
 

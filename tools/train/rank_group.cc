@@ -12,14 +12,18 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const
   group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
   JobSessionOptions session;
   session.ranks = options.ranks;
-  session.network = options.networks.training;
   session.threads_per_device = options.threads_per_device;
   session.feed = group->feed_.get();
   session.sink = &group->log_;
   session.first_step = options.first_step;
+  session.epoch = options.epoch;
+  session.role = static_cast<uint16_t>(GroupRole::kTraining);
+  session.plan_id = options.plan_id;
+  if (options.network) session.network = options.network(GroupRole::kTraining);
   WEIR_ASSIGN_OR_RETURN(group->training_, OpenJobSession(job, session));
-  session.network = options.networks.evaluation;
-  session.first_step = 0;
+  session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
+  session.plan_id.clear();  // follows from the job as the other one does
+  if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(group->evaluator_, Evaluator::Create(job, group->dataset_.get(), session));
   return group;
 }
@@ -50,6 +54,28 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
 
 absl::StatusOr<std::map<std::string, int64_t>> RankGroup::SaveShards(StateSet set, const std::string& temporary_path) {
   return weir::SaveShards(*training_.session, set, temporary_path);
+}
+
+void RankGroup::Stop(const absl::Status& reason) {
+  training_.session->Stop(reason);
+  if (evaluator_ != nullptr) evaluator_->session()->Stop(reason);
+}
+
+// Only one of the two sessions runs at a time; the other one's counts stand still.
+SessionProgress RankGroup::Progress() const {
+  SessionProgress progress = training_.session->Progress();
+  if (evaluator_ == nullptr) return progress;
+  const SessionProgress evaluating = evaluator_->session()->Progress();
+  progress.acts += evaluating.acts;
+  if (!evaluating.asleep) progress.activity = evaluating.activity + " (evaluation)";
+  progress.asleep = progress.asleep && evaluating.asleep;
+  return progress;
+}
+
+std::string RankGroup::DescribeStall() const {
+  std::string text = training_.session->DescribeStall();
+  if (evaluator_ != nullptr) text += evaluator_->session()->DescribeStall();
+  return text;
 }
 
 }  // namespace weir

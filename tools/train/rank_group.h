@@ -5,17 +5,17 @@
 //   Open -> { Load | RunSteps | Evaluate | SaveShards | WriteTrace }*
 //
 // With several groups, each call is made on all of them at once and returns when all are done.
-// Thread rule: one thread.
+// Thread rule: one thread; Stop and Progress from any thread.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "runtime/transport/transport.h"
 #include "tools/train/evaluator.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
@@ -24,17 +24,17 @@
 
 namespace weir {
 
-// The networks of a group, by what they carry. Null: all ranks are in this process.
-struct GroupNetworks {
-  TransportNetwork* training = nullptr;    // must outlive the group
-  TransportNetwork* evaluation = nullptr;  // must outlive the group
-};
+// What a network of the group carries; tells its messages apart from those of the other.
+enum class GroupRole : uint16_t { kTraining, kEvaluation };
 
 struct RankGroupOptions {
   std::vector<int> ranks;      // empty: all
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
-  GroupNetworks networks;
+  std::string plan_id;         // what must come out of compiling; empty: anything
+  uint32_t epoch = 1;          // of the plan; messages carry it
+  // Makes the network of a role; null: all ranks are in this process.
+  std::function<NetworkFactory(GroupRole role)> network;
 };
 
 class RankGroup {
@@ -59,6 +59,10 @@ class RankGroup {
   // returns elements written, by name.
   absl::StatusOr<std::map<std::string, int64_t>> SaveShards(StateSet set, const std::string& temporary_path);
 
+  // Any thread: ends what runs, with `reason`; the group is then for DescribeStall only.
+  void Stop(const absl::Status& reason);
+  SessionProgress Progress() const;
+  std::string DescribeStall() const;
   Session& session() { return *training_.session; }
 
  private:

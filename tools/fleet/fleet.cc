@@ -1,0 +1,229 @@
+#include "tools/fleet/fleet.h"
+
+#include <chrono>
+#include <future>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/base/build_id.h"
+#include "runtime/base/status.h"
+#include "tools/launch/log_directory.h"
+#include "tools/launch/placement.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kHelloLimitMs = 30'000;
+constexpr int64_t kTickMs = 50;
+// How long the end of a process may be noticed after its connection broke, and how long workers
+// that know the job has ended may take to leave by themselves.
+constexpr int64_t kNoticeMs = 500;
+constexpr int64_t kLeaveMs = 700;
+constexpr int64_t kShutdownMs = 5'000;
+constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
+
+}  // namespace
+
+Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
+    : ranks_of_(std::move(ranks_of)), options_(options), job_id_(MakeJobId()), started_ns_(clock_.NowNs()) {}
+
+Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
+
+// Processes first, so that they load while the control plane is made; they wait for their bundle.
+absl::Status Fleet::Launch() {
+  WEIR_ASSIGN_OR_RETURN(log_directory_, MakeLogDirectory(options_.log_base));
+  std::promise<absl::Status> launched;
+  watcher_ = std::thread([this, &launched] {
+    std::vector<WorkerLaunch> launches;
+    for (const std::vector<int>& ranks : ranks_of_) launches.push_back({{options_.program, "worker"}, RankLabel(ranks), ranks});
+    SupervisorOptions options;
+    options.log_directory = log_directory_;
+    options.ranks_shown = options_.ranks_shown;
+    options.grace_ms = options_.grace_ms;
+    options.console = options_.console;
+    absl::StatusOr<std::unique_ptr<Supervisor>> started = Supervisor::Start(launches, options);
+    if (started.ok()) supervisor_ = *std::move(started);
+    launched.set_value(started.status());
+    if (supervisor_ != nullptr) WatchProcesses();
+  });
+  WEIR_RETURN_IF_ERROR(launched.get_future().get());
+
+  WEIR_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(job_id_));
+  CoordinatorOptions options;
+  options.job_id = job_id_;
+  options.epoch = kEpoch;
+  options.num_workers = num_workers();
+  options.build_id = BuildId();
+  options.heartbeat_ms = options_.heartbeat_ms;
+  options.dead_after_ms = options_.dead_after_ms;
+  options.on_lost = [this](int worker, const absl::Status& why) {
+    FailureEvent event;
+    event.kind = absl::IsDeadlineExceeded(why) ? FailureEvent::Kind::kFrozen : FailureEvent::Kind::kLost;
+    event.time_ns = clock_.NowNs();
+    event.worker = worker;
+    event.reason = std::string(why.message());
+    std::lock_guard<std::mutex> lock(mutex_);
+    lost_.push_back(std::move(event));
+    supervisor_->Wake();
+  };
+  WEIR_ASSIGN_OR_RETURN(options.credentials, authority.Issue(CoordinatorIdentity(job_id_)));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, Coordinator::Start(std::move(options)));
+  bool failed = false;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    coordinator_ = std::move(coordinator);
+    failed = !failures_.empty();
+  }
+  if (failed) coordinator_->Abort(absl::UnavailableError("a worker ended before the job began"));
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    WEIR_ASSIGN_OR_RETURN(Credentials credentials, authority.Issue(WorkerIdentity(job_id_, worker, kEpoch)));
+    WorkerBundle bundle;
+    bundle.set_job_id(job_id_);
+    bundle.set_epoch(kEpoch);
+    bundle.set_worker(worker);
+    bundle.set_coordinator_address(coordinator_->address());
+    bundle.set_authority_pem(credentials.authority_pem);
+    bundle.set_certificate_pem(credentials.certificate_pem);
+    bundle.set_key_pem(credentials.key_pem);
+    bundle.set_job_key(credentials.job_key);
+    bundle.set_heartbeat_ms(options_.heartbeat_ms);
+    bundle.set_dead_after_ms(options_.dead_after_ms);
+    // A worker that is gone already shows in WaitForWorkers.
+    supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
+  }
+  return coordinator_->WaitForWorkers(kHelloLimitMs);
+}
+
+void Fleet::WatchProcesses() {
+  while (!ending_.load()) {
+    absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
+    if (exit.ok() && exit->has_value()) TakeExit(**exit);
+    TakeLost();
+    CheckProgress();
+  }
+  // Workers that know of the end leave by themselves; those that do not are asked, then killed.
+  const int64_t deadline_ns = clock_.NowNs() + kLeaveMs * 1'000'000;
+  while (supervisor_->num_running() > 0 && clock_.NowNs() < deadline_ns) {
+    absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
+    if (exit.ok() && exit->has_value()) TakeExit(**exit);
+  }
+  for (const WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
+}
+
+void Fleet::TakeExit(const WorkerExit& exit) {
+  if (exit.code == 0 && exit.signal == 0 && ending_.load()) return;
+  Fail(EventOf(exit, ranks_of_[exit.worker], ActivityOf(exit.worker)),
+       absl::UnavailableError(absl::StrCat(RankLabel(ranks_of_[exit.worker]), ": ", ExitText(exit))));
+}
+
+// A broken connection mostly is the end of the process, noticed from the other side: that end
+// tells more, and joins this event in the report.
+void Fleet::TakeLost() {
+  std::vector<FailureEvent> lost;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    lost.swap(lost_);
+  }
+  for (FailureEvent& event : lost) {
+    event.ranks = ranks_of_[event.worker];
+    event.pid = supervisor_->pid(event.worker);
+    event.last_activity = ActivityOf(event.worker);
+    absl::Status reason = absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
+    Fail(std::move(event), reason);
+  }
+}
+
+// While steps run, some actor somewhere acts now and then, or the plan or a rank is stuck.
+void Fleet::CheckProgress() {
+  if (!watch_progress_.load()) return;
+  const int64_t now_ns = clock_.NowNs();
+  if (now_ns - watch_since_ns_.load() < options_.stuck_after_ms * 1'000'000) return;
+  const std::vector<WorkerHealth> health = coordinator_->Health();
+  FailureEvent event;
+  event.kind = FailureEvent::Kind::kStuck;
+  event.time_ns = now_ns;
+  event.reason = absl::StrFormat("no actor of any rank has acted for %.1f s", static_cast<double>(options_.stuck_after_ms) * 1e-3);
+  for (const WorkerHealth& worker : health) {
+    if (worker.since_progress_ms < options_.stuck_after_ms) return;
+    event.details.push_back(worker.progress.activity);
+  }
+  watch_progress_.store(false);
+  const absl::Status reason = absl::AbortedError(absl::StrCat("W0516 no progress: ", event.reason));
+  Fail(std::move(event), reason);
+}
+
+std::string Fleet::ActivityOf(int worker) {
+  Coordinator* coordinator = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    coordinator = coordinator_.get();
+  }
+  return coordinator == nullptr ? "" : coordinator->Health()[worker].progress.activity;
+}
+
+void Fleet::Fail(FailureEvent event, const absl::Status& reason) {
+  Coordinator* coordinator = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    failures_.push_back(std::move(event));
+    coordinator = coordinator_.get();
+  }
+  failed_.notify_all();
+  if (coordinator != nullptr) coordinator->Abort(reason);
+}
+
+absl::StatusOr<std::vector<WorkerAnswer>> Fleet::Call(const WorkerCommand& command, Watch watch) {
+  return CallEach(std::vector<WorkerCommand>(num_workers(), command), watch);
+}
+
+absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(const std::vector<WorkerCommand>& commands, Watch watch) {
+  std::vector<std::string> requests;
+  for (const WorkerCommand& command : commands) requests.push_back(command.SerializeAsString());
+  watch_since_ns_.store(clock_.NowNs());
+  watch_progress_.store(watch == Watch::kProgress);
+  absl::StatusOr<std::vector<std::string>> replies = coordinator_->CallEach(requests, 0);
+  watch_progress_.store(false);
+  WEIR_RETURN_IF_ERROR(replies.status());
+  std::vector<WorkerAnswer> answers(num_workers());
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    if (!answers[worker].ParseFromString((*replies)[worker])) {
+      return absl::InternalError(absl::StrCat(RankLabel(ranks_of_[worker]), " gave an answer that is none"));
+    }
+  }
+  return answers;
+}
+
+FailureReport Fleet::Finish(const absl::Status& status) {
+  if (!watcher_.joinable()) return {};
+  bool failed = !status.ok();
+  {
+    std::unique_lock<std::mutex> lock(mutex_);
+    if (absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) {
+      failed_.wait_for(lock, std::chrono::milliseconds(kNoticeMs), [this] { return !failures_.empty(); });
+    }
+    failed = failed || !failures_.empty();
+  }
+  if (coordinator_ != nullptr) {
+    if (failed) {
+      coordinator_->Abort(absl::CancelledError("the job has failed"));
+    } else {
+      coordinator_->Shutdown(kShutdownMs);
+    }
+  }
+  FailedJob job;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    job.events = failures_;
+  }
+  ending_.store(true);
+  if (supervisor_ != nullptr) supervisor_->Wake();
+  watcher_.join();
+  if (job.events.empty()) return {};  // nothing failed by itself; what followed from the end does not count
+  job.start_ns = started_ns_;
+  job.log_directory = log_directory_;
+  job.events = failures_;
+  return ReportFailure(job);
+}
+
+}  // namespace weir

@@ -1,0 +1,102 @@
+// The processes of a job on this machine and the lines to them: starts the workers, gives
+// each its identity, watches that they live and make progress, and tells afterwards what went
+// wrong first. It knows commands (proto/worker.proto), not training: fleet_runner.h does.
+//
+//   Launch -> { Call }* -> Finish
+//
+// Three ways to notice a failure: a process ends (at once), a process no longer beats (after
+// dead_after_ms), nobody makes progress while steps run (after stuck_after_ms). Each ends the
+// job: Calls return, workers stop and leave.
+// Thread rule: one thread calls; a thread of its own starts and watches the processes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <ostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/worker.pb.h"
+#include "runtime/base/clock.h"
+#include "runtime/control/coordinator.h"
+#include "runtime/control/credentials.h"
+#include "tools/launch/failure_report.h"
+#include "tools/launch/supervisor.h"
+
+namespace weir {
+
+struct FleetOptions {
+  int processes = 1;
+  OpenCommand::Lanes lanes = OpenCommand::AUTOMATIC;
+  enum class Checksums : uint8_t { kOff, kOn } checksums = Checksums::kOn;
+  std::string log_base = "weir-logs";  // a folder per job is made in it
+  std::vector<int> ranks_shown;        // on the console; empty: all
+  int64_t heartbeat_ms = 1000;
+  int64_t dead_after_ms = 4000;
+  int64_t stuck_after_ms = 60'000;
+  int64_t grace_ms = 5000;
+  std::string program = "/proc/self/exe";  // of the workers; tests name another
+  std::ostream* console = nullptr;         // must outlive the fleet; required
+};
+
+class Fleet {
+ public:
+  // `ranks_of[w]` are worker w's. Starts nothing yet.
+  Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options);
+  ~Fleet();
+  Fleet(const Fleet&) = delete;
+  Fleet& operator=(const Fleet&) = delete;
+
+  // Returns when all workers have said hello. After an error only Finish may be called.
+  absl::Status Launch();
+
+  int num_workers() const { return static_cast<int>(ranks_of_.size()); }
+  const std::vector<int>& ranks_of(int worker) const { return ranks_of_[worker]; }
+  int64_t clock_offset_ns(int worker) const { return coordinator_->Health()[worker].clock_offset_ns; }
+
+  // Whether standing still means being stuck while the command runs: steps must go on, loading may take its time.
+  enum class Watch : uint8_t { kNone, kProgress };
+  // The command to all workers (or commands[w] to worker w); the answers by worker. The first
+  // error, with the ranks it came from.
+  absl::StatusOr<std::vector<WorkerAnswer>> Call(const WorkerCommand& command, Watch watch);
+  absl::StatusOr<std::vector<WorkerAnswer>> CallEach(const std::vector<WorkerCommand>& commands, Watch watch);
+
+  // Ends all workers, in order if `status` (of what was done with them) is ok. If a process failed
+  // rather than a command, the report says which and how, and stands for `status`; else it is empty.
+  FailureReport Finish(const absl::Status& status);
+
+ private:
+  // On the watching thread.
+  void WatchProcesses();
+  void TakeExit(const WorkerExit& exit);
+  void TakeLost();
+  void CheckProgress();
+  std::string ActivityOf(int worker);
+  void Fail(FailureEvent event, const absl::Status& reason);
+
+  const std::vector<std::vector<int>> ranks_of_;
+  FleetOptions options_;
+  std::string job_id_;
+  MonotonicClock clock_;
+  int64_t started_ns_ = 0;
+  std::string log_directory_;
+
+  std::unique_ptr<Supervisor> supervisor_;    // made and used by watcher_, but for Wake
+  std::unique_ptr<Coordinator> coordinator_;  // made by the caller's thread
+  std::thread watcher_;
+  std::atomic<bool> ending_{false};
+  std::atomic<bool> watch_progress_{false};
+  std::atomic<int64_t> watch_since_ns_{0};
+
+  std::mutex mutex_;  // guards the rest, and the making of coordinator_
+  std::condition_variable failed_;
+  std::vector<FailureEvent> failures_;
+  std::vector<FailureEvent> lost_;  // by the coordinator; not yet taken
+};
+
+}  // namespace weir

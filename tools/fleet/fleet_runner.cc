@@ -1,0 +1,133 @@
+#include "tools/fleet/fleet_runner.h"
+
+#include <algorithm>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/compile.h"
+#include "runtime/base/status.h"
+#include "tools/launch/placement.h"
+#include "tools/train/job_data.h"
+
+namespace weir {
+namespace {
+
+// Scalars of a step are equal on all ranks that report them.
+std::map<int64_t, StepMetrics> MetricsOf(const std::vector<WorkerAnswer>& answers) {
+  std::map<int64_t, StepMetrics> steps;
+  for (const WorkerAnswer& answer : answers) {
+    for (const MetricFact& fact : answer.metric()) steps[fact.step()].emplace(fact.name(), fact.value());
+  }
+  return steps;
+}
+
+bool Everything(StateSet set) { return set == StateSet::kAll; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions& options, const Job& job,
+                                                             int threads_per_device, int64_t first_step,
+                                                             std::unique_ptr<Fleet>* owner) {
+  // What is wrong with the job is better said before anything starts.
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
+  WEIR_RETURN_IF_ERROR(OpenJobData(job).status());
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerPlacement> placement,
+                        PlaceRanks(static_cast<int>(plan->mesh.num_ranks()), options.processes));
+  std::vector<std::vector<int>> ranks_of;
+  for (WorkerPlacement& worker : placement) ranks_of.push_back(std::move(worker.ranks));
+  *owner = std::make_unique<Fleet>(std::move(ranks_of), options);
+  Fleet* const fleet = owner->get();
+  WEIR_RETURN_IF_ERROR(fleet->Launch());
+
+  std::unique_ptr<FleetRunner> runner(new FleetRunner(fleet));
+  runner->facts_.num_ranks = plan->mesh.num_ranks();
+  runner->facts_.mesh = plan->mesh.ToText();
+  std::vector<WorkerCommand> commands(fleet->num_workers());
+  for (int worker = 0; worker < fleet->num_workers(); ++worker) {
+    OpenCommand* open = commands[worker].mutable_open();
+    *open->mutable_job() = job;
+    for (int rank : fleet->ranks_of(worker)) open->add_rank(rank);
+    open->set_threads_per_device(threads_per_device);
+    open->set_first_step(first_step);
+    open->set_lanes(options.lanes);
+    open->set_checksums(options.checksums == FleetOptions::Checksums::kOn);
+    open->set_plan_id(plan->plan_id);
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
+  return runner;
+}
+
+absl::Status FleetRunner::TakeFacts(const std::vector<WorkerAnswer>& answers) {
+  facts_.where = absl::StrCat("in ", answers.size(), answers.size() == 1 ? " process" : " processes");
+  for (const WorkerAnswer& answer : answers) {
+    facts_.data = answer.data();
+    facts_.threads_per_device = answer.threads_per_device();
+    facts_.evaluation_batches = answer.evaluation_batches();
+    facts_.bytes_per_device = std::max(facts_.bytes_per_device, answer.bytes_per_device());
+    for (const StateFact& fact : answer.state()) {
+      const std::optional<DType> dtype = DTypeFromName(fact.dtype());
+      if (!dtype.has_value()) return absl::InternalError(absl::StrCat("a state of type ", fact.dtype()));
+      facts_.states[fact.name()] = {*dtype, Shape(fact.shape().begin(), fact.shape().end())};
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FleetRunner::Load(const std::string& path, StateSet set) {
+  WorkerCommand command;
+  command.mutable_load()->set_path(path);
+  command.mutable_load()->set_everything(Everything(set));
+  return fleet_->Call(command, Fleet::Watch::kNone).status();
+}
+
+absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
+  WorkerCommand command;
+  command.mutable_run()->set_steps(steps);
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kProgress));
+  return MetricsOf(answers);
+}
+
+absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
+  WorkerCommand command;
+  command.mutable_evaluate();
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kProgress));
+  return MetricsOf(answers);
+}
+
+absl::Status FleetRunner::Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer, BeginSave(facts_.states, set, metadata, path));
+  WorkerCommand command;
+  command.mutable_save()->set_temporary_path(writer->temporary_path());
+  command.mutable_save()->set_everything(Everything(set));
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kNone));
+  for (const WorkerAnswer& answer : answers) {
+    for (const PartFact& part : answer.part()) WEIR_RETURN_IF_ERROR(writer->NotePart(part.name(), part.elements()));
+  }
+  return writer->Commit();
+}
+
+absl::Status FleetRunner::WriteTrace(const std::string& path) {
+  WorkerCommand command;
+  command.mutable_trace_begin();
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> begins, fleet_->Call(command, Fleet::Watch::kNone));
+  // All clocks to the starter's; the trace begins when all ranks have acts.
+  int64_t begin_ns = begins[0].begin_ns() - fleet_->clock_offset_ns(0);
+  for (int worker = 1; worker < fleet_->num_workers(); ++worker) {
+    begin_ns = std::max(begin_ns, begins[worker].begin_ns() - fleet_->clock_offset_ns(worker));
+  }
+  std::vector<WorkerCommand> commands(fleet_->num_workers());
+  for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
+    commands[worker].mutable_trace()->set_clock_offset_ns(fleet_->clock_offset_ns(worker));
+    commands[worker].mutable_trace()->set_begin_ns(begin_ns);
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
+  // Traces are sequences of packets: those of all ranks, one after another, are one trace.
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  for (const WorkerAnswer& answer : answers) file << answer.trace();
+  file.close();
+  if (!file) return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+  return absl::OkStatus();
+}
+
+}  // namespace weir

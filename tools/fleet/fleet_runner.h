@@ -1,0 +1,36 @@
+// A job whose ranks are spread over worker processes: what the trainer asks becomes commands to
+// all workers, and their answers become one.
+// Thread rule: one thread.
+#pragma once
+
+#include <memory>
+
+#include "tools/fleet/fleet.h"
+#include "tools/train/job_runner.h"
+
+namespace weir {
+
+class FleetRunner final : public JobRunner {
+ public:
+  // Compiles, spreads the ranks evenly over options.processes and starts them. `*fleet` is set as
+  // soon as there may be processes, also if an error is returned: it tells what failed, and must
+  // outlive the runner.
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const FleetOptions& options, const Job& job, int threads_per_device,
+                                                         int64_t first_step, std::unique_ptr<Fleet>* fleet);
+
+  const RunnerFacts& facts() const override { return facts_; }
+  absl::Status Load(const std::string& path, StateSet set) override;
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override;
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override;
+  absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override;
+  absl::Status WriteTrace(const std::string& path) override;
+
+ private:
+  explicit FleetRunner(Fleet* fleet) : fleet_(fleet) {}
+  absl::Status TakeFacts(const std::vector<WorkerAnswer>& answers);
+
+  Fleet* const fleet_;
+  RunnerFacts facts_;
+};
+
+}  // namespace weir

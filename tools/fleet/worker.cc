@@ -1,0 +1,200 @@
+#include "tools/fleet/worker.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <iterator>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "proto/worker.pb.h"
+#include "runtime/base/build_id.h"
+#include "runtime/base/status.h"
+#include "runtime/control/worker_link.h"
+#include "runtime/transport/process_transport.h"
+#include "tools/train/rank_group.h"
+
+namespace weir {
+namespace {
+
+StateSet SetOf(bool everything) { return everything ? StateSet::kAll : StateSet::kWeights; }
+
+UcxTransportOptions::Lanes LanesOf(OpenCommand::Lanes lanes) {
+  switch (lanes) {
+    case OpenCommand::SHARED_MEMORY: return UcxTransportOptions::Lanes::kSharedMemory;
+    case OpenCommand::TCP: return UcxTransportOptions::Lanes::kTcp;
+    default: return UcxTransportOptions::Lanes::kAutomatic;
+  }
+}
+
+void AddMetrics(const std::map<int64_t, StepMetrics>& reported, WorkerAnswer* answer) {
+  for (const auto& [step, metrics] : reported) {
+    for (const auto& [name, value] : metrics) {
+      MetricFact* fact = answer->add_metric();
+      fact->set_step(step);
+      fact->set_name(name);
+      fact->set_value(value);
+    }
+  }
+}
+
+class Worker {
+ public:
+  Worker(WorkerBundle bundle, std::ostream& log) : bundle_(std::move(bundle)), log_(log) {}
+
+  absl::Status Run() {
+    WorkerLinkOptions options;
+    options.coordinator_address = bundle_.coordinator_address();
+    options.job_id = bundle_.job_id();
+    options.epoch = bundle_.epoch();
+    options.worker = bundle_.worker();
+    options.credentials = {bundle_.authority_pem(), bundle_.certificate_pem(), bundle_.key_pem(), bundle_.job_key()};
+    options.build_id = BuildId();
+    options.heartbeat_ms = bundle_.heartbeat_ms();
+    options.coordinator_dead_after_ms = 2 * bundle_.dead_after_ms();
+    options.progress = [this] { return Progress(); };
+    options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
+    WEIR_ASSIGN_OR_RETURN(link_, WorkerLink::Connect(std::move(options)));
+    absl::Status end = link_->Serve([this](const std::string& command) { return Handle(command); });
+    CloseGroup();
+    if (end.ok()) return end;
+    return absl::AbortedError(absl::StrCat("the job has ended: ", end.message()));
+  }
+
+ private:
+  WorkerProgress Progress() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (group_ == nullptr) return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
+    SessionProgress progress = group_->Progress();
+    return {progress.acts, progress.asleep, std::move(progress.activity)};
+  }
+
+  void OnAbort(const absl::Status& reason) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    abort_ = reason;
+    if (group_ != nullptr) group_->Stop(reason);
+  }
+
+  // No command runs any more.
+  void CloseGroup() {
+    std::unique_ptr<RankGroup> group;
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      group = std::move(group_);
+    }
+  }
+
+  absl::StatusOr<std::string> Handle(const std::string& bytes) {
+    WorkerCommand command;
+    if (!command.ParseFromString(bytes)) return absl::InternalError("a command that is none");
+    WorkerAnswer answer;
+    absl::Status status = Do(command, &answer);
+    // Only a plan that makes no progress is explained here; other reasons say it all.
+    if (absl::IsAborted(status) && group_ != nullptr) log_ << group_->DescribeStall() << std::flush;
+    if (!status.ok()) return status;
+    return answer.SerializeAsString();
+  }
+
+  absl::Status Do(const WorkerCommand& command, WorkerAnswer* answer) {
+    if (command.has_open()) return Open(command.open(), answer);
+    if (group_ == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
+    switch (command.command_case()) {
+      case WorkerCommand::kLoad: return group_->Load(command.load().path(), SetOf(command.load().everything()));
+      case WorkerCommand::kRun: {
+        WEIR_ASSIGN_OR_RETURN(auto reported, group_->RunSteps(command.run().steps()));
+        AddMetrics(reported, answer);
+        return absl::OkStatus();
+      }
+      case WorkerCommand::kEvaluate: {
+        WEIR_ASSIGN_OR_RETURN(auto reported, group_->Evaluate());
+        AddMetrics(reported, answer);
+        return absl::OkStatus();
+      }
+      case WorkerCommand::kSave: {
+        WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(SetOf(command.save().everything()), command.save().temporary_path()));
+        for (const auto& [name, elements] : parts) {
+          PartFact* part = answer->add_part();
+          part->set_name(name);
+          part->set_elements(elements);
+        }
+        return absl::OkStatus();
+      }
+      case WorkerCommand::kTraceBegin: answer->set_begin_ns(group_->session().TraceBeginNs()); return absl::OkStatus();
+      case WorkerCommand::kTrace: {
+        std::ostringstream trace;
+        WEIR_RETURN_IF_ERROR(group_->session().WriteTrace(trace, {command.trace().clock_offset_ns(), command.trace().begin_ns()}));
+        answer->set_trace(std::move(trace).str());
+        return absl::OkStatus();
+      }
+      default: return absl::UnimplementedError("a command of another version");
+    }
+  }
+
+  absl::Status Open(const OpenCommand& command, WorkerAnswer* answer) {
+    RankGroupOptions options;
+    options.ranks.assign(command.rank().begin(), command.rank().end());
+    options.threads_per_device = command.threads_per_device();
+    options.first_step = command.first_step();
+    options.plan_id = command.plan_id();
+    options.epoch = bundle_.epoch();
+    options.network = [&](GroupRole role) -> NetworkFactory {
+      UcxTransportOptions ucx;
+      ucx.lanes = LanesOf(command.lanes());
+      ucx.epoch = bundle_.epoch();
+      ucx.role = static_cast<uint16_t>(role);
+      ucx.job_key = bundle_.job_key();
+      ucx.checksum = command.checksums() ? UcxTransportOptions::Checksum::kCrc32c : UcxTransportOptions::Checksum::kNone;
+      return [this, ucx](int num_ranks, const std::vector<int>& local_ranks) {
+        return MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
+      };
+    };
+    {
+      std::lock_guard<std::mutex> lock(mutex_);
+      opening_ = true;
+    }
+    absl::StatusOr<std::unique_ptr<RankGroup>> group = RankGroup::Open(command.job(), options);
+    std::lock_guard<std::mutex> lock(mutex_);
+    opening_ = false;
+    if (!group.ok()) return group.status();
+    group_ = *std::move(group);
+    if (!abort_.ok()) group_->Stop(abort_);
+    answer->set_plan_id(group_->plan().plan_id);
+    answer->set_threads_per_device(group_->threads_per_device());
+    answer->set_bytes_per_device(group_->bytes_per_device());
+    answer->set_evaluation_batches(group_->evaluation_batches());
+    answer->set_data(group_->dataset().Describe());
+    for (const auto& [name, type] : group_->States(StateSet::kAll)) {
+      StateFact* fact = answer->add_state();
+      fact->set_name(name);
+      fact->set_dtype(std::string(Name(type.dtype)));
+      for (int64_t size : type.shape) fact->add_shape(size);
+    }
+    return absl::OkStatus();
+  }
+
+  const WorkerBundle bundle_;
+  std::ostream& log_;
+  std::mutex mutex_;                  // guards the next three against the link's thread
+  std::unique_ptr<RankGroup> group_;  // changed by the serving thread alone
+  bool opening_ = false;
+  absl::Status abort_;
+  std::unique_ptr<WorkerLink> link_;  // first to go: its thread calls the above
+};
+
+}  // namespace
+
+absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
+  ::signal(SIGPIPE, SIG_IGN);
+  std::string bytes((std::istreambuf_iterator<char>(bundle)), {});
+  WorkerBundle parsed;
+  if (!parsed.ParseFromString(bytes) || parsed.coordinator_address().empty()) {
+    return Rejected({"W0094", "weir worker", "what its starter writes to its standard input",
+                     absl::StrCat(bytes.size(), " bytes of something else"), "weir train --processes N starts workers"});
+  }
+  return Worker(std::move(parsed), log).Run();
+}
+
+}  // namespace weir
