@@ -108,6 +108,7 @@ LoopbackNetwork::~LoopbackNetwork() = default;
 TransportEndpoint* LoopbackNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
 
 absl::Status LoopbackNetwork::ConnectAll() {
+  std::lock_guard<std::mutex> lock(connect_mutex_);
   if (connected_) return connect_status_;
   connected_ = true;
   connect_status_ = PairEdges();

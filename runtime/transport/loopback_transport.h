@@ -6,11 +6,13 @@
 // Parking: a rank that finds nothing marks itself parked and looks once more; a sender
 // writes its entry and then looks at the mark. Both orders are sequentially
 // consistent, so one of the two sees the other, and no wake-up is lost.
-// Thread rule: one thread per endpoint; setting up and tearing down by one thread.
+// Thread rule: one thread per endpoint. All edges are added before the first Connect; ranks may
+// connect on threads of their own. Made and destroyed by one thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "runtime/transport/transport.h"
@@ -32,6 +34,7 @@ class LoopbackNetwork final : public TransportNetwork {
   struct Ring;
   std::vector<std::unique_ptr<LoopbackEndpoint>> endpoints_;
   std::vector<std::unique_ptr<Ring>> rings_;
+  std::mutex connect_mutex_;  // guards the two below
   absl::Status connect_status_;
   bool connected_ = false;
 

@@ -12,11 +12,13 @@ namespace {
 
 class LoopbackFixture final : public TransportFixture {
  public:
-  explicit LoopbackFixture(int num_ranks) : network_(num_ranks) {}
+  explicit LoopbackFixture(int num_ranks) : num_ranks_(num_ranks), network_(num_ranks) {}
   TransportEndpoint* endpoint(int rank) override { return network_.endpoint(rank); }
+  std::vector<absl::Status> ConnectAll() override { return ConnectInTurn(*this, num_ranks_); }
   void MoveAll() override {}
 
  private:
+  int num_ranks_;
   LoopbackNetwork network_;
 };
 

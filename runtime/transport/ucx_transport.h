@@ -41,6 +41,7 @@ struct UcxTransportOptions {
   uint16_t role = 0;      // tells networks of one job apart, such as training and evaluation
   std::string job_key;    // secret of the job, 32 bytes; empty only in tests without one
   enum class Checksum : uint8_t { kNone, kCrc32c } checksum = Checksum::kCrc32c;
+  int64_t connect_limit_ms = 30'000;  // for peers that have left their address to be heard
 };
 
 struct UcxTraffic {

@@ -1,0 +1,206 @@
+#include "runtime/transport/process_transport.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/transport/loopback_transport.h"
+
+namespace weir {
+namespace {
+
+// One of the two transports below an endpoint, and the numbers of its edges above.
+class Half final : public MessageReceiver {
+ public:
+  explicit Half(TransportEndpoint* endpoint) : endpoint_(endpoint) {}
+
+  TransportEndpoint* endpoint() const { return endpoint_; }
+  bool has_edges() const { return !outer_.empty(); }
+  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge, EdgeHandle outer) {
+    WEIR_ASSIGN_OR_RETURN(EdgeHandle inner, endpoint_->AddEdge(edge));
+    outer_.push_back(outer);
+    return inner;
+  }
+  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) {
+    receiver_ = receiver;
+    return endpoint_->Poll(this);
+  }
+  absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
+    return receiver_->OnToken(outer_[edge], header);
+  }
+  absl::Status OnCredit(EdgeHandle edge, int32_t slot) override { return receiver_->OnCredit(outer_[edge], slot); }
+
+ private:
+  TransportEndpoint* const endpoint_;
+  std::vector<EdgeHandle> outer_;  // by inner number
+  MessageReceiver* receiver_ = nullptr;
+};
+
+class ProcessEndpoint final : public TransportEndpoint {
+ public:
+  // `remote` is null if all ranks are here.
+  ProcessEndpoint(int rank, TransportEndpoint* local, TransportEndpoint* remote, std::vector<bool> is_local)
+      : rank_(rank), local_(local), remote_(remote), is_local_(std::move(is_local)) {
+    local_.endpoint()->SetWakeHook([this] { OnNews(); });
+    if (remote != nullptr) remote->SetWakeHook([this] { OnNews(); });
+  }
+
+  absl::StatusOr<char*> AllocateLanding(int64_t bytes) override {
+    if (remote_.endpoint() == nullptr) return nullptr;
+    return remote_.endpoint()->AllocateLanding(bytes);
+  }
+
+  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override {
+    if (edge.peer < 0 || edge.peer >= static_cast<int>(is_local_.size())) {
+      return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": no rank ", edge.peer));
+    }
+    const EdgeHandle outer = static_cast<EdgeHandle>(edges_.size());
+    Half& half = is_local_[edge.peer] ? local_ : remote_;
+    WEIR_ASSIGN_OR_RETURN(const EdgeHandle inner, half.AddEdge(edge, outer));
+    edges_.push_back({&half, inner});
+    return outer;
+  }
+
+  // Also without edges elsewhere: others may believe that there are some.
+  absl::Status Connect() override {
+    WEIR_RETURN_IF_ERROR(local_.endpoint()->Connect());
+    if (remote_.endpoint() != nullptr) WEIR_RETURN_IF_ERROR(remote_.endpoint()->Connect());
+    return absl::OkStatus();
+  }
+
+  void* TryMap(EdgeHandle edge, int32_t slot) override {
+    return IsEdge(edge) ? edges_[edge].half->endpoint()->TryMap(edges_[edge].inner, slot) : nullptr;
+  }
+  absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override {
+    if (!IsEdge(edge)) return NoSuchEdge(edge);
+    return edges_[edge].half->endpoint()->Put(edges_[edge].inner, header, bytes);
+  }
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override {
+    if (!IsEdge(edge)) return NoSuchEdge(edge);
+    return edges_[edge].half->endpoint()->ReturnCredit(edges_[edge].inner, slot);
+  }
+
+  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override {
+    int64_t num_messages = 0;
+    absl::Status gone;
+    for (Half* half : {&local_, &remote_}) {
+      if (!half->has_edges()) continue;
+      absl::StatusOr<int64_t> n = half->Poll(receiver);
+      if (n.ok()) {
+        num_messages += *n;
+      } else if (absl::IsUnavailable(n.status())) {
+        gone = n.status();
+      } else {
+        return n;
+      }
+    }
+    if (num_messages == 0 && !gone.ok()) return gone;
+    return num_messages;
+  }
+
+  void SetWakeHook(std::function<void()> hook) override {
+    std::lock_guard<std::mutex> lock(hook_mutex_);
+    hook_ = std::move(hook);
+  }
+
+  // Parks both halves. News of one that comes before both are parked ends the parking here, without the hook.
+  ParkResult Park() override {
+    state_.store(State::kParking);
+    for (Half* half : {&local_, &remote_}) {
+      if (!half->has_edges()) continue;
+      if (half->endpoint()->Park() == ParkResult::kMessagesWait) {
+        Unpark();
+        return ParkResult::kMessagesWait;
+      }
+    }
+    State expected = State::kParking;
+    if (state_.compare_exchange_strong(expected, State::kParked)) return ParkResult::kParked;
+    Unpark();
+    return ParkResult::kMessagesWait;
+  }
+  void Unpark() override {
+    state_.store(State::kAwake);
+    for (Half* half : {&local_, &remote_}) {
+      if (half->has_edges()) half->endpoint()->Unpark();
+    }
+  }
+
+  void Close() override {
+    local_.endpoint()->Close();
+    if (remote_.endpoint() != nullptr) remote_.endpoint()->Close();
+  }
+  EdgeTraffic Traffic(EdgeHandle edge) const override {
+    return edges_[edge].half->endpoint()->Traffic(edges_[edge].inner);
+  }
+
+ private:
+  struct Edge {
+    Half* half = nullptr;
+    EdgeHandle inner = -1;
+  };
+  enum class State : uint8_t { kAwake, kParking, kParked };
+
+  bool IsEdge(EdgeHandle edge) const { return edge >= 0 && edge < static_cast<EdgeHandle>(edges_.size()); }
+  absl::Status NoSuchEdge(EdgeHandle edge) const {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": no such edge: ", edge));
+  }
+  // Of either half, by a thread of its own. Both may have news at once; the hook is called once.
+  void OnNews() {
+    if (state_.exchange(State::kAwake) != State::kParked) return;
+    std::lock_guard<std::mutex> lock(hook_mutex_);
+    if (hook_) hook_();
+  }
+
+  const int rank_;
+  Half local_;
+  Half remote_;
+  const std::vector<bool> is_local_;  // by rank
+  std::vector<Edge> edges_;
+  std::mutex hook_mutex_;
+  std::function<void()> hook_;  // guarded by hook_mutex_
+  // kParking while the owner parks the halves: then news only ends the parking. Sequentially consistent.
+  std::atomic<State> state_{State::kAwake};
+};
+
+class ProcessNetwork final : public TransportNetwork {
+ public:
+  ProcessNetwork(int num_ranks, const std::vector<int>& local_ranks, std::unique_ptr<UcxNetwork> remote)
+      : local_(num_ranks), remote_(std::move(remote)), endpoints_(num_ranks) {
+    std::vector<bool> is_local(num_ranks, false);
+    for (int rank : local_ranks) is_local[rank] = true;
+    for (int rank : local_ranks) {
+      TransportEndpoint* remote_endpoint = remote_ == nullptr ? nullptr : remote_->endpoint(rank);
+      endpoints_[rank] = std::make_unique<ProcessEndpoint>(rank, local_.endpoint(rank), remote_endpoint, is_local);
+    }
+  }
+  ~ProcessNetwork() override { remote_.reset(); }  // its thread calls the endpoints
+
+  TransportEndpoint* endpoint(int rank) override { return endpoints_[rank].get(); }
+
+ private:
+  LoopbackNetwork local_;
+  std::unique_ptr<UcxNetwork> remote_;  // null if all ranks are here
+  std::vector<std::unique_ptr<ProcessEndpoint>> endpoints_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(int num_ranks, const std::vector<int>& local_ranks,
+                                                                     Exchange* exchange, const UcxTransportOptions& options) {
+  std::vector<int> sorted = local_ranks;
+  std::sort(sorted.begin(), sorted.end());
+  if (sorted.empty() || sorted.front() < 0 || sorted.back() >= num_ranks ||
+      std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 ", sorted.size(), " ranks of ", num_ranks, " cannot be one process"));
+  }
+  std::unique_ptr<UcxNetwork> remote;
+  if (static_cast<int>(sorted.size()) < num_ranks) {
+    WEIR_ASSIGN_OR_RETURN(remote, UcxNetwork::Create(num_ranks, sorted, exchange, options));
+  }
+  return std::unique_ptr<TransportNetwork>(std::make_unique<ProcessNetwork>(num_ranks, sorted, std::move(remote)));
+}
+
+}  // namespace weir

@@ -1,0 +1,52 @@
+// What a rank tells the others about itself before tensors move: how to reach it and its side of
+// each edge. Travels in an envelope through the Exchange. The address and the key of the landing
+// memory are bytes for the transport underneath, and mean nothing here.
+// Thread rule: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/transport/transport.h"
+
+namespace weir {
+
+struct CardEdge {
+  uint64_t edge = 0;
+  TransportEdge::Direction direction = TransportEdge::Direction::kOutgoing;
+  int32_t peer = 0;
+  int32_t slots = 0;
+  int32_t initial_tokens = 0;
+  int64_t bytes = 0;
+  EdgeHandle handle = -1;  // at the rank of the card
+  // Where slot 0 begins in the landing memory that others can reach; -1: elsewhere, they send.
+  int64_t landing_offset = -1;
+  int64_t stride = 0;
+  // False: a side that computes nothing, to which no payload is sent.
+  bool has_landing = false;
+};
+
+struct RankCard {
+  int32_t rank = 0;
+  int32_t num_ranks = 0;
+  uint8_t lanes = 0;     // options that both sides must share
+  uint8_t checksum = 0;
+  std::string host;      // equal for ranks that can share memory
+  std::string address;
+  std::string landing_key;       // empty: no landing memory that others can reach
+  uint64_t landing_address = 0;  // at the rank of the card; a peer's library translates it
+  int64_t landing_bytes = 0;
+  std::vector<CardEdge> edges;
+};
+
+std::string EncodeRankCard(const RankCard& card);
+// kDataLoss unless the bytes are exactly a card whose numbers make sense by themselves.
+absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes);
+
+// Finds to each edge of `mine` with `theirs.rank` the other side: their edge's position by my
+// edge's, -1 for edges with others. kInvalidArgument naming the edge if the sides disagree.
+absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard& theirs);
+
+}  // namespace weir

@@ -1,0 +1,226 @@
+// How the endpoints of the UCX transport find each other: cards, lanes, mapped memory, greetings.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/transport/envelope.h"
+#include "runtime/transport/ucx_endpoint.h"
+
+namespace weir {
+namespace {
+
+using Direction = TransportEdge::Direction;
+using Lanes = UcxTransportOptions::Lanes;
+
+// Whether all of [begin, begin + bytes) is mapped in this process.
+bool IsMapped(const char* begin, int64_t bytes) {
+  const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t from = reinterpret_cast<uintptr_t>(begin) / page * page;
+  const uintptr_t to = reinterpret_cast<uintptr_t>(begin) + static_cast<uintptr_t>(bytes);
+  return to > from && ::msync(reinterpret_cast<void*>(from), to - from, MS_ASYNC) == 0;
+}
+
+}  // namespace
+
+absl::Status UcxEndpoint::Connect() {
+  if (ledger_ != nullptr) return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": connects once"));
+  FindPeers();
+  WEIR_ASSIGN_OR_RETURN(const RankCard mine, MakeCard());
+  const std::string& key = network_->options.job_key;
+  const std::string subject = SubjectOf(rank_);
+  WEIR_RETURN_IF_ERROR(network_->exchange->Publish(subject, SealEnvelope(key, subject, EncodeRankCard(mine))));
+  for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(ReadCard(peer, mine));
+  for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(Reach(peer));
+  JoinEdges();
+  WEIR_RETURN_IF_ERROR(Greet());
+  // All have come, each over connections of its own making: nobody else is expected.
+  listeners_.Retire();
+  connected_ = true;
+  return absl::OkStatus();
+}
+
+std::string UcxEndpoint::SubjectOf(int rank) const {
+  return absl::StrCat("transport/", network_->options.epoch, "/", network_->options.role, "/", rank);
+}
+
+// The ranks that share an edge, and what is kept per edge and slot.
+void UcxEndpoint::FindPeers() {
+  std::set<int> ranks;
+  for (const Edge& edge : edges_) ranks.insert(edge.spec.peer);
+  peers_.resize(ranks.size());
+  int position = 0;
+  for (int rank : ranks) {
+    Peer& peer = peers_[position];
+    peer.rank = rank;
+    peer.owner = this;
+    for (Record* greeting : {&peer.hello, &peer.bye}) {
+      greeting->owner = this;
+      greeting->slot = position;
+    }
+    ++position;
+  }
+  std::vector<LedgerEdge> ledger_edges;
+  for (size_t i = 0; i < edges_.size(); ++i) {
+    Edge& edge = edges_[i];
+    edge.peer = static_cast<int>(std::distance(ranks.begin(), ranks.find(edge.spec.peer)));
+    edge.records.resize(edge.spec.slots);
+    for (int32_t slot = 0; slot < edge.spec.slots; ++slot) {
+      edge.records[slot].owner = this;
+      edge.records[slot].edge = static_cast<EdgeHandle>(i);
+      edge.records[slot].slot = slot;
+    }
+    ledger_edges.push_back({edge.spec, edge.landing_offset >= 0 ? LedgerEdge::Landing::kReachable : LedgerEdge::Landing::kPrivate});
+  }
+  ready_.reserve(edges_.size());
+  const UcxTransportOptions& options = network_->options;
+  MessageLedger::Identity identity{options.job_key, options.epoch, options.role, rank_, network_->num_ranks};
+  ledger_ = std::make_unique<MessageLedger>(std::move(identity), std::move(ledger_edges));
+}
+
+absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
+  RankCard card;
+  card.rank = rank_;
+  card.num_ranks = network_->num_ranks;
+  card.lanes = static_cast<uint8_t>(network_->options.lanes);
+  card.checksum = static_cast<uint8_t>(network_->options.checksum);
+  card.host = network_->host;
+  card.address = address_;
+  if (landing_memory_ != nullptr) {
+    void* packed = nullptr;
+    size_t size = 0;
+    ucs_status_t status = ucp_rkey_pack(network_->context->get(), landing_memory_, &packed, &size);
+    if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " has no key to its landing memory"));
+    card.landing_key.assign(static_cast<const char*>(packed), size);
+    ucp_rkey_buffer_release(packed);
+    card.landing_address = reinterpret_cast<uint64_t>(landing_);
+    card.landing_bytes = landing_bytes_;
+  }
+  for (size_t i = 0; i < edges_.size(); ++i) {
+    const TransportEdge& spec = edges_[i].spec;
+    CardEdge edge;
+    edge.edge = spec.edge;
+    edge.direction = spec.direction;
+    edge.peer = spec.peer;
+    edge.slots = spec.slots;
+    edge.initial_tokens = spec.initial_tokens;
+    edge.bytes = spec.bytes;
+    edge.handle = static_cast<EdgeHandle>(i);
+    edge.landing_offset = edges_[i].landing_offset;
+    edge.stride = spec.stride;
+    edge.has_landing = spec.landing != nullptr;
+    card.edges.push_back(edge);
+  }
+  return card;
+}
+
+// Nothing of a card is used before its envelope has proved whole.
+absl::Status UcxEndpoint::ReadCard(Peer& peer, const RankCard& mine) {
+  const std::string subject = SubjectOf(peer.rank);
+  WEIR_ASSIGN_OR_RETURN(const std::string envelope, network_->exchange->Fetch(subject));
+  WEIR_ASSIGN_OR_RETURN(const std::string content, OpenEnvelope(network_->options.job_key, subject, envelope));
+  WEIR_ASSIGN_OR_RETURN(peer.card, DecodeRankCard(content));
+  const RankCard& card = peer.card;
+  if (card.rank != peer.rank || card.num_ranks != mine.num_ranks || card.lanes != mine.lanes || card.checksum != mine.checksum) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "W0522 rank ", rank_, " of ", mine.num_ranks, ", lanes ", mine.lanes, ", checksum ", mine.checksum,
+        ": the card of rank ", peer.rank, " says rank ", card.rank, " of ", card.num_ranks, ", lanes ", card.lanes,
+        ", checksum ", card.checksum));
+  }
+  WEIR_ASSIGN_OR_RETURN(peer.pairs, PairEdges(mine, card));
+  return absl::OkStatus();
+}
+
+absl::Status UcxEndpoint::Reach(Peer& peer) {
+  const Lanes lanes = network_->options.lanes;
+  peer.same_host = lanes != Lanes::kTcp && peer.card.host == network_->host;
+  if (lanes == Lanes::kSharedMemory && !peer.same_host) {
+    return absl::UnavailableError(absl::StrCat("W0525 rank ", rank_, " shares no memory with rank ", peer.rank, ": one is on '",
+                                               network_->host, "', the other on '", peer.card.host, "'"));
+  }
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
+  params.address = reinterpret_cast<const ucp_address_t*>(peer.card.address.data());
+  // With error handling UCX would leave shared memory alone and take TCP.
+  params.err_mode = peer.same_host ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
+  if (!peer.same_host) {
+    params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
+    params.err_handler.arg = &peer;
+    params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t) { static_cast<Peer*>(arg)->lost = true; };
+  }
+  ucs_status_t status = ucp_ep_create(worker_, &params, &peer.ep);
+  if (status != UCS_OK) {
+    peer.ep = nullptr;
+    return UcxError(status, absl::StrCat("rank ", rank_, " cannot reach rank ", peer.rank));
+  }
+  return peer.same_host && !peer.card.landing_key.empty() ? MapLanding(peer) : absl::OkStatus();
+}
+
+// Where UCX cannot map the peer's memory, tokens are sent.
+absl::Status UcxEndpoint::MapLanding(Peer& peer) {
+  ucs_status_t status = ucp_ep_rkey_unpack(peer.ep, peer.card.landing_key.data(), &peer.rkey);
+  if (status != UCS_OK) {
+    peer.rkey = nullptr;
+    return UcxError(status, absl::StrCat("rank ", rank_, " cannot read rank ", peer.rank, "'s key to its memory"));
+  }
+  void* here = nullptr;
+  if (ucp_rkey_ptr(peer.rkey, peer.card.landing_address, &here) != UCS_OK) return absl::OkStatus();
+  if (!IsMapped(static_cast<const char*>(here), peer.card.landing_bytes)) {
+    return Damaged({"W0523", absl::StrCat("rank ", peer.rank, "'s card"),
+                    absl::StrCat(peer.card.landing_bytes, " bytes of shared memory"), "less", ""});
+  }
+  peer.landing = static_cast<char*>(here);
+  return absl::OkStatus();
+}
+
+void UcxEndpoint::JoinEdges() {
+  for (size_t i = 0; i < edges_.size(); ++i) {
+    Edge& edge = edges_[i];
+    const Peer& peer = peers_[edge.peer];
+    const CardEdge& other = peer.card.edges[peer.pairs[i]];
+    edge.peer_edge = other.handle;
+    if (edge.spec.direction == Direction::kIncoming || !other.has_landing) continue;
+    edge.payload = WireMessage::Payload::kSent;
+    if (peer.landing != nullptr && other.landing_offset >= 0) {
+      edge.payload = WireMessage::Payload::kMapped;
+      edge.mapped = peer.landing + other.landing_offset;
+      edge.mapped_stride = other.stride;
+    }
+  }
+  for (Peer& peer : peers_) {
+    peer.card = RankCard();
+    peer.pairs.clear();
+  }
+}
+
+// Every peer is heard once before tensors move, so that every connection is known to stand.
+absl::Status UcxEndpoint::Greet() {
+  for (Peer& peer : peers_) {
+    WEIR_RETURN_IF_ERROR(Send(peer, peer.hello, NewMessage(WireMessage::Kind::kHello, 0), nullptr, 0));
+  }
+  const auto heard = [](const Peer& peer) { return peer.greeted; };
+  const auto gone = [](const Peer& peer) { return peer.lost || (peer.left && !peer.greeted); };
+  WorkUntil(absl::Now() + absl::Milliseconds(network_->options.connect_limit_ms), [&] {
+    return !damage_.ok() || std::any_of(peers_.begin(), peers_.end(), gone) ||
+           (num_pending_greetings_ == 0 && std::all_of(peers_.begin(), peers_.end(), heard));
+  });
+  if (!damage_.ok()) return damage_;
+  for (const Peer& peer : peers_) {
+    if (gone(peer)) return PeerGone(peer.rank);
+  }
+  for (const Peer& peer : peers_) {
+    if (!heard(peer) || num_pending_greetings_ > 0) {
+      return absl::DeadlineExceededError(absl::StrCat("W0527 rank ", rank_, ": rank ", peer.rank, " was not heard within ",
+                                                      network_->options.connect_limit_ms, " ms"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

@@ -1,0 +1,54 @@
+// UCX as a process of Weir uses it: which lanes, no signal handlers, no output. What UCX would
+// have printed is kept and becomes part of errors.
+// Thread rule: made and destroyed by one thread; pages below are pure or locked.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/transport/ucx_transport.h"
+#include "ucp/api/ucp.h"
+
+namespace weir {
+
+class UcxContext {
+ public:
+  // kUnavailable if UCX has no such lanes here, with what it has.
+  static absl::StatusOr<std::unique_ptr<UcxContext>> Create(int num_workers, const UcxTransportOptions& options);
+  ~UcxContext();
+  UcxContext(const UcxContext&) = delete;
+  UcxContext& operator=(const UcxContext&) = delete;
+
+  ucp_context_h get() const { return context_; }
+
+ private:
+  explicit UcxContext(ucp_context_h context) : context_(context) {}
+  ucp_context_h const context_;
+};
+
+// "<what>: <UCX's name of the error> (<what UCX said last on this thread>)".
+absl::Status UcxError(ucs_status_t status, const std::string& what);
+
+// Equal for processes that can share memory: same boot, same namespaces, same user.
+std::string HostIdentity();
+
+// The listening TCP sockets of this process that `address`, a worker's, names. UCX takes
+// connections from anyone who speaks its protocol, so they are closed once all peers are in.
+class UcxListeners {
+ public:
+  // Remembers the sockets that are there before a worker is made.
+  UcxListeners();
+  // Those that have come since and whose port stands in `address`.
+  void Find(const std::string& address);
+  // Replaces them by descriptors that never have news: UCX may close those as its own.
+  void Retire();
+
+ private:
+  std::vector<int> before_;
+  std::vector<int> found_;
+};
+
+}  // namespace weir

@@ -1,0 +1,447 @@
+#include "runtime/transport/ucx_endpoint.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "runtime/base/status.h"
+#include "runtime/transport/checksum.h"
+
+namespace weir {
+namespace {
+
+constexpr unsigned kMessageId = 1;
+// From here on UCX asks the receiver first and writes straight into its slot.
+constexpr size_t kRendezvousBytes = 16 << 10;
+constexpr int kArmsMax = 64;
+const absl::Duration kCloseMax = absl::Milliseconds(200);
+
+using Direction = TransportEdge::Direction;
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(Network* network, int rank, int index) {
+  std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(network, rank, index));
+  WEIR_RETURN_IF_ERROR(endpoint->MakeWorker());
+  return endpoint;
+}
+
+absl::Status UcxEndpoint::MakeWorker() {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
+  ucs_status_t status = ucp_worker_create(network_->context->get(), &params, &worker_);
+  if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " gets no UCX worker"));
+  ucp_address_t* address = nullptr;
+  size_t size = 0;
+  status = ucp_worker_get_address(worker_, &address, &size);
+  if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " has no address"));
+  address_.assign(reinterpret_cast<const char*>(address), size);
+  ucp_worker_release_address(worker_, address);
+  listeners_.Find(address_);
+  status = ucp_worker_get_efd(worker_, &event_fd_);
+  if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " cannot sleep"));
+  ucp_am_handler_param_t handler{};
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
+                       UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  handler.id = kMessageId;
+  handler.flags = UCP_AM_FLAG_WHOLE_MSG;
+  handler.cb = &UcxEndpoint::OnMessage;
+  handler.arg = this;
+  status = ucp_worker_set_am_recv_handler(worker_, &handler);
+  if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " cannot receive"));
+  return absl::OkStatus();
+}
+
+UcxEndpoint::~UcxEndpoint() {
+  Close();
+  CloseUcx();
+}
+
+absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
+  if (landing_memory_ != nullptr || bytes < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": landing memory of ", bytes, " bytes"));
+  }
+  if (network_->options.lanes == UcxTransportOptions::Lanes::kTcp || bytes == 0) return nullptr;
+  ucp_mem_map_params_t params{};
+  params.field_mask = UCP_MEM_MAP_PARAM_FIELD_LENGTH | UCP_MEM_MAP_PARAM_FIELD_FLAGS;
+  params.length = static_cast<size_t>(bytes);
+  params.flags = UCP_MEM_MAP_ALLOCATE;
+  ucs_status_t status = ucp_mem_map(network_->context->get(), &params, &landing_memory_);
+  if (status != UCS_OK) {
+    return UcxError(status, absl::StrCat("rank ", rank_, " gets no shared memory of ", bytes, " bytes"));
+  }
+  ucp_mem_attr_t attributes{};
+  attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
+  status = ucp_mem_query(landing_memory_, &attributes);
+  if (status != UCS_OK) return UcxError(status, "shared memory without an address");
+  landing_ = static_cast<char*>(attributes.address);
+  landing_bytes_ = bytes;
+  return landing_;
+}
+
+absl::StatusOr<EdgeHandle> UcxEndpoint::AddEdge(const TransportEdge& edge) {
+  const bool has_landing = edge.direction == Direction::kIncoming && edge.landing != nullptr;
+  if (ledger_ != nullptr || edge.peer < 0 || edge.peer >= network_->num_ranks || edge.peer == rank_ || edge.slots < 1 ||
+      edge.bytes < 0 || edge.initial_tokens < 0 || edge.initial_tokens > edge.slots ||
+      (has_landing && edge.stride < edge.bytes)) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
+  }
+  Edge& added = edges_.emplace_back();
+  added.spec = edge;
+  if (!has_landing) added.spec.landing = nullptr;
+  if (has_landing && landing_ != nullptr) {
+    const std::less_equal<const char*> before;
+    const int64_t span = edge.stride * (edge.slots - 1) + edge.bytes;
+    if (before(landing_, edge.landing) && before(edge.landing + span, landing_ + landing_bytes_)) {
+      added.landing_offset = edge.landing - landing_;
+    }
+  }
+  return static_cast<EdgeHandle>(edges_.size() - 1);
+}
+
+void* UcxEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
+  if (!connected_ || edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size())) return nullptr;
+  const Edge& e = edges_[edge];
+  if (e.mapped == nullptr || slot < 0 || slot >= e.spec.slots) return nullptr;
+  return e.mapped + slot * e.mapped_stride;
+}
+
+absl::Status UcxEndpoint::PeerGone(int rank) const {
+  return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", rank, " has left"));
+}
+
+UcxEndpoint::Peer* UcxEndpoint::PeerOf(int rank) {
+  for (Peer& peer : peers_) {
+    if (peer.rank == rank) return &peer;
+  }
+  return nullptr;
+}
+
+WireMessage UcxEndpoint::NewMessage(WireMessage::Kind kind, EdgeHandle receiver_edge) const {
+  WireMessage message;
+  message.job_tag = ledger_->job_tag();
+  message.epoch = network_->options.epoch;
+  message.role = network_->options.role;
+  message.kind = kind;
+  message.sender = rank_;
+  message.receiver_edge = receiver_edge;
+  return message;
+}
+
+absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) {
+  if (!connected_) return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
+  WEIR_RETURN_IF_ERROR(ledger_->CheckSend(edge, Direction::kOutgoing, header.slot));
+  Edge& e = edges_[edge];
+  const int64_t size = header.payload_bytes;
+  const bool sends = size > 0 && e.payload == WireMessage::Payload::kSent;
+  if (size < 0 || size > e.spec.bytes || header.edge != e.spec.edge || (sends && bytes == nullptr)) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+  }
+  Peer& peer = peers_[e.peer];
+  if (closed_) return PeerGone(rank_);
+  if (peer.left || peer.lost) return PeerGone(peer.rank);
+
+  WireMessage message = NewMessage(WireMessage::Kind::kToken, e.peer_edge);
+  message.header = header;
+  if (size > 0) {
+    message.payload = e.payload;
+    const void* read_at = bytes;
+    if (e.payload == WireMessage::Payload::kMapped) {
+      char* slot = e.mapped + header.slot * e.mapped_stride;
+      if (bytes != slot && bytes != nullptr) std::memcpy(slot, bytes, size);
+      read_at = slot;
+    }
+    if (e.payload != WireMessage::Payload::kNone && network_->options.checksum == UcxTransportOptions::Checksum::kCrc32c) {
+      message.checksum = Crc32c(read_at, size);
+    }
+  }
+  message.number = ledger_->BeginSend(edge, header.slot);
+  e.traffic.payload_bytes += size;
+  ++e.traffic.tokens;
+  return Send(peer, e.records[header.slot], message, sends ? bytes : nullptr, sends ? size : 0);
+}
+
+absl::Status UcxEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
+  if (!connected_) return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
+  WEIR_RETURN_IF_ERROR(ledger_->CheckSend(edge, Direction::kIncoming, slot));
+  Edge& e = edges_[edge];
+  WireMessage message = NewMessage(WireMessage::Kind::kCredit, e.peer_edge);
+  message.header.edge = e.spec.edge;
+  message.header.slot = slot;
+  message.number = ledger_->BeginSend(edge, slot);
+  ++e.traffic.credits;
+  Peer& peer = peers_[e.peer];
+  if (closed_ || peer.left || peer.lost) {  // nobody waits for it
+    ledger_->EndSend(edge, slot);
+    return absl::OkStatus();
+  }
+  return Send(peer, e.records[slot], message, nullptr, 0);
+}
+
+absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& message, const void* bytes, size_t size) {
+  EncodeWireMessage(message, record.wire);
+  ucp_request_param_t param;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
+                       UCP_OP_ATTR_FIELD_FLAGS;
+  param.flags = size >= kRendezvousBytes ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
+  param.memory_type = UCS_MEMORY_TYPE_HOST;
+  param.user_data = &record;
+  param.cb.send = [](void* request, ucs_status_t status, void* user_data) {
+    Record* sent = static_cast<Record*>(user_data);
+    sent->owner->OnLeft(*sent, status);
+    if (sent->edge >= 0) sent->owner->MarkReady(sent->edge);  // an answer may have overtaken this
+    ucp_request_free(request);
+  };
+  int64_t& pending = record.edge >= 0 ? num_pending_ : num_pending_greetings_;
+  ++pending;
+  traffic_.pending_sends_max = std::max(traffic_.pending_sends_max, num_pending_);
+  if (record.edge >= 0) ++peer.num_sent;
+  ucs_status_ptr_t request = ucp_am_send_nbx(peer.ep, kMessageId, record.wire, kWireMessageBytes, bytes, size, &param);
+  if (UCS_PTR_IS_PTR(request)) return absl::OkStatus();
+  const ucs_status_t status = UCS_PTR_STATUS(request);
+  OnLeft(record, status);
+  return status == UCS_OK ? absl::OkStatus() : PeerGone(peer.rank);
+}
+
+// UCX has let go of a record, and of the payload that belonged to it.
+void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
+  if (record.edge < 0) {
+    --num_pending_greetings_;
+    if (status != UCS_OK) peers_[record.slot].lost = true;
+    return;
+  }
+  --num_pending_;
+  ledger_->EndSend(record.edge, record.slot);
+  if (status != UCS_OK) peers_[edges_[record.edge].peer].lost = true;
+}
+
+ucs_status_t UcxEndpoint::OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data, size_t size,
+                                    const ucp_am_recv_param_t* param) {
+  static_cast<UcxEndpoint*>(endpoint)->Enter(header, header_bytes, data, size, param);
+  return UCS_OK;  // what is not received by now may be dropped
+}
+
+void UcxEndpoint::Enter(const void* header, size_t header_bytes, void* data, size_t size, const ucp_am_recv_param_t* param) {
+  if (ledger_ == nullptr || !damage_.ok()) return;
+  WireMessage message;
+  absl::StatusOr<MessageLedger::Verdict> verdict =
+      ledger_->Enter(static_cast<const char*>(header), header_bytes, size, &message);
+  if (!verdict.ok()) {
+    damage_ = verdict.status();
+    return;
+  }
+  switch (*verdict) {
+    case MessageLedger::Verdict::kForeign:
+      ++traffic_.foreign_messages;
+      return;
+    case MessageLedger::Verdict::kFenced:
+      ++traffic_.fenced_messages;
+      return;
+    case MessageLedger::Verdict::kAccepted:
+      break;
+  }
+  if (message.kind == WireMessage::Kind::kHello || message.kind == WireMessage::Kind::kBye) return OnGreeting(message);
+  if (size > 0) return Receive(message, data, size, param);
+  MarkReady(message.receiver_edge);
+}
+
+// The ledger has checked that `size` bytes fit the slot and that the slot is free.
+void UcxEndpoint::Receive(const WireMessage& message, void* data, size_t size, const ucp_am_recv_param_t* param) {
+  const EdgeHandle edge = message.receiver_edge;
+  Edge& e = edges_[edge];
+  const int32_t slot = message.header.slot;
+  char* landing = e.spec.landing + slot * e.spec.stride;
+  if ((param->recv_attr & UCP_AM_RECV_ATTR_FLAG_RNDV) == 0) {
+    std::memcpy(landing, data, size);
+    ledger_->Complete(edge, slot);
+    return MarkReady(edge);
+  }
+  ucp_request_param_t receive;
+  receive.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  receive.memory_type = UCS_MEMORY_TYPE_HOST;
+  receive.user_data = &e.records[slot];
+  receive.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user_data) {
+    Record* record = static_cast<Record*>(user_data);
+    UcxEndpoint* self = record->owner;
+    if (status == UCS_OK) {
+      self->ledger_->Complete(record->edge, record->slot);
+      self->MarkReady(record->edge);
+    } else {
+      self->peers_[self->edges_[record->edge].peer].lost = true;
+    }
+    ucp_request_free(request);
+  };
+  ucs_status_ptr_t request = ucp_am_recv_data_nbx(worker_, data, landing, size, &receive);
+  if (UCS_PTR_IS_PTR(request)) return;
+  if (UCS_PTR_STATUS(request) != UCS_OK) {
+    peers_[e.peer].lost = true;
+    return;
+  }
+  ledger_->Complete(edge, slot);
+  MarkReady(edge);
+}
+
+void UcxEndpoint::OnGreeting(const WireMessage& message) {
+  Peer* peer = PeerOf(message.sender);
+  if (message.kind == WireMessage::Kind::kHello) {
+    peer->greeted = true;
+  } else {
+    peer->left = true;
+    peer->num_expected = message.header.sequence;
+  }
+}
+
+void UcxEndpoint::MarkReady(EdgeHandle edge) {
+  if (edges_[edge].in_ready) return;
+  edges_[edge].in_ready = true;
+  ready_.push_back(edge);
+}
+
+absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
+  if (!connected_) return 0;
+  // Until nothing moves: a message may take UCX several rounds. What can come is bounded by the credits.
+  while (ucp_worker_progress(worker_) != 0) {
+  }
+  if (!damage_.ok()) return damage_;
+  int64_t num_messages = 0;
+  while (!ready_.empty()) {
+    const EdgeHandle edge = ready_.back();
+    ready_.pop_back();
+    edges_[edge].in_ready = false;
+    absl::Status handed = HandOver(edge, receiver, &num_messages);
+    if (!handed.ok()) {
+      MarkReady(edge);
+      return handed;
+    }
+  }
+  if (num_messages == 0) {
+    for (const Peer& peer : peers_) {
+      if (IsGone(peer)) return PeerGone(peer.rank);
+    }
+  }
+  return num_messages;
+}
+
+// All of one edge that is in order.
+absl::Status UcxEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages) {
+  while (const MessageLedger::Arrival* arrival = ledger_->Front(edge)) {
+    const WireMessage message = arrival->message;
+    if (message.kind == WireMessage::Kind::kToken) {
+      absl::Status intact = CheckPayload(edge, message);
+      if (!intact.ok()) return damage_ = intact;
+    }
+    ledger_->Pop(edge);
+    ++peers_[edges_[edge].peer].num_handed;
+    ++*num_messages;
+    WEIR_RETURN_IF_ERROR(message.kind == WireMessage::Kind::kToken ? receiver->OnToken(edge, message.header)
+                                                                   : receiver->OnCredit(edge, message.header.slot));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status UcxEndpoint::CheckPayload(EdgeHandle edge, const WireMessage& message) const {
+  if (message.payload == WireMessage::Payload::kNone || network_->options.checksum == UcxTransportOptions::Checksum::kNone) {
+    return absl::OkStatus();
+  }
+  const TransportEdge& spec = edges_[edge].spec;
+  const uint32_t found = Crc32c(spec.landing + message.header.slot * spec.stride, message.header.payload_bytes);
+  if (found == message.checksum) return absl::OkStatus();
+  return Damaged({"W0526",
+                  absl::StrCat("rank ", rank_, ", token ", message.header.sequence, " from rank ", spec.peer, " on edge ",
+                               spec.edge, ", slot ", message.header.slot),
+                  absl::StrCat(message.header.payload_bytes, " bytes with checksum ", message.checksum), absl::StrCat(found),
+                  "look for faulty memory or network hardware"});
+}
+
+void UcxEndpoint::SetWakeHook(std::function<void()> hook) {
+  std::lock_guard<std::mutex> lock(hook_mutex_);
+  hook_ = std::move(hook);
+}
+
+void UcxEndpoint::OnNews() {
+  if (!parked_.exchange(false)) return;
+  std::lock_guard<std::mutex> lock(hook_mutex_);
+  if (hook_) hook_();
+}
+
+bool UcxEndpoint::HasNews() const {
+  const auto deliverable = [this](EdgeHandle edge) { return ledger_->Front(edge) != nullptr; };
+  const auto gone = [this](const Peer& peer) { return IsGone(peer); };
+  return !damage_.ok() || std::any_of(ready_.begin(), ready_.end(), deliverable) ||
+         std::any_of(peers_.begin(), peers_.end(), gone);
+}
+
+TransportEndpoint::ParkResult UcxEndpoint::Park() {
+  if (!connected_ || peers_.empty()) return ParkResult::kParked;
+  parked_.store(true);
+  // Armed, the descriptor tells of everything that comes from here on, and of what UCX itself waits for.
+  ucs_status_t armed = UCS_ERR_BUSY;
+  for (int i = 0; i < kArmsMax && armed == UCS_ERR_BUSY; ++i) {
+    while (ucp_worker_progress(worker_) != 0) {
+    }
+    if (HasNews()) break;
+    armed = ucp_worker_arm(worker_);
+  }
+  if (armed == UCS_OK) {
+    network_->wake->Watch(index_);
+    return ParkResult::kParked;
+  }
+  if (armed != UCS_ERR_BUSY && damage_.ok()) damage_ = UcxError(armed, absl::StrCat("rank ", rank_, " cannot sleep"));
+  parked_.store(false);
+  return ParkResult::kMessagesWait;
+}
+
+void UcxEndpoint::WorkUntil(absl::Time deadline, const std::function<bool()>& done) {
+  while (!done()) {
+    if (ucp_worker_progress(worker_) != 0) continue;
+    const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
+    if (left_ms <= 0) return;
+    if (ucp_worker_arm(worker_) != UCS_OK) continue;
+    pollfd fd{event_fd_, POLLIN, 0};
+    ::poll(&fd, 1, static_cast<int>(std::min<int64_t>(left_ms, 1000)));
+  }
+}
+
+void UcxEndpoint::Close() {
+  if (closed_) return;
+  closed_ = true;
+  parked_.store(false);
+  for (Peer& peer : peers_) {
+    if (peer.ep == nullptr || peer.lost) continue;
+    WireMessage bye = NewMessage(WireMessage::Kind::kBye, 0);
+    bye.header.sequence = peer.num_sent;
+    (void)Send(peer, peer.bye, bye, nullptr, 0);
+  }
+  if (worker_ != nullptr) {
+    WorkUntil(absl::Now() + kCloseMax, [this] { return num_pending_ + num_pending_greetings_ == 0; });
+  }
+}
+
+void UcxEndpoint::CloseUcx() {
+  int64_t num_closing = 0;
+  for (Peer& peer : peers_) {
+    if (peer.rkey != nullptr) ucp_rkey_destroy(peer.rkey);
+    if (peer.ep == nullptr) continue;
+    ucp_request_param_t param;
+    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    // Only endpoints that report errors may be cut off.
+    param.flags = peer.same_host ? 0 : UCP_EP_CLOSE_FLAG_FORCE;
+    param.user_data = &num_closing;
+    param.cb.send = [](void* request, ucs_status_t, void* counter) {
+      --*static_cast<int64_t*>(counter);
+      ucp_request_free(request);
+    };
+    ++num_closing;
+    if (!UCS_PTR_IS_PTR(ucp_ep_close_nbx(peer.ep, &param))) --num_closing;
+  }
+  if (num_closing > 0) WorkUntil(absl::Now() + kCloseMax, [&num_closing] { return num_closing == 0; });
+  if (worker_ != nullptr) ucp_worker_destroy(worker_);
+  if (landing_memory_ != nullptr) ucp_mem_unmap(network_->context->get(), landing_memory_);
+}
+
+}  // namespace weir

@@ -1,0 +1,156 @@
+// One rank's end of the UCX transport; see ucx_transport.h for the protocol.
+// Sending uses a record per slot, made at Connect; a slot has at most one message of this side
+// under way, since the ledger hands nothing over for a slot whose message has not left.
+// Thread rule: one thread at a time; OnNews alone is called by the network's wake thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "runtime/transport/message_ledger.h"
+#include "runtime/transport/rank_card.h"
+#include "runtime/transport/transport.h"
+#include "runtime/transport/ucx_context.h"
+#include "runtime/transport/ucx_transport.h"
+#include "runtime/transport/wake_thread.h"
+
+namespace weir {
+
+class UcxEndpoint final : public TransportEndpoint {
+ public:
+  // What all endpoints of a network share; outlives them.
+  struct Network {
+    int num_ranks = 0;
+    Exchange* exchange = nullptr;
+    UcxTransportOptions options;
+    std::string host;
+    std::unique_ptr<UcxContext> context;
+    std::unique_ptr<WakeThread> wake;
+  };
+
+  // `index` is the endpoint's number at the wake thread.
+  static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(Network* network, int rank, int index);
+  ~UcxEndpoint();
+
+  absl::StatusOr<char*> AllocateLanding(int64_t bytes) override;
+  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override;
+  absl::Status Connect() override;
+  void* TryMap(EdgeHandle edge, int32_t slot) override;
+  absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override;
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override;
+  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override;
+  void SetWakeHook(std::function<void()> hook) override;
+  ParkResult Park() override;
+  void Unpark() override { parked_.store(false, std::memory_order_relaxed); }
+  void Close() override;
+  EdgeTraffic Traffic(EdgeHandle edge) const override { return edges_[edge].traffic; }
+
+  UcxTraffic traffic() const { return traffic_; }
+  int event_fd() const { return event_fd_; }
+  void OnNews();
+
+ private:
+  struct Record {
+    UcxEndpoint* owner = nullptr;
+    EdgeHandle edge = -1;  // -1: a greeting
+    int32_t slot = 0;      // of a greeting: position of the peer
+    char wire[kWireMessageBytes] = {};
+  };
+  struct Peer {
+    int32_t rank = -1;
+    bool same_host = false;
+    RankCard card;  // until connected
+    std::vector<int> pairs;
+    ucp_ep_h ep = nullptr;
+    ucp_rkey_h rkey = nullptr;
+    char* landing = nullptr;  // the peer's landing memory as it is mapped here
+    bool greeted = false;
+    bool left = false;  // has said bye
+    bool lost = false;  // UCX reports an error
+    int64_t num_sent = 0;
+    int64_t num_handed = 0;    // over to the receiver, of what it sent
+    int64_t num_expected = 0;  // by its bye
+    Record hello, bye;
+    UcxEndpoint* owner = nullptr;
+  };
+  struct Edge {
+    TransportEdge spec;
+    int peer = -1;  // position in peers_
+    EdgeHandle peer_edge = -1;
+    int64_t landing_offset = -1;  // kIncoming: in the landing memory of this endpoint; -1: elsewhere
+    // kOutgoing: how payloads travel, and where slot 0 is if they lie there already.
+    WireMessage::Payload payload = WireMessage::Payload::kNone;
+    char* mapped = nullptr;
+    int64_t mapped_stride = 0;
+    std::vector<Record> records;  // by slot
+    EdgeTraffic traffic;
+    bool in_ready = false;
+  };
+
+  UcxEndpoint(Network* network, int rank, int index) : network_(network), rank_(rank), index_(index) {}
+  absl::Status MakeWorker();
+
+  // Connecting (ucx_connect.cc).
+  absl::StatusOr<RankCard> MakeCard() const;
+  std::string SubjectOf(int rank) const;
+  void FindPeers();
+  absl::Status ReadCard(Peer& peer, const RankCard& mine);
+  absl::Status Reach(Peer& peer);
+  absl::Status MapLanding(Peer& peer);
+  void JoinEdges();
+  absl::Status Greet();
+
+  WireMessage NewMessage(WireMessage::Kind kind, EdgeHandle receiver_edge) const;
+  absl::Status Send(Peer& peer, Record& record, const WireMessage& message, const void* bytes, size_t size);
+  void OnLeft(Record& record, ucs_status_t status);
+  static ucs_status_t OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data, size_t size,
+                                const ucp_am_recv_param_t* param);
+  void Enter(const void* header, size_t header_bytes, void* data, size_t size, const ucp_am_recv_param_t* param);
+  void Receive(const WireMessage& message, void* data, size_t size, const ucp_am_recv_param_t* param);
+  void OnGreeting(const WireMessage& message);
+  absl::Status HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages);
+  absl::Status CheckPayload(EdgeHandle edge, const WireMessage& message) const;
+  void MarkReady(EdgeHandle edge);
+  bool IsGone(const Peer& peer) const { return peer.lost || (peer.left && peer.num_handed >= peer.num_expected); }
+  bool HasNews() const;
+  absl::Status PeerGone(int rank) const;
+  Peer* PeerOf(int rank);
+  // Lets UCX work until `done` or `deadline`; sleeps in between.
+  void WorkUntil(absl::Time deadline, const std::function<bool()>& done);
+  void CloseUcx();
+
+  Network* const network_;
+  const int rank_;
+  const int index_;
+  ucp_worker_h worker_ = nullptr;
+  int event_fd_ = -1;
+  std::string address_;
+  UcxListeners listeners_;
+  ucp_mem_h landing_memory_ = nullptr;
+  char* landing_ = nullptr;
+  int64_t landing_bytes_ = 0;
+
+  std::vector<Edge> edges_;
+  std::vector<Peer> peers_;
+  std::unique_ptr<MessageLedger> ledger_;  // from Connect
+  std::vector<EdgeHandle> ready_;          // edges that may have something to hand over
+  absl::Status damage_;                    // a wrong message; ends everything
+  UcxTraffic traffic_;
+  int64_t num_pending_ = 0;            // tokens and credits that UCX has not let go of
+  int64_t num_pending_greetings_ = 0;
+  bool connected_ = false;
+  bool closed_ = false;
+
+  std::mutex hook_mutex_;
+  std::function<void()> hook_;  // guarded by hook_mutex_
+  // Whether the next news calls the hook. The order of other memory is kept by the descriptor.
+  std::atomic<bool> parked_{false};
+};
+
+}  // namespace weir

@@ -1,0 +1,62 @@
+#include "runtime/transport/ucx_transport.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/transport/ucx_endpoint.h"
+
+namespace weir {
+namespace {
+
+class UcxNetworkOfProcess final : public UcxNetwork {
+ public:
+  absl::Status Start(int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange, const UcxTransportOptions& options) {
+    network_.num_ranks = num_ranks;
+    network_.exchange = exchange;
+    network_.options = options;
+    network_.host = HostIdentity();
+    WEIR_ASSIGN_OR_RETURN(network_.context, UcxContext::Create(static_cast<int>(local_ranks.size()), options));
+    endpoint_of_rank_.resize(num_ranks);
+    std::vector<int> fds;
+    std::vector<std::function<void()>> on_news;
+    for (size_t i = 0; i < local_ranks.size(); ++i) {
+      const int rank = local_ranks[i];
+      if (rank < 0 || rank >= num_ranks || endpoint_of_rank_[rank] != nullptr) {
+        return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank, " of ", num_ranks, " cannot be here, or is twice"));
+      }
+      WEIR_ASSIGN_OR_RETURN(endpoint_of_rank_[rank], UcxEndpoint::Create(&network_, rank, static_cast<int>(i)));
+      UcxEndpoint* endpoint = endpoint_of_rank_[rank].get();
+      fds.push_back(endpoint->event_fd());
+      on_news.push_back([endpoint] { endpoint->OnNews(); });
+    }
+    WEIR_ASSIGN_OR_RETURN(network_.wake, WakeThread::Start(std::move(fds), std::move(on_news)));
+    return absl::OkStatus();
+  }
+  ~UcxNetworkOfProcess() override {
+    // All leave before the first is torn down: they may be peers of each other.
+    for (auto& endpoint : endpoint_of_rank_) {
+      if (endpoint != nullptr) endpoint->Close();
+    }
+    network_.wake.reset();
+    endpoint_of_rank_.clear();
+  }
+
+  TransportEndpoint* endpoint(int rank) override { return endpoint_of_rank_[rank].get(); }
+  UcxTraffic Traffic(int rank) const override { return endpoint_of_rank_[rank]->traffic(); }
+
+ private:
+  UcxEndpoint::Network network_;
+  std::vector<std::unique_ptr<UcxEndpoint>> endpoint_of_rank_;  // null: in another process
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<UcxNetwork>> UcxNetwork::Create(int num_ranks, std::vector<int> local_ranks, Exchange* exchange,
+                                                               const UcxTransportOptions& options) {
+  auto network = std::make_unique<UcxNetworkOfProcess>();
+  WEIR_RETURN_IF_ERROR(network->Start(num_ranks, local_ranks, exchange, options));
+  return std::unique_ptr<UcxNetwork>(std::move(network));
+}
+
+}  // namespace weir

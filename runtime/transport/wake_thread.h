@@ -1,0 +1,37 @@
+// One thread that waits for many file descriptors and calls what belongs to the one that has
+// news. A descriptor is watched once per Watch: it never spins on news that nobody takes.
+// It reads nothing from the descriptors. Thread rule: any thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace weir {
+
+class WakeThread {
+ public:
+  // `on_news[i]` belongs to `fds[i]`; they are called on the thread and must not block.
+  static absl::StatusOr<std::unique_ptr<WakeThread>> Start(std::vector<int> fds, std::vector<std::function<void()>> on_news);
+  // After this no function is called.
+  ~WakeThread();
+
+  // Calls on_news[index] once, as soon as its descriptor is readable or already is.
+  void Watch(int index);
+
+ private:
+  WakeThread(std::vector<int> fds, std::vector<std::function<void()>> on_news)
+      : fds_(std::move(fds)), on_news_(std::move(on_news)) {}
+  void Run();
+
+  const std::vector<int> fds_;
+  const std::vector<std::function<void()>> on_news_;
+  int epoll_ = -1;
+  int stop_ = -1;  // an eventfd
+  std::thread thread_;
+};
+
+}  // namespace weir
