@@ -150,9 +150,7 @@ absl::Status Session::RunSteps(int64_t steps) {
 }
 
 SessionProgress Session::Progress() const {
-  TickScale scale = tick_scale_;
-  scale.Close();
-  return ReadProgress(ranks_, scale);
+  return ReadProgress(ranks_, ClosedScale());
 }
 
 std::string Session::DescribeStall() const { return weir::DescribeStall(ranks_); }
@@ -199,12 +197,27 @@ std::vector<EdgeReport> Session::Edges() const {
   return reports;
 }
 
-absl::Status Session::WriteTrace(const std::string& path) const {
+TickScale Session::ClosedScale() const {
   TickScale scale = tick_scale_;
   scale.Close();
+  return scale;
+}
+
+absl::Status Session::WriteTrace(const std::string& path) const {
+  const TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   if (!file) return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
-  return weir::WriteTrace(MakeTracedJob(ranks_, first_step_, scale), file);
+  return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
+}
+
+absl::Status Session::WriteTrace(std::ostream& out, const TraceClock& clock) const {
+  TickScale scale = ClosedScale();
+  scale.Subtract(clock.offset_ns);
+  return weir::WriteTrace(MakeTracedJob(ranks_, first_step_, scale), clock.begin_ns, out);
+}
+
+int64_t Session::TraceBeginNs() const {
+  return weir::TraceBeginNs(MakeTracedJob(ranks_, first_step_, ClosedScale()));
 }
 
 }  // namespace weir

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -121,6 +122,15 @@ class Session {
   // Writes a Perfetto trace of the acts that are still kept. kUnavailable (W0532) if
   // the file cannot be written.
   absl::Status WriteTrace(const std::string& path) const;
+  // The same as a part of the job's trace, which is the parts of all its sessions, one
+  // after another in any order. All parts have the same begin_ns: best the latest
+  // TraceBeginNs() of all, each less its offset. kDataLoss if the stream fails.
+  struct TraceClock {
+    int64_t offset_ns = 0;  // this process's CLOCK_MONOTONIC less the job's clock
+    int64_t begin_ns = 0;   // in the job's clock; acts that began before are left out
+  };
+  absl::Status WriteTrace(std::ostream& out, const TraceClock& clock) const;
+  int64_t TraceBeginNs() const;  // by CLOCK_MONOTONIC of this process; 0 before the first run
 
   const RankExecutor& executor(int rank) const { return *executors_[place_of_rank_[rank]]; }
   // Null unless the engine is kSim.
@@ -132,6 +142,7 @@ class Session {
   absl::Status Load(SessionOptions options);
   absl::Status MakeExecutors(const SessionOptions& options);
   absl::Status Connect();
+  TickScale ClosedScale() const;
   void MakeCafEngine(CafEngineOptions options);
   void MakeSimEngine(const SimEngineOptions& options);
 

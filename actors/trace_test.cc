@@ -1,15 +1,23 @@
 // From a simulated run to the trace file and its report: virtual time makes every
 // number exact.
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <map>
+#include <set>
 #include <sstream>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "actors/launch.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/trace.pb.h"
 #include "runtime/trace/trace_report.h"
 
 namespace weir {
@@ -67,6 +75,125 @@ TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
   // Steps overlap a little across the weight update, so at most the formula.
   EXPECT_LE(report->bubble, report->bubble_formula + 1e-9);
   EXPECT_GE(report->bubble, 0.5 * report->bubble_formula);
+}
+
+TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
+  PipelineJob job;
+  job.num_stages = 2;
+  job.micro_batches = 2;
+  for (const int64_t latency_ns : {0, 500000}) {
+    std::unique_ptr<Session> session = SimulatedPipeline(job, latency_ns);
+    ASSERT_EQ(session->RunSteps(3), absl::OkStatus());
+    ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
+    absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_FALSE(report->exposed.empty());
+    double waits = 0, share = 0;
+    for (const DeviceReport& device : report->devices) waits += device.waits_for_input / 2;
+    for (const ExposedReport& exposed : report->exposed) {
+      EXPECT_TRUE(exposed.boxing == "activation in" || exposed.boxing == "gradient in") << exposed.boxing;
+      EXPECT_NEAR(exposed.ns_per_step, exposed.share * report->step_ns, 1);
+      share += exposed.share;
+      if (latency_ns == 0) {
+        EXPECT_EQ(exposed.share_sent, 0);
+      } else {
+        // While one rank waits for what is under way, the other waits for what that will bring.
+        EXPECT_GT(exposed.share_sent, 0.4);
+      }
+    }
+    // All that these ranks wait for comes from the other one.
+    EXPECT_NEAR(share, waits, 1e-9);
+    EXPECT_THAT(ToText(*report), HasSubstr("exposed communication"));
+    EXPECT_THAT(ToText(*report), HasSubstr("(all)"));
+    EXPECT_THAT(ToText(*report, 1), HasSubstr("(1 more)"));
+  }
+}
+
+// What of a trace does not depend on how fast it was: every act with its numbers and flows.
+std::multiset<std::string> ActsAndFlows(const std::string& file) {
+  trace::Trace parsed;
+  EXPECT_TRUE(parsed.ParseFromString(file));
+  using Texts = std::map<uint64_t, std::string>;
+  std::map<uint32_t, std::pair<Texts, Texts>> texts;  // by sequence: names of events, of annotations
+  std::map<uint64_t, std::string> tracks;
+  std::multiset<std::string> acts;
+  for (const trace::TracePacket& packet : parsed.packet()) {
+    auto& [names, annotations] = texts[packet.trusted_packet_sequence_id()];
+    if (packet.sequence_flags() & 1) names = annotations = {};
+    for (const auto& entry : packet.interned_data().event_names()) names[entry.iid()] = entry.str();
+    for (const auto& entry : packet.interned_data().debug_annotation_names()) annotations[entry.iid()] = entry.str();
+    const trace::TrackDescriptor& track = packet.track_descriptor();
+    if (packet.has_track_descriptor()) {
+      tracks[track.uuid()] = tracks[track.parent_uuid()] + "/" + track.name() + track.process().process_name();
+    }
+    const trace::TrackEvent& event = packet.track_event();
+    if (event.type() != trace::TrackEvent::TYPE_SLICE_BEGIN && event.type() != trace::TrackEvent::TYPE_INSTANT) continue;
+    std::string text = absl::StrCat(tracks[event.track_uuid()], " ", names[event.name_iid()]);
+    if (absl::StrContains(text, "/waits ")) continue;
+    for (const auto& a : event.debug_annotations()) absl::StrAppend(&text, " ", annotations[a.name_iid()], "=", a.int_value());
+    for (uint64_t flow : event.flow_ids()) absl::StrAppend(&text, " sends ", flow);
+    for (uint64_t flow : event.terminating_flow_ids()) absl::StrAppend(&text, " takes ", flow);
+    acts.insert(text);
+  }
+  return acts;
+}
+
+TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
+  PipelineJob job;
+  job.num_stages = 4;
+  const std::vector<RankPlan> plans = MakePipelineJob(job);
+  TestFeed feed;
+  SessionOptions options;
+  options.feed = &feed;
+  absl::StatusOr<std::unique_ptr<Session>> whole = Session::Create(plans, options);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_EQ((*whole)->RunSteps(3), absl::OkStatus());
+  ASSERT_EQ((*whole)->WriteTrace(TracePath()), absl::OkStatus());
+
+  absl::StatusOr<std::unique_ptr<SplitJob>> split = SplitJob::Create(plans, {.parts = {{3, 1}, {0, 2}}, .session = options});
+  ASSERT_TRUE(split.ok()) << split.status();
+  ASSERT_EQ((*split)->RunSteps(3), absl::OkStatus());
+  Session::TraceClock clock;
+  // Earlier by more than what the length of a tick is uncertain by, so that nothing is left out.
+  clock.begin_ns = std::min((*split)->session(0).TraceBeginNs(), (*split)->session(1).TraceBeginNs()) - 1000000;
+  EXPECT_GT(clock.begin_ns, 0);
+  std::stringstream parts;
+  for (int i : {0, 1}) ASSERT_EQ((*split)->session(i).WriteTrace(parts, clock), absl::OkStatus());
+
+  const std::multiset<std::string> acts = ActsAndFlows(parts.str());
+  EXPECT_EQ(acts, ActsAndFlows(ReadFile(TracePath())));
+  const auto contains = [](const char* part) { return [part](const std::string& act) { return absl::StrContains(act, part); }; };
+  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains("weir.job")), 1);
+  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains(" sends ")), 3 * 2 * 3 * 4);  // steps, ways, neighbours, micro-batches
+  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains(" takes ")), 3 * 2 * 3 * 4);
+
+  absl::StatusOr<TraceReport> report = ReadTraceReport(parts.str());
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->devices.size(), 4u);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(report->devices[rank].rank, rank);
+  EXPECT_EQ(report->num_stages, 4);
+  EXPECT_EQ(report->last_step, 2);
+  for (const WaitReport& wait : report->waits) {  // all holders are known, also those of the other session
+    EXPECT_THAT(wait.holder, ::testing::StartsWith("actor '"));
+  }
+}
+
+TEST(TraceTest, TimesAreThoseOfTheJobsClock) {
+  PipelineJob job;
+  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  ASSERT_EQ(session->RunSteps(2), absl::OkStatus());
+  std::stringstream here, there;
+  ASSERT_EQ(session->WriteTrace(here, {}), absl::OkStatus());
+  ASSERT_EQ(session->WriteTrace(there, {.offset_ns = -7000, .begin_ns = 7000}), absl::OkStatus());
+  trace::Trace a, b;
+  ASSERT_TRUE(a.ParseFromString(here.str()));
+  ASSERT_TRUE(b.ParseFromString(there.str()));
+  ASSERT_EQ(a.packet_size(), b.packet_size());
+  for (int i = 0; i < a.packet_size(); ++i) EXPECT_EQ(a.packet(i).timestamp() + 7000, b.packet(i).timestamp());
+  // Acts that began before the trace does are not in it.
+  std::stringstream late;
+  ASSERT_EQ(session->WriteTrace(late, {.begin_ns = 100000}), absl::OkStatus());
+  EXPECT_LT(ActsAndFlows(late.str()).size(), ActsAndFlows(here.str()).size());
 }
 
 TEST(TraceTest, TheReportNamesWhoIsWaitedForOnWhichRank) {

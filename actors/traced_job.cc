@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "actors/engine/holders.h"
 
 namespace weir {
@@ -14,6 +15,13 @@ std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
   std::vector<TracedPort> traced;
   for (const PlanPort& port : ports) traced.push_back({port.register_id, port.period});
   return traced;
+}
+
+// "reduce-scatter x rank 2 to 0" belongs, as others between other ranks, to "reduce-scatter x".
+std::string BoxingOf(const Plan& plan, const PlanRegister& r) {
+  const bool in = r.side == RegisterSide::kInbound;
+  const std::string ends = absl::StrCat(" rank ", in ? r.peer : plan.rank, " to ", in ? plan.rank : r.peer);
+  return std::string(absl::StripSuffix(r.name, ends));
 }
 
 TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, const TickScale& scale) {
@@ -28,8 +36,9 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
                            Ports(actor.inputs), Ports(actor.outputs)});
   }
   for (const PlanRegister& r : plan.registers) {
-    rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, r.side != RegisterSide::kLocal,
-                              holders.OfToken(plan, r.id), holders.OfSlot(plan, r.id)});
+    const bool crosses = r.side != RegisterSide::kLocal;
+    rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
+                              crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id), holders.OfSlot(plan, r.id)});
   }
   return rank;
 }

@@ -24,7 +24,7 @@ struct TickClock {
   }
 };
 
-// Two moments read in both measures; a line through them.
+// Two moments read in both measures; a line through them, and what the result is less.
 class TickScale {
  public:
   // Ticks are nanoseconds already (virtual time).
@@ -42,13 +42,16 @@ class TickScale {
     const int64_t ns = MonotonicClock().NowNs(), ticks = TickClock::Now();
     ns_per_tick_ = ticks > first_ticks_ ? static_cast<double>(ns - first_ns_) / static_cast<double>(ticks - first_ticks_) : 1;
   }
+  // From now on all times are `ns` less: those of a clock that this one is ahead of.
+  void Subtract(int64_t ns) { ahead_ns_ += ns; }
   int64_t ToNs(int64_t ticks) const {
-    if (identity_) return ticks;
-    return first_ns_ + static_cast<int64_t>(static_cast<double>(ticks - first_ticks_) * ns_per_tick_);
+    if (identity_) return ticks - ahead_ns_;
+    return first_ns_ - ahead_ns_ + static_cast<int64_t>(static_cast<double>(ticks - first_ticks_) * ns_per_tick_);
   }
 
  private:
   bool identity_ = true;
+  int64_t ahead_ns_ = 0;
   int64_t first_ns_ = 0;
   int64_t first_ticks_ = 0;
   double ns_per_tick_ = 1;

@@ -94,19 +94,6 @@ class PacketWriter {
   std::map<std::string, uint64_t> names_, categories_, annotation_names_, strings_;
 };
 
-// When the trace begins: before the first act of any rank, or, where old records have
-// been dropped, when all ranks have records.
-int64_t BeginNs(const TracedJob& job) {
-  std::optional<int64_t> begin, all_kept;
-  for (const TracedRank& rank : job.ranks) {
-    if (rank.acts->size() == 0) continue;
-    const int64_t first = rank.scale.ToNs(rank.acts->at(0).start);
-    begin = std::min(begin.value_or(first), first);
-    if (rank.acts->num_dropped() > 0) all_kept = std::max(all_kept.value_or(first), first);
-  }
-  return all_kept.value_or(begin.value_or(0));
-}
-
 // Writes one rank.
 class RankWriter {
  public:
@@ -151,6 +138,18 @@ class RankWriter {
   int64_t ActNumber(const ActRecord& act) const {
     const TracedActor& actor = rank_.actors[act.actor];
     return (act.step - job_.first_step) * actor.acts_per_step + act.micro_batch * int64_t{actor.chunks} + act.chunk;
+  }
+
+  // Of the token that the act waited for last, or that lay in the slot it waited for.
+  uint64_t FlowWaitedFor(const ActRecord& act) const {
+    const TracedRegister& r = rank_.registers[act.waited_register];
+    const TracedActor& actor = rank_.actors[act.actor];
+    const bool input = act.wait == ActRecord::Wait::kInput;
+    for (const TracedPort& port : input ? actor.inputs : actor.outputs) {
+      if (port.register_id != act.waited_register) continue;
+      return FlowId(r.edge, ActNumber(act) / port.period + (input ? 0 : r.initial_tokens - r.slots));
+    }
+    return 0;
   }
 
   const TracedJob& job_;
@@ -213,6 +212,8 @@ void RankWriter::Slice(const std::string& lane, const std::string& category, con
     writer_.Annotate(event, "register", r.name);
     writer_.Annotate(event, "holder", input ? r.token_holder : r.slot_holder);
     writer_.Annotate(event, "waiting actor", rank_.actors[waiting->actor].name);
+    if (r.crosses_ranks && input) writer_.Annotate(event, kTraceBoxing, r.boxing);
+    if (r.crosses_ranks) writer_.Annotate(event, kTraceFlow, static_cast<int64_t>(FlowWaitedFor(*waiting)));
   }
   writer_.Finish();
   End(lane, end);
@@ -347,13 +348,25 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns, google::protobuf::io:
 
 }  // namespace
 
-absl::Status WriteTrace(const TracedJob& job, std::ostream& out) {
+int64_t TraceBeginNs(const TracedJob& job) {
+  std::optional<int64_t> begin, all_kept;
+  for (const TracedRank& rank : job.ranks) {
+    if (rank.acts->size() == 0) continue;
+    const int64_t first = rank.scale.ToNs(rank.acts->at(0).start);
+    begin = std::min(begin.value_or(first), first);
+    if (rank.acts->num_dropped() > 0) all_kept = std::max(all_kept.value_or(first), first);
+  }
+  return all_kept.value_or(begin.value_or(0));
+}
+
+absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& out) {
   bool ok = true;
   {
     google::protobuf::io::OstreamOutputStream stream(&out);
-    const int64_t begin_ns = BeginNs(job);
-    ok = WriteJobEvent(job, begin_ns, &stream);
-    for (const TracedRank& rank : job.ranks) ok &= RankWriter(job, rank, begin_ns, &stream).Write();
+    for (const TracedRank& rank : job.ranks) {
+      if (rank.rank == 0) ok &= WriteJobEvent(job, begin_ns, &stream);
+      ok &= RankWriter(job, rank, begin_ns, &stream).Write();
+    }
   }
   out.flush();
   if (!ok || !out.good()) return absl::DataLossError("W0530 the trace could not be written");

@@ -1,7 +1,11 @@
-// One Perfetto file from the act records of all ranks: a process per rank, a track per
+// A Perfetto file from the act records of all ranks: a process per rank, a track per
 // phase with a slice per act, a track of the waits of the device with the name of what
 // was waited for and who held it, arrows from a send to the act that takes its token,
 // and how full the larger registers are.
+//
+// A job's ranks may be written by several processes: their files, one after another in any
+// order, are one trace. Ids of tracks, flows and sequences come from ranks, edges and
+// tokens, so they fit together; who writes rank 0 describes the job.
 // Not here: recording (act_record.h), reading it back (trace_report.h). What is written
 // is described without plans or engines, which lie above this folder.
 // Thread rule: pure functions of values; the ranks must be at rest.
@@ -42,8 +46,9 @@ struct TracedRegister {
   // Not 0: tokens cross from rank to rank; the same number on both sides.
   uint64_t edge = 0;
   bool crosses_ranks = false;
+  std::string boxing;  // of crossing registers: the exchange that it is part of
   // Who must act before a token comes, and before a slot is free:
-  // "actor 'x' on rank 1".
+  // "actor 'x' on rank 1", or "rank 1" if another process knows more.
   std::string token_holder;
   std::string slot_holder;
 };
@@ -65,7 +70,11 @@ struct TracedJob {
   std::vector<TracedRank> ranks;
 };
 
-// Writes the file to `out`. kDataLoss if the stream fails.
-absl::Status WriteTrace(const TracedJob& job, std::ostream& out);
+// When the trace of these ranks begins: before the first act of any, or, where old records
+// have been dropped, when all ranks have records. In time of the ranks' scales; 0 without acts.
+int64_t TraceBeginNs(const TracedJob& job);
+
+// Writes what began at `begin_ns` or later to `out`. kDataLoss if the stream fails.
+absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& out);
 
 }  // namespace weir

@@ -10,6 +10,10 @@ inline constexpr char kTraceWaitsForCredit[] = "waits for credit";
 inline constexpr char kTraceRest[] = "rest";
 // The track of a device's waits.
 inline constexpr char kTraceWaits[] = "waits";
+// Annotations of a wait for another rank: the exchange that a token is part of, and the flow
+// of the token; of a wait for credit, of that which last lay in the slot.
+inline constexpr char kTraceBoxing[] = "boxing";
+inline constexpr char kTraceFlow[] = "flow";
 // Instants that describe the job and each rank.
 inline constexpr char kTraceJobEvent[] = "weir.job";
 inline constexpr char kTraceRankEvent[] = "weir.rank";

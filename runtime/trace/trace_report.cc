@@ -31,6 +31,7 @@ struct Slice {
   std::string name;
   std::map<std::string, std::string> texts;
   std::map<std::string, int64_t> numbers;
+  std::vector<uint64_t> sends, takes;  // flows of tokens
 };
 
 // The slices of every process, as far as the report needs them.
@@ -41,12 +42,21 @@ struct Process {
   std::vector<Slice> slices;
 };
 
+// An act that sent or took a token of another rank.
+struct FlowEnd {
+  std::string actor;
+  uint64_t process = 0;
+  int64_t end = 0;
+};
+using FlowEnds = std::unordered_map<uint64_t, FlowEnd>;  // by flow
+
 // Reads the packets one by one and resolves interned texts per sequence.
 class TraceReader {
  public:
   absl::Status Read(absl::string_view file);
 
   std::map<uint64_t, Process> processes;  // by track
+  FlowEnds senders, takers;
   std::map<std::string, std::string> job_texts;
   std::map<std::string, int64_t> job_numbers;
   bool has_job = false;
@@ -134,10 +144,14 @@ void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequenc
     slice.name = event.has_name() ? event.name() : Find(sequence.names, event.name_iid());
     if (event.category_iids_size() > 0) slice.category = Find(sequence.categories, event.category_iids(0));
     ReadAnnotations(event, sequence, &slice);
+    slice.sends.assign(event.flow_ids().begin(), event.flow_ids().end());
+    slice.takes.assign(event.terminating_flow_ids().begin(), event.terminating_flow_ids().end());
   } else if (event.type() == TrackEvent::TYPE_SLICE_END) {
     auto at = open_.find(event.track_uuid());
     if (at == open_.end()) return;
     at->second.end = std::max(ns, at->second.begin);
+    for (uint64_t flow : at->second.sends) senders[flow] = {at->second.name, process, at->second.end};
+    for (uint64_t flow : at->second.takes) takers[flow] = {at->second.name, process, at->second.end};
     processes[process].slices.push_back(std::move(at->second));
     open_.erase(at);
   } else if (event.type() == TrackEvent::TYPE_INSTANT) {
@@ -159,7 +173,8 @@ void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequenc
 struct Window {
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t Inside(const Slice& s) const { return std::max<int64_t>(0, std::min(s.end, end) - std::max(s.begin, begin)); }
+  int64_t Inside(const Slice& s) const { return Inside(s.begin, s.end); }
+  int64_t Inside(int64_t from, int64_t to) const { return std::max<int64_t>(0, std::min(to, end) - std::max(from, begin)); }
 };
 
 // Finds the steady window and the steps in it.
@@ -186,9 +201,92 @@ Window SteadyWindow(const std::map<uint64_t, Process>& processes, TraceReport* r
   return window;
 }
 
-void ReportDevice(const Process& process, const Window& window, TraceReport* report) {
-  using WaitKey = std::tuple<WaitReport::Kind, std::string, std::string>;
-  std::map<WaitKey, WaitReport> waits;
+std::string TextOf(const Slice& slice, const char* name) {
+  auto at = slice.texts.find(name);
+  return at == slice.texts.end() ? std::string() : at->second;
+}
+
+// The far end of what a wait was for; null if that is no other rank, or not in the trace.
+const FlowEnd* FarEnd(const Slice& wait, const FlowEnds& ends) {
+  auto flow = wait.numbers.find(kTraceFlow);
+  if (flow == wait.numbers.end()) return nullptr;
+  auto end = ends.find(static_cast<uint64_t>(flow->second));
+  return end == ends.end() ? nullptr : &end->second;
+}
+
+// Sums the waits of a trace.
+class WaitSums {
+ public:
+  WaitSums(const TraceReader& reader, const Window& window) : reader_(reader), window_(window) {}
+
+  // A wait of `rank`, `ns` of it in the window.
+  void Add(int rank, const Slice& slice, double ns) {
+    const bool input = slice.category == kTraceWaitsForInput;
+    const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
+    const FlowEnd* far = FarEnd(slice, input ? reader_.senders : reader_.takers);
+    const std::string holder = Holder(slice, far);
+    WaitReport& wait = waits_[{rank, kind, TextOf(slice, "register"), holder}];
+    wait.rank = rank;
+    wait.kind = kind;
+    wait.register_name = TextOf(slice, "register");
+    wait.holder = holder;
+    wait.total_ns += ns;
+    ++wait.times;
+    if (!input || slice.texts.count(kTraceBoxing) == 0) return;
+    Exposed& exposed = exposed_[TextOf(slice, kTraceBoxing)];
+    exposed.total_ns += ns;
+    ++exposed.times;
+    if (far != nullptr) {
+      exposed.sent_ns += static_cast<double>(window_.Inside(std::max(far->end, slice.begin), slice.end));
+    }
+  }
+
+  // `length_of` rank's window; the report has its devices and steps already.
+  void Report(const std::map<int, double>& length_of, TraceReport* report) const {
+    double all_lengths = 0;
+    for (const auto& [rank, length] : length_of) all_lengths += length;
+    for (auto [key, wait] : waits_) {
+      wait.share = wait.total_ns / length_of.at(wait.rank);
+      report->waits.push_back(std::move(wait));
+    }
+    for (const auto& [boxing, exposed] : exposed_) {
+      const double share = exposed.total_ns / all_lengths;
+      report->exposed.push_back(
+          {boxing, share * report->step_ns, share, exposed.sent_ns / exposed.total_ns, exposed.times});
+    }
+    std::sort(report->waits.begin(), report->waits.end(), [](const WaitReport& a, const WaitReport& b) {
+      return std::tie(b.total_ns, a.rank, a.register_name) < std::tie(a.total_ns, b.rank, b.register_name);
+    });
+    std::sort(report->exposed.begin(), report->exposed.end(), [](const ExposedReport& a, const ExposedReport& b) {
+      return std::tie(b.share, a.boxing) < std::tie(a.share, b.boxing);
+    });
+  }
+
+ private:
+  struct Exposed {
+    double total_ns = 0;
+    double sent_ns = 0;
+    int64_t times = 0;
+  };
+  // A process does not know the actors of others, but the trace of the job does.
+  std::string Holder(const Slice& slice, const FlowEnd* far) const {
+    if (far != nullptr) {
+      auto process = reader_.processes.find(far->process);
+      if (process != reader_.processes.end() && process->second.rank >= 0) {
+        return absl::StrCat("actor '", far->actor, "' on rank ", process->second.rank);
+      }
+    }
+    return TextOf(slice, "holder");
+  }
+
+  const TraceReader& reader_;
+  const Window window_;
+  std::map<std::tuple<int, WaitReport::Kind, std::string, std::string>, WaitReport> waits_;
+  std::map<std::string, Exposed> exposed_;  // by boxing
+};
+
+// Adds the device of a process and its waits; returns the length of its window.
+double ReportDevice(const Process& process, const Window& window, WaitSums* waits, TraceReport* report) {
   double busy = 0, rest = 0, input = 0, credit = 0;
   for (const Slice& slice : process.slices) {
     const double ns = static_cast<double>(window.Inside(slice));
@@ -198,17 +296,7 @@ void ReportDevice(const Process& process, const Window& window, TraceReport* rep
     const bool for_input = slice.category == kTraceWaitsForInput;
     if (!for_input && slice.category != kTraceWaitsForCredit) continue;
     (for_input ? input : credit) += ns;
-    const auto text = [&slice](const char* name) {
-      auto at = slice.texts.find(name);
-      return at == slice.texts.end() ? std::string() : at->second;
-    };
-    const WaitReport::Kind kind = for_input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
-    WaitReport& wait = waits[{kind, text("register"), text("holder")}];
-    wait.kind = kind;
-    wait.register_name = text("register");
-    wait.holder = text("holder");
-    wait.total_ns += ns;
-    ++wait.times;
+    waits->Add(process.rank, slice, ns);
   }
   const double length = std::max(static_cast<double>(window.end - window.begin) - rest, 1.0);
   DeviceReport& device = report->devices.emplace_back();
@@ -220,15 +308,39 @@ void ReportDevice(const Process& process, const Window& window, TraceReport* rep
   device.waits_for_credit = credit / length;
   device.between_acts = std::max(0.0, 1 - device.busy - device.waits_for_input - device.waits_for_credit);
   report->window_ns = std::max(report->window_ns, static_cast<int64_t>(length));
-  for (auto& [key, wait] : waits) {
-    wait.rank = process.rank;
-    wait.share = wait.total_ns / length;
-    report->waits.push_back(std::move(wait));
-  }
+  return length;
 }
 
 std::string Milliseconds(double ns) { return absl::StrFormat("%.3f ms", ns * 1e-6); }
 std::string Percent(double share) { return absl::StrFormat("%.1f %%", share * 100); }
+
+void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text) {
+  absl::StrAppend(text, "\nexposed communication, mean of ", report.devices.size(),
+                  " devices: waiting for another rank with nothing else to do, and how much of that after it had sent\n",
+                  "  ms per step  share of step  after sending  boxing\n");
+  const auto row = [text](const ExposedReport& e) {
+    absl::StrAppendFormat(text, "  %11.3f  %13s  %13s  %s\n", e.ns_per_step * 1e-6, Percent(e.share),
+                          Percent(e.share_sent), e.boxing);
+  };
+  ExposedReport all, left_out;
+  for (size_t i = 0; i < report.exposed.size(); ++i) {
+    const ExposedReport& e = report.exposed[i];
+    if (i < rows_max) row(e);
+    for (ExposedReport* sum : {&all, &left_out}) {
+      if (sum == &left_out && i < rows_max) continue;
+      sum->ns_per_step += e.ns_per_step;
+      sum->share += e.share;
+      sum->share_sent += e.share * e.share_sent;  // weighted; divided below
+    }
+  }
+  for (ExposedReport* sum : {&all, &left_out}) sum->share_sent /= std::max(sum->share, 1e-12);
+  if (report.exposed.size() > rows_max) {
+    left_out.boxing = absl::StrCat("(", report.exposed.size() - rows_max, " more)");
+    row(left_out);
+  }
+  all.boxing = "(all)";
+  row(all);
+}
 
 }  // namespace
 
@@ -240,14 +352,13 @@ absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
   report.num_stages = std::max<int64_t>(1, reader.job_numbers["stages"]);
   report.micro_batches = std::max<int64_t>(1, reader.job_numbers["micro-batches"]);
   const Window window = SteadyWindow(reader.processes, &report);
+  WaitSums waits(reader, window);
+  std::map<int, double> length_of;
   for (const auto& [track, process] : reader.processes) {
-    if (process.rank >= 0) ReportDevice(process, window, &report);
+    if (process.rank >= 0) length_of[process.rank] = ReportDevice(process, window, &waits, &report);
   }
   std::sort(report.devices.begin(), report.devices.end(),
             [](const DeviceReport& a, const DeviceReport& b) { return a.rank < b.rank; });
-  std::sort(report.waits.begin(), report.waits.end(), [](const WaitReport& a, const WaitReport& b) {
-    return std::tie(b.total_ns, a.rank, a.register_name) < std::tie(a.total_ns, b.rank, b.register_name);
-  });
   for (const DeviceReport& device : report.devices) {
     report.bubble += std::max(0.0, 1 - device.busy) / static_cast<double>(report.devices.size());
   }
@@ -255,6 +366,7 @@ absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
   report.bubble_formula = (p - 1) / (m + p - 1);
   report.step_ns = static_cast<double>(report.window_ns) /
                    std::max(1.0, static_cast<double>(report.last_step) - static_cast<double>(report.first_step) + 1);
+  waits.Report(length_of, &report);
   return report;
 }
 
@@ -274,6 +386,7 @@ std::string ToText(const TraceReport& report, size_t waits_max) {
     absl::StrAppend(&text, "\npipeline bubble: ", Percent(report.bubble), " measured, ", Percent(report.bubble_formula),
                     " by the formula (p-1)/(m+p-1) with p = ", report.num_stages, ", m = ", report.micro_batches, "\n");
   }
+  if (!report.exposed.empty()) AppendExposed(report, waits_max, &text);
   absl::StrAppend(&text, report.waits.empty() ? "\nno waits worth a name\n" : "\nworst waits:\n");
   for (size_t i = 0; i < report.waits.size() && i < waits_max; ++i) {
     const WaitReport& wait = report.waits[i];

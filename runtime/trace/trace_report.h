@@ -1,6 +1,7 @@
 // What a trace file says, in numbers and sentences: how busy each device was, what it
 // waited for and on whom, how long a step takes, how large the pipeline's bubble is
-// beside the formula. Works on the file alone.
+// beside the formula, how much communication was not hidden behind work. Works on the file
+// alone, be it of one process or of several, one after another.
 //
 // The first step fills pipelines and caches, so figures are of the steady window: from
 // the end of the first step kept to the end of the last, if there is more than one.
@@ -38,6 +39,16 @@ struct WaitReport {
   double share = 0;  // of the rank's window
 };
 
+// Communication that no work hid: devices waited for tokens of one boxing from other ranks
+// and had nothing else to do. Not all of it is the transport's: the sender may have been late.
+struct ExposedReport {
+  std::string boxing;        // "reduce-scatter x", "move y": as its registers, without ranks
+  double ns_per_step = 0;    // mean over all devices
+  double share = 0;          // of the step
+  double share_sent = 0;     // of that time: after the token had been sent; before, the sender was busy or waited too
+  int64_t times = 0;         // waits of all devices in the window
+};
+
 struct TraceReport {
   std::string plan_id;
   int64_t num_stages = 1;
@@ -48,6 +59,7 @@ struct TraceReport {
   double step_ns = 0;      // mean over the steady window
   std::vector<DeviceReport> devices;
   std::vector<WaitReport> waits;  // worst first
+  std::vector<ExposedReport> exposed;  // worst first
   double bubble = 0;          // 1 - busy share, mean over devices
   double bubble_formula = 0;  // (p - 1) / (m + p - 1)
 };
@@ -55,7 +67,7 @@ struct TraceReport {
 // kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file);
 
-// The text of `weir trace report`, with at most `waits_max` waits.
+// The text of `weir trace report`, with at most `waits_max` waits, and as many boxings.
 std::string ToText(const TraceReport& report, size_t waits_max = 5);
 
 }  // namespace weir
