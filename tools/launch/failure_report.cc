@@ -53,16 +53,28 @@ bool IsBefore(const FailureEvent& a, const FailureEvent& b) {
   return std::make_tuple(a.time_ns, a.signal == 0) < std::make_tuple(b.time_ns, b.signal == 0);
 }
 
+bool IsExit(const FailureEvent& event, int code) {
+  return event.kind == Kind::kExit && event.signal == 0 && event.code == code;
+}
+
+// A worker may have left as if all were done, though others found the job unfinished.
+bool LeftEarly(const FailedJob& job, const FailureEvent& event) {
+  return IsExit(event, 0) && event.sent == Sent::kNothing &&
+         std::any_of(job.events.begin(), job.events.end(), [](const FailureEvent& other) { return IsExit(other, kExitFollowing); });
+}
+
 const FailureEvent* FirstFailure(const FailedJob& job) {
   const FailureEvent* first = nullptr;
   for (const FailureEvent& event : job.events) {
     if (!IsFollowing(job, event) && (first == nullptr || IsBefore(event, *first))) first = &event;
   }
   if (first != nullptr) return first;
+  const FailureEvent* follower = nullptr;
   for (const FailureEvent& event : job.events) {
-    const bool follows_nothing = event.kind == Kind::kExit && event.code == kExitFollowing;
-    if (follows_nothing && (first == nullptr || IsBefore(event, *first))) first = &event;
+    if (LeftEarly(job, event) && (first == nullptr || IsBefore(event, *first))) first = &event;
+    if (IsExit(event, kExitFollowing) && (follower == nullptr || IsBefore(event, *follower))) follower = &event;
   }
+  if (first == nullptr) first = follower;
   return first;
 }
 
@@ -83,7 +95,7 @@ std::string EndText(const FailureEvent& exit) {
 std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
   std::string text;
   switch (first.kind) {
-    case Kind::kExit: return EndText(first);
+    case Kind::kExit: return absl::StrCat(EndText(first), first.code == 0 && first.signal == 0 ? ", before the job was done" : "");
     case Kind::kLost: text = "lost"; break;
     case Kind::kFrozen: text = "frozen"; break;
     case Kind::kStuck: text = "stuck"; break;
@@ -115,7 +127,9 @@ std::string AdviceOnCode(int code) {
   switch (code) {
     case 65: return "the job was rejected; its last lines say what to change";
     case 66: return "an input is missing or damaged; its last lines say which";
-    case 70: return kOurFault;
+    case 0:
+    case 70:
+      return kOurFault;
     case kExitFollowing: return "every worker says that another ended or that the starter was gone; the logs may tell more";
     default: return "";
   }
@@ -193,7 +207,7 @@ FailureReport ReportFailure(const FailedJob& job) {
   const FailureEvent* end = OwnEnd(job, *first);
   const FailureEvent* exit = ExitOf(job, first->worker);
   FailureReport report;
-  report.exit_code = end == nullptr ? kExitNoProgress : end->signal != 0 ? 128 + end->signal : end->code;
+  report.exit_code = end == nullptr || IsExit(*end, 0) ? kExitNoProgress : end->signal != 0 ? 128 + end->signal : end->code;
 
   const std::string who = first->worker < 0 ? "the job" : first->ranks.empty() ? absl::StrCat("worker ", first->worker) : RankLabel(first->ranks);
   const std::string pid = first->pid > 0 ? absl::StrCat(" (pid ", first->pid, ")") : "";

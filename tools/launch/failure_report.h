@@ -3,8 +3,8 @@
 // It watches nothing and decides nothing while the job runs.
 //
 // Which failure counts as first: the earliest that is not the consequence of another. A worker that
-// ended with kExitFollowing, or as the starter had asked it or killed it, follows; it counts only if there is
-// nothing else. If a worker was lost, frozen or stuck and then ended in a way of its own, that end is told too.
+// ended with kExitFollowing, or as the starter had asked it or killed it, follows; if there is nothing else,
+// one that left with 0 unasked counts, though others found the job unfinished, or else the first follower. If a worker was lost, frozen or stuck and then ended in a way of its own, that end is told too.
 // Thread rule: pure functions over values.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace weir {
 // Exit code of a worker that ended because the job did: another worker failed first, or the
 // starter is gone.
 inline constexpr int kExitFollowing = 75;
-// Exit code of a job that made no progress or lost a worker that still ran.
+// Exit code of a job that made no progress, or lost a worker that still ran or left with 0 too early.
 inline constexpr int kExitNoProgress = 70;
 
 struct FailureEvent {

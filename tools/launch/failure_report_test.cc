@@ -150,6 +150,13 @@ TEST(FailureReportTest, WithNothingElseAFollowerIsToldAsSuch) {
   EXPECT_EQ(report.exit_code, 75);
 }
 
+TEST(FailureReportTest, AWorkerThatLeftEarlyIsFirstIfTheOthersOnlyFollow) {
+  const FailureReport report = Report({Exit(10, 0, kExitFollowing), EventAt(Kind::kLost, 5, 1), Exit(6, 1, 0), Exit(12, 2, 0, Sent::kAsked)});
+  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): exit code 0, before the job was done\n"));
+  EXPECT_THAT(report.text, HasSubstr("2 other workers ended because of it"));
+  EXPECT_EQ(report.exit_code, 70);
+}
+
 TEST(FailureReportTest, OfTwoAtTheSameMomentADeathBySignalIsFirst) {
   for (bool turned : {false, true}) {
     std::vector<FailureEvent> events = {Exit(10, 0, 70), Death(10, 1, SIGKILL)};

@@ -1,4 +1,5 @@
-// Kills workers and starters at random moments, start-up included: nothing may be left behind.
+// Starters and workers as whole processes. They are killed at random moments, start-up included, and
+// interrupted: nothing may be left behind.
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -37,6 +38,12 @@ class KillTest : public ::testing::Test {
     return static_cast<int>(RandomBits(seed_, static_cast<uint64_t>(trial))[static_cast<size_t>(what)] % static_cast<uint32_t>(below));
   }
 
+  absl::StatusOr<WorkerProcess> StartStarter(const std::vector<std::string>& verbs) const {
+    std::vector<std::string> arguments = {kTestStarter, kTestWorker, logs_};
+    arguments.insert(arguments.end(), verbs.begin(), verbs.end());
+    return StartProcess(arguments);
+  }
+
   ProcessCensus census_;
   const uint64_t seed_;
   std::string logs_;
@@ -66,6 +73,19 @@ TEST_F(KillTest, AWorkerKilledAtARandomMomentIsNamedAndNothingIsLeft) {
   }
 }
 
+// Reads what `process` prints until `text` is in it; "" in its place if the process ended before.
+std::string ReadUntil(const WorkerProcess& process, const std::string& text, std::string* printed) {
+  while (printed->find(text) == std::string::npos) {
+    pollfd output = {process.output.get(), POLLIN, 0};
+    char bytes[4096];
+    if (::poll(&output, 1, -1) < 1) return "";
+    const ssize_t count = ::read(process.output.get(), bytes, sizeof(bytes));
+    if (count <= 0) return "";
+    printed->append(bytes, static_cast<size_t>(count));
+  }
+  return text;
+}
+
 // True once `process` has printed something, false if it ended or `limit_ms` passed.
 bool HasPrinted(const WorkerProcess& process, int limit_ms) {
   pollfd output = {process.output.get(), POLLIN, 0};
@@ -76,7 +96,7 @@ TEST_F(KillTest, WorkersEndWithTheirStarterWheneverItIsKilled) {
   int num_started = 0;
   for (int trial = 0; trial < kNumStarterKills; ++trial) {
     SCOPED_TRACE(absl::StrCat("seed ", seed_, ", trial ", trial));
-    absl::StatusOr<WorkerProcess> starter = StartProcess({kTestStarter, kTestWorker, logs_, absl::StrCat(kNumWorkers)});
+    absl::StatusOr<WorkerProcess> starter = StartStarter({"wait", "end-politely", "ignore-terminate", "stop-itself"});
     ASSERT_TRUE(starter.ok()) << starter.status();
     // Half of them while they start, which takes some milliseconds.
     const bool at_start = trial % 2 == 0;
@@ -99,6 +119,25 @@ TEST_F(KillTest, WorkersEndWithTheirStarterWheneverItIsKilled) {
     ASSERT_EQ(census_.Leftovers(), "");
   }
   EXPECT_GE(num_started, kNumStarterKills / 2);
+}
+
+TEST_F(KillTest, TheFirstInterruptAsksTheWorkersAndTheSecondKillsThem) {
+  for (int signal : {SIGINT, SIGTERM}) {
+    absl::StatusOr<WorkerProcess> starter = StartStarter({"end-politely", "ignore-terminate"});
+    ASSERT_TRUE(starter.ok()) << starter.status();
+    std::string printed;
+    ASSERT_NE(ReadUntil(*starter, "[rank 0] ready\n", &printed), "") << printed;
+    ASSERT_NE(ReadUntil(*starter, "[rank 1] ready\n", &printed), "") << printed;
+    SendSignal(*starter, signal);
+    ASSERT_NE(ReadUntil(*starter, "[rank 0] asked to end\n", &printed), "") << printed;
+    SendSignal(*starter, signal);
+    // The first one may or may not have left by now; the other would have the grace of an hour.
+    EXPECT_NE(ReadUntil(*starter, "worker 1: killed by SIGKILL (9)\n", &printed), "") << printed;
+    EXPECT_EQ(Collect(*starter).code, 130);
+    EXPECT_EQ(census_.CollectOrphans(), 0);
+    *starter = WorkerProcess();
+    EXPECT_EQ(census_.Leftovers(), "");
+  }
 }
 
 }  // namespace

@@ -1,21 +1,21 @@
-// A starter for tests, to be killed: `test_starter WORKER LOG_DIRECTORY COUNT` starts so many
-// workers that behave differently, prints "started", and serves them until it is killed.
-#include <stdlib.h>
-#include <unistd.h>
-
+// A starter for tests: `test_starter WORKER LOG_DIRECTORY VERB...` starts a test worker per verb,
+// prints "started", and serves them until they have ended (exit code 0) or a signal asks it to end:
+// then it stops them, with a grace of an hour that only a second signal cuts short (exit code 130).
 #include <iostream>
 
+#include "tools/launch/signal_watch.h"
 #include "tools/launch/supervisor.h"
 
 int main(int argc, char** argv) {
-  if (argc != 4) return 64;
-  const char* const verbs[] = {"wait", "chatter", "ignore-terminate", "stop-itself"};
+  if (argc < 4) return 64;
   std::vector<weir::WorkerLaunch> workers;
-  for (int i = 0; i < ::atoi(argv[3]); ++i) {
-    workers.push_back({{argv[1], verbs[i % 4]}, "rank " + std::to_string(i), {i}});
-  }
+  for (int i = 3; i < argc; ++i) workers.push_back({{argv[1], argv[i]}, "rank " + std::to_string(i - 3), {i - 3}});
+  weir::SignalWatch signals(weir::SecondSignal::kIsAnEvent);
   weir::SupervisorOptions options;
   options.log_directory = argv[2];
+  options.console = &std::cout;
+  options.grace_ms = 3600 * 1000;
+  options.wake_descriptor = signals.descriptor();
   auto supervisor = weir::Supervisor::Start(workers, options);
   if (!supervisor.ok()) {
     std::cerr << supervisor.status() << std::endl;
@@ -24,6 +24,11 @@ int main(int argc, char** argv) {
   std::cout << "started" << std::endl;
   while ((*supervisor)->num_running() > 0) {
     if (!(*supervisor)->Wait(-1).ok()) return 70;
+    if (!signals.Take().has_value()) continue;
+    for (const weir::WorkerExit& exit : (*supervisor)->Stop()) {
+      std::cout << "worker " << exit.worker << ": " << weir::ExitText(exit) << std::endl;
+    }
+    return 130;
   }
   return 0;
 }
