@@ -129,6 +129,7 @@ class RankActor {
       : rank_(rank), index_(index), board_(board), controller_(std::move(controller)), polls_(polls) {}
 
   void OnRun(int64_t steps) {
+    board_->Unpark(index_);  // orders what the caller did before the run, also for tools that do not see CAF's mailbox
     rank_->endpoint()->Unpark();
     ++run_;
     rank_->RaiseLimits(steps);
