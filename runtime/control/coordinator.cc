@@ -78,6 +78,7 @@ class GrpcCoordinator final : public Coordinator {
     std::optional<Liveness> liveness;
     ClockEstimate clock;
     int num_pings = 0;
+    bool has_beaten = false;  // it knows that it is welcome
     WorkerProgress progress;
     int64_t progress_ns = 0;  // when acts last changed
     int64_t pid = 0;
@@ -450,6 +451,7 @@ void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
 
 void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns) {
   worker->liveness->Heard(now_ns);
+  if (!std::exchange(worker->has_beaten, true)) changed_.notify_all();
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
   worker->progress.acts = beat.acts();
   worker->progress.asleep = beat.asleep();
@@ -552,7 +554,7 @@ absl::Status GrpcCoordinator::Unreachable(int index) const {
 std::string GrpcCoordinator::Absent() const {
   std::vector<std::string> names;
   for (int w = 0; w < options_.num_workers; ++w) {
-    if (workers_[w].presence == Presence::kAwaited) names.push_back(NameOf(w));
+    if (!workers_[w].has_beaten) names.push_back(NameOf(w));
   }
   return absl::StrJoin(names, ", ");
 }
@@ -574,7 +576,7 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
       }
       if (verdict.ok()) {
         return std::all_of(workers_.begin(), workers_.end(),
-                           [](const Worker& worker) { return worker.presence == Presence::kConnected; });
+                           [](const Worker& worker) { return worker.presence == Presence::kConnected && worker.has_beaten; });
       }
     }
     return true;

@@ -123,6 +123,19 @@ struct JobAuthority::Keys {
   std::string job_key;
 };
 
+bool IsKeyPair(const Credentials& credentials) {
+  const std::string& certificate_pem = credentials.certificate_pem;
+  const std::string& key_pem = credentials.key_pem;
+  BioPointer certificate_bio(BIO_new_mem_buf(certificate_pem.data(), static_cast<int>(certificate_pem.size())));
+  BioPointer key_bio(BIO_new_mem_buf(key_pem.data(), static_cast<int>(key_pem.size())));
+  if (certificate_bio == nullptr || key_bio == nullptr) return false;
+  CertificatePointer certificate(PEM_read_bio_X509(certificate_bio.get(), nullptr, nullptr, nullptr));
+  KeyPointer key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr));
+  const bool fits = certificate != nullptr && key != nullptr && X509_check_private_key(certificate.get(), key.get()) == 1;
+  ERR_clear_error();
+  return fits;
+}
+
 std::string CoordinatorIdentity(const std::string& job_id) { return absl::StrCat(kCoordinatorPrefix, job_id); }
 
 std::string WorkerIdentity(const std::string& job_id, int worker, uint32_t epoch) {

@@ -19,6 +19,9 @@ struct Credentials {
   std::string job_key;          // 32 random bytes that all parties of the job share; authenticates what they exchange
 };
 
+// Whether certificate and key parse and belong together. gRPC takes any, and then refuses everybody.
+bool IsKeyPair(const Credentials& credentials);
+
 // Identities are DNS-like: "coordinator.<job>" and "worker-3.epoch-1.<job>".
 std::string CoordinatorIdentity(const std::string& job_id);
 std::string WorkerIdentity(const std::string& job_id, int worker, uint32_t epoch);

@@ -86,6 +86,7 @@ class GrpcWorkerLink final : public WorkerLink {
   void Push(const control::WorkerMessage& message);
   void End(const absl::Status& reason);
   void Cut();
+  void SayFarewell();
   void Leave(std::unique_lock<std::mutex>* lock);
   absl::StatusOr<std::string> Ask(control::WorkerMessage message, const std::string& key);
 
@@ -148,8 +149,9 @@ absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   }
   thread_ = std::thread([this] { Run(); });
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_until(lock, After(limit_ms), [this] { return is_welcome_ || is_closed_; });
+  changed_.wait_until(lock, After(limit_ms), [this] { return is_welcome_ || is_closed_ || end_.has_value(); });
   if (is_welcome_) return absl::OkStatus();
+  if (end_.has_value()) return end_->ok() ? absl::CancelledError("the job has ended") : absl::AbortedError(end_->message());
   return is_closed_ ? FromGrpc(call_status_) : absl::UnavailableError(absl::StrCat(kNoAnswer, " within ", limit_ms, " ms"));
 }
 
@@ -270,6 +272,7 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
       return;
     case control::CoordinatorFrame::kEnd:
       End(FromOutcome(incoming_.end().outcome()));
+      if (!end_->ok()) SayFarewell();
       return;
     case control::CoordinatorFrame::kPiece: {
       auto message = inbox_.Add(incoming_.piece());
@@ -369,15 +372,19 @@ void GrpcWorkerLink::Cut() {
   if (!is_closed_) context_.TryCancel();
 }
 
-// Writes what waits and the word that this worker leaves in order; returns once the coordinator has it.
+// The word that this worker knows of the end and leaves; after an abort, nothing goes before it.
+void GrpcWorkerLink::SayFarewell() {
+  if (std::exchange(is_leaving_, true)) return;
+  if (!end_->ok()) outbox_.Clear();
+  control::WorkerFrame frame;
+  frame.mutable_leave();
+  outbox_.PushLast(std::move(frame));
+  StartWrite();
+}
+
+// An orderly end: what waits is written; returns once the coordinator has it all.
 void GrpcWorkerLink::Leave(std::unique_lock<std::mutex>* lock) {
-  if (!is_leaving_) {
-    is_leaving_ = true;
-    control::WorkerFrame frame;
-    frame.mutable_leave();
-    outbox_.PushLast(std::move(frame));
-    StartWrite();
-  }
+  SayFarewell();
   changed_.wait_until(*lock, After(options_.coordinator_dead_after_ms), [this] { return is_closed_; });
 }
 

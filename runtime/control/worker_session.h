@@ -56,6 +56,9 @@ struct WorkerSession {
   bool is_cut = false;
   // The call ends once the outbox is empty.
   bool ends_once_written = false;
+  // The job was aborted; the worker answers by leaving. Its end of the connection must not break before
+  // it has read why.
+  bool awaits_farewell = false;
 
   control::WorkerFrame incoming;
   Outbox<control::CoordinatorFrame> outbox;
