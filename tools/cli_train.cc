@@ -179,14 +179,16 @@ void AddTrain(CLI::App* app, CliContext* context) {
   train->fleet.AddTo(verb);
 }
 
-// Not for people: hidden from --help.
+// Not for people: hidden from --help. Its label only shows in the list of processes.
 void AddWorker(CLI::App* app, CliContext* context) {
-  AddVerb(app, context, "worker", "Hold some ranks of a job that weir train --processes started", "", [context] {
+  CLI::App* verb = AddVerb(app, context, "worker", "Hold some ranks of a job that weir train --processes started", "", [context] {
     absl::Status status = RunWorker(std::cin, *context->err);
     if (!absl::IsAborted(status)) return status;
     context->exit_code = kExitFollowing;  // the starter tells what happened
     return absl::OkStatus();
-  })->group("");
+  });
+  verb->group("");
+  verb->add_option_function<std::string>("LABEL", [](const std::string&) {}, "Ranks, for people");
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 #include "tools/fleet/fleet.h"
 
+#include <limits.h>
+#include <unistd.h>
+
 #include <chrono>
 #include <future>
 #include <utility>
@@ -23,6 +26,27 @@ constexpr int64_t kLeaveMs = 700;
 constexpr int64_t kShutdownMs = 5'000;
 constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
 
+// The path of this program, for people who look at the list of processes. What was replaced or removed since it
+// was started has no path of its own any more: then the link, which is the same program still.
+std::string ProgramPath(const std::string& program) {
+  char path[PATH_MAX];
+  const ssize_t length = ::readlink(program.c_str(), path, sizeof(path));
+  if (length <= 0 || length == static_cast<ssize_t>(sizeof(path))) return program;
+  std::string resolved(path, static_cast<size_t>(length));
+  return ::access(resolved.c_str(), X_OK) == 0 ? resolved : program;
+}
+
+// What was found, of "W0603 at worker 2: expected ...; found its connection closed. Try: ...": ranks and
+// expectations are told elsewhere.
+std::string Found(const absl::Status& status) {
+  std::string text(status.message());
+  constexpr char kFound[] = "; found ";
+  if (const size_t at = text.find(kFound); at != std::string::npos) text.erase(0, at + sizeof(kFound) - 1);
+  if (const size_t at = text.find(". Try: "); at != std::string::npos) text.erase(at);
+  while (!text.empty() && text.back() == '.') text.pop_back();
+  return text;
+}
+
 }  // namespace
 
 Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
@@ -36,7 +60,11 @@ absl::Status Fleet::Launch() {
   std::promise<absl::Status> launched;
   watcher_ = std::thread([this, &launched] {
     std::vector<WorkerLaunch> launches;
-    for (const std::vector<int>& ranks : ranks_of_) launches.push_back({{options_.program, "worker"}, RankLabel(ranks), ranks});
+    const std::string program = ProgramPath(options_.program);
+    for (const std::vector<int>& ranks : ranks_of_) {
+      const std::string label = RankLabel(ranks);
+      launches.push_back({{program, "worker", label}, label, ranks});
+    }
     SupervisorOptions options;
     options.log_directory = log_directory_;
     options.ranks_shown = options_.ranks_shown;
@@ -62,7 +90,9 @@ absl::Status Fleet::Launch() {
     event.kind = absl::IsDeadlineExceeded(why) ? FailureEvent::Kind::kFrozen : FailureEvent::Kind::kLost;
     event.time_ns = clock_.NowNs();
     event.worker = worker;
-    event.reason = std::string(why.message());
+    event.reason = event.kind == FailureEvent::Kind::kLost
+                       ? Found(why)
+                       : absl::StrFormat("no heartbeat for %.1f s", static_cast<double>(options_.dead_after_ms) * 1e-3);
     std::lock_guard<std::mutex> lock(mutex_);
     lost_.push_back(std::move(event));
     supervisor_->Wake();

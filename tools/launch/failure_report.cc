@@ -96,7 +96,10 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
   std::string text;
   switch (first.kind) {
     case Kind::kExit: return absl::StrCat(EndText(first), first.code == 0 && first.signal == 0 ? ", before the job was done" : "");
-    case Kind::kLost: text = "lost"; break;
+    case Kind::kLost:
+      if (end != nullptr) return EndText(*end);  // which broke the connection, and says more
+      text = "lost";
+      break;
     case Kind::kFrozen: text = "frozen"; break;
     case Kind::kStuck: text = "stuck"; break;
   }

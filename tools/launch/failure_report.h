@@ -4,7 +4,9 @@
 //
 // Which failure counts as first: the earliest that is not the consequence of another. A worker that
 // ended with kExitFollowing, or as the starter had asked it or killed it, follows; if there is nothing else,
-// one that left with 0 unasked counts, though others found the job unfinished, or else the first follower. If a worker was lost, frozen or stuck and then ended in a way of its own, that end is told too.
+// one that left with 0 unasked counts, though others found the job unfinished, or else the first follower.
+// If a worker was frozen or stuck and then ended in a way of its own, that end is told too; if it was lost,
+// the end is told instead.
 // Thread rule: pure functions over values.
 #pragma once
 

@@ -122,7 +122,7 @@ TEST(FailureReportTest, ALostConnectionIsExplainedByTheEndThatFollows) {
   lost.reason = "its stream broke";
   // The starter has asked already, but that is not what killed it.
   const FailureReport report = Report({lost, Exit(101, 0, kExitFollowing), Death(102, 1, SIGSEGV, Sent::kAsked)});
-  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): lost: its stream broke; then killed by SIGSEGV (11)\n"));
+  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): killed by SIGSEGV (11)\n"));
   EXPECT_THAT(report.text, HasSubstr("try: this is a fault of Weir"));
   EXPECT_EQ(report.exit_code, 139);
   EXPECT_EQ(Report({lost, Death(102, 1, SIGKILL, Sent::kAsked)}).exit_code, 137);
