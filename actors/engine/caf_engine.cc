@@ -1,5 +1,7 @@
 #include "actors/engine/caf_engine.h"
 
+#include <unistd.h>
+
 #include <atomic>
 #include <exception>
 #include <mutex>
@@ -36,12 +38,15 @@ constexpr int kPollsElse = 20;
 // other thread.
 int PollsBeforeParking(const CafEngineOptions& options, const std::vector<RankExecutor*>& ranks) {
   if (options.polls_before_parking != CafEngineOptions::kChoosePolls) return options.polls_before_parking;
-  size_t threads = 0;
+  int threads = 0;
   for (const RankExecutor* rank : ranks) {
     const ThreadTeam* team = rank->device()->team();
-    threads += team != nullptr ? static_cast<size_t>(team->num_threads()) : 1;
+    threads += team != nullptr ? team->num_threads() : 1;
   }
-  return threads <= std::thread::hardware_concurrency() ? kPollsWithOwnCore : kPollsElse;
+  // Cores that this process may use (it may be pinned), and cores that there are for the whole job.
+  const bool fits_here = threads <= static_cast<int>(std::thread::hardware_concurrency());
+  const bool job_fits = options.threads_on_machine <= ::sysconf(_SC_NPROCESSORS_ONLN);
+  return fits_here && job_fits ? kPollsWithOwnCore : kPollsElse;
 }
 
 void Pause() {

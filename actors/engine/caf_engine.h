@@ -33,6 +33,8 @@ struct CafEngineOptions {
   // takes some microseconds), and only burn time where it has not.
   int polls_before_parking = kChoosePolls;
   static constexpr int kChoosePolls = -1;  // by the machine's cores
+  // Threads of the job on this machine, those of other processes too; 0: those of the ranks here.
+  int threads_on_machine = 0;
   enum class Rest : uint8_t {
     kBalanced,  // the ranks are those of the whole job
     kLocal,     // other ranks are elsewhere; they begin the next run after this one is over

@@ -86,6 +86,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   if (options.network) {
     WEIR_ASSIGN_OR_RETURN(opened.network, options.network(static_cast<int>(devices), ranks));
     session.network = opened.network.get();
+    session.caf.threads_on_machine = static_cast<int>(devices) * opened.threads_per_device;
   }
   WEIR_ASSIGN_OR_RETURN(opened.session, Session::Create(plans, std::move(session)));
   return opened;
