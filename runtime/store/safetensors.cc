@@ -244,31 +244,23 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
     return Rejected({"W0046", path, "a header within the limit of the format", absl::StrCat(header.size(), " bytes"), ""});
   }
   for (int64_t& position : writer->positions_) position += 8 + static_cast<int64_t>(header.size());
-  std::string pattern = path + ".partial-XXXXXX";
-  writer->fd_ = ::mkstemp(pattern.data());
-  if (writer->fd_ < 0) return CannotWrite(path, "cannot make a temporary file beside it");
-  writer->temporary_path_ = pattern;
-  ::fchmod(writer->fd_, 0644);
+  errno = writer->file_.Create(path);
+  if (errno != 0) return CannotWrite(path, "cannot make a temporary file beside it");
   uint64_t length = header.size();
   WEIR_RETURN_IF_ERROR(writer->WriteAt(0, &length, 8));
   WEIR_RETURN_IF_ERROR(writer->WriteAt(8, header.data(), static_cast<int64_t>(header.size())));
   // Room for everything now: whoever maps the file must not meet a full disk.
   int64_t end = 8 + static_cast<int64_t>(header.size());
   for (const Entry& entry : writer->entries_) end += NumElements(entry.shape) * SizeOf(entry.dtype);
-  errno = ::posix_fallocate(writer->fd_, 0, end);
+  errno = ::posix_fallocate(writer->file_.descriptor(), 0, end);
   if (errno != 0) return CannotWrite(path, absl::StrCat("no room for ", end, " bytes"));
   return writer;
-}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  if (fd_ >= 0) ::close(fd_);
-  if (!temporary_path_.empty()) ::unlink(temporary_path_.c_str());
 }
 
 absl::Status SafetensorsWriter::WriteAt(int64_t position, const void* data, int64_t bytes) {
   const char* from = static_cast<const char*>(data);
   while (bytes > 0) {
-    ssize_t done = ::pwrite(fd_, from, static_cast<size_t>(bytes), position);
+    ssize_t done = ::pwrite(file_.descriptor(), from, static_cast<size_t>(bytes), position);
     if (done < 0 && errno == EINTR) continue;
     if (done <= 0) return CannotWrite(path_, absl::StrCat("write failed at byte ", position));
     from += done;
@@ -302,13 +294,10 @@ absl::Status SafetensorsWriter::Commit() {
     return absl::InternalError(absl::StrCat("W0072 at state ", entries_[i].name, ": expected each of its ", elements,
                                             " elements written once; found ", written_[i], "."));
   }
-  if (::fsync(fd_) != 0) return CannotWrite(path_, "cannot flush");
-  int closed = ::close(fd_);
-  fd_ = -1;
-  if (closed != 0) return CannotWrite(path_, "cannot close");
-  if (::rename(temporary_path_.c_str(), path_.c_str()) != 0) return CannotWrite(path_, "cannot rename");
-  temporary_path_.clear();
-  // The rename itself must outlive a power cut, too.
+  if (::fsync(file_.descriptor()) != 0) return CannotWrite(path_, "cannot flush");
+  errno = file_.Publish();
+  if (errno != 0) return CannotWrite(path_, "cannot put it in its place");
+  // The name itself must outlive a power cut, too.
   size_t slash = path_.rfind('/');
   std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
   int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "runtime/base/tensor_slice.h"
 #include "runtime/store/mapped_file.h"
+#include "runtime/store/pending_file.h"
 
 namespace weir {
 
@@ -61,11 +62,10 @@ class SafetensorsWriter {
     Shape shape;
   };
 
-  // Makes a temporary file beside `path`; names must be unique and not "__metadata__".
+  // Begins a file that appears at `path` once committed, and is gone if it is not (pending_file.h).
+  // Names must be unique and not "__metadata__".
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path, std::vector<Entry> entries, const std::map<std::string, std::string>& metadata);
-  // Removes the temporary file unless committed.
-  ~SafetensorsWriter();
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
@@ -74,9 +74,9 @@ class SafetensorsWriter {
   // Writes the whole of entry `index`. Blocks on the disk.
   absl::Status Write(size_t index, const void* data);
   // Where a SafetensorsPart writes, and what it has written: `elements` of the tensor `name`.
-  const std::string& temporary_path() const { return temporary_path_; }
+  const std::string& temporary_path() const { return file_.open_path(); }
   absl::Status NotePart(const std::string& name, int64_t elements);
-  // Every element must have been written once. Flushes to disk, then renames over `path`.
+  // Every element must have been written once. Flushes to disk, then replaces what is at `path`.
   absl::Status Commit();
 
  private:
@@ -84,8 +84,7 @@ class SafetensorsWriter {
   absl::Status WriteAt(int64_t position, const void* data, int64_t bytes);
 
   std::string path_;
-  std::string temporary_path_;
-  int fd_ = -1;
+  PendingFile file_;
   std::vector<Entry> entries_;
   std::vector<int64_t> positions_;  // of each entry, from the start of the file
   std::vector<int64_t> written_;    // elements of each entry

@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -250,6 +251,33 @@ TEST(SafetensorsTest, ShardsWrittenApartMakeOneFile) {
   auto reader = SafetensorsReader::Open(path).value();
   ASSERT_EQ(reader->Read("x", TensorSlice::Whole(DType::kF32, {3, 4}), read.data()), absl::OkStatus());
   EXPECT_EQ(read, whole);
+}
+
+TEST(SafetensorsTest, WhoeverIsKilledWhileItWritesLeavesNoFile) {
+  const std::string folder = PathFor("killed");
+  std::filesystem::create_directory(folder);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    auto writer = SafetensorsWriter::Create(folder + "/w.safetensors", {{"x", DType::kF32, {6}}}, {});
+    ::raise(writer.ok() ? SIGKILL : SIGTERM);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+}
+
+TEST(SafetensorsTest, AFileIsReplacedOnlyOnceTheNewOneIsCommitted) {
+  const std::string path = PathFor("again.safetensors");
+  for (float value : {1.0f, 2.0f, 3.0f}) {
+    auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {1}}}, {}).value();
+    ASSERT_EQ(writer->Write(0, &value), absl::OkStatus());
+    if (value == 2.0f) continue;  // given up
+    ASSERT_EQ(writer->Commit(), absl::OkStatus());
+    float read = 0;
+    ASSERT_EQ(SafetensorsReader::Open(path).value()->Read("x", TensorSlice::Whole(DType::kF32, {1}), &read), absl::OkStatus());
+    EXPECT_EQ(read, value);
+  }
 }
 
 TEST(SafetensorsTest, AnElementWrittenTwiceOrNeverIsNotCommitted) {
