@@ -32,14 +32,16 @@ absl::Status CheckThreads(int per_device, int64_t devices) {
 
 // The memory of the machine, or of what this process may use of it, is the system's to
 // enforce; what cannot fit at all is refused before it is taken.
-absl::Status CheckMemory(const std::vector<RankPlan>& plans) {
+// Other processes of the job are on this machine too, and take about as much per device.
+absl::Status CheckMemory(const std::vector<RankPlan>& plans, int64_t devices) {
   const double machine = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
   double needed = 0;
   for (const RankPlan& plan : plans) needed += static_cast<double>(plan.arena_bytes());
+  if (!plans.empty()) needed *= static_cast<double>(devices) / static_cast<double>(plans.size());
   if (machine <= 0 || needed <= machine) return absl::OkStatus();
   constexpr double kGiB = 1 << 30;
   return Rejected({"W0082", "memory", absl::StrCat("a job that fits the ", machine / kGiB, " GiB of this machine"),
-                   absl::StrCat(needed / kGiB, " GiB on ", plans.size(), " devices"),
+                   absl::StrCat(needed / kGiB, " GiB on ", devices, " devices"),
                    "smaller dimensions, more micro-batches, or ZeRO (training.zero_stage)"});
 }
 
@@ -75,7 +77,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
     plans.push_back(std::move(plan));
   }
-  WEIR_RETURN_IF_ERROR(CheckMemory(plans));
+  WEIR_RETURN_IF_ERROR(CheckMemory(plans, devices));
   SessionOptions session;
   session.threads_per_device = opened.threads_per_device;
   session.feed = options.feed;
