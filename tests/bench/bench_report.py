@@ -21,6 +21,13 @@ class Line:
     note: str
 
 
+def row(what, unit, ours, against, theirs, better, limit, note):
+    made = {"what": what, "unit": unit, "ours": ours, "against": against, "theirs": theirs, "better": better, "note": note}
+    if limit is not None:
+        made["limit"] = limit
+    return made
+
+
 def number(value):
     """Three digits that count, no exponent."""
     if value == 0:

@@ -1,0 +1,235 @@
+"""The sections `parallel` and `launch` of tools/bench: Weir's processes beside PyTorch's over gloo.
+
+Efficiency = seconds of a step in one process on one core / (2 x those in two processes on a core each), for the same
+net and batch. Every round runs all ways once, ours and theirs in turn, with one process at its begin.
+Not here: how a step is made (weir train, torch_parallel.py), priority and pinning (foreground.py).
+"""
+
+import dataclasses
+import itertools
+import json
+import pathlib
+import statistics
+import tempfile
+
+from tests.bench import bench_report
+
+PROCESSES = 2
+MICRO_BATCHES = 8
+WARMUP_STEPS = 5
+BUBBLE = MICRO_BATCHES / (MICRO_BATCHES + PROCESSES - 1)
+# Of the launch section: tensors of both sides are small beside what is measured.
+TINY_NET = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 256, "sequence": 64, "batch": 8}
+
+
+@dataclasses.dataclass
+class Way:
+    name: str
+    zoo: list  # options of `weir zoo gpt`
+    mesh: str
+    how: str  # torch_parallel.py's
+    theirs: str
+    budget: float = None
+    micro_batches: int = 1
+
+
+WAYS = [
+    Way("DP", [], "dp=2", "ddp", "DDP", 0.97),
+    Way("ZeRO-3", ["--zero", 3], "dp=2", "fsdp", "FSDP2", 0.85),
+    Way("TP", [], "tp=2", "tp", "DTensor TP", 0.75),
+    Way("sequence, Megatron", ["--sequence-parallel", "megatron"], "tp=2", "megatron", "SequenceParallel"),
+    Way("sequence, Ulysses", ["--sequence-parallel", "ulysses"], "sp=2", "ulysses", "all-to-all by hand"),
+    Way(f"1F1B, {MICRO_BATCHES} micro-batches", ["--micro-batches", MICRO_BATCHES], "pp=2", "1f1b", "Schedule1F1B", 0.85, MICRO_BATCHES),
+]
+
+
+def flags_of(net):
+    return [part for name, value in net.items() for part in ("--" + name, value)]
+
+
+class Runs:
+    """Runs of one net, ours and theirs, in a folder of their own."""
+
+    def __init__(self, bench, net, folder):
+        self.bench, self.net, self.folder = bench, net, pathlib.Path(folder)
+        self.steps = 20 if bench.args.quick else 40
+        self.torch_steps = 8 if bench.args.quick else 15
+        self.version = ""
+        self.numbers = itertools.count()
+
+    def job(self, name, *options):
+        path = self.folder / f"{name.replace(' ', '_')}.textproto"
+        if not path.exists():
+            flags = {**{"--" + size: value for size, value in self.net.items()}, **dict(zip(options[::2], options[1::2]))}
+            text = self.bench.run([self.bench.weir, "zoo", "gpt", *(part for flag in flags.items() for part in flag)])
+            path.write_text(text, encoding="utf-8")
+        return path
+
+    def train(self, job, *options, steps=None):
+        """The command, and the file of its metrics."""
+        metrics = self.folder / f"{next(self.numbers)}.jsonl"
+        return [self.bench.weir, "train", job, "--threads", 1, "--steps", steps or WARMUP_STEPS + self.steps, "--metrics", metrics,
+                *options], metrics
+
+    def fleet(self, job, mesh, steps=None):
+        return self.train(job, "--mesh", mesh, "--processes", PROCESSES, "--logs", self.folder / "logs", steps=steps)
+
+    def alone(self, job):
+        command, metrics = self.train(job)
+        self.bench.run(command, cores="0")
+        return step_seconds(metrics)
+
+    def together(self, job, mesh):
+        command, metrics = self.fleet(job, mesh)
+        self.bench.run(command, pin_children=True)
+        return step_seconds(metrics)
+
+    def side_by_side(self, job):
+        """As many processes as cores, which know nothing of each other; the slower one's."""
+        runs = [self.train(job, "--seed", core) for core in range(PROCESSES)]
+        self.bench.run_at_once([(command, str(core)) for core, (command, _) in enumerate(runs)])
+        return max(step_seconds(metrics) for _, metrics in runs)
+
+    def torch_command(self, how, micro_batches, steps, warmup, *options):
+        return [self.bench.torch, self.bench.root / "tests/bench/torch_parallel.py", "--how", how, *flags_of(self.net),
+                "--micro-batches", micro_batches, "--steps", steps, "--warmup", warmup, *options]
+
+    def torch(self, how, micro_batches):
+        command = self.torch_command(how, micro_batches, self.torch_steps, WARMUP_STEPS)
+        where = {"cores": "0"} if how == "single" else {"pin_children": True}
+        output = self.bench.run(command, **where)
+        answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
+        self.version = answer["version"]
+        return statistics.median(answer["wall"])
+
+
+def step_seconds(metrics):
+    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    return statistics.median(line["step_seconds"] for line in lines[WARMUP_STEPS:])
+
+
+@dataclasses.dataclass
+class Seconds:
+    """Of a step, a sample per round."""
+    ours: list = dataclasses.field(default_factory=list)
+    theirs: list = dataclasses.field(default_factory=list)
+
+
+def efficiencies(one, two):
+    return [a / (PROCESSES * b) for a, b in zip(one, two)]
+
+
+def parallel_rows(bench, net):
+    rounds = 3 if bench.args.quick else 6
+    one, pieces, apart = Seconds(), Seconds(), Seconds()
+    two = {way.name: Seconds() for way in WAYS}
+    with tempfile.TemporaryDirectory() as folder:
+        runs = Runs(bench, net, folder)
+        half = runs.job("half", "--batch", net["batch"] // PROCESSES)
+        whole, cut = runs.job("whole"), runs.job("cut", "--micro-batches", MICRO_BATCHES)
+        for _ in range(rounds):
+            one.ours.append(runs.alone(whole))
+            pieces.ours.append(runs.alone(cut))
+            apart.ours.append(runs.side_by_side(half))
+            if bench.torch:
+                one.theirs.append(runs.torch("single", 1))
+                pieces.theirs.append(runs.torch("single", MICRO_BATCHES))
+            for way in WAYS:
+                two[way.name].ours.append(runs.together(runs.job(way.name, *way.zoo), way.mesh))
+                if bench.torch:
+                    two[way.name].theirs.append(runs.torch(way.how, way.micro_batches))
+        version = runs.version
+    return rows_of(net, one, pieces, apart, two, version)
+
+
+def rows_of(net, one, pieces, apart, two, version):
+    tokens = net["batch"] * net["sequence"]
+    row = bench_report.row
+    rows = []
+    if version:
+        rows.append(row("one process, one core", "tokens/s", [tokens / s for s in one.ours], f"PyTorch {version}",
+                        [tokens / s for s in one.theirs], "higher", None, "the base of what follows"))
+    rows.append(row("two processes that do not talk, half the batch each", "", efficiencies(one.ours, apart.ours), "", [], "higher", None,
+                    "what shared caches and memory and the whole update in each leave of 1: no way that copies weights can do better"))
+    for way in WAYS:
+        ours, theirs = (efficiencies(base, times) for base, times in ((one.ours, two[way.name].ours), (one.theirs, two[way.name].theirs)))
+        if way.budget:
+            rows.append(row(f"{way.name}: efficiency", "", ours, f"budget {way.budget}", [way.budget], "higher", 1.0, ""))
+        if theirs:
+            rows.append(row(f"{way.name}: efficiency", "", ours, way.theirs, theirs, "higher", None if way.budget else 1.0, ""))
+            rows.append(row(f"{way.name}: training", "tokens/s", [tokens / s for s in two[way.name].ours], way.theirs,
+                            [tokens / s for s in two[way.name].theirs], "higher", None, ""))
+    pipeline = two[WAYS[-1].name]
+    ours, theirs = (efficiencies(base, times) for base, times in ((pieces.ours, pipeline.ours), (pieces.theirs, pipeline.theirs)))
+    schedule = [e / BUBBLE for e in ours]
+    note = f"against one process with the same micro-batches, over m / (m + p - 1) = {BUBBLE:.3f}"
+    rows.append(row("1F1B: schedule efficiency", "", schedule, "budget 0.95", [0.95], "higher", 1.0, note))
+    if theirs:
+        rows.append(row("1F1B: schedule efficiency", "", schedule, WAYS[-1].theirs, [e / BUBBLE for e in theirs], "higher", None, ""))
+    return rows
+
+
+def launch_rows(bench, net):
+    """From exec to the first step's metrics and to the end, and the memory of a worker."""
+    row = bench_report.row
+    rounds = 5 if bench.args.quick else 11
+    rows = []
+    for name, sizes in (("tiny GPT", TINY_NET), ("small GPT", net)):
+        first, end, theirs_first, theirs_end = [], [], [], []
+        with tempfile.TemporaryDirectory() as folder:
+            runs = Runs(bench, sizes, folder)
+            job = runs.job("dp")
+            for _ in range(rounds):
+                command, metrics = runs.fleet(job, "dp=2", steps=1)
+                report = bench.report(command, first_line=metrics)
+                first.append(report["first_line_seconds"])
+                end.append(report["seconds"])
+                if bench.torch:
+                    line = metrics.with_suffix(".torch")
+                    report = bench.report(runs.torch_command("ddp", 1, 1, 0, "--first-line", line), first_line=line)
+                    theirs_first.append(report["first_line_seconds"])
+                    theirs_end.append(report["seconds"])
+            if name == "tiny GPT":
+                rows += memory_rows(runs, job)
+        rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "budget 0.5 s", [0.5], "lower", 1.0, ""))
+        if bench.torch:
+            rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "PyTorch", theirs_first, "lower", None,
+                            "theirs without torchrun's agent"))
+            rows.append(row(f"{name}, 2 processes: launch to the end of one step", "s", end, "PyTorch", theirs_end, "lower", None, ""))
+    return rows
+
+
+def memory_rows(runs, job):
+    """What a worker holds at most, less its plan; their tensors are counted as beside tensors too, all 2 MiB of them."""
+    bench, row = runs.bench, bench_report.row
+    ours, theirs, private, theirs_private = [], [], [], []
+    for _ in range(3):
+        # Enough steps that memory is seen at work.
+        command, metrics = runs.fleet(job, "dp=2", steps=1500)
+        report = bench.report(command)
+        planned = planned_bytes(report["errors"])
+        ours.append(mib(peak_of(report) - planned))
+        private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"]) - planned))
+        if bench.torch:
+            report = bench.report(runs.torch_command("ddp", 1, 100, 0))
+            theirs.append(mib(peak_of(report)))
+            theirs_private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])))
+    rows = [row("memory of a process beside tensors", "MiB", ours, "budget 40 MB", [mib(40e6)], "lower", 1.0, "libraries included"),
+            row("of that without pages of files, which processes share", "MiB", private, "", [], "lower", None, "")]
+    if theirs:
+        rows.insert(1, row("memory of a process beside tensors", "MiB", ours, "PyTorch", theirs, "lower", None, ""))
+        rows[2] = row(rows[2]["what"], "MiB", private, "PyTorch", theirs_private, "lower", None, "")
+    return rows
+
+
+def peak_of(report):
+    return max(child["peak_bytes"] for child in report["children"])
+
+
+def planned_bytes(said):
+    """"..., 208.4 MiB per device" """
+    return float(said.split(" MiB per device")[0].split()[-1]) * (1 << 20)
+
+
+def mib(count):
+    return count / (1 << 20)
