@@ -97,8 +97,8 @@ class MessageLedger {
   absl::Status CheckPayload(const WireMessage& message, uint64_t payload_bytes) const;
   absl::Status Wrong(const WireMessage& message, const std::string& expected, const std::string& found) const;
 
-  const Identity identity_;
-  const uint64_t job_tag_;
+  Identity identity_;
+  uint64_t job_tag_;
   std::vector<Edge> edges_;
   std::vector<Peer> peers_;  // by rank
 };

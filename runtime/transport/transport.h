@@ -80,7 +80,7 @@ class TransportEndpoint {
 
   // Memory for the landing buffers of this endpoint, `bytes` in all, that other processes
   // can reach; it lives as long as the endpoint. Null: any memory will do. Once, before AddEdge.
-  virtual absl::StatusOr<char*> AllocateLanding(int64_t bytes) { return nullptr; }
+  virtual absl::StatusOr<char*> AllocateLanding(int64_t /*bytes*/) { return nullptr; }
 
   // Registers one side of an edge. Before Connect.
   virtual absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) = 0;
@@ -105,7 +105,8 @@ class TransportEndpoint {
   virtual absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) = 0;
 
   // The hook is called once when a message comes in for a parked endpoint, by another
-  // thread; that ends the parking. Set before Connect.
+  // thread; that ends the parking. A network may also call it when it needs its rank to poll
+  // for its own sake. Set before Connect.
   virtual void SetWakeHook(std::function<void()> hook) = 0;
   enum class ParkResult : uint8_t { kParked, kMessagesWait };
   virtual ParkResult Park() = 0;

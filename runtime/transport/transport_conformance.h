@@ -87,6 +87,7 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
     edge.stride = stride_;
     in_ = fixture_->endpoint(1)->AddEdge(edge).value();
     for (const absl::Status& status : fixture_->ConnectAll()) ASSERT_EQ(status, absl::OkStatus());
+    fixture_->MoveAll();  // what the network has to say to itself, which may wake too
   }
   // Sends `text` as token `sequence`, as the executor does: through the map if there is one.
   absl::Status Put(int32_t slot, int64_t sequence, const std::string& text) {

@@ -37,11 +37,12 @@ absl::Status UcxEndpoint::Connect() {
   const std::string subject = SubjectOf(rank_);
   WEIR_RETURN_IF_ERROR(network_->exchange->Publish(subject, SealEnvelope(key, subject, EncodeRankCard(mine))));
   for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(ReadCard(peer, mine));
+  const UcxDoor::Scope scope(&door_);
   for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(Reach(peer));
   JoinEdges();
   WEIR_RETURN_IF_ERROR(Greet());
-  // All have come, each over connections of its own making: nobody else is expected.
-  listeners_.Retire();
+  // All have come, each over connections of its own making.
+  door_.Close();
   connected_ = true;
   return absl::OkStatus();
 }

@@ -1,22 +1,19 @@
 #include "runtime/transport/ucx_context.h"
 
-#include <arpa/inet.h>
-#include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/eventfd.h>
-#include <sys/socket.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
 #include <vector>
 
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "ucm/api/ucm.h"
 #include "ucs/config/global_opts.h"
 #include "ucs/debug/debug.h"
@@ -58,16 +55,17 @@ void TameOnce() {
   });
 }
 
-const char* Transports(UcxTransportOptions::Lanes lanes) {
+// What to ask UCX for, the best first. System V segments serve where /dev/shm is missing.
+std::vector<const char*> Transports(UcxTransportOptions::Lanes lanes) {
   switch (lanes) {
     case UcxTransportOptions::Lanes::kAutomatic:
-      return "sysv,cma,tcp";
+      return {"posix,cma,tcp", "sysv,cma,tcp"};
     case UcxTransportOptions::Lanes::kSharedMemory:
-      return "sysv,cma";
+      return {"posix,cma", "sysv,cma"};
     case UcxTransportOptions::Lanes::kTcp:
-      return "tcp";
+      return {"tcp"};
   }
-  return "";
+  return {};
 }
 
 std::string ReadLine(const char* path) {
@@ -83,54 +81,12 @@ std::string ReadLink(const char* path) {
   return size < 0 ? std::string("?") : std::string(target, static_cast<size_t>(size));
 }
 
-std::vector<int> OpenDescriptors() {
-  std::vector<int> fds;
-  DIR* folder = ::opendir("/proc/self/fd");
-  if (folder == nullptr) return fds;
-  while (const dirent* entry = ::readdir(folder)) {
-    int fd = -1;
-    if (absl::SimpleAtoi(entry->d_name, &fd) && fd != ::dirfd(folder)) fds.push_back(fd);
-  }
-  ::closedir(folder);
-  std::sort(fds.begin(), fds.end());
-  return fds;
-}
-
-// The port of a listening TCP socket as it stands in memory (network order), or 0.
-uint16_t ListeningPort(int fd) {
-  int listens = 0;
-  socklen_t size = sizeof(listens);
-  if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) return 0;
-  sockaddr_storage address{};
-  size = sizeof(address);
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  if (address.ss_family == AF_INET) return reinterpret_cast<const sockaddr_in*>(&address)->sin_port;
-  if (address.ss_family == AF_INET6) return reinterpret_cast<const sockaddr_in6*>(&address)->sin6_port;
-  return 0;
-}
-
-}  // namespace
-
-absl::Status UcxError(ucs_status_t status, const std::string& what) {
-  std::string text = absl::StrCat("W0525 ", what, ": ", ucs_status_string(status));
-  if (last_text[0] != '\0') absl::StrAppend(&text, " (", last_text, ")");
-  last_text[0] = '\0';
-  return absl::UnavailableError(text);
-}
-
-std::string HostIdentity() {
-  return absl::StrCat(ReadLine("/proc/sys/kernel/random/boot_id"), " ", ReadLink("/proc/self/ns/ipc"), " ",
-                      ReadLink("/proc/self/ns/pid"), " ", ::geteuid());
-}
-
-absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers, const UcxTransportOptions& options) {
-  TameOnce();
-  last_text[0] = '\0';
+ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOptions& options, ucp_context_h* context) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
-  if (status != UCS_OK) return UcxError(status, "UCX cannot read its configuration");
+  if (status != UCS_OK) return status;
   const std::pair<const char*, const char*> settings[] = {
-      {"TLS", Transports(options.lanes)},
+      {"TLS", transports},
       {"NET_DEVICES", options.loopback_only ? "lo" : "all"},
       // A second rail for large messages would be a lane of the other kind.
       {"MAX_RNDV_RAILS", "1"},
@@ -150,37 +106,60 @@ absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers, 
   if (options.lanes != UcxTransportOptions::Lanes::kTcp) params.features |= UCP_FEATURE_RMA;
   params.mt_workers_shared = num_workers > 1 ? 1 : 0;
   params.name = "weir";
-  ucp_context_h context = nullptr;
-  if (status == UCS_OK) status = ucp_init(&params, config, &context);
+  if (status == UCS_OK) status = ucp_init(&params, config, context);
   ucp_config_release(config);
-  if (status != UCS_OK) {
-    return UcxError(status, absl::StrCat("UCX ", ucp_get_version_string(), " offers no lanes '", Transports(options.lanes), "'"));
+  return status;
+}
+
+// UCX makes its segments under a name, fills them, and takes the name away; peers open them through
+// /proc. Killed in between, a process would leave them behind.
+bool IsSegmentOfUcx(const char* name) {
+  constexpr absl::string_view kPrefix = "/ucx_shm_posix_";
+  return absl::StartsWith(name, kPrefix);
+}
+
+}  // namespace
+}  // namespace weir
+
+// So they never get a name: libuct finds these before the C library's. Other names go there.
+extern "C" int shm_open(const char* name, int flags, mode_t mode) {
+  if (weir::IsSegmentOfUcx(name) && (flags & O_CREAT) != 0) return ::memfd_create(name + 1, MFD_CLOEXEC);
+  static const auto next = reinterpret_cast<int (*)(const char*, int, mode_t)>(::dlsym(RTLD_NEXT, "shm_open"));
+  return next(name, flags, mode);
+}
+extern "C" int shm_unlink(const char* name) {
+  if (weir::IsSegmentOfUcx(name)) return 0;
+  static const auto next = reinterpret_cast<int (*)(const char*)>(::dlsym(RTLD_NEXT, "shm_unlink"));
+  return next(name);
+}
+
+namespace weir {
+
+absl::Status UcxError(ucs_status_t status, const std::string& what) {
+  std::string text = absl::StrCat("W0525 ", what, ": ", ucs_status_string(status));
+  if (last_text[0] != '\0') absl::StrAppend(&text, " (", last_text, ")");
+  last_text[0] = '\0';
+  return absl::UnavailableError(text);
+}
+
+std::string HostIdentity() {
+  return absl::StrCat(ReadLine("/proc/sys/kernel/random/boot_id"), " ", ReadLink("/proc/self/ns/ipc"), " ",
+                      ReadLink("/proc/self/ns/pid"), " ", ::geteuid());
+}
+
+absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers, const UcxTransportOptions& options) {
+  TameOnce();
+  absl::Status status;
+  for (const char* transports : Transports(options.lanes)) {
+    last_text[0] = '\0';
+    ucp_context_h context = nullptr;
+    const ucs_status_t made = Init(transports, num_workers, options, &context);
+    if (made == UCS_OK) return std::unique_ptr<UcxContext>(new UcxContext(context));
+    status = UcxError(made, absl::StrCat("UCX ", ucp_get_version_string(), " offers no lanes '", transports, "'"));
   }
-  return std::unique_ptr<UcxContext>(new UcxContext(context));
+  return status;
 }
 
 UcxContext::~UcxContext() { ucp_cleanup(context_); }
-
-UcxListeners::UcxListeners() : before_(OpenDescriptors()) {}
-
-void UcxListeners::Find(const std::string& address) {
-  for (int fd : OpenDescriptors()) {
-    if (std::binary_search(before_.begin(), before_.end(), fd)) continue;
-    const uint16_t port = ListeningPort(fd);
-    if (port == 0) continue;
-    const std::string text(reinterpret_cast<const char*>(&port), sizeof(port));
-    if (address.find(text) != std::string::npos) found_.push_back(fd);
-  }
-}
-
-void UcxListeners::Retire() {
-  for (int fd : found_) {
-    const int inert = ::eventfd(0, EFD_CLOEXEC);
-    if (inert < 0) continue;
-    ::dup3(inert, fd, O_CLOEXEC);
-    ::close(inert);
-  }
-  found_.clear();
-}
 
 }  // namespace weir

@@ -5,7 +5,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -34,21 +33,5 @@ absl::Status UcxError(ucs_status_t status, const std::string& what);
 
 // Equal for processes that can share memory: same boot, same namespaces, same user.
 std::string HostIdentity();
-
-// The listening TCP sockets of this process that `address`, a worker's, names. UCX takes
-// connections from anyone who speaks its protocol, so they are closed once all peers are in.
-class UcxListeners {
- public:
-  // Remembers the sockets that are there before a worker is made.
-  UcxListeners();
-  // Those that have come since and whose port stands in `address`.
-  void Find(const std::string& address);
-  // Replaces them by descriptors that never have news: UCX may close those as its own.
-  void Retire();
-
- private:
-  std::vector<int> before_;
-  std::vector<int> found_;
-};
 
 }  // namespace weir

@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/checksum.h"
+#include "runtime/transport/envelope.h"
 
 namespace weir {
 namespace {
@@ -30,7 +31,15 @@ absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(Network* networ
   return endpoint;
 }
 
+UcxEndpoint::UcxEndpoint(Network* network, int rank, int index)
+    : network_(network),
+      rank_(rank),
+      index_(index),
+      door_(Hmac(network->options.job_key, absl::StrCat("weir door, epoch ", network->options.epoch, ", role ",
+                                                        network->options.role))) {}
+
 absl::Status UcxEndpoint::MakeWorker() {
+  const UcxDoor::Scope scope(&door_);
   ucp_worker_params_t params{};
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
@@ -42,7 +51,6 @@ absl::Status UcxEndpoint::MakeWorker() {
   if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " has no address"));
   address_.assign(reinterpret_cast<const char*>(address), size);
   ucp_worker_release_address(worker_, address);
-  listeners_.Find(address_);
   status = ucp_worker_get_efd(worker_, &event_fd_);
   if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " cannot sleep"));
   ucp_am_handler_param_t handler{};
@@ -363,8 +371,8 @@ void UcxEndpoint::SetWakeHook(std::function<void()> hook) {
   hook_ = std::move(hook);
 }
 
-void UcxEndpoint::OnNews() {
-  if (!parked_.exchange(false)) return;
+void UcxEndpoint::OnNews(uint32_t parking) {
+  if (!parked_.compare_exchange_strong(parking, kAwake)) return;
   std::lock_guard<std::mutex> lock(hook_mutex_);
   if (hook_) hook_();
 }
@@ -378,7 +386,6 @@ bool UcxEndpoint::HasNews() const {
 
 TransportEndpoint::ParkResult UcxEndpoint::Park() {
   if (!connected_ || peers_.empty()) return ParkResult::kParked;
-  parked_.store(true);
   // Armed, the descriptor tells of everything that comes from here on, and of what UCX itself waits for.
   ucs_status_t armed = UCS_ERR_BUSY;
   for (int i = 0; i < kArmsMax && armed == UCS_ERR_BUSY; ++i) {
@@ -388,11 +395,12 @@ TransportEndpoint::ParkResult UcxEndpoint::Park() {
     armed = ucp_worker_arm(worker_);
   }
   if (armed == UCS_OK) {
-    network_->wake->Watch(index_);
+    if (++parking_ == kAwake) ++parking_;
+    parked_.store(parking_);
+    network_->wake->Watch(index_, parking_);
     return ParkResult::kParked;
   }
   if (armed != UCS_ERR_BUSY && damage_.ok()) damage_ = UcxError(armed, absl::StrCat("rank ", rank_, " cannot sleep"));
-  parked_.store(false);
   return ParkResult::kMessagesWait;
 }
 
@@ -410,7 +418,7 @@ void UcxEndpoint::WorkUntil(absl::Time deadline, const std::function<bool()>& do
 void UcxEndpoint::Close() {
   if (closed_) return;
   closed_ = true;
-  parked_.store(false);
+  parked_.store(kAwake);
   for (Peer& peer : peers_) {
     if (peer.ep == nullptr || peer.lost) continue;
     WireMessage bye = NewMessage(WireMessage::Kind::kBye, 0);

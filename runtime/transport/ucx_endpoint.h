@@ -17,6 +17,7 @@
 #include "runtime/transport/rank_card.h"
 #include "runtime/transport/transport.h"
 #include "runtime/transport/ucx_context.h"
+#include "runtime/transport/ucx_door.h"
 #include "runtime/transport/ucx_transport.h"
 #include "runtime/transport/wake_thread.h"
 
@@ -47,13 +48,13 @@ class UcxEndpoint final : public TransportEndpoint {
   absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override;
   void SetWakeHook(std::function<void()> hook) override;
   ParkResult Park() override;
-  void Unpark() override { parked_.store(false, std::memory_order_relaxed); }
+  void Unpark() override { parked_.store(kAwake); }
   void Close() override;
   EdgeTraffic Traffic(EdgeHandle edge) const override { return edges_[edge].traffic; }
 
   UcxTraffic traffic() const { return traffic_; }
   int event_fd() const { return event_fd_; }
-  void OnNews();
+  void OnNews(uint32_t parking);
 
  private:
   struct Record {
@@ -93,7 +94,7 @@ class UcxEndpoint final : public TransportEndpoint {
     bool in_ready = false;
   };
 
-  UcxEndpoint(Network* network, int rank, int index) : network_(network), rank_(rank), index_(index) {}
+  UcxEndpoint(Network* network, int rank, int index);
   absl::Status MakeWorker();
 
   // Connecting (ucx_connect.cc).
@@ -131,7 +132,7 @@ class UcxEndpoint final : public TransportEndpoint {
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
   std::string address_;
-  UcxListeners listeners_;
+  UcxDoor door_;
   ucp_mem_h landing_memory_ = nullptr;
   char* landing_ = nullptr;
   int64_t landing_bytes_ = 0;
@@ -149,8 +150,11 @@ class UcxEndpoint final : public TransportEndpoint {
 
   std::mutex hook_mutex_;
   std::function<void()> hook_;  // guarded by hook_mutex_
-  // Whether the next news calls the hook. The order of other memory is kept by the descriptor.
-  std::atomic<bool> parked_{false};
+  static constexpr uint32_t kAwake = 0;
+  uint32_t parking_ = kAwake;  // the number of the latest
+  // The parking that news would end, or kAwake: late news of an earlier one is nobody's. The order of
+  // other memory is kept by the descriptor.
+  std::atomic<uint32_t> parked_{kAwake};
 };
 
 }  // namespace weir

@@ -19,7 +19,7 @@ class UcxNetworkOfProcess final : public UcxNetwork {
     WEIR_ASSIGN_OR_RETURN(network_.context, UcxContext::Create(static_cast<int>(local_ranks.size()), options));
     endpoint_of_rank_.resize(num_ranks);
     std::vector<int> fds;
-    std::vector<std::function<void()>> on_news;
+    std::vector<WakeThread::OnNews> on_news;
     for (size_t i = 0; i < local_ranks.size(); ++i) {
       const int rank = local_ranks[i];
       if (rank < 0 || rank >= num_ranks || endpoint_of_rank_[rank] != nullptr) {
@@ -28,7 +28,7 @@ class UcxNetworkOfProcess final : public UcxNetwork {
       WEIR_ASSIGN_OR_RETURN(endpoint_of_rank_[rank], UcxEndpoint::Create(&network_, rank, static_cast<int>(i)));
       UcxEndpoint* endpoint = endpoint_of_rank_[rank].get();
       fds.push_back(endpoint->event_fd());
-      on_news.push_back([endpoint] { endpoint->OnNews(); });
+      on_news.push_back([endpoint](uint32_t parking) { endpoint->OnNews(parking); });
     }
     WEIR_ASSIGN_OR_RETURN(network_.wake, WakeThread::Start(std::move(fds), std::move(on_news)));
     return absl::OkStatus();

@@ -19,8 +19,7 @@ constexpr uint64_t kStop = ~uint64_t{0};
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WakeThread>> WakeThread::Start(std::vector<int> fds,
-                                                              std::vector<std::function<void()>> on_news) {
+absl::StatusOr<std::unique_ptr<WakeThread>> WakeThread::Start(std::vector<int> fds, std::vector<OnNews> on_news) {
   std::unique_ptr<WakeThread> wake(new WakeThread(std::move(fds), std::move(on_news)));
   wake->epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   wake->stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -30,7 +29,7 @@ absl::StatusOr<std::unique_ptr<WakeThread>> WakeThread::Start(std::vector<int> f
   bool ok = wake->epoll_ >= 0 && wake->stop_ >= 0 && ::epoll_ctl(wake->epoll_, EPOLL_CTL_ADD, wake->stop_, &event) == 0;
   for (size_t i = 0; ok && i < wake->fds_.size(); ++i) {
     event.events = 0;
-    event.data.u64 = i;
+    event.data.u64 = uint64_t{i} << 32;
     ok = ::epoll_ctl(wake->epoll_, EPOLL_CTL_ADD, wake->fds_[i], &event) == 0;
   }
   if (!ok) return absl::UnavailableError(absl::StrCat("W0525 cannot wait for file descriptors: ", std::strerror(errno)));
@@ -52,10 +51,10 @@ WakeThread::~WakeThread() {
   if (epoll_ >= 0) ::close(epoll_);
 }
 
-void WakeThread::Watch(int index) {
+void WakeThread::Watch(int index, uint32_t ticket) {
   epoll_event event{};
   event.events = EPOLLIN | EPOLLONESHOT;
-  event.data.u64 = static_cast<uint64_t>(index);
+  event.data.u64 = static_cast<uint64_t>(index) << 32 | ticket;
   ::epoll_ctl(epoll_, EPOLL_CTL_MOD, fds_[index], &event);
 }
 
@@ -67,8 +66,9 @@ void WakeThread::Run() {
     const int n = ::epoll_wait(epoll_, events, kEventsMax, -1);
     if (n < 0 && errno != EINTR) return;  // the descriptor is gone: cannot be, it is closed after the thread
     for (int i = 0; i < n; ++i) {
-      if (events[i].data.u64 == kStop) return;
-      on_news_[events[i].data.u64]();
+      const uint64_t data = events[i].data.u64;
+      if (data == kStop) return;
+      on_news_[data >> 32](static_cast<uint32_t>(data));
     }
   }
 }

@@ -1,8 +1,10 @@
 // One thread that waits for many file descriptors and calls what belongs to the one that has
-// news. A descriptor is watched once per Watch: it never spins on news that nobody takes.
+// news. Each Watch is good for one call, so it never spins on news that nobody takes, and the
+// call tells which Watch it answers: news may be late.
 // It reads nothing from the descriptors. Thread rule: any thread.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <thread>
@@ -14,21 +16,23 @@ namespace weir {
 
 class WakeThread {
  public:
+  using OnNews = std::function<void(uint32_t ticket)>;
   // `on_news[i]` belongs to `fds[i]`; they are called on the thread and must not block.
-  static absl::StatusOr<std::unique_ptr<WakeThread>> Start(std::vector<int> fds, std::vector<std::function<void()>> on_news);
+  static absl::StatusOr<std::unique_ptr<WakeThread>> Start(std::vector<int> fds, std::vector<OnNews> on_news);
   // After this no function is called.
   ~WakeThread();
 
-  // Calls on_news[index] once, as soon as its descriptor is readable or already is.
-  void Watch(int index);
+  // Calls on_news[index](ticket) once, as soon as its descriptor is readable or already is, unless
+  // another Watch of it comes before.
+  void Watch(int index, uint32_t ticket);
 
  private:
-  WakeThread(std::vector<int> fds, std::vector<std::function<void()>> on_news)
+  WakeThread(std::vector<int> fds, std::vector<OnNews> on_news)
       : fds_(std::move(fds)), on_news_(std::move(on_news)) {}
   void Run();
 
   const std::vector<int> fds_;
-  const std::vector<std::function<void()>> on_news_;
+  const std::vector<OnNews> on_news_;
   int epoll_ = -1;
   int stop_ = -1;  // an eventfd
   std::thread thread_;
