@@ -30,8 +30,11 @@ constexpr int kWorkersMax = 1 << 16;
 constexpr int kSpareConnections = 16;
 // What may wait to be written to one worker.
 constexpr size_t kQueuedMessagesMax = 1 << 19;
-// What gRPC may hold for one worker: a frame each way, and what lies between.
-constexpr int64_t kGrpcBytesPerWorker = 4 << 20;
+// What gRPC may hold, in all and more for each worker: a frame each way, and what lies between. When a
+// worker announces a huge frame, which ours never does, gRPC ends streams once these are used up: the job
+// ends, the starter lives.
+constexpr int64_t kGrpcBytes = 32 << 20;
+constexpr int64_t kGrpcBytesPerWorker = 1 << 20;
 // Pings that follow one another at once when a worker has come, for a good first estimate of its clock.
 constexpr int kFirstPings = 8;
 constexpr size_t kActivityBytesMax = 4 << 10;
@@ -150,7 +153,7 @@ GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<Con
 
 absl::Status GrpcCoordinator::Open() {
   grpc::ServerBuilder builder;
-  LimitServer(64 * kGrpcBytesPerWorker + options_.num_workers * kGrpcBytesPerWorker, &builder);
+  LimitServer(kGrpcBytes + options_.num_workers * kGrpcBytesPerWorker, &builder);
   builder.RegisterService(&service_);
   auto door = builder.experimental().AddExternalConnectionAcceptor(
       grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, CoordinatorCredentials(options_.credentials));

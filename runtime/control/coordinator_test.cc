@@ -169,10 +169,8 @@ TEST(CoordinatorTest, MoreEventsThanCanWaitEndTheLinkWithAReason) {
 
 TEST(CoordinatorTest, AFetchFindsWhatWasPublishedBeforeOrAfter) {
   TestJob job(2);
-  TestWorkers* everyone = nullptr;
   std::vector<std::unique_ptr<WorkerLink>> links;
   for (int w = 0; w < 2; ++w) links.push_back(*WorkerLink::Connect(job.WorkerOptions(w)));
-  (void)everyone;
   const std::string value("\0a value\xff", 9);
   ASSERT_TRUE(links[0]->Publish("before", value).ok());
   const auto before = links[1]->Fetch("before");

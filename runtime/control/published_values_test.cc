@@ -1,0 +1,46 @@
+#include "runtime/control/published_values.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+TEST(PublishedValuesTest, AFetchFindsAValueOrWaitsForIt) {
+  PublishedValues values;
+  ASSERT_TRUE(values.Publish("there", "value")->empty());
+  EXPECT_EQ(**values.Fetch("there", {1, 10}), "value");
+  EXPECT_EQ(*values.Fetch("later", {1, 11}), nullptr);
+  EXPECT_EQ(*values.Fetch("later", {2, 5}), nullptr);
+  const auto waiters = values.Publish("later", "");
+  ASSERT_TRUE(waiters.ok());
+  ASSERT_EQ(waiters->size(), 2u);
+  EXPECT_EQ((*waiters)[0].worker, 1);
+  EXPECT_EQ((*waiters)[0].request, 11);
+  EXPECT_EQ((*waiters)[1].worker, 2);
+  EXPECT_EQ(**values.Fetch("later", {3, 1}), "");
+}
+
+TEST(PublishedValuesTest, AKeyIsPublishedOnce) {
+  PublishedValues values;
+  ASSERT_TRUE(values.Publish("key", "first").ok());
+  EXPECT_EQ(values.Publish("key", "second").status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(**values.Fetch("key", {}), "first");
+}
+
+TEST(PublishedValuesTest, KeysValuesAndWaitersHaveBounds) {
+  PublishedValues values;
+  EXPECT_EQ(values.Publish(std::string(kKeyBytesMax + 1, 'k'), "").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(values.Fetch(std::string(kKeyBytesMax + 1, 'k'), {}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(values.Publish("large", std::string(kPublishedBytesMax, 'v')).status().code(), absl::StatusCode::kResourceExhausted);
+  for (size_t i = 0; i < kPublishedKeysMax; ++i) ASSERT_TRUE(values.Publish(absl::StrCat(i), "").ok());
+  EXPECT_EQ(values.Publish("one more", "").status().code(), absl::StatusCode::kResourceExhausted);
+  for (size_t i = 0; i < kWaitingMax; ++i) ASSERT_EQ(*values.Fetch("never", {}), nullptr);
+  EXPECT_EQ(values.Fetch("never", {}).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(values.Fetch("0", {}).ok());
+}
+
+}  // namespace
+}  // namespace weir
