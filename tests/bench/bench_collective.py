@@ -1,0 +1,199 @@
+"""The section `collective` of tools/bench: boxings between two processes beside Open MPI and PyTorch's gloo.
+
+All parties are started once, wait on pipes, and are asked in turn: ours, theirs, ours, theirs, so that a pair is
+milliseconds apart. Between questions they sleep. Every process has one core, with all its threads.
+"""
+
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from tests.bench import bench_report
+
+ANSWER_SECONDS = 120
+SIZES = [4, 64, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
+LATENCY_BELOW = 64 << 10  # bytes; below it rows are times, from it on speeds
+TENSOR = 4 << 20
+# Boxing, and the share of the tensor's bytes that each process sends: the closed form, for two ranks.
+BOXINGS = [("P->S", "reduce_scatter", 0.5), ("S->B", "all_gather", 0.5), ("S->S", "all_to_all", 0.25), ("to another device", "move", 1.0),
+           ("B->S", "slice", 0), ("S->P", "split_to_partial", 0), ("B->P", "broadcast_to_partial", 0)]
+MPI_FLAGS = {
+    "Open MPI shm": ["--mca", "pml", "ob1", "--mca", "btl", "self,vader"],
+    "Open MPI tcp": ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"],
+    "Open MPI over UCX, shm": ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_TLS=sysv,cma,self"],
+    "Open MPI over UCX, tcp": ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_TLS=tcp,self",
+                               "-x", "UCX_NET_DEVICES=lo"],
+}
+THREE_TIMES, ALMOST = 3.0, 0.9  # as fast as gloo, as Open MPI
+
+
+class Party:
+    """Two processes that answer how long something takes."""
+
+    def __init__(self, name, command_of):
+        """`command_of(folder)`: a list of commands to start, one or one per process."""
+        self.name = name
+        self.folder = tempfile.TemporaryDirectory(prefix="weir_bench_")
+        path = pathlib.Path(self.folder.name)
+        for pipe in ("commands.0", "commands.1", "answers"):
+            os.mkfifo(path / pipe)
+        # Opened for both, so that opening waits for nobody; the processes see the end when this one ends.
+        self.commands = [os.open(path / f"commands.{rank}", os.O_RDWR) for rank in (0, 1)]
+        self.answers = os.open(path / "answers", os.O_RDWR | os.O_NONBLOCK)
+        self.log = open(path / "log", "w+", encoding="utf-8")
+        self.processes = [subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+                          for command in command_of(path)]
+
+    def seconds(self, operation, size, count):
+        """Of one operation, on average over `count`."""
+        for pipe in self.commands:
+            os.write(pipe, f"{operation} {size} {count}\n".encode())
+        text, deadline = b"", time.monotonic() + ANSWER_SECONDS
+        while not text.endswith(b"\n"):
+            try:
+                text += os.read(self.answers, 64)
+            except BlockingIOError:
+                time.sleep(0.0005)
+            if time.monotonic() > deadline or any(process.poll() for process in self.processes):
+                self.log.seek(0)
+                raise RuntimeError(f"{self.name} gave no answer to {operation} of {size} bytes: {self.log.read()[-2000:]}")
+        return float(text) / count
+
+    def count(self, operation, size, lasting):
+        """How often it fits into `lasting` seconds."""
+        self.seconds(operation, size, 1)
+        few = self.seconds(operation, size, 8)
+        return max(8, min(100_000, int(lasting / few)))
+
+    def close(self):
+        for pipe in self.commands:
+            os.write(pipe, b"end\n")
+        for process in self.processes:
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        for pipe in [*self.commands, self.answers]:
+            os.close(pipe)
+        self.log.close()
+        self.folder.cleanup()
+
+
+def compile_mpi(cache):
+    """The program that asks Open MPI, or None where it is not installed."""
+    if not shutil.which("mpicxx") or not shutil.which("mpirun"):
+        print("collective: no Open MPI; see --install-mpi", file=sys.stderr)
+        return None
+    cache.mkdir(parents=True, exist_ok=True)
+    program = cache / "mpi_collective"
+    source = pathlib.Path(__file__).parent / "mpi_collective.cc"
+    subprocess.run(["mpicxx", "-std=c++20", "-O2", "-o", program, source], check=True)
+    return program
+
+
+class Parties:
+    """All that can be asked; a context."""
+
+    def __init__(self, forward, ours, mpi, torch):
+        """`forward`: what to put before a command so that it comes ahead of others; `mpi`, `torch`: None where absent."""
+        self.forward, self.mpi, self.torch = forward, mpi, torch
+        self.parties = {}
+        for lanes in ("shm", "tcp"):
+            for checksum in ("checksum", "plain"):
+                self.add(f"{lanes} {checksum}", lambda folder, l=lanes, c=checksum: [[ours, folder, l, c]])
+        for name, flags in MPI_FLAGS.items() if mpi else []:
+            self.add(name, lambda folder, f=flags: [["mpirun", "--allow-run-as-root", "-np", 2, "--bind-to", "core"] + f + [mpi, folder]])
+        if torch:
+            script = pathlib.Path(__file__).parent / "torch_collective.py"
+            lo = ["env", "GLOO_SOCKET_IFNAME=lo"]
+            self.add("gloo", lambda folder: [lo + [torch, script, folder, rank] for rank in (0, 1)])
+
+    def add(self, name, command_of):
+        self.parties[name] = Party(name, lambda folder: [self.forward + command for command in command_of(folder)])
+
+    def has(self, name):
+        return name in self.parties
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for party in self.parties.values():
+            party.close()
+
+    def in_turn(self, names, operation, size, pairs, lasting):
+        """{name: [seconds]}, asked one after another, `pairs` times."""
+        counts = {name: self.parties[name].count(operation, size, lasting) for name in names}
+        samples = {name: [] for name in names}
+        for _ in range(pairs):
+            for name in names:
+                samples[name].append(self.parties[name].seconds(operation, size, counts[name]))
+        return samples
+
+
+def bytes_text(size):
+    for unit, name in ((1 << 20, "MiB"), (1 << 10, "KiB")):
+        if size >= unit:
+            return f"{size // unit} {name}"
+    return f"{size} B"
+
+
+def row(what, size, moved, ours, against, theirs, at_least, note):
+    """A time where the tensor is small, else a speed: `moved` bytes that each process sends. `at_least`: how many
+    times as fast as theirs."""
+    if size < LATENCY_BELOW or not moved:
+        limit = None if at_least is None else 1 / at_least
+        other = f"{moved / statistics.median(ours) / 1e9:.3f} GB/s" if moved else ""
+        made = bench_report.row(what, "us", [s * 1e6 for s in ours], against, [s * 1e6 for s in theirs], "lower", limit, other)
+    else:
+        other = f"{statistics.median(ours) * 1e6:,.0f} us"
+        made = bench_report.row(what, "GB/s", [moved / s / 1e9 for s in ours], against, [moved / s / 1e9 for s in theirs], "higher", at_least, other)
+    made["note"] = "; ".join(part for part in (made["note"], note) if part)
+    return made
+
+
+def all_reduce_rows(parties, pairs, lasting):
+    rows = []
+    for lanes in ("shm", "tcp"):
+        ours = [f"{lanes} checksum", f"{lanes} plain"]
+        others = [(f"Open MPI {lanes}", ALMOST), (f"Open MPI over UCX, {lanes}", ALMOST), ("gloo", THREE_TIMES)]
+        others = [(name, limit) for name, limit in others if parties.has(name)]
+        for size in SIZES:
+            taken = parties.in_turn(ours + [name for name, _ in others], "all_reduce", size, pairs, lasting)
+            for checksum in ours:
+                what = f"all-reduce of {bytes_text(size)}, {lanes}{'' if 'checksum' in checksum else ', no checksum'}"
+                for name, limit in others or [("", None)]:
+                    rows.append(row(what, size, size, taken[checksum], name, taken.get(name, []), limit, ""))
+    return rows
+
+
+def boxing_rows(parties, pairs, lasting):
+    rows = []
+    for lanes in ("shm", "tcp"):
+        for what, operation, share in BOXINGS:
+            if not share and lanes == "tcp":
+                continue  # nothing crosses
+            names = [f"{lanes} checksum", f"{lanes} plain"] + [name for name in (f"Open MPI {lanes}",) if share and parties.has(name)]
+            taken = parties.in_turn(names, operation, TENSOR, pairs, lasting)
+            against, theirs = (names[2], taken[names[2]]) if len(names) > 2 else ("", [])
+            note = "Open MPI's blocks lie in one piece" if against and operation == "all_to_all" else "" if share else "nothing crosses"
+            for checksum in names[:2] if share else names[:1]:
+                text = f"{what} of {bytes_text(TENSOR)}, {lanes}{'' if 'checksum' in checksum else ', no checksum'}"
+                rows.append(row(text, TENSOR, share * TENSOR, taken[checksum], against, theirs, None, note))
+    return rows
+
+
+def collective_rows(bench, cache):
+    """`bench`: that of tools/bench; `cache`: a folder to compile in."""
+    if not bench.torch:
+        print("collective: no Python with torch, so nothing beside gloo; see --install-torch", file=sys.stderr)
+    forward = [sys.executable, bench.root / "tests/bench/foreground.py", "--nice", bench.args.nice, "--"]
+    pairs, lasting = (5, 0.03) if bench.args.quick else (11, 0.1)
+    with Parties(forward, bench.root / "bazel-bin/tests/bench/collective_bench", compile_mpi(cache), bench.torch) as parties:
+        return all_reduce_rows(parties, pairs, lasting) + boxing_rows(parties, pairs, lasting)

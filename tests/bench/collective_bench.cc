@@ -1,0 +1,219 @@
+// What a boxing between two processes takes: each is one rank, connected as the processes of
+// a job are. Answers questions, so that others can be asked in turn (bench_collective.py).
+//   collective_bench FOLDER shm|tcp checksum|plain
+// Process r reads lines from the pipe FOLDER/commands.r: "all_reduce BYTES COUNT", or another of
+// kBoxings; process 0 answers in FOLDER/answers with the seconds that COUNT of them take. "end" ends both.
+//
+// One boxing per micro-batch, as tensor parallelism has it, and many micro-batches a step. Its source
+// leaves the numbers as they are, and nobody reads the result. They follow one another without a
+// barrier: the next begins when this rank has read all of its input. In the time: acts, packing,
+// checksums, transport, filling. Not in the time: compiling, connecting, the first steps.
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <fstream>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <sstream>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "actors/launch.h"
+#include "compiler/compile.h"
+#include "runtime/transport/process_transport.h"
+#include "tests/bench/bench_row.h"
+
+namespace weir::bench {
+namespace {
+
+struct Boxing {
+  std::string mesh;
+  Layout from, to;
+  int64_t to_stage = 0;
+};
+
+const std::map<std::string, Boxing>& Boxings() {
+  static const std::map<std::string, Boxing> kBoxings = {
+      {"all_reduce", {"x=2", {Sbp::P()}, {Sbp::B()}}},
+      {"reduce_scatter", {"x=2", {Sbp::P()}, {Sbp::S(0)}}},
+      {"all_gather", {"x=2", {Sbp::S(0)}, {Sbp::B()}}},
+      {"all_to_all", {"x=2", {Sbp::S(0)}, {Sbp::S(1)}}},
+      {"slice", {"x=2", {Sbp::B()}, {Sbp::S(0)}}},
+      {"split_to_partial", {"x=2", {Sbp::S(0)}, {Sbp::P()}}},
+      {"broadcast_to_partial", {"x=2", {Sbp::B()}, {Sbp::P()}}},
+      {"move", {"pp=2,x=1", {Sbp::B()}, {Sbp::B()}, 1}},
+  };
+  return kBoxings;
+}
+
+// Between two processes, one rank each: what the other one publishes comes over a socket.
+class SocketExchange final : public Exchange {
+ public:
+  explicit SocketExchange(int fd) : fd_(fd) {}
+
+  absl::Status Publish(const std::string& key, const std::string& value) override {
+    const uint64_t sizes[2] = {key.size(), value.size()};
+    const bool sent = Write(sizes, sizeof(sizes)) && Write(key.data(), key.size()) && Write(value.data(), value.size());
+    return sent ? absl::OkStatus() : absl::UnavailableError("the other process is gone");
+  }
+  absl::StatusOr<std::string> Fetch(const std::string& key) override {
+    std::lock_guard<std::mutex> lock(mutex_);
+    while (!values_.contains(key)) {
+      uint64_t sizes[2];
+      if (!Read(sizes, sizeof(sizes))) return absl::UnavailableError("the other process is gone");
+      std::string other(sizes[0], '\0'), value(sizes[1], '\0');
+      if (!Read(other.data(), other.size()) || !Read(value.data(), value.size())) {
+        return absl::UnavailableError("the other process is gone");
+      }
+      values_[other] = value;
+    }
+    return values_[key];
+  }
+  // Keys of the next network are the same again.
+  void Forget() { values_.clear(); }
+  // Returns when both processes have come here: no run begins, and none ends for good, before.
+  void Meet() {
+    char word = 0;
+    if (!Write(&word, 1) || !Read(&word, 1)) Must(absl::UnavailableError("the other process is gone"));
+  }
+
+ private:
+  bool Write(const void* bytes, size_t size) {
+    return size == 0 || ::send(fd_, bytes, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size);
+  }
+  bool Read(void* bytes, size_t size) {
+    return size == 0 || ::recv(fd_, bytes, size, MSG_WAITALL) == static_cast<ssize_t>(size);
+  }
+
+  const int fd_;
+  std::mutex mutex_;  // guards values_
+  std::map<std::string, std::string> values_;
+};
+
+constexpr int64_t kMicroBatches = 16;
+
+// Leaves the numbers as they are.
+class UntouchedFeed final : public DataFeed {
+ public:
+  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override { return absl::OkStatus(); }
+};
+
+// As square as a power of two goes.
+TensorType TypeOf(int64_t bytes) {
+  const int64_t elements = std::max<int64_t>(1, bytes / 4);
+  int64_t rows = 1;
+  while (rows * rows * 4 <= elements) rows *= 2;
+  return {DType::kF32, {{"rows", rows, 1}, {"columns", elements / rows, 1}}};
+}
+
+RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
+  const TensorType type = TypeOf(bytes);
+  LogicalPlan plan;
+  plan.mesh = Must(Mesh::Parse(boxing.mesh));
+  plan.stage_mesh = plan.mesh.StageMesh();
+  plan.plan_id = "boxing";
+  plan.micro_batches = kMicroBatches;
+  plan.module.AddValue({"x", type, boxing.from, 0, compiler::Rate::kMicroBatch, -1});
+  plan.module.AddValue({"y", type, boxing.to, boxing.to_stage, compiler::Rate::kMicroBatch, -1});
+  compiler::ProgramItem source, exchange;
+  source.kind = compiler::ItemKind::kSource;
+  source.name = source.feed = "x";
+  source.rate = exchange.rate = compiler::Rate::kMicroBatch;
+  source.outputs = {0};
+  exchange.kind = compiler::ItemKind::kBoxing;
+  exchange.name = "y";
+  exchange.phase = compiler::PhaseKind::kBoxing;
+  exchange.inputs = {0};
+  exchange.outputs = {1};
+  plan.module.items = {source, exchange};
+  return Must(LowerForRank(plan, rank));
+}
+
+// One boxing at one size, ready to run.
+class BoxingJob {
+ public:
+  BoxingJob(const Boxing& boxing, int64_t bytes, int rank, SocketExchange* exchange, const UcxTransportOptions& transport)
+      : exchange_(exchange) {
+    exchange->Forget();
+    network_ = Must(MakeProcessNetwork(2, {rank}, exchange, transport));
+    SessionOptions options;
+    options.feed = &feed_;
+    options.network = network_.get();
+    options.caf.threads_on_machine = 2;
+    session_ = Must(Session::Create({PlanOf(boxing, bytes, rank)}, options));
+    Seconds(1);
+  }
+  // Of about `count` boxings.
+  double Seconds(int64_t count) {
+    const int64_t steps = (count + kMicroBatches - 1) / kMicroBatches;
+    exchange_->Meet();
+    const double begin = WallNs();
+    Must(session_->RunSteps(steps));
+    const double end = WallNs();
+    exchange_->Meet();
+    return (end - begin) * 1e-9 * static_cast<double>(count) / static_cast<double>(steps * kMicroBatches);
+  }
+
+ private:
+  SocketExchange* const exchange_;
+  UntouchedFeed feed_;
+  std::unique_ptr<TransportNetwork> network_;
+  std::unique_ptr<Session> session_;
+};
+
+void Answer(int rank, int socket, const std::string& folder, const UcxTransportOptions& transport) {
+  SocketExchange exchange(socket);
+  std::ifstream commands(absl::StrCat(folder, "/commands.", rank));
+  std::ofstream answers;
+  if (rank == 0) answers.open(folder + "/answers");
+  std::map<std::string, std::unique_ptr<BoxingJob>> jobs;
+  std::string line;
+  while (std::getline(commands, line) && line != "end") {
+    std::istringstream words(line);
+    std::string name;
+    int64_t bytes = 0, count = 0;
+    words >> name >> bytes >> count;
+    if (!Boxings().contains(name) || bytes < 4 || count < 1) Must(absl::InvalidArgumentError("no such command: " + line));
+    std::unique_ptr<BoxingJob>& job = jobs[absl::StrCat(name, " ", bytes)];
+    if (job == nullptr) job = std::make_unique<BoxingJob>(Boxings().at(name), bytes, rank, &exchange, transport);
+    const double seconds = job->Seconds(count);
+    if (rank == 0) answers << seconds << std::endl;
+  }
+}
+
+}  // namespace
+}  // namespace weir::bench
+
+int main(int argc, char** argv) {
+  const std::string lanes = argc == 4 ? argv[2] : "", checksum = argc == 4 ? argv[3] : "";
+  if ((lanes != "shm" && lanes != "tcp") || (checksum != "checksum" && checksum != "plain")) {
+    std::cerr << "usage: collective_bench FOLDER shm|tcp checksum|plain\n";
+    return 2;
+  }
+  weir::UcxTransportOptions transport;
+  transport.lanes = lanes == "shm" ? weir::UcxTransportOptions::Lanes::kSharedMemory : weir::UcxTransportOptions::Lanes::kTcp;
+  transport.checksum = checksum == "plain" ? weir::UcxTransportOptions::Checksum::kNone
+                                           : weir::UcxTransportOptions::Checksum::kCrc32c;
+  transport.job_key = "a secret of thirty-two letters..";
+  int sockets[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) return 1;
+  const pid_t other = ::fork();  // before anything has a thread
+  const int rank = other == 0 ? 1 : 0;
+  if (rank == 1) ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  ::close(sockets[1 - rank]);
+  // Each rank has a core, with all the threads of its process.
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  CPU_SET(rank % std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN)), &cores);
+  (void)::sched_setaffinity(0, sizeof(cores), &cores);
+  weir::bench::Answer(rank, sockets[rank], argv[1], transport);
+  if (rank == 0) ::waitpid(other, nullptr, 0);
+  return 0;
+}
