@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "actors/initialize_state.h"
 #include "runtime/base/status.h"
 #include "tools/train/job_variant.h"
+#include "tools/train/session_states.h"
 
 namespace weir {
 
@@ -27,6 +29,12 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, con
   session.feed = &evaluator->feed_;
   session.sink = &evaluator->log_;
   session.first_step = 0;
+  session.trace = JobSessionOptions::Trace::kNone;
+  // Weights come from elsewhere before the first run, so nobody draws them.
+  session.state_init = [drawn = SeededInitializer(job.training().seed())](const std::string& name, const TensorSlice& slice,
+                                                                          const PlanInitializer& init, void* memory) {
+    return BelongsTo(name, StateSet::kWeights) ? absl::OkStatus() : drawn(name, slice, init, memory);
+  };
   WEIR_ASSIGN_OR_RETURN(evaluator->opened_, OpenJobSession(EvaluationJob(job), session));
   return evaluator;
 }

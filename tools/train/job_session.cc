@@ -30,6 +30,22 @@ absl::Status CheckThreads(int per_device, int64_t devices) {
                    absl::StrCat(per_device, " for each of ", devices, " devices"), "leave it out: the cores are shared evenly"});
 }
 
+// Steps of a trace. Small plans then take little memory for it; those with many acts in a step keep fewer steps.
+constexpr int64_t kTracedSteps = 100;
+constexpr int64_t kTracedActsMin = 1 << 10;
+constexpr int64_t kTracedActsMax = 1 << 16;
+
+int64_t TraceCapacity(const std::vector<RankPlan>& plans, JobSessionOptions::Trace trace) {
+  if (trace == JobSessionOptions::Trace::kNone) return 0;
+  int64_t acts = 0;  // of the rank that has most
+  for (const RankPlan& plan : plans) {
+    int64_t of_rank = 0;
+    for (const ActorSpec& actor : plan.actor()) of_rank += actor.acts_per_step();
+    acts = std::max(acts, of_rank);
+  }
+  return std::clamp(acts, kTracedActsMin / kTracedSteps, kTracedActsMax / kTracedSteps) * kTracedSteps;
+}
+
 // The memory of the machine, or of what this process may use of it, is the system's to
 // enforce; what cannot fit at all is refused before it is taken.
 // Other processes of the job are on this machine too, and take about as much per device.
@@ -85,6 +101,8 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   session.first_step = options.first_step;
   session.epoch = options.epoch;
   session.role = options.role;
+  session.trace_capacity = TraceCapacity(plans, options.trace);
+  session.state_init = options.state_init;
   if (options.network) {
     WEIR_ASSIGN_OR_RETURN(opened.network, options.network(static_cast<int>(devices), ranks));
     session.network = opened.network.get();

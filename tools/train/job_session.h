@@ -30,6 +30,9 @@ struct JobSessionOptions {
   uint32_t epoch = 1;      // of the plan, and
   uint16_t role = 0;       // of the session in its job: messages carry both
   std::string plan_id;     // what compiling must give; empty: anything
+  // Acts that WriteTrace of the session can tell: none, or those of the last steps (kTracedSteps).
+  enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
+  StateInitializer state_init;  // null: as the plan says
 };
 
 struct JobSession {
