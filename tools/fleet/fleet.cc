@@ -3,14 +3,17 @@
 #include <limits.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <future>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/status.h"
+#include "tools/fleet/stall_lines.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
 
@@ -22,7 +25,7 @@ constexpr int64_t kTickMs = 50;
 // How long the end of a process may be noticed after its connection broke, and how long workers
 // that know the job has ended may take to leave by themselves.
 constexpr int64_t kNoticeMs = 500;
-constexpr int64_t kLeaveMs = 700;
+constexpr int64_t kLeaveMs = 1000;
 constexpr int64_t kShutdownMs = 5'000;
 constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
 
@@ -132,13 +135,26 @@ void Fleet::WatchProcesses() {
     TakeLost();
     CheckProgress();
   }
-  // Workers that know of the end leave by themselves; those that do not are asked, then killed.
+  // Workers that know of the end leave by themselves; those that do not, or cannot, are asked, then killed.
   const int64_t deadline_ns = clock_.NowNs() + kLeaveMs * 1'000'000;
-  while (supervisor_->num_running() > 0 && clock_.NowNs() < deadline_ns) {
+  while (supervisor_->num_running() > NumFrozen() && clock_.NowNs() < deadline_ns) {
     absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
   }
   for (const WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
+}
+
+// Of the workers that run.
+int Fleet::NumFrozen() {
+  std::set<int> frozen;
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const FailureEvent& event : failures_) {
+    if (event.kind == FailureEvent::Kind::kFrozen) frozen.insert(event.worker);
+  }
+  for (const FailureEvent& event : failures_) {
+    if (event.kind == FailureEvent::Kind::kExit) frozen.erase(event.worker);
+  }
+  return static_cast<int>(frozen.size());
 }
 
 void Fleet::TakeExit(const WorkerExit& exit) {
@@ -179,8 +195,22 @@ void Fleet::CheckProgress() {
     event.details.push_back(worker.progress.activity);
   }
   watch_progress_.store(false);
+  supervisor_->HideOutput();  // what all actors wait for is long; the report has the gist
   const absl::Status reason = absl::AbortedError(absl::StrCat("W0516 no progress: ", event.reason));
   Fail(std::move(event), reason);
+}
+
+// Workers that could still look at their actors have said what these wait for.
+void Fleet::TellWaits(std::vector<FailureEvent>* events) {
+  std::vector<std::string> waits;
+  for (const FailureEvent& event : *events) {
+    if (event.kind != FailureEvent::Kind::kExit) continue;
+    for (std::string& line : FindWaitsForOthers(event.last_lines)) waits.push_back(std::move(line));
+  }
+  std::sort(waits.begin(), waits.end());
+  for (FailureEvent& event : *events) {
+    if (event.kind == FailureEvent::Kind::kStuck) event.details.insert(event.details.end(), waits.begin(), waits.end());
+  }
 }
 
 std::string Fleet::ActivityOf(int worker) {
@@ -253,6 +283,7 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
   job.events = failures_;
+  TellWaits(&job.events);
   return ReportFailure(job);
 }
 

@@ -75,7 +75,9 @@ class Fleet {
   void WatchProcesses();
   void TakeExit(const WorkerExit& exit);
   void TakeLost();
+  int NumFrozen();
   void CheckProgress();
+  static void TellWaits(std::vector<FailureEvent>* events);
   std::string ActivityOf(int worker);
   void Fail(FailureEvent event, const absl::Status& reason);
 

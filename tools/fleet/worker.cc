@@ -15,6 +15,7 @@
 #include "runtime/base/status.h"
 #include "runtime/control/worker_link.h"
 #include "runtime/transport/process_transport.h"
+#include "tools/fleet/stall_lines.h"
 #include "tools/train/rank_group.h"
 
 namespace weir {
@@ -93,7 +94,10 @@ class Worker {
     WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
     // Only a plan that makes no progress is explained here; other reasons say it all.
-    if (absl::IsAborted(status) && group_ != nullptr) log_ << group_->DescribeStall() << std::flush;
+    if (absl::IsAborted(status) && group_ != nullptr) {
+      const std::string stall = group_->DescribeStall();
+      log_ << stall << "\n" << WaitsForOthers(stall) << std::flush;
+    }
     if (!status.ok()) return status;
     return answer.SerializeAsString();
   }

@@ -83,6 +83,9 @@ class LocalSupervisor final : public Supervisor {
   void Signal(int signal) override;
   std::vector<WorkerExit> Stop() override;
   std::string log_path(int worker) const override { return log_paths_.at(static_cast<size_t>(worker)); }
+  void HideOutput() override {
+    for (Worker& worker : workers_) worker.output.Hide();
+  }
 
  private:
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);

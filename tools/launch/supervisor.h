@@ -83,6 +83,8 @@ class Supervisor {
   // grace, collects all; returns the exits not yet returned.
   virtual std::vector<WorkerExit> Stop() = 0;
   virtual std::string log_path(int worker) const = 0;
+  // From here on what workers print goes to their files alone. By the thread that calls Wait.
+  virtual void HideOutput() = 0;
 };
 
 }  // namespace weir

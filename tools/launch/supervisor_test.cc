@@ -116,6 +116,14 @@ TEST_F(SupervisorTest, OnlyRanksThatAreShownReachTheConsole) {
   EXPECT_EQ(Log(0), "line 0\n");
 }
 
+TEST_F(SupervisorTest, HiddenOutputStillReachesTheFileAndTheLastLines) {
+  Start({"lines 2"});
+  supervisor_->HideOutput();
+  EXPECT_THAT(NextExit().last_lines, ElementsAre("line 0", "line 1"));
+  EXPECT_EQ(Log(0), "line 0\nline 1\n");
+  EXPECT_EQ(Console(), "");
+}
+
 TEST_F(SupervisorTest, MegabytesArriveWhole) {
   Start({"bytes 5000000", "bytes 3000000"});
   NextExit();

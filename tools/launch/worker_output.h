@@ -33,6 +33,8 @@ class WorkerOutput {
   void Finish();
 
   std::vector<std::string> last_lines() const { return {last_lines_.begin(), last_lines_.end()}; }
+  // No more lines for the console.
+  void Hide() { console_ = nullptr; }
   int64_t num_bytes_lost() const { return num_bytes_lost_; }
 
  private:
