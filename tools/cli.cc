@@ -80,7 +80,9 @@ int Finish(const CliContext& context) {
   if (context.status.ok()) return context.exit_code;
   *context.err << "weir: " << std::string(context.status.message()) << "\n";
   int code = ExitCode(context.status);
-  if (code == 70) *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
+  // What is unavailable is the machine's: processes, descriptors, a place for logs.
+  const bool is_ours = code == 70 && !absl::IsUnavailable(context.status);
+  if (is_ours) *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
   return code;
 }
 
