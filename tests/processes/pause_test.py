@@ -1,0 +1,70 @@
+"""A worker that pauses: the others wait at their registers without growing and without working, and the answer stays."""
+
+import os
+import signal
+import time
+import unittest
+
+from tests.processes import census
+from tests.processes import weir_jobs
+
+PAUSE_S = 10
+SETTLE_S = 2  # until the others have used what credits they had
+GROWTH_MAX = 0.05
+CPU_MAX = 0.05  # of one core, all who wait taken together
+STEPS = "200"
+
+
+class Pause(unittest.TestCase):
+    def setUp(self):
+        self.place = weir_jobs.Place()
+        self.addCleanup(self.place.close)
+        self.place.write_job(*weir_jobs.SMALL, "--steps", STEPS)
+
+    def check(self, transport, mesh):
+        arguments = ("--mesh", mesh, "--metrics", "metrics.jsonl")
+        self.place.train(*arguments, "--save", "one.st")
+        losses = self.place.metrics("metrics.jsonl")
+        job = self.place.start(*arguments, "--save", "many.st", "--processes", "4", "--transport", transport, "--dead-after", "60",
+                               "--stuck-after", "120")
+        job.wait_for_step()
+        workers = job.wait_for_workers(4)
+        paused = workers["2"]
+        os.kill(paused, signal.SIGSTOP)
+        time.sleep(SETTLE_S)
+        waiting = [job.starter.pid, *(pid for pid in workers.values() if pid != paused)]
+        memory = {pid: census.resident_bytes(pid) for pid in waiting}
+        cpu_s = sum(census.cpu_seconds(pid) for pid in waiting)
+        begin_s = time.monotonic()
+        peaks = dict(memory)
+        while time.monotonic() < begin_s + PAUSE_S:
+            time.sleep(0.1)
+            for pid in waiting:
+                peaks[pid] = max(peaks[pid], census.resident_bytes(pid))
+        cpu_share = (sum(census.cpu_seconds(pid) for pid in waiting) - cpu_s) / (time.monotonic() - begin_s)
+        self.assertIsNone(job.starter.poll(), "the job did not wait")
+        os.kill(paused, signal.SIGCONT)
+        self.assertEqual(job.wait().code, 0)
+        growth = max(peaks[pid] / memory[pid] - 1 for pid in waiting)
+        print(f"{transport} {mesh}: memory grew by {growth:.2%} at most, {max(memory.values()) / 2**20:.1f} MiB at most; "
+              f"CPU {cpu_share:.2%} of a core in {len(waiting)} processes", flush=True)
+        self.assertLess(growth, GROWTH_MAX)
+        self.assertLess(cpu_share, CPU_MAX)
+        self.assertEqual(self.place.metrics("metrics.jsonl"), losses)
+        self.assertTrue(self.place.bytes_of("many.st") == self.place.bytes_of("one.st"))
+
+    def test_data_parallel_workers_wait_for_one_that_pauses_over_shared_memory(self):
+        self.check("shm", "dp=4")
+
+    def test_data_parallel_workers_wait_for_one_that_pauses_over_tcp(self):
+        self.check("tcp", "dp=4")
+
+    def test_a_pipeline_waits_for_a_stage_that_pauses_over_shared_memory(self):
+        self.check("shm", "pp=4")
+
+    def test_a_pipeline_waits_for_a_stage_that_pauses_over_tcp(self):
+        self.check("tcp", "pp=4")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,68 @@
+"""A job whose processes live, but in which no actor acts: it is ended, and says whom every rank waits for."""
+
+import os
+import unittest
+
+from tests.processes import census
+from tests.processes import held_threads
+from tests.processes import weir_jobs
+
+NO_PROGRESS = 70
+ACTORS = "caf.actor"  # what the threads that run actors are called
+
+
+class Stuck(unittest.TestCase):
+    def setUp(self):
+        self.place = weir_jobs.Place()
+        self.addCleanup(self.place.close)
+
+    def hold(self, pid):
+        try:
+            return held_threads.HeldThreads(held_threads.threads_named(pid, ACTORS))
+        except PermissionError:
+            self.skipTest("this user may not hold the threads of other processes")
+
+    def expect_stuck(self, ended, after):
+        self.assertEqual(ended.code, NO_PROGRESS, ended.err)
+        self.assertIn(f"  first failure: the job: stuck: no actor of any rank has acted for {after} s\n", ended.err)
+
+    def test_ranks_that_wait_for_one_whose_actors_hang_say_so(self):
+        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        for transport in ("shm", "tcp"):
+            with self.subTest(transport=transport):
+                memory = census.SharedMemory()
+                job = self.place.start("--mesh", "pp=4", "--processes", "4", "--stuck-after", "2", "--transport", transport)
+                job.wait_for_step()
+                held = self.hold(job.wait_for_workers(4)["1"])
+                held.collect_until(lambda job=job: job.starter.poll() is not None, 60)
+                ended = job.wait()
+                self.expect_stuck(ended, "2.0")
+                for rank in range(4):
+                    self.assertRegex(ended.err, rf"(?m)^    \| rank {rank}\b")
+                for rank in (0, 2, 3):
+                    self.assertRegex(ended.err, rf"(?m)^    \| rank {rank} actor '.*', held by rank \d$")
+                self.assertRegex(ended.err, r"(?m)^    \| rank 0 actor '.*', held by rank 1$")
+                self.assertNotIn("\n[rank", ended.err, "what all actors wait for is for the logs")
+                logs = self.place.path("weir-logs")
+                newest = os.path.join(logs, max(os.listdir(logs)))
+                with open(os.path.join(newest, "rank-0.log"), encoding="utf-8") as file:
+                    self.assertIn("\n  rank 0 actor 'backward layers.0': ", file.read())
+                self.assertEqual(self.place.processes(), [])
+                self.assertEqual(memory.leftovers(), [])
+
+    def test_one_kernel_that_takes_longer_than_allowed_counts_as_stuck_and_is_named(self):
+        # A product of two matrices of 4096 x 4096 takes a core a second or so.
+        self.place.write_job("--layers", "1", "--hidden", "4096", "--ffn", "4096", "--batch", "8192", "--steps", "2", model="mlp")
+        ended = self.place.start("--mesh", "dp=2", "--processes", "2", "--threads", "1", "--stuck-after", "0.3", "--heartbeat", "0.05",
+                                 "--dead-after", "20").wait()
+        self.expect_stuck(ended, "0.3")
+        self.assertRegex(ended.err, r"(?m)^    \| rank [01]: actor '\w+ .*', act \d+, for \d+\.\d s$")
+
+    def test_a_job_that_is_slow_but_moves_is_not_stuck(self):
+        self.place.write_job(*weir_jobs.SMALL, "--steps", "300")
+        ended = self.place.train("--mesh", "dp=2", "--processes", "2", "--stuck-after", "2", "--heartbeat", "0.5", "--dead-after", "4")
+        self.assertIn("300 steps", ended.out)
+
+
+if __name__ == "__main__":
+    unittest.main()

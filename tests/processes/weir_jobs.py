@@ -1,0 +1,224 @@
+"""`weir train` as its user sees it: started in a folder of its own, looked at, disturbed, waited for.
+
+The program is a copy that nobody else runs, so that all processes of a job are found by it.
+"""
+
+import dataclasses
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+import uuid
+
+from tests.processes import census
+
+PROGRAM = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
+LIMIT_S = 300  # of anything that should end by itself
+LOOK_S = 0.005  # between two looks at what others do
+
+# A small model in the proportions of tests/training/layout_matrix_test.cc.
+SMALL = ["--layers", "4", "--hidden", "32", "--heads", "4", "--ffn", "64", "--sequence", "16", "--batch", "12",
+         "--micro-batches", "2", "--lr", "0.003", "--warmup", "3"]
+
+
+def seed():
+    """WEIR_TEST_SEED, or one that is new each time; the caller prints it."""
+    return int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 1_000_000))
+
+
+def until(what, holds, limit_s=LIMIT_S):
+    """Waits until holds() is true, and returns it."""
+    end = time.monotonic() + limit_s
+    while True:
+        result = holds()
+        if result:
+            return result
+        if time.monotonic() > end:
+            raise AssertionError(f"not within {limit_s} s: {what}")
+        time.sleep(LOOK_S)
+
+
+class Lateness:
+    """How long this process was kept from running while it napped: what a loaded machine takes from everybody."""
+
+    def __init__(self):
+        self.total_s = 0.0
+
+    def nap(self):
+        begin_s = time.monotonic()
+        time.sleep(LOOK_S)
+        late_s = time.monotonic() - begin_s - LOOK_S
+        if late_s > LOOK_S:
+            self.total_s += late_s
+
+
+@dataclasses.dataclass
+class Ended:
+    """A job that has ended."""
+
+    code: int  # as a shell says it: 128 + signal if a signal ended it
+    out: str
+    err: str
+
+    def first_failure(self):
+        """(ranks, pid, what happened) of the report, or None."""
+        match = re.search(r"^  first failure: (?:rank (\S+) \(pid (\d+)\)|the job): (.*)$", self.err, re.MULTILINE)
+        return (match.group(1), int(match.group(2) or 0), match.group(3)) if match else None
+
+
+class Job:
+    """A `weir train` that runs. Its processes end with it."""
+
+    def __init__(self, place, arguments, job="job.textproto"):
+        self._place = place
+        self._out = tempfile.TemporaryFile("w+", dir=place.records)
+        self._err = tempfile.TemporaryFile("w+", dir=place.records)
+        self.started_s = time.monotonic()
+        self.starter = subprocess.Popen([place.program, "train", job, *arguments], cwd=place.folder, env=place.environment,
+                                        stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err)
+
+    def workers(self):
+        """{pid: ranks, such as "2-3"} of those that run by now."""
+        found = {}
+        for pid in census.children_of(self.starter.pid):
+            words = census.arguments_of(pid)
+            if words[1:2] == ["worker"]:
+                found[pid] = words[2].removeprefix("rank ")
+        return found
+
+    def pids(self):
+        return [self.starter.pid, *census.children_of(self.starter.pid)]
+
+    def errors(self):
+        return self._text(self._err)
+
+    def wait_for_text(self, text, limit_s=LIMIT_S):
+        """Waits until the job has printed it to its standard error; the time when."""
+
+        def seen():
+            return text in self.errors() or self.starter.poll() is not None
+
+        until(f"'{text}'", seen, limit_s)
+        now_s = time.monotonic()
+        if text not in self.errors():
+            raise AssertionError(f"the job ended without '{text}':\n{self.errors()}")
+        return now_s
+
+    def wait_for_workers(self, count):
+        """{ranks: pid} once so many run."""
+
+        def all_there():
+            if self.starter.poll() is not None:
+                raise AssertionError(f"the job has ended:\n{self.errors()}")
+            workers = self.workers()
+            return {ranks: pid for pid, ranks in workers.items()} if len(workers) == count else None
+
+        return until(f"{count} workers", all_there)
+
+    def wait_for_step(self):
+        """Returns while the job trains: its first step is done."""
+        self.wait_for_text("step 1/")
+
+    def wait(self, limit_s=LIMIT_S):
+        try:
+            code = self.starter.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            errors = self.errors()
+            self.end()
+            raise AssertionError(f"the job did not end within {limit_s} s:\n{errors}") from None
+        ended = Ended(code if code >= 0 else 128 - code, self._text(self._out), self.errors())
+        self._out.close()
+        self._err.close()
+        return ended
+
+    def end(self):
+        for pid in self._place.processes():
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        self.starter.wait()
+        self._out.close()
+        self._err.close()
+
+    @staticmethod
+    def _text(file):
+        size = os.fstat(file.fileno()).st_size
+        return os.pread(file.fileno(), size, 0).decode("utf-8", "replace")
+
+
+class Place:
+    """A folder with a program of its own: whatever is in it, or runs it, is the jobs' that were started here."""
+
+    def __init__(self):
+        self._root = tempfile.mkdtemp(prefix="weir-")
+        self.folder, self.temporary, self.records = (os.path.join(self._root, name) for name in ("cwd", "tmp", "records"))
+        for name in (self.folder, self.temporary, self.records):
+            os.mkdir(name)
+        self.program = os.path.realpath(os.path.join(self._root, "weir"))
+        shutil.copy(PROGRAM, self.program)
+        os.chmod(self.program, 0o755)
+        self._marker = f"WEIR_TEST_PLACE={uuid.uuid4()}"
+        name, _, value = self._marker.partition("=")
+        self.environment = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "TMPDIR": self.temporary, name: value}
+
+    def close(self):
+        for pid in self.processes():
+            os.kill(pid, signal.SIGKILL)
+        until("the end of all processes", lambda: not self.processes())
+        shutil.rmtree(self._root)
+
+    def processes(self):
+        return census.processes_of(self.program, self._marker)
+
+    def path(self, name):
+        return os.path.join(self.folder, name)
+
+    def bytes_of(self, name):
+        with open(self.path(name), "rb") as file:
+            return file.read()
+
+    def remove(self, name):
+        """If it is there."""
+        if os.path.exists(self.path(name)):
+            os.unlink(self.path(name))
+
+    def run(self, *words):
+        """Any verb of the program, to its end; fails if it does."""
+        result = subprocess.run([self.program, *words], cwd=self.folder, env=self.environment, capture_output=True, text=True,
+                                timeout=LIMIT_S, check=False)
+        if result.returncode != 0:
+            raise AssertionError(f"weir {' '.join(words)}: {result.returncode}\n{result.stderr}")
+        return result
+
+    def write_job(self, *options, model="gpt", job="job.textproto"):
+        with open(self.path(job), "w", encoding="utf-8") as file:
+            file.write(self.run("zoo", model, *options).stdout)
+
+    def write_text(self, name="text.txt", num_words=3000):
+        """Something to learn, with a part to hold out: the same on every call."""
+        chance = random.Random(1)
+        words = ["".join(chance.choices("aeinorst", k=chance.randint(1, 7))) for _ in range(50)]
+        with open(self.path(name), "w", encoding="ascii") as file:
+            file.write(" ".join(chance.choices(words, k=num_words)))
+
+    def metrics(self, name):
+        """What each step reported, without what time decides."""
+        with open(self.path(name), encoding="utf-8") as file:
+            rows = [json.loads(line) for line in file]
+        return [{key: value for key, value in row.items() if not key.endswith(("_per_second", "_seconds"))} for row in rows]
+
+    def start(self, *arguments, job="job.textproto"):
+        return Job(self, list(arguments), job)
+
+    def train(self, *arguments, job="job.textproto"):
+        """To its end; fails if it does."""
+        ended = self.start(*arguments, job=job).wait()
+        if ended.code != 0:
+            raise AssertionError(f"weir train {' '.join(arguments)}: {ended.code}\n{ended.err}")
+        return ended
