@@ -1,5 +1,6 @@
 #include "runtime/transport/loopback_transport.h"
 
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>
@@ -71,6 +72,7 @@ class LoopbackEndpoint final : public TransportEndpoint {
     LoopbackEndpoint* peer = nullptr;
     Ring* ring = nullptr;  // to the peer
     Ring* back = nullptr;  // from the peer
+    std::vector<uint8_t> taken;  // kOutgoing: by slot, until its credit is back
     EdgeTraffic traffic;
   };
   struct Incoming {
@@ -187,7 +189,12 @@ absl::StatusOr<EdgeHandle> LoopbackEndpoint::AddEdge(const TransportEdge& edge) 
       edge.bytes < 0 || edge.initial_tokens < 0 || edge.initial_tokens > edge.slots) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
   }
-  edges_.emplace_back().spec = edge;
+  Edge& added = edges_.emplace_back();
+  added.spec = edge;
+  if (edge.direction == TransportEdge::Direction::kOutgoing) {
+    added.taken.assign(edge.slots, 0);
+    std::fill_n(added.taken.begin(), edge.initial_tokens, 1);
+  }
   return static_cast<EdgeHandle>(edges_.size() - 1);
 }
 
@@ -211,6 +218,10 @@ absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
   if (header.payload_bytes < 0 || header.payload_bytes > e.spec.bytes || header.edge != e.spec.edge) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
+  if (e.taken[header.slot] != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ", edge ", e.spec.edge, ", slot ", header.slot,
+                                                   ": its credit is not back"));
+  }
   if (closed_) return PeerGone(rank_);
   if (e.back->closed.load(std::memory_order_acquire)) return PeerGone(e.spec.peer);
   if (e.peer_landing != nullptr && header.payload_bytes > 0) {
@@ -219,6 +230,7 @@ absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
   }
   e.traffic.payload_bytes += header.payload_bytes;
   ++e.traffic.tokens;
+  e.taken[header.slot] = 1;
   e.ring->Push(e.peer_edge, header);
   e.peer->WakeIfParked();
   return absl::OkStatus();
@@ -248,6 +260,7 @@ absl::StatusOr<int64_t> LoopbackEndpoint::Poll(MessageReceiver* receiver) {
       const EdgeHandle edge = next->edge;
       ++ring.head;
       ++num_messages;
+      if (edge < 0) edges_[~edge].taken[header.slot] = 0;
       WEIR_RETURN_IF_ERROR(edge >= 0 ? receiver->OnToken(edge, header) : receiver->OnCredit(~edge, header.slot));
     }
     if (closed && num_messages == 0) return PeerGone(incoming.peer);

@@ -35,6 +35,7 @@ class SimEndpoint final : public TransportEndpoint {
     TransportEdge spec;
     Edge* peer_edge = nullptr;
     int lane = -1;  // from here to the peer
+    std::vector<bool> taken;  // kOutgoing: by slot, until its credit is back
     EdgeTraffic traffic;
   };
   struct Arrived {
@@ -154,7 +155,12 @@ absl::StatusOr<EdgeHandle> SimEndpoint::AddEdge(const TransportEdge& edge) {
       edge.bytes < 0 || edge.initial_tokens < 0 || edge.initial_tokens > edge.slots) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
   }
-  edges_.emplace_back().spec = edge;
+  Edge& added = edges_.emplace_back();
+  added.spec = edge;
+  if (edge.direction == TransportEdge::Direction::kOutgoing) {
+    added.taken.assign(edge.slots, false);
+    std::fill_n(added.taken.begin(), edge.initial_tokens, true);
+  }
   return static_cast<EdgeHandle>(edges_.size() - 1);
 }
 
@@ -179,6 +185,10 @@ absl::Status SimEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
   if (header.payload_bytes < 0 || header.payload_bytes > e.spec.bytes || header.edge != e.spec.edge) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
+  if (e.taken[header.slot]) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ", edge ", e.spec.edge, ", slot ", header.slot,
+                                                   ": its credit is not back"));
+  }
   if (closed_ || network_->endpoints_[e.spec.peer]->closed_) {
     return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", e.spec.peer, " has left"));
   }
@@ -188,6 +198,7 @@ absl::Status SimEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
   if (bytes != nullptr && !mapped) message.payload.assign(static_cast<const char*>(bytes), header.payload_bytes);
   e.traffic.payload_bytes += header.payload_bytes;
   ++e.traffic.tokens;
+  e.taken[header.slot] = true;
   network_->Send(e.lane, std::move(message));
   return absl::OkStatus();
 }
@@ -223,6 +234,7 @@ absl::StatusOr<int64_t> SimEndpoint::Poll(MessageReceiver* receiver) {
     ++num_messages;
     SimNetwork::LaneQueue& lane = network_->lanes_[index];
     --lane.num_in_inbox;
+    if (lane.lane.carries == SimNetwork::Lane::Carries::kCredits) edges_[lane.receiver_edge].taken[header.slot] = false;
     WEIR_RETURN_IF_ERROR(lane.lane.carries == SimNetwork::Lane::Carries::kTokens
                              ? receiver->OnToken(lane.receiver_edge, header)
                              : receiver->OnCredit(lane.receiver_edge, header.slot));

@@ -94,8 +94,9 @@ class TransportEndpoint {
   virtual void* TryMap(EdgeHandle edge, int32_t slot) = 0;
 
   // Sends a token with header.payload_bytes from `bytes`, which must stay as they are until
-  // the slot's credit is back. Precondition: the slot is free (its credit has come back).
-  // kUnavailable when the peer is gone, kInvalidArgument when the header is not of this edge.
+  // the slot's credit is back. A slot is free once its credit has been handed over by Poll.
+  // kUnavailable when the peer is gone, kInvalidArgument when the header is not of this edge or the
+  // slot is not free: no producer can have more under way than the slots.
   virtual absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) = 0;
   // Gives slot `slot` of an incoming edge back to its producer.
   virtual absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) = 0;

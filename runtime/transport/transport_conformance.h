@@ -188,6 +188,33 @@ TEST_P(TransportConformance, AllSlotsAndCreditsMayBeUnderWayAtOnce) {
   }
 }
 
+TEST_P(TransportConformance, AProducerWithoutCreditsStopsAtItsSlots) {
+  Connect(3, 4);
+  RecordingReceiver at_consumer, at_producer;
+  for (int slot = 0; slot < 3; ++slot) ASSERT_EQ(Put(slot, slot, "full"), absl::OkStatus());
+  for (int slot = 0; slot < 3; ++slot) EXPECT_EQ(Put(slot, 3, "full").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Poll(1, &at_consumer, 3), 3);
+  EXPECT_EQ(Put(0, 3, "full").code(), absl::StatusCode::kInvalidArgument) << "arrived, but not given back";
+  EXPECT_EQ(fixture_->endpoint(0)->Traffic(out_).tokens, 3);
+  ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 1), absl::OkStatus());
+  EXPECT_EQ(Poll(0, &at_producer, 1), 1);
+  EXPECT_EQ(Put(0, 3, "full").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Put(1, 3, "more"), absl::OkStatus());
+  EXPECT_EQ(Poll(1, &at_consumer, 1), 1);
+  EXPECT_EQ(Landed(1, 4), "more");
+}
+
+TEST_P(TransportConformance, InitialTokensTakeTheirSlotsUntilTheyAreGivenBack) {
+  Connect(2, 4, 1);
+  RecordingReceiver at_consumer, at_producer;
+  EXPECT_EQ(Put(0, 1, "aaaa").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(Put(1, 1, "aaaa"), absl::OkStatus());
+  EXPECT_EQ(Poll(1, &at_consumer, 1), 1);
+  ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 0), absl::OkStatus());
+  EXPECT_EQ(Poll(0, &at_producer, 1), 1);
+  EXPECT_EQ(Put(0, 2, "bbbb"), absl::OkStatus());
+}
+
 TEST_P(TransportConformance, CarriesEmptyAndHugeMessages) {
   constexpr int64_t kHuge = int64_t{8} << 20;
   Connect(2, kHuge);

@@ -312,8 +312,8 @@ void UcxEndpoint::MarkReady(EdgeHandle edge) {
 
 absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
   if (!connected_) return 0;
-  // Until nothing moves: a message may take UCX several rounds. What can come is bounded by the credits.
-  while (ucp_worker_progress(worker_) != 0) {
+  // A message may take UCX several rounds; what has come by then is handed over at once.
+  while (ucp_worker_progress(worker_) != 0 && ready_.empty() && damage_.ok()) {
   }
   if (!damage_.ok()) return damage_;
   int64_t num_messages = 0;

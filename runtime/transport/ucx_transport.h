@@ -6,6 +6,9 @@
 // data lands in the consumer's slot. A credit is a message of its own, in the other direction.
 // UCX does not order active messages of different sizes, so both sides go by sequence numbers.
 //
+// Strangers at the TCP port are turned away before UCX hears them, and the port is closed once all
+// peers are connected (ucx_door.h). Shared memory has no name and dies with its processes.
+//
 // Nothing from the wire is trusted: a message carries the job's key, epoch, role, sender and
 // edge, all checked against the local edges; its payload must be of the announced size, fit
 // the slot and have the announced CRC32C. Messages of another job or epoch are dropped and

@@ -1,0 +1,372 @@
+// What the UCX transport refuses: damaged payloads, wrong and foreign messages, tampered
+// introductions. And what it must not do: allocate per message.
+#include "runtime/transport/ucx_transport.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <new>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "runtime/transport/envelope.h"
+#include "runtime/transport/rank_card.h"
+#include "runtime/transport/transport_conformance.h"
+#include "runtime/transport/ucx_context.h"
+#include "runtime/transport/wire_message.h"
+
+namespace {
+std::atomic<int64_t> num_allocations{0};
+}  // namespace
+
+// Out of line: the compiler knows the usual pairs of new and free only.
+__attribute__((noinline)) void* operator new(size_t size) {
+  num_allocations.fetch_add(1, std::memory_order_relaxed);
+  if (void* memory = std::malloc(size)) return memory;
+  throw std::bad_alloc();
+}
+__attribute__((noinline)) void operator delete(void* memory) noexcept { std::free(memory); }
+__attribute__((noinline)) void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+
+namespace weir {
+
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(TransportConformance);
+
+namespace {
+
+using Lanes = UcxTransportOptions::Lanes;
+using Checksum = UcxTransportOptions::Checksum;
+
+UcxTransportOptions OptionsFor(Lanes lanes) {
+  UcxTransportOptions options;
+  options.lanes = lanes;
+  options.job_key = std::string(32, 'k');
+  options.connect_limit_ms = 10'000;
+  return options;
+}
+
+// An edge 42 from rank 0 to rank 1, each rank a network of its own.
+class UcxPair {
+ public:
+  static constexpr uint64_t kEdge = 42;
+
+  void Make(int rank, Exchange* exchange, const UcxTransportOptions& options, int64_t bytes) {
+    bytes_ = bytes;
+    networks_[rank] = UcxNetwork::Create(2, {rank}, exchange, options).value();
+    TransportEdge edge;
+    edge.edge = kEdge;
+    edge.slots = kSlots;
+    edge.bytes = bytes;
+    edge.peer = 1 - rank;
+    if (rank == 1) {
+      edge.direction = TransportEdge::Direction::kIncoming;
+      landing_ = endpoint(1)->AllocateLanding(kSlots * bytes).value();
+      if (landing_ == nullptr) {
+        own_landing_.resize(kSlots * bytes);
+        landing_ = own_landing_.data();
+      }
+      edge.landing = landing_;
+      edge.stride = bytes;
+    }
+    ASSERT_TRUE(endpoint(rank)->AddEdge(edge).ok());
+  }
+  void Make(const UcxTransportOptions& options, int64_t bytes) {
+    for (int rank : {0, 1}) Make(rank, &exchange_, options, bytes);
+  }
+  std::pair<absl::Status, absl::Status> Connect() {
+    std::pair<absl::Status, absl::Status> statuses;
+    std::thread other([&] { statuses.second = endpoint(1)->Connect(); });
+    statuses.first = endpoint(0)->Connect();
+    other.join();
+    return statuses;
+  }
+  void ConnectWell() {
+    const auto [one, other] = Connect();
+    ASSERT_EQ(one, absl::OkStatus());
+    ASSERT_EQ(other, absl::OkStatus());
+  }
+  absl::Status Put(int64_t sequence, const char* bytes, int64_t size) {
+    MessageHeader header;
+    header.edge = kEdge;
+    header.slot = static_cast<int32_t>(sequence % kSlots);
+    header.sequence = sequence;
+    header.payload_bytes = size;
+    void* mapped = endpoint(0)->TryMap(0, header.slot);
+    if (mapped != nullptr) std::memcpy(mapped, bytes, size);
+    return endpoint(0)->Put(0, header, mapped != nullptr ? mapped : bytes);
+  }
+  // Both work until rank 1 has news: a count or an error.
+  absl::StatusOr<int64_t> PollAtConsumer(MessageReceiver* receiver) {
+    for (;;) {
+      RecordingReceiver producer;
+      absl::StatusOr<int64_t> n = endpoint(1)->Poll(receiver);
+      if (!n.ok() || *n > 0) return n;
+      if (!endpoint(0)->Poll(&producer).ok()) return endpoint(1)->Poll(receiver);
+    }
+  }
+  TransportEndpoint* endpoint(int rank) { return networks_[rank]->endpoint(rank); }
+  UcxTraffic traffic(int rank) const { return networks_[rank]->Traffic(rank); }
+  char* landing(int32_t slot) { return landing_ + slot * bytes_; }
+  LocalExchange& exchange() { return exchange_; }
+
+  static constexpr int32_t kSlots = 4;
+
+ private:
+  LocalExchange exchange_{10'000};
+  std::unique_ptr<UcxNetwork> networks_[2];
+  int64_t bytes_ = 0;
+  char* landing_ = nullptr;
+  std::vector<char> own_landing_;
+};
+
+class UcxLanesTest : public ::testing::TestWithParam<Lanes> {
+ protected:
+  UcxPair pair_;
+};
+INSTANTIATE_TEST_SUITE_P(Lanes, UcxLanesTest, ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
+                         [](const auto& info) { return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory"; });
+
+// On TCP a payload of this size is read when the consumer asks for it, after Put.
+constexpr int64_t kLarge = 256 << 10;
+
+TEST_P(UcxLanesTest, APayloadThatChangesOnItsWayIsCaught) {
+  pair_.Make(OptionsFor(GetParam()), kLarge);
+  pair_.ConnectWell();
+  std::vector<char> bytes(kLarge, 'a');
+  ASSERT_EQ(pair_.Put(0, bytes.data(), kLarge), absl::OkStatus());
+  char* sent = static_cast<char*>(pair_.endpoint(0)->TryMap(0, 0));
+  (sent != nullptr ? sent : bytes.data())[kLarge / 2] ^= 4;
+  RecordingReceiver receiver;
+  const absl::Status status = pair_.PollAtConsumer(&receiver).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+  EXPECT_NE(std::string(status.message()).find("W0526 at rank 1, token 0 from rank 0 on edge 42, slot 0"), std::string::npos)
+      << status;
+  EXPECT_TRUE(receiver.log.empty());
+  EXPECT_EQ(pair_.endpoint(1)->Poll(&receiver).status(), status) << "and stays so";
+}
+
+TEST_P(UcxLanesTest, WithoutChecksumsNobodyLooks) {
+  UcxTransportOptions options = OptionsFor(GetParam());
+  options.checksum = Checksum::kNone;
+  pair_.Make(options, kLarge);
+  pair_.ConnectWell();
+  std::vector<char> bytes(kLarge, 'a');
+  ASSERT_EQ(pair_.Put(0, bytes.data(), kLarge), absl::OkStatus());
+  char* sent = static_cast<char*>(pair_.endpoint(0)->TryMap(0, 0));
+  (sent != nullptr ? sent : bytes.data())[kLarge / 2] ^= 4;
+  RecordingReceiver receiver;
+  EXPECT_EQ(pair_.PollAtConsumer(&receiver).value(), 1);
+}
+
+TEST_P(UcxLanesTest, AMessageAllocatesNothing) {
+  pair_.Make(OptionsFor(GetParam()), kLarge);
+  pair_.ConnectWell();
+  struct Returning final : MessageReceiver {
+    explicit Returning(TransportEndpoint* e) : endpoint(e) {}
+    absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
+      ++num;
+      return endpoint->ReturnCredit(edge, header.slot);
+    }
+    absl::Status OnCredit(EdgeHandle, int32_t) override {
+      ++num;
+      return absl::OkStatus();
+    }
+    TransportEndpoint* endpoint;
+    int64_t num = 0;
+  } producer(pair_.endpoint(0)), consumer(pair_.endpoint(1));
+  const std::vector<char> bytes(kLarge, 'a');
+  int64_t sequence = 0;
+  const auto run = [&](int rounds) {
+    for (int i = 0; i < rounds; ++i) {
+      const int64_t size = i % 3 == 0 ? kLarge : i % 3 == 1 ? 100 : 0;
+      if (!pair_.Put(sequence++, bytes.data(), size).ok()) return;
+      while (producer.num < sequence) {
+        if (!pair_.endpoint(0)->Poll(&producer).ok() || !pair_.endpoint(1)->Poll(&consumer).ok()) return;
+      }
+    }
+  };
+  run(50);
+  const int64_t before = num_allocations;
+  run(300);
+  EXPECT_EQ(num_allocations - before, 0);
+  EXPECT_EQ(consumer.num, 350);
+  EXPECT_LE(pair_.traffic(0).pending_sends_max, UcxPair::kSlots);
+}
+
+TEST_P(UcxLanesTest, SidesWithOtherOptionsDoNotConnect) {
+  for (int rank : {0, 1}) {
+    UcxTransportOptions options = OptionsFor(GetParam());
+    if (rank == 1) options.checksum = Checksum::kNone;
+    pair_.Make(rank, &pair_.exchange(), options, 8);
+  }
+  const auto [one, other] = pair_.Connect();
+  EXPECT_EQ(one.code(), absl::StatusCode::kInvalidArgument) << one;
+  EXPECT_EQ(other.code(), absl::StatusCode::kInvalidArgument) << other;
+}
+
+TEST_P(UcxLanesTest, AnotherJobsKeyOpensNothing) {
+  for (int rank : {0, 1}) {
+    UcxTransportOptions options = OptionsFor(GetParam());
+    options.job_key[0] = static_cast<char>(rank);
+    pair_.Make(rank, &pair_.exchange(), options, 8);
+  }
+  const auto [one, other] = pair_.Connect();
+  EXPECT_EQ(one.code(), absl::StatusCode::kDataLoss) << one;
+  EXPECT_EQ(other.code(), absl::StatusCode::kDataLoss) << other;
+}
+
+// Hands out what others published after `change`.
+class TamperingExchange final : public Exchange {
+ public:
+  TamperingExchange(Exchange* exchange, std::function<void(std::string&)> change)
+      : exchange_(exchange), change_(std::move(change)) {}
+  absl::Status Publish(const std::string& key, const std::string& value) override { return exchange_->Publish(key, value); }
+  absl::StatusOr<std::string> Fetch(const std::string& key) override {
+    absl::StatusOr<std::string> value = exchange_->Fetch(key);
+    if (value.ok()) change_(*value);
+    return value;
+  }
+
+ private:
+  Exchange* exchange_;
+  std::function<void(std::string&)> change_;
+};
+
+TEST_P(UcxLanesTest, ATamperedIntroductionNeverReachesUcx) {
+  LocalExchange exchange(10'000);
+  pair_.Make(1, &exchange, OptionsFor(GetParam()), 8);
+  std::thread other([this] { EXPECT_FALSE(pair_.endpoint(1)->Connect().ok()); });
+  const std::vector<std::function<void(std::string&)>> changes = {
+      [](std::string& value) { value.clear(); },
+      [](std::string& value) { value.pop_back(); },
+      [](std::string& value) { value.resize(value.size() / 2); },
+      [](std::string& value) { value += value; },
+      [](std::string& value) { value[20] ^= 1; },
+      [](std::string& value) { value[value.size() / 2] ^= 0x40; },
+      [](std::string& value) { value.back() ^= 0x80; },
+  };
+  for (const auto& change : changes) {
+    // Publishes in a place of its own, and reads the other's changed.
+    struct OnlyReads final : Exchange {
+      explicit OnlyReads(Exchange* e) : exchange(e) {}
+      absl::Status Publish(const std::string&, const std::string&) override { return absl::OkStatus(); }
+      absl::StatusOr<std::string> Fetch(const std::string& key) override { return exchange->Fetch(key); }
+      Exchange* exchange;
+    } reads(&exchange);
+    TamperingExchange tampering(&reads, change);
+    UcxPair attacked;
+    attacked.Make(0, &tampering, OptionsFor(GetParam()), 8);
+    const absl::Status status = attacked.endpoint(0)->Connect();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  }
+  ASSERT_TRUE(exchange.Publish("transport/1/0/0", "no envelope at all").ok());
+  other.join();
+}
+
+// UCX without Weir around it, at the address that rank 1 of a pair has left.
+class Intruder {
+ public:
+  Intruder(UcxPair& pair, Lanes lanes) {
+    const std::string subject = "transport/1/0/1";
+    const std::string key(32, 'k');
+    const RankCard card =
+        DecodeRankCard(OpenEnvelope(key, subject, pair.exchange().Fetch(subject).value()).value()).value();
+    context_ = UcxContext::Create(1, OptionsFor(lanes)).value();
+    ucp_worker_params_t params{};
+    params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+    params.thread_mode = UCS_THREAD_MODE_SINGLE;
+    EXPECT_EQ(ucp_worker_create(context_->get(), &params, &worker_), UCS_OK);
+    ucp_ep_params_t to{};
+    to.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS;
+    to.address = reinterpret_cast<const ucp_address_t*>(card.address.data());
+    EXPECT_EQ(ucp_ep_create(worker_, &to, &ep_), UCS_OK);
+  }
+  ~Intruder() { ucp_worker_destroy(worker_); }
+  void Send(std::string header, std::string payload) {
+    const std::string& head = sent_.emplace_back(std::move(header));
+    const std::string& body = sent_.emplace_back(std::move(payload));
+    ucp_request_param_t param;
+    param.op_attr_mask = 0;
+    ucs_status_ptr_t request = ucp_am_send_nbx(ep_, 1, head.data(), head.size(), body.data(), body.size(), &param);
+    ASSERT_FALSE(UCS_PTR_IS_ERR(request));
+    if (request != nullptr) ucp_request_free(request);
+    ucp_worker_progress(worker_);
+  }
+  void Send(const WireMessage& message, std::string payload = "") {
+    std::string header(kWireMessageBytes, '\0');
+    EncodeWireMessage(message, header.data());
+    Send(std::move(header), std::move(payload));
+  }
+  void Work() { ucp_worker_progress(worker_); }
+
+ private:
+  std::unique_ptr<UcxContext> context_;
+  ucp_worker_h worker_ = nullptr;
+  ucp_ep_h ep_ = nullptr;
+  std::deque<std::string> sent_;  // UCX may read them late
+};
+
+class UcxIntruderTest : public ::testing::Test {
+ protected:
+  UcxIntruderTest() {
+    pair_.Make(OptionsFor(Lanes::kSharedMemory), 64);
+    pair_.ConnectWell();
+  }
+  WireMessage Token() const {
+    WireMessage message;
+    message.job_tag = JobTag(std::string(32, 'k'), 1, 0);
+    message.epoch = 1;
+    message.kind = WireMessage::Kind::kToken;
+    message.receiver_edge = 0;
+    message.header.edge = UcxPair::kEdge;
+    return message;
+  }
+  UcxPair pair_;
+};
+
+TEST_F(UcxIntruderTest, StrangersAndTheFencedAreCountedAndChangeNothing) {
+  Intruder intruder(pair_, Lanes::kSharedMemory);
+  WireMessage foreign = Token();
+  foreign.job_tag ^= 1;
+  intruder.Send(foreign);
+  intruder.Send("short", "");
+  intruder.Send("", std::string(100'000, 'x'));
+  intruder.Send(std::string(5000, 'y'), "payload");
+  WireMessage fenced = Token();
+  fenced.epoch = 0;
+  fenced.job_tag = JobTag(std::string(32, 'k'), 0, 0);
+  intruder.Send(fenced);
+  RecordingReceiver receiver;
+  while (pair_.traffic(1).foreign_messages < 4 || pair_.traffic(1).fenced_messages < 1) {
+    intruder.Work();
+    ASSERT_EQ(pair_.endpoint(1)->Poll(&receiver).value(), 0);
+  }
+  ASSERT_EQ(pair_.Put(0, "hello", 5), absl::OkStatus());
+  EXPECT_EQ(pair_.PollAtConsumer(&receiver).value(), 1);
+  EXPECT_EQ(std::memcmp(pair_.landing(0), "hello", 5), 0);
+}
+
+TEST_F(UcxIntruderTest, AWrongMessageOfThisJobEndsThePollAndTouchesNothing) {
+  std::memset(pair_.landing(0), 'x', UcxPair::kSlots * 64);
+  Intruder intruder(pair_, Lanes::kSharedMemory);
+  WireMessage token = Token();
+  token.header.slot = UcxPair::kSlots;
+  token.header.payload_bytes = 64;
+  token.payload = WireMessage::Payload::kSent;
+  intruder.Send(token, std::string(64, 'y'));
+  RecordingReceiver receiver;
+  absl::StatusOr<int64_t> n = 0;
+  while (n.ok()) {
+    intruder.Work();
+    n = pair_.endpoint(1)->Poll(&receiver);
+  }
+  EXPECT_EQ(n.status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(std::string(n.status().message()),
+            "W0524 at rank 1, token from rank 0 on edge 42: expected one of 4 slots; found slot 4.");
+  EXPECT_EQ(std::string(pair_.landing(0), UcxPair::kSlots * 64), std::string(UcxPair::kSlots * 64, 'x'));
+}
+
+}  // namespace
+}  // namespace weir
