@@ -1,5 +1,6 @@
 #include "actors/initialize_state.h"
 
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -51,11 +52,15 @@ absl::Status InitializeState(uint64_t seed, const std::string& name, const Tenso
     case PlanInitializer::Kind::kOnes:
       for (int64_t i = 0; i < slice.num_elements(); ++i) Store(slice, memory, i, 1.0f);
       break;
-    case PlanInitializer::Kind::kNormal:
+    case PlanInitializer::Kind::kNormal: {
+      int64_t pair = -1;
+      std::array<uint32_t, 4> words{};
       ForEachElement(slice, [&](int64_t local, int64_t global) {
-        Store(slice, memory, local, static_cast<float>(init.b + init.a * NormalAt(key, global)));
+        if (global >> 1 != pair) words = RandomBits(key, static_cast<uint64_t>(pair = global >> 1));
+        Store(slice, memory, local, static_cast<float>(init.b + init.a * NormalFrom(words, global)));
       });
       break;
+    }
     case PlanInitializer::Kind::kUniform:
       ForEachElement(slice, [&](int64_t local, int64_t global) {
         Store(slice, memory, local, static_cast<float>(init.a + (init.b - init.a) * UniformAt(key, global)));

@@ -46,14 +46,15 @@ inline float ToUniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0
 // Element `i` of a stream of uniforms: word i mod 4 of counter i / 4.
 inline float UniformAt(uint64_t key, uint64_t i) { return ToUniform(RandomBits(key, i >> 2)[i & 3]); }
 
-// Element `i` of a stream of standard normals (Box-Muller, one word pair each).
-inline float NormalAt(uint64_t key, uint64_t i) {
-  std::array<uint32_t, 4> w = RandomBits(key, i >> 1);
-  uint32_t a = w[(i & 1) * 2], b = w[(i & 1) * 2 + 1];
+// Element `i` of a stream of standard normals (Box-Muller, one word pair each), from RandomBits(key, i >> 1), which
+// two neighbours share.
+inline float NormalFrom(const std::array<uint32_t, 4>& words, uint64_t i) {
+  uint32_t a = words[(i & 1) * 2], b = words[(i & 1) * 2 + 1];
   double u = (static_cast<double>(a) + 1.0) * 0x1p-32;  // (0, 1]
   double v = static_cast<double>(b) * 0x1p-32;
   return static_cast<float>(std::sqrt(-2.0 * std::log(u)) * std::cos(6.283185307179586 * v));
 }
+inline float NormalAt(uint64_t key, uint64_t i) { return NormalFrom(RandomBits(key, i >> 1), i); }
 
 // A key from text (FNV-1a), for parameter and op names.
 constexpr uint64_t KeyOf(const char* text, uint64_t length) {
