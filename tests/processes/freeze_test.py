@@ -31,7 +31,7 @@ class Freeze(unittest.TestCase):
         self.place.write_job(*weir_jobs.SMALL, "--steps", MANY_STEPS)
 
     def freeze(self, rank, *options):
-        """From SIGSTOP: until the report is there, until nobody is."""
+        """Seconds from SIGSTOP until it is named, and until nobody is there any more."""
         memory, sockets = census.SharedMemory(), census.Sockets()
         job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", *options)
         job.wait_for_step()
@@ -39,7 +39,7 @@ class Freeze(unittest.TestCase):
         sockets.see(job.pids())
         os.kill(workers[rank], signal.SIGSTOP)
         begin_s = time.monotonic()
-        named_s = job.wait_for_text("first failure: ") - begin_s
+        named_s = job.wait_for_text(f"rank {rank} (pid {workers[rank]}) is frozen: ") - begin_s
         ended = job.wait()
         weir_jobs.until("the end of all processes", lambda: not self.place.processes())
         ended_s = time.monotonic() - begin_s

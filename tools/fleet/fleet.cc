@@ -176,6 +176,11 @@ void Fleet::TakeLost() {
     event.pid = supervisor_->pid(event.worker);
     event.last_activity = ActivityOf(event.worker);
     absl::Status reason = absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
+    // Others may take their time to let go of it: whoever looks on learns at once why the job ends.
+    if (event.kind == FailureEvent::Kind::kFrozen) {
+      *options_.console << RankLabel(event.ranks) << " (pid " << event.pid << ") is frozen: " << event.reason << "; the job ends\n"
+                        << std::flush;
+    }
     Fail(std::move(event), reason);
   }
 }
