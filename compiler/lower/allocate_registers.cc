@@ -50,14 +50,15 @@ ActorSpec::Phase ToProto(PhaseKind phase) {
   return ActorSpec::NO_PHASE;
 }
 
-// Transfers first, so that peers need not wait; backward before forward, which is what makes
-// 1F1B out of register counts.
+// Transfers first, so that peers need not wait. Forward before backward: how many micro-batches are under way is up to
+// register counts, so after a backward pass, which frees the slots of one, the next forward pass runs to its end and its
+// result is on its way: 1F1B. The other way round a gradient that comes early would stop a forward pass that others wait for.
 int Priority(const RankActor& actor) {
   switch (actor.phase) {
     case PhaseKind::kBoxing: return 60;
     case PhaseKind::kUpdate: return 50;
-    case PhaseKind::kBackward: return 40;
-    case PhaseKind::kForward: return 30;
+    case PhaseKind::kForward: return 40;
+    case PhaseKind::kBackward: return 30;
     case PhaseKind::kData: return 20;
     case PhaseKind::kMetric: return 10;
   }
