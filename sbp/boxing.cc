@@ -92,8 +92,8 @@ BoxingMethod MethodOf(const Place& from, const Place& to, const Mesh& stage_mesh
     BoxingMethod change = BoxingMethod::kMixed;
     if (after.is_partial()) {
       change = BoxingMethod::kToPartial;
-    } else if (before.is_partial() && after.is_split()) {
-      change = BoxingMethod::kReduceScatter;
+    } else if (before.is_partial()) {
+      change = after.is_split() ? BoxingMethod::kReduceScatter : BoxingMethod::kAllReduce;
     } else if (before.is_broadcast()) {
       change = BoxingMethod::kSlice;
     } else if (before.is_split()) {
@@ -171,14 +171,18 @@ class Planner {
     return first;
   }
 
-  // From `from` to the flat split over `axes`, then to their broadcast in `to_stage`.
+  // From `from`, partial over `axes`, to their broadcast in `to_stage`: through the flat split. Of two
+  // ranks each gives the other all of its summand instead: the same bytes, and one step.
   Steps Flat(const Place& from, const std::vector<int>& axes, int64_t to_stage) const {
     Place split = from, whole = from;
     whole.stage = to_stage;
+    int64_t group = 1;
     for (int axis : axes) {
       split.layout[axis] = Sbp::S(0);
       whole.layout[axis] = Sbp::B();
+      group *= stage_mesh_.size(axis);
     }
+    if (group == 2 && to_stage == from.stage) return Direct(from, whole);
     BoxingMethod second = to_stage == from.stage ? BoxingMethod::kAllGather : BoxingMethod::kMove;
     return {BoxingStep{BoxingMethod::kReduceScatter, from, split, true, axes},
             BoxingStep{second, split, whole, true, axes}};
@@ -305,6 +309,7 @@ std::string Name(BoxingMethod method) {
     case BoxingMethod::kToPartial: return "to-partial";
     case BoxingMethod::kReduceScatter: return "reduce-scatter";
     case BoxingMethod::kAllGather: return "all-gather";
+    case BoxingMethod::kAllReduce: return "all-reduce";
     case BoxingMethod::kAllToAll: return "all-to-all";
     case BoxingMethod::kMove: return "move";
     case BoxingMethod::kMixed: return "mixed";

@@ -9,14 +9,14 @@
 //   X->X 0 · B->S 0 · B->P 0 · S->P 0 · S->B (n-1)T · P->S (n-1)T · P->B 2(n-1)T · S(i)->S(j) T(n-1)/n
 //
 // (sum over all ranks; exact when parts are even, else by the offsets). P->B goes
-// through a flat split: reduce-scatter, then all-gather, 2 steps. Across
-// device sets the receivers lack everything: T times the copies asked for.
+// through a flat split: reduce-scatter, then all-gather, 2 steps; between two ranks in one
+// exchange, which sends as much. Across device sets the receivers lack everything: T times the copies asked for.
 //
 // With several mesh axes one exchange does any mixture of changes of S and B, of new
 // partials (only the first holder keeps the value) and of partials merged into splits. PlanBoxing
 // weighs a few short sequences by TotalBytes and takes the cheapest (then the shortest, then the
 // one whose busiest rank sends least):
-//   - the one exchange, if no axis goes P->B;
+//   - the one exchange, if no axis goes P->B, or only one of two ranks;
 //   - first the partial axes alone, into splits, then one exchange to the destination;
 //   - first everything else, with the P->B axes in splits, then one all-gather;
 //   - the flat pair of steps over all P->B axes at once, before or after the rest.
@@ -55,6 +55,7 @@ enum class BoxingMethod : uint8_t {
   kToPartial,      // zeros where this rank is not the first holder (B->P, S->P)
   kReduceScatter,  // P->S
   kAllGather,      // S->B
+  kAllReduce,      // P->B of two ranks
   kAllToAll,       // S->S
   kMove,           // to other devices
   kMixed,          // several axes at once

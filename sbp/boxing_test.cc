@@ -271,9 +271,16 @@ TEST(BoxingPlan, OneAxisTakesTheTextbookSteps) {
               ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(1)]"));
   EXPECT_THAT(PlanText("dp=2", "[dp: S(0)]", "[dp: S(0, at=0:3:8)]"),
               ElementsAre("all-to-all: stage 0 [dp: S(0)] -> stage 0 [dp: S(0, at=0:3:8)]"));
-  EXPECT_THAT(PlanText("dp=2", "[dp: P(sum)]", "[dp: B]"),
+  EXPECT_THAT(PlanText("dp=3", "[dp: P(sum)]", "[dp: B]"),
               ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp",
                           "all-gather: stage 0 [dp: S(0)] -> stage 0 [dp: B], flat over dp"));
+}
+
+TEST(BoxingPlan, TwoRanksReduceInOneExchange) {
+  EXPECT_THAT(PlanText("dp=2", "[dp: P(sum)]", "[dp: B]"),
+              ElementsAre("all-reduce: stage 0 [dp: P(sum)] -> stage 0 [dp: B]"));
+  EXPECT_THAT(PlanText("dp=2,tp=3", "[dp: P(max), tp: S(1)]", "[dp: B, tp: S(1)]"),
+              ElementsAre("all-reduce: stage 0 [dp: P(max), tp: S(1)] -> stage 0 [dp: B, tp: S(1)]"));
 }
 
 TEST(BoxingPlan, SeveralMergedAxesAreOneGroup) {
@@ -409,15 +416,15 @@ TEST(BoxingExchange, ANewPartialIsHeldOnceAndNeutralElsewhere) {
 }
 
 TEST(BoxingExchange, FlatStepsSeeShardsAsRows) {
-  Mesh mesh = *Mesh::Parse("dp=2,tp=3");
-  TensorType type = TypeOf({{"x", 4, 1}, {"y", 7, 1}});  // columns over tp: 3, 2, 2
+  Mesh mesh = *Mesh::Parse("dp=3,tp=2");
+  TensorType type = TypeOf({{"x", 5, 1}, {"y", 5, 1}});  // columns over tp: 3, 2
   std::vector<BoxingStep> steps =
       Plan(type, mesh, PlaceOf("[dp: P(sum), tp: S(1)]", mesh), PlaceOf("[dp: B, tp: S(1)]", mesh));
   ASSERT_EQ(steps.size(), 2u);
-  EXPECT_EQ(ToText(StepInput(type, steps[0], mesh, 0)), "f32[12]");
-  EXPECT_EQ(ToText(StepOutput(type, steps[0], mesh, 3)), "f32[6] at [6] of [12]");
-  EXPECT_EQ(ToText(StepInput(type, steps[1], mesh, 4)), "f32[4] at [4] of [8]");
-  EXPECT_EQ(ToText(StepOutput(type, steps[1], mesh, 5)), "f32[8]");
+  EXPECT_EQ(ToText(StepInput(type, steps[0], mesh, 0)), "f32[15]");
+  EXPECT_EQ(ToText(StepOutput(type, steps[0], mesh, 2)), "f32[5] at [5] of [15]");
+  EXPECT_EQ(ToText(StepInput(type, steps[1], mesh, 3)), "f32[3] at [4] of [10]");
+  EXPECT_EQ(ToText(StepOutput(type, steps[1], mesh, 5)), "f32[10]");
 }
 
 TEST(BoxingExchange, ABundleNumbersElementsTensorAfterTensor) {
@@ -442,7 +449,7 @@ TEST(BoxingExchange, AnEmptyBundleIsNothing) {
 TEST(BoxingMethod, NamesAreDistinct) {
   std::set<std::string> names;
   for (int i = 0; i <= static_cast<int>(BoxingMethod::kMixed); ++i) names.insert(Name(static_cast<BoxingMethod>(i)));
-  EXPECT_EQ(names.size(), 8u);
+  EXPECT_EQ(names.size(), 9u);
 }
 
 }  // namespace
