@@ -5,7 +5,8 @@
 // kBoxings; process 0 answers in FOLDER/answers with the seconds that COUNT of them take. "end" ends both.
 //
 // One boxing per micro-batch, as tensor parallelism has it, and many micro-batches a step. Its source
-// leaves the numbers as they are, and nobody reads the result. They follow one another without a
+// leaves the numbers as they are, and nobody reads the result (or, where nothing crosses, a sink on
+// rank 0, since else it would not be made). They follow one another without a
 // barrier: the next begins when this rank has read all of its input. In the time: acts, packing,
 // checksums, transport, filling. Not in the time: compiling, connecting, the first steps.
 #include <sched.h>
@@ -37,6 +38,7 @@ struct Boxing {
   std::string mesh;
   Layout from, to;
   int64_t to_stage = 0;
+  enum class Crosses : uint8_t { kSomething, kNothing } crosses = Crosses::kSomething;
 };
 
 const std::map<std::string, Boxing>& Boxings() {
@@ -45,9 +47,9 @@ const std::map<std::string, Boxing>& Boxings() {
       {"reduce_scatter", {"x=2", {Sbp::P()}, {Sbp::S(0)}}},
       {"all_gather", {"x=2", {Sbp::S(0)}, {Sbp::B()}}},
       {"all_to_all", {"x=2", {Sbp::S(0)}, {Sbp::S(1)}}},
-      {"slice", {"x=2", {Sbp::B()}, {Sbp::S(0)}}},
-      {"split_to_partial", {"x=2", {Sbp::S(0)}, {Sbp::P()}}},
-      {"broadcast_to_partial", {"x=2", {Sbp::B()}, {Sbp::P()}}},
+      {"slice", {"x=2", {Sbp::B()}, {Sbp::S(0)}, 0, Boxing::Crosses::kNothing}},
+      {"split_to_partial", {"x=2", {Sbp::S(0)}, {Sbp::P()}, 0, Boxing::Crosses::kNothing}},
+      {"broadcast_to_partial", {"x=2", {Sbp::B()}, {Sbp::P()}, 0, Boxing::Crosses::kNothing}},
       {"move", {"pp=2,x=1", {Sbp::B()}, {Sbp::B()}, 1}},
   };
   return kBoxings;
@@ -80,8 +82,9 @@ class SocketExchange final : public Exchange {
   void Forget() { values_.clear(); }
   // Returns when both processes have come here: no run begins, and none ends for good, before.
   void Meet() {
-    char word = 0;
-    if (!Write(&word, 1) || !Read(&word, 1)) Must(absl::UnavailableError("the other process is gone"));
+    const std::string key = absl::StrCat("meeting ", ++num_meetings_);
+    Must(Publish(key, ""));
+    Must(Fetch(key).status());
   }
 
  private:
@@ -93,6 +96,7 @@ class SocketExchange final : public Exchange {
   }
 
   const int fd_;
+  int64_t num_meetings_ = 0;
   std::mutex mutex_;  // guards values_
   std::map<std::string, std::string> values_;
 };
@@ -133,6 +137,14 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   exchange.inputs = {0};
   exchange.outputs = {1};
   plan.module.items = {source, exchange};
+  if (boxing.crosses == Boxing::Crosses::kNothing) {
+    compiler::ProgramItem sink;
+    sink.kind = compiler::ItemKind::kSink;
+    sink.name = sink.feed = "y is read";
+    sink.rate = compiler::Rate::kMicroBatch;
+    sink.inputs = {1};
+    plan.module.items.push_back(sink);
+  }
   return Must(LowerForRank(plan, rank));
 }
 
