@@ -26,6 +26,8 @@ constexpr int64_t kTickMs = 50;
 // that know the job has ended may take to leave by themselves.
 constexpr int64_t kNoticeMs = 500;
 constexpr int64_t kLeaveMs = 1000;
+// The same of a job that is stuck: its workers first tell what each actor waits for.
+constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
 constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
 
@@ -136,12 +138,18 @@ void Fleet::WatchProcesses() {
     CheckProgress();
   }
   // Workers that know of the end leave by themselves; those that do not, or cannot, are asked, then killed.
-  const int64_t deadline_ns = clock_.NowNs() + kLeaveMs * 1'000'000;
+  const int64_t deadline_ns = clock_.NowNs() + (IsStuck() ? kTellMs : kLeaveMs) * 1'000'000;
   while (supervisor_->num_running() > NumFrozen() && clock_.NowNs() < deadline_ns) {
     absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
   }
   for (const WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
+}
+
+bool Fleet::IsStuck() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return std::any_of(failures_.begin(), failures_.end(),
+                     [](const FailureEvent& event) { return event.kind == FailureEvent::Kind::kStuck; });
 }
 
 // Of the workers that run.

@@ -75,6 +75,7 @@ class Fleet {
   void WatchProcesses();
   void TakeExit(const WorkerExit& exit);
   void TakeLost();
+  bool IsStuck();
   int NumFrozen();
   void CheckProgress();
   static void TellWaits(std::vector<FailureEvent>* events);
