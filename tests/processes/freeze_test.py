@@ -1,7 +1,7 @@
 """A worker that is stopped for good is named as frozen, soon, and the job ends; one that is merely kept from running is not.
 
 WEIR_LOAD_S: how long the test of false alarms trains on a loaded machine; an hour is
-bazel test //tests/processes:freeze_test --test_env=WEIR_LOAD_S=3600 --test_timeout=9000
+WEIR_LOAD_S=3600 WEIR=bazel-bin/tools/weir python3 -m tests.processes.freeze_test
 """
 
 import os

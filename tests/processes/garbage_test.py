@@ -2,7 +2,7 @@
 the answer stays.
 
 WEIR_FRAMES: how many frames; a million is
-bazel test //tests/processes:garbage_test --test_env=WEIR_FRAMES=1000000 --test_timeout=3000
+WEIR_FRAMES=1000000 WEIR=bazel-bin/tools/weir python3 -m tests.processes.garbage_test
 WEIR_TEST_SEED repeats the frames.
 """
 

@@ -1,7 +1,7 @@
 """Kills processes of a job at random moments, from before the first worker to after the last: the job ends soon, names
 who was killed, and leaves nothing.
 
-A run of 200 kills:  bazel test //tests/processes:kill_test --test_env=WEIR_KILLS=200 --test_timeout=3000
+A run of 200 kills: WEIR_KILLS=200 WEIR=bazel-bin/tools/weir python3 -m tests.processes.kill_test
 WEIR_TEST_SEED repeats the choices of a run; moments repeat as far as the machine does.
 """
 

@@ -135,6 +135,7 @@ class Signals(unittest.TestCase):
             "init": (MISSING, ("--init", "nowhere.st")),
             "resume": (MISSING, ("--resume", "nowhere.st")),
             "folder": (MISSING, ("--save", "no/such/folder.st")),
+            "trace": (MISSING, ("--trace", "no/such/folder.pftrace")),
             "other weights": (REJECTED, ("--init", "other.st")),
             "mesh": (REJECTED, ("--mesh", "dp=0")),
         }

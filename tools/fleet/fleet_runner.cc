@@ -126,7 +126,7 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   for (const WorkerAnswer& answer : answers) file << answer.trace();
   file.close();
-  if (!file) return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+  if (!file) return CannotWriteTrace(path, "none");
   return absl::OkStatus();
 }
 

@@ -4,6 +4,10 @@
 
 namespace weir {
 
+absl::Status CannotWriteTrace(const std::string& path, const std::string& found) {
+  return Missing({"W0075", "--trace " + path, "a file that can be written", found, "check that the folder exists and has room"});
+}
+
 absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job, int threads_per_device, int64_t first_step) {
   std::unique_ptr<LocalRunner> runner(new LocalRunner());
   RankGroupOptions options;
@@ -27,6 +31,11 @@ absl::Status LocalRunner::Save(StateSet set, const std::map<std::string, std::st
   WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(set, writer->temporary_path()));
   for (const auto& [name, elements] : parts) WEIR_RETURN_IF_ERROR(writer->NotePart(name, elements));
   return writer->Commit();
+}
+
+absl::Status LocalRunner::WriteTrace(const std::string& path) {
+  absl::Status status = group_->session().WriteTrace(path);
+  return status.ok() ? status : CannotWriteTrace(path, "none");
 }
 
 }  // namespace weir

@@ -26,6 +26,9 @@ struct RunnerFacts {
   std::string where;                        // "" or "in 2 processes", for people
 };
 
+// kNotFound (W0075).
+absl::Status CannotWriteTrace(const std::string& path, const std::string& found);
+
 class JobRunner {
  public:
   virtual ~JobRunner() = default;
@@ -38,7 +41,7 @@ class JobRunner {
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
   // Every state of `set` to `path`, atomically.
   virtual absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) = 0;
-  // One Perfetto file of all ranks.
+  // One Perfetto file of all ranks. CannotWriteTrace, or what kept the ranks from telling.
   virtual absl::Status WriteTrace(const std::string& path) = 0;
 };
 
@@ -51,7 +54,7 @@ class LocalRunner final : public JobRunner {
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override { return group_->RunSteps(steps); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
   absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override;
-  absl::Status WriteTrace(const std::string& path) override { return group_->session().WriteTrace(path); }
+  absl::Status WriteTrace(const std::string& path) override;
 
  private:
   LocalRunner() = default;

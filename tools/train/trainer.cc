@@ -227,10 +227,7 @@ class Trainer {
       progress_.Say("weights written to " + options_.save);
     }
     if (!options_.trace.empty()) {
-      absl::Status status = runner_->WriteTrace(options_.trace);
-      if (!status.ok()) {
-        return Missing({"W0075", "--trace " + options_.trace, "a file that can be written", std::string(status.message()), ""});
-      }
+      WEIR_RETURN_IF_ERROR(runner_->WriteTrace(options_.trace));
       progress_.Say("trace written to " + options_.trace + " (weir trace report " + options_.trace + ", or ui.perfetto.dev)");
     }
     return absl::OkStatus();
