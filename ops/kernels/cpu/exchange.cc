@@ -46,6 +46,15 @@ void CombineFloats(Combiner combiner, DType dtype, const void* x_any, float* tot
   });
 }
 
+// out[i] = combiner(a[i], b[i]); out may be a.
+void CombineInto(Combiner combiner, const float* a, const float* b, float* out, int64_t n) {
+  if (combiner == Combiner::kSum) {
+    MapInto(out, n, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, a, b);
+  } else {
+    MapInto(out, n, [](VF x, VF y) HWY_ATTR { return MaxOrNaN(x, y); }, a, b);
+  }
+}
+
 }  // namespace
 }  // namespace HWY_NAMESPACE
 }  // namespace weir
@@ -55,6 +64,7 @@ HWY_AFTER_NAMESPACE();
 namespace weir {
 
 HWY_EXPORT(CombineFloats);
+HWY_EXPORT(CombineInto);
 
 namespace {
 
@@ -249,6 +259,7 @@ class FillKernel final : public Kernel {
   void Cut(int64_t chunk_elements, int64_t num_inputs);
   void RunTask(const KernelArgs& args, const Task& task) const;
   void Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const;
+  bool CombineInPlace(const KernelArgs& args, const Task& task, const Region& region, char* target) const;
   void Fill(const Task& task, const Region& region, char* target) const;
   // Source s of the task, as a rectangle of its tensor, from the task's first element.
   Rect SourceRect(const Task& task, const Region& region, int64_t s) const;
@@ -416,7 +427,38 @@ void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner c
   }
 }
 
+// f32 where the target and each source lie in one piece: no sum is made elsewhere and copied. False, and
+// nothing done, where they do not.
+bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const Region& region, char* target) const {
+  const int64_t n = task.last - task.first;
+  const RectCursor to(region.target, task.first);
+  if (dtype_ != DType::kF32 || to.contiguous() < n) return false;
+  const auto source_at = [&](int64_t s, int64_t* contiguous) {
+    const Source& source = sources_[region.first_source + s];
+    const Rect rect = SourceRect(task, region, s);
+    const RectCursor from(rect, source.is_message ? 0 : task.first);
+    *contiguous = from.contiguous();
+    return static_cast<const float*>(args.inputs[source.input]) + from.offset();
+  };
+  int64_t contiguous = 0;
+  for (int64_t s = 0; s < region.num_sources; ++s) {
+    source_at(s, &contiguous);
+    if (contiguous < n) return false;
+  }
+  float* out = reinterpret_cast<float*>(target) + to.offset();
+  const int64_t block = region.num_sources == 2 ? n : kSumBlock;  // of more than two the sum is read again
+  for (int64_t at = 0; at < n; at += block) {
+    const float* sum = source_at(0, &contiguous) + at;
+    for (int64_t s = 1; s < region.num_sources; ++s) {
+      HWY_DYNAMIC_DISPATCH(CombineInto)(region.combiner, sum, source_at(s, &contiguous) + at, out + at, std::min(block, n - at));
+      sum = out + at;
+    }
+  }
+  return true;
+}
+
 void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const {
+  if (CombineInPlace(args, task, region, target)) return;
   alignas(64) char total[kSumBlock * 4];
   RectCursor to(region.target, task.first);
   for (int64_t at = task.first; at < task.last; at += kSumBlock) {

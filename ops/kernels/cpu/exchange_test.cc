@@ -286,6 +286,22 @@ TEST(ExchangeFillTest, ALargeSumIsTheSameOnAnyTeam) {
   ExpectEqualValues(sum[0], expected);
 }
 
+TEST(ExchangeFillTest, ALargeSumOfThreeRunsInTheOrderOfItsSources) {
+  const int64_t n = 70001, before = 3;
+  TestTensor own = RandomTensor(DType::kF32, {n}, 1), first = RandomTensor(DType::kF32, {n}, 2),
+             second = RandomTensor(DType::kF32, {n}, 3);
+  std::vector<int64_t> regions{0, 0, 1, before, before + n, 3, 0, -1, 1, 0, n, 1};
+  RunOptions options;
+  options.initial_outputs = {TensorOf(DType::kF32, {n + 5}, std::vector<double>(n + 5, 7))};
+  auto sum = RunKernel("exchange_fill", {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
+                       {own, first, second}, {TensorSlice::Whole(DType::kF32, {n + 5})}, options);
+  std::vector<double> expected(n + 5, 7);
+  for (int64_t i = 0; i < n; ++i) {
+    expected[before + i] = Stored(DType::kF32, Stored(DType::kF32, first[i] + own[i]) + second[i]);
+  }
+  ExpectEqualValues(sum[0], expected);
+}
+
 TEST(ExchangeFillTest, SourcesMayHaveAnotherShapeOfTheSameVolume) {
   TestTensor own = RandomTensor(DType::kF32, {6, 4}, 1);
   // The flat range [2, 10) of a 1-d tensor from rows 1 and 2 of a matrix.
