@@ -85,11 +85,13 @@ ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOpt
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return status;
+  const std::string segment = absl::StrCat(kTcpSegmentBytes);
   const std::pair<const char*, const char*> settings[] = {
       {"TLS", transports},
       {"NET_DEVICES", options.loopback_only ? "lo" : "all"},
       // A second rail for large messages would be a lane of the other kind.
       {"MAX_RNDV_RAILS", "1"},
+      {"TCP_RX_SEG_SIZE", segment.c_str()},
       // Idle connections are looked after by the kernel, so that UCX does not wake sleeping ranks.
       {"KEEPALIVE_INTERVAL", "inf"},
       {"TCP_KEEPIDLE", "1s"},

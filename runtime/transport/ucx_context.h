@@ -3,6 +3,7 @@
 // Thread rule: made and destroyed by one thread; pages below are pure or locked.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -12,6 +13,9 @@
 #include "ucp/api/ucp.h"
 
 namespace weir {
+
+// The most that UCX reads from a TCP connection at once.
+constexpr size_t kTcpSegmentBytes = 256 << 10;
 
 class UcxContext {
  public:
