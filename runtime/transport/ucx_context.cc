@@ -98,6 +98,8 @@ ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOpt
       {"TCP_KEEPINTVL", "1s"},
       {"TCP_KEEPCNT", "3"},
       {"TCP_MAX_NUM_EPS", "inf"},
+      // Room for what a rank has not looked at yet; UCX touches it all at the start.
+      {"POSIX_RX_BUFS_GROW", "128"},
   };
   for (const auto& [name, value] : settings) {
     if (status == UCS_OK) status = ucp_config_modify(config, name, value);
