@@ -31,7 +31,7 @@ extern "C" const char* __tsan_default_suppressions() {
 namespace weir {
 namespace {
 
-constexpr int kPollsWithOwnCore = 300;  // a little longer than a sleep and a wake take
+constexpr int kPollsWithOwnCore = 1000;  // longer than a sleep and a wake take between processes
 constexpr int kPollsElse = 20;
 
 // Polls between two looks at the mailbox; each with a pause that yields the core's
