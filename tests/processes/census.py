@@ -37,8 +37,18 @@ def is_running(pid):
     return _state_and_parent(pid)[0] not in ("", "Z", "X")
 
 
+_KERNEL_LISTS_CHILDREN = os.path.exists(f"/proc/self/task/{os.getpid()}/children")
+
+
 def children_of(parent):
-    return [pid for pid in all_pids() if _state_and_parent(pid)[1] == parent and is_running(pid)]
+    if not _KERNEL_LISTS_CHILDREN:
+        return [pid for pid in all_pids() if _state_and_parent(pid)[1] == parent and is_running(pid)]
+    try:
+        threads = os.listdir(f"/proc/{parent}/task")
+    except OSError:
+        return []
+    pids = [int(word) for thread in threads for word in _read(f"/proc/{parent}/task/{thread}/children").split()]
+    return [pid for pid in pids if is_running(pid)]
 
 
 def arguments_of(pid):
