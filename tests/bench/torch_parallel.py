@@ -358,7 +358,10 @@ def main(args):
     if trainer.rank == trainer.world - 1:
         print(json.dumps({"wall": walls[args.warmup:], "loss": loss, "version": torch.__version__}), flush=True)
     if dist.is_initialized():
-        dist.destroy_process_group()
+        # Its threads now and then end a process with an error when they are taken down in order.
+        dist.barrier()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 if __name__ == "__main__":
