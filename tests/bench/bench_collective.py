@@ -1,7 +1,9 @@
 """The section `collective` of tools/bench: boxings between two processes beside Open MPI and PyTorch's gloo.
 
 All parties are started once, wait on pipes, and are asked in turn: ours, theirs, ours, theirs, so that a pair is
-milliseconds apart. Between questions they sleep. Every process has one core, with all its threads.
+milliseconds apart. Between questions they sleep. Every process but gloo's has one core, with all its threads.
+Open MPI is asked twice: over its own transports (its default on one host, point-to-point layer ob1), and over UCX with the lanes
+that ours has.
 """
 
 import os

@@ -1,6 +1,8 @@
-"""The same questions as collective_bench.cc, answered by PyTorch's gloo: torch_collective.py FOLDER RANK."""
+"""The same questions as collective_bench.cc, answered by PyTorch's gloo: torch_collective.py FOLDER RANK.
 
-import os
+The processes run where the kernel puts them: gloo hands every operation from thread to thread, and is slower on one core.
+"""
+
 import sys
 import time
 
@@ -34,7 +36,6 @@ def seconds(run, count):
 def main():
     folder, rank = sys.argv[1], int(sys.argv[2])
     torch.set_num_threads(1)
-    os.sched_setaffinity(0, {rank % os.cpu_count()})
     dist.init_process_group("gloo", init_method=f"file://{folder}/meeting", rank=rank, world_size=2)
     with open(f"{folder}/commands.{rank}", encoding="ascii") as commands:
         answers = open(f"{folder}/answers", "w", encoding="ascii") if rank == 0 else None
