@@ -1,8 +1,10 @@
 #include "actors/progress.h"
 
 #include <algorithm>
+#include <vector>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 
 namespace weir {
 
@@ -12,6 +14,7 @@ SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickSc
   all.asleep = true;
   const RankExecutor* longest = nullptr;
   const RankExecutor* waiting = nullptr;
+  std::vector<int> done;
   RankExecutor::Progress act;  // of `longest`
   for (const RankExecutor* rank : ranks) {
     const RankExecutor::Progress progress = rank->progress();
@@ -21,15 +24,23 @@ SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickSc
       longest = rank;
       act = progress;
     }
-    if (waiting == nullptr && progress.sleep != Sleep::kDone) waiting = rank;
+    if (progress.sleep == Sleep::kDone) {
+      done.push_back(rank->plan().rank);
+    } else if (waiting == nullptr) {
+      waiting = rank;
+    }
   }
   if (longest != nullptr) {
     const int64_t ns = scale.ToNs(TickClock::Now()) - scale.ToNs(act.since);
     all.activity = absl::StrFormat("rank %d: actor '%s', act %d, for %.1f s", longest->plan().rank,
                                    longest->plan().actors[act.actor].name, act.act,
                                    1e-9 * static_cast<double>(std::max<int64_t>(0, ns)));
+  } else if (waiting != nullptr) {
+    all.activity = absl::StrFormat("rank %d waits", waiting->plan().rank);
+  } else if (done.size() == 1) {
+    all.activity = absl::StrFormat("rank %d has done all acts it was asked for", done.front());
   } else {
-    all.activity = waiting != nullptr ? absl::StrFormat("rank %d waits", waiting->plan().rank) : "all acts done";
+    all.activity = absl::StrFormat("ranks %s have done all acts they were asked for", absl::StrJoin(done, ", "));
   }
   return all;
 }

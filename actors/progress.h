@@ -17,7 +17,8 @@ struct SessionProgress {
   bool asleep = false;  // all local ranks: they wait for others, or all is done
   // Of the rank that has been in one act the longest:
   //   "rank 3: actor 'forward layers.1', act 12, for 2.1 s"    act 12 counts from 0
-  // If none is in an act, of the first that has acts left: "rank 1 waits". Else "all acts done".
+  // If none is in an act, of the first that has acts left: "rank 1 waits".
+  // Else "rank 1 has done all acts it was asked for".
   std::string activity;
 };
 

@@ -105,7 +105,7 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   options.feed = &feed;
   absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Pipeline(2), options);
   ASSERT_TRUE(session.ok()) << session.status();
-  EXPECT_EQ((*session)->Progress().activity, "all acts done");
+  EXPECT_EQ((*session)->Progress().activity, "ranks 0, 1 have done all acts they were asked for");
   EXPECT_TRUE((*session)->Progress().asleep);
   absl::Status status;
   std::thread runner([&] { status = (*session)->RunSteps(2); });
@@ -117,7 +117,7 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   runner.join();
   EXPECT_EQ(status, absl::OkStatus());
   const SessionProgress after = (*session)->Progress();
-  EXPECT_EQ(after.activity, "all acts done");
+  EXPECT_EQ(after.activity, "ranks 0, 1 have done all acts they were asked for");
   EXPECT_TRUE(after.asleep);
   int64_t acts = 0;
   for (int rank : (*session)->local_ranks()) {

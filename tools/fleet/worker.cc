@@ -3,6 +3,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <iterator>
 #include <memory>
 #include <mutex>
@@ -20,6 +22,9 @@
 
 namespace weir {
 namespace {
+
+// An abort takes milliseconds; a starter that is gone sends none.
+constexpr auto kReasonLimit = std::chrono::milliseconds(500);
 
 StateSet SetOf(bool everything) { return everything ? StateSet::kAll : StateSet::kWeights; }
 
@@ -76,7 +81,16 @@ class Worker {
   void OnAbort(const absl::Status& reason) {
     std::lock_guard<std::mutex> lock(mutex_);
     abort_ = reason;
+    aborted_.notify_all();
     if (group_ != nullptr) group_->Stop(reason);
+  }
+
+  // A peer mostly has left because the job ends: why it ends is on its way here too.
+  absl::Status EndReason(const absl::Status& status) {
+    if (!absl::IsUnavailable(status)) return status;
+    std::unique_lock<std::mutex> lock(mutex_);
+    aborted_.wait_for(lock, kReasonLimit, [this] { return !abort_.ok(); });
+    return abort_.ok() ? status : abort_;
   }
 
   // No command runs any more.
@@ -94,7 +108,7 @@ class Worker {
     WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
     // Only a plan that makes no progress is explained here; other reasons say it all.
-    if (absl::IsAborted(status) && group_ != nullptr) {
+    if (group_ != nullptr && absl::IsAborted(EndReason(status))) {
       const std::string stall = group_->DescribeStall();
       log_ << stall << "\n" << WaitsForOthers(stall) << std::flush;
     }
@@ -181,10 +195,11 @@ class Worker {
 
   const WorkerBundle bundle_;
   std::ostream& log_;
-  std::mutex mutex_;                  // guards the next three against the link's thread
+  std::mutex mutex_;                  // guards the next four against the link's thread
   std::unique_ptr<RankGroup> group_;  // changed by the serving thread alone
   bool opening_ = false;
   absl::Status abort_;
+  std::condition_variable aborted_;
   std::unique_ptr<WorkerLink> link_;  // first to go: its thread calls the above
 };
 
