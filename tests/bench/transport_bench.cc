@@ -207,7 +207,7 @@ void Compare(const BenchArgs& args, Lanes lanes, const std::string& name) {
     const std::string text = latency ? absl::StrCat("64 B one way, ", name) : absl::StrCat("4 MiB tokens, ", name);
     const std::string unit = latency ? "ns" : "GB/s";
     const auto better = latency ? BenchRow::Better::kLower : BenchRow::Better::kHigher;
-    const double limit = latency ? 2.0 : 0.8;
+    const double limit = latency ? 2.0 : 0.9;
     const int repeats = args.Repeats(9);
     Pairs pairs = Alternate(repeats, [&] { return without.Measure(what); }, [&] { return Perftest(lanes, what); });
     PrintRow({text, unit, pairs.ours, "ucx_perftest, active messages", pairs.theirs, better, limit, "no checksums"});
