@@ -20,10 +20,14 @@ struct Deadlock {
   };
   std::vector<int> actors;
   std::vector<Link> links;
-  // The cheapest repair: so many more slots (or, if no slot is on the cycle, none can help: register -1).
-  int repair_register = -1;
-  int64_t repair_slots = 0;  // the count that mends it, all else unchanged
-  int64_t repair_bytes = 0;  // what that adds
+  // The cheapest repair that was found, tried by playing again: more slots, all else unchanged. Usually of one register;
+  // of more where several cycles are dead. Empty: no slot helps (or none is allowed to grow).
+  struct Repair {
+    int reg = -1;
+    int64_t slots = 0;  // the count that it takes
+  };
+  std::vector<Repair> repairs;
+  int64_t repair_bytes = 0;  // what they add
 };
 
 struct Liveness {

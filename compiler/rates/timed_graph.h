@@ -42,13 +42,16 @@ struct TimedGraph {
     int64_t bytes = 0;      // of one slot
     int64_t latency_ns = 0; // from the end of the producer's act until a consumer sees the token, and for a credit back
   };
-  // Act k of `after` starts only when act k - `delay` of `before` has ended (started, if `joint`). What is not a
-  // register: the fixed order of a stream (with a delay on the way round), memory that is used again, joint acts.
+  // Act k of `after` starts only when act k - `delay` of `before` has ended. What is not a register: the fixed order of
+  // a stream (with a delay on the way round), memory that is used again. Both have equally many acts.
+  // kJoint: act k of both is one act that all take part in (a library's collective): they start together; delay 0.
   struct Order {
+    enum class Kind : uint8_t { kAfter, kJoint };
     int before = -1;
     int after = -1;
     int64_t delay = 0;  // may be negative: an act placed before one of a later micro-batch
     std::string why;    // "stream 0 of rank 1", for messages
+    Kind kind = Kind::kAfter;
   };
   std::vector<Actor> actors;
   std::vector<Register> registers;
