@@ -1,0 +1,257 @@
+#include "actors/engine/time_engine.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/engine/stall_report.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kMomentsBetweenLooks = 1 << 12;  // at Stop
+constexpr double kLeastShare = 0.1;               // of an act's time that jitter leaves
+
+// How fast each busy core is when `busy` of them are, as a share of one alone.
+double SpeedOf(const TimeEngineOptions::Host& host, int busy) {
+  if (busy <= 0) return 1;
+  const int at_once = host.cores > 0 ? std::min(busy, host.cores) : busy;
+  double speed = 1;
+  if (!host.core_speed.empty()) speed = host.core_speed[std::min<size_t>(at_once, host.core_speed.size()) - 1];
+  return speed * at_once / busy;
+}
+
+}  // namespace
+
+Device::Launched TimeDevice::Launch(const DeviceWork& work) {
+  if (work_ == Work::kCosted) {
+    work.run(work.context);
+    launched_ns_ = work.cost_ns;
+    return Launched::kQueued;
+  }
+  const MonotonicClock clock;
+  const int64_t begin = clock.NowNs();
+  work.run(work.context);
+  launched_ns_ = clock.NowNs() - begin;
+  return Launched::kQueued;
+}
+
+TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices, TimeNetwork* network,
+                       ManualClock* clock, TimeEngineOptions options)
+    : network_(network), clock_(clock), seed_(options.seed), executors_(std::move(ranks)), times_(executors_.size()) {
+  for (const TimeEngineOptions::Host& spec : options.hosts) {
+    Host& host = hosts_.emplace_back();
+    host.options = spec;
+    host.shared = spec.cores > 0 || !spec.core_speed.empty();
+  }
+  if (hosts_.empty()) hosts_.emplace_back();
+  for (size_t i = 0; i < executors_.size(); ++i) {
+    Rank& rank = ranks_.emplace_back();
+    rank.executor = executors_[i];
+    rank.device = devices[i];
+    const Plan& plan = rank.executor->plan();
+    rank.endpoint = network->time_endpoint(plan.rank);
+    if (i < options.devices.size()) rank.options = options.devices[i];
+    EdgeHandle next = 0;  // the executor adds its edges in the order of its registers
+    for (const PlanRegister& r : plan.registers) {
+      rank.edge_of_register.push_back(r.side == RegisterSide::kLocal ? -1 : next++);
+    }
+    place_of_rank_.resize(std::max<size_t>(place_of_rank_.size(), plan.rank + 1), -1);
+    place_of_rank_[plan.rank] = static_cast<int32_t>(i);
+  }
+}
+
+void TimeEngine::Stop(absl::Status reason) {
+  std::lock_guard<std::mutex> lock(stop_mutex_);
+  if (stop_reason_.ok()) stop_reason_ = std::move(reason);
+  stop_.store(true, std::memory_order_relaxed);
+}
+
+absl::Status TimeEngine::RunSteps(int64_t steps) {
+  if (!fault_.ok()) return fault_;
+  steps_asked_ += steps;
+  step_end_ns_.resize(steps_asked_, clock_->NowNs());
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    ranks_[i].executor->RaiseLimits(steps);
+    ranks_[i].idle_since_ns = clock_->NowNs();
+    Touch(static_cast<int32_t>(i));
+  }
+  for (int64_t moments = 1;; ++moments) {
+    // All that is due now comes before what starts now, so that the best of all that are ready is chosen.
+    while (!events_.empty() && events_.top().at_ns <= clock_->NowNs() && fault_.ok()) {
+      const Event event = events_.top();
+      events_.pop();
+      fault_ = Happen(event);
+    }
+    if (fault_.ok() && moments % kMomentsBetweenLooks == 0 && stop_.load(std::memory_order_relaxed)) {
+      std::lock_guard<std::mutex> lock(stop_mutex_);
+      fault_ = stop_reason_;
+    }
+    for (size_t i = 0; i < touched_.size() && fault_.ok(); ++i) fault_ = Look(touched_[i]);
+    if (!fault_.ok()) return fault_;
+    touched_.clear();
+    if (events_.empty()) break;
+    clock_->AdvanceTo(events_.top().at_ns);
+  }
+  for (const RankExecutor* rank : executors_) {
+    if (!rank->all_done()) return fault_ = NoProgress();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TimeEngine::NoProgress() const {
+  return absl::AbortedError(
+      absl::StrCat("W0516 no progress: nothing can happen any more, but", DescribeStall(executors_)));
+}
+
+void TimeEngine::Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t version) {
+  events_.push({at_ns, num_pushed_++, kind, index, version});
+}
+
+void TimeEngine::PushPosted() {
+  for (const TimeNetwork::Arrival& arrival : network_->posted()) {
+    Push(arrival.at_ns, Event::Kind::kArrival, arrival.lane);
+  }
+  network_->posted().clear();
+}
+
+void TimeEngine::Touch(int32_t rank) {
+  if (ranks_[rank].touched) return;
+  ranks_[rank].touched = true;
+  touched_.push_back(rank);
+}
+
+absl::Status TimeEngine::Happen(const Event& event) {
+  ++num_events_;
+  history_hash_ = MixKey(history_hash_ ^ static_cast<uint64_t>(event.at_ns),
+                         static_cast<uint64_t>(event.kind) << 32 | static_cast<uint32_t>(event.index));
+  switch (event.kind) {
+    case Event::Kind::kArrival: {
+      const int32_t place = place_of_rank_[network_->Arrive(event.index)];
+      Rank& rank = ranks_[place];
+      if (rank.busy || rank.waking) break;  // seen after the act, or once awake
+      if (rank.options.wake_ns == 0) {
+        Touch(place);
+      } else {
+        rank.waking = true;
+        Push(clock_->NowNs() + rank.options.wake_ns, Event::Kind::kWake, place);
+      }
+      break;
+    }
+    case Event::Kind::kWake:
+      ranks_[event.index].waking = false;
+      Touch(event.index);
+      break;
+    case Event::Kind::kActDone: return FinishAct(event.index);
+    case Event::Kind::kHost: {
+      Host& host = hosts_[event.index];
+      if (event.version != host.version) break;  // its speed has changed since
+      AdvanceHost(host);
+      const int32_t rank = host.running.top().rank;
+      host.done_work = std::max(host.done_work, host.running.top().until);  // what rounding left
+      host.running.pop();
+      host.busy_cores -= ranks_[rank].options.cores;
+      RescheduleHost(event.index);
+      return FinishAct(rank);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status TimeEngine::FinishAct(int32_t index) {
+  Rank& rank = ranks_[index];
+  rank.device->Complete();
+  rank.executor->CollectCompletions();
+  rank.busy = false;
+  PushPosted();
+  const ActRing& ring = rank.executor->trace();
+  Account(index, ring.at(ring.size() - 1));
+  rank.idle_since_ns = clock_->NowNs();
+  Touch(index);
+  return rank.executor->fault();
+}
+
+// As the thread of a rank: takes what has come, then starts the best.
+absl::Status TimeEngine::Look(int32_t index) {
+  Rank& rank = ranks_[index];
+  rank.touched = false;
+  if (rank.busy) return absl::OkStatus();
+  if (rank.endpoint->has_messages()) {
+    WEIR_RETURN_IF_ERROR(rank.executor->Poll());
+    rank.owed_ns += rank.endpoint->TakeReceiveNs();
+    PushPosted();
+  }
+  if (rank.executor->num_ready() > 0) StartBest(index);
+  return rank.executor->fault();
+}
+
+void TimeEngine::StartBest(int32_t index) {
+  Rank& rank = ranks_[index];
+  rank.executor->StartReady(0);
+  rank.busy = true;
+  const int64_t work_ns = Duration(rank);
+  if (hosts_[rank.options.host].shared) {
+    AddToHost(index, work_ns);
+  } else {
+    Push(clock_->NowNs() + work_ns, Event::Kind::kActDone, index);
+  }
+}
+
+int64_t TimeEngine::Duration(Rank& rank) {
+  double ns = static_cast<double>(rank.device->launched_ns() + std::exchange(rank.owed_ns, 0));
+  if (rank.options.jitter > 0) {
+    const uint64_t key = MixKey(seed_, static_cast<uint64_t>(rank.executor->plan().rank));
+    ns *= std::max(kLeastShare, 1 + rank.options.jitter * NormalAt(key, rank.num_draws++));
+  }
+  return std::llround(ns);
+}
+
+void TimeEngine::AddToHost(int32_t index, int64_t work_ns) {
+  const int32_t at = ranks_[index].options.host;
+  Host& host = hosts_[at];
+  AdvanceHost(host);
+  host.busy_cores += ranks_[index].options.cores;
+  host.running.push({host.done_work + static_cast<double>(work_ns), num_pushed_, index});
+  RescheduleHost(at);
+}
+
+void TimeEngine::AdvanceHost(Host& host) {
+  host.done_work += static_cast<double>(clock_->NowNs() - host.as_of_ns) * host.speed;
+  host.as_of_ns = clock_->NowNs();
+}
+
+void TimeEngine::RescheduleHost(int32_t index) {
+  Host& host = hosts_[index];
+  host.speed = SpeedOf(host.options, host.busy_cores);
+  ++host.version;
+  if (host.running.empty()) return;
+  const double left = std::max(0.0, host.running.top().until - host.done_work);
+  Push(clock_->NowNs() + std::llround(left / host.speed), Event::Kind::kHost, index, host.version);
+}
+
+void TimeEngine::Account(int32_t index, const ActRecord& record) {
+  ++num_acts_;
+  const Rank& rank = ranks_[index];
+  if (record.step < static_cast<int64_t>(step_end_ns_.size())) {
+    step_end_ns_[record.step] = std::max(step_end_ns_[record.step], record.end);
+  }
+  if (record.step == 0 && steps_asked_ > 1) return;
+  RankTimes& times = times_[index];
+  const Plan& plan = rank.executor->plan();
+  ++times.acts;
+  times.busy_ns[static_cast<size_t>(plan.actors[record.actor].phase)] += record.end - record.start;
+  const int64_t idle = record.start - rank.idle_since_ns;
+  if (idle <= 0) return;
+  int64_t exposed = 0;
+  if (record.wait == ActRecord::Wait::kInput && rank.edge_of_register[record.waited_register] >= 0) {
+    const int64_t sent = rank.endpoint->last_sent_ns(rank.edge_of_register[record.waited_register]);
+    exposed = std::clamp<int64_t>(record.start - sent, 0, idle);
+  }
+  times.exposed_ns += exposed;
+  times.waiting_ns += idle - exposed;
+}
+
+}  // namespace weir

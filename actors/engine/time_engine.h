@@ -1,0 +1,180 @@
+// The engine for predictions: the same ranks and machines as the other engines run, under virtual time, as fast as can
+// be. What is due next happens next; ready acts start at once, best first; nothing is drawn but jitter. Messages take
+// what TimeNetwork says. An act takes the executor's cost_ns, or, on a device that measures, what it really took.
+//
+// Devices of a host may share cores: while more cores are busy than the host has, all its acts slow down together.
+// Beside sim_engine.h, which meets every interleaving, this one meets a single one, of thousands of ranks.
+//
+//   device   idle -> [wake] -> act -> act ... -> idle        messages are taken between acts, as a rank's thread does
+//
+// Thread rule: as Engine; all on the caller's thread.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <queue>
+#include <vector>
+
+#include "actors/engine/engine.h"
+#include "actors/engine/rank_executor.h"
+#include "actors/engine/time_network.h"
+#include "runtime/base/clock.h"
+#include "runtime/device/thread_team.h"
+
+namespace weir {
+
+// A device whose acts end when the engine says so; it may run their bodies and tell how long they took.
+class TimeDevice final : public Device {
+ public:
+  enum class Work : uint8_t {
+    kCosted,    // an act takes its cost; its body runs at launch
+    kMeasured,  // an act takes what its body took
+  };
+  TimeDevice(Work work, int num_threads) : work_(work), team_(num_threads) {}
+
+  Launched Launch(const DeviceWork& work) override;
+  bool TakeCompletion() override { return std::exchange(completed_, false); }
+  int queue_depth() const override { return 1; }
+  ThreadTeam* team() override { return &team_; }
+
+  int64_t launched_ns() const { return launched_ns_; }  // what the act launched last takes
+  void Complete() { completed_ = true; }
+
+ private:
+  const Work work_;
+  ThreadTeam team_;
+  int64_t launched_ns_ = 0;
+  bool completed_ = false;
+};
+
+struct TimeEngineOptions {
+  struct Host {
+    int cores = 0;  // that its devices share; 0: enough
+    // Speed of each of k busy cores beside one alone; the last stands for more. Empty: 1.
+    std::vector<double> core_speed;
+  };
+  struct Device {
+    int host = 0;
+    int cores = 1;        // busy while it acts
+    int64_t wake_ns = 0;  // from a message's arrival at an idle device until it is seen
+    double jitter = 0;    // standard deviation of an act's time, as a share of it
+  };
+  std::vector<Host> hosts;
+  std::vector<Device> devices;  // of the ranks, in their order
+  uint64_t seed = 1;            // of jitter
+};
+
+// Where the time of one rank went, in the steps after the first (in the first, if it is the only one).
+struct RankTimes {
+  static constexpr int kNumPhases = 7;
+  std::array<int64_t, kNumPhases> busy_ns{};  // by ActorPhase
+  int64_t exposed_ns = 0;  // idle until a token came, that had been sent: communication that no work hid
+  int64_t waiting_ns = 0;  // idle otherwise: what it needed had not been sent
+  int64_t acts = 0;
+};
+
+class TimeEngine final : public Engine {
+ public:
+  // All must outlive the engine. The i-th of ranks, devices and options.devices belong together; the ranks' trace clock
+  // is `clock`, and they keep at least one act of their trace.
+  TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices, TimeNetwork* network, ManualClock* clock,
+             TimeEngineOptions options);
+
+  absl::Status RunSteps(int64_t steps) override;
+  void Stop(absl::Status reason) override;
+
+  const RankTimes& times(int i) const { return times_[i]; }
+  // When the last act of each step ended.
+  const std::vector<int64_t>& step_end_ns() const { return step_end_ns_; }
+  int64_t num_events() const { return num_events_; }
+  int64_t num_acts() const { return num_acts_; }
+  // Equal for equal histories.
+  uint64_t history_hash() const { return history_hash_; }
+
+ private:
+  struct Event {
+    enum class Kind : uint8_t { kArrival, kWake, kActDone, kHost };
+    int64_t at_ns;
+    int64_t number;  // of equal times the one made first
+    Kind kind;
+    int32_t index;    // lane, rank or host
+    int64_t version;  // kHost: of its speed
+  };
+  struct Later {
+    bool operator()(const Event& a, const Event& b) const {
+      return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.number > b.number;
+    }
+  };
+  struct Rank {
+    RankExecutor* executor;
+    TimeDevice* device;
+    TimeEndpoint* endpoint;
+    TimeEngineOptions::Device options;
+    std::vector<EdgeHandle> edge_of_register;  // -1: local
+    bool busy = false;
+    bool waking = false;
+    bool touched = false;
+    int64_t idle_since_ns = 0;
+    int64_t owed_ns = 0;  // for messages received; the next act pays
+    uint64_t num_draws = 0;
+  };
+  // A host whose cores are shared: acts end when its `done_work` reaches theirs.
+  struct Host {
+    struct Running {
+      double until;
+      int64_t number;
+      int32_t rank;
+      bool operator>(const Running& other) const {
+        return until != other.until ? until > other.until : number > other.number;
+      }
+    };
+    bool shared = false;
+    TimeEngineOptions::Host options;
+    double done_work = 0;  // ns of work that every running act has been given since the start
+    int64_t as_of_ns = 0;
+    double speed = 1;
+    int busy_cores = 0;
+    int64_t version = 0;
+    std::priority_queue<Running, std::vector<Running>, std::greater<Running>> running;
+  };
+
+  void Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t version = 0);
+  void PushPosted();
+  absl::Status Happen(const Event& event);
+  absl::Status FinishAct(int32_t rank);
+  absl::Status Look(int32_t rank);
+  void StartBest(int32_t rank);
+  void Touch(int32_t rank);
+  int64_t Duration(Rank& rank);
+  void AddToHost(int32_t rank, int64_t work_ns);
+  void AdvanceHost(Host& host);
+  void RescheduleHost(int32_t host);
+  void Account(int32_t rank, const ActRecord& record);
+  absl::Status NoProgress() const;
+
+  std::vector<Rank> ranks_;
+  std::vector<Host> hosts_;
+  std::vector<int32_t> place_of_rank_;
+  TimeNetwork* const network_;
+  ManualClock* const clock_;
+  const uint64_t seed_;
+  std::vector<RankExecutor*> executors_;
+  std::vector<RankTimes> times_;
+  std::vector<int64_t> step_end_ns_;
+  int64_t steps_asked_ = 0;
+  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  std::vector<int32_t> touched_;
+  int64_t num_pushed_ = 0;
+  int64_t num_events_ = 0;
+  int64_t num_acts_ = 0;
+  uint64_t history_hash_ = 0;
+  absl::Status fault_;
+  std::atomic<bool> stop_{false};  // looked at now and then; the mutex orders the reason
+  std::mutex stop_mutex_;
+  absl::Status stop_reason_;  // guarded by stop_mutex_
+};
+
+}  // namespace weir

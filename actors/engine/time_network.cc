@@ -1,0 +1,182 @@
+#include "actors/engine/time_network.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+
+TimeNetwork::TimeNetwork(const ManualClock* clock, std::function<Way(int from, int to)> ways)
+    : clock_(clock), ways_(std::move(ways)) {}
+TimeNetwork::~TimeNetwork() = default;
+
+TransportEndpoint* TimeNetwork::endpoint(int rank) { return time_endpoint(rank); }
+
+TimeEndpoint* TimeNetwork::time_endpoint(int rank) {
+  std::unique_ptr<TimeEndpoint>& endpoint = endpoints_[rank];
+  if (endpoint == nullptr) endpoint = std::make_unique<TimeEndpoint>(this, rank);
+  return endpoint.get();
+}
+
+absl::Status TimeNetwork::ConnectAll() {
+  if (connected_) return connect_status_;
+  connected_ = true;
+  std::map<uint64_t, std::pair<TimeEndpoint*, EdgeHandle>> receivers;
+  for (auto& [rank, endpoint] : endpoints_) {
+    for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
+      const TransportEdge& spec = endpoint->edges_[i].spec;
+      if (spec.direction == TransportEdge::Direction::kIncoming) {
+        receivers[spec.edge] = {endpoint.get(), static_cast<EdgeHandle>(i)};
+      }
+    }
+  }
+  for (auto& [rank, endpoint] : endpoints_) {
+    for (size_t i = 0; i < endpoint->edges_.size() && connect_status_.ok(); ++i) {
+      const TransportEdge& spec = endpoint->edges_[i].spec;
+      if (spec.direction == TransportEdge::Direction::kIncoming) continue;
+      const auto image = images_.find(spec.edge);
+      const auto to = receivers.find(image == images_.end() ? spec.edge : image->second);
+      if (to == receivers.end()) {
+        return connect_status_ = absl::InvalidArgumentError(
+                   absl::StrCat("W0522 edge ", spec.edge, ": expected a receiver on rank ", spec.peer, "; found none"));
+      }
+      connect_status_ = Join(endpoint.get(), static_cast<EdgeHandle>(i), to->second.first, to->second.second);
+    }
+  }
+  if (connect_status_.ok() && edges_.size() != receivers.size()) {
+    connect_status_ = absl::InvalidArgumentError("W0522 an incoming edge has no sender, or two");
+  }
+  return connect_status_;
+}
+
+absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to, EdgeHandle to_handle) {
+  TimeEndpoint::EdgeEnd& out = from->edges_[handle];
+  TimeEndpoint::EdgeEnd& in = to->edges_[to_handle];
+  if (in.edge >= 0 || in.spec.slots != out.spec.slots || in.spec.bytes != out.spec.bytes ||
+      in.spec.initial_tokens != out.spec.initial_tokens) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", out.spec.edge, ": ranks ", from->rank_, " and ",
+                                                   to->rank_, " disagree about slots, bytes or initial tokens"));
+  }
+  Edge& edge = edges_.emplace_back();
+  edge.from = from;
+  edge.to = to;
+  edge.from_handle = handle;
+  edge.to_handle = to_handle;
+  // Of the edge as it is in the job: its image has the same.
+  edge.there = ways_(from->rank_, out.spec.peer);
+  edge.back = ways_(out.spec.peer, from->rank_);
+  if (to->rank_ != out.spec.peer) edge.there.in = ways_(in.spec.peer, to->rank_).in;
+  edge.in_edge = in.spec.edge;
+  if (const auto payloads = payloads_.find(out.spec.edge); payloads != payloads_.end()) edge.payloads = payloads->second;
+  edge.tokens.resize(out.spec.slots);
+  edge.credits.resize(out.spec.slots);
+  out.edge = in.edge = static_cast<int32_t>(edges_.size()) - 1;
+  return absl::OkStatus();
+}
+
+int64_t& TimeNetwork::FreeAt(int32_t way) {
+  if (way >= static_cast<int32_t>(free_at_.size())) free_at_.resize(way + 1, 0);
+  return free_at_[way];
+}
+
+absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
+  Edge& edge = edges_[index];
+  const int32_t slots = static_cast<int32_t>(edge.tokens.size());
+  if (edge.num_tokens == slots || header.slot < 0 || header.slot >= slots) {
+    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", header.edge, ": slot ", header.slot, " is not free"));
+  }
+  const int64_t now = clock_->NowNs();
+  int64_t bytes = header.payload_bytes;
+  if (!edge.payloads.empty()) bytes = edge.payloads[edge.num_put % edge.payloads.size()];
+  ++edge.num_put;
+  // Both ends are taken at once and for as long as the message takes.
+  int64_t begin = now;
+  if (edge.there.out >= 0) begin = std::max(begin, FreeAt(edge.there.out));
+  if (edge.there.in >= 0) begin = std::max(begin, FreeAt(edge.there.in));
+  const int64_t end = begin + edge.there.message_ns + std::llround(static_cast<double>(bytes) * edge.there.ns_per_byte);
+  if (edge.there.out >= 0) FreeAt(edge.there.out) = end;
+  if (edge.there.in >= 0) FreeAt(edge.there.in) = end;
+  Flight& flight = edge.tokens[(edge.first_token + edge.num_tokens++) % slots];
+  flight.header = header;
+  flight.header.edge = edge.in_edge;
+  flight.sent_ns = now;
+  posted_.push_back({end + edge.there.latency_ns, 2 * index});
+  ++num_messages_;
+  payload_bytes_ += static_cast<double>(bytes);
+  return absl::OkStatus();
+}
+
+void TimeNetwork::ReturnCredit(int32_t index, int32_t slot) {
+  Edge& edge = edges_[index];
+  const int32_t slots = static_cast<int32_t>(edge.credits.size());
+  edge.credits[(edge.first_credit + edge.num_credits++) % slots] = slot;
+  posted_.push_back({clock_->NowNs() + edge.back.latency_ns, 2 * index + 1});
+}
+
+int TimeNetwork::Arrive(int32_t lane) {
+  TimeEndpoint* to = lane % 2 == 0 ? edges_[lane / 2].to : edges_[lane / 2].from;
+  to->inbox_.push_back(lane);
+  return to->rank_;
+}
+
+absl::StatusOr<EdgeHandle> TimeEndpoint::AddEdge(const TransportEdge& edge) {
+  edges_.push_back({edge, -1, {}});
+  return static_cast<EdgeHandle>(edges_.size()) - 1;
+}
+
+void* TimeEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
+  const TimeNetwork::Edge& joined = network_->edges_[edges_[edge].edge];
+  const TransportEdge& spec = joined.to->edges_[joined.to_handle].spec;
+  return spec.landing == nullptr ? nullptr : spec.landing + slot * spec.stride;
+}
+
+absl::Status TimeEndpoint::Put(EdgeHandle edge, const MessageHeader& header, const void* /*bytes*/) {
+  EdgeEnd& end = edges_[edge];
+  ++end.traffic.tokens;
+  end.traffic.payload_bytes += header.payload_bytes;
+  return network_->Put(end.edge, header);
+}
+
+absl::Status TimeEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
+  EdgeEnd& end = edges_[edge];
+  ++end.traffic.credits;
+  network_->ReturnCredit(end.edge, slot);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> TimeEndpoint::Poll(MessageReceiver* receiver) {
+  if (inbox_.empty()) return 0;
+  polled_.swap(inbox_);
+  for (int32_t lane : polled_) {
+    TimeNetwork::Edge& edge = network_->edges_[lane / 2];
+    const int32_t slots = static_cast<int32_t>(edge.tokens.size());
+    absl::Status taken;
+    if (lane % 2 == 0) {
+      const TimeNetwork::Flight& flight = edge.tokens[edge.first_token];
+      edge.first_token = edge.first_token + 1 == slots ? 0 : edge.first_token + 1;
+      --edge.num_tokens;
+      edge.last_taken_sent_ns = flight.sent_ns;
+      receive_ns_ += edge.there.receive_ns;
+      taken = receiver->OnToken(edge.to_handle, flight.header);
+    } else {
+      const int32_t slot = edge.credits[edge.first_credit];
+      edge.first_credit = edge.first_credit + 1 == slots ? 0 : edge.first_credit + 1;
+      --edge.num_credits;
+      taken = receiver->OnCredit(edge.from_handle, slot);
+    }
+    if (!taken.ok()) return taken;
+  }
+  const int64_t num_polled = static_cast<int64_t>(polled_.size());
+  polled_.clear();
+  return num_polled;
+}
+
+int64_t TimeEndpoint::last_sent_ns(EdgeHandle edge) const {
+  return network_->edges_[edges_[edge].edge].last_taken_sent_ns;
+}
+
+int64_t TimeEndpoint::TakeReceiveNs() { return std::exchange(receive_ns_, 0); }
+
+}  // namespace weir

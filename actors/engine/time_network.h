@@ -1,0 +1,144 @@
+// The network of the virtual-time engine: what is put arrives when the links between the two devices have carried it.
+// A message occupies a way out of the sender and a way into the receiver, one message after another, for
+// message_ns + bytes * ns_per_byte, and arrives latency_ns after it has left. Credits take the latency alone.
+//
+// Nothing is copied: a consumer's slot is mapped where the executor has memory, and where it has none only headers
+// travel. Rank classes: some ranks may stand for others; then a token that leaves on an edge to a rank that is not here
+// arrives on the edge that is its image among those that are (SetImages).
+// Not here: when acts start and end (time_engine.h). Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "runtime/base/clock.h"
+#include "runtime/transport/transport.h"
+
+namespace weir {
+
+class TimeEndpoint;
+
+class TimeNetwork final : public TransportNetwork {
+ public:
+  // What a message from one rank to another meets.
+  struct Way {
+    int64_t latency_ns = 0;
+    int64_t message_ns = 0;
+    double ns_per_byte = 0;
+    // Names of the ways that it occupies, small numbers that others may share; -1: none.
+    int32_t out = -1;
+    int32_t in = -1;
+    int64_t receive_ns = 0;  // that it keeps the receiving device from acting
+  };
+  struct Arrival {
+    int64_t at_ns = 0;
+    int32_t lane = 0;
+  };
+
+  // `clock` must outlive the network.
+  TimeNetwork(const ManualClock* clock, std::function<Way(int from, int to)> ways);
+  ~TimeNetwork() override;
+
+  TransportEndpoint* endpoint(int rank) override;
+  TimeEndpoint* time_endpoint(int rank);
+
+  // Before Connect. By outgoing edge, the incoming edge that its tokens arrive on; edges not named are their own image.
+  void SetImages(std::map<uint64_t, uint64_t> images) { images_ = std::move(images); }
+  // Before Connect. Payloads of the tokens of a step of an outgoing edge, over and over; else what the header says.
+  void SetPayloads(uint64_t edge, std::vector<int64_t> bytes) { payloads_[edge] = std::move(bytes); }
+
+  // What has been put since the last call, with the time of its arrival; the caller clears it.
+  std::vector<Arrival>& posted() { return posted_; }
+  // The oldest message of the lane is there: it lies in the receiver's inbox. Returns the receiver's rank.
+  int Arrive(int32_t lane);
+
+  int64_t num_messages() const { return num_messages_; }
+  double payload_bytes() const { return payload_bytes_; }
+
+ private:
+  friend class TimeEndpoint;
+  struct Flight {
+    MessageHeader header;
+    int64_t sent_ns = 0;
+  };
+  // One edge: tokens one way (lane 2i), credits back (lane 2i + 1). Rings of `slots` each.
+  struct Edge {
+    TimeEndpoint* from = nullptr;
+    TimeEndpoint* to = nullptr;
+    EdgeHandle from_handle = -1;
+    EdgeHandle to_handle = -1;
+    Way there;
+    Way back;
+    uint64_t in_edge = 0;
+    std::vector<int64_t> payloads;
+    std::vector<Flight> tokens;
+    int32_t first_token = 0, num_tokens = 0;
+    std::vector<int32_t> credits;
+    int32_t first_credit = 0, num_credits = 0;
+    int64_t num_put = 0;
+    int64_t last_taken_sent_ns = 0;  // of the token handed over last
+  };
+
+  absl::Status ConnectAll();
+  absl::Status Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to, EdgeHandle to_handle);
+  int64_t& FreeAt(int32_t way);
+  absl::Status Put(int32_t edge, const MessageHeader& header);
+  void ReturnCredit(int32_t edge, int32_t slot);
+
+  const ManualClock* const clock_;
+  const std::function<Way(int, int)> ways_;
+  std::map<int, std::unique_ptr<TimeEndpoint>> endpoints_;
+  std::map<uint64_t, uint64_t> images_;
+  std::map<uint64_t, std::vector<int64_t>> payloads_;
+  std::vector<Edge> edges_;
+  std::vector<int64_t> free_at_;  // by way
+  std::vector<Arrival> posted_;
+  int64_t num_messages_ = 0;
+  double payload_bytes_ = 0;
+  bool connected_ = false;
+  absl::Status connect_status_;
+};
+
+class TimeEndpoint final : public TransportEndpoint {
+ public:
+  TimeEndpoint(TimeNetwork* network, int rank) : network_(network), rank_(rank) {}
+
+  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override;
+  absl::Status Connect() override { return network_->ConnectAll(); }
+  void* TryMap(EdgeHandle edge, int32_t slot) override;
+  absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override;
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override;
+  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override;
+  void SetWakeHook(std::function<void()>) override {}  // nobody sleeps in virtual time
+  ParkResult Park() override { return ParkResult::kParked; }
+  void Unpark() override {}
+  void Close() override {}
+  EdgeTraffic Traffic(EdgeHandle edge) const override { return edges_[edge].traffic; }
+
+  bool has_messages() const { return !inbox_.empty(); }
+  // When the token that Poll handed over last on an incoming edge was put.
+  int64_t last_sent_ns(EdgeHandle edge) const;
+  // What the messages that Poll has handed over cost the device since this was last asked.
+  int64_t TakeReceiveNs();
+
+ private:
+  friend class TimeNetwork;
+  struct EdgeEnd {
+    TransportEdge spec;
+    int32_t edge = -1;  // in the network
+    EdgeTraffic traffic;
+  };
+  TimeNetwork* const network_;
+  const int rank_;
+  std::vector<EdgeEnd> edges_;
+  std::vector<int32_t> inbox_;  // lanes, in order of arrival
+  std::vector<int32_t> polled_;
+  int64_t receive_ns_ = 0;
+};
+
+}  // namespace weir
