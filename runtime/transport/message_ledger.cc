@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -202,6 +203,20 @@ void MessageLedger::Pop(EdgeHandle edge) {
   arrival.state = Arrival::State::kNone;
   e.head = e.head + 1 == e.arrivals.size() ? 0 : e.head + 1;
   ++e.next_received;
+}
+
+uint64_t MessageLedger::HashState() const {
+  uint64_t hash = 1;
+  for (const Edge& edge : edges_) {
+    hash = MixKey(hash, MixKey(edge.next_sent, edge.next_received));
+    for (const Slot& slot : edge.slots) hash = MixKey(hash, static_cast<uint64_t>(slot.use) * 2 + slot.leaving);
+    for (size_t i = 0; i < edge.arrivals.size(); ++i) {
+      const Arrival& arrival = edge.arrivals[(edge.head + i) % edge.arrivals.size()];
+      hash = MixKey(hash, static_cast<uint64_t>(arrival.state));
+      if (arrival.state != Arrival::State::kNone) hash = MixKey(hash, static_cast<uint64_t>(arrival.message.header.slot));
+    }
+  }
+  return hash;
 }
 
 }  // namespace weir

@@ -53,6 +53,8 @@ class MessageLedger {
   uint64_t job_tag() const { return job_tag_; }
   int num_edges() const { return static_cast<int>(edges_.size()); }
   const TransportEdge& spec(EdgeHandle edge) const { return edges_[edge].spec; }
+  // Of all that decides what may come next.
+  uint64_t HashState() const;
 
   // Enters a message of `header_bytes` at `header`, with `payload_bytes` behind it. Accepted
   // tokens with a payload behind are kReceiving until Complete. An error is a wrong message

@@ -1,15 +1,17 @@
 // The transport of the simulator: nothing moves unless its owner says so. Messages
 // wait in one lane per edge and direction; delivering a lane hands its oldest message
 // to the receiver. Lanes never reorder within, and the owner may pick any lane, so
-// every order that a real network could show can be shown.
+// every order that a real network could show can be shown; and what a network should
+// never do, it does when its owner asks (Delivery).
 //
+// Messages are those of the wire and pass MessageLedger, as between processes.
 // By default the consumer's slot cannot be mapped and the payload is copied when it is
 // put and lands when it is delivered, as over a wire.
 // Thread rule: all endpoints and the network on one thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -17,7 +19,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/transport/message_ledger.h"
 #include "runtime/transport/transport.h"
+#include "runtime/transport/wire_message.h"
 
 namespace weir {
 
@@ -25,7 +29,11 @@ class SimEndpoint;
 
 class SimNetwork final : public TransportNetwork {
  public:
-  enum class Mapping : uint8_t { kCopied, kDirect };
+  enum class Mapping : uint8_t {
+    kCopied,
+    kLate,    // the payload is read from the sender's memory only when it lands, as a receiver does that fetches it
+    kDirect,  // the producer writes the consumer's slot
+  };
 
   struct Lane {
     uint64_t edge = 0;
@@ -34,6 +42,36 @@ class SimNetwork final : public TransportNetwork {
     enum class Carries : uint8_t { kTokens, kCredits } carries = Carries::kTokens;
     int64_t num_messages = 0;
     int64_t oldest_due_ns = 0;  // when the oldest message may arrive in virtual time
+  };
+
+  // How a message is delivered. kInPieces: its payload, and the sender's word that it has left,
+  // come by Settle.
+  struct Delivery {
+    enum class Pieces : uint8_t { kWhole, kInPieces } pieces = Pieces::kWhole;
+    enum class Tamper : uint8_t {
+      kNone,
+      // Harmless, since the receiver must cope:
+      kOvertaken,    // the next message of the lane comes first, if there is one
+      kStaleBefore,  // the same message, but of the epoch before, comes first
+      kForeignBefore,  // so does one of another job
+      // Not harmless; the job must end with an error and never with other bits:
+      kTwice,        // it comes again after it
+      kTwiceLater,   // it comes again when the owner delivers the stray
+      kTruncated,    // a byte of the payload is missing, or of the header where there is none
+      kHeaderBit,    // a bit of the header behind the tag is another
+      kPayloadBit,   // a bit of the payload is another
+      kLost,         // it never comes, and the connection breaks
+    } tamper = Tamper::kNone;
+    uint32_t bit = 0;  // kHeaderBit, kPayloadBit: which, modulo their number
+  };
+  // What came of it beside the message itself.
+  struct Counts {
+    int64_t fenced = 0;     // of another epoch, and dropped
+    int64_t foreign = 0;    // of no message of this job, and dropped
+    int64_t overtaken = 0;  // entered before their turn
+    int64_t in_pieces = 0;
+    int64_t tampered = 0;   // messages that were not as sent
+    int64_t wrongly_accepted = 0;  // made by tampering, and yet accepted
   };
 
   explicit SimNetwork(int num_ranks, Mapping mapping = Mapping::kCopied);
@@ -49,31 +87,80 @@ class SimNetwork final : public TransportNetwork {
   const std::vector<int>& busy_lanes() const { return busy_; }
   Lane lane(int index) const;
   int num_lanes() const { return static_cast<int>(lanes_.size()); }
-  // Moves the oldest message of a busy lane to its receiver's inbox.
-  void Deliver(int lane);
-  // Of one edge, for conservation checks: in lanes and in inboxes not yet polled.
+  // The oldest message of a busy lane reaches its receiver.
+  void Deliver(int lane) { Deliver(lane, Delivery()); }
+  void Deliver(int lane, const Delivery& how);
+
+  // Payloads and send completions that kInPieces left open, and messages that kTwiceLater left
+  // behind; settling one may let its rank hand over messages.
+  int num_open() const { return static_cast<int>(open_.size()); }
+  int open_rank(int k) const { return open_[k].rank; }
+  void Settle(int k);
+
+  // The connection of two ranks is gone, with all that was under way between them.
+  void Break(int rank, int other);
+  // The process of a rank is gone: so are all its connections.
+  void Kill(int rank);
+  // Polling would tell the rank that a peer is gone.
+  bool HasNotice(int rank) const;
+
+  // Of one edge, for conservation checks: in lanes and entered, but not yet handed over.
   int64_t TokensUnderWay(uint64_t edge) const;
   int64_t CreditsUnderWay(uint64_t edge) const;
+  // By lane: -1 if the edge has none.
+  int LaneOf(uint64_t edge, Lane::Carries carries) const;
+  int64_t UnderWay(int lane) const { return lanes_[lane].count + lanes_[lane].num_entered; }
+  const Counts& counts() const { return counts_; }
+
+  // As after Connect, for another run; memory is kept. Edges must be connected.
+  void Rewind();
+  // Of all that decides what may come.
+  uint64_t HashState() const;
 
  private:
   friend class SimEndpoint;
   struct Message {
-    MessageHeader header;
-    std::string payload;
+    std::array<char, kWireMessageBytes> wire;
+    int32_t slot = 0;
+    const char* late = nullptr;  // kLate: where the payload is until it lands
+    std::string payload;         // kCopied
+    uint32_t payload_bytes = 0;
     int64_t due_ns = 0;
   };
   struct LaneQueue {
     Lane lane;
+    EdgeHandle sender_edge = -1;
     EdgeHandle receiver_edge = -1;
-    std::deque<Message> queue;
+    std::vector<Message> ring;  // `count` from `head`
+    uint32_t head = 0;
+    uint32_t count = 0;
     int busy_at = -1;  // position in busy_
     int64_t last_due_ns = 0;
-    int64_t num_in_inbox = 0;
+    int64_t num_entered = 0;
+    Message& at(uint32_t k) { return ring[(head + k) % ring.size()]; }
+    const Message& at(uint32_t k) const { return ring[(head + k) % ring.size()]; }
+  };
+  struct Open {
+    enum class Kind : uint8_t { kLands, kLeft, kStray } kind = Kind::kLands;
+    int rank = 0;  // whose ledger it concerns
+    int lane = 0;
+    EdgeHandle edge = -1;
+    int32_t slot = 0;
+    Message message;
+    Delivery::Tamper tamper = Delivery::Tamper::kNone;
+    uint32_t bit = 0;
   };
 
   absl::Status ConnectAll();
-  void Send(int lane, Message message);
-  int64_t UnderWay(uint64_t edge, Lane::Carries carries) const;
+  void MakeLedgers();
+  void Send(int lane, Message& message);
+  Message& NewestOf(LaneQueue& lane, int32_t slot);
+  void TakeOldest(int lane, Message* message);
+  void Idle(int lane);
+  void Enter(int lane, Message& message, const Delivery& how);
+  void EnterStray(int lane, Message message);
+  void EnterOfOther(int lane, const Message& message, Delivery::Tamper which);
+  void Land(SimEndpoint& to, EdgeHandle edge, int32_t slot, const Message& message, const Delivery& how);
 
   const Mapping mapping_;
   int64_t now_ns_ = 0;
@@ -81,8 +168,11 @@ class SimNetwork final : public TransportNetwork {
   std::vector<std::unique_ptr<SimEndpoint>> endpoints_;
   std::vector<LaneQueue> lanes_;
   std::map<std::pair<uint64_t, Lane::Carries>, int> lane_of_edge_;
-  int num_closed_ = 0;
+  int num_gone_ = 0;  // endpoints closed, connections broken
   std::vector<int> busy_;
+  std::vector<Open> open_;
+  Counts counts_;
+  Message taken_;  // room
   bool connected_ = false;
   absl::Status connect_status_;
 };
