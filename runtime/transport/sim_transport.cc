@@ -211,9 +211,9 @@ SimNetwork::Message& SimNetwork::NewestOf(LaneQueue& lane, int32_t slot) {
   return message;
 }
 
-void SimNetwork::Send(int index, Message& message) {
+void SimNetwork::Send(int index, Message& message, int64_t bytes) {
   LaneQueue& lane = lanes_[index];
-  message.due_ns = now_ns_ + (latency_ ? latency_(message.payload_bytes, lane.lane.from, lane.lane.to) : 0);
+  message.due_ns = now_ns_ + (latency_ ? latency_(bytes, lane.lane.from, lane.lane.to) : 0);
   lane.last_due_ns = message.due_ns = std::max(message.due_ns, lane.last_due_ns);
   ++lane.count;
   if (lane.busy_at >= 0) return;
@@ -513,7 +513,7 @@ absl::Status SimEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
   EncodeWireMessage(message, sent.wire.data());
   e.traffic.payload_bytes += size;
   ++e.traffic.tokens;
-  network_->Send(e.lane, sent);
+  network_->Send(e.lane, sent, size);
   return absl::OkStatus();
 }
 
@@ -532,7 +532,7 @@ absl::Status SimEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   }
   SimNetwork::Message& sent = network_->NewestOf(network_->lanes_[e.lane], slot);
   EncodeWireMessage(message, sent.wire.data());
-  network_->Send(e.lane, sent);
+  network_->Send(e.lane, sent, 0);
   return absl::OkStatus();
 }
 

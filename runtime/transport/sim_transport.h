@@ -153,7 +153,7 @@ class SimNetwork final : public TransportNetwork {
 
   absl::Status ConnectAll();
   void MakeLedgers();
-  void Send(int lane, Message& message);
+  void Send(int lane, Message& message, int64_t bytes);  // of the tensor, for the latency
   Message& NewestOf(LaneQueue& lane, int32_t slot);
   void TakeOldest(int lane, Message* message);
   void Idle(int lane);
