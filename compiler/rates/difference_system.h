@@ -1,0 +1,63 @@
+// Times under constraints of the form  time(to) >= time(from) + weight: the earliest times, or a circle that nobody can
+// keep (its weights sum to more than 0).
+// Not thread-safe; copies are independent.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace weir::compiler {
+
+struct Difference {
+  int from = -1;
+  int to = -1;
+  int64_t weight = 0;
+};
+
+class DifferenceSystem {
+ public:
+  DifferenceSystem(int num_nodes, std::vector<Difference> arcs);
+
+  const std::vector<Difference>& arcs() const { return arcs_; }
+  // Takes effect with the next Solve or Tighten.
+  void SetWeight(int arc, int64_t weight) { arcs_[arc].weight = weight; }
+
+  // The least times >= 0, or, with `keep`, the least that are not below the present ones. False: a circle.
+  enum class From : uint8_t { kZero, kPresent };
+  bool Solve(From from = From::kZero);
+  const std::vector<int64_t>& times() const { return times_; }
+  // After Solve() was false: arcs, each from the end of the one before, whose weights sum to more than 0.
+  const std::vector<int>& circle() const { return circle_; }
+  // After Solve() was true: the arc that sets a node's time, or -1.
+  const std::vector<int>& tight() const { return tight_; }
+
+  // The weights that `changes` names, all of arcs to one node, if the system can still be kept: then they are set and
+  // times() is the least that is not below the times before. Else, or if that took more than `visits_max` nodes, nothing
+  // changes. Precondition: times() keeps all arcs.
+  bool Tighten(std::span<const std::pair<int, int64_t>> changes, int64_t visits_max);
+  int64_t num_visits() const { return num_visits_; }
+
+ private:
+  void Order();
+  void Mark(int node);
+  int Next();
+  bool FindCircle();
+
+  int num_nodes_ = 0;
+  std::vector<Difference> arcs_;
+  std::vector<int> first_out_;  // by node, into out_
+  std::vector<int> out_;        // arcs by their `from`
+  std::vector<int64_t> times_;
+  std::vector<int> tight_;
+  std::vector<int> circle_;
+  // Nodes to look at, by place in an order in which arcs of positive weight go forward.
+  std::vector<int> place_;
+  std::vector<int> node_at_;
+  std::vector<uint64_t> marks_;
+  size_t mark_front_ = 0;
+  int64_t num_visits_ = 0;
+};
+
+}  // namespace weir::compiler

@@ -1,0 +1,180 @@
+#include "compiler/rates/play.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace weir::compiler {
+
+Play::Play(const TimedGraph& graph) : graph_(graph), waits_(AllWaits(graph)) {
+  JoinUnits();
+  std::vector<int> position(units_.size() + 1, 0);
+  other_unit_.resize(waits_.size());
+  for (size_t w = 0; w < waits_.size(); ++w) {
+    other_unit_[w] = unit_of_[waits_[w].other];
+    if (waits_[w].kind != Wait::Kind::kJoint) ++position[unit_of_[waits_[w].waiter] + 1];
+  }
+  std::partial_sum(position.begin(), position.end(), position.begin());
+  waits_by_unit_.resize(position.back());
+  for (size_t u = 0; u < units_.size(); ++u) units_[u].first_wait = position[u];
+  for (size_t w = 0; w < waits_.size(); ++w) {
+    if (waits_[w].kind == Wait::Kind::kJoint) continue;
+    Unit& unit = units_[unit_of_[waits_[w].waiter]];
+    waits_by_unit_[unit.first_wait + unit.num_waits++] = static_cast<int>(w);
+  }
+  for (size_t a = 0; a < graph_.actors.size(); ++a) units_[unit_of_[a]].limit = graph_.actors[a].acts;
+  for (size_t u = 0; u < units_.size(); ++u) Enqueue(static_cast<int>(u));
+}
+
+void Play::JoinUnits() {
+  std::vector<int> parent(graph_.actors.size());
+  std::iota(parent.begin(), parent.end(), 0);
+  const auto find = [&](int actor) {
+    while (parent[actor] != actor) actor = parent[actor] = parent[parent[actor]];
+    return actor;
+  };
+  for (const TimedGraph::Order& order : graph_.orders) {
+    if (order.kind == TimedGraph::Order::Kind::kJoint) parent[find(order.before)] = find(order.after);
+  }
+  unit_of_.assign(graph_.actors.size(), -1);
+  for (size_t a = 0; a < graph_.actors.size(); ++a) {
+    int& unit = unit_of_[find(static_cast<int>(a))];
+    if (unit < 0) {
+      unit = static_cast<int>(units_.size());
+      units_.emplace_back();
+    }
+    unit_of_[a] = unit;
+  }
+}
+
+void Play::Enqueue(int unit) {
+  if (units_[unit].queued) return;
+  units_[unit].queued = true;
+  queue_.push_back(unit);
+}
+
+int64_t Play::ActsAllowed(const Wait& wait, int64_t other_done) const {
+  if (wait.waiter_port.period == 1 && wait.other_port.period == 1 && wait.waiter_port.tokens == 1 && wait.other_port.tokens == 1) {
+    return std::max<int64_t>(other_done + wait.lag, 0);
+  }
+  const int64_t tokens = other_done / wait.other_port.period * wait.other_port.tokens + wait.lag;
+  return tokens <= 0 ? 0 : tokens / wait.waiter_port.tokens * wait.waiter_port.period;
+}
+
+int64_t Play::ActsNeeded(const Wait& wait, int64_t done) const {
+  const int64_t token = (done / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
+  return (FloorDiv(token, wait.other_port.tokens) + 1) * wait.other_port.period;
+}
+
+bool Play::Run() {
+  while (queue_front_ < queue_.size()) {
+    const int unit = queue_[queue_front_++];
+    units_[unit].queued = false;
+    Visit(unit);
+    if (queue_front_ > units_.size() && queue_front_ * 2 > queue_.size()) {
+      queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_front_));
+      queue_front_ = 0;
+    }
+  }
+  return std::all_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.blocked_by < 0; });
+}
+
+void Play::Visit(int id) {
+  Unit& unit = units_[id];
+  if (unit.blocked_by >= 0 || unit.done >= unit.limit) return;  // still in somebody's list, or nothing to do
+  while (unit.done < unit.limit) {
+    ++num_visits_;
+    int64_t allowed = unit.limit;
+    int blocked_by = -1;
+    for (int i = unit.first_wait; i < unit.first_wait + unit.num_waits; ++i) {
+      const int wait = waits_by_unit_[i];
+      const int64_t acts = ActsAllowed(waits_[wait], units_[other_unit_[wait]].done);
+      if (acts >= allowed) continue;
+      allowed = acts;
+      blocked_by = wait;
+    }
+    const bool moved = allowed > unit.done;
+    unit.done = std::max(unit.done, allowed);
+    if (moved) Wake(id);
+    if (blocked_by < 0) continue;
+    const int other = other_unit_[blocked_by];
+    if (other == id && moved) continue;  // it waits for itself, and went on
+    unit.blocked_by = blocked_by;
+    unit.needed = ActsNeeded(waits_[blocked_by], unit.done);
+    unit.next_waiting = units_[other].first_waiting;
+    units_[other].first_waiting = id;
+    if (units_[other].limit < unit.needed) {
+      units_[other].limit = unit.needed;
+      Enqueue(other);
+    }
+    return;
+  }
+}
+
+void Play::Wake(int id) {
+  int* link = &units_[id].first_waiting;
+  while (*link >= 0) {
+    Unit& waiting = units_[*link];
+    if (waiting.needed > units_[id].done) {
+      link = &waiting.next_waiting;
+      continue;
+    }
+    const int woken = *link;
+    *link = waiting.next_waiting;
+    waiting.blocked_by = -1;
+    Enqueue(woken);
+  }
+}
+
+void Play::GrowSlots(int reg, int64_t slots) {
+  for (size_t w = 0; w < waits_.size(); ++w) {
+    if (waits_[w].kind != Wait::Kind::kSlot || waits_[w].index != reg) continue;
+    waits_[w].lag = slots - graph_.registers[reg].initial_tokens;
+    const int id = unit_of_[waits_[w].waiter];
+    Unit& unit = units_[id];
+    if (unit.blocked_by != static_cast<int>(w)) continue;
+    int* link = &units_[other_unit_[w]].first_waiting;
+    while (*link != id) link = &units_[*link].next_waiting;
+    *link = unit.next_waiting;
+    unit.blocked_by = -1;
+    Enqueue(id);
+  }
+}
+
+void Play::JointPath(int from, int to, std::vector<Wait>* circle) const {
+  if (from == to) return;
+  // Breadth first, from the end, so that the way back is the way forward. Only told to people: it may take long.
+  std::vector<int> towards(graph_.actors.size(), -1);
+  std::vector<int> reached = {to};
+  for (size_t i = 0; i < reached.size(); ++i) {
+    for (size_t w = 0; w < waits_.size(); ++w) {
+      const Wait& wait = waits_[w];
+      if (wait.kind != Wait::Kind::kJoint || wait.other != reached[i] || wait.waiter == to || towards[wait.waiter] >= 0) continue;
+      towards[wait.waiter] = static_cast<int>(w);
+      reached.push_back(wait.waiter);
+    }
+  }
+  for (int actor = from; actor != to; actor = circle->back().other) circle->push_back(waits_[towards[actor]]);
+}
+
+std::vector<Wait> Play::BlockedCircle() const {
+  std::vector<int> order(units_.size(), -1);  // of the walk
+  std::vector<int> walk;
+  const auto blocked = std::find_if(units_.begin(), units_.end(), [](const Unit& unit) { return unit.blocked_by >= 0; });
+  if (blocked == units_.end()) return {};
+  int unit = static_cast<int>(blocked - units_.begin());
+  while (order[unit] < 0) {
+    order[unit] = static_cast<int>(walk.size());
+    walk.push_back(unit);
+    unit = other_unit_[units_[unit].blocked_by];
+  }
+  std::vector<Wait> circle;
+  for (size_t i = order[unit]; i < walk.size(); ++i) {
+    const Wait& wait = waits_[units_[walk[i]].blocked_by];
+    circle.push_back(wait);
+    const int next = i + 1 < walk.size() ? walk[i + 1] : unit;
+    JointPath(wait.other, waits_[units_[next].blocked_by].waiter, &circle);
+  }
+  return circle;
+}
+
+}  // namespace weir::compiler
