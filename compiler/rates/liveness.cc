@@ -130,7 +130,10 @@ std::string WhatFor(const TimedGraph& graph, const Deadlock::Link& link, int nex
   if (link.kind == Deadlock::Link::Kind::kOrder) {
     const TimedGraph::Order& order = graph.orders[link.index];
     const bool joint = order.kind == TimedGraph::Order::Kind::kJoint;
-    return absl::StrCat(joint ? "starts only together with " : "comes after ", name, order.why.empty() ? "" : " (", order.why,
+    std::string how = joint ? "starts only together with " : "comes after ";
+    if (order.delay == -1) how = "comes only after the next act of ";
+    if (order.delay < -1) how = absl::StrCat("comes only after the act ", -order.delay, " further on of ");
+    return absl::StrCat(how, name, order.why.empty() ? "" : " (", order.why,
                         order.why.empty() ? "" : ")");
   }
   const TimedGraph::Register& reg = graph.registers[link.index];
