@@ -2,6 +2,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/lower/place_memory.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/lower/scratch_plan.h"
 #include "runtime/base/status.h"
@@ -82,7 +83,7 @@ class RegisterAllocator {
     WEIR_RETURN_IF_ERROR(CheckRates());
     GroupTensors();
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
-    PlaceMemory();
+    PlaceMemory(AddStates(), &out_);
     return std::move(out_);
   }
 
@@ -276,21 +277,12 @@ class RegisterAllocator {
     return known.first->second;
   }
 
-  void PlaceMemory() {
-    int64_t scratch = 0;
-    for (const Program& program : out_.program()) scratch = std::max(scratch, program.scratch_bytes());
-    out_.set_scratch_bytes(scratch);
-    int64_t at = Align(scratch);
-    for (RegisterSpec& spec : *out_.mutable_registers()) {
-      if (spec.side() == RegisterSpec::OUTBOUND) continue;
-      spec.set_arena_offset(at);
-      spec.set_stride(Align(spec.bytes()));
-      at += spec.stride() * spec.slots();
-    }
+  // Optimiser slots first, each with memory of its own; then weights, which lie in their registers.
+  std::vector<StateHome> AddStates() {
+    std::vector<StateHome> homes;
     for (const RankState& state : graph_.states) {
-      StateSpec* spec = AddState(state.name, state.slice, state.layout, state.init);
-      spec->set_arena_offset(at);
-      at += Align(state.slice.bytes());
+      AddState(state.name, state.slice, state.layout, state.init);
+      homes.push_back({});
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
       const RankTensor& tensor = graph_.tensors[t];
@@ -298,13 +290,13 @@ class RegisterAllocator {
       const Variable& variable = plan_.module.variables[tensor.variable];
       Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
       TensorSlice slice = LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
-      StateSpec* spec = AddState(variable.name, slice, variable.layout, variable.init);
-      spec->set_arena_offset(out_.registers(places_[t].register_id).arena_offset() + places_[t].offset);
+      AddState(variable.name, slice, variable.layout, variable.init);
+      homes.push_back({places_[t].register_id, places_[t].offset});
     }
-    out_.set_arena_bytes(at);
+    return homes;
   }
 
-  StateSpec* AddState(const std::string& name, const TensorSlice& slice, const Layout& layout, const Initializer& init) {
+  void AddState(const std::string& name, const TensorSlice& slice, const Layout& layout, const Initializer& init) {
     StateSpec* spec = out_.add_state();
     spec->set_name(name);
     SetSlice(slice, spec->mutable_slice());
@@ -314,7 +306,6 @@ class RegisterAllocator {
     bool owner = true;
     for (size_t axis = 0; axis < layout.size(); ++axis) owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);
     spec->set_owner(owner);
-    return spec;
   }
 
   const LogicalPlan& plan_;
