@@ -65,6 +65,10 @@ absl::Status CheckInitializer(const Initializer& init, const std::string& where)
   return absl::OkStatus();
 }
 
+absl::Status UnknownTensorToKeep(const std::string& name, const std::vector<std::string>& known, const std::string& where) {
+  return Rejected({"W0488", where, "names of tensors of the function", absl::StrCat("\"", name, "\""), Nearest(name, known)});
+}
+
 // Imports the nodes of one function of the graph, inlining nothing: callers hand in
 // ranges of nodes without calls.
 class FunctionImporter {
@@ -148,6 +152,24 @@ class FunctionImporter {
                                   : absl::StrCat("\"", near, "\"")});
   }
 
+  enum class Extent : uint8_t { kWhole, kPart };  // of what the user calls the function
+
+  // The values of `names`; a part of main has only some of them.
+  absl::Status Keep(const std::vector<std::string>& names, Extent extent, const std::string& where) {
+    function_.keep.emplace();
+    for (const std::string& name : names) {
+      auto it = names_.find(name);
+      if (it != names_.end()) {
+        function_.keep->push_back(it->second);
+      } else if (extent == Extent::kWhole) {
+        std::vector<std::string> known;
+        for (const auto& [known_name, value] : names_) known.push_back(known_name);
+        return UnknownTensorToKeep(name, known, where);
+      }
+    }
+    return absl::OkStatus();
+  }
+
   bool Has(const std::string& name) const { return names_.count(name) > 0; }
   Function& function() { return function_; }
 
@@ -200,7 +222,35 @@ class GraphImporter {
     if (nodes > kMaxNodes) {
       return Rejected({"W0413", "graph", absl::StrCat("at most ", kMaxNodes, " nodes"), absl::StrCat(nodes), ""});
     }
+    return IndexRecompute();
+  }
+
+  absl::Status IndexRecompute() {
+    for (const Recompute& entry : job_.runtime().recompute()) {
+      std::string where = absl::StrCat("runtime.recompute of ", entry.function().empty() ? "no function" : entry.function());
+      if (by_name_.count(entry.function()) == 0) {
+        return Rejected({"W0489", where, "`function` to name a function of the graph", absl::StrCat("\"", entry.function(), "\""),
+                         Nearest(entry.function(), Names())});
+      }
+      if (!recompute_.emplace(entry.function(), &entry).second) {
+        return Rejected({"W0489", where, "each function once", "an entry for it above", "join both"});
+      }
+      if (entry.keep_all() && entry.keep_size() > 0) {
+        return Rejected({"W0489", where, "keep_all, or names in keep", "both", "leave one out"});
+      }
+    }
     return absl::OkStatus();
+  }
+
+  // What the job says of `function`, else the model; none: everything is kept.
+  std::optional<std::vector<std::string>> KeepOf(const weir::Function& function) const {
+    auto job = recompute_.find(function.name());
+    if (job != recompute_.end()) {
+      if (job->second->keep_all()) return std::nullopt;
+      return std::vector<std::string>(job->second->keep().begin(), job->second->keep().end());
+    }
+    if (!function.has_keep()) return std::nullopt;
+    return std::vector<std::string>(function.keep().tensor().begin(), function.keep().tensor().end());
   }
 
   // Values of `main`, by name.
@@ -233,6 +283,10 @@ class GraphImporter {
         return Rejected({"W0414", absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
                          "a node of the function to use it", "no use", "remove it"});
       }
+    }
+    for (const std::string& name : KeepOf(main).value_or(std::vector<std::string>())) {
+      if (main_names_.count(name) > 0 || reserved_.count(name) > 0 || used_parameters_.count(name) > 0) continue;
+      return UnknownTensorToKeep(name, MainNames(), absl::StrCat(FunctionWhere(main.name()), ", keep"));
     }
     return ImportOutputs(main);
   }
@@ -293,6 +347,7 @@ class GraphImporter {
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     }
     for (int i = begin; i < end; ++i) WEIR_RETURN_IF_ERROR(importer.AddNode(main.node(i), i));
+    if (auto keep = KeepOf(main)) WEIR_RETURN_IF_ERROR(importer.Keep(*keep, FunctionImporter::Extent::kPart, FunctionWhere(main.name())));
     // Results: what later nodes, calls or outputs of main name.
     std::set<std::string> later(main.output().begin(), main.output().end());
     for (int i = end; i < main.node_size(); ++i) later.insert(main.node(i).input().begin(), main.node(i).input().end());
@@ -375,6 +430,9 @@ class GraphImporter {
                          "call it from main"});
       }
       WEIR_RETURN_IF_ERROR(importer.AddNode(graph.node(i), i));
+    }
+    if (auto keep = KeepOf(graph)) {
+      WEIR_RETURN_IF_ERROR(importer.Keep(*keep, FunctionImporter::Extent::kWhole, absl::StrCat(FunctionWhere(name), ", keep")));
     }
     if (graph.output().empty()) {
       return Rejected({"W0421", FunctionWhere(name), "at least one output", "none", "output: \"y\""});
@@ -477,6 +535,7 @@ class GraphImporter {
   PlanMode mode_;
   Module module_;
   std::map<std::string, const weir::Function*> by_name_;
+  std::map<std::string, const Recompute*> recompute_;  // by function
   std::map<std::string, int> imported_;
   std::map<std::string, int> main_names_;
   std::set<std::string> reserved_, used_parameters_, call_names_;

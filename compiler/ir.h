@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,8 @@ struct Function {
   // Values that live in persistent memory named after the call's parameter or fetch
   // ("adam_m"): written and read in place by the node that outputs them.
   std::map<ValueId, std::string> states;
+  // Values that the backward pass finds kept, besides arguments; none: all that it reads.
+  std::optional<std::vector<ValueId>> keep;
 
   ValueId AddValue(std::string name, TensorType type);
   // Index of the node that outputs `value`, or -1 (an argument).

@@ -66,6 +66,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   passes.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it", false, ExpandCrossEntropy});
   passes.Add({"remove-dead-nodes", "drop what no result needs", false, RemoveDeadNodes});
   passes.Add({"propagate-layouts", "a layout for every value, and boxings between them", true, PropagateLayouts});
+  if (options.mode == PlanMode::kTrain) {
+    passes.Add({"recompute-values", "what is not kept is computed again by the backward function", false, RecomputeValues});
+  }
   passes.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
                [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
   passes.Add({"bundle-boxings", "boxings that can travel together do", false,

@@ -26,6 +26,8 @@ void AddTrainingFlags(CLI::App* verb, TrainingOptions* options) {
   verb->add_option("--clip", options->clip_norm, "Largest norm of the gradient; 0 is off")->capture_default_str();
   verb->add_option("--precision", options->precision, "f32 or bf16")->capture_default_str();
   verb->add_option("--zero", options->zero_stage, "ZeRO stage over dp: 0 to 3")->capture_default_str();
+  verb->add_flag("--recompute", options->recompute,
+                 "Keep only the inputs of blocks for the backward pass and compute the rest again: less memory, more time");
   verb->add_option("--eval-every", options->eval_every, "Steps between evaluations; 0 is at the end only")->capture_default_str();
   verb->add_option("--seed", options->seed, "Seed of weights, data and dropout")->capture_default_str();
   verb->add_option("--mesh", options->mesh, "Devices, such as dp=2,tp=2")->type_name("AXES");

@@ -27,4 +27,9 @@ absl::Status RemoveDeadNodes(const PassContext& context, Module* module);
 // why. Inserts the op "boxing" wherever a node wants an operand in another layout.
 absl::Status PropagateLayouts(const PassContext& context, Module* module);
 
+// recompute-values: where a function says what to keep, its backward function computes the other values that it reads
+// again, by the nodes (boxings included), layouts and random keys of the forward function, so with the same bits; each
+// stands just before its first reader. What is no longer read is no longer kept.
+absl::Status RecomputeValues(const PassContext& context, Module* module);
+
 }  // namespace weir::compiler

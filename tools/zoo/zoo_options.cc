@@ -61,6 +61,9 @@ absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
   if (options.precision != "f32" && options.precision != "bf16") {
     return Rejected({"W0061", "--precision", "f32 or bf16", options.precision, ""});
   }
+  for (Function& function : *job->mutable_graph()->mutable_function()) {
+    if (options.recompute && function.name() != job->graph().main()) function.mutable_keep();
+  }
   training->set_precision(options.precision == "bf16" ? Training::BF16 : Training::F32);
   training->set_seed(options.seed);
   training->set_eval_every(options.eval_every);

@@ -32,6 +32,7 @@ struct TrainingOptions {
   int64_t zero_stage = 0;
   int64_t eval_every = 0;
   uint64_t seed = 1;
+  bool recompute = false;  // keep the inputs of blocks alone for the backward pass
   std::string mesh;  // "dp=2,tp=2"
 };
 
@@ -48,7 +49,8 @@ struct TransformerOptions {
   TrainingOptions training;
 };
 
-// Sets mesh, optimiser (AdamW), schedule (warm-up, cosine) and the rest of `training`.
+// Sets mesh, optimiser (AdamW), schedule (warm-up, cosine), the rest of `training`, and what blocks keep.
+// Precondition: the graph is written.
 absl::Status WriteTraining(const TrainingOptions& options, Job* job);
 // Bytes of a text file, or synthetic tokens.
 void WriteTextData(const TrainingOptions& options, Job* job);

@@ -1,0 +1,164 @@
+// What is computed again has the bits of what would have been kept: the same weights on every layout, with dropout too;
+// the bytes on the wire are those of the closed form; and it takes less memory.
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+#include "tools/zoo/llama.h"
+
+namespace weir::testing {
+namespace {
+
+using MakeJob = absl::StatusOr<Job> (*)(const TransformerOptions&);
+
+TransformerOptions Small() {
+  TransformerOptions options;
+  options.layers = 3;
+  options.hidden = 16;
+  options.heads = 2;
+  options.ffn = 32;
+  options.vocab = 32;
+  options.sequence = 8;
+  options.training.batch = 8;
+  options.training.micro_batches = 2;
+  options.training.steps = 5;
+  options.training.learning_rate = 1e-2;
+  return options;
+}
+
+struct Case {
+  std::string mesh;
+  int zero = 0;
+  SequenceParallel sequence = SequenceParallel::kNone;
+  std::string precision = "f32";
+};
+
+std::string Name(const Case& c) {
+  return absl::StrCat(c.mesh, ", zero ", c.zero, ", sequence parallel ", static_cast<int>(c.sequence), ", ", c.precision);
+}
+
+Job JobOf(MakeJob make, const Case& c, TransformerOptions options) {
+  options.sequence_parallel = c.sequence;
+  options.training.precision = c.precision;
+  absl::StatusOr<Job> job = make(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  job->mutable_training()->set_zero_stage(c.zero);
+  return WithMesh(*job, c.mesh);
+}
+
+std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
+  if (a.weights.size() != b.weights.size()) return "the set of states";
+  for (const auto& [name, values] : a.weights) {
+    auto other = b.weights.find(name);
+    if (other == b.weights.end() || other->second.size() != values.size() ||
+        std::memcmp(values.data(), other->second.data(), values.size() * 4) != 0) {
+      return name;
+    }
+  }
+  return a.losses == b.losses ? "" : "losses";
+}
+
+// Trains `job` and says whether its edges carried what the plan says.
+TrainRun TrainAndCount(const Job& job) {
+  auto plan = CompileJob(job, {});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  if (!plan.ok()) return {};
+  absl::StatusOr<int64_t> planned = BytesPerStep(**plan);
+  EXPECT_TRUE(planned.ok()) << planned.status();
+  TrainRunOptions options;
+  options.steps = 3;
+  absl::StatusOr<TrainRun> run = Train(job, options);
+  EXPECT_TRUE(run.ok()) << run.status();
+  if (!run.ok()) return {};
+  int64_t counted = 0;
+  for (const EdgeReport& edge : run->edges) counted += edge.payload_bytes;
+  EXPECT_EQ(counted, 3 * *planned);
+  return *std::move(run);
+}
+
+int64_t ArenaBytes(const Job& job) {
+  auto plan = CompileJob(job, {});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, 0);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  return lowered->arena_bytes();
+}
+
+void CheckSameBits(MakeJob make, const TransformerOptions& options, const std::vector<Case>& cases) {
+  for (const Case& c : cases) {
+    SCOPED_TRACE(Name(c));
+    const Job kept = JobOf(make, c, options);
+    const TrainRun reference = TrainAndCount(kept);
+    ASSERT_FALSE(reference.losses.empty());
+    for (const std::vector<std::string>& keep : {std::vector<std::string>{}, {"attended"}, {"projected", "q", "up"}}) {
+      Job again = kept;
+      Recompute* recompute = again.mutable_runtime()->add_recompute();
+      recompute->set_function("block");
+      recompute->mutable_keep()->Assign(keep.begin(), keep.end());
+      EXPECT_EQ(FirstDifference(reference, TrainAndCount(again)), "") << keep.size() << " kept";
+    }
+  }
+}
+
+TEST(Recompute, AGptWithDropoutHasTheSameBitsOnEveryLayout) {
+  TransformerOptions options = Small();
+  options.dropout = 0.1;
+  CheckSameBits(GptJob, options, {{""}, {"dp=2"}, {"tp=2"}, {"pp=2"}, {"dp=2,tp=2", 3}, {"tp=2,pp=2"}, {"tp=2", 0, SequenceParallel::kMegatron},
+                                  {"sp=2", 0, SequenceParallel::kUlysses}, {"dp=2", 1, SequenceParallel::kNone, "bf16"}});
+}
+
+TEST(Recompute, TheWholeOfMainAndOfALlamaHasTheSameBits) {
+  for (const char* mesh : {"", "tp=2", "dp=2,pp=2"}) {
+    SCOPED_TRACE(mesh);
+    Job kept = JobOf(LlamaJob, {mesh, 2}, Small());
+    const TrainRun reference = TrainAndCount(kept);
+    for (const char* function : {"block", "main"}) kept.mutable_runtime()->add_recompute()->set_function(function);
+    EXPECT_EQ(FirstDifference(reference, TrainAndCount(kept)), "");
+  }
+}
+
+TEST(Recompute, TheCollectivesOfWhatIsComputedAgainRunAgain) {
+  Job job = JobOf(GptJob, {"tp=2"}, Small());
+  const int64_t kept = *BytesPerStep(**CompileJob(job, {}));
+  job.mutable_runtime()->add_recompute()->set_function("block");
+  const int64_t again = *BytesPerStep(**CompileJob(job, {}));
+  // The sum after the attention of each block and micro-batch; the one after the feed-forward part is read by no gradient.
+  const int64_t activation = 4 * 8 * 16 * 4;
+  EXPECT_EQ(again - kept, 2 * activation * 3 * 2);
+}
+
+TEST(Recompute, KeepingBlockInputsAloneTakesLessMemoryWithEveryLayer) {
+  TransformerOptions options = Small();
+  options.training.micro_batches = 1;
+  options.sequence = 64;
+  const auto per_layer = [&](bool recompute) {
+    int64_t bytes[2];
+    for (int i = 0; i < 2; ++i) {
+      options.layers = 3 + i;
+      options.training.recompute = recompute;
+      bytes[i] = ArenaBytes(*GptJob(options));
+    }
+    return bytes[1] - bytes[0];
+  };
+  const int64_t activation = 8 * 64 * 16 * 4;
+  const int64_t kept = per_layer(false), again = per_layer(true);
+  // Kept: norm, q, k, v, attended, residual, norm, up (2 wide) and its gradient's input, at least.
+  EXPECT_GT(kept - again, 8 * activation) << kept << " and " << again;
+}
+
+TEST(Recompute, TheJobMayTakeBackWhatTheModelSays) {
+  TransformerOptions options = Small();
+  const int64_t kept = ArenaBytes(*GptJob(options));
+  options.training.recompute = true;
+  Job job = *GptJob(options);
+  EXPECT_LT(ArenaBytes(job), kept);
+  Recompute* recompute = job.mutable_runtime()->add_recompute();
+  recompute->set_function("block");
+  recompute->set_keep_all(true);
+  EXPECT_EQ(ArenaBytes(job), kept);
+}
+
+}  // namespace
+}  // namespace weir::testing
