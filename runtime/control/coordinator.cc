@@ -244,6 +244,10 @@ void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
   for (int w = 0; w < options_.num_workers; ++w) {
     Worker& worker = workers_[w];
     if (worker.presence != Presence::kConnected || !worker.liveness->IsDead(now_ns - grace_ns)) continue;
+    if (const int64_t more_ms = options_.excuse_ms ? options_.excuse_ms(w) : 0; more_ms > 0) {
+      worker.liveness->Excuse(now_ns, more_ms * kNsPerMs);
+      continue;
+    }
     Lose(w, absl::DeadlineExceededError(
                 Format({.code = "W0602", .where = NameOf(w),
                         .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),

@@ -49,6 +49,9 @@ struct CoordinatorOptions {
   // A connected worker was lost (kUnavailable: stream broken; kDeadlineExceeded: no heartbeat for dead_after_ms; time that the
   // coordinator itself was kept from running does not count): once per worker, not after Abort.
   std::function<void(int worker, const absl::Status& why)> on_lost;
+  // Asked before a worker is lost for want of a heartbeat: so many more milliseconds it has, from now; 0: none. For who can see
+  // why it is silent. Null: none. Not a hook: it answers at once and calls nothing of the coordinator.
+  std::function<int64_t(int worker)> excuse_ms;
   // A worker sent an event (WorkerLink::Send).
   std::function<void(int worker, std::string event)> on_event;
 };

@@ -23,6 +23,7 @@ class Liveness {
     dies_ns_ = now_ns + dead_after_ns_;
   }
   void Grant(int64_t lost_ns) { dies_ns_ += lost_ns; }
+  void Excuse(int64_t now_ns, int64_t more_ns) { dies_ns_ = now_ns + more_ns; }
 
   bool IsDead(int64_t now_ns) const { return now_ns >= dies_ns_; }
   int64_t dies_ns() const { return dies_ns_; }

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <future>
@@ -119,6 +120,31 @@ TEST(LoneWorkerTest, AFrozenWorkerIsLostInItsTimeAndNotEarlier) {
   }
   std::cout << "noticed after " << absl::StrJoin(times, ", ") << " ms\n";
   EXPECT_LE(times.back(), kDeadAfterMs + kHeartbeatMs) << absl::StrJoin(times, ", ");
+}
+
+TEST(LoneWorkerTest, AFrozenWorkerThatIsExcusedIsNotLostAndWorksOnLater) {
+  std::atomic<int> times{0};
+  std::atomic<int> excused{0};
+  TestJob job(1, [&](CoordinatorOptions* options) {
+    Quick(options);
+    options->excuse_ms = [&](int worker) -> int64_t {
+      EXPECT_EQ(worker, 0);
+      return ++excused <= times ? kDeadAfterMs / 4 : 0;
+    };
+  });
+  WorkerProcess worker(job, 0);
+  ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
+  times = 1'000'000;
+  worker.Signal(SIGSTOP);
+  for (int seen = excused; excused < seen + 3;) std::this_thread::yield();
+  EXPECT_TRUE(job->Health()[0].connected);
+  worker.Signal(SIGCONT);
+  EXPECT_TRUE(job->CallAll("echo", kPatienceMs).ok());
+  times = 0;
+  worker.Signal(SIGSTOP);
+  EXPECT_EQ(job.WaitForLost(1).size(), 1u);
+  worker.Signal(SIGCONT);
+  EXPECT_EQ(worker.WaitForExitCode(), 4);
 }
 
 TEST(LoneWorkerTest, AKilledWorkerIsLostWhenItsConnectionBreaks) {

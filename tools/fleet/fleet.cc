@@ -29,6 +29,8 @@ constexpr int64_t kLeaveMs = 1000;
 // The same of a job that is stuck: its workers first tell what each actor waits for.
 constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
+// How often, within the time after which silence is death, a starved worker is looked at.
+constexpr int64_t kLooksPerDeath = 4;
 constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
 
 // The path of this program, for people who look at the list of processes. What was replaced or removed since it
@@ -55,7 +57,8 @@ std::string Found(const absl::Status& status) {
 }  // namespace
 
 Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
-    : ranks_of_(std::move(ranks_of)), options_(options), job_id_(MakeJobId()), started_ns_(clock_.NowNs()) {}
+    : ranks_of_(std::move(ranks_of)), options_(options), job_id_(MakeJobId()), started_ns_(clock_.NowNs()),
+      starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000) {}
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 
@@ -102,6 +105,7 @@ absl::Status Fleet::Launch() {
     lost_.push_back(std::move(event));
     supervisor_->Wake();
   };
+  options.excuse_ms = [this](int worker) { return ExcuseMs(worker); };
   WEIR_ASSIGN_OR_RETURN(options.credentials, authority.Issue(CoordinatorIdentity(job_id_)));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, Coordinator::Start(std::move(options)));
   bool failed = false;
@@ -191,6 +195,18 @@ void Fleet::TakeLost() {
     }
     Fail(std::move(event), reason);
   }
+}
+
+// A worker that others keep from the cores is late, not dead; it is looked at again soon.
+int64_t Fleet::ExcuseMs(int worker) {
+  const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
+  if (!starvation_.IsStarved(pid, ReadProcessorUse(pid), clock_.NowNs())) return 0;
+  if (starvation_.NumLooks(pid) == 1) {
+    *options_.console << absl::StrFormat("%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other programs use the machine\n",
+                                         RankLabel(ranks_of_[worker]), pid, static_cast<double>(options_.dead_after_ms) * 1e-3)
+                      << std::flush;
+  }
+  return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
 }
 
 // While steps run, some actor somewhere acts now and then, or the plan or a rank is stuck.

@@ -26,6 +26,7 @@
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
 #include "tools/launch/failure_report.h"
+#include "tools/launch/cpu_starvation.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir {
@@ -80,6 +81,7 @@ class Fleet {
   void CheckProgress();
   static void TellWaits(std::vector<FailureEvent>* events);
   std::string ActivityOf(int worker);
+  int64_t ExcuseMs(int worker);  // on the coordinator's thread
   void Fail(FailureEvent event, const absl::Status& reason);
 
   const std::vector<std::vector<int>> ranks_of_;
@@ -87,6 +89,7 @@ class Fleet {
   std::string job_id_;
   MonotonicClock clock_;
   int64_t started_ns_ = 0;
+  CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
 
   std::unique_ptr<Supervisor> supervisor_;    // made and used by watcher_, but for Wake

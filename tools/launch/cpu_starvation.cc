@@ -1,0 +1,71 @@
+#include "tools/launch/cpu_starvation.h"
+
+#include <dirent.h>
+
+#include <fstream>
+#include <iterator>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kStarvedShare = 4;  // of a core, one part in so many
+
+}  // namespace
+
+bool AddThread(const std::string& stat, ProcessorUse* use) {
+  // "1234 (any name) R 1 ...": the state, and from there utime and stime as the 12th and 13th.
+  const size_t name_end = stat.rfind(')');
+  if (name_end == std::string::npos) return false;
+  const std::vector<std::string> fields = absl::StrSplit(stat.substr(name_end + 1), absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  int64_t user = 0, system = 0;
+  if (fields.size() < 13 || !absl::SimpleAtoi(fields[11], &user) || !absl::SimpleAtoi(fields[12], &system)) return false;
+  use->is_ready |= fields[0] == "R";
+  use->ticks += user + system;
+  return true;
+}
+
+std::optional<ProcessorUse> ReadProcessorUse(pid_t pid) {
+  const std::string folder = absl::StrCat("/proc/", pid, "/task");
+  DIR* directory = ::opendir(folder.c_str());
+  if (directory == nullptr) return std::nullopt;
+  ProcessorUse use;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (entry->d_name[0] == '.') continue;
+    std::ifstream file(absl::StrCat(folder, "/", entry->d_name, "/stat"));
+    AddThread(std::string(std::istreambuf_iterator<char>(file), {}), &use);  // one that has just ended counts for nothing
+  }
+  ::closedir(directory);
+  return use;
+}
+
+bool CpuStarvation::IsStarved(pid_t pid, const std::optional<ProcessorUse>& use, int64_t now_ns) {
+  auto last = looks_.find(pid);
+  if (last != looks_.end() && now_ns - last->second.time_ns > memory_ns_) {
+    looks_.erase(last);
+    last = looks_.end();
+  }
+  bool starved = use.has_value() && use->is_ready;
+  if (starved && last != looks_.end()) {
+    const double seconds = 1e-9 * static_cast<double>(now_ns - last->second.time_ns);
+    const double used_seconds = static_cast<double>(use->ticks - last->second.ticks) / static_cast<double>(ticks_per_second_);
+    starved = used_seconds * kStarvedShare < seconds;
+  }
+  if (!starved) {
+    looks_.erase(pid);
+    return false;
+  }
+  looks_[pid] = {now_ns, use->ticks, NumLooks(pid) + 1};
+  return true;
+}
+
+int CpuStarvation::NumLooks(pid_t pid) const {
+  const auto last = looks_.find(pid);
+  return last == looks_.end() ? 0 : last->second.number;
+}
+
+}  // namespace weir
