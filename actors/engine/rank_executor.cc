@@ -279,6 +279,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   effects_.clear();
   actor.machine.Start(&effects_);
   if (actor.program != nullptr) BindSlots(actor);
+  if (kPlantsBugs) PerformTooEarly(actor);
   if (options_.clock != nullptr) now_ = Now();
   actor.start_ticks = now_;
   if (num_running_ == 0) ShowAct(actor);
@@ -288,6 +289,15 @@ void RankExecutor::Start(ActorRuntime& actor) {
   }
   const int at = running_head_ + num_running_++;
   running_[at % running_.size()] = actor.machine.id().value();
+}
+
+// For planted bugs only: some effects of the act that begins, before it has ended.
+void RankExecutor::PerformTooEarly(const ActorRuntime& actor) {
+  if (!Planted(PlantedBug::kCreditBeforeReadDone) && !Planted(PlantedBug::kTokenBeforeActEnds)) return;
+  ActorMachine ahead = actor.machine;
+  effects_.clear();
+  ahead.OnActDone(&effects_);
+  Perform(actor);
 }
 
 void RankExecutor::BindSlots(ActorRuntime& actor) {
@@ -300,7 +310,16 @@ void RankExecutor::BindSlots(ActorRuntime& actor) {
   for (int i = 0; i < machine.num_outputs(); ++i) {
     const ActorMachine::Port& port = machine.output(i);
     if (port.position != 0 || port.slots == 1) continue;
-    actor.program->BindOutput(i, registers_[port.register_id].addresses[port.held_slot]);
+    const int32_t slot = Planted(PlantedBug::kBindsFirstSlot) ? 0 : port.held_slot;
+    actor.program->BindOutput(i, registers_[port.register_id].addresses[slot]);
+  }
+  if (Planted(PlantedBug::kArrivalOrder) && machine.num_inputs() > 1) {
+    const ActorMachine::Port& a = machine.input(0);
+    const ActorMachine::Port& b = machine.input(1);
+    if (registers_[a.register_id].bytes != registers_[b.register_id].bytes) return;
+    const bool b_came_last = machine.last_cause().register_id == b.register_id;
+    actor.program->BindInput(b_came_last ? 0 : 1, registers_[a.register_id].addresses[a.held_slot]);
+    actor.program->BindInput(b_came_last ? 1 : 0, registers_[b.register_id].addresses[b.held_slot]);
   }
 }
 
@@ -363,7 +382,7 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   if (++actor.act_in_step == actor.acts_per_step) {
     actor.act_in_step = actor.micro_batch = actor.chunk = 0;
     ++actor.step;
-  } else if (++actor.chunk == actor.chunks) {
+  } else if (++actor.chunk == actor.chunks || Planted(PlantedBug::kChunkForgotten)) {
     actor.chunk = 0;
     ++actor.micro_batch;
   }
@@ -379,7 +398,12 @@ int64_t RankExecutor::Perform(const ActorRuntime& actor) {
   int64_t bytes_sent = 0;
   for (const Effect& effect : effects_) {
     RegisterRuntime& r = registers_[effect.register_id];
-    if (effect.kind == Effect::Kind::kReturnCredit) {
+    const bool credit = effect.kind == Effect::Kind::kReturnCredit;
+    if (kPlantsBugs && actor.machine.running() != Planted(credit ? PlantedBug::kCreditBeforeReadDone
+                                                                 : PlantedBug::kTokenBeforeActEnds)) {
+      continue;
+    }
+    if (credit) {
       Release(r, effect.slot);
     } else if (r.side == RegisterSide::kOutbound) {
       bytes_sent += Send(actor, r, effect);
@@ -397,6 +421,7 @@ void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
     return;
   }
   ActorRuntime& first = actors_[r.first_consumer.actor];
+  if (Planted(PlantedBug::kTokenToldTwice) && first.machine.OnToken(r.first_consumer.port)) AddReady(first);
   if (first.machine.OnToken(r.first_consumer.port)) AddReady(first);
   for (const PortRef& consumer : r.other_consumers) {
     ActorRuntime& actor = actors_[consumer.actor];
@@ -425,13 +450,16 @@ int64_t RankExecutor::Send(const ActorRuntime& actor, RegisterRuntime& r, const 
 
 void RankExecutor::Release(RegisterRuntime& r, int32_t slot) {
   if (r.ledger.Release(slot) == SlotLedger::Use::kInUse) return;
+  if (Planted(PlantedBug::kCreditNeverSent) && r.slots > 1 && slot == r.slots - 1) return;
   if (r.side == RegisterSide::kLocal) {
     ActorRuntime& producer = actors_[r.producer_actor];
+    if (Planted(PlantedBug::kCreditTwice)) producer.machine.OnCredit(r.producer_port);
     if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
     return;
   }
   ++num_sent_;
-  absl::Status sent = endpoint_->ReturnCredit(r.edge, slot);
+  const EdgeHandle wrong_edge = static_cast<EdgeHandle>((r.edge + 1) % register_of_edge_.size());
+  absl::Status sent = endpoint_->ReturnCredit(Planted(PlantedBug::kCreditToWrongEdge) ? wrong_edge : r.edge, slot);
   if (!sent.ok()) Fault(sent);
 }
 

@@ -27,6 +27,7 @@
 #include "actors/protocol/actor_machine.h"
 #include "actors/protocol/slot_ledger.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/planted_bug.h"
 #include "runtime/device/device.h"
 #include "runtime/memory/arena.h"
 #include "runtime/trace/act_record.h"
@@ -99,7 +100,16 @@ class RankExecutor final : private MessageReceiver {
   void StartReady(int k);     // the k-th best ready actor; precondition: the device has room
   void CollectCompletions();  // of the device
   absl::Status Poll();        // of the transport
+  int32_t ready_actor(int k) const { return actor_at_place_[ready_.Nth(k)]; }
+  int32_t oldest_running() const { return running_[running_head_]; }  // precondition: one runs
   const absl::Status& fault() const { return fault_; }
+
+  // For simulations that run one plan many times: Rewind makes everything as it was at
+  // MarkBeginning, the memory too; the trace and the device are left alone.
+  void MarkBeginning();
+  void Rewind();
+  // Of all that decides what may come next, the contents of its memory included.
+  uint64_t HashState() const;
 
   // Any thread; the executor must be connected.
   Progress progress() const;
@@ -193,6 +203,7 @@ class RankExecutor final : private MessageReceiver {
   }
   void Start(ActorRuntime& actor);
   void BindSlots(ActorRuntime& actor);
+  void PerformTooEarly(const ActorRuntime& actor);
   static void RunBody(void* actor);
   void Finish(ActorRuntime& actor);
   int64_t Perform(const ActorRuntime& actor);
@@ -200,7 +211,7 @@ class RankExecutor final : private MessageReceiver {
   int64_t Send(const ActorRuntime& actor, RegisterRuntime& r, const Effect& effect);
   void Release(RegisterRuntime& r, int32_t slot);
   void Fault(const absl::Status& status) {
-    if (fault_.ok()) fault_ = status;
+    if (fault_.ok() && !Planted(PlantedBug::kErrorDropped)) fault_ = status;
   }
 
   absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override;
@@ -226,6 +237,8 @@ class RankExecutor final : private MessageReceiver {
   int64_t now_ = 0;  // ticks, as of the last event
   bool has_edges_ = false;
   absl::Status fault_;
+  struct Beginning;
+  std::shared_ptr<Beginning> beginning_;  // null unless MarkBeginning was called
 
   KernelSet kernels_;
   Arena arena_;

@@ -18,14 +18,14 @@ ActorMachine::ActorMachine(ActorId id, absl::Span<const PortSpec> inputs, absl::
   ports_.reserve(inputs.size() + outputs.size());
   for (const PortSpec& spec : inputs) {
     Port& port = ports_.emplace_back();
-    port.available = spec.initial_tokens;
+    port.available = Planted(PlantedBug::kInitialTokenForgotten) ? 0 : spec.initial_tokens;
     port.register_id = spec.register_id;
     port.period = spec.period;
     port.slots = spec.slots;
   }
   for (const PortSpec& spec : outputs) {
     Port& port = ports_.emplace_back();
-    port.available = spec.slots - spec.initial_tokens;
+    port.available = spec.slots - spec.initial_tokens + Planted(PlantedBug::kCreditTooManyAtStart);
     port.next_slot = spec.initial_tokens == spec.slots ? 0 : spec.initial_tokens;
     port.spans = spec.initial_tokens;
     port.register_id = spec.register_id;
@@ -40,7 +40,7 @@ ActorMachine::ActorMachine(ActorId id, absl::Span<const PortSpec> inputs, absl::
 
 bool ActorMachine::RaiseLimit(int64_t acts) {
   const bool was_ready = ready();
-  limit_ += acts;
+  limit_ += acts + Planted(PlantedBug::kLimitOffByOne);
   return !was_ready && ready();
 }
 

@@ -23,6 +23,7 @@
 
 #include "absl/types/span.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/planted_bug.h"
 
 namespace weir {
 
@@ -128,10 +129,13 @@ class ActorMachine {
 
  private:
   bool OnArrival(Port& port, WaitCause::Kind kind) {
+    if (Planted(PlantedBug::kCreditLostWhileRunning) && running_ && kind == WaitCause::Kind::kCredit) return false;
+    if (Planted(PlantedBug::kSecondCreditLost) && port.available > 0 && kind == WaitCause::Kind::kCredit) return false;
     ++port.available;
     if (!port.wanted) return false;
     port.wanted = false;
     cause_ = {kind, port.register_id};
+    if (Planted(PlantedBug::kLostWakeUp) && kind == WaitCause::Kind::kCredit && missing_ == 1) return --missing_ < 0;
     return --missing_ == 0 && !running_ && acts_done_ < limit_;
   }
 
@@ -151,6 +155,7 @@ inline void ActorMachine::Start(Effects* effects) {
     --port.available;
     ++port.spans;
     port.held_slot = port.next_slot;
+    if (Planted(PlantedBug::kSlotsDoNotGoRound)) continue;
     port.next_slot = port.next_slot + 1 == port.slots ? 0 : port.next_slot + 1;
   }
   running_ = true;
@@ -165,13 +170,16 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
   const int num_ports = static_cast<int>(ports_.size());
   for (int i = num_ports - 1; i >= 0; --i) {
     Port& port = ports_[i];
-    if (++port.position < port.period) continue;
+    if (++port.position < port.period + (Planted(PlantedBug::kSpanTooLong) && port.period > 1) -
+                              (Planted(PlantedBug::kSpanTooShort) && port.period > 1)) {
+      continue;
+    }
     port.position = 0;
     const bool input = i < num_inputs_;
     effects->Add({input ? Effect::Kind::kReturnCredit : Effect::Kind::kPublishToken, input ? i : i - num_inputs_,
                   port.register_id, port.held_slot, port.spans - 1});
     port.held_slot = -1;
-    if (port.available == 0) {
+    if (port.available == 0 && (input || !Planted(PlantedBug::kWritesWithoutCredit))) {
       port.wanted = true;
       ++missing_;
     }

@@ -34,6 +34,15 @@ class FakeDevice final : public Device {
   void CompleteOldest();
   // Work launched from now on starts no earlier than this.
   void NotBefore(int64_t now_ns) { now_ns_ = std::max(now_ns_, now_ns); }
+  // As new; what was queued is forgotten.
+  void Rewind() {
+    queue_.clear();
+    num_completed_ = 0;
+    now_ns_ = 0;
+    run_body_ = RunBody::kAtLaunch;
+  }
+  // Whether the k-th oldest pending work has run already.
+  bool has_run(int k) const { return queue_[num_completed_ + k].run_body == RunBody::kAtLaunch; }
   // Time is now at least `now_ns`: what is done by then completes.
   void AdvanceTo(int64_t now_ns);
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/planted_bug.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -68,9 +69,9 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
   const bool of_network = message->epoch == identity_.epoch && message->role == identity_.role;
   if (message->job_tag != job_tag_) {
     const bool of_job = !of_network && message->job_tag == JobTag(identity_.job_key, message->epoch, message->role);
-    return of_job ? Verdict::kFenced : Verdict::kForeign;
-  }
-  if (!of_network) {
+    const bool let_in = of_job ? Planted(PlantedBug::kStaleEpochAccepted) : Planted(PlantedBug::kForeignAccepted);
+    if (!let_in) return of_job ? Verdict::kFenced : Verdict::kForeign;
+  } else if (!of_network) {
     return Wrong(*message, absl::StrCat("epoch ", identity_.epoch, ", role ", identity_.role),
                  absl::StrCat("epoch ", message->epoch, ", role ", message->role));
   }
@@ -83,7 +84,10 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
 
   Edge& edge = edges_[message->receiver_edge];
   Slot& slot = edge.slots[message->header.slot];
-  const uint32_t ahead = message->number - edge.next_received;
+  uint32_t ahead = message->number - edge.next_received;
+  if (Planted(PlantedBug::kOrderUnchecked)) {
+    for (ahead = 0; edge.arrivals[(edge.head + ahead) % edge.arrivals.size()].state != Arrival::State::kNone;) ++ahead;
+  }
   slot.arrival = static_cast<uint32_t>((uint64_t{edge.head} + ahead) % edge.arrivals.size());
   slot.use = Use::kArriving;
   Arrival& arrival = edge.arrivals[slot.arrival];
@@ -119,6 +123,8 @@ absl::Status MessageLedger::CheckEdge(const WireMessage& message) const {
     return Wrong(message, absl::StrCat("one of ", edge.spec.slots, " slots"), absl::StrCat("slot ", header.slot));
   }
   const uint32_t ahead = message.number - edge.next_received;
+  if (Planted(PlantedBug::kOrderUnchecked) && edge.arrivals[edge.head].state == Arrival::State::kNone) return absl::OkStatus();
+  if (Planted(PlantedBug::kTwiceAccepted)) return absl::OkStatus();
   if (ahead >= edge.arrivals.size()) {
     return Wrong(message, absl::StrCat("number ", edge.next_received, " or a little more"), absl::StrCat(message.number));
   }
@@ -154,7 +160,7 @@ absl::Status MessageLedger::CheckPayload(const WireMessage& message, uint64_t pa
       behind = static_cast<uint64_t>(announced);
       break;
   }
-  if (!fits || payload_bytes != behind) {
+  if (!fits || (payload_bytes != behind && !Planted(PlantedBug::kTruncatedAccepted))) {
     return Wrong(message, absl::StrCat(announced, " bytes as the header says"),
                  absl::StrCat(payload_bytes, " bytes, payload of kind ", static_cast<int>(message.payload)));
   }
@@ -192,7 +198,10 @@ void MessageLedger::EndSend(EdgeHandle edge, int32_t slot) { edges_[edge].slots[
 const MessageLedger::Arrival* MessageLedger::Front(EdgeHandle edge) const {
   const Edge& e = edges_[edge];
   const Arrival& arrival = e.arrivals[e.head];
-  if (arrival.state != Arrival::State::kComplete || e.slots[arrival.message.header.slot].leaving) return nullptr;
+  const bool payload_is_there = arrival.state == Arrival::State::kComplete ||
+                                (Planted(PlantedBug::kPayloadNotAwaited) && arrival.state == Arrival::State::kReceiving);
+  if (!payload_is_there) return nullptr;
+  if (e.slots[arrival.message.header.slot].leaving && !Planted(PlantedBug::kLeavingIgnored)) return nullptr;
   return &arrival;
 }
 

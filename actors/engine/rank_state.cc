@@ -1,0 +1,73 @@
+// The state of a rank as a whole: kept, brought back, and told apart from others. For the simulator.
+#include <cstring>
+
+#include "actors/engine/rank_executor.h"
+#include "runtime/base/random.h"
+
+namespace weir {
+
+struct RankExecutor::Beginning {
+  std::vector<ActorRuntime> actors;
+  std::vector<RegisterRuntime> registers;
+  ReadySet ready;
+  std::vector<int32_t> running;
+  int running_head = 0;
+  int num_running = 0;
+  int64_t num_unfinished = 0;
+  std::string arena;
+  std::string staging;
+};
+
+void RankExecutor::MarkBeginning() {
+  beginning_ = std::make_shared<Beginning>(
+      Beginning{actors_, registers_, ready_, running_, running_head_, num_running_, num_unfinished_,
+                std::string(arena_.base(), arena_.bytes()), std::string(staging_.base(), staging_.bytes())});
+}
+
+void RankExecutor::Rewind() {
+  const Beginning& b = *beginning_;
+  actors_ = b.actors;  // element by element, so nothing is allocated
+  registers_ = b.registers;
+  ready_ = b.ready;
+  running_ = b.running;
+  running_head_ = b.running_head;
+  num_running_ = b.num_running;
+  num_unfinished_ = b.num_unfinished;
+  if (!b.arena.empty()) std::memcpy(arena_.base(), b.arena.data(), b.arena.size());
+  if (!b.staging.empty()) std::memcpy(staging_.base(), b.staging.data(), b.staging.size());
+  num_sent_ = num_received_ = 0;
+  now_ = 0;
+  if (!fault_.ok()) fault_ = absl::OkStatus();
+  shown_.acts.store(0, std::memory_order_relaxed);
+  shown_.actor.store(-1, std::memory_order_relaxed);
+}
+
+uint64_t RankExecutor::HashState() const {
+  uint64_t hash = 1;
+  const auto add = [&hash](uint64_t value) { hash = MixKey(hash, value); };
+  const auto add_port = [&add](const ActorMachine::Port& port) {
+    add(port.position);
+    add(port.available);
+    add(port.held_slot);
+    add(port.next_slot);
+    add(port.spans * 2 + port.wanted);
+  };
+  for (const ActorRuntime& actor : actors_) {
+    add(actor.machine.acts_done() * 2 + actor.machine.running());
+    add(actor.machine.limit());
+    for (int i = 0; i < actor.machine.num_inputs(); ++i) add_port(actor.machine.input(i));
+    for (int i = 0; i < actor.machine.num_outputs(); ++i) add_port(actor.machine.output(i));
+  }
+  for (const RegisterRuntime& r : registers_) {
+    for (int32_t slot = 0; slot < r.slots; ++slot) add(r.ledger.readers(slot));
+    add(r.expected_sequence);
+    add(r.expected_slot * 64 + r.num_outstanding);
+  }
+  for (int i = 0; i < num_running_; ++i) add(running_[(running_head_ + i) % running_.size()]);
+  for (int k = 0; k < ready_.size(); ++k) add(ready_.Nth(k));
+  add(KeyOf(arena_.base(), arena_.bytes()));
+  add(KeyOf(staging_.base(), staging_.bytes()));
+  return hash;
+}
+
+}  // namespace weir
