@@ -1,8 +1,8 @@
 #include "actors/engine/sim_invariants.h"
 
 #include <algorithm>
-#include <string>
-#include <vector>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -10,102 +10,168 @@
 namespace weir {
 namespace {
 
+using Carries = SimNetwork::Lane::Carries;
+
 absl::Status Broken(const char* invariant, const Plan& plan, const PlanRegister& r, const std::string& expected,
                     const std::string& found) {
   return absl::InternalError(
       Format({"W0518", absl::StrCat(invariant, ", rank ", plan.rank, ", register '", r.name, "'"), expected, found, ""}));
 }
 
-const PlanRegister* OtherEnd(const RankExecutor& peer, const PlanRegister& r) {
-  for (const PlanRegister& other : peer.plan().registers) {
-    if (other.edge == r.edge && other.side == RegisterSide::kInbound) return &other;
+}  // namespace
+
+void SimInvariants::MakeTables() {
+  made_ = true;
+  std::map<int, int> position;  // of a rank
+  for (size_t i = 0; i < ranks_.size(); ++i) position[ranks_[i]->plan().rank] = static_cast<int>(i);
+  row_of_register_.resize(ranks_.size());
+  rows_of_actor_.resize(ranks_.size());
+  row_of_lane_.assign(network_.num_lanes(), -1);
+  for (size_t i = 0; i < ranks_.size(); ++i) row_of_register_[i].assign(ranks_[i]->plan().registers.size(), -1);
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    for (const PlanRegister& r : ranks_[i]->plan().registers) {
+      if (r.side == RegisterSide::kInbound) continue;
+      const int index = static_cast<int>(rows_.size());
+      Row& row = rows_.emplace_back();
+      row.producer = row.holder = static_cast<int>(i);
+      row.producer_register = row.holder_register = r.id;
+      row_of_register_[i][r.id] = index;
+      if (r.side == RegisterSide::kLocal) continue;
+      row.holder = position.at(r.peer);
+      for (const PlanRegister& other : ranks_[row.holder]->plan().registers) {
+        if (other.edge != r.edge || other.side != RegisterSide::kInbound) continue;
+        row.holder_register = other.id;
+        row_of_register_[row.holder][other.id] = index;
+      }
+      row.token_lane = network_.LaneOf(r.edge, Carries::kTokens);
+      row.credit_lane = network_.LaneOf(r.edge, Carries::kCredits);
+      row_of_lane_[row.token_lane] = row_of_lane_[row.credit_lane] = index;
+    }
   }
-  return nullptr;
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    for (const PlanActor& actor : ranks_[i]->plan().actors) {
+      std::vector<int>& rows = rows_of_actor_[i].emplace_back();
+      for (const PlanPort& port : actor.inputs) rows.push_back(row_of_register_[i][port.register_id]);
+      for (const PlanPort& port : actor.outputs) rows.push_back(row_of_register_[i][port.register_id]);
+    }
+    FindOverlaps(static_cast<int>(i));
+  }
 }
 
-// I1 and I3 for a register and the rank that produces it.
-absl::Status CheckProduced(absl::Span<RankExecutor* const> ranks, const SimNetwork& network, const RankExecutor& rank,
-                           const PlanRegister& r) {
-  const ActorMachine::Port& port = rank.machine(r.producer.actor).output(r.producer.port);
-  const SlotLedger* ledger = &rank.ledger(r.id);
-  int64_t under_way = 0;
-  if (r.side == RegisterSide::kOutbound) {
-    const PlanRegister* other = OtherEnd(*ranks[r.peer], r);
-    if (other == nullptr) return Broken("I1", rank.plan(), r, "a receiving end", "none");
-    ledger = &ranks[r.peer]->ledger(other->id);
-    under_way = network.TokensUnderWay(r.edge) + network.CreditsUnderWay(r.edge);
+void SimInvariants::FindOverlaps(int rank) {
+  struct Slot {
+    int64_t begin, end;
+    const PlanRegister* r;
+    int32_t slot;
+  };
+  const Plan& plan = ranks_[rank]->plan();
+  std::vector<Slot> slots;
+  for (const PlanRegister& r : plan.registers) {
+    if (r.side == RegisterSide::kOutbound || r.bytes == 0) continue;
+    for (int32_t k = 0; k < r.slots; ++k) {
+      const int64_t begin = r.arena_offset + k * r.stride;
+      slots.push_back({begin, begin + r.bytes, &r, k});
+    }
   }
-  const int64_t held = port.held_slot >= 0;
-  const int64_t in_use = ledger->num_in_use();
-  if (port.available + held + under_way + in_use != r.slots) {
-    return Broken("I1", rank.plan(), r, absl::StrCat(r.slots, " slots"),
-                  absl::StrCat(port.available, " free, ", held, " held, ", under_way, " under way, ", in_use, " in use"));
+  std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) { return a.begin < b.begin; });
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Slot& a = slots[i];
+    if (a.end > plan.arena_bytes && outside_arena_.ok()) {
+      outside_arena_ = Broken("I4", plan, *a.r, "slots inside the arena", absl::StrCat("end at ", a.end));
+    }
+    for (size_t j = i + 1; j < slots.size() && slots[j].begin < a.end; ++j) {
+      const int index = static_cast<int>(overlaps_.size());
+      overlaps_.push_back({rank, a.r->id, a.slot, slots[j].r->id, slots[j].slot});
+      for (const PlanRegister* r : {a.r, slots[j].r}) rows_[row_of_register_[rank][r->id]].overlaps.push_back(index);
+    }
   }
-  if (port.held_slot >= 0 && !ledger->is_free(port.held_slot)) {
-    return Broken("I3", rank.plan(), r, absl::StrCat("nobody reading slot ", port.held_slot, ", which is written"),
-                  absl::StrCat(ledger->readers(port.held_slot), " readers"));
+}
+
+absl::Status SimInvariants::CheckAll() {
+  if (!made_) MakeTables();
+  WEIR_RETURN_IF_ERROR(outside_arena_);
+  for (const Row& row : rows_) WEIR_RETURN_IF_ERROR(CheckRow(row));
+  for (const Overlap& overlap : overlaps_) WEIR_RETURN_IF_ERROR(CheckOverlap(overlap));
+  return CheckStrangers();
+}
+
+absl::Status SimInvariants::CheckActor(int rank, int actor) {
+  if (!made_ || DueForAll()) return CheckAll();
+  for (int index : rows_of_actor_[rank][actor]) {
+    const Row& row = rows_[index];
+    WEIR_RETURN_IF_ERROR(CheckRow(row));
+    for (int overlap : row.overlaps) WEIR_RETURN_IF_ERROR(CheckOverlap(overlaps_[overlap]));
   }
   return absl::OkStatus();
 }
 
-struct LiveSlot {
-  int64_t begin;
-  int64_t end;
-  const PlanRegister* r;
-  int32_t slot;
-};
+absl::Status SimInvariants::CheckLane(int lane) {
+  if (!made_ || DueForAll()) return CheckAll();
+  const Row& row = rows_[row_of_lane_[lane]];
+  WEIR_RETURN_IF_ERROR(CheckRow(row));
+  for (int overlap : row.overlaps) WEIR_RETURN_IF_ERROR(CheckOverlap(overlaps_[overlap]));
+  return CheckStrangers();
+}
+
+// I1 and I3.
+absl::Status SimInvariants::CheckRow(const Row& row) const {
+  const RankExecutor& producer = *ranks_[row.producer];
+  const PlanRegister& r = producer.plan().registers[row.producer_register];
+  const ActorMachine::Port& port = producer.machine(r.producer.actor).output(r.producer.port);
+  const SlotLedger& ledger = ranks_[row.holder]->ledger(row.holder_register);
+  const int64_t under_way = row.token_lane < 0 ? 0 : network_.UnderWay(row.token_lane) + network_.UnderWay(row.credit_lane);
+  const int64_t held = port.held_slot >= 0;
+  const int64_t in_use = ledger.num_in_use();
+  if (port.available + held + under_way + in_use != r.slots) {
+    return Broken("I1", producer.plan(), r, absl::StrCat(r.slots, " slots"),
+                  absl::StrCat(port.available, " free, ", held, " held, ", under_way, " under way, ", in_use, " in use"));
+  }
+  if (port.held_slot >= 0 && !ledger.is_free(port.held_slot)) {
+    return Broken("I3", producer.plan(), r, absl::StrCat("nobody reading slot ", port.held_slot, ", which is written"),
+                  absl::StrCat(ledger.readers(port.held_slot), " readers"));
+  }
+  return absl::OkStatus();
+}
+
+bool SimInvariants::InUse(const RankExecutor& rank, const PlanRegister& r, int32_t slot) const {
+  // A landing slot may be written at any time once its credit has been given.
+  if (r.side == RegisterSide::kInbound || !rank.ledger(r.id).is_free(slot)) return true;
+  return rank.machine(r.producer.actor).output(r.producer.port).held_slot == slot;
+}
 
 // The actor that writes `out` holds `in` for reading and is its last reader.
-bool WrittenInPlace(const RankExecutor& rank, const LiveSlot& in, const LiveSlot& out) {
-  if (out.r->producer.actor < 0) return false;
-  const ActorMachine& writer = rank.machine(out.r->producer.actor);
-  if (writer.output(out.r->producer.port).held_slot != out.slot) return false;
-  if (rank.ledger(in.r->id).readers(in.slot) != 1) return false;
+bool SimInvariants::WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot, int32_t out,
+                                   int32_t out_slot) const {
+  const PortRef& producer = rank.plan().registers[out].producer;
+  if (producer.actor < 0) return false;
+  const ActorMachine& writer = rank.machine(producer.actor);
+  if (writer.output(producer.port).held_slot != out_slot || rank.ledger(in).readers(in_slot) != 1) return false;
   for (int i = 0; i < writer.num_inputs(); ++i) {
-    if (writer.input(i).register_id == in.r->id && writer.input(i).held_slot == in.slot) return true;
+    if (writer.input(i).register_id == in && writer.input(i).held_slot == in_slot) return true;
   }
   return false;
 }
 
-absl::Status CheckMemory(const RankExecutor& rank) {
-  std::vector<LiveSlot> live;
-  for (const PlanRegister& r : rank.plan().registers) {
-    if (r.side == RegisterSide::kOutbound || r.bytes == 0) continue;
-    const int32_t held =
-        r.producer.actor >= 0 ? rank.machine(r.producer.actor).output(r.producer.port).held_slot : -1;
-    for (int32_t k = 0; k < r.slots; ++k) {
-      // A landing slot may be written at any time once its credit has been given.
-      const bool in_use = r.side == RegisterSide::kInbound || k == held || !rank.ledger(r.id).is_free(k);
-      const int64_t begin = r.arena_offset + k * r.stride;
-      if (in_use) live.push_back({begin, begin + r.bytes, &r, k});
-    }
+// I4.
+absl::Status SimInvariants::CheckOverlap(const Overlap& o) const {
+  const RankExecutor& rank = *ranks_[o.rank];
+  const PlanRegister& a = rank.plan().registers[o.a];
+  const PlanRegister& b = rank.plan().registers[o.b];
+  if (!InUse(rank, a, o.a_slot) || !InUse(rank, b, o.b_slot) || WrittenInPlace(rank, o.a, o.a_slot, o.b, o.b_slot) ||
+      WrittenInPlace(rank, o.b, o.b_slot, o.a, o.a_slot)) {
+    return absl::OkStatus();
   }
-  std::sort(live.begin(), live.end(), [](const LiveSlot& a, const LiveSlot& b) { return a.begin < b.begin; });
-  for (size_t i = 0; i < live.size(); ++i) {
-    if (live[i].end > rank.plan().arena_bytes) {
-      return Broken("I4", rank.plan(), *live[i].r, "slots inside the arena", absl::StrCat("end at ", live[i].end));
-    }
-    for (size_t j = i + 1; j < live.size() && live[j].begin < live[i].end; ++j) {
-      if (WrittenInPlace(rank, live[i], live[j]) || WrittenInPlace(rank, live[j], live[i])) continue;
-      return Broken("I4", rank.plan(), *live[i].r,
-                    absl::StrCat("memory of slot ", live[i].slot, " for it alone while it is in use"),
-                    absl::StrCat("slot ", live[j].slot, " of '", live[j].r->name, "' there, in use too"));
-    }
-  }
-  return absl::OkStatus();
+  return Broken("I4", rank.plan(), a, absl::StrCat("memory of slot ", o.a_slot, " for it alone while it is in use"),
+                absl::StrCat("slot ", o.b_slot, " of '", b.name, "' there, in use too"));
 }
 
-}  // namespace
-
-absl::Status CheckSimInvariants(absl::Span<RankExecutor* const> ranks, const SimNetwork& network) {
-  for (const RankExecutor* rank : ranks) {
-    for (const PlanRegister& r : rank->plan().registers) {
-      if (r.side == RegisterSide::kInbound) continue;
-      WEIR_RETURN_IF_ERROR(CheckProduced(ranks, network, *rank, r));
-    }
-    WEIR_RETURN_IF_ERROR(CheckMemory(*rank));
-  }
-  return absl::OkStatus();
+// I2 and I5.
+absl::Status SimInvariants::CheckStrangers() const {
+  if (network_.counts().wrongly_accepted == 0) return absl::OkStatus();
+  return absl::InternalError(Format({"W0518", "I2 and I5, simulated network", "messages as they were sent, once",
+                                     absl::StrCat(network_.counts().wrongly_accepted,
+                                                  " accepted that came twice, cut short, or from another epoch or job"),
+                                     ""}));
 }
 
 }  // namespace weir

@@ -1,12 +1,23 @@
 // What must hold of all ranks together after every event of a simulation:
 //   I1 per register: free + held by the producer + under way + being read = slots
+//   I2 what comes twice, or was made by nobody, is not accepted
 //   I3 no slot is bound to a writer while a reader may look at it
 //   I4 slots that are in use at the same time do not share memory, nor leave the arena
-// (I2, tokens of an edge come once and in order, is checked by every rank on receipt;
-// I7, rest means done, by the engine; I8 is RankExecutor::CheckAtRest.)
+//   I5 nothing is accepted from another epoch or job
+// (That tokens of an edge come in order, the rest of I2, is checked by every rank on receipt;
+// I7, rest means done, by the engine; I8 is RankExecutor::CheckAtRest; I9, the same bits, by
+// who knows the right ones. I6, one committer per step, and I10, checkpoints on disk, wait for
+// recovery: nothing commits or restores while a job runs.)
 // An actor may write an output over an input that it alone still reads.
+//
+// After an event only registers of its actor or edge can have changed, so only these are
+// looked at; all are every kAllEvery events.
 // Thread rule: ranks and network at rest, one thread.
 #pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
@@ -15,7 +26,55 @@
 
 namespace weir {
 
-// kInternal (W0518) naming rank, register and counts.
-absl::Status CheckSimInvariants(absl::Span<RankExecutor* const> ranks, const SimNetwork& network);
+class SimInvariants {
+ public:
+  // Both must outlive this; `ranks` may connect later. Tables are made at the first check.
+  SimInvariants(absl::Span<RankExecutor* const> ranks, const SimNetwork& network)
+      : ranks_(ranks.begin(), ranks.end()), network_(network) {}
+
+  // kInternal (W0518) naming rank, register and counts.
+  absl::Status CheckAll();
+  absl::Status CheckActor(int rank, int actor);  // `rank`: position among the ranks
+  absl::Status CheckLane(int lane);
+
+ private:
+  static constexpr int kAllEvery = 64;
+
+  // A register and who produces it; its slots lie with `holder`.
+  struct Row {
+    int producer = 0;  // position in ranks_, as holder
+    int holder = 0;
+    int32_t producer_register = 0;
+    int32_t holder_register = 0;
+    int token_lane = -1;
+    int credit_lane = -1;
+    std::vector<int> overlaps;  // positions in overlaps_
+  };
+  // Slots of two registers of a rank that share bytes.
+  struct Overlap {
+    int rank = 0;
+    int32_t a = 0, a_slot = 0, b = 0, b_slot = 0;
+  };
+
+  void MakeTables();
+  void FindOverlaps(int rank);
+  bool DueForAll() { return ++num_checks_ % kAllEvery == 0; }
+  absl::Status CheckRow(const Row& row) const;
+  absl::Status CheckOverlap(const Overlap& overlap) const;
+  absl::Status CheckStrangers() const;
+  bool InUse(const RankExecutor& rank, const PlanRegister& r, int32_t slot) const;
+  bool WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot, int32_t out, int32_t out_slot) const;
+
+  const std::vector<RankExecutor*> ranks_;
+  const SimNetwork& network_;
+  bool made_ = false;
+  int64_t num_checks_ = 0;
+  absl::Status outside_arena_;  // found while the tables were made
+  std::vector<Row> rows_;
+  std::vector<std::vector<int>> row_of_register_;            // by rank, register
+  std::vector<std::vector<std::vector<int>>> rows_of_actor_;  // by rank, actor
+  std::vector<int> row_of_lane_;
+  std::vector<Overlap> overlaps_;
+};
 
 }  // namespace weir

@@ -278,6 +278,7 @@ void SimNetwork::Enter(int index, Message& message, const Delivery& how) {
     ++counts_.in_pieces;
   }
   if (to.closed_ || !to.damage_.ok()) return;
+  ++lane.num_entered;
 
   const bool truncated = how.tamper == Tamper::kTruncated;
   const uint64_t payload_bytes = message.payload_bytes - (truncated && message.payload_bytes > 0);
@@ -291,8 +292,7 @@ void SimNetwork::Enter(int index, Message& message, const Delivery& how) {
   }
   counts_.foreign += *verdict == MessageLedger::Verdict::kForeign;
   counts_.fenced += *verdict == MessageLedger::Verdict::kFenced;
-  if (*verdict != MessageLedger::Verdict::kAccepted) return;
-  ++lane.num_entered;
+  if (*verdict != MessageLedger::Verdict::kAccepted) return;  // under way for ever
   if (truncated) ++counts_.wrongly_accepted;
   if (payload_bytes > 0 && in_pieces) {
     Open& lands = open_.emplace_back();
