@@ -78,6 +78,9 @@ absl::Status SimEngine::RunSteps(int64_t steps) {
     if (options_.states_seen != nullptr && decisions_.size() >= options_.script.size() && SeenBefore()) {
       return absl::OkStatus();
     }
+    if (options_.num_events_max > 0 && num_events_ >= options_.num_events_max) {
+      return fault_ = absl::AbortedError(absl::StrCat("W0516 no end: still not done after ", num_events_, " events"));
+    }
     const SimEvent event = options_.chooser == Chooser::kByTime ? NextByTime() : enabled_[Choose()];
     if (options_.on_event) options_.on_event(num_events_, event);
     fault_ = Happen(event);

@@ -61,6 +61,7 @@ struct SimEngineOptions {
   enum class Check : uint8_t { kAtEnd, kEveryStep } check = Check::kAtEnd;  // of sim_invariants.h
   int depth = 4;                  // kPriorities
   int64_t num_events_expected = 2000;  // among which its change points lie
+  int64_t num_events_max = 0;          // a run that is longer is in error; 0: any
   absl::Span<const uint32_t> script;  // must outlive the run, as all below
   // Whether messages may come in pieces.
   enum class Pieces : uint8_t { kWhole, kDrawn } pieces = Pieces::kWhole;

@@ -1,7 +1,5 @@
-// Hand-written plans and a world for them, for tests of the runtime.
-// A job is a text file under actors/testing/plans: RankPlan messages in text form, one
-// per rank, separated by lines "---".
-// Thread rule: the feed and the sink may be called from any thread.
+// Sessions of hand-written plans (test_plans.h), run, and what they leave behind.
+// Thread rule: pure functions and values; SplitJob one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -12,39 +10,12 @@
 #include <tuple>
 #include <vector>
 
-#include "actors/feed.h"
 #include "actors/launch.h"
 #include "actors/testing/shared_network.h"
+#include "actors/testing/test_plans.h"
 #include "proto/plan.pb.h"
 
 namespace weir {
-
-// Dies with the parser's message if the file is missing or wrong.
-std::vector<RankPlan> LoadTestJob(const std::string& name);
-std::vector<RankPlan> ParseTestJob(const std::string& text);
-
-// Fills every element from (feed, step, micro-batch, global element).
-class TestFeed final : public DataFeed {
- public:
-  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
-                    void* out) override;
-  // The feed fails at this step.
-  void FailAt(int64_t step) { fail_at_ = step; }
-
- private:
-  int64_t fail_at_ = -1;
-};
-
-class TestSink final : public MetricSink {
- public:
-  using Values = std::map<std::tuple<std::string, int64_t, int64_t>, std::vector<float>>;
-  void Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) override;
-  Values values() const;
-
- private:
-  mutable std::mutex mutex_;  // guards values_
-  Values values_;
-};
 
 // All that a run leaves behind: states by (rank, name), metrics, bytes by edge.
 struct Outcome {

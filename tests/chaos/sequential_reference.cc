@@ -1,0 +1,207 @@
+#include "tests/chaos/sequential_reference.h"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "ops/kernels/kernel.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+
+namespace weir::chaos {
+namespace {
+
+using Place = PlanOperand::Place;
+using Token = std::shared_ptr<std::vector<uint64_t>>;  // of words, for alignment
+
+Token NewToken(int64_t bytes) { return std::make_shared<std::vector<uint64_t>>(bytes / 8 + 1, 0); }
+
+// The tokens of a register, or of both ends of an edge, from the first on.
+using Stream = std::vector<Token>;
+
+struct Call {
+  const PlanCall* plan = nullptr;
+  std::unique_ptr<Kernel> kernel;
+};
+
+std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& operands) {
+  std::vector<std::optional<TensorSlice>> slices;
+  for (const PlanOperand& operand : operands) {
+    slices.push_back(operand.place == Place::kNone ? std::nullopt : std::make_optional(operand.slice));
+  }
+  return slices;
+}
+
+class SequentialRun {
+ public:
+  SequentialRun(absl::Span<const Plan> plans, int64_t steps, DataFeed& feed) : plans_(plans), steps_(steps), feed_(feed) {}
+
+  absl::StatusOr<Reference> Run() {
+    WEIR_RETURN_IF_ERROR(Load());
+    bool moved = true;
+    while (moved) {
+      moved = false;
+      for (Rank& rank : ranks_) {
+        for (const PlanActor& actor : rank.plan->actors) {
+          while (CanAct(rank, actor)) {
+            WEIR_RETURN_IF_ERROR(Act(rank, actor));
+            moved = true;
+          }
+        }
+      }
+    }
+    for (const Rank& rank : ranks_) {
+      for (const PlanActor& actor : rank.plan->actors) {
+        if (rank.acts[actor.id] == steps_ * actor.acts_per_step) continue;
+        return absl::AbortedError(absl::StrCat("rank ", rank.plan->rank, ", actor '", actor.name, "' stops after ",
+                                               rank.acts[actor.id], " acts"));
+      }
+    }
+    for (auto& [key, values] : reference_.metrics) std::sort(values.begin(), values.end());
+    return std::move(reference_);
+  }
+
+ private:
+  struct Rank {
+    const Plan* plan = nullptr;
+    std::vector<int64_t> acts;              // done, by actor
+    std::vector<Stream*> streams;           // by register
+    std::vector<Token> states;              // by state
+    std::vector<std::vector<Call>> programs;
+  };
+
+  absl::Status Load() {
+    for (const Plan& plan : plans_) {
+      Rank& rank = ranks_.emplace_back();
+      rank.plan = &plan;
+      rank.acts.assign(plan.actors.size(), 0);
+      for (const PlanState& state : plan.states) {
+        rank.states.push_back(NewToken(state.slice.bytes()));
+        KeepState(plan.rank, static_cast<int>(rank.states.size()) - 1, rank.states.back(), state.slice.bytes());
+      }
+      for (const PlanRegister& r : plan.registers) {
+        std::unique_ptr<Stream>& stream = streams_[r.side == RegisterSide::kLocal
+                                                       ? std::make_pair(plan.rank + (int64_t{1} << 40), uint64_t(r.id))
+                                                       : std::make_pair(int64_t{0}, r.edge)];
+        if (stream == nullptr) {
+          stream = std::make_unique<Stream>();
+          for (int32_t k = 0; k < r.initial_tokens; ++k) stream->push_back(NewToken(r.bytes));
+        }
+        rank.streams.push_back(stream.get());
+      }
+      for (const PlanProgram& program : plan.programs) {
+        std::vector<Call>& calls = rank.programs.emplace_back();
+        for (const PlanCall& call : program.calls) {
+          KernelSpec spec;
+          spec.op = call.op;
+          spec.attrs = call.attrs;
+          spec.inputs = Slices(call.inputs);
+          spec.outputs = Slices(call.outputs);
+          spec.micro_batches = plan.micro_batches;
+          WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, KernelRegistry::Create("cpu", spec));
+          calls.push_back({&call, std::move(kernel)});
+        }
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  void KeepState(int rank, int state, const Token& token, int64_t bytes) {
+    reference_.states[{rank, state}].emplace_back(reinterpret_cast<const char*>(token->data()), bytes);
+  }
+
+  bool CanAct(const Rank& rank, const PlanActor& actor) const {
+    const int64_t act = rank.acts[actor.id];
+    if (act == steps_ * actor.acts_per_step) return false;
+    return std::all_of(actor.inputs.begin(), actor.inputs.end(), [&](const PlanPort& port) {
+      return static_cast<int64_t>(rank.streams[port.register_id]->size()) > act / port.period;
+    });
+  }
+
+  absl::Status Act(Rank& rank, const PlanActor& actor) {
+    const int64_t act = rank.acts[actor.id]++;
+    std::vector<Token> inputs, outputs;
+    for (const PlanPort& port : actor.inputs) inputs.push_back((*rank.streams[port.register_id])[act / port.period]);
+    for (const PlanPort& port : actor.outputs) {
+      Token& held = held_[{rank.plan->rank, actor.id, static_cast<int>(outputs.size())}];
+      if (act % port.period == 0) held = NewToken(rank.plan->registers[port.register_id].bytes);
+      outputs.push_back(held);
+    }
+    WEIR_RETURN_IF_ERROR(Compute(rank, actor, act, inputs, outputs));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const PlanPort& port = actor.outputs[i];
+      if (act % port.period == port.period - 1) rank.streams[port.register_id]->push_back(outputs[i]);
+    }
+    for (int32_t state : actor.states) {
+      KeepState(rank.plan->rank, state, rank.states[state], rank.plan->states[state].slice.bytes());
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Compute(Rank& rank, const PlanActor& actor, int64_t act, const std::vector<Token>& inputs,
+                       const std::vector<Token>& outputs) {
+    const int64_t step = act / actor.acts_per_step;
+    const int64_t micro_batch = act % actor.acts_per_step / actor.chunks;
+    if (actor.kind == ActorKind::kSource) {
+      return feed_.Fill(actor.feed, step, micro_batch, actor.feed_slice, outputs[0]->data());
+    }
+    if (actor.kind == ActorKind::kSink) {
+      float value = 0;
+      std::memcpy(&value, inputs[0]->data(), sizeof(value));
+      reference_.metrics[{actor.feed, step, micro_batch}].push_back(value);
+      return absl::OkStatus();
+    }
+    if (actor.program < 0) {
+      if (actor.kind == ActorKind::kSend) *outputs[0] = *inputs[0];
+      return absl::OkStatus();
+    }
+    const PlanProgram& program = rank.plan->programs[actor.program];
+    std::vector<uint64_t> scratch(program.scratch_bytes / 8 + 1, 0);
+    const auto address = [&](const PlanOperand& operand) -> char* {
+      Token token;
+      switch (operand.place) {
+        case Place::kNone: return nullptr;
+        case Place::kScratch: return reinterpret_cast<char*>(scratch.data()) + operand.byte_offset;
+        case Place::kInput: token = inputs[operand.index]; break;
+        case Place::kOutput: token = outputs[operand.index]; break;
+        case Place::kState: token = rank.states[actor.states[operand.index]]; break;
+      }
+      return reinterpret_cast<char*>(token->data()) + operand.byte_offset;
+    };
+    for (Call& call : rank.programs[actor.program]) {
+      std::vector<const void*> in;
+      std::vector<void*> out;
+      for (const PlanOperand& operand : call.plan->inputs) in.push_back(address(operand));
+      for (const PlanOperand& operand : call.plan->outputs) out.push_back(address(operand));
+      std::vector<uint64_t> workspace(call.kernel->workspace_bytes() / 8 + 1, 0);
+      KernelArgs args;
+      args.inputs = in;
+      args.outputs = absl::MakeConstSpan(out);
+      args.workspace = workspace.data();
+      args.step = step;
+      args.micro_batch = micro_batch;
+      args.chunk = act % actor.chunks;
+      args.random_key = MixKey(MixKey(rank.plan->seed, actor.instance), call.plan->rng_key);
+      call.kernel->Run(args);
+    }
+    return absl::OkStatus();
+  }
+
+  const absl::Span<const Plan> plans_;
+  const int64_t steps_;
+  DataFeed& feed_;
+  std::vector<Rank> ranks_;
+  std::map<std::pair<int64_t, uint64_t>, std::unique_ptr<Stream>> streams_;
+  std::map<std::tuple<int, int, int>, Token> held_;  // of the span of an output port
+  Reference reference_;
+};
+
+}  // namespace
+
+absl::StatusOr<Reference> RunSequentially(absl::Span<const Plan> plans, int64_t steps, DataFeed& feed) {
+  return SequentialRun(plans, steps, feed).Run();
+}
+
+}  // namespace weir::chaos

@@ -1,0 +1,28 @@
+// The plans that chaos is tried on: every shape the protocol knows, small enough for thousands
+// of runs a second. Some are the hand-written ones of actors/testing/plans, some made by formula.
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/plan.pb.h"
+
+namespace weir::chaos {
+
+struct StandardPlan {
+  std::string name;
+  std::vector<RankPlan> ranks;
+  int64_t steps = 2;  // of a run
+};
+
+// chain, diamond, repeat, accumulate, chunked, ring, train_loop, pipeline2, pipeline4, delay, skip, grid8x8.
+const std::vector<StandardPlan>& StandardPlans();
+// Of StandardPlans() and of those too large for every day (grid32x16). Null if there is none.
+const StandardPlan* FindPlan(const std::string& name);
+
+// `actors` mixing actors and `ranks` ranks in a row, `micro_batches` tokens a step along it.
+std::vector<RankPlan> MakeGrid(int actors, int ranks, int micro_batches);
+
+}  // namespace weir::chaos

@@ -1,0 +1,83 @@
+// One standard plan, loaded once and run many times: ranks, devices, network and engine of
+// the product, the kernels of the tests, and the answers that must come out.
+// Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "actors/engine/rank_executor.h"
+#include "actors/engine/sim_engine.h"
+#include "actors/testing/test_plans.h"
+#include "runtime/base/clock.h"
+#include "runtime/device/fake_device.h"
+#include "runtime/transport/sim_transport.h"
+#include "tests/chaos/sequential_reference.h"
+#include "tests/chaos/standard_plans.h"
+
+namespace weir::chaos {
+
+struct RunResult {
+  std::string failure;  // what must not have been; empty if all was as it must be
+  uint64_t history_hash = 0;
+  int64_t num_events = 0;
+  bool ended_with_error = false;  // as it had to, since something harmful happened
+};
+
+class World {
+ public:
+  // Runs the plan sequentially for its answers, and once to see how long runs are.
+  static absl::StatusOr<std::unique_ptr<World>> Create(const StandardPlan& plan, SimNetwork::Mapping mapping);
+
+  struct Run {
+    SimEngineOptions engine;  // without `faults`
+    std::vector<SimFault> faults;
+    int64_t steps_per_call = 1;
+  };
+  // One run from the beginning, everything checked.
+  RunResult Play(const Run& run);
+  // The same, telling each event.
+  RunResult Explain(const Run& run, std::ostream& out);
+
+  const StandardPlan& plan() const { return plan_; }
+  const SimShape& shape() const { return shape_; }
+  const SimEngine& engine() const { return *engine_; }
+
+ private:
+  // Compares each report with the reference as it comes.
+  class Sink final : public MetricSink {
+   public:
+    void Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) override;
+    const Reference* reference = nullptr;
+    int64_t num_reports = 0;
+    std::string wrong;
+  };
+
+  explicit World(const StandardPlan& plan) : plan_(plan) {}
+  absl::Status Load(SimNetwork::Mapping mapping);
+  absl::Status RunAll(const Run& run);
+  std::string Judge(const absl::Status& status) const;
+  std::string CompareStates(const absl::Status& status) const;
+  void Tell(int64_t number, const SimEvent& event, std::ostream& out) const;
+
+  const StandardPlan& plan_;
+  std::vector<Plan> plans_;
+  Reference reference_;
+  int64_t num_metrics_ = 0;
+  TestFeed feed_;
+  Sink sink_;
+  ManualClock clock_;
+  std::unique_ptr<SimNetwork> network_;
+  std::vector<std::unique_ptr<FakeDevice>> devices_;
+  std::vector<std::unique_ptr<RankExecutor>> executors_;
+  std::unique_ptr<SimEngine> engine_;
+  SimShape shape_;
+};
+
+}  // namespace weir::chaos
