@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/random.h"
 
 namespace weir {
@@ -112,6 +113,21 @@ void BoundProgram::Run(int64_t step, int64_t micro_batch, int64_t chunk) {
     call.args.micro_batch = micro_batch;
     call.args.chunk = chunk;
     call.kernel->Run(call.args);
+  }
+}
+
+void BoundProgram::RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, std::vector<int64_t>* kernel_ns) {
+  const MonotonicClock clock;
+  kernel_ns->clear();
+  int64_t begin = clock.NowNs();
+  for (Call& call : calls_) {
+    call.args.step = step;
+    call.args.micro_batch = micro_batch;
+    call.args.chunk = chunk;
+    call.kernel->Run(call.args);
+    const int64_t end = clock.NowNs();
+    kernel_ns->push_back(end - begin);
+    begin = end;
   }
 }
 

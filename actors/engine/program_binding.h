@@ -46,6 +46,8 @@ class BoundProgram {
   void BindOutput(int port, char* address) { Bind(output_patches_[port], address); }
 
   void Run(int64_t step, int64_t micro_batch, int64_t chunk);
+  // The same, and what each kernel took.
+  void RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, std::vector<int64_t>* kernel_ns);
 
   // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.
   int64_t PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const;

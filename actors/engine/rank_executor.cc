@@ -325,11 +325,16 @@ void RankExecutor::BindSlots(ActorRuntime& actor) {
 
 void RankExecutor::RunBody(void* context) {
   ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
+  RankExecutor& self = *actor.owner;
   if (actor.program != nullptr) {
-    actor.program->Run(actor.step, actor.micro_batch, actor.chunk);
+    if (self.options_.on_kernels) {
+      actor.program->RunTimed(actor.step, actor.micro_batch, actor.chunk, &self.kernel_ns_);
+      self.options_.on_kernels(*actor.plan, self.kernel_ns_);
+    } else {
+      actor.program->Run(actor.step, actor.micro_batch, actor.chunk);
+    }
     return;
   }
-  RankExecutor& self = *actor.owner;
   if (self.options_.compute == RankExecutorOptions::Compute::kSkip) return;
   if (actor.kind == ActorKind::kSource) {
     const ActorMachine::Port& port = actor.machine.output(0);

@@ -52,6 +52,8 @@ struct RankExecutorOptions {
   uint16_t role = 0;   // which of the job's networks: in every message, and checked
   // What an act takes on a device with virtual time. Null: nothing.
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
+  // Told after every act of a program what each of its kernels took. Null: nobody measures.
+  std::function<void(const PlanActor& actor, absl::Span<const int64_t> kernel_ns)> on_kernels;
 };
 
 // Bytes of a rank beside the code; `arena` is what the plan says.
@@ -246,6 +248,7 @@ class RankExecutor final : private MessageReceiver {
   Arena staging_;
   RankMemory memory_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;
+  std::vector<int64_t> kernel_ns_;  // of the act that ran last, for on_kernels
   ActRing trace_;
   Shown shown_;
 };
