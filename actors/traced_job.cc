@@ -33,7 +33,7 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
   rank.scale = scale;
   for (const PlanActor& actor : plan.actors) {
     rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step, actor.chunks,
-                           Ports(actor.inputs), Ports(actor.outputs)});
+                           Ports(actor.inputs), Ports(actor.outputs), actor.priority});
   }
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;

@@ -99,11 +99,14 @@ class RankWriter {
  public:
   RankWriter(const TracedJob& job, const TracedRank& rank, int64_t begin_ns,
              google::protobuf::io::ZeroCopyOutputStream* out)
-      : job_(job), rank_(rank), begin_ns_(begin_ns), writer_(out, static_cast<uint32_t>(rank.rank) + 2) {}
+      : job_(job), rank_(rank), begin_ns_(begin_ns), writer_(out, static_cast<uint32_t>(rank.rank) + 2) {
+    for (const TracedActor& actor : rank.actors) ++names_[actor.name];
+  }
 
   bool Write() {
     Tracks();
     Description();
+    Facts();
     int64_t free_since = begin_ns_;  // when the device last became idle
     for (int64_t i = 0; i < rank_.acts->size(); ++i) {
       const ActRecord& act = rank_.acts->at(i);
@@ -126,6 +129,7 @@ class RankWriter {
   void Tracks();
   void Track(uint64_t uuid, const std::string& name, int order, bool counter);
   void Description();
+  void Facts();
   void Act(const ActRecord& act, int64_t start, int64_t end);
   void Wait(const ActRecord& act, int64_t since, int64_t until);
   void Slice(const std::string& lane, const std::string& category, const std::string& name, int64_t start, int64_t end,
@@ -156,6 +160,7 @@ class RankWriter {
   const TracedRank& rank_;
   const int64_t begin_ns_;
   PacketWriter writer_;
+  std::map<std::string, int> names_;  // how many actors have one
 };
 
 void RankWriter::Track(uint64_t uuid, const std::string& name, int order, bool counter) {
@@ -195,6 +200,48 @@ void RankWriter::Description() {
   event->set_name_iid(writer_.Name(kTraceRankEvent));
   writer_.Annotate(event, "rank", rank_.rank);
   writer_.Annotate(event, "acts dropped", rank_.acts->num_dropped());
+  writer_.Finish();
+}
+
+void RankWriter::Facts() {
+  std::map<std::string, uint64_t> texts;
+  trace::PlanFacts* facts = writer_.Begin(begin_ns_).mutable_weir_plan();
+  const auto text = [&texts, facts](const std::string& s) {
+    auto [at, added] = texts.try_emplace(s, texts.size());
+    if (added) facts->add_text(s);
+    return static_cast<uint32_t>(at->second);
+  };
+  const auto port = [](const TracedPort& from, trace::PortFacts* to) {
+    to->set_register_id(from.register_id);
+    if (from.period != 1) to->set_period(from.period);
+    if (from.tokens != 1) to->set_tokens(from.tokens);
+    if (from.phase != 0) to->set_phase(from.phase);
+  };
+  facts->set_rank(rank_.rank);
+  for (const TracedActor& from : rank_.actors) {
+    trace::ActorFacts* to = facts->add_actor();
+    to->set_name_text(text(from.name));
+    to->set_function_text(text(from.function));
+    to->set_phase_text(text(from.phase));
+    to->set_priority(from.priority);
+    to->set_acts_per_step(from.acts_per_step);
+    if (from.chunks != 1) to->set_chunks(from.chunks);
+    if (from.every != 1) to->set_every(from.every);
+    if (from.every_phase != 0) to->set_every_phase(from.every_phase);
+    for (const TracedPort& p : from.inputs) port(p, to->add_input());
+    for (const TracedPort& p : from.outputs) port(p, to->add_output());
+  }
+  for (const TracedRegister& from : rank_.registers) {
+    trace::RegisterFacts* to = facts->add_registers();
+    to->set_name_text(text(from.name));
+    to->set_bytes(from.bytes);
+    if (from.slots != 1) to->set_slots(from.slots);
+    if (from.initial_tokens != 0) to->set_initial_tokens(from.initial_tokens);
+    if (!from.crosses_ranks) continue;
+    to->set_crosses_ranks(true);
+    to->set_edge(from.edge);
+    to->set_boxing_text(text(from.boxing));
+  }
   writer_.Finish();
 }
 
@@ -243,6 +290,7 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   event->set_track_uuid(LaneTrack(rank_.rank, actor.phase));
   event->add_category_iids(writer_.Category(kTraceAct));
   event->set_name_iid(writer_.Name(actor.name));
+  if (names_[actor.name] > 1) writer_.Annotate(event, kTraceActor, act.actor);
   writer_.Annotate(event, "step", act.step);
   writer_.Annotate(event, "micro-batch", act.micro_batch);
   if (actor.chunks > 1) writer_.Annotate(event, "chunk", act.chunk);

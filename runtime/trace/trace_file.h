@@ -1,7 +1,8 @@
 // A Perfetto file from the act records of all ranks: a process per rank, a track per
 // phase with a slice per act, a track of the waits of the device with the name of what
 // was waited for and who held it, arrows from a send to the act that takes its token,
-// and how full the larger registers are.
+// how full the larger registers are, and in a field that viewers skip what a replay must
+// know of the plan: actors with priorities and ports, registers with slots.
 //
 // A job's ranks may be written by several processes: their files, one after another in any
 // order, are one trace. Ids of tracks, flows and sequences come from ranks, edges and
@@ -26,6 +27,8 @@ namespace weir {
 struct TracedPort {
   int32_t register_id = -1;
   int32_t period = 1;
+  int32_t tokens = 1;  // per span
+  int32_t phase = 0;   // acts that the first span is the shorter by
 };
 
 struct TracedActor {
@@ -36,6 +39,9 @@ struct TracedActor {
   int32_t chunks = 1;
   std::vector<TracedPort> inputs;
   std::vector<TracedPort> outputs;
+  int32_t priority = 0;
+  int32_t every = 1;  // acts only in steps n with n % every == every_phase
+  int32_t every_phase = 0;
 };
 
 struct TracedRegister {

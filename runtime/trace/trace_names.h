@@ -14,6 +14,8 @@ inline constexpr char kTraceWaits[] = "waits";
 // of the token; of a wait for credit, of that which last lay in the slot.
 inline constexpr char kTraceBoxing[] = "boxing";
 inline constexpr char kTraceFlow[] = "flow";
+// Annotation of an act: which of the rank's actors, where several have one name.
+inline constexpr char kTraceActor[] = "actor";
 // Instants that describe the job and each rank.
 inline constexpr char kTraceJobEvent[] = "weir.job";
 inline constexpr char kTraceRankEvent[] = "weir.rank";

@@ -1,187 +1,33 @@
 #include "runtime/trace/trace_report.h"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <optional>
 #include <tuple>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
-#include "proto/trace.pb.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
+#include "runtime/trace/trace_reader.h"
 
 namespace weir {
 namespace {
-
-using trace::TrackEvent;
-
-constexpr int64_t kPacketBytesMax = 1 << 24;
-constexpr uint64_t kTimeMaxNs = uint64_t{1} << 53;  // later is damage; sums in doubles stay exact
-
-struct Slice {
-  int64_t begin = 0;
-  int64_t end = 0;
-  std::string category;
-  std::string name;
-  std::map<std::string, std::string> texts;
-  std::map<std::string, int64_t> numbers;
-  std::vector<uint64_t> sends, takes;  // flows of tokens
-};
-
-// The slices of every process, as far as the report needs them.
-struct Process {
-  std::string name;
-  int rank = -1;
-  int64_t acts_dropped = 0;
-  std::vector<Slice> slices;
-};
-
-// An act that sent or took a token of another rank.
-struct FlowEnd {
-  std::string actor;
-  uint64_t process = 0;
-  int64_t end = 0;
-};
-using FlowEnds = std::unordered_map<uint64_t, FlowEnd>;  // by flow
-
-// Reads the packets one by one and resolves interned texts per sequence.
-class TraceReader {
- public:
-  absl::Status Read(absl::string_view file);
-
-  std::map<uint64_t, Process> processes;  // by track
-  FlowEnds senders, takers;
-  std::map<std::string, std::string> job_texts;
-  std::map<std::string, int64_t> job_numbers;
-  bool has_job = false;
-
- private:
-  using Texts = std::unordered_map<uint64_t, std::string>;
-  struct Sequence {
-    Texts names, categories, annotations, strings;
-  };
-  static absl::Status Damage(const std::string& found) {
-    return Damaged({"W0531", "trace file", "a trace written by weir", found, "weir run --trace=FILE"});
-  }
-  void OnPacket(const trace::TracePacket& packet);
-  void OnTrack(const trace::TrackDescriptor& track);
-  void OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequence);
-  static void Learn(const trace::InternedData& data, Sequence* sequence);
-  static void ReadAnnotations(const TrackEvent& event, const Sequence& sequence, Slice* out);
-  static std::string Find(const Texts& texts, uint64_t iid) {
-    auto at = texts.find(iid);
-    return at == texts.end() ? "" : at->second;
-  }
-
-  std::map<uint32_t, Sequence> sequences_;
-  std::map<uint64_t, uint64_t> parent_of_;     // track -> process
-  std::map<uint64_t, Slice> open_;             // by track
-};
-
-absl::Status TraceReader::Read(absl::string_view file) {
-  if (file.size() > static_cast<size_t>(std::numeric_limits<int>::max())) return Damage("more than 2 GiB");
-  google::protobuf::io::ArrayInputStream array(file.data(), static_cast<int>(file.size()));
-  google::protobuf::io::CodedInputStream in(&array);
-  in.SetTotalBytesLimit(std::numeric_limits<int>::max());
-  trace::TracePacket packet;
-  while (uint32_t tag = in.ReadTag()) {
-    uint32_t length = 0;
-    if (tag != ((1u << 3) | 2u) || !in.ReadVarint32(&length) || length > kPacketBytesMax) return Damage("other bytes");
-    const auto limit = in.PushLimit(static_cast<int>(length));
-    if (!packet.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage()) return Damage("a damaged packet");
-    in.PopLimit(limit);
-    OnPacket(packet);
-  }
-  if (!has_job) return Damage("no description of a job");
-  return absl::OkStatus();
-}
-
-void TraceReader::OnPacket(const trace::TracePacket& packet) {
-  Sequence& sequence = sequences_[packet.trusted_packet_sequence_id()];
-  if (packet.sequence_flags() & 1) sequence = {};
-  if (packet.has_interned_data()) Learn(packet.interned_data(), &sequence);
-  if (packet.has_track_descriptor()) OnTrack(packet.track_descriptor());
-  if (packet.has_track_event()) OnEvent(packet.track_event(), static_cast<int64_t>(std::min(packet.timestamp(), kTimeMaxNs)), sequence);
-}
-
-void TraceReader::Learn(const trace::InternedData& data, Sequence* sequence) {
-  for (const auto& entry : data.event_names()) sequence->names[entry.iid()] = entry.str();
-  for (const auto& entry : data.event_categories()) sequence->categories[entry.iid()] = entry.str();
-  for (const auto& entry : data.debug_annotation_names()) sequence->annotations[entry.iid()] = entry.str();
-  for (const auto& entry : data.debug_annotation_string_values()) sequence->strings[entry.iid()] = entry.str();
-}
-
-void TraceReader::OnTrack(const trace::TrackDescriptor& track) {
-  if (track.has_process()) processes[track.uuid()].name = track.process().process_name();
-  if (track.has_parent_uuid()) parent_of_[track.uuid()] = track.parent_uuid();
-}
-
-void TraceReader::ReadAnnotations(const TrackEvent& event, const Sequence& sequence, Slice* out) {
-  for (const trace::DebugAnnotation& a : event.debug_annotations()) {
-    const std::string name = a.has_name() ? a.name() : Find(sequence.annotations, a.name_iid());
-    switch (a.value_case()) {
-      case trace::DebugAnnotation::kIntValue: out->numbers[name] = a.int_value(); break;
-      case trace::DebugAnnotation::kUintValue: out->numbers[name] = static_cast<int64_t>(a.uint_value()); break;
-      case trace::DebugAnnotation::kStringValue: out->texts[name] = a.string_value(); break;
-      case trace::DebugAnnotation::kStringValueIid: out->texts[name] = Find(sequence.strings, a.string_value_iid()); break;
-      default: break;
-    }
-  }
-}
-
-void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequence) {
-  const auto parent = parent_of_.find(event.track_uuid());
-  const uint64_t process = parent == parent_of_.end() ? event.track_uuid() : parent->second;
-  if (event.type() == TrackEvent::TYPE_SLICE_BEGIN) {
-    Slice& slice = open_[event.track_uuid()] = {};
-    slice.begin = ns;
-    slice.name = event.has_name() ? event.name() : Find(sequence.names, event.name_iid());
-    if (event.category_iids_size() > 0) slice.category = Find(sequence.categories, event.category_iids(0));
-    ReadAnnotations(event, sequence, &slice);
-    slice.sends.assign(event.flow_ids().begin(), event.flow_ids().end());
-    slice.takes.assign(event.terminating_flow_ids().begin(), event.terminating_flow_ids().end());
-  } else if (event.type() == TrackEvent::TYPE_SLICE_END) {
-    auto at = open_.find(event.track_uuid());
-    if (at == open_.end()) return;
-    at->second.end = std::max(ns, at->second.begin);
-    for (uint64_t flow : at->second.sends) senders[flow] = {at->second.name, process, at->second.end};
-    for (uint64_t flow : at->second.takes) takers[flow] = {at->second.name, process, at->second.end};
-    processes[process].slices.push_back(std::move(at->second));
-    open_.erase(at);
-  } else if (event.type() == TrackEvent::TYPE_INSTANT) {
-    Slice instant;
-    ReadAnnotations(event, sequence, &instant);
-    const std::string name = Find(sequence.names, event.name_iid());
-    if (name == kTraceJobEvent) {
-      has_job = true;
-      job_texts = std::move(instant.texts);
-      job_numbers = std::move(instant.numbers);
-    } else if (name == kTraceRankEvent) {
-      processes[process].rank = static_cast<int>(instant.numbers["rank"]);
-      processes[process].acts_dropped = instant.numbers["acts dropped"];
-    }
-  }
-}
 
 // The part of [begin, end) that lies in the window.
 struct Window {
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t Inside(const Slice& s) const { return Inside(s.begin, s.end); }
+  int64_t Inside(const TraceSlice& s) const { return Inside(s.begin, s.end); }
   int64_t Inside(int64_t from, int64_t to) const { return std::max<int64_t>(0, std::min(to, end) - std::max(from, begin)); }
 };
 
 // Finds the steady window and the steps in it.
-Window SteadyWindow(const std::map<uint64_t, Process>& processes, TraceReport* report) {
+Window SteadyWindow(const std::map<uint64_t, TraceProcess>& processes, TraceReport* report) {
   std::map<int64_t, Window> steps;
   for (const auto& [track, process] : processes) {
-    for (const Slice& slice : process.slices) {
+    for (const TraceSlice& slice : process.slices) {
       auto step = slice.numbers.find("step");
       if (slice.category != kTraceAct || step == slice.numbers.end()) continue;
       auto [at, added] = steps.try_emplace(step->second, Window{slice.begin, slice.end});
@@ -201,13 +47,13 @@ Window SteadyWindow(const std::map<uint64_t, Process>& processes, TraceReport* r
   return window;
 }
 
-std::string TextOf(const Slice& slice, const char* name) {
+std::string TextOf(const TraceSlice& slice, const char* name) {
   auto at = slice.texts.find(name);
   return at == slice.texts.end() ? std::string() : at->second;
 }
 
 // The far end of what a wait was for; null if that is no other rank, or not in the trace.
-const FlowEnd* FarEnd(const Slice& wait, const FlowEnds& ends) {
+const TraceFlowEnd* FarEnd(const TraceSlice& wait, const TraceFlowEnds& ends) {
   auto flow = wait.numbers.find(kTraceFlow);
   if (flow == wait.numbers.end()) return nullptr;
   auto end = ends.find(static_cast<uint64_t>(flow->second));
@@ -220,10 +66,10 @@ class WaitSums {
   WaitSums(const TraceReader& reader, const Window& window) : reader_(reader), window_(window) {}
 
   // A wait of `rank`, `ns` of it in the window.
-  void Add(int rank, const Slice& slice, double ns) {
+  void Add(int rank, const TraceSlice& slice, double ns) {
     const bool input = slice.category == kTraceWaitsForInput;
     const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
-    const FlowEnd* far = FarEnd(slice, input ? reader_.senders : reader_.takers);
+    const TraceFlowEnd* far = FarEnd(slice, input ? reader_.senders : reader_.takers);
     const std::string holder = Holder(slice, far);
     WaitReport& wait = waits_[{rank, kind, TextOf(slice, "register"), holder}];
     wait.rank = rank;
@@ -269,7 +115,7 @@ class WaitSums {
     int64_t times = 0;
   };
   // A process does not know the actors of others, but the trace of the job does.
-  std::string Holder(const Slice& slice, const FlowEnd* far) const {
+  std::string Holder(const TraceSlice& slice, const TraceFlowEnd* far) const {
     if (far != nullptr) {
       auto process = reader_.processes.find(far->process);
       if (process != reader_.processes.end() && process->second.rank >= 0) {
@@ -286,9 +132,9 @@ class WaitSums {
 };
 
 // Adds the device of a process and its waits; returns the length of its window.
-double ReportDevice(const Process& process, const Window& window, WaitSums* waits, TraceReport* report) {
+double ReportDevice(const TraceProcess& process, const Window& window, WaitSums* waits, TraceReport* report) {
   double busy = 0, rest = 0, input = 0, credit = 0;
-  for (const Slice& slice : process.slices) {
+  for (const TraceSlice& slice : process.slices) {
     const double ns = static_cast<double>(window.Inside(slice));
     if (ns == 0) continue;
     if (slice.category == kTraceAct) busy += ns;
@@ -347,10 +193,14 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
   TraceReader reader;
   WEIR_RETURN_IF_ERROR(reader.Read(file));
+  return MakeTraceReport(reader);
+}
+
+TraceReport MakeTraceReport(const TraceReader& reader) {
   TraceReport report;
-  report.plan_id = reader.job_texts["plan"];
-  report.num_stages = std::max<int64_t>(1, reader.job_numbers["stages"]);
-  report.micro_batches = std::max<int64_t>(1, reader.job_numbers["micro-batches"]);
+  report.plan_id = reader.JobText("plan");
+  report.num_stages = std::max<int64_t>(1, reader.JobNumber("stages"));
+  report.micro_batches = std::max<int64_t>(1, reader.JobNumber("micro-batches"));
   const Window window = SteadyWindow(reader.processes, &report);
   WaitSums waits(reader, window);
   std::map<int, double> length_of;

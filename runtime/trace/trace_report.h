@@ -64,7 +64,10 @@ struct TraceReport {
   double bubble_formula = 0;  // (p - 1) / (m + p - 1)
 };
 
-// kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
+class TraceReader;
+TraceReport MakeTraceReport(const TraceReader& reader);
+
+// The same of a file. kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file);
 
 // The text of `weir trace report`, with at most `waits_max` waits, and as many boxings.
