@@ -1,0 +1,60 @@
+// The critical path of recorded steps: from the end of the last step back to the end of
+// the step before the first, at each point to what kept the device from being further:
+//
+//   the device had just ended another act      -> that act
+//   it waited for a token                      -> the act that published it, and the way from there
+//   it waited for a free slot                  -> the act that gave up the token in it, and the way
+//
+// So every moment of the steps lies on the path once, and shares sum to 1. Only what lies on it can
+// make a step shorter, though by how much a replay must tell (what_if.h): another path may be as long.
+// Rests between two runs of the session are left out.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/trace/recorded_run.h"
+
+namespace weir {
+
+// Acts of what a user calls by one name, on one rank.
+struct PathActs {
+  int rank = 0;
+  std::string function;
+  std::string phase;
+  double share = 0;
+  double ns_per_step = 0;
+  double acts_per_step = 0;  // that lie on the path
+};
+
+// Way between two ranks: sent, or given back, but not there.
+struct PathEdge {
+  std::string name;  // of the register
+  int from = 0;      // ranks; of a slot, from the reader to the writer
+  int to = 0;
+  enum class Kind : uint8_t { kToken, kSlot } kind = Kind::kToken;
+  double share = 0;
+  double ns_per_step = 0;
+  double times_per_step = 0;
+};
+
+struct CriticalPath {
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+  double step_ns = 0;  // mean
+  std::vector<PathActs> acts;    // most first
+  std::vector<PathEdge> edges;   // most first; also such as took no time, since the path crosses them
+  std::map<std::string, double> phases;  // shares of acts
+  std::map<int, double> ranks;           // shares of acts
+  double in_transfer = 0;        // share of all edges
+  double between_acts = 0;       // share in which the device had an act to do, or nothing known to wait for
+};
+
+// Precondition: run.first_step <= first_step <= last_step <= run.last_step. The path of the run's first step
+// begins with its first act.
+CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step);
+
+}  // namespace weir

@@ -1,0 +1,134 @@
+// A recorded run as a graph: the actors and registers of all ranks as the trace describes
+// them, and every act with its time and what it waited for. Registers between ranks,
+// which each rank knows one end of, are one here.
+//
+// Tokens and acts are numbered from step 0 of the job, also where a trace begins later:
+// a plan is the same after each step, so their numbers follow from the step.
+// Not here: reading files (trace_reader.h), causes (critical_path.h), other runs (replay.h).
+// Thread rule: a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "runtime/trace/trace_reader.h"
+
+namespace weir {
+
+// Span j of a port is the acts from j * period - phase on; it moves `tokens` tokens, which
+// are taken before its first act and given up after its last.
+struct RecordedPort {
+  int32_t register_index = -1;
+  int64_t period = 1;
+  int64_t tokens = 1;
+  int64_t phase = 0;
+
+  int64_t SpanOf(int64_t act) const { return (act + phase) / period; }
+  bool Begins(int64_t act) const { return act == 0 || (act + phase) % period == 0; }
+  bool Ends(int64_t act) const { return (act + 1 + phase) % period == 0; }
+  int64_t FirstAct(int64_t span) const { return span == 0 ? 0 : span * period - phase; }
+  int64_t LastAct(int64_t span) const { return (span + 1) * period - phase - 1; }
+  // Before act `act`: spans that have begun, and that are over.
+  int64_t BegunBefore(int64_t act) const { return act == 0 ? 0 : SpanOf(act - 1) + 1; }
+  int64_t OverBefore(int64_t act) const { return SpanOf(act); }
+};
+
+struct RecordedActor {
+  int32_t rank_index = 0;
+  std::string name;
+  std::string function;  // the user's name of what it does; the actor's own if there is none
+  std::string phase;
+  int32_t place = 0;  // among the actors of its rank, the one that goes first if several are ready
+  int64_t acts_per_step = 1;
+  int64_t chunks = 1;
+  int64_t every = 1;
+  int64_t every_phase = 0;
+  std::vector<RecordedPort> inputs;
+  std::vector<RecordedPort> outputs;
+  // Acts kept, by number: places in the acts of the rank, -1 if an act is missing.
+  int64_t first_act = 0;
+  std::vector<int32_t> acts;
+
+  int64_t ActsBefore(int64_t step) const {
+    return step <= every_phase ? 0 : ((step - 1 - every_phase) / every + 1) * acts_per_step;
+  }
+  int64_t StepOf(int64_t act) const { return act / acts_per_step * every + every_phase; }
+};
+
+struct RecordedPortRef {
+  int32_t actor = -1;
+  int32_t port = -1;
+};
+
+struct RecordedRegister {
+  std::string name;
+  std::string family;  // without ranks: what all registers of one exchange share; else the name
+  int64_t bytes = 0;   // of a slot
+  int64_t slots = 1;
+  int64_t initial_tokens = 0;
+  bool crosses_ranks = false;
+  RecordedPortRef producer;
+  std::vector<RecordedPortRef> consumers;
+};
+
+struct RecordedAct {
+  enum class Wait : uint8_t { kNone, kInput, kCredit };
+  int32_t actor = -1;
+  Wait wait = Wait::kNone;  // of the device, before this act
+  int32_t waited_register = -1;
+  int64_t number = 0;
+  int64_t step = 0;
+  int64_t start = 0;
+  int64_t end = 0;
+};
+
+struct RecordedRank {
+  int rank = 0;
+  std::string name;  // "rank 0 · stage 0"
+  std::vector<RecordedAct> acts;  // in order of time
+  // Where the session rested before an act: it waited for its next call.
+  struct RunBegin {
+    int32_t act = 0;  // the first after the rest, a place in `acts`
+    int64_t at = 0;   // the end of the rest
+  };
+  std::vector<RunBegin> runs;
+};
+
+struct RecordedRun {
+  std::vector<RecordedRank> ranks;  // ascending
+  std::vector<RecordedActor> actors;
+  std::vector<RecordedRegister> registers;
+  // Steps of which every act of every rank is kept, none missing between them.
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+
+  // The act of that number; null if it is not kept.
+  const RecordedAct* Act(int32_t actor, int64_t number) const {
+    const RecordedActor& a = actors[actor];
+    const int64_t at = number - a.first_act;
+    if (at < 0 || at >= static_cast<int64_t>(a.acts.size()) || a.acts[at] < 0) return nullptr;
+    return &ranks[a.rank_index].acts[a.acts[at]];
+  }
+  // The act that published token `token` of a register: null if it is initial or not kept.
+  const RecordedAct* Publisher(int32_t register_index, int64_t token) const;
+  // The act that gave up the token last, of all consumers; null if one of them is not kept.
+  const RecordedAct* LastReader(int32_t register_index, int64_t token) const;
+  // The last token that an act takes from the register of `port`, and the token that must have
+  // been given up before an act has its slots: negative if none.
+  static int64_t TokenTaken(const RecordedPort& port, int64_t act) { return (port.SpanOf(act) + 1) * port.tokens - 1; }
+  int64_t TokenInTheWay(const RecordedPort& port, int64_t act) const {
+    const RecordedRegister& r = registers[port.register_index];
+    return r.initial_tokens + (port.SpanOf(act) + 1) * port.tokens - 1 - r.slots;
+  }
+  // The act that ended before this one could start, as the record says: the publisher of the token or
+  // the last reader of the slot it waited for. Null if it waited for nothing, or that is not kept.
+  const RecordedAct* Cause(const RecordedAct& act) const;
+};
+
+// kFailedPrecondition if the trace does not hold what a replay needs: it was written without facts
+// of the plans, a rank is missing, or no step is complete; the message says which.
+absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace);
+
+}  // namespace weir

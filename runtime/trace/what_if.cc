@@ -1,0 +1,303 @@
+#include "runtime/trace/what_if.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kPlenty = 1000;    // of slots: more than a run can use
+constexpr int kNamesListed = 8;      // in a message
+constexpr int kRegistersTried = 4;   // one by one
+constexpr int kRegistersJoined = 6;  // at most, one after another
+constexpr int kFunctionsTried = 5;
+constexpr double kGainMin = 0.002;  // of the step; less is not told
+
+bool Matches(absl::string_view pattern, absl::string_view name) {
+  return absl::ConsumeSuffix(&pattern, "*") ? absl::StartsWith(name, pattern) : name == pattern;
+}
+
+// A place that is written again when all have read it, as a weight is, has the slots that it has.
+bool IsVariable(const RecordedRegister& r) { return r.initial_tokens == r.slots; }
+
+absl::Status NotUnderstood(absl::string_view spec, const std::string& expected, const std::string& found) {
+  return Rejected({"W0533", absl::StrCat("--what-if '", spec, "'"), expected, found, ""});
+}
+
+// "'a', 'b', ... and 12 more"
+std::string Listed(const std::set<std::string>& names) {
+  std::vector<std::string> shown;
+  for (const std::string& name : names) {
+    if (shown.size() < kNamesListed) shown.push_back(absl::StrCat("'", name, "'"));
+  }
+  std::string text = absl::StrJoin(shown, ", ");
+  if (names.size() > shown.size()) absl::StrAppend(&text, " and ", names.size() - shown.size(), " more");
+  return text.empty() ? "none" : text;
+}
+
+// "0-1": from the writer's rank to the reader's.
+std::string LinkOf(const RecordedRun& run, const RecordedRegister& r) {
+  const auto rank = [&run](const RecordedPortRef& ref) { return run.ranks[run.actors[ref.actor].rank_index].rank; };
+  return absl::StrCat(rank(r.producer), "-", rank(r.consumers[0]));
+}
+
+// The registers of a run under the changes of one text.
+class ChangeParser {
+ public:
+  explicit ChangeParser(const RecordedRun& run) : run_(run) {
+    for (const RecordedRegister& r : run.registers) changes_.slots.push_back(r.slots);
+    changes_.transfer_factor.assign(run.registers.size(), 1);
+    changes_.act_factor.assign(run.actors.size(), 1);
+  }
+
+  absl::Status Add(absl::string_view spec) {
+    for (absl::string_view part : absl::StrSplit(spec, ';')) {
+      part = absl::StripAsciiWhitespace(part);
+      const std::pair<absl::string_view, absl::string_view> kind = absl::StrSplit(part, absl::MaxSplits(':', 1));
+      if (kind.first == "free") {
+        WEIR_RETURN_IF_ERROR(AddFree(spec, kind.second));
+        continue;
+      }
+      const size_t equals = kind.second.rfind('=');
+      const bool known = kind.first == "slots" || kind.first == "link";
+      if (!known || equals == absl::string_view::npos) {
+        return NotUnderstood(spec, "slots:NAME=N, slots:NAME=+N, free:NAME, link:A-B=F or link:all=F, joined by ';'",
+                             absl::StrCat("'", part, "'"));
+      }
+      const absl::string_view name = kind.second.substr(0, equals), value = kind.second.substr(equals + 1);
+      WEIR_RETURN_IF_ERROR(kind.first == "slots" ? AddSlots(spec, name, value) : AddLink(spec, name, value));
+    }
+    return absl::OkStatus();
+  }
+
+  const ReplayChanges& changes() const { return changes_; }
+  std::string about() const { return absl::StrJoin(about_, "; "); }
+  int64_t more_bytes() const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < run_.registers.size(); ++i) {
+      bytes += (changes_.slots[i] - run_.registers[i].slots) * run_.registers[i].bytes;
+    }
+    return bytes;
+  }
+
+ private:
+  absl::Status AddFree(absl::string_view spec, absl::string_view name) {
+    std::set<std::string> names;
+    bool found = false;
+    for (size_t a = 0; a < run_.actors.size(); ++a) {
+      const RecordedActor& actor = run_.actors[a];
+      names.insert(actor.function);
+      if (!Matches(name, actor.function) && !Matches(name, actor.name) && name != actor.phase) continue;
+      changes_.act_factor[a] = 0;
+      found = true;
+    }
+    if (!found) return NotUnderstood(spec, "the name of a function, actor or phase of this run", "there are " + Listed(names));
+    about_.push_back(absl::StrCat("`", name, "` takes no time"));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddSlots(absl::string_view spec, absl::string_view name, absl::string_view value) {
+    const bool more = absl::ConsumePrefix(&value, "+");
+    int64_t slots = 0;
+    if (!absl::SimpleAtoi(value, &slots) || slots < 1 || slots > kPlenty) {
+      return NotUnderstood(spec, absl::StrCat("a number of slots from 1 to ", kPlenty), absl::StrCat("'", value, "'"));
+    }
+    std::set<std::string> names;
+    std::set<int64_t> before;
+    for (size_t i = 0; i < run_.registers.size(); ++i) {
+      const RecordedRegister& r = run_.registers[i];
+      if (IsVariable(r)) continue;
+      names.insert(r.family);
+      if (!Matches(name, r.family) && !Matches(name, r.name)) continue;
+      changes_.slots[i] = std::max(more ? r.slots + slots : slots, std::max<int64_t>(1, r.initial_tokens));
+      before.insert(r.slots);
+    }
+    if (before.empty()) return NotUnderstood(spec, "the name of a register of this run that is no variable", "there are " + Listed(names));
+    const std::string had = *before.begin() == *before.rbegin()
+                                ? absl::StrCat(*before.begin())
+                                : absl::StrCat(*before.begin(), " to ", *before.rbegin());
+    if (more && slots == kPlenty) {
+      about_.push_back("as many slots as wanted everywhere");
+    } else {
+      about_.push_back(absl::StrCat(more ? "+" : "", slots, more && slots == 1 ? " slot of `" : " slots of `", name, "` (has ", had, ")"));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AddLink(absl::string_view spec, absl::string_view name, absl::string_view value) {
+    double factor = 0;
+    if (!absl::SimpleAtod(value, &factor) || !(factor > 0)) {
+      return NotUnderstood(spec, "how many times as fast: a number above 0, or inf", absl::StrCat("'", value, "'"));
+    }
+    std::set<std::string> names;
+    bool found = false;
+    for (size_t i = 0; i < run_.registers.size(); ++i) {
+      const RecordedRegister& r = run_.registers[i];
+      if (!r.crosses_ranks) continue;
+      const std::string link = LinkOf(run_, r);
+      names.insert(link);
+      if (name != "all" && name != link) continue;
+      changes_.transfer_factor[i] = 1 / factor;
+      found = true;
+    }
+    if (!found) return NotUnderstood(spec, "'all' or the ranks of a link of this run", "there are " + Listed(names));
+    const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(name, absl::MaxSplits('-', 1));
+    const std::string link =
+        name == "all" ? "every link" : absl::StrCat("the link from rank ", ends.first, " to ", ends.second);
+    about_.push_back(std::isinf(factor) ? absl::StrCat(link, " takes no time")
+                                        : absl::StrFormat("%s %g times as fast", link, factor));
+    return absl::OkStatus();
+  }
+
+  const RecordedRun& run_;
+  ReplayChanges changes_;
+  std::vector<std::string> about_;
+};
+
+// A family can be named in a text unless it has the signs that part texts.
+bool CanBeNamed(const std::string& name) { return !name.empty() && name.find(';') == std::string::npos; }
+
+// Tries what the replay and the path point to.
+class WhatIfSearch {
+ public:
+  WhatIfSearch(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path)
+      : replayer_(replayer), run_(run), path_(path), as_it_was_(replayer.as_it_was()) {}
+
+  std::vector<WhatIfRow> Find() {
+    if (!as_it_was_.finished) return {};
+    TrySlots();
+    TryFree();
+    TryLinks();
+    std::stable_sort(rows_.begin(), rows_.end(),
+                     [](const WhatIfRow& a, const WhatIfRow& b) { return a.gain > b.gain; });
+    return std::move(rows_);
+  }
+
+ private:
+  // Keeps the row if it gains something; returns its gain.
+  double Try(const std::string& spec) {
+    absl::StatusOr<WhatIfRow> row = TryWhatIf(replayer_, run_, spec);
+    if (!row.ok() || !row->finished) return 0;
+    const double gain = row->gain;
+    if (gain >= kGainMin) rows_.push_back(*std::move(row));
+    return gain;
+  }
+
+  // Registers that their writers waited for, most first.
+  std::vector<std::string> WaitedFor(const ReplayResult& result) const {
+    std::map<std::string, int64_t> waited;
+    for (size_t i = 0; i < run_.registers.size(); ++i) {
+      const RecordedRegister& r = run_.registers[i];
+      if (result.waited_for_slot_ns[i] == 0 || IsVariable(r) || !CanBeNamed(r.family)) continue;
+      waited[r.family] += result.waited_for_slot_ns[i];
+    }
+    std::vector<std::pair<int64_t, std::string>> order;
+    for (const auto& [name, ns] : waited) order.emplace_back(-ns, name);
+    std::sort(order.begin(), order.end());
+    std::vector<std::string> names;
+    for (auto& [ns, name] : order) names.push_back(std::move(name));
+    return names;
+  }
+
+  // One register at a time; then, since a full register often hides the next, one after another until
+  // little is left of what any number of slots could gain.
+  void TrySlots() {
+    const double most = Try(absl::StrCat("slots:*=+", kPlenty));
+    if (most < kGainMin) return;
+    std::vector<std::string> names = WaitedFor(as_it_was_);
+    double best = 0;
+    for (size_t i = 0; i < names.size() && i < kRegistersTried; ++i) {
+      best = std::max(best, Try(absl::StrCat("slots:", names[i], "=+1")));
+    }
+    std::map<std::string, int> more;
+    double gain = best;
+    int added = 0;
+    for (; added < kRegistersJoined && gain < 0.9 * most && !names.empty(); ++added) {
+      ++more[names[0]];
+      ChangeParser parser(run_);
+      if (!parser.Add(Joined(more)).ok()) return;
+      const ReplayResult result = replayer_.Play(parser.changes());
+      if (!result.finished) return;
+      gain = 1 - result.step_ns / as_it_was_.step_ns;
+      names = WaitedFor(result);
+    }
+    if (added > 1 && gain > best + kGainMin) Try(Joined(more));
+  }
+  static std::string Joined(const std::map<std::string, int>& more) {
+    return absl::StrJoin(more, ";", [](std::string* out, const auto& m) {
+      absl::StrAppend(out, "slots:", m.first, "=+", m.second);
+    });
+  }
+
+  void TryFree() {
+    std::map<std::string, double> by_function;
+    for (const PathActs& acts : path_.acts) {
+      if (CanBeNamed(acts.function)) by_function[acts.function] += acts.share;
+    }
+    std::vector<std::pair<double, std::string>> order;
+    for (const auto& [function, share] : by_function) order.emplace_back(-share, function);
+    std::sort(order.begin(), order.end());
+    for (size_t i = 0; i < order.size() && i < kFunctionsTried; ++i) Try("free:" + order[i].second);
+    Try("free:boxing");
+  }
+
+  void TryLinks() {
+    std::set<std::string> links;
+    for (const RecordedRegister& r : run_.registers) {
+      if (r.crosses_ranks) links.insert(LinkOf(run_, r));
+    }
+    if (links.empty() || Try("link:all=inf") < kGainMin) return;
+    Try("link:all=2");
+    std::map<std::string, double> on_path;
+    for (const PathEdge& edge : path_.edges) {
+      const bool token = edge.kind == PathEdge::Kind::kToken;
+      on_path[absl::StrCat(token ? edge.from : edge.to, "-", token ? edge.to : edge.from)] += edge.share;
+    }
+    auto worst = std::max_element(on_path.begin(), on_path.end(),
+                                  [](const auto& a, const auto& b) { return a.second < b.second; });
+    if (links.size() > 1 && worst != on_path.end()) Try(absl::StrCat("link:", worst->first, "=2"));
+  }
+
+  const Replayer& replayer_;
+  const RecordedRun& run_;
+  const CriticalPath& path_;
+  const ReplayResult& as_it_was_;
+  std::vector<WhatIfRow> rows_;
+};
+
+}  // namespace
+
+absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run, absl::string_view spec) {
+  ChangeParser parser(run);
+  WEIR_RETURN_IF_ERROR(parser.Add(spec));
+  const ReplayResult& before = replayer.as_it_was();
+  const ReplayResult after = replayer.Play(parser.changes());
+  WhatIfRow row;
+  row.spec = std::string(spec);
+  row.about = parser.about();
+  row.finished = before.finished && after.finished;
+  row.more_bytes = parser.more_bytes();
+  if (!row.finished) return row;
+  row.step_ns = after.step_ns;
+  row.gain = 1 - after.step_ns / std::max(before.step_ns, 1.0);
+  return row;
+}
+
+std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path) {
+  return WhatIfSearch(replayer, run, path).Find();
+}
+
+}  // namespace weir

@@ -1,0 +1,39 @@
+// What a change would make of a recorded run, each by a replay of it: more slots of a
+// register, an op that takes no time, links that are faster.
+//
+//   slots:NAME=N     N slots of every register NAME, or +N more: slots:NAME=+1
+//   free:NAME        what is called NAME (function, actor or phase) takes no time
+//   link:A-B=F       messages from rank A to rank B take 1/F of the time; link:all=F on every link
+//
+// A NAME may end in `*`; several changes at once are joined by `;`.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "runtime/trace/critical_path.h"
+#include "runtime/trace/replay.h"
+
+namespace weir {
+
+struct WhatIfRow {
+  std::string spec;   // as above, such as can be given again
+  std::string about;  // for people
+  bool finished = true;  // false: it would come to a standstill
+  double step_ns = 0;
+  double gain = 0;         // share of the step's time that it saves, against the replay without changes
+  int64_t more_bytes = 0;  // of registers, on all ranks
+};
+
+// W0533 if the text is no change or names nothing in this run; the message lists what there is.
+absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run, absl::string_view spec);
+
+// One more slot of the registers that producers waited for most, the ops with the largest parts of the path
+// for nothing, faster links: each tried, best first. Those that gain nothing are left out.
+std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path);
+
+}  // namespace weir
