@@ -1,6 +1,8 @@
 #include "tools/trace_json.h"
 
-#include <nlohmann/json.hpp>
+#include <string>
+
+#include "nlohmann/json.hpp"
 
 namespace weir {
 namespace {

@@ -262,7 +262,6 @@ class ReplayState {
     std::priority_queue<std::pair<int32_t, int32_t>, std::vector<std::pair<int32_t, int32_t>>, std::greater<>> ready;  // place, actor
     int32_t running = -1;
     int64_t last_end = 0;
-    bool looked_at = false;  // listed in touched_
   };
   struct Event {
     enum Kind : int32_t { kActDone, kToken, kCredit, kRunBegins };
@@ -287,11 +286,7 @@ class ReplayState {
     rank.ready.emplace(run_.actors[actor].place, actor);
     Touch(run_.actors[actor].rank_index);
   }
-  void Touch(int32_t rank) {
-    if (ranks_[rank].looked_at) return;
-    ranks_[rank].looked_at = true;
-    touched_.push_back(rank);
-  }
+  void Touch(int32_t rank) { touched_.insert(rank); }
 
   const Replayer& replayer_;
   const RecordedRun& run_;
@@ -300,7 +295,7 @@ class ReplayState {
   std::vector<Actor> actors_;
   std::vector<Register> registers_;
   std::vector<Rank> ranks_;
-  std::vector<int32_t> touched_;
+  std::set<int32_t> touched_;  // ranks that may have an act to start
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t num_events_ = 0;
   int64_t now_ = 0;
@@ -386,15 +381,19 @@ ReplayResult ReplayState::Play() {
     }
     while (!events_.empty()) {
       now_ = events_.top().at;
-      while (!events_.empty() && events_.top().at == now_) {  // all that is due comes before what is started
-        const Event event = events_.top();
-        events_.pop();
-        Happen(event);
+      for (;;) {  // all that is due comes before what is started, also what a start has made due
+        if (!events_.empty() && events_.top().at == now_) {
+          const Event event = events_.top();
+          events_.pop();
+          Happen(event);
+        } else if (!touched_.empty()) {
+          const int32_t rank = *touched_.begin();
+          touched_.erase(touched_.begin());
+          Start(rank);
+        } else {
+          break;
+        }
       }
-      for (int32_t rank : touched_) ranks_[rank].looked_at = false;
-      std::vector<int32_t> touched = std::move(touched_);
-      touched_.clear();
-      for (int32_t rank : touched) Start(rank);
     }
     if (acts_left_ > 0) return result_;  // a standstill
   }

@@ -104,7 +104,7 @@ class ChangeParser {
       changes_.act_factor[a] = 0;
       found = true;
     }
-    if (!found) return NotUnderstood(spec, "the name of a function, actor or phase of this run", "there are " + Listed(names));
+    if (!found) return NotUnderstood(spec, "the name of a function, actor or phase of this run", "nothing of that name; there are " + Listed(names));
     about_.push_back(absl::StrCat("`", name, "` takes no time"));
     return absl::OkStatus();
   }
@@ -125,7 +125,7 @@ class ChangeParser {
       changes_.slots[i] = std::max(more ? r.slots + slots : slots, std::max<int64_t>(1, r.initial_tokens));
       before.insert(r.slots);
     }
-    if (before.empty()) return NotUnderstood(spec, "the name of a register of this run that is no variable", "there are " + Listed(names));
+    if (before.empty()) return NotUnderstood(spec, "the name of a register of this run that is no variable", "nothing of that name; there are " + Listed(names));
     const std::string had = *before.begin() == *before.rbegin()
                                 ? absl::StrCat(*before.begin())
                                 : absl::StrCat(*before.begin(), " to ", *before.rbegin());
@@ -153,7 +153,7 @@ class ChangeParser {
       changes_.transfer_factor[i] = 1 / factor;
       found = true;
     }
-    if (!found) return NotUnderstood(spec, "'all' or the ranks of a link of this run", "there are " + Listed(names));
+    if (!found) return NotUnderstood(spec, "'all' or the ranks of a link of this run", "nothing of that name; there are " + Listed(names));
     const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(name, absl::MaxSplits('-', 1));
     const std::string link =
         name == "all" ? "every link" : absl::StrCat("the link from rank ", ends.first, " to ", ends.second);
