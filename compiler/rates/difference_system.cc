@@ -57,8 +57,17 @@ int DifferenceSystem::Next() {
   return node_at_[mark_front_ * 64 + bit];
 }
 
-bool DifferenceSystem::Solve(From from) {
-  if (from == From::kZero) std::fill(times_.begin(), times_.end(), 0);
+bool DifferenceSystem::SetTimes(std::vector<int64_t> times) {
+  for (const Difference& arc : arcs_) {
+    if (times[arc.to] < times[arc.from] + arc.weight) return false;
+  }
+  times.resize(num_nodes_);
+  times_ = std::move(times);
+  return true;
+}
+
+bool DifferenceSystem::Solve() {
+  std::fill(times_.begin(), times_.end(), 0);
   std::fill(tight_.begin(), tight_.end(), -1);
   circle_.clear();
   for (int node = 0; node < num_nodes_; ++node) Mark(node);

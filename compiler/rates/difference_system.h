@@ -24,9 +24,10 @@ class DifferenceSystem {
   // Takes effect with the next Solve or Tighten.
   void SetWeight(int arc, int64_t weight) { arcs_[arc].weight = weight; }
 
-  // The least times >= 0, or, with `keep`, the least that are not below the present ones. False: a circle.
-  enum class From : uint8_t { kZero, kPresent };
-  bool Solve(From from = From::kZero);
+  // The least times >= 0. False: a circle.
+  bool Solve();
+  // These times, if they keep all arcs.
+  bool SetTimes(std::vector<int64_t> times);
   const std::vector<int64_t>& times() const { return times_; }
   // After Solve() was false: arcs, each from the end of the one before, whose weights sum to more than 0.
   const std::vector<int>& circle() const { return circle_; }

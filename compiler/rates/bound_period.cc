@@ -1,0 +1,166 @@
+#include "compiler/rates/bound_period.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "compiler/rates/difference_system.h"
+#include "compiler/rates/solve_registers.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr int64_t kIterationMaxNs = int64_t{1} << 56;
+
+// Differences of those waits that ask for anything, and which waits they are.
+struct Asked {
+  std::vector<Difference> arcs;
+  std::vector<int> waits;
+};
+Asked Ask(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& waits) {
+  Asked asked;
+  asked.arcs.reserve(waits.size());
+  asked.waits.reserve(waits.size());
+  for (size_t w = 0; w < waits.size(); ++w) {
+    const int64_t weight = WeightOf(graph, pace, waits[w]);
+    if (weight == kNoWeight) continue;
+    asked.arcs.push_back({waits[w].other, waits[w].waiter, weight});
+    asked.waits.push_back(static_cast<int>(w));
+  }
+  return asked;
+}
+
+// The least of `granule`'s multiples in (from, most] at which `keeps`; `keeps` stays true from then on. Nothing if none.
+std::optional<int64_t> FindLeast(int64_t from, int64_t most, int64_t granule, const std::function<bool(int64_t)>& keeps) {
+  int64_t step = granule, low = from, high = from;
+  do {
+    if (high >= most) return std::nullopt;
+    low = high;
+    high = high > most - step ? most / granule * granule : high + step;
+    if (high <= low) return std::nullopt;
+    step = step > most / 2 ? most : 2 * step;
+  } while (!keeps(high));
+  while (high - low > granule) {
+    const int64_t middle = low + (high - low) / granule / 2 * granule;
+    (keeps(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+// Whether a circle of waits can be kept at a pace.
+bool Keeps(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& circle) {
+  __int128 sum = 0;
+  for (const Wait& wait : circle) {
+    const int64_t weight = WeightOf(graph, pace, wait);
+    if (weight == kNoWeight) return true;
+    sum += weight;
+  }
+  return sum <= 0;
+}
+
+std::vector<Wait> CircleOf(const DifferenceSystem& system, const Asked& asked, const std::vector<Wait>& waits) {
+  std::vector<Wait> circle;
+  for (int arc : system.circle()) circle.push_back(waits[asked.waits[arc]]);
+  return circle;
+}
+
+std::vector<int> ActorsOf(const std::vector<Wait>& circle) {
+  std::vector<int> actors;
+  for (const Wait& wait : circle) actors.push_back(wait.waiter);
+  return actors;
+}
+
+// The busiest device: time of its acts for one micro-batch.
+PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
+  std::map<int, std::vector<int>> devices;
+  PeriodBound bound;
+  bound.micro_batch_ns = rhythm.least_ns;
+  for (size_t a = 0; a < graph.actors.size(); ++a) {
+    if (rhythm.turns[a] == 1 && !rhythm.IsFlat()) continue;
+    const TimedGraph::Actor& actor = graph.actors[a];
+    const int64_t all = (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns;
+    const int64_t alone = (all * rhythm.turns[a] + rhythm.micro_batches - 1) / rhythm.micro_batches;
+    if (bound.busiest.empty() && rhythm.Round(alone) == rhythm.least_ns) bound.busiest = {static_cast<int>(a)};
+    if (actor.device >= 0) devices[actor.device].push_back(static_cast<int>(a));
+  }
+  for (const auto& [device, actors] : devices) {
+    int64_t load = 0;
+    for (int a : actors) load += graph.actors[a].time_ns * graph.actors[a].acts;
+    const int64_t period = rhythm.Round((load + rhythm.micro_batches - 1) / rhythm.micro_batches);
+    if (period < bound.micro_batch_ns || (period == bound.micro_batch_ns && bound.busiest.size() > 1)) continue;
+    bound.micro_batch_ns = period;
+    bound.busiest = actors;
+  }
+  return bound;
+}
+
+}  // namespace
+
+std::vector<Wait> FixedWaits(const TimedGraph& graph) {
+  std::vector<Wait> waits = AllWaits(graph);
+  for (size_t r = 0; r < graph.registers.size(); ++r) {
+    const TimedGraph::Register& reg = graph.registers[r];
+    if (reg.slots > 0 || reg.slots_max == 0) continue;
+    for (size_t c = 0; c < reg.consumers.size(); ++c) {
+      waits.push_back(SlotWait(graph, static_cast<int>(r), static_cast<int>(c), reg.slots_max));
+    }
+  }
+  return waits;
+}
+
+std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const Rhythm& rhythm, const std::vector<Wait>& waits, int64_t from_ns) {
+  ShortestPeriod shortest;
+  shortest.micro_batch_ns = rhythm.Round(from_ns);
+  const int64_t most = std::max(shortest.micro_batch_ns, rhythm.most_ns);
+  while (true) {
+    const Asked asked = Ask(graph, PaceAt(graph, rhythm, shortest.micro_batch_ns), waits);
+    DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
+    if (system.Solve()) return shortest;
+    const std::vector<Wait> circle = CircleOf(system, asked, waits);
+    const auto period = FindLeast(shortest.micro_batch_ns, most, rhythm.granule_ns,
+                                  [&](int64_t ns) { return Keeps(graph, PaceAt(graph, rhythm, ns), circle); });
+    if (!period) return std::nullopt;
+    shortest = {*period, ActorsOf(circle)};
+  }
+}
+
+std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& rhythm, const std::vector<Wait>& waits, int64_t micro_batch_ns) {
+  int64_t iteration_ns = micro_batch_ns * rhythm.micro_batches;
+  for (size_t a = 0; a < graph.actors.size(); ++a) {
+    const TimedGraph::Actor& actor = graph.actors[a];
+    if (rhythm.turns[a] == 1) iteration_ns = std::max(iteration_ns, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
+  }
+  while (true) {
+    StartTimes times;
+    const Pace pace = PaceAt(graph, rhythm, micro_batch_ns, iteration_ns);
+    const Asked asked = Ask(graph, pace, waits);
+    DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
+    if (system.Solve()) {
+      times.iteration_ns = iteration_ns;
+      times.micro_batch_ns = micro_batch_ns;
+      times.actors = pace.actors;
+      for (size_t a = 0; a < graph.actors.size(); ++a) times.actors[a].start_ns = system.times()[a];
+      return times;
+    }
+    const std::vector<Wait> circle = CircleOf(system, asked, waits);
+    const auto longer = FindLeast(iteration_ns, kIterationMaxNs, 1, [&](int64_t ns) {
+      return Keeps(graph, PaceAt(graph, rhythm, micro_batch_ns, ns), circle);
+    });
+    if (!longer) return std::nullopt;
+    iteration_ns = *longer;
+  }
+}
+
+PeriodBound BoundPeriod(const TimedGraph& graph) {
+  const absl::StatusOr<Rhythm> rhythm = FindRhythm(graph);
+  if (!rhythm.ok()) return {};
+  PeriodBound bound = DeviceBound(graph, *rhythm);
+  const auto shortest = FindShortestPeriod(graph, *rhythm, FixedWaits(graph), bound.micro_batch_ns);
+  if (!shortest || shortest->circle.empty()) return bound;
+  bound.micro_batch_ns = shortest->micro_batch_ns;
+  bound.busiest = shortest->circle;
+  bound.is_device = false;
+  return bound;
+}
+
+}  // namespace weir::compiler

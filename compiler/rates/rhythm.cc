@@ -1,0 +1,157 @@
+#include "compiler/rates/rhythm.h"
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/rates/difference_system.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr int64_t kSumMaxNs = int64_t{1} << 50;
+
+// Actors that hand each other chunk by chunk, with the waits among them.
+struct ChunkGroup {
+  std::vector<int> actors;
+  std::vector<Wait> waits;
+};
+
+std::vector<ChunkGroup> ChunkGroups(const TimedGraph& graph) {
+  std::vector<int> parent(graph.actors.size());
+  std::iota(parent.begin(), parent.end(), 0);
+  const auto find = [&](int actor) {
+    while (parent[actor] != actor) actor = parent[actor] = parent[parent[actor]];
+    return actor;
+  };
+  std::vector<Wait> waits;
+  for (const Wait& wait : AllWaits(graph)) {
+    const int64_t chunks = graph.actors[wait.waiter].chunks;
+    if (chunks == 1 || chunks != graph.actors[wait.other].chunks) continue;
+    if (wait.waiter_port.period % chunks == 0 && wait.other_port.period % chunks == 0) continue;
+    parent[find(wait.waiter)] = find(wait.other);
+    waits.push_back(wait);
+  }
+  std::map<int, ChunkGroup> groups;
+  for (size_t a = 0; a < graph.actors.size(); ++a) {
+    if (graph.actors[a].chunks > 1) groups[find(static_cast<int>(a))].actors.push_back(static_cast<int>(a));
+  }
+  for (const Wait& wait : waits) groups[find(wait.waiter)].waits.push_back(wait);
+  std::vector<ChunkGroup> result;
+  for (auto& [first, group] : groups) result.push_back(std::move(group));
+  return result;
+}
+
+// Whether chunks can follow each other at `chunk_ns` for ever.
+bool Follows(const TimedGraph& graph, const ChunkGroup& group, int64_t chunk_ns, Pace* pace) {
+  std::map<int, int> node;
+  for (int actor : group.actors) {
+    node.emplace(actor, static_cast<int>(node.size()));
+    pace->actors[actor] = {0, chunk_ns * graph.actors[actor].chunks, chunk_ns};
+  }
+  std::vector<Difference> arcs;
+  for (const Wait& wait : group.waits) {
+    const int64_t weight = WeightOf(graph, *pace, wait);
+    if (weight != kNoWeight) arcs.push_back({node[wait.other], node[wait.waiter], weight});
+  }
+  return DifferenceSystem(static_cast<int>(node.size()), std::move(arcs)).Solve();
+}
+
+int64_t ChunkTime(const TimedGraph& graph, const ChunkGroup& group, Pace* pace) {
+  int64_t least = 1, most = 0;
+  for (int actor : group.actors) {
+    least = std::max(least, graph.actors[actor].time_ns);
+    most += graph.actors[actor].time_ns;
+  }
+  for (const Wait& wait : group.waits) most += wait.latency_ns;
+  if (Follows(graph, group, least, pace) || !Follows(graph, group, most, pace)) return least;
+  while (least + 1 < most) {
+    const int64_t middle = least + (most - least) / 2;
+    (Follows(graph, group, middle, pace) ? most : least) = middle;
+  }
+  return most;
+}
+
+}  // namespace
+
+absl::StatusOr<Rhythm> FindRhythm(const TimedGraph& graph) {
+  Rhythm rhythm;
+  double sum = 0;
+  for (const TimedGraph::Actor& actor : graph.actors) {
+    rhythm.turns.push_back(actor.acts / actor.chunks);
+    rhythm.micro_batches = std::max(rhythm.micro_batches, rhythm.turns.back());
+    sum += static_cast<double>(actor.time_ns) * static_cast<double>(actor.chunks);
+  }
+  for (const TimedGraph::Register& reg : graph.registers) sum += 2.0 * static_cast<double>(reg.latency_ns) * static_cast<double>(reg.consumers.size());
+  int64_t granule = 1;
+  for (const int64_t turns : rhythm.turns) {
+    const int64_t part = turns / std::gcd(turns, rhythm.micro_batches);
+    granule = granule / std::gcd(granule, part) * part;
+    if (granule > kCountMax) return absl::InternalError("timed graph: numbers of acts that have too few factors in common");
+  }
+  rhythm.granule_ns = granule;
+  if ((sum + static_cast<double>(granule)) * static_cast<double>(rhythm.micro_batches) > static_cast<double>(kSumMaxNs)) {
+    return absl::InternalError(absl::StrCat("timed graph: acts of ", sum, " ns in all, ", rhythm.micro_batches, " times an iteration"));
+  }
+  rhythm.chunk_ns.assign(graph.actors.size(), 0);
+  Pace pace;
+  pace.actors.resize(graph.actors.size());
+  for (const ChunkGroup& group : ChunkGroups(graph)) {
+    const int64_t chunk_ns = ChunkTime(graph, group, &pace);
+    for (int actor : group.actors) rhythm.chunk_ns[actor] = chunk_ns;
+  }
+  int64_t most = 0;
+  for (size_t a = 0; a < graph.actors.size(); ++a) {
+    const TimedGraph::Actor& actor = graph.actors[a];
+    const int64_t all = (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns;
+    most += all;
+    if (rhythm.turns[a] > 1 || rhythm.IsFlat()) {
+      // all <= turn = period * micro_batches / turns
+      rhythm.least_ns = std::max(rhythm.least_ns, (all * rhythm.turns[a] + rhythm.micro_batches - 1) / rhythm.micro_batches);
+    }
+  }
+  for (const TimedGraph::Register& reg : graph.registers) most += 2 * reg.latency_ns * static_cast<int64_t>(reg.consumers.size());
+  rhythm.least_ns = rhythm.Round(rhythm.least_ns);
+  rhythm.most_ns = rhythm.Round(std::max(most, rhythm.least_ns));
+  return rhythm;
+}
+
+Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns, int64_t iteration_ns) {
+  Pace pace;
+  pace.micro_batch_ns = micro_batch_ns;
+  pace.iteration_ns = iteration_ns;
+  pace.actors.reserve(graph.actors.size());
+  for (size_t a = 0; a < graph.actors.size(); ++a) {
+    const int64_t turn_ns = rhythm.turns[a] > 1 ? micro_batch_ns * rhythm.micro_batches / rhythm.turns[a] : 0;
+    pace.actors.push_back({0, turn_ns, rhythm.chunk_ns[a]});
+  }
+  return pace;
+}
+
+Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns) {
+  return PaceAt(graph, rhythm, micro_batch_ns, rhythm.IsFlat() ? micro_batch_ns : 0);
+}
+
+int64_t WeightOf(const TimedGraph& graph, const Pace& pace, const Wait& wait) {
+  const TimedGraph::Actor& waiter = graph.actors[wait.waiter];
+  const TimedGraph::Actor& other = graph.actors[wait.other];
+  const StartTimes::Actor& waiter_pace = pace.actors[wait.waiter];
+  const StartTimes::Actor& other_pace = pace.actors[wait.other];
+  const auto offset = [](const TimedGraph::Actor& actor, const StartTimes::Actor& times, int64_t act) {
+    return actor.chunks == 1 ? act * times.turn_ns : act / actor.chunks * times.turn_ns + act % actor.chunks * times.chunk_ns;
+  };
+  const int64_t delay = wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : other.time_ns);
+  int64_t weight = kNoWeight;
+  ForEachNeed(graph, wait, [&](const Need& need) {
+    if (pace.iteration_ns == 0 && need.iterations < 0) return;
+    // A need of a later iteration, with iterations far apart: as if they followed each other at once.
+    const int64_t iteration_ns =
+        pace.iteration_ns > 0 ? pace.iteration_ns : other.acts / other.chunks * std::max(other_pace.turn_ns, other_pace.chunk_ns);
+    weight = std::max(weight, offset(other, other_pace, need.other_act) + delay + need.iterations * iteration_ns -
+                                  offset(waiter, waiter_pace, need.act));
+  });
+  return weight;
+}
+
+}  // namespace weir::compiler
