@@ -23,6 +23,8 @@ constexpr int kRanksMax = 1 << 20;
 constexpr int64_t kSlotsMax = 1 << 16;
 constexpr int64_t kSlotsTotalMax = 1 << 24;
 constexpr int64_t kActsPerStepMax = 1 << 24;
+constexpr int64_t kTurnMax = int64_t{1} << 32;   // with any number of acts no turn overflows
+constexpr int64_t kTurnsMax = int64_t{1} << 22;  // of all actors together
 
 // Says where an error is; asked only if there is one, since there are many operands.
 using Where = absl::FunctionRef<std::string()>;
@@ -67,6 +69,7 @@ class PlanReader {
   absl::Status CheckMemory(const PlanRegister& r, const std::string& where);
   absl::Status ReadActor(int index);
   absl::Status ReadRates(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status ReadTurn(const ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status CheckPort(int64_t register_id, int64_t period, const std::string& where, const PlanActor& actor) const;
   absl::Status CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out);
@@ -77,6 +80,7 @@ class PlanReader {
 
   const RankPlan& proto_;
   Plan plan_;
+  int64_t num_turns_ = 0;  // of actors so far
   int64_t slots_total_ = 0;
 };
 
@@ -337,10 +341,11 @@ absl::Status PlanReader::ReadActor(int index) {
   actor.instance = in.instance();
   actor.feed = in.feed();
   actor.function = in.function();
-  if (in.phase() >= ActorSpec::NO_PHASE && in.phase() <= ActorSpec::METRIC) {
+  if (in.phase() >= ActorSpec::NO_PHASE && in.phase() <= ActorSpec::WEIGHT_GRADIENT) {
     actor.phase = static_cast<ActorPhase>(in.phase());
   }
   WEIR_RETURN_IF_ERROR(ReadRates(in, where, &actor));
+  WEIR_RETURN_IF_ERROR(ReadTurn(in, where, &actor));
   WEIR_RETURN_IF_ERROR(ReadPorts(in, where, &actor));
   for (int32_t state : in.state()) {
     if (state < 0 || state >= static_cast<int>(plan_.states.size())) {
@@ -365,6 +370,24 @@ absl::Status PlanReader::ReadRates(const ActorSpec& in, const std::string& where
   }
   out->acts_per_step = static_cast<int32_t>(in.acts_per_step());
   out->chunks = static_cast<int32_t>(chunks);
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::ReadTurn(const ActorSpec& in, const std::string& where, PlanActor* out) {
+  if (!in.has_turn()) return absl::OkStatus();
+  const ActorSpec::Turn& turn = in.turn();
+  auto in_range = [](int64_t value) { return value >= 0 && value <= kTurnMax; };
+  if (std::abs(static_cast<double>(turn.first())) > static_cast<double>(kTurnMax) || !in_range(turn.group_stride()) ||
+      !in_range(turn.stride()) || !in_range(turn.group()) || turn.group() == 0) {
+    return Bad("W0503", where, absl::StrCat("a turn with a group from 1 and numbers up to ", kTurnMax),
+               absl::StrCat(turn.first(), ", ", turn.group(), ", ", turn.group_stride(), ", ", turn.stride()));
+  }
+  out->turn = {turn.first(), turn.group(), turn.group_stride(), turn.stride()};
+  if (out->turn.always_same()) return absl::OkStatus();
+  num_turns_ += out->acts_per_step / out->chunks;
+  if (num_turns_ > kTurnsMax) {
+    return Bad("W0503", where, absl::StrCat("at most ", kTurnsMax, " micro-batches of actors with turns together"), absl::StrCat(num_turns_));
+  }
   return absl::OkStatus();
 }
 
@@ -545,6 +568,7 @@ const char* Name(ActorPhase phase) {
     case ActorPhase::kBoxing: return "boxing";
     case ActorPhase::kData: return "data";
     case ActorPhase::kMetric: return "metric";
+    case ActorPhase::kWeightGradient: return "weight gradient";
   }
   return "?";
 }

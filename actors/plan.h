@@ -53,9 +53,19 @@ struct PlanPort {
 };
 
 enum class ActorKind : uint8_t { kCompute, kSource, kSink, kSend };
-enum class ActorPhase : uint8_t { kNone, kForward, kBackward, kUpdate, kBoxing, kData, kMetric };
+enum class ActorPhase : uint8_t { kNone, kForward, kBackward, kUpdate, kBoxing, kData, kMetric, kWeightGradient };
 const char* Name(ActorKind kind);
 const char* Name(ActorPhase phase);
+
+// Who goes first among ready acts of equal priority: the least turn.
+struct PlanTurn {
+  int64_t first = 0;
+  int64_t group = 1;
+  int64_t group_stride = 0;
+  int64_t stride = 0;
+  int64_t At(int64_t micro_batch) const { return first + micro_batch / group * group_stride + micro_batch % group * stride; }
+  bool always_same() const { return group_stride == 0 && stride == 0; }
+};
 
 struct PlanActor {
   int32_t id = 0;
@@ -66,6 +76,7 @@ struct PlanActor {
   std::vector<PlanPort> outputs;
   std::vector<int32_t> states;
   int32_t priority = 0;
+  PlanTurn turn;
   int32_t acts_per_step = 1;
   int32_t chunks = 1;
   uint64_t instance = 0;

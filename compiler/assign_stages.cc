@@ -60,32 +60,47 @@ std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts)
   return stage;
 }
 
-}  // namespace
+// Why the cut has this many parts, for messages.
+std::string PartsText(const PipelineSchedule& schedule) {
+  return schedule.virtual_stages == 1 ? absl::StrCat("pp=", schedule.num_stages)
+                                      : absl::StrCat(schedule.virtual_stages, " parts on each stage of pp=", schedule.num_stages);
+}
 
-absl::Status AssignStages(const Job& job, int64_t num_stages, Module* module) {
-  std::vector<ModelCall>& calls = module->model.calls;
-  const int64_t stages_max = std::min<int64_t>(kStagesMax, static_cast<int64_t>(calls.size()));
-  if (num_stages > stages_max) {
-    return Rejected({"W0470", "mesh axis pp", absl::StrCat("at most ", stages_max, " stages (one per call of main, and ", kStagesMax, ")"),
-                     absl::StrCat(num_stages), absl::StrCat("pp=", stages_max)});
+absl::Status CheckParts(const PipelineSchedule& schedule, int64_t num_calls) {
+  const int64_t parts_max = std::min<int64_t>(kStagesMax, num_calls);
+  if (schedule.num_parts() <= parts_max) return absl::OkStatus();
+  const std::string expected = absl::StrCat("at most ", parts_max, schedule.virtual_stages == 1 ? " stages" : " parts",
+                                            " (one per call of main, and ", kStagesMax, ")");
+  if (schedule.virtual_stages == 1) {
+    return Rejected({"W0470", "mesh axis pp", expected, absl::StrCat(schedule.num_stages), absl::StrCat("pp=", parts_max)});
   }
-  if (job.pipeline().cut().empty() || num_stages == 1) {
+  return Rejected({"W0470", "pipeline.virtual_stages", expected,
+                   absl::StrCat(schedule.num_parts(), ": ", PartsText(schedule)),
+                   parts_max >= 2 * schedule.num_stages
+                       ? absl::StrCat("pipeline.virtual_stages=", parts_max / schedule.num_stages)
+                       : std::string("another schedule, or fewer stages")});
+}
+
+absl::Status CutCalls(const Job& job, const PipelineSchedule& schedule, Module* module) {
+  std::vector<ModelCall>& calls = module->model.calls;
+  const int64_t num_parts = schedule.num_parts();
+  if (job.pipeline().cut().empty() || num_parts == 1) {
     std::vector<double> cost;
     for (const ModelCall& call : calls) {
       cost.push_back(Flops(module->functions[module->model.functions[call.model_function].forward]));
     }
-    std::vector<int64_t> stage = BalancedCut(cost, num_stages);
-    for (size_t i = 0; i < calls.size(); ++i) calls[i].stage = stage[i];
+    std::vector<int64_t> part = BalancedCut(cost, num_parts);
+    for (size_t i = 0; i < calls.size(); ++i) calls[i].part = part[i];
     return absl::OkStatus();
   }
-  if (job.pipeline().cut_size() != num_stages - 1) {
-    return Rejected({"W0471", "pipeline.cut", absl::StrCat(num_stages - 1, " cuts for pp=", num_stages),
-                     absl::StrCat(job.pipeline().cut_size()), "one call name per later stage, or none for a balanced cut"});
+  if (job.pipeline().cut_size() != num_parts - 1) {
+    return Rejected({"W0471", "pipeline.cut", absl::StrCat(num_parts - 1, " cuts for ", PartsText(schedule)),
+                     absl::StrCat(job.pipeline().cut_size()), "one call name per later part, or none for a balanced cut"});
   }
   std::vector<std::string> names;
   for (const ModelCall& call : calls) names.push_back(call.name);
   size_t position = 0;
-  int64_t stage = 0;
+  int64_t part = 0;
   for (const std::string& cut : job.pipeline().cut()) {
     size_t at = std::find(names.begin(), names.end(), cut) - names.begin();
     if (at < names.size() && at <= position) {
@@ -97,10 +112,20 @@ absl::Status AssignStages(const Job& job, int64_t num_stages, Module* module) {
       return Rejected({"W0472", "pipeline.cut", "the name of a call of main", absl::StrCat("\"", cut, "\""),
                        near.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : absl::StrCat("\"", near, "\"")});
     }
-    for (; position < at; ++position) calls[position].stage = stage;
-    ++stage;
+    for (; position < at; ++position) calls[position].part = part;
+    ++part;
   }
-  for (; position < calls.size(); ++position) calls[position].stage = stage;
+  for (; position < calls.size(); ++position) calls[position].part = part;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status AssignStages(const Job& job, const PipelineSchedule& schedule, Module* module) {
+  std::vector<ModelCall>& calls = module->model.calls;
+  WEIR_RETURN_IF_ERROR(CheckParts(schedule, static_cast<int64_t>(calls.size())));
+  WEIR_RETURN_IF_ERROR(CutCalls(job, schedule, module));
+  for (ModelCall& call : calls) call.stage = schedule.StageOf(call.part);
   return absl::OkStatus();
 }
 

@@ -36,6 +36,8 @@ class ProgramBuilder {
     std::vector<int> weights;                   // program values in the layout at rest, in compute type
     std::vector<int> forward_outputs;
     std::vector<int> forward_inputs;
+    std::vector<int> backward_outputs;          // of the call of the backward function
+    std::map<int, int> result_grads;            // by model value
     std::vector<int> gradients;                 // by parameter: per step, update layout
   };
 
@@ -61,6 +63,7 @@ class ProgramBuilder {
     item.phase = phase;
     item.name = name;
     item.rate = rate;
+    item.part = part_;
     module_.items.push_back(std::move(item));
     return module_.items.back();
   }
@@ -115,7 +118,9 @@ class ProgramBuilder {
       const Function& function = ForwardOf(call);
       std::vector<int> values;
       std::vector<char> used = UsedArgs(model_.functions[call.model_function]);
-      const std::vector<int>& gradients = model_.functions[call.model_function].backward_results;
+      std::vector<int> gradients = model_.functions[call.model_function].backward_results;
+      const std::vector<int>& later = model_.functions[call.model_function].weight_gradient_results;
+      gradients.insert(gradients.end(), later.begin(), later.end());
       for (const ParameterInfo& parameter : function.parameters) {
         bool has_gradient = std::find(gradients.begin(), gradients.end(), parameter.arg) != gradients.end();
         if ((!used[parameter.arg] || !has_gradient) && plan_.mode == PlanMode::kTrain) {
@@ -225,6 +230,7 @@ class ProgramBuilder {
 
   void AddForward(int c) {
     const ModelCall& call = model_.calls[c];
+    part_ = call.part;
     const ModelFunction& model_function = model_.functions[call.model_function];
     const Function& function = module_.functions[model_function.forward];
     std::vector<int> inputs, outputs;
@@ -265,14 +271,24 @@ class ProgramBuilder {
         if (arg >= 0) used[arg] = 1;
       }
     }
-    for (const ModelFunction::BackwardArg& from : model_function.backward_args) {
-      if (from.kind == ModelFunction::BackwardArg::kForwardArg) used[from.index] = 1;
+    for (const auto* args : {&model_function.backward_args, &model_function.weight_gradient_args}) {
+      for (const ModelFunction::BackwardArg& from : *args) {
+        if (from.kind == ModelFunction::BackwardArg::kForwardArg) used[from.index] = 1;
+      }
     }
     return used;
   }
 
-  // The gradient of a result: the sum over its readers, in program order.
-  int ResultGrad(int v, const Layout& layout, int64_t stage) {
+  // The gradient of a result of a call: the sum over its readers, in program order.
+  int ResultGrad(int c, int v, const Layout& layout) {
+    auto known = calls_[c].result_grads.find(v);
+    if (known == calls_[c].result_grads.end()) {
+      known = calls_[c].result_grads.emplace(v, SumOfGradients(v, layout, model_.calls[c].stage)).first;
+    }
+    return Boxed(known->second, layout, model_.calls[c].stage, Rate::kMicroBatch);
+  }
+
+  int SumOfGradients(int v, const Layout& layout, int64_t stage) {
     std::vector<int> parts;
     for (int grad : grads_[v]) parts.push_back(Boxed(grad, layout, stage, Rate::kMicroBatch));
     if (parts.size() == 1) return parts[0];
@@ -297,44 +313,48 @@ class ProgramBuilder {
 
   void AddBackward(int c) {
     const ModelCall& call = model_.calls[c];
+    part_ = call.part;
     const ModelFunction& model_function = model_.functions[call.model_function];
     if (model_function.backward < 0) return;
-    AccumulateInside(model_function);
-    const Function& function = module_.functions[model_function.backward];
-    const Function& forward = module_.functions[model_function.forward];
+    AccumulateInside(model_function, model_function.backward, model_function.backward_results);
+    calls_[c].gradients.assign(ForwardOf(call).parameters.size(), -1);
+    // Of a call that only has weights, all may have moved to the weight gradients.
+    if (!module_.functions[model_function.backward].results.empty()) {
+      calls_[c].backward_outputs = AddGradientCall(c, PhaseKind::kBackward, absl::StrCat("backward ", call.name), model_function.backward,
+                                                   model_function.backward_args, model_function.backward_results);
+    }
+    if (model_function.weight_gradient >= 0) {
+      AccumulateInside(model_function, model_function.weight_gradient, model_function.weight_gradient_results);
+      AddGradientCall(c, PhaseKind::kWeightGradient, absl::StrCat("weight gradients ", call.name), model_function.weight_gradient,
+                      model_function.weight_gradient_args, model_function.weight_gradient_results);
+    }
+    AddGradientBoxing(c);
+  }
+
+  // A call of a function that computes gradients; hands back its outputs.
+  std::vector<int> AddGradientCall(int c, PhaseKind phase, const std::string& name, int function_index,
+                                   const std::vector<ModelFunction::BackwardArg>& args, const std::vector<int>& results) {
+    const ModelCall& call = model_.calls[c];
+    const Function& function = module_.functions[function_index];
+    const Function& forward = ForwardOf(call);
     std::vector<int> inputs, outputs;
     for (size_t a = 0; a < function.args.size(); ++a) {
-      const ModelFunction::BackwardArg& from = model_function.backward_args[a];
-      const Layout layout = function.values[function.args[a].value].layout;
-      switch (from.kind) {
-        case ModelFunction::BackwardArg::kForwardArg:
-          if (forward.args[from.index].kind == ArgKind::kParameter) {
-            inputs.push_back(WeightFor(c, ParameterOf(forward, from.index), layout, "backward"));
-          } else {
-            inputs.push_back(calls_[c].forward_inputs[from.index]);
-          }
-          break;
-        case ModelFunction::BackwardArg::kForwardResult:
-          inputs.push_back(calls_[c].forward_outputs[from.index]);
-          break;
-        case ModelFunction::BackwardArg::kResultGrad:
-          inputs.push_back(ResultGrad(call.results[from.index], layout, call.stage));
-          break;
-      }
+      inputs.push_back(GradientInput(c, args[a], function.values[function.args[a].value].layout));
     }
-    calls_[c].gradients.assign(forward.parameters.size(), -1);
     size_t next_activation = 0;
     std::vector<int> activation_of(forward.args.size(), -1);
     for (size_t a = 0; a < forward.args.size(); ++a) {
       if (forward.args[a].kind != ArgKind::kParameter) activation_of[a] = static_cast<int>(next_activation++);
     }
     for (size_t r = 0; r < function.results.size(); ++r) {
-      int arg = model_function.backward_results[r];
+      const int arg = r < results.size() ? results[r] : -1;  // -1: kept for the weight gradients
       const Value& value = function.values[function.results[r].value];
       Rate rate = function.results[r].per_step ? Rate::kStep : Rate::kMicroBatch;
-      int out = NewValue(absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name), value.type, value.layout,
-                         call.stage, rate);
+      int out = NewValue(arg < 0 ? absl::StrCat(call.name, ".", value.name)
+                                 : absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name),
+                         value.type, value.layout, call.stage, rate);
       outputs.push_back(out);
+      if (arg < 0) continue;
       if (activation_of[arg] >= 0) {
         int v = call.args[activation_of[arg]];
         if (model_.values[v].call >= 0) grads_[v].push_back(out);
@@ -342,12 +362,26 @@ class ProgramBuilder {
         calls_[c].gradients[ParameterOf(forward, arg)] = out;
       }
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kBackward, absl::StrCat("backward ", call.name), Rate::kMicroBatch);
-    item.function = model_function.backward;
+    ProgramItem& item = NewItem(ItemKind::kCall, phase, name, Rate::kMicroBatch);
+    item.function = function_index;
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
-    AddGradientBoxing(c);
+    return outputs;
+  }
+
+  int GradientInput(int c, const ModelFunction::BackwardArg& from, const Layout& layout) {
+    const ModelCall& call = model_.calls[c];
+    const Function& forward = ForwardOf(call);
+    switch (from.kind) {
+      case ModelFunction::BackwardArg::kForwardArg:
+        if (forward.args[from.index].kind == ArgKind::kParameter) return WeightFor(c, ParameterOf(forward, from.index), layout, "backward");
+        return calls_[c].forward_inputs[from.index];
+      case ModelFunction::BackwardArg::kForwardResult: return calls_[c].forward_outputs[from.index];
+      case ModelFunction::BackwardArg::kResultGrad: return ResultGrad(c, call.results[from.index], layout);
+      case ModelFunction::BackwardArg::kBackwardResult: return calls_[c].backward_outputs[from.index];
+    }
+    return -1;
   }
 
   static size_t ParameterOf(const Function& forward, int arg) {
@@ -359,12 +393,12 @@ class ProgramBuilder {
 
   // Gradients that are boxed once a step (or not at all) are accumulated by the backward function
   // itself, into a result kept over the micro-batches.
-  void AccumulateInside(const ModelFunction& model_function) {
-    Function& backward = module_.functions[model_function.backward];
+  void AccumulateInside(const ModelFunction& model_function, int function, const std::vector<int>& results) {
+    Function& backward = module_.functions[function];
     const Function& forward = module_.functions[model_function.forward];
     if (plan_.micro_batches == 1) return;
-    for (size_t r = 0; r < backward.results.size(); ++r) {
-      int arg = model_function.backward_results[r];
+    for (size_t r = 0; r < results.size(); ++r) {
+      int arg = results[r];
       if (forward.args[arg].kind != ArgKind::kParameter || backward.results[r].per_step) continue;
       const Value value = backward.values[backward.results[r].value];
       absl::StatusOr<Layout> update = UpdateLayout(forward.values[forward.args[arg].value].layout, value.type);
@@ -407,7 +441,9 @@ class ProgramBuilder {
       state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type, variable.layout, call.stage, Rate::kStep);
       outputs.push_back(state.gradients[p]);
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kBackward, absl::StrCat("accumulate ", call.name), Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kCall,
+                                plan_.schedule.splits_backward() ? PhaseKind::kWeightGradient : PhaseKind::kBackward,
+                                absl::StrCat("accumulate ", call.name), Rate::kMicroBatch);
     item.function = InternFunction(builder);
     item.instance = c;
     item.inputs = inputs;
@@ -416,13 +452,16 @@ class ProgramBuilder {
 
   Layout AllPartial() const { return Layout(plan_.stage_mesh.num_axes(), Sbp::P()); }
 
-  // |g|^2 over all gradients: per call P over the mesh, summed per stage, merged on stage 0.
+  // |g|^2 over all gradients: per call P over the mesh, summed from the last call to the first, whatever stage they are
+  // on, and merged on stage 0. So cuts do not change the order of the sum, and it goes the way backward passes end.
   void AddNorm() {
     const TensorType scalar{DType::kF32, {}};
-    std::map<int64_t, std::vector<int>> by_stage;
-    for (size_t c = 0; c < model_.calls.size(); ++c) {
+    std::vector<std::vector<int>> by_part;
+    int64_t last_part = -1;
+    for (size_t c = model_.calls.size(); c-- > 0;) {
       CallState& state = calls_[c];
       if (state.gradients.empty()) continue;
+      part_ = model_.calls[c].part;
       FunctionBuilder builder(absl::StrCat("norm.", ForwardOf(model_.calls[c]).name), plan_.stage_mesh);
       ValueId total = -1;
       for (size_t p = 0; p < state.gradients.size(); ++p) {
@@ -444,14 +483,18 @@ class ProgramBuilder {
       item.instance = c;
       item.inputs = state.gradients;
       item.outputs = {out};
-      by_stage[stage].push_back(out);
+      if (part_ != last_part) by_part.emplace_back();
+      last_part = part_;
+      by_part.back().push_back(out);
     }
-    std::vector<int> totals;
-    for (const auto& [stage, parts] : by_stage) {
-      int total = Sum("norm of the stage", parts, scalar, AllPartial(), stage);
-      totals.push_back(Boxed(total, everywhere_, 0, Rate::kStep));
+    int total = -1;
+    for (std::vector<int>& norms : by_part) {
+      const int64_t stage = module_.values[norms[0]].stage;
+      if (total >= 0) norms.insert(norms.begin(), Boxed(total, AllPartial(), stage, Rate::kStep));
+      total = Sum("norm so far", norms, scalar, AllPartial(), stage);
     }
-    int total = Sum("norm of the model", totals, scalar, everywhere_, 0);
+    part_ = 0;
+    total = Boxed(total, everywhere_, 0, Rate::kStep);
     FunctionBuilder builder("clip", plan_.stage_mesh);
     ValueId arg = builder.AddArg("norm2", scalar, everywhere_);
     std::vector<ValueId> out = builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}},
@@ -496,6 +539,7 @@ class ProgramBuilder {
       return absl::OkStatus();
     }
     const ModelCall& call = model_.calls[c];
+    part_ = call.part;
     const Training& training = plan_.job.training();
     const TensorType scalar{DType::kF32, {}};
     FunctionBuilder builder(absl::StrCat("update.", ForwardOf(call).name), plan_.stage_mesh);
@@ -609,6 +653,7 @@ class ProgramBuilder {
   std::vector<std::vector<int>> grads_;     // by model value
   std::map<std::string, int> boxed_;
   std::map<std::string, int> interned_;
+  int64_t part_ = 0;  // of the call that items are added for
   int clip_scale_ = -1;
 };
 

@@ -23,7 +23,7 @@ namespace weir::compiler {
 // Fills values, items and variables of `plan->module`. Expects laid-out functions.
 absl::Status BuildProgram(LogicalPlan* plan);
 
-// Assigns ModelCall::stage: by pipeline.cut, or balanced by floating-point operations.
-absl::Status AssignStages(const Job& job, int64_t num_stages, Module* module);
+// Assigns ModelCall::part and stage: by pipeline.cut, or parts balanced by floating-point operations.
+absl::Status AssignStages(const Job& job, const PipelineSchedule& schedule, Module* module);
 
 }  // namespace weir::compiler

@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/ir.h"
 #include "compiler/pass.h"
+#include "compiler/pipeline_schedule.h"
 #include "proto/job.pb.h"
 #include "proto/plan.pb.h"
 
@@ -38,6 +39,7 @@ struct LogicalPlan {
   Mesh stage_mesh;
   int64_t micro_batches = 1;
   int64_t chunk_bytes_max = 1 << 20;
+  PipelineSchedule schedule;
   std::string plan_id;  // hash of what was compiled
   Module module;
   std::vector<PassTiming> timings;

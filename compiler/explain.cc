@@ -52,20 +52,26 @@ class Explainer {
   }
 
   void Stages() {
-    absl::StrAppend(&text_, "\nstages\n");
-    for (int64_t stage = 0; stage < plan_.mesh.num_stages(); ++stage) {
-      std::vector<std::string> calls, ranks;
-      for (const ModelCall& call : module_.model.calls) {
-        if (call.stage == stage) calls.push_back(call.name);
+    const PipelineSchedule& schedule = plan_.schedule;
+    const bool pipeline = schedule.num_stages > 1;
+    absl::StrAppend(&text_, "\nstages", pipeline ? absl::StrCat(" · ", Name(schedule.kind)) : "", "\n");
+    for (int64_t stage = 0; stage < schedule.num_stages; ++stage) {
+      std::vector<std::string> parts, ranks, in_flight;
+      for (int64_t part = stage; part < schedule.num_parts(); part += schedule.num_stages) {
+        std::vector<std::string> calls;
+        for (const ModelCall& call : module_.model.calls) {
+          if (call.part == part) calls.push_back(call.name);
+        }
+        parts.push_back(absl::StrCat(schedule.virtual_stages > 1 ? absl::StrCat("part ", part, " ") : "", absl::StrJoin(calls, ", ")));
+        in_flight.push_back(absl::StrCat(schedule.in_flight[part]));
       }
       for (int64_t r = 0; r < plan_.stage_mesh.num_ranks(); ++r) ranks.push_back(absl::StrCat(plan_.mesh.GlobalRank(stage, r)));
-      int64_t in_flight = std::min(plan_.mesh.num_stages() - stage, plan_.micro_batches);
-      absl::StrAppend(&text_, "  stage ", stage, ": ", absl::StrJoin(calls, ", "), " on ranks ", absl::StrJoin(ranks, ", "), ", at most ",
-                      in_flight, " micro-batch", in_flight == 1 ? "" : "es", " in flight\n");
+      absl::StrAppend(&text_, "  stage ", stage, ": ", absl::StrJoin(parts, "; "), " on ranks ", absl::StrJoin(ranks, ", "), ", at most ",
+                      absl::StrJoin(in_flight, " and "), in_flight == std::vector<std::string>{"1"} ? " micro-batch" : " micro-batches",
+                      " in flight\n");
     }
-    if (plan_.mesh.num_stages() > 1) {
-      double p = static_cast<double>(plan_.mesh.num_stages()), m = static_cast<double>(plan_.micro_batches);
-      absl::StrAppendFormat(&text_, "  bubble of even stages (p-1)/(m+p-1) = %.1f %%\n", 100 * (p - 1) / (m + p - 1));
+    if (pipeline) {
+      absl::StrAppendFormat(&text_, "  bubble of even stages %s = %.1f %%\n", schedule.FormulaText(), 100 * schedule.BubbleFormula(1, 1));
     }
   }
 

@@ -109,13 +109,18 @@ struct ModelFunction {
   std::vector<char> arg_needs_grad;
   // Where each argument of `backward` comes from.
   struct BackwardArg {
-    enum Kind : uint8_t { kForwardArg, kForwardResult, kResultGrad } kind = kForwardArg;
+    enum Kind : uint8_t { kForwardArg, kForwardResult, kResultGrad, kBackwardResult } kind = kForwardArg;
     int index = 0;
   };
   std::vector<BackwardArg> backward_args;
   // Results of `backward`, in order: gradients of these forward arguments (activations
   // and parameters alike).
   std::vector<int> backward_results;
+  // What split-backward took out of `backward`: gradients of parameters that no other gradient needs. What these read
+  // of `backward` follows in its results after those of `backward_results`.
+  int weight_gradient = -1;  // -1: not split
+  std::vector<BackwardArg> weight_gradient_args;
+  std::vector<int> weight_gradient_results;  // as backward_results
 };
 
 struct ModelValue {
@@ -130,6 +135,7 @@ struct ModelCall {
   std::string name;       // "layers.3"
   std::vector<int> args;  // model values for the activation arguments, in order
   std::vector<int> results;
+  int64_t part = 0;       // of the pipeline; part i lies on stage i % stages
   int64_t stage = 0;
 };
 
@@ -146,7 +152,7 @@ struct Model {
 
 enum class Rate : uint8_t { kMicroBatch, kStep };
 enum class ItemKind : uint8_t { kCall, kBoxing, kSource, kSink, kKeep };
-enum class PhaseKind : uint8_t { kForward, kBackward, kUpdate, kBoxing, kData, kMetric };
+enum class PhaseKind : uint8_t { kForward, kBackward, kWeightGradient, kUpdate, kBoxing, kData, kMetric };
 
 struct ProgramValue {
   std::string name;
@@ -163,6 +169,7 @@ struct ProgramItem {
   std::string name;
   int function = -1;      // kCall
   uint64_t instance = 0;  // the call of the user's model this belongs to
+  int64_t part = 0;       // of the pipeline: the part that this works for
   Rate rate = Rate::kMicroBatch;
   std::vector<int> inputs;   // program values
   std::vector<int> outputs;  // kBoxing: outputs[i] is inputs[i] in its new place

@@ -56,7 +56,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
   WEIR_ASSIGN_OR_RETURN(plan->module, ImportGraph(job, context.dims, options.mode));
   WEIR_RETURN_IF_ERROR(context.rules.CheckOverrides(plan->module));
-  WEIR_RETURN_IF_ERROR(AssignStages(job, plan->mesh.num_stages(), &plan->module));
+  WEIR_ASSIGN_OR_RETURN(plan->schedule, ScheduleOf(job, plan->mesh.num_stages(), plan->micro_batches));
+  WEIR_RETURN_IF_ERROR(AssignStages(job, plan->schedule, &plan->module));
 
   PassPipeline passes({options.dump_after, options.disabled, options.dump_to});
   passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true, ApplyPrecision});
@@ -68,6 +69,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   passes.Add({"propagate-layouts", "a layout for every value, and boxings between them", true, PropagateLayouts});
   if (options.mode == PlanMode::kTrain) {
     passes.Add({"recompute-values", "what is not kept is computed again by the backward function", false, RecomputeValues});
+  }
+  if (options.mode == PlanMode::kTrain && plan->schedule.splits_backward()) {
+    passes.Add({"split-backward", "gradients of weights in functions of their own", false, SplitBackward});
   }
   passes.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
                [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});

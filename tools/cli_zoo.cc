@@ -30,6 +30,8 @@ void AddTrainingFlags(CLI::App* verb, TrainingOptions* options) {
                  "Keep only the inputs of blocks for the backward pass and compute the rest again: less memory, more time");
   verb->add_option("--eval-every", options->eval_every, "Steps between evaluations; 0 is at the end only")->capture_default_str();
   verb->add_option("--seed", options->seed, "Seed of weights, data and dropout")->capture_default_str();
+  verb->add_option("--schedule", options->schedule, "Of the pipeline: 1f1b, gpipe, interleaved or zero-bubble")->capture_default_str();
+  verb->add_option("--virtual-stages", options->virtual_stages, "Parts per stage when interleaved [2]");
   verb->add_option("--mesh", options->mesh, "Devices, such as dp=2,tp=2")->type_name("AXES");
 }
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <numeric>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,7 +41,7 @@ RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* 
       device_(device),
       endpoint_(endpoint),
       options_(std::move(options)),
-      ready_(static_cast<int>(plan->actors.size())),
+      ready_(0),
       effects_(MaxPorts(*plan)),
       running_(device->queue_depth()),
       trace_(options_.trace_capacity) {}
@@ -137,16 +137,48 @@ absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r)
   return absl::OkStatus();
 }
 
-std::vector<int32_t> RankExecutor::PlacesByPriority(const Plan& plan) {
-  std::vector<int32_t> order(plan.actors.size());
-  std::iota(order.begin(), order.end(), 0);
-  std::stable_sort(order.begin(), order.end(),
-                   [&plan](int32_t a, int32_t b) { return plan.actors[a].priority > plan.actors[b].priority; });
-  return order;
+// One fixed order of all that can be ready: by priority, turn, id.
+void RankExecutor::MakePlaces() {
+  struct Entry {
+    int32_t priority = 0;
+    int64_t turn = 0;
+    int32_t actor = 0;
+    int32_t micro_batch = -1;  // -1: any
+  };
+  std::vector<Entry> order;
+  for (const PlanActor& spec : plan_->actors) {
+    if (spec.turn.always_same()) {
+      order.push_back({spec.priority, spec.turn.first, spec.id, -1});
+      continue;
+    }
+    for (int32_t k = 0; k < spec.acts_per_step / spec.chunks; ++k) order.push_back({spec.priority, spec.turn.At(k), spec.id, k});
+  }
+  std::sort(order.begin(), order.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(b.priority, a.turn, a.actor, a.micro_batch) < std::tie(a.priority, b.turn, b.actor, b.micro_batch);
+  });
+  std::vector<size_t> first_turn(plan_->actors.size(), 0);
+  size_t num_turns = 0;
+  for (const PlanActor& spec : plan_->actors) {
+    first_turn[spec.id] = num_turns;
+    if (!spec.turn.always_same()) num_turns += spec.acts_per_step / spec.chunks;
+  }
+  turn_places_.resize(num_turns);
+  actor_at_place_.resize(order.size());
+  ready_ = ReadySet(static_cast<int>(order.size()));
+  for (size_t place = 0; place < order.size(); ++place) {
+    const Entry& entry = order[place];
+    ActorRuntime& actor = actors_[entry.actor];
+    actor_at_place_[place] = entry.actor;
+    if (entry.micro_batch < 0) {
+      actor.place = static_cast<int32_t>(place);
+    } else {
+      actor.places = &turn_places_[first_turn[entry.actor]];
+      turn_places_[first_turn[entry.actor] + entry.micro_batch] = static_cast<int32_t>(place);
+    }
+  }
 }
 
 absl::Status RankExecutor::MakeActors() {
-  actor_at_place_ = PlacesByPriority(*plan_);
   actors_.reserve(plan_->actors.size());
   const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;
   for (const PlanActor& spec : plan_->actors) {
@@ -170,9 +202,7 @@ absl::Status RankExecutor::MakeActors() {
       actor.program = programs_.back().get();
     }
   }
-  for (size_t place = 0; place < actor_at_place_.size(); ++place) {
-    actors_[actor_at_place_[place]].place = static_cast<int32_t>(place);
-  }
+  MakePlaces();
   return absl::OkStatus();
 }
 

@@ -142,7 +142,8 @@ class RankExecutor final : private MessageReceiver {
     RankExecutor* owner = nullptr;
     BoundProgram* program = nullptr;  // null: nothing to compute
     const PlanActor* plan = nullptr;
-    int32_t place = 0;  // in ready_
+    int32_t place = 0;  // in ready_, of the next or running act
+    const int32_t* places = nullptr;  // by micro-batch; null: always the same
     int32_t acts_per_step = 1;
     int32_t chunks = 1;
     ActorKind kind = ActorKind::kCompute;
@@ -191,11 +192,12 @@ class RankExecutor final : private MessageReceiver {
   absl::Status AddEdge(const PlanRegister& spec, RegisterRuntime& r);
   absl::Status MakeActors();
   void BindConstantSlots();
-  static std::vector<int32_t> PlacesByPriority(const Plan& plan);
+  void MakePlaces();
 
   int64_t Now() const { return options_.clock != nullptr ? options_.clock->NowNs() : TickClock::Now(); }
   void AddReady(ActorRuntime& actor) {
     actor.ready_ticks = now_;
+    if (actor.places != nullptr) actor.place = actor.places[actor.micro_batch];
     ready_.Add(actor.place);
   }
   void ShowAct(const ActorRuntime& actor) {
@@ -226,7 +228,8 @@ class RankExecutor final : private MessageReceiver {
 
   std::vector<ActorRuntime> actors_;
   std::vector<RegisterRuntime> registers_;
-  std::vector<int32_t> actor_at_place_;
+  std::vector<int32_t> actor_at_place_;  // an actor with turns has a place for every micro-batch
+  std::vector<int32_t> turn_places_;
   std::vector<int32_t> register_of_edge_;
   ReadySet ready_;
   Effects effects_;

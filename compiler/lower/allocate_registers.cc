@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/lower/place_memory.h"
 #include "compiler/lower/rank_lowering.h"
+#include "compiler/lower/schedule_slots.h"
 #include "compiler/lower/scratch_plan.h"
 #include "runtime/base/status.h"
 
@@ -43,27 +44,13 @@ ActorSpec::Phase ToProto(PhaseKind phase) {
   switch (phase) {
     case PhaseKind::kForward: return ActorSpec::FORWARD;
     case PhaseKind::kBackward: return ActorSpec::BACKWARD;
+    case PhaseKind::kWeightGradient: return ActorSpec::WEIGHT_GRADIENT;
     case PhaseKind::kUpdate: return ActorSpec::UPDATE;
     case PhaseKind::kBoxing: return ActorSpec::BOXING;
     case PhaseKind::kData: return ActorSpec::DATA;
     case PhaseKind::kMetric: return ActorSpec::METRIC;
   }
   return ActorSpec::NO_PHASE;
-}
-
-// Transfers first, so that peers need not wait. Forward before backward: how many micro-batches are under way is up to
-// register counts, so after a backward pass, which frees the slots of one, the next forward pass runs to its end and its
-// result is on its way: 1F1B. The other way round a gradient that comes early would stop a forward pass that others wait for.
-int Priority(const RankActor& actor) {
-  switch (actor.phase) {
-    case PhaseKind::kBoxing: return 60;
-    case PhaseKind::kUpdate: return 50;
-    case PhaseKind::kForward: return 40;
-    case PhaseKind::kBackward: return 30;
-    case PhaseKind::kData: return 20;
-    case PhaseKind::kMetric: return 10;
-  }
-  return 0;
 }
 
 class RegisterAllocator {
@@ -171,14 +158,7 @@ class RegisterAllocator {
     if (tensor.variable >= 0) return 1;
     int forced = plan_.job.runtime().debug_register_slots();
     if (forced > 0) return forced;
-    if (tensor.side != RegisterSpec::LOCAL) return tensor.tokens_per_step > 1 ? 2 : 1;
-    bool made_forward = graph_.actors[tensor.producer].wave == Wave::kForward;
-    bool read_backward = false;
-    for (int consumer : tensor.consumers) read_backward = read_backward || graph_.actors[consumer].wave == Wave::kBackward;
-    if (made_forward && read_backward && tensor.tokens_per_step > 1) {
-      return static_cast<int>(std::min(plan_.mesh.num_stages() - graph_.stage, plan_.micro_batches));
-    }
-    return 1;
+    return static_cast<int>(ScheduleSlots(plan_, graph_, tensor));
   }
 
   void AddActor(int a) {
@@ -187,7 +167,14 @@ class RegisterAllocator {
     spec->set_id(a);
     spec->set_name(actor.name);
     spec->set_kind(actor.kind);
-    spec->set_priority(Priority(actor));
+    spec->set_priority(SchedulePriority(plan_, graph_, actor));
+    const PipelineSchedule::Turn turn = ScheduleTurn(plan_, actor);
+    if (!turn.always_zero()) {
+      spec->mutable_turn()->set_first(turn.first);
+      spec->mutable_turn()->set_group(turn.group);
+      spec->mutable_turn()->set_group_stride(turn.group_stride);
+      spec->mutable_turn()->set_stride(turn.stride);
+    }
     spec->set_acts_per_step(actor.acts_per_step);
     spec->set_chunks(actor.chunks);
     spec->set_instance(actor.instance);

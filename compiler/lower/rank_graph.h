@@ -46,13 +46,15 @@ struct RankState {
   int variable = -1;  // >= 0: the memory of that variable's register
 };
 
-enum class Wave : uint8_t { kForward, kBackward, kNone };
+// Which pass of a micro-batch through the pipeline an actor works for.
+enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
 
 struct RankActor {
   std::string name;
   ActorSpec::Kind kind = ActorSpec::COMPUTE;
   PhaseKind phase = PhaseKind::kForward;
   Wave wave = Wave::kNone;
+  int64_t part = 0;             // of the pipeline
   std::string program;          // name of its kernel chain
   std::vector<RankKernel> kernels;
   std::vector<int64_t> scratch;  // bytes of each scratch block

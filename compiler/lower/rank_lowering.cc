@@ -36,6 +36,7 @@ class RankLowering {
       }
     }
     DropUselessActors();
+    if (plan_.schedule.gates_backward()) GateBackward();
     ConnectConsumers();
     return std::move(graph_);
   }
@@ -72,6 +73,7 @@ class RankLowering {
     actor.name = name;
     actor.phase = item.phase;
     actor.wave = waves_[item_];
+    actor.part = item.part;
     actor.instance = item.instance;
     actor.acts_per_step = Tokens(item.rate);
     actor.function = item.name;
@@ -100,6 +102,7 @@ class RankLowering {
       const ProgramItem& item = module_.items[i];
       if (item.phase == PhaseKind::kForward || item.phase == PhaseKind::kData) waves_[i] = Wave::kForward;
       if (item.phase == PhaseKind::kBackward) waves_[i] = Wave::kBackward;
+      if (item.phase == PhaseKind::kWeightGradient) waves_[i] = Wave::kWeightGradient;
       if (item.kind == ItemKind::kBoxing && item.rate == Rate::kMicroBatch) {
         int from = producer[item.inputs[0]];
         waves_[i] = from >= 0 && from < static_cast<int>(i) ? waves_[from] : Wave::kNone;
@@ -574,6 +577,25 @@ class RankLowering {
       if (graph_.tensors[input].side == RegisterSpec::INBOUND) return true;
     }
     return false;
+  }
+
+  // GPipe: the backward pass of the loss begins when this rank has done its last forward pass of the step. All other
+  // backward acts follow from that one. A token without bytes: made once a step, read by every micro-batch.
+  void GateBackward() {
+    if (plan_.mode != PlanMode::kTrain) return;
+    const int loss_call = module_.model.values[module_.model.loss].call;
+    int last_forward = -1, first_backward = -1;
+    for (size_t a = 0; a < graph_.actors.size(); ++a) {
+      const RankActor& actor = graph_.actors[a];
+      if (static_cast<int64_t>(actor.instance) != loss_call || actor.acts_per_step != plan_.micro_batches) continue;
+      if (actor.phase == PhaseKind::kForward) last_forward = static_cast<int>(a);
+      if (actor.phase == PhaseKind::kBackward && first_backward < 0) first_backward = static_cast<int>(a);
+    }
+    if (last_forward < 0 || first_backward < 0) return;
+    int gate = NewTensor("all forward passes are done", 0, 1);
+    graph_.tensors[gate].producer = last_forward;
+    graph_.actors[last_forward].outputs.push_back(gate);
+    graph_.actors[first_backward].inputs.push_back(gate);
   }
 
   void ConnectConsumers() {

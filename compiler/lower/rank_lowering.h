@@ -10,9 +10,8 @@ namespace weir::compiler {
 
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank);
 
-// Registers, slot counts, memory, programs: the finished plan. Register counts: a tensor kept from
-// forward to backward has `stages - stage` slots (what 1F1B holds in flight), a landing
-// buffer two where micro-batches or chunks follow one another, all others one.
+// Registers, slot counts, memory, programs: the finished plan. Register counts are those of the
+// pipeline schedule (schedule_slots.h).
 absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph);
 
 }  // namespace weir::compiler

@@ -23,6 +23,10 @@ absl::Status Differentiate(const PassContext& context, Module* module);
 // remove-dead-nodes: drops nodes no result depends on, and optional outputs nobody reads.
 absl::Status RemoveDeadNodes(const PassContext& context, Module* module);
 
+// split-backward: the nodes of a backward function that only gradients of parameters need move to a function
+// "<name>.weight_gradient" of their own, which may run later. Expects layouts.
+absl::Status SplitBackward(const PassContext& context, Module* module);
+
 // propagate-layouts: a layout for every value, from the rules through the factors of each op; notes
 // why. Inserts the op "boxing" wherever a node wants an operand in another layout.
 absl::Status PropagateLayouts(const PassContext& context, Module* module);

@@ -1,6 +1,7 @@
 #include "tests/training/trace_check.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -77,7 +78,7 @@ absl::Status CheckRegistersByTrace(const Session& session) {
   return absl::OkStatus();
 }
 
-int MostInFlight(const Session& session, int rank) {
+int MostInFlight(const Session& session, int rank, ActorPhase until) {
   const Plan& plan = session.plan(rank);
   const ActRing& ring = session.executor(rank).trace();
   std::map<std::pair<int64_t, int>, Act> span;  // by (step, micro-batch): first forward start, last backward end
@@ -89,7 +90,7 @@ int MostInFlight(const Session& session, int rank) {
     if (phase == ActorPhase::kForward) {
       auto known = span.emplace(key, Act{record.start, 0});
       known.first->second.start = std::min(known.first->second.start, record.start);
-    } else if (phase == ActorPhase::kBackward) {
+    } else if (phase == until) {
       span[key].end = std::max(span[key].end, record.end);
     }
   }
@@ -102,6 +103,24 @@ int MostInFlight(const Session& session, int rank) {
   int held = 0, most = 0;
   for (const auto& [time, change] : events) most = std::max(most, held += change);
   return most;
+}
+
+double MeasuredBubble(const Session& session) {
+  int64_t begin = std::numeric_limits<int64_t>::max(), end = 0, busy = 0;
+  for (int rank : session.local_ranks()) {
+    const ActRing& ring = session.executor(rank).trace();
+    for (int64_t i = 0; i < ring.size(); ++i) {
+      const ActRecord& record = ring.at(i);
+      if (record.actor < 0) continue;
+      const ActorPhase phase = session.plan(rank).actors[record.actor].phase;
+      if (phase != ActorPhase::kForward && phase != ActorPhase::kBackward && phase != ActorPhase::kWeightGradient) continue;
+      begin = std::min(begin, record.start);
+      end = std::max(end, record.end);
+      busy += record.end - record.start;
+    }
+  }
+  if (end <= begin) return 0;
+  return 1 - static_cast<double>(busy) / (static_cast<double>(end - begin) * static_cast<double>(session.local_ranks().size()));
 }
 
 }  // namespace weir::testing

@@ -27,6 +27,26 @@ absl::Status CheckTransformer(const TransformerOptions& options) {
   return absl::OkStatus();
 }
 
+absl::Status WritePipeline(const TrainingOptions& options, Job* job) {
+  const std::vector<std::pair<std::string, Pipeline::ScheduleKind>> kinds = {{"1f1b", Pipeline::ONE_F_ONE_B},
+                                                                             {"gpipe", Pipeline::GPIPE},
+                                                                             {"interleaved", Pipeline::INTERLEAVED},
+                                                                             {"zero-bubble", Pipeline::ZERO_BUBBLE}};
+  std::vector<std::string> names;
+  for (const auto& [name, kind] : kinds) {
+    names.push_back(name);
+    if (name != options.schedule) continue;
+    if (options.virtual_stages < 0 || (options.virtual_stages > 1 && kind != Pipeline::INTERLEAVED)) {
+      return Rejected({"W0061", "--virtual-stages", kind == Pipeline::INTERLEAVED ? "0 or more" : "0 or 1 unless --schedule is interleaved",
+                       absl::StrCat(options.virtual_stages), ""});
+    }
+    if (kind != Pipeline::ONE_F_ONE_B) job->mutable_pipeline()->set_schedule(kind);
+    if (options.virtual_stages > 0) job->mutable_pipeline()->set_virtual_stages(options.virtual_stages);
+    return absl::OkStatus();
+  }
+  return Rejected({"W0061", "--schedule", "1f1b, gpipe, interleaved or zero-bubble", options.schedule, Nearest(options.schedule, names)});
+}
+
 absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
   WEIR_RETURN_IF_ERROR(CheckPositive("batch", options.batch));
   WEIR_RETURN_IF_ERROR(CheckPositive("micro-batches", options.micro_batches));
@@ -42,6 +62,7 @@ absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
     spec->set_name(axis.name);
     spec->set_size(axis.size);
   }
+  WEIR_RETURN_IF_ERROR(WritePipeline(options, job));
   Training* training = job->mutable_training();
   training->set_steps(options.steps);
   training->set_micro_batches(options.micro_batches);

@@ -34,6 +34,8 @@ struct TrainingOptions {
   uint64_t seed = 1;
   bool recompute = false;  // keep the inputs of blocks alone for the backward pass
   std::string mesh;  // "dp=2,tp=2"
+  std::string schedule = "1f1b";  // of the pipeline: 1f1b, gpipe, interleaved or zero-bubble
+  int64_t virtual_stages = 0;     // interleaved: parts per stage; 0: as the job's default
 };
 
 struct TransformerOptions {
@@ -52,6 +54,8 @@ struct TransformerOptions {
 // Sets mesh, optimiser (AdamW), schedule (warm-up, cosine), the rest of `training`, and what blocks keep.
 // Precondition: the graph is written.
 absl::Status WriteTraining(const TrainingOptions& options, Job* job);
+// Sets the schedule of the pipeline, if it is not the default.
+absl::Status WritePipeline(const TrainingOptions& options, Job* job);
 // Bytes of a text file, or synthetic tokens.
 void WriteTextData(const TrainingOptions& options, Job* job);
 void AddRule(Job* job, const std::string& dim, const std::string& axis, Rule::Scope scope = Rule::ALL);

@@ -1,0 +1,82 @@
+#include "compiler/lower/schedule_slots.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace weir::compiler {
+namespace {
+
+std::optional<PipelinePass> PassOf(Wave wave) {
+  switch (wave) {
+    case Wave::kForward: return PipelinePass::kForward;
+    case Wave::kBackward: return PipelinePass::kBackward;
+    case Wave::kWeightGradient: return PipelinePass::kWeightGradient;
+    case Wave::kNone: return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+// Whether the actor computes a pass itself, rather than carrying what others made.
+bool Computes(const RankActor& actor) {
+  return actor.phase == PhaseKind::kForward || actor.phase == PhaseKind::kBackward || actor.phase == PhaseKind::kWeightGradient;
+}
+
+// Whether the actor reads what the same pass of the same part has made on this rank.
+bool GoesOn(const RankGraph& graph, const RankActor& actor) {
+  for (int input : actor.inputs) {
+    if (graph.tensors[input].producer < 0) continue;
+    const RankActor& producer = graph.actors[graph.tensors[input].producer];
+    if (producer.wave != actor.wave || producer.part != actor.part || producer.phase == PhaseKind::kData) continue;
+    if (Computes(producer)) return true;
+    // A transfer: within the stage, or from another one?
+    for (int carried : producer.inputs) {
+      if (graph.tensors[carried].side == RegisterSpec::LOCAL && graph.tensors[carried].producer >= 0) return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
+
+int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
+  if (tensor.variable >= 0) return 1;
+  if (tensor.side != RegisterSpec::LOCAL) return tensor.tokens_per_step > 1 ? 2 : 1;
+  if (tensor.tokens_per_step == 1) return 1;
+  const RankActor& producer = graph.actors[tensor.producer];
+  const std::optional<PipelinePass> made = PassOf(producer.wave);
+  int64_t slots = 1;
+  for (int c : tensor.consumers) {
+    const RankActor& consumer = graph.actors[c];
+    const std::optional<PipelinePass> read = PassOf(consumer.wave);
+    if (!made.has_value() || !read.has_value() || *read < *made) continue;
+    // A transfer goes at once, whatever part it is for.
+    if (*made == *read && !(Computes(producer) && Computes(consumer))) continue;
+    slots = std::max(slots, plan.schedule.Kept(*made, producer.part, *read, consumer.part));
+  }
+  return slots;
+}
+
+PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& actor) {
+  const std::optional<PipelinePass> pass = PassOf(actor.wave);
+  if (!Computes(actor) || !pass.has_value() || actor.acts_per_step != plan.micro_batches) return {};
+  return plan.schedule.TurnOf(*pass, actor.part);
+}
+
+int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
+  // By turns, what is read and what is reported must not hold up whose turn it is.
+  const bool one_f_one_b = plan.schedule.kind == weir::Pipeline::ONE_F_ONE_B;
+  switch (actor.phase) {
+    // Transfers first, so that peers need not wait.
+    case PhaseKind::kBoxing: return 60;
+    case PhaseKind::kUpdate: return 50;
+    case PhaseKind::kForward:
+    case PhaseKind::kBackward:
+    case PhaseKind::kWeightGradient:
+      return plan.schedule.PriorityOf(*PassOf(actor.wave), GoesOn(graph, actor) ? PipelineSchedule::Begin::kGoesOn : PipelineSchedule::Begin::kBegins);
+    case PhaseKind::kData: return one_f_one_b ? 20 : 46;
+    case PhaseKind::kMetric: return one_f_one_b ? 10 : 45;
+  }
+  return 0;
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,151 @@
+// Four pipeline schedules out of cut, register counts and turns: their bubbles against the formulas, what stages hold,
+// and that all give the weights of one device to the bit.
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/training/trace_check.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr int kStages = 4;
+constexpr int kMicroBatches = 16;
+constexpr int64_t kUnit = 1000;
+
+const std::vector<weir::Pipeline::ScheduleKind> kAll = {weir::Pipeline::GPIPE, weir::Pipeline::ONE_F_ONE_B, weir::Pipeline::INTERLEAVED,
+                                                        weir::Pipeline::ZERO_BUBBLE};
+
+struct Setting {
+  weir::Pipeline::ScheduleKind kind = weir::Pipeline::ONE_F_ONE_B;
+  int virtual_stages = 0;
+  int stages = kStages;
+  int micro_batches = kMicroBatches;
+  int layers_per_stage = 4;
+};
+
+// Blocks in even parts; the embedding goes with the first and the head with the last.
+Job PipelineJob(const Setting& setting) {
+  TransformerOptions options;
+  options.layers = setting.layers_per_stage * setting.stages;
+  options.hidden = 8;
+  options.heads = 2;
+  options.ffn = 16;
+  options.vocab = 16;
+  options.sequence = 4;
+  options.training.batch = setting.micro_batches;
+  options.training.micro_batches = setting.micro_batches;
+  absl::StatusOr<Job> job = GptJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  const int v = setting.kind == weir::Pipeline::INTERLEAVED ? std::max(2, setting.virtual_stages) : 1;
+  const int parts = setting.stages * v;
+  for (int part = 1; part < parts; ++part) job->mutable_pipeline()->add_cut(absl::StrCat("layers.", part * options.layers / parts));
+  job->mutable_pipeline()->set_schedule(setting.kind);
+  if (setting.kind == weir::Pipeline::INTERLEAVED) job->mutable_pipeline()->set_virtual_stages(setting.virtual_stages);
+  return WithMesh(*job, absl::StrCat("pp=", setting.stages));
+}
+
+// Virtual time: per block forward, gradients of inputs and gradients of weights take a unit each, all else nothing.
+int64_t Cost(const Plan& plan, const PlanActor& actor) {
+  if (!absl::StrContains(actor.function, "layers.")) return 0;
+  if (actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient) return kUnit;
+  if (actor.phase != ActorPhase::kBackward) return 0;
+  for (const PlanActor& other : plan.actors) {
+    if (other.phase == ActorPhase::kWeightGradient && other.instance == actor.instance) return kUnit;
+  }
+  return 2 * kUnit;
+}
+
+struct Outcome {
+  double bubble = 0;
+  std::vector<int> in_flight;         // by stage, until the backward pass
+  std::vector<int> until_weights;     // until the gradients of weights
+  std::vector<int64_t> arena;         // by stage
+};
+
+Outcome Play(const Setting& setting) {
+  Outcome outcome;
+  TrainRunOptions options;
+  options.steps = 1;
+  options.session.engine = SessionOptions::EngineKind::kSim;
+  options.session.sim.chooser = SimEngineOptions::Chooser::kByTime;
+  options.session.sim_cost_ns = Cost;
+  options.inspect = [&](const Session& session) {
+    outcome.bubble = MeasuredBubble(session);
+    for (int stage = 0; stage < setting.stages; ++stage) {
+      outcome.in_flight.push_back(MostInFlight(session, stage));
+      outcome.until_weights.push_back(MostInFlight(session, stage, ActorPhase::kWeightGradient));
+      outcome.arena.push_back(session.plan(stage).arena_bytes);
+    }
+  };
+  absl::StatusOr<TrainRun> run = Train(PipelineJob(setting), options);
+  EXPECT_TRUE(run.ok()) << run.status();
+  return outcome;
+}
+
+double Formula(int stages, int micro_batches, int parts_per_stage) {
+  const double p = stages, m = micro_batches, v = parts_per_stage;
+  return (p - 1) / v / (m + (p - 1) / v);
+}
+
+TEST(Schedules, GPipeHasTheBubbleOfTheFormulaAndHoldsAllMicroBatches) {
+  const Outcome outcome = Play({.kind = weir::Pipeline::GPIPE});
+  EXPECT_NEAR(outcome.bubble, Formula(kStages, kMicroBatches, 1), 1e-9);
+  EXPECT_EQ(outcome.in_flight, std::vector<int>(kStages, kMicroBatches));
+}
+
+TEST(Schedules, OneForwardOneBackwardHasTheSameBubbleAndHoldsStagesMinusStage) {
+  const Outcome outcome = Play({});
+  EXPECT_NEAR(outcome.bubble, Formula(kStages, kMicroBatches, 1), 1e-9);
+  EXPECT_EQ(outcome.in_flight, (std::vector<int>{4, 3, 2, 1}));
+}
+
+TEST(Schedules, InterleavingDividesTheBubbleByThePartsOfAStage) {
+  for (int v : {2, 4}) {
+    for (int stages : {2, 4}) {
+      const Outcome outcome = Play({.kind = weir::Pipeline::INTERLEAVED, .virtual_stages = v, .stages = stages});
+      EXPECT_NEAR(outcome.bubble, Formula(stages, kMicroBatches, v), 1e-9) << stages << " stages, " << v << " parts each";
+    }
+  }
+}
+
+TEST(Schedules, ZeroBubbleHasLessThanHalfTheBubbleOfOneForwardOneBackward) {
+  for (int stages : {2, 4}) {
+    const Outcome split = Play({.kind = weir::Pipeline::ZERO_BUBBLE, .stages = stages});
+    const double p = stages, m = kMicroBatches;
+    // An act of weights that has begun may hold up a block's gradient once.
+    EXPECT_GE(split.bubble, (p - 1) / (3 * m + p - 1) - 1e-9) << stages << " stages";
+    EXPECT_LE(split.bubble, 1.1 * (p - 1) / (3 * m + p - 1)) << stages << " stages";
+    EXPECT_LT(split.bubble, Formula(stages, kMicroBatches, 1) / 2);
+    for (int held : split.until_weights) EXPECT_LE(held, stages);
+  }
+}
+
+TEST(Schedules, AllGiveTheWeightsOfOneDeviceToTheBit) {
+  Setting setting{.micro_batches = 8, .layers_per_stage = 2};
+  TrainRunOptions options;
+  options.steps = 4;
+  Job whole = PipelineJob(setting);
+  whole.clear_pipeline();
+  absl::StatusOr<TrainRun> one = Train(WithMesh(whole, ""), options);
+  ASSERT_TRUE(one.ok()) << one.status();
+  for (weir::Pipeline::ScheduleKind kind : kAll) {
+    setting.kind = kind;
+    SCOPED_TRACE(weir::Pipeline::ScheduleKind_Name(kind));
+    absl::StatusOr<TrainRun> run = Train(PipelineJob(setting), options);
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(run->losses, one->losses);
+    EXPECT_EQ(run->grad_norms, one->grad_norms);
+    ASSERT_EQ(run->weights.size(), one->weights.size());
+    for (const auto& [name, values] : one->weights) {
+      EXPECT_EQ(std::memcmp(run->weights.at(name).data(), values.data(), values.size() * sizeof(float)), 0) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace weir::testing
