@@ -130,6 +130,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddTrainVerbs(&app, &context);
   AddZooVerbs(&app, &context);
   AddOpsVerb(&app, &context);
+  AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
   if (args.empty()) {
     out << app.help();

@@ -42,6 +42,7 @@ void AddJobVerbs(CLI::App* app, CliContext* context);    // check, plan
 void AddTrainVerbs(CLI::App* app, CliContext* context);  // train, eval, generate
 void AddZooVerbs(CLI::App* app, CliContext* context);    // zoo gpt | llama | mlp
 void AddOpsVerb(CLI::App* app, CliContext* context);     // ops
+void AddSimVerbs(CLI::App* app, CliContext* context);    // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);  // trace report
 
 }  // namespace weir

@@ -1,0 +1,55 @@
+// Which device of a cluster each rank of a job is, and what lies between two of them. Ranks are devices in the order of
+// the file. Thread rule: one thread (it names links as they are first asked for).
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "actors/engine/time_engine.h"
+#include "proto/cluster.pb.h"
+#include "tools/sim/device_costs.h"
+
+namespace weir {
+
+class ClusterMap {
+ public:
+  enum class HostLinks : uint8_t {
+    kShared,  // a link of a host is one for all its devices
+    kDivided, // each of its devices has its share of it: where one rank stands for many
+  };
+  // kInvalidArgument (W0704) if the cluster has fewer devices than the job has ranks.
+  static absl::StatusOr<ClusterMap> Create(const Cluster& cluster, int64_t num_ranks, HostLinks host_links);
+
+  const DeviceCosts& costs(int64_t rank) const { return costs_[host(rank).model]; }
+  int64_t HostOf(int64_t rank) const { return host_of_rank_[rank]; }
+  bool SameHost(int64_t a, int64_t b) const { return host_of_rank_[a] == host_of_rank_[b]; }
+  int64_t num_hosts_used() const { return host_of_rank_.empty() ? 0 : host_of_rank_.back() + 1; }
+  const Link& LinkBetween(int64_t from, int64_t to) const;
+  // Of a message between ranks; its send_ns is the sending act's.
+  TimeNetwork::Way WayBetween(int64_t from, int64_t to);
+
+  TimeEngineOptions::Device EngineDevice(int64_t rank) const;
+  std::vector<TimeEngineOptions::Host> EngineHosts() const;
+
+ private:
+  struct Host {
+    int group = 0;  // in the file
+    int model = 0;  // in costs_
+    int64_t first_rank = 0;
+  };
+  const Host& host(int64_t rank) const { return hosts_[host_of_rank_[rank]]; }
+  int32_t NameOf(int64_t kind, int64_t from, int64_t to);
+
+  Cluster cluster_;
+  HostLinks host_links_ = HostLinks::kShared;
+  std::vector<DeviceCosts> costs_;
+  std::vector<Host> hosts_;
+  std::vector<int32_t> host_of_rank_;
+  std::map<std::tuple<int64_t, int64_t, int64_t>, int32_t> names_;
+};
+
+}  // namespace weir

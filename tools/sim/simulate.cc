@@ -1,0 +1,262 @@
+#include "tools/sim/simulate.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <unordered_map>
+#include <utility>
+
+#include "actors/virtual_run.h"
+#include "compiler/compile.h"
+#include "ops/defs/op_def.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+#include "tools/sim/cluster_map.h"
+#include "tools/sim/device_costs.h"
+#include "tools/sim/rank_classes.h"
+#include "tools/train/job_data.h"
+
+namespace weir {
+namespace {
+
+// More acts than this, and one step is enough.
+constexpr double kActsForTwoSteps = 4e6;
+// Acts of a trace that are kept of each rank.
+constexpr int64_t kTracedActsMax = 1 << 16;
+
+uint64_t KeyOfText(const std::string& text) { return KeyOf(text.data(), text.size()); }
+
+uint64_t KeyOfValue(const AttrValue& value) {
+  if (const auto* i = std::get_if<int64_t>(&value)) return static_cast<uint64_t>(*i);
+  if (const auto* f = std::get_if<double>(&value)) return std::bit_cast<uint64_t>(*f);
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? 1 : 0;
+  if (const auto* s = std::get_if<std::string>(&value)) return KeyOfText(*s);
+  uint64_t key = 7;
+  for (int64_t i : std::get<std::vector<int64_t>>(value)) key = MixKey(key, static_cast<uint64_t>(i));
+  return key;
+}
+
+// The costs of kernels, each worked out once: ranks of a stage have the same ones.
+class ActCosts {
+ public:
+  explicit ActCosts(const ClusterMap* map) : map_(map) {}
+
+  absl::StatusOr<int64_t> ActNs(const Plan& plan, const PlanActor& actor) {
+    const DeviceCosts& costs = map_->costs(plan.rank);
+    double ns = costs.model().act_ns() + SendNs(plan, actor);
+    if (actor.program < 0) {
+      WEIR_ASSIGN_OR_RETURN(const double act_ns, costs.ActNs(plan, actor));
+      return std::llround(ns - costs.model().act_ns() + act_ns);
+    }
+    for (const PlanCall& call : plan.programs[actor.program].calls) {
+      const uint64_t key = KeyOfCall(costs, call, actor.chunks);
+      auto known = known_.find(key);
+      if (known == known_.end()) {
+        WEIR_ASSIGN_OR_RETURN(const double kernel_ns, costs.KernelNs(WorkOf(call, actor.chunks)));
+        known = known_.emplace(key, kernel_ns).first;
+      }
+      ns += known->second;
+    }
+    return std::llround(ns);
+  }
+
+ private:
+  // What sending keeps the device busy beside the kernels that pack.
+  double SendNs(const Plan& plan, const PlanActor& actor) const {
+    double ns = 0;
+    for (const PlanPort& port : actor.outputs) {
+      const PlanRegister& r = plan.registers[port.register_id];
+      if (r.side == RegisterSide::kOutbound) ns += map_->LinkBetween(plan.rank, r.peer).send_ns();
+    }
+    return ns;
+  }
+
+  static uint64_t KeyOfCall(const DeviceCosts& costs, const PlanCall& call, int64_t chunks) {
+    uint64_t key = MixKey(reinterpret_cast<uintptr_t>(&costs), KeyOfText(call.op));
+    key = MixKey(key, static_cast<uint64_t>(chunks));
+    for (const auto* operands : {&call.inputs, &call.outputs}) {
+      for (const PlanOperand& operand : *operands) {
+        key = MixKey(key, static_cast<uint64_t>(operand.place == PlanOperand::Place::kNone) * 16 +
+                              static_cast<uint64_t>(operand.slice.dtype));
+        for (int64_t size : operand.slice.shape) key = MixKey(key, static_cast<uint64_t>(size));
+      }
+      key = MixKey(key, operands->size());
+    }
+    // Which bytes an exchange moves makes no difference, how many does.
+    if (call.op == "exchange_pack" || call.op == "exchange_fill") return key;
+    for (const auto& [name, value] : call.attrs.map()) key = MixKey(key, KeyOfValue(value));
+    return key;
+  }
+
+  const ClusterMap* const map_;
+  std::unordered_map<uint64_t, double> known_;
+};
+
+// Of the forward pass of one micro-batch, as the model is written: recomputation and replicas do not count.
+double ForwardFlops(const compiler::Module& module) {
+  double total = 0;
+  for (const compiler::ModelCall& call : module.model.calls) {
+    const compiler::Function& function = module.functions[module.model.functions[call.model_function].forward];
+    for (const compiler::Node& node : function.nodes) {
+      const OpDef* def = OpRegistry::Find(node.op);
+      if (def == nullptr || !def->flops) continue;
+      std::vector<TensorType> inputs, outputs;
+      for (ValueId id : node.inputs) inputs.push_back(id < 0 ? TensorType() : function.values[id].type);
+      for (ValueId id : node.outputs) outputs.push_back(function.values[id].type);
+      total += def->flops(node.attrs, inputs, outputs);
+    }
+  }
+  return total;
+}
+
+class Simulation {
+ public:
+  Simulation(const Job& job, const Cluster& cluster, const SimulateOptions& options)
+      : job_(job), cluster_(cluster), options_(options) {}
+
+  absl::StatusOr<SimulateReport> Run() {
+    WEIR_RETURN_IF_ERROR(MakePlans());
+    WEIR_RETURN_IF_ERROR(MakeRun());
+    const int64_t begin = clock_.NowNs();
+    WEIR_RETURN_IF_ERROR(run_->RunSteps(report_.steps));
+    report_.simulate_seconds += static_cast<double>(clock_.NowNs() - begin) * 1e-9;
+    Tell();
+    if (!options_.trace.empty()) WEIR_RETURN_IF_ERROR(run_->WriteTrace(options_.trace));
+    return std::move(report_);
+  }
+
+ private:
+  absl::Status MakePlans() {
+    const int64_t begin = clock_.NowNs();
+    WEIR_ASSIGN_OR_RETURN(logical_, CompileJob(job_, {}));
+    report_.ranks = logical_->mesh.num_ranks();
+    report_.stages = logical_->mesh.num_stages();
+    symmetrical_ = options_.symmetry == SimulateOptions::Symmetry::kOn ||
+                   (options_.symmetry == SimulateOptions::Symmetry::kAuto && report_.ranks > kRanksInFull);
+    WEIR_ASSIGN_OR_RETURN(ClusterMap map, ClusterMap::Create(cluster_, report_.ranks,
+                                                             symmetrical_ ? ClusterMap::HostLinks::kDivided
+                                                                          : ClusterMap::HostLinks::kShared));
+    map_ = std::make_unique<ClusterMap>(std::move(map));
+    std::vector<int64_t> ranks(symmetrical_ ? report_.stages : report_.ranks);
+    std::iota(ranks.begin(), ranks.end(), 0);
+    if (symmetrical_) {
+      for (int64_t& rank : ranks) rank = logical_->mesh.GlobalRank(rank, 0);
+    }
+    for (int64_t rank : ranks) {
+      WEIR_ASSIGN_OR_RETURN(RankPlan proto, LowerForRank(*logical_, rank));
+      WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+      plans_.push_back(std::move(plan));
+    }
+    report_.compile_seconds = static_cast<double>(clock_.NowNs() - begin) * 1e-9;
+    return absl::OkStatus();
+  }
+
+  absl::Status MakeRun() {
+    const int64_t begin = clock_.NowNs();
+    VirtualRunOptions options;
+    if (symmetrical_) {
+      WEIR_ASSIGN_OR_RETURN(options.images, PairRepresentatives(plans_, logical_->mesh));
+    }
+    double acts = 0;
+    int64_t acts_of_rank = 0;
+    for (const Plan& plan : plans_) {
+      int64_t of_this = 0;
+      for (const PlanActor& actor : plan.actors) of_this += actor.acts_per_step;
+      acts_of_rank = std::max(acts_of_rank, of_this);
+      acts += static_cast<double>(of_this);
+      options.engine.devices.push_back(map_->EngineDevice(plan.rank));
+    }
+    report_.steps = options_.steps > 0 ? options_.steps : acts > kActsForTwoSteps ? 1 : 2;
+    if (!options_.trace.empty()) options.trace_capacity = std::min(kTracedActsMax, acts_of_rank * report_.steps + 1);
+    options.engine.hosts = map_->EngineHosts();
+    options.engine.seed = options_.seed;
+    options.ways = [this](int from, int to) { return map_->WayBetween(from, to); };
+    // Costs first, since they may fail.
+    ActCosts costs(map_.get());
+    std::vector<std::vector<int64_t>> cost_ns(report_.ranks);
+    for (const Plan& plan : plans_) {
+      for (const PlanActor& actor : plan.actors) {
+        WEIR_ASSIGN_OR_RETURN(const int64_t ns, costs.ActNs(plan, actor));
+        cost_ns[plan.rank].push_back(ns);
+      }
+    }
+    options.cost_ns = [&cost_ns](const Plan& plan, const PlanActor& actor) { return cost_ns[plan.rank][actor.id]; };
+    WEIR_ASSIGN_OR_RETURN(run_, VirtualRun::Create(std::move(plans_), std::move(options)));
+    report_.simulate_seconds = static_cast<double>(clock_.NowNs() - begin) * 1e-9;
+    return absl::OkStatus();
+  }
+
+  void Tell() {
+    const TimeEngine& engine = run_->engine();
+    const std::vector<int64_t>& ends = engine.step_end_ns();
+    const int64_t counted = std::max<int64_t>(1, report_.steps - 1);
+    report_.step_ns = static_cast<double>(ends.back() - (report_.steps > 1 ? ends.front() : 0)) / static_cast<double>(counted);
+    report_.job = job_.name();
+    report_.cluster = cluster_.name();
+    report_.mesh = logical_->mesh.ToText();
+    report_.plan_id = logical_->plan_id;
+    report_.hosts = map_->num_hosts_used();
+    report_.micro_batches = logical_->micro_batches;
+    report_.ranks_simulated = static_cast<int64_t>(run_->plans().size());
+    report_.item = ItemName(job_);
+    report_.items_per_second = static_cast<double>(ItemsPerStep(job_)) / std::max(report_.step_ns, 1.0) * 1e9;
+    report_.bubble_formula = static_cast<double>(report_.stages - 1) /
+                             static_cast<double>(report_.micro_batches + report_.stages - 1);
+    const double window_ns = std::max(1.0, report_.step_ns * static_cast<double>(counted));
+    for (size_t i = 0; i < run_->plans().size(); ++i) TellDevice(run_->plans()[i], engine.times(static_cast<int>(i)), window_ns);
+    const double stands_for = static_cast<double>(report_.ranks) / static_cast<double>(report_.ranks_simulated);
+    report_.sent_bytes = run_->network().payload_bytes() * stands_for / static_cast<double>(report_.steps);
+    report_.model_flops = 3 * ForwardFlops(logical_->module) * static_cast<double>(report_.micro_batches);
+    const char* dtype = job_.training().precision() == Training::BF16 ? "bf16" : "f32";
+    double peak = 0;
+    for (int64_t rank = 0; rank < report_.ranks; ++rank) peak += map_->costs(rank).PeakFlops(dtype);
+    report_.mfu = peak > 0 ? report_.model_flops / (peak * report_.step_ns * 1e-9) : 0;
+    report_.acts = engine.num_acts();
+    report_.events = engine.num_events();
+    report_.history_hash = engine.history_hash();
+  }
+
+  void TellDevice(const Plan& plan, const RankTimes& times, double window_ns) {
+    SimulateReport::Device device;
+    device.rank = plan.rank;
+    device.device = plan.device;
+    for (size_t phase = 0; phase < times.busy_ns.size(); ++phase) {
+      const double share = static_cast<double>(times.busy_ns[phase]) / window_ns;
+      (static_cast<ActorPhase>(phase) == ActorPhase::kBoxing ? device.transfer : device.compute) += share;
+    }
+    device.exposed = static_cast<double>(times.exposed_ns) / window_ns;
+    // The rest: between acts, and after the last.
+    device.waiting = std::max(0.0, 1 - device.compute - device.transfer - device.exposed);
+    device.arena_bytes = static_cast<double>(plan.arena_bytes);
+    device.memory_bytes = map_->costs(plan.rank).model().memory_bytes();
+    const double share = 1.0 / static_cast<double>(report_.ranks_simulated);
+    report_.compute += device.compute * share;
+    report_.transfer += device.transfer * share;
+    report_.exposed += device.exposed * share;
+    report_.waiting += device.waiting * share;
+    report_.devices.push_back(std::move(device));
+  }
+
+  const Job& job_;
+  const Cluster& cluster_;
+  const SimulateOptions& options_;
+  const MonotonicClock clock_;  // of what simulating takes; nothing that is predicted depends on it
+  bool symmetrical_ = false;
+  std::unique_ptr<LogicalPlan> logical_;
+  std::unique_ptr<ClusterMap> map_;
+  std::vector<Plan> plans_;
+  std::unique_ptr<VirtualRun> run_;
+  SimulateReport report_;
+};
+
+}  // namespace
+
+absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster, const SimulateOptions& options) {
+  return Simulation(job, cluster, options).Run();
+}
+
+}  // namespace weir

@@ -1,0 +1,156 @@
+// The text and the JSON of `weir sim`.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "nlohmann/json.hpp"
+#include "tools/sim/simulate.h"
+
+namespace weir {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+constexpr size_t kDevicesShown = 16;
+
+std::string TimeText(double ns) {
+  if (ns < 1e4) return absl::StrFormat("%.0f ns", ns);
+  if (ns < 1e7) return absl::StrFormat("%.1f us", ns * 1e-3);
+  if (ns < 1e10) return absl::StrFormat("%.2f ms", ns * 1e-6);
+  return absl::StrFormat("%.2f s", ns * 1e-9);
+}
+
+std::string CountText(double count) {
+  const std::string digits = absl::StrFormat("%.0f", count);
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text.push_back(',');
+    text.push_back(digits[i]);
+  }
+  return text;
+}
+
+std::string BytesText(double bytes) {
+  if (bytes < 1e4) return absl::StrFormat("%.0f B", bytes);
+  if (bytes < 10 * (1 << 20)) return absl::StrFormat("%.1f KiB", bytes / 1024);
+  return bytes < kGiB ? absl::StrFormat("%.1f MiB", bytes / (1 << 20)) : absl::StrFormat("%.2f GiB", bytes / kGiB);
+}
+
+std::string MemoryText(const SimulateReport::Device& device) {
+  std::string text = BytesText(device.arena_bytes);
+  if (device.memory_bytes <= 0) return text;
+  absl::StrAppend(&text, " of ", BytesText(device.memory_bytes));
+  if (device.arena_bytes > device.memory_bytes) absl::StrAppend(&text, ": DOES NOT FIT");
+  return text;
+}
+
+const SimulateReport::Device& Fullest(const SimulateReport& report) {
+  // The one that overflows most, or has least left.
+  return *std::max_element(report.devices.begin(), report.devices.end(), [](const auto& a, const auto& b) {
+    return a.arena_bytes - a.memory_bytes < b.arena_bytes - b.memory_bytes;
+  });
+}
+
+std::string DeviceRow(const std::string& name, const SimulateReport::Device& device) {
+  return absl::StrFormat("  %-28s %7.1f %% %8.1f %% %8.1f %% %8.1f %%   %s\n", name, device.compute * 100, device.transfer * 100,
+                         device.exposed * 100, device.waiting * 100, MemoryText(device));
+}
+
+// Of many devices one row for each stage: means, and the fullest memory.
+std::string DeviceTable(const SimulateReport& report) {
+  std::string text = absl::StrFormat("  %-28s %9s %10s %10s %10s   %s\n", "", "compute", "transfers", "exposed", "waiting", "memory");
+  if (report.devices.size() <= kDevicesShown) {
+    for (const auto& device : report.devices) {
+      text += DeviceRow(absl::StrCat("rank ", device.rank, " · ", device.device), device);
+    }
+    return text;
+  }
+  std::map<std::string, std::vector<const SimulateReport::Device*>> stages;
+  for (const auto& device : report.devices) {
+    stages[absl::StrFormat("%9s", device.device.substr(0, device.device.find(',')))].push_back(&device);
+  }
+  for (const auto& [stage, devices] : stages) {
+    SimulateReport::Device mean = *devices[0];
+    mean.compute = mean.transfer = mean.exposed = mean.waiting = 0;
+    for (const SimulateReport::Device* device : devices) {
+      const double share = 1.0 / static_cast<double>(devices.size());
+      mean.compute += device->compute * share;
+      mean.transfer += device->transfer * share;
+      mean.exposed += device->exposed * share;
+      mean.waiting += device->waiting * share;
+      mean.arena_bytes = std::max(mean.arena_bytes, device->arena_bytes);
+    }
+    text += DeviceRow(absl::StrFormat("%s · %d ranks", stage.substr(stage.find_first_not_of(' ')), devices.size()), mean);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string ToText(const SimulateReport& report) {
+  std::string text = absl::StrFormat("%s on %s: %s device%s%s, %d stage%s, %d micro-batch%s\n",
+                                     report.job.empty() ? "job" : report.job, report.cluster.empty() ? "the cluster" : report.cluster,
+                                     CountText(static_cast<double>(report.ranks)), report.ranks == 1 ? "" : "s",
+                                     report.mesh.empty() ? "" : " (" + report.mesh + ")", report.stages,
+                                     report.stages == 1 ? "" : "s", report.micro_batches, report.micro_batches == 1 ? "" : "es");
+  if (report.ranks_simulated < report.ranks) {
+    absl::StrAppendFormat(&text, "by symmetry: %d rank%s, one of each stage, stand%s for all %s\n", report.ranks_simulated,
+                          report.ranks_simulated == 1 ? "" : "s", report.ranks_simulated == 1 ? "s" : "",
+                          CountText(static_cast<double>(report.ranks)));
+  }
+  absl::StrAppendFormat(&text, "\n  step              %s\n", TimeText(report.step_ns));
+  absl::StrAppendFormat(&text, "  %-17s %s\n", report.item + "/s", CountText(report.items_per_second));
+  const double busy = report.compute + report.transfer;
+  absl::StrAppendFormat(&text, "  bubble            %.1f %% of the step no act runs; the pipeline alone, (p - 1) / (m + p - 1), gives %.1f %%\n",
+                        (1 - busy) * 100, report.bubble_formula * 100);
+  absl::StrAppendFormat(&text, "  exposed           %.1f %% waits for messages under way, beside %.1f %% that packs and fills them\n",
+                        report.exposed * 100, report.transfer * 100);
+  absl::StrAppendFormat(&text, "  sent              %s a step over all links\n", BytesText(report.sent_bytes));
+  absl::StrAppendFormat(&text, "  memory            %s\n", MemoryText(Fullest(report)));
+  if (report.mfu > 0) {
+    absl::StrAppendFormat(&text, "  MFU               %.1f %% (%.3g flop a step)\n", report.mfu * 100, report.model_flops);
+  }
+  return text + "\n" + DeviceTable(report);
+}
+
+std::string ToJson(const SimulateReport& report) {
+  nlohmann::ordered_json devices = nlohmann::ordered_json::array();
+  for (const auto& device : report.devices) {
+    devices.push_back({{"rank", device.rank},
+                       {"device", device.device},
+                       {"compute", device.compute},
+                       {"transfers", device.transfer},
+                       {"exposed", device.exposed},
+                       {"waiting", device.waiting},
+                       {"arena_bytes", device.arena_bytes},
+                       {"memory_bytes", device.memory_bytes},
+                       {"fits", device.memory_bytes <= 0 || device.arena_bytes <= device.memory_bytes}});
+  }
+  nlohmann::ordered_json json = {{"job", report.job},
+                                 {"cluster", report.cluster},
+                                 {"mesh", report.mesh},
+                                 {"plan_id", report.plan_id},
+                                 {"ranks", report.ranks},
+                                 {"ranks_simulated", report.ranks_simulated},
+                                 {"by_symmetry", report.ranks_simulated < report.ranks},
+                                 {"hosts", report.hosts},
+                                 {"stages", report.stages},
+                                 {"micro_batches", report.micro_batches},
+                                 {"steps_simulated", report.steps},
+                                 {"step_seconds", report.step_ns * 1e-9},
+                                 {report.item + "_per_second", report.items_per_second},
+                                 {"compute", report.compute},
+                                 {"transfers", report.transfer},
+                                 {"exposed", report.exposed},
+                                 {"waiting", report.waiting},
+                                 {"bubble", 1 - report.compute - report.transfer},
+                                 {"bubble_formula", report.bubble_formula},
+                                 {"sent_bytes", report.sent_bytes},
+                                 {"model_flops", report.model_flops},
+                                 {"mfu", report.mfu},
+                                 {"history_hash", absl::StrCat(absl::Hex(report.history_hash, absl::kZeroPad16))},
+                                 {"devices", devices}};
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace weir
