@@ -61,6 +61,7 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
   if (!options.ways) options.ways = [](int, int) { return TimeNetwork::Way(); };
   run->network_ = std::make_unique<TimeNetwork>(&run->clock_, options.ways);
   run->network_->SetImages(std::move(options.images));
+  run->network_->SetLoose(std::move(options.loose));
   const bool measured = options.work == TimeDevice::Work::kMeasured;
   RankExecutorOptions rank_options;
   rank_options.compute = measured ? RankExecutorOptions::Compute::kRun : RankExecutorOptions::Compute::kSkip;

@@ -31,6 +31,7 @@ struct VirtualRunOptions {
   TimeEngineOptions engine;
   // By outgoing edge to a rank that is not here, the incoming edge that stands for it.
   std::map<uint64_t, uint64_t> images;
+  std::vector<uint64_t> loose;  // edges whose other end nobody stands for (TimeNetwork::SetLoose)
   int64_t trace_capacity = 1;  // acts kept per rank, at least 1
 
   // Runs kernels on this machine, one act at a time, and takes their time for virtual time.

@@ -48,6 +48,11 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     host.shared = spec.cores > 0 || !spec.core_speed.empty();
   }
   if (hosts_.empty()) hosts_.emplace_back();
+  // Metrics of a step may be reported long after it, when a device has nothing better to do.
+  const auto updates = [](const PlanActor& actor) { return actor.phase == ActorPhase::kUpdate; };
+  const bool any_updates = std::any_of(executors_.begin(), executors_.end(), [&](const RankExecutor* rank) {
+    return std::any_of(rank->plan().actors.begin(), rank->plan().actors.end(), updates);
+  });
   for (size_t i = 0; i < executors_.size(); ++i) {
     Rank& rank = ranks_.emplace_back();
     rank.executor = executors_[i];
@@ -59,6 +64,7 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     for (const PlanRegister& r : plan.registers) {
       rank.edge_of_register.push_back(r.side == RegisterSide::kLocal ? -1 : next++);
     }
+    for (const PlanActor& actor : plan.actors) rank.ends_step.push_back(!any_updates || updates(actor));
     place_of_rank_.resize(std::max<size_t>(place_of_rank_.size(), plan.rank + 1), -1);
     place_of_rank_[plan.rank] = static_cast<int32_t>(i);
   }
@@ -235,7 +241,7 @@ void TimeEngine::RescheduleHost(int32_t index) {
 void TimeEngine::Account(int32_t index, const ActRecord& record) {
   ++num_acts_;
   const Rank& rank = ranks_[index];
-  if (record.step < static_cast<int64_t>(step_end_ns_.size())) {
+  if (rank.ends_step[record.actor] && record.step < static_cast<int64_t>(step_end_ns_.size())) {
     step_end_ns_[record.step] = std::max(step_end_ns_[record.step], record.end);
   }
   if (record.step == 0 && steps_asked_ > 1) return;

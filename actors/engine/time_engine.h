@@ -87,7 +87,7 @@ class TimeEngine final : public Engine {
   void Stop(absl::Status reason) override;
 
   const RankTimes& times(int i) const { return times_[i]; }
-  // When the last act of each step ended.
+  // When the last act of each step ended that updates weights; in plans without such acts, the last act.
   const std::vector<int64_t>& step_end_ns() const { return step_end_ns_; }
   int64_t num_events() const { return num_events_; }
   int64_t num_acts() const { return num_acts_; }
@@ -114,6 +114,7 @@ class TimeEngine final : public Engine {
     TimeEndpoint* endpoint;
     TimeEngineOptions::Device options;
     std::vector<EdgeHandle> edge_of_register;  // -1: local
+    std::vector<char> ends_step;               // by actor: a step is over when these have acted
     bool busy = false;
     bool waking = false;
     bool touched = false;

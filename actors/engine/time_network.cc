@@ -24,10 +24,14 @@ absl::Status TimeNetwork::ConnectAll() {
   if (connected_) return connect_status_;
   connected_ = true;
   std::map<uint64_t, std::pair<TimeEndpoint*, EdgeHandle>> receivers;
+  size_t num_loose = 0;
   for (auto& [rank, endpoint] : endpoints_) {
     for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
       const TransportEdge& spec = endpoint->edges_[i].spec;
-      if (spec.direction == TransportEdge::Direction::kIncoming) {
+      if (loose_.contains(spec.edge)) {
+        AddLoose(endpoint.get(), static_cast<EdgeHandle>(i));
+        ++num_loose;
+      } else if (spec.direction == TransportEdge::Direction::kIncoming) {
         receivers[spec.edge] = {endpoint.get(), static_cast<EdgeHandle>(i)};
       }
     }
@@ -35,7 +39,7 @@ absl::Status TimeNetwork::ConnectAll() {
   for (auto& [rank, endpoint] : endpoints_) {
     for (size_t i = 0; i < endpoint->edges_.size() && connect_status_.ok(); ++i) {
       const TransportEdge& spec = endpoint->edges_[i].spec;
-      if (spec.direction == TransportEdge::Direction::kIncoming) continue;
+      if (spec.direction == TransportEdge::Direction::kIncoming || loose_.contains(spec.edge)) continue;
       const auto image = images_.find(spec.edge);
       const auto to = receivers.find(image == images_.end() ? spec.edge : image->second);
       if (to == receivers.end()) {
@@ -45,7 +49,7 @@ absl::Status TimeNetwork::ConnectAll() {
       connect_status_ = Join(endpoint.get(), static_cast<EdgeHandle>(i), to->second.first, to->second.second);
     }
   }
-  if (connect_status_.ok() && edges_.size() != receivers.size()) {
+  if (connect_status_.ok() && edges_.size() != receivers.size() + num_loose) {
     connect_status_ = absl::InvalidArgumentError("W0522 an incoming edge has no sender, or two");
   }
   return connect_status_;
@@ -76,6 +80,36 @@ absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoi
   return absl::OkStatus();
 }
 
+void TimeNetwork::AddLoose(TimeEndpoint* endpoint, EdgeHandle handle) {
+  TimeEndpoint::EdgeEnd& end = endpoint->edges_[handle];
+  const bool out = end.spec.direction == TransportEdge::Direction::kOutgoing;
+  Edge& edge = edges_.emplace_back();
+  (out ? edge.from : edge.to) = endpoint;
+  (out ? edge.from_handle : edge.to_handle) = handle;
+  edge.there = out ? ways_(endpoint->rank_, end.spec.peer) : ways_(end.spec.peer, endpoint->rank_);
+  edge.back = out ? ways_(end.spec.peer, endpoint->rank_) : ways_(endpoint->rank_, end.spec.peer);
+  edge.in_edge = end.spec.edge;
+  edge.tokens.resize(end.spec.slots);
+  edge.credits.resize(end.spec.slots);
+  edge.num_put = end.spec.initial_tokens;
+  end.edge = static_cast<int32_t>(edges_.size()) - 1;
+  if (out) return;
+  for (int32_t slot = end.spec.initial_tokens; slot < end.spec.slots; ++slot) SendLoose(end.edge, slot);
+}
+
+// A token of an incoming edge whose sender is nowhere.
+void TimeNetwork::SendLoose(int32_t index, int32_t slot) {
+  Edge& edge = edges_[index];
+  Flight& flight = edge.tokens[(edge.first_token + edge.num_tokens++) % edge.tokens.size()];
+  flight.header.edge = edge.in_edge;
+  flight.header.epoch = 1;
+  flight.header.slot = slot;
+  flight.header.sequence = edge.num_put++;
+  flight.header.payload_bytes = edge.to->edges_[edge.to_handle].spec.bytes;
+  flight.sent_ns = clock_->NowNs();
+  posted_.push_back({clock_->NowNs() + edge.there.latency_ns, 2 * index});
+}
+
 int64_t& TimeNetwork::FreeAt(int32_t way) {
   if (way >= static_cast<int32_t>(free_at_.size())) free_at_.resize(way + 1, 0);
   return free_at_[way];
@@ -91,6 +125,8 @@ absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
   int64_t bytes = header.payload_bytes;
   if (!edge.payloads.empty()) bytes = edge.payloads[edge.num_put % edge.payloads.size()];
   ++edge.num_put;
+  ++num_messages_;
+  payload_bytes_ += static_cast<double>(bytes);
   // Both ends are taken at once and for as long as the message takes.
   int64_t begin = now;
   if (edge.there.out >= 0) begin = std::max(begin, FreeAt(edge.there.out));
@@ -98,18 +134,22 @@ absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
   const int64_t end = begin + edge.there.message_ns + std::llround(static_cast<double>(bytes) * edge.there.ns_per_byte);
   if (edge.there.out >= 0) FreeAt(edge.there.out) = end;
   if (edge.there.in >= 0) FreeAt(edge.there.in) = end;
+  if (edge.to == nullptr) {
+    edge.credits[(edge.first_credit + edge.num_credits++) % slots] = header.slot;
+    posted_.push_back({end + edge.there.latency_ns + edge.back.latency_ns, 2 * index + 1});
+    return absl::OkStatus();
+  }
   Flight& flight = edge.tokens[(edge.first_token + edge.num_tokens++) % slots];
   flight.header = header;
   flight.header.edge = edge.in_edge;
   flight.sent_ns = now;
   posted_.push_back({end + edge.there.latency_ns, 2 * index});
-  ++num_messages_;
-  payload_bytes_ += static_cast<double>(bytes);
   return absl::OkStatus();
 }
 
 void TimeNetwork::ReturnCredit(int32_t index, int32_t slot) {
   Edge& edge = edges_[index];
+  if (edge.from == nullptr) return SendLoose(index, slot);
   const int32_t slots = static_cast<int32_t>(edge.credits.size());
   edge.credits[(edge.first_credit + edge.num_credits++) % slots] = slot;
   posted_.push_back({clock_->NowNs() + edge.back.latency_ns, 2 * index + 1});

@@ -12,6 +12,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -49,6 +51,9 @@ class TimeNetwork final : public TransportNetwork {
 
   // Before Connect. By outgoing edge, the incoming edge that its tokens arrive on; edges not named are their own image.
   void SetImages(std::map<uint64_t, uint64_t> images) { images_ = std::move(images); }
+  // Before Connect. Edges whose other end nobody here stands for: what leaves on an outgoing one is gone, with its
+  // credit back in due time; an incoming one has a token for every free slot, one latency after the slot was given back.
+  void SetLoose(std::vector<uint64_t> edges) { loose_.insert(edges.begin(), edges.end()); }
   // Before Connect. Payloads of the tokens of a step of an outgoing edge, over and over; else what the header says.
   void SetPayloads(uint64_t edge, std::vector<int64_t> bytes) { payloads_[edge] = std::move(bytes); }
 
@@ -68,8 +73,8 @@ class TimeNetwork final : public TransportNetwork {
   };
   // One edge: tokens one way (lane 2i), credits back (lane 2i + 1). Rings of `slots` each.
   struct Edge {
-    TimeEndpoint* from = nullptr;
-    TimeEndpoint* to = nullptr;
+    TimeEndpoint* from = nullptr;  // null: loose
+    TimeEndpoint* to = nullptr;    // null: loose
     EdgeHandle from_handle = -1;
     EdgeHandle to_handle = -1;
     Way there;
@@ -86,6 +91,8 @@ class TimeNetwork final : public TransportNetwork {
 
   absl::Status ConnectAll();
   absl::Status Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to, EdgeHandle to_handle);
+  void AddLoose(TimeEndpoint* endpoint, EdgeHandle handle);
+  void SendLoose(int32_t edge, int32_t slot);
   int64_t& FreeAt(int32_t way);
   absl::Status Put(int32_t edge, const MessageHeader& header);
   void ReturnCredit(int32_t edge, int32_t slot);
@@ -94,6 +101,7 @@ class TimeNetwork final : public TransportNetwork {
   const std::function<Way(int, int)> ways_;
   std::map<int, std::unique_ptr<TimeEndpoint>> endpoints_;
   std::map<uint64_t, uint64_t> images_;
+  std::set<uint64_t> loose_;
   std::map<uint64_t, std::vector<int64_t>> payloads_;
   std::vector<Edge> edges_;
   std::vector<int64_t> free_at_;  // by way

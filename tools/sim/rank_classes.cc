@@ -1,5 +1,6 @@
 #include "tools/sim/rank_classes.h"
 
+#include <set>
 #include <string>
 #include <tuple>
 
@@ -12,6 +13,7 @@ namespace {
 
 // From stage, to stage, place of the other end in its stage's mesh, and what is sent. Registers of one key keep the order
 // in which the plan has them, which is that of the program.
+constexpr int64_t kScalarBytesMax = 1 << 12;  // of a step
 using Key = std::tuple<int64_t, int64_t, int64_t, std::string>;
 
 // "reduce-scatter x rank 2 to 0" without the ranks.
@@ -34,37 +36,46 @@ absl::Status NotSymmetrical(const Plan& plan, const PlanRegister& r) {
 
 }  // namespace
 
-absl::StatusOr<std::map<uint64_t, uint64_t>> PairRepresentatives(const std::vector<Plan>& plans, const Mesh& mesh) {
+absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, const Mesh& mesh) {
+  const auto key_of = [&mesh](const Plan& plan, const PlanRegister& r) {
+    const int64_t peer_stage = mesh.StageOf(r.peer), peer = mesh.StageRankOf(r.peer);
+    if (r.side == RegisterSide::kInbound) return Key{peer_stage, plan.stage, peer, WithoutRanks(plan, r)};
+    return Key{plan.stage, peer_stage, peer, WithoutRanks(plan, r)};
+  };
   std::map<Key, std::vector<const PlanRegister*>> inbound;
-  size_t num_inbound = 0;
   for (const Plan& plan : plans) {
     for (const PlanRegister& r : plan.registers) {
-      if (r.side != RegisterSide::kInbound) continue;
-      inbound[{mesh.StageOf(r.peer), plan.stage, mesh.StageRankOf(r.peer), WithoutRanks(plan, r)}].push_back(&r);
-      ++num_inbound;
+      if (r.side == RegisterSide::kInbound) inbound[key_of(plan, r)].push_back(&r);
     }
   }
-  std::map<uint64_t, uint64_t> images;
+  RankPairs pairs;
   std::map<Key, size_t> used;
+  const auto loosen = [&pairs](const Plan& plan, const PlanRegister& r) {
+    if (r.bytes * r.tokens_per_step > kScalarBytesMax) return NotSymmetrical(plan, r);
+    pairs.loose.push_back(r.edge);
+    return absl::OkStatus();
+  };
   for (const Plan& plan : plans) {
     for (const PlanRegister& r : plan.registers) {
       if (r.side != RegisterSide::kOutbound) continue;
-      const Key key{plan.stage, mesh.StageOf(r.peer), mesh.StageRankOf(r.peer), WithoutRanks(plan, r)};
+      const Key key = key_of(plan, r);
       const auto found = inbound.find(key);
       const size_t k = used[key]++;
-      if (found == inbound.end() || k >= found->second.size() || !Alike(r, *found->second[k])) return NotSymmetrical(plan, r);
-      images[r.edge] = found->second[k]->edge;
+      if (found != inbound.end() && k < found->second.size() && Alike(r, *found->second[k])) {
+        pairs.images[r.edge] = found->second[k]->edge;
+      } else {
+        WEIR_RETURN_IF_ERROR(loosen(plan, r));
+      }
     }
   }
-  if (images.size() == num_inbound) return images;
-  for (const Plan& plan : plans) {  // somebody receives what nobody like them sends
+  std::set<uint64_t> reached;
+  for (const auto& [out, in] : pairs.images) reached.insert(in);
+  for (const Plan& plan : plans) {
     for (const PlanRegister& r : plan.registers) {
-      if (r.side != RegisterSide::kInbound) continue;
-      const Key key{mesh.StageOf(r.peer), plan.stage, mesh.StageRankOf(r.peer), WithoutRanks(plan, r)};
-      if (used[key] < inbound[key].size()) return NotSymmetrical(plan, r);
+      if (r.side == RegisterSide::kInbound && !reached.contains(r.edge)) WEIR_RETURN_IF_ERROR(loosen(plan, r));
     }
   }
-  return images;
+  return pairs;
 }
 
 }  // namespace weir

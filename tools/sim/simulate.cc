@@ -159,7 +159,9 @@ class Simulation {
     const int64_t begin = clock_.NowNs();
     VirtualRunOptions options;
     if (symmetrical_) {
-      WEIR_ASSIGN_OR_RETURN(options.images, PairRepresentatives(plans_, logical_->mesh));
+      WEIR_ASSIGN_OR_RETURN(RankPairs pairs, PairRepresentatives(plans_, logical_->mesh));
+      options.images = std::move(pairs.images);
+      options.loose = std::move(pairs.loose);
     }
     double acts = 0;
     int64_t acts_of_rank = 0;
