@@ -56,6 +56,8 @@ class VirtualRun {
   const std::vector<Plan>& plans() const { return plans_; }
   const TimeEngine& engine() const { return *engine_; }
   const TimeNetwork& network() const { return *network_; }
+  // The acts that are kept of the i-th rank; times are virtual.
+  const ActRing& acts(int i) const { return executors_[i]->trace(); }
   int64_t now_ns() const { return clock_.NowNs(); }
 
   // The acts that are kept, as Session::WriteTrace. kUnavailable (W0532) if the file cannot be written.

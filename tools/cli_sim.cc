@@ -4,6 +4,7 @@
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"
+#include "tools/sim/calibrate.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/sim/simulate.h"
 
@@ -31,6 +32,51 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
   return absl::OkStatus();
 }
 
+struct CalibrateArguments {
+  JobArguments job;
+  std::string out;
+  CalibrateOptions options;
+};
+
+absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  arguments.options.say = [context](const std::string& line) { *context->err << "measuring " << line << std::endl; };
+  WEIR_ASSIGN_OR_RETURN(Cluster cluster, Calibrate(job, arguments.options));
+  const std::string text = ClusterText(cluster);
+  if (arguments.out.empty()) {
+    *context->out << text;
+    return absl::OkStatus();
+  }
+  std::ofstream file(arguments.out, std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) {
+    return Missing({"W0706", "-o " + arguments.out, "a file that can be written", "none", "check that the folder exists"});
+  }
+  *context->out << absl::StrFormat("%s: %d kernels on a device of %d thread%s; acts cost %.0f ns, waking %.0f ns; %d cores\n", arguments.out,
+                                   cluster.device(0).kernel_size(), cluster.device(0).cores(), cluster.device(0).cores() == 1 ? "" : "s",
+                                   cluster.device(0).act_ns(), cluster.device(0).wake_ns(), cluster.host(0).cores());
+  return absl::OkStatus();
+}
+
+void AddCalibrate(CLI::App* app, CliContext* context) {
+  auto calibrate = std::make_shared<CalibrateArguments>();
+  CLI::App* verb = AddVerb(app, context, "calibrate", "Measure what a job's kernels take on this machine, for weir sim",
+                           "  weir calibrate gpt.textproto -o here.textproto\n"
+                           "  weir calibrate gpt.textproto --also dp=2 --also tp=2 -o here.textproto\n"
+                           "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
+                           "Let nothing else run meanwhile.",
+                           [calibrate, context] { return RunCalibrate(*calibrate, context); });
+  calibrate->job.AddTo(verb);
+  verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")->type_name("PATH");
+  verb->add_option("--also", calibrate->options.meshes, "Measure kernels at the shapes of this mesh, too; repeatable")
+      ->type_name("AXES")->allow_extra_args(false);
+  verb->add_option("--threads", calibrate->options.threads_per_device, "Threads of a device")->type_name("N")
+      ->check(CLI::Range(1, 4096))->capture_default_str();
+  verb->add_option("--steps", calibrate->options.steps, "Steps to measure, of each mesh")->type_name("N")
+      ->check(CLI::Range(1, 1000))->capture_default_str();
+}
+
 }  // namespace
 
 void AddSimVerbs(CLI::App* app, CliContext* context) {
@@ -48,9 +94,10 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
       ->type_name("N")->check(CLI::Range(1, 1000));
   verb->add_option("--seed", sim->options.seed, "Seed of jitter, if the cluster has any")->type_name("N")->capture_default_str();
   verb->add_option("--trace", sim->options.trace, "Write a Perfetto trace, as weir train does")->type_name("PATH");
-  verb->add_option("--symmetry", sim->symmetry, "One rank of each stage stands for all of it: auto (beyond 1,024 ranks), on or off")
+  verb->add_option("--symmetry", sim->symmetry, "One rank of each stage stands for all of it: auto (beyond 256 ranks), on or off")
       ->type_name("SWITCH")->check(CLI::IsMember({"auto", "on", "off"}))->capture_default_str();
   verb->add_flag("--json", sim->json, "Print figures of every device as JSON");
+  AddCalibrate(app, context);
 }
 
 }  // namespace weir

@@ -45,7 +45,7 @@ TEST(CliTest, WithoutArgumentsShowsHelpAsWrongUsage) {
 
 TEST(CliTest, EveryVerbHasHelpWithExamples) {
   std::vector<std::vector<std::string>> verbs = {{"check"}, {"plan"}, {"train"}, {"eval"}, {"generate"},
-                                                 {"zoo"}, {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"}, {"trace"}, {"trace", "report"}};
+                                                 {"zoo"}, {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"}, {"sim"}, {"calibrate"}, {"trace"}, {"trace", "report"}};
   for (std::vector<std::string> verb : verbs) {
     verb.push_back("--help");
     Outcome run = Weir(verb);
@@ -72,6 +72,39 @@ TEST(CliTest, AnUnknownFlagOrVerbIsWrongUsageAndTheNearestIsNamed) {
   EXPECT_EQ(Weir({"train", "x", "--steps", "many"}).code, 2);
   EXPECT_EQ(Weir({"train", "x", "--steps", "-1"}).code, 2);
   EXPECT_EQ(Weir({"generate", "x"}).code, 2) << "without --init";
+}
+
+TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
+  const std::string cluster = WriteFile("cluster.textproto", R"(
+    device { name: "d" peak { dtype: "f32" flops_per_second: 1e10 } bytes_per_second: 1e9 }
+    host { device: "d" devices: 4 }
+    within_host { latency_ns: 1000 bytes_per_second: 1e9 })");
+  Outcome run = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=2", "--trace", PathFor("sim.pftrace")});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("2 devices (dp=2)"));
+  EXPECT_THAT(run.out, HasSubstr("samples/s"));
+  EXPECT_EQ(Weir({"trace", "report", PathFor("sim.pftrace")}).code, 0);
+  EXPECT_EQ(nlohmann::json::parse(Weir({"sim", SmallJob(), "--cluster", cluster, "--json"}).out)["ranks"], 1);
+  Outcome few = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=8"});
+  EXPECT_EQ(few.code, 65);
+  EXPECT_THAT(few.err, HasSubstr("W0704"));
+  EXPECT_EQ(Weir({"sim", SmallJob()}).code, 2) << "without a cluster";
+  EXPECT_EQ(Weir({"sim", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
+  Outcome bad = Weir({"sim", SmallJob(), "--cluster", WriteFile("bad_cluster.textproto", "devise {}")});
+  EXPECT_EQ(bad.code, 65);
+  EXPECT_THAT(bad.err, HasSubstr("bad_cluster.textproto:1:"));
+}
+
+TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
+  const std::string job = SmallJob(), cluster = PathFor("here.textproto");
+  Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--steps", "2", "-o", cluster});
+  EXPECT_EQ(measured.code, 0) << measured.err;
+  EXPECT_THAT(measured.err, HasSubstr("measuring kernels of 2 devices"));
+  Outcome run = Weir({"sim", job, "--cluster", cluster, "--mesh", "dp=2"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("on this machine, "));
+  EXPECT_EQ(Weir({"calibrate", job, "--steps", "1", "-o", "/no/such/folder/c.textproto"}).code, 66);
+  EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
 }
 
 TEST(CliTest, AMissingJobIs66AndARejectedOneIs65) {

@@ -25,7 +25,7 @@ struct SimulateOptions {
 };
 
 // More ranks than this are simulated by symmetry unless asked otherwise.
-inline constexpr int64_t kRanksInFull = 1024;
+inline constexpr int64_t kRanksInFull = 256;
 
 struct SimulateReport {
   std::string job, cluster, mesh, plan_id;

@@ -33,7 +33,8 @@ std::string CountText(double count) {
 std::string BytesText(double bytes) {
   if (bytes < 1e4) return absl::StrFormat("%.0f B", bytes);
   if (bytes < 10 * (1 << 20)) return absl::StrFormat("%.1f KiB", bytes / 1024);
-  return bytes < kGiB ? absl::StrFormat("%.1f MiB", bytes / (1 << 20)) : absl::StrFormat("%.2f GiB", bytes / kGiB);
+  if (bytes < kGiB) return absl::StrFormat("%.1f MiB", bytes / (1 << 20));
+  return bytes < 1e4 * kGiB ? absl::StrFormat("%.2f GiB", bytes / kGiB) : absl::StrFormat("%.1f TiB", bytes / kGiB / 1024);
 }
 
 std::string MemoryText(const SimulateReport::Device& device) {

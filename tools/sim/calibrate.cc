@@ -1,0 +1,320 @@
+#include "tools/sim/calibrate.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "actors/virtual_run.h"
+#include "compiler/compile.h"
+#include "runtime/base/clock.h"
+#include "runtime/base/status.h"
+#include "tools/job_file.h"
+#include "tools/sim/device_costs.h"
+#include "tools/sim/simulate.h"
+#include "tools/train/job_data.h"
+#include "tools/train/job_runner.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir {
+namespace {
+
+constexpr char kDeviceName[] = "device";
+constexpr int64_t kActRounds = 9;
+constexpr int64_t kActSteps = 5;
+constexpr int64_t kWakeSteps = 400;
+constexpr int64_t kWakeRounds = 5;
+constexpr double kTrialWakeNs = 1e6;
+
+int64_t Median(std::vector<int64_t> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// What every kernel of a run took, by its place: rank, actor, act of the step, kernel of the act.
+class KernelTimes {
+ public:
+  void Add(const Plan& plan, const PlanActor& actor, absl::Span<const int64_t> kernel_ns) {
+    ActorTimes& times = actors_[{plan.rank, actor.id}];
+    times.plan = &plan;
+    times.kernels = kernel_ns.size();
+    times.ns.insert(times.ns.end(), kernel_ns.begin(), kernel_ns.end());
+  }
+  void Clear() { actors_.clear(); }
+
+  // `told` is called with each kernel and its median at one place.
+  void ForEachPlace(const std::function<void(const Plan&, const PlanActor&, size_t kernel, int64_t ns)>& told) const {
+    for (const auto& [key, times] : actors_) {
+      const PlanActor& actor = times.plan->actors[key.second];
+      const size_t acts = times.kernels == 0 ? 0 : times.ns.size() / times.kernels, per_step = actor.acts_per_step;
+      for (size_t act = 0; act < std::min(acts, per_step); ++act) {
+        for (size_t k = 0; k < times.kernels; ++k) {
+          std::vector<int64_t> samples;
+          for (size_t at = act; at < acts; at += per_step) samples.push_back(times.ns[at * times.kernels + k]);
+          told(*times.plan, actor, k, Median(std::move(samples)));
+        }
+      }
+    }
+  }
+  int64_t Total() const {
+    int64_t total = 0;
+    ForEachPlace([&total](const Plan&, const PlanActor&, size_t, int64_t ns) { total += ns; });
+    return total;
+  }
+
+ private:
+  struct ActorTimes {
+    const Plan* plan = nullptr;
+    size_t kernels = 0;
+    std::vector<int64_t> ns;  // of all acts, one after another
+  };
+  std::map<std::pair<int32_t, int32_t>, ActorTimes> actors_;
+};
+
+// A job of which all ranks are here, with real kernels under virtual time.
+struct MeasuredJob {
+  std::unique_ptr<Dataset> dataset;
+  std::unique_ptr<DatasetFeed> feed;
+  KernelTimes times;
+  std::unique_ptr<VirtualRun> run;
+};
+
+absl::StatusOr<std::vector<Plan>> PlansOf(const Job& job) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> logical, CompileJob(job, {}));
+  std::vector<Plan> plans;
+  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
+    WEIR_ASSIGN_OR_RETURN(RankPlan proto, LowerForRank(*logical, rank));
+    WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int threads) {
+  auto measured = std::make_unique<MeasuredJob>();
+  WEIR_ASSIGN_OR_RETURN(measured->dataset, OpenJobData(job));
+  measured->feed = std::make_unique<DatasetFeed>(measured->dataset.get(), DataPart::kTrain, MicroBatches(job));
+  WEIR_ASSIGN_OR_RETURN(std::vector<Plan> plans, PlansOf(job));
+  int64_t acts = 0;
+  for (const Plan& plan : plans) {
+    for (const PlanActor& actor : plan.actors) acts += actor.acts_per_step;
+  }
+  VirtualRunOptions options;
+  options.work = TimeDevice::Work::kMeasured;
+  options.trace_capacity = acts;  // of a step at least
+  options.measured.threads_per_device = threads;
+  options.measured.feed = measured->feed.get();
+  options.measured.on_kernels = [times = &measured->times](const Plan& plan, const PlanActor& actor,
+                                                           absl::Span<const int64_t> ns) { times->Add(plan, actor, ns); };
+  WEIR_ASSIGN_OR_RETURN(measured->run, VirtualRun::Create(std::move(plans), std::move(options)));
+  return measured;
+}
+
+absl::Status Measure(MeasuredJob* measured, int64_t steps) {
+  WEIR_RETURN_IF_ERROR(measured->run->RunSteps(1));  // caches, pages, first touches
+  measured->times.Clear();
+  return measured->run->RunSteps(steps);
+}
+
+class Calibration {
+ public:
+  Calibration(const Job& job, const CalibrateOptions& options) : job_(job), options_(options) {}
+
+  absl::StatusOr<Cluster> Run() {
+    std::vector<Job> jobs{job_};
+    for (const std::string& mesh : options_.meshes) {
+      jobs.push_back(job_);
+      WEIR_RETURN_IF_ERROR(SetMesh(mesh, &jobs.back()));
+    }
+    for (const Job& job : jobs) WEIR_RETURN_IF_ERROR(MeasureKernels(job));
+    WEIR_RETURN_IF_ERROR(MeasureActs(jobs[0]));
+    DescribeMachine();
+    WEIR_RETURN_IF_ERROR(MeasureCores(jobs[0]));
+    WEIR_RETURN_IF_ERROR(MeasureWake());
+    return cluster_;
+  }
+
+ private:
+  using RowKey = std::tuple<std::string, std::string, std::string>;  // op, dtype, shapes
+  struct Row {
+    KernelWork work;
+    double sum = 0;
+    int64_t places = 0;
+  };
+
+  void Say(const std::string& line) const {
+    if (options_.say) options_.say(line);
+  }
+  void AddSample(const KernelWork& work, int64_t ns) {
+    Row& row = rows_[{work.op, work.dtype, work.shapes}];
+    row.work = work;
+    row.sum += static_cast<double>(ns);
+    ++row.places;
+  }
+
+  absl::Status MeasureKernels(const Job& job) {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> measured, OpenMeasured(job, options_.threads_per_device));
+    const size_t ranks = measured->run->plans().size();
+    devices_ = std::max(devices_, static_cast<int>(ranks));
+    Say(absl::StrFormat("kernels of %d device%s, %d steps", ranks, ranks == 1 ? "" : "s", options_.steps));
+    WEIR_RETURN_IF_ERROR(Measure(measured.get(), options_.steps));
+    measured->times.ForEachPlace([this](const Plan& plan, const PlanActor& actor, size_t kernel, int64_t ns) {
+      AddSample(WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks), ns);
+    });
+    for (size_t i = 0; i < ranks; ++i) AddOthers(measured->run->plans()[i], measured->run->acts(static_cast<int>(i)));
+    return absl::OkStatus();
+  }
+
+  // What protocol, ready set and trace add to an act: the same ranks without kernels. The engine of virtual time
+  // costs about what that of threads does.
+  absl::Status MeasureActs(const Job& job) {
+    WEIR_ASSIGN_OR_RETURN(std::vector<Plan> plans, PlansOf(job));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<VirtualRun> run, VirtualRun::Create(std::move(plans), {}));
+    const MonotonicClock clock;
+    std::vector<int64_t> rounds;
+    for (int64_t round = 0; round < kActRounds; ++round) {
+      const int64_t begin = clock.NowNs(), acts = run->engine().num_acts();
+      WEIR_RETURN_IF_ERROR(run->RunSteps(kActSteps));
+      rounds.push_back((clock.NowNs() - begin) / std::max<int64_t>(1, run->engine().num_acts() - acts));
+    }
+    act_ns_ = static_cast<double>(Median(rounds));
+    return absl::OkStatus();
+  }
+
+  // Acts without a program: feeds, reports, copies.
+  void AddOthers(const Plan& plan, const ActRing& acts) {
+    std::map<int32_t, std::vector<int64_t>> by_actor;
+    for (int64_t i = 0; i < acts.size(); ++i) {
+      const ActRecord& record = acts.at(i);
+      if (record.actor >= 0 && record.step > 0 && plan.actors[record.actor].program < 0) {
+        by_actor[record.actor].push_back(record.end - record.start);
+      }
+    }
+    for (auto& [actor, ns] : by_actor) AddSample(WorkOf(plan, plan.actors[actor]), Median(std::move(ns)));
+  }
+
+  void DescribeMachine() {
+    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    cluster_.set_name(absl::StrCat("this machine, ", cores, " cores"));
+    DeviceModel* device = cluster_.add_device();
+    device->set_name(kDeviceName);
+    device->set_cores(options_.threads_per_device);
+    device->set_act_ns(act_ns_);
+    std::map<std::string, double> peaks;
+    for (const auto& [key, row] : rows_) {
+      KernelCost* kernel = device->add_kernel();
+      kernel->set_op(row.work.op);
+      kernel->set_dtype(row.work.dtype);
+      kernel->set_shapes(row.work.shapes);
+      kernel->set_flops(row.work.flops);
+      kernel->set_bytes(row.work.bytes);
+      kernel->set_ns(std::round(row.sum / static_cast<double>(row.places)));
+      if (row.work.op == "matmul" && kernel->ns() > 0) {
+        double& peak = peaks[row.work.dtype];
+        peak = std::max(peak, row.work.flops / kernel->ns() * 1e9);
+      }
+    }
+    for (const auto& [dtype, flops] : peaks) {
+      Peak* peak = device->add_peak();
+      peak->set_dtype(dtype);
+      peak->set_flops_per_second(std::round(flops));
+    }
+    HostGroup* host = cluster_.add_host();
+    host->set_name("this machine");
+    host->set_device(kDeviceName);
+    host->set_devices(std::max(devices_, cores));
+    host->set_cores(cores);
+    host->add_core_speed(1);
+  }
+
+  // k copies of the job at once, each on a core, against one alone.
+  absl::Status MeasureCores(const Job& job) {
+    HostGroup* host = cluster_.mutable_host(0);
+    int64_t alone = 0;
+    for (int k = 1; k <= host->cores() / options_.threads_per_device; ++k) {
+      Say(absl::StrFormat("%d device%s busy at once", k, k == 1 ? "" : "s"));
+      std::vector<std::unique_ptr<MeasuredJob>> copies;
+      for (int i = 0; i < k; ++i) {
+        WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> copy, OpenMeasured(job, options_.threads_per_device));
+        copies.push_back(std::move(copy));
+      }
+      std::vector<absl::Status> statuses(k);
+      std::vector<std::thread> threads;
+      for (int i = 0; i < k; ++i) {
+        threads.emplace_back([&, i] { statuses[i] = Measure(copies[i].get(), options_.steps); });
+      }
+      for (std::thread& thread : threads) thread.join();
+      for (const absl::Status& status : statuses) WEIR_RETURN_IF_ERROR(status);
+      int64_t total = 0;
+      for (const auto& copy : copies) total += copy->times.Total() / k;
+      if (k == 1) alone = total;
+      if (k > 1) {
+        const double speed = std::clamp(static_cast<double>(alone) / static_cast<double>(std::max<int64_t>(1, total)), 0.05, 1.0);
+        // For devices of several threads, the same for each of their cores.
+        while (host->core_speed_size() < k * options_.threads_per_device) host->add_core_speed(std::round(speed * 1000) / 1000);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  // Two stages and one micro-batch of next to nothing: a step is a chain of messages between ranks that wait.
+  absl::Status MeasureWake() {
+    Say("waking of a rank that waits");
+    TransformerOptions tiny;
+    tiny.layers = 2;
+    tiny.hidden = 8;
+    tiny.heads = 2;
+    tiny.vocab = 16;
+    tiny.sequence = 8;
+    tiny.training.batch = 2;
+    tiny.training.mesh = "pp=2";
+    WEIR_ASSIGN_OR_RETURN(Job job, GptJob(tiny));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, LocalRunner::Open(job, options_.threads_per_device, 0));
+    std::vector<int64_t> rounds;
+    const MonotonicClock clock;
+    for (int64_t round = 0; round <= kWakeRounds; ++round) {
+      const int64_t begin = clock.NowNs();
+      WEIR_RETURN_IF_ERROR(runner->RunSteps(kWakeSteps).status());
+      if (round > 0) rounds.push_back((clock.NowNs() - begin) / kWakeSteps);
+    }
+    WEIR_ASSIGN_OR_RETURN(Cluster tiny_cluster, WithKernelsOf(job));
+    WEIR_ASSIGN_OR_RETURN(const SimulateReport at_once, Simulate(job, tiny_cluster, {.steps = 4}));
+    tiny_cluster.mutable_device(0)->set_wake_ns(kTrialWakeNs);
+    WEIR_ASSIGN_OR_RETURN(const SimulateReport late, Simulate(job, tiny_cluster, {.steps = 4}));
+    const double wakes = (late.step_ns - at_once.step_ns) / kTrialWakeNs;
+    const double wake_ns = wakes > 0 ? (static_cast<double>(Median(rounds)) - at_once.step_ns) / wakes : 0;
+    cluster_.mutable_device(0)->set_wake_ns(std::max(0.0, std::round(wake_ns)));
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<Cluster> WithKernelsOf(const Job& job) {
+    CalibrateOptions options;
+    options.threads_per_device = options_.threads_per_device;
+    options.steps = 20;
+    Calibration of_job(job, options);
+    of_job.act_ns_ = act_ns_;
+    WEIR_RETURN_IF_ERROR(of_job.MeasureKernels(job));
+    of_job.DescribeMachine();
+    return of_job.cluster_;
+  }
+
+  const Job& job_;
+  const CalibrateOptions& options_;
+  std::map<RowKey, Row> rows_;
+  int devices_ = 1;
+  double act_ns_ = 0;
+  Cluster cluster_;
+};
+
+}  // namespace
+
+absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options) { return Calibration(job, options).Run(); }
+
+}  // namespace weir

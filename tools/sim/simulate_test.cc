@@ -1,0 +1,155 @@
+// Jobs of the zoo on given clusters: rank classes against every rank, seeds, what does not fit, text and JSON.
+#include "tools/sim/simulate.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "tools/job_file.h"
+#include "tools/sim/cluster_file.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+using Symmetry = SimulateOptions::Symmetry;
+
+Cluster GivenCluster(const std::string& more = "") {
+  absl::StatusOr<Cluster> cluster = ParseCluster(R"(
+    name: "a small cluster"
+    device {
+      name: "accelerator" memory_bytes: 1e9 act_ns: 500 kernel_ns: 1000 bytes_per_second: 1e11
+      peak { dtype: "f32" flops_per_second: 1e12 efficiency: 0.5 }
+    }
+    host { device: "accelerator" devices: 8 count: 4 }
+    within_host { latency_ns: 2000 bytes_per_second: 1e10 message_ns: 300 }
+    between_hosts { latency_ns: 9000 bytes_per_second: 2e9 message_ns: 300 shared: DEVICE }
+  )" + more, "cluster");
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  return *cluster;
+}
+
+Job SmallGpt(const std::string& mesh) {
+  TransformerOptions options;
+  options.layers = 4;
+  options.hidden = 128;
+  options.heads = 8;
+  options.sequence = 64;
+  options.vocab = 256;
+  options.training.batch = 32;
+  options.training.micro_batches = 4;
+  options.training.mesh = mesh;
+  absl::StatusOr<Job> job = GptJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *job;
+}
+
+SimulateReport Simulated(const Job& job, const Cluster& cluster, const SimulateOptions& options = {}) {
+  absl::StatusOr<SimulateReport> report = Simulate(job, cluster, options);
+  EXPECT_TRUE(report.ok()) << report.status();
+  return *report;
+}
+
+TEST(SimulateTest, OneRankOfEachStageStandsForAllOfIt) {
+  for (const char* mesh : {"dp=2", "tp=2", "dp=4", "tp=4", "dp=2,tp=2", "pp=2,dp=2", "dp=2,tp=2,pp=2", "pp=4", "dp=8", "dp=4,tp=2"}) {
+    const Job job = SmallGpt(mesh);
+    SimulateOptions options;
+    options.symmetry = Symmetry::kOff;
+    const SimulateReport full = Simulated(job, GivenCluster(), options);
+    options.symmetry = Symmetry::kOn;
+    const SimulateReport classes = Simulated(job, GivenCluster(), options);
+    EXPECT_EQ(full.ranks_simulated, full.ranks) << mesh;
+    EXPECT_EQ(classes.ranks_simulated, classes.stages) << mesh;
+    EXPECT_NEAR(classes.step_ns / full.step_ns, 1, 0.03) << mesh;
+    EXPECT_NEAR(classes.compute, full.compute, 0.03) << mesh;
+    // Scalars go through one rank of a stage, so bytes differ by a few.
+    EXPECT_NEAR(classes.sent_bytes / std::max(1.0, full.sent_bytes), full.sent_bytes > 0 ? 1 : 0, 0.01) << mesh;
+  }
+}
+
+TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
+  Cluster cluster = GivenCluster();
+  cluster.mutable_device(0)->set_jitter(0.1);
+  const Job job = SmallGpt("dp=2,pp=2");
+  std::vector<std::string> traces;
+  std::vector<double> steps;
+  for (uint64_t seed : {3, 3, 4}) {
+    SimulateOptions options;
+    options.seed = seed;
+    options.trace = std::string(::testing::TempDir()) + "/sim.pftrace";
+    steps.push_back(Simulated(job, cluster, options).step_ns);
+    std::ostringstream bytes;
+    bytes << std::ifstream(options.trace, std::ios::binary).rdbuf();
+    traces.push_back(bytes.str());
+  }
+  EXPECT_GT(traces[0].size(), 1000u);
+  EXPECT_EQ(traces[0], traces[1]);
+  EXPECT_EQ(steps[0], steps[1]);
+  EXPECT_NE(steps[0], steps[2]);
+}
+
+TEST(SimulateTest, SharesOfEveryDeviceSumToOne) {
+  const SimulateReport report = Simulated(SmallGpt("dp=2,pp=2"), GivenCluster());
+  ASSERT_EQ(report.devices.size(), 4u);
+  for (const auto& device : report.devices) {
+    EXPECT_NEAR(device.compute + device.transfer + device.exposed + device.waiting, 1, 1e-9);
+  }
+  EXPECT_NEAR(report.bubble_formula, 1.0 / 5, 1e-12);
+}
+
+TEST(SimulateTest, ALinkBetweenHostsThatIsSlowerMakesTheStepSlower) {
+  Cluster slow = GivenCluster();
+  slow.mutable_host(0)->set_devices(1);
+  EXPECT_GT(Simulated(SmallGpt("tp=2"), slow).step_ns, Simulated(SmallGpt("tp=2"), GivenCluster()).step_ns);
+}
+
+TEST(SimulateTest, MeasuredCostsAreTakenAsTheyAreAndInterpolatedBetween) {
+  Cluster cluster = GivenCluster();
+  const SimulateReport peaks = Simulated(SmallGpt(""), cluster);
+  for (double flops : {1e3, 1e12}) {  // a thousand times slower than the peak, at any size
+    KernelCost* row = cluster.mutable_device(0)->add_kernel();
+    row->set_op("matmul");
+    row->set_dtype("f32");
+    row->set_flops(flops);
+    row->set_ns(flops);
+  }
+  EXPECT_GT(Simulated(SmallGpt(""), cluster).step_ns, 50 * peaks.step_ns);
+}
+
+TEST(SimulateTest, ErrorsSayWhatIsMissing) {
+  const absl::StatusOr<SimulateReport> few = Simulate(SmallGpt("dp=32,tp=2"), GivenCluster(), {});
+  EXPECT_THAT(std::string(few.status().message()), HasSubstr("W0704 at cluster a small cluster: expected a device for each of 64 ranks"));
+  Cluster bare = GivenCluster();
+  bare.mutable_device(0)->clear_peak();
+  const absl::StatusOr<SimulateReport> no_cost = Simulate(SmallGpt(""), bare, {});
+  EXPECT_THAT(std::string(no_cost.status().message()), HasSubstr("W0703"));
+}
+
+TEST(SimulateTest, ADeviceThatIsTooSmallIsNamed) {
+  Cluster small = GivenCluster();
+  small.mutable_device(0)->set_memory_bytes(1e5);
+  EXPECT_THAT(ToText(Simulated(SmallGpt(""), small)), HasSubstr("DOES NOT FIT"));
+}
+
+TEST(SimulateTest, TheTextSaysWhatAUserAsksFor) {
+  SimulateOptions options;
+  options.symmetry = Symmetry::kOn;
+  const SimulateReport report = Simulated(SmallGpt("dp=4,pp=2"), GivenCluster(), options);
+  const std::string text = ToText(report);
+  EXPECT_THAT(text, HasSubstr("gpt on a small cluster: 8 devices (dp=4,pp=2), 2 stages, 4 micro-batches\n"
+                              "by symmetry: 2 ranks, one of each stage, stand for all 8\n"));
+  for (const char* line : {"  step  ", "  tokens/s  ", "  bubble  ", "  exposed  ", "  memory  ", "  MFU  ", "rank 1 · stage 1"}) {
+    EXPECT_THAT(text, HasSubstr(line));
+  }
+  const auto json = nlohmann::json::parse(ToJson(report));
+  EXPECT_EQ(json["ranks"], 8);
+  EXPECT_EQ(json["by_symmetry"], true);
+  EXPECT_EQ(json["devices"].size(), 2u);
+  EXPECT_GT(json["tokens_per_second"], 0);
+}
+
+}  // namespace
+}  // namespace weir
