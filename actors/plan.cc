@@ -1,10 +1,12 @@
 #include "actors/plan.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
 #include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
+#include "actors/plan_rates.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -25,6 +27,11 @@ constexpr int64_t kSlotsTotalMax = 1 << 24;
 constexpr int64_t kActsPerStepMax = 1 << 24;
 constexpr int64_t kTurnMax = int64_t{1} << 32;   // with any number of acts no turn overflows
 constexpr int64_t kTurnsMax = int64_t{1} << 22;  // of all actors together
+constexpr int64_t kActsPerIterationMax = 1 << 26;
+constexpr int64_t kStepsPerIterationMax = 1 << 10;
+constexpr int64_t kTimeMax = int64_t{1} << 50;  // ns, 13 days
+constexpr int64_t kActTimesMax = 1 << 24;       // of all actors, one by one
+constexpr int64_t kStreamActsMax = 1 << 24;
 
 // Says where an error is; asked only if there is one, since there are many operands.
 using Where = absl::FunctionRef<std::string()>;
@@ -40,7 +47,11 @@ class PlanReader {
     for (int i = 0; i < proto_.state_size(); ++i) WEIR_RETURN_IF_ERROR(ReadState(i));
     for (int i = 0; i < proto_.registers_size(); ++i) WEIR_RETURN_IF_ERROR(ReadRegister(i));
     for (int i = 0; i < proto_.actor_size(); ++i) WEIR_RETURN_IF_ERROR(ReadActor(i));
-    for (const PlanRegister& r : plan_.registers) WEIR_RETURN_IF_ERROR(CheckEnds(r));
+    for (const PlanRegister& r : plan_.registers) {
+      WEIR_RETURN_IF_ERROR(CheckEnds(r));
+      WEIR_RETURN_IF_ERROR(CheckStepsEnd(r));
+    }
+    for (int i = 0; i < proto_.stream_order_size(); ++i) WEIR_RETURN_IF_ERROR(ReadStream(proto_.stream_order(i)));
     for (const PlanActor& a : plan_.actors) WEIR_RETURN_IF_ERROR(CheckOperands(a));
     return std::move(plan_);
   }
@@ -68,10 +79,18 @@ class PlanReader {
   absl::Status ReadRegister(int index);
   absl::Status CheckMemory(const PlanRegister& r, const std::string& where);
   absl::Status ReadActor(int index);
-  absl::Status ReadRates(const ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status ReadTurn(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status ReadRhythm();
+  template <typename Spec>
+  absl::Status ReadRate(const Spec& in, Where where, PlanRate* out) const;
+  template <typename Spec>
+  absl::Status ReadSpan(const Spec& in, const PlanRate& rate, const PlanRegister& r, Where where, PlanPort* out) const;
+  absl::Status ReadTiming(const ActorTiming& in, const PlanRate& rate, Where where, PlanTiming* out);
+  absl::Status ReadFar(const RegisterSpec& in, Where where, PlanRegister* out);
+  absl::Status ReadStream(const StreamOrder& in);
+  absl::Status CheckStepsEnd(const PlanRegister& r) const;
   absl::Status ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out);
-  absl::Status CheckPort(int64_t register_id, int64_t period, const std::string& where, const PlanActor& actor) const;
+  absl::Status CheckRegisterId(int64_t register_id, Where where) const;
   absl::Status CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status CheckEnds(const PlanRegister& r) const;
   absl::Status CheckOperands(const PlanActor& actor) const;
@@ -82,6 +101,8 @@ class PlanReader {
   Plan plan_;
   int64_t num_turns_ = 0;  // of actors so far
   int64_t slots_total_ = 0;
+  int64_t act_times_total_ = 0;
+  std::vector<bool> streamed_;  // actors that have a stream
 };
 
 std::string RegisterText(const PlanRegister& r) { return absl::StrCat("register ", r.id, " '", r.name, "'"); }
@@ -121,6 +142,25 @@ absl::Status PlanReader::ReadHeader() {
   plan_.device = proto_.device();
   plan_.stage = proto_.stage();
   plan_.num_stages = proto_.num_stages() > 0 ? proto_.num_stages() : 1;
+  return ReadRhythm();
+}
+
+absl::Status PlanReader::ReadRhythm() {
+  const PlanCertificate& in = proto_.certificate();
+  const auto time = [&](const char* what, int64_t ns) {
+    return ns >= 0 && ns <= kTimeMax ? absl::OkStatus()
+                                     : Bad("W0508", "certificate", absl::StrCat(what, " from 0 to ", kTimeMax),
+                                           absl::StrCat(ns));
+  };
+  const int64_t steps = std::max<int64_t>(in.steps_per_iteration(), 1);
+  if (in.steps_per_iteration() < 0 || steps > kStepsPerIterationMax) {
+    return Bad("W0508", "certificate", absl::StrCat("steps_per_iteration from 1 to ", kStepsPerIterationMax),
+               absl::StrCat(in.steps_per_iteration()));
+  }
+  WEIR_RETURN_IF_ERROR(time("iteration_ns", in.iteration_ns()));
+  WEIR_RETURN_IF_ERROR(time("step_ns", in.step_ns()));
+  WEIR_RETURN_IF_ERROR(time("micro_batch_ns", in.micro_batch_ns()));
+  plan_.rhythm = {static_cast<int32_t>(steps), in.iteration_ns(), in.step_ns(), in.micro_batch_ns()};
   return absl::OkStatus();
 }
 
@@ -214,6 +254,7 @@ absl::Status PlanReader::ReadOperand(const Operand& in, Where where, PlanOperand
     default: return Bad("W0502", where, "a known place", absl::StrCat(static_cast<int>(in.place())));
   }
   out->index = in.index();
+  out->token = in.token();
   out->byte_offset = in.byte_offset();
   if (in.byte_offset() < 0 || in.byte_offset() > kBytesMax || in.byte_offset() % kOperandAlignment != 0) {
     return Bad("W0502", where, absl::StrCat("a byte_offset that is a multiple of ", kOperandAlignment),
@@ -299,6 +340,17 @@ absl::Status PlanReader::ReadRegister(int index) {
   r.arena_offset = in.arena_offset();
   r.stride = in.stride();
   r.tokens_per_step = in.tokens_per_step();
+  const int64_t every = in.every() == 0 ? 1 : in.every(), steps = plan_.rhythm.steps_per_iteration;
+  if (every < 1 || every > steps || steps % every != 0) {
+    return Bad("W0504", where, absl::StrCat("an `every` that divides the ", steps, " steps of an iteration"),
+               absl::StrCat(in.every()));
+  }
+  r.every = static_cast<int32_t>(every);
+  if (in.latency_ns() < 0 || in.latency_ns() > kTimeMax) {
+    return Bad("W0508", where, absl::StrCat("latency_ns from 0 to ", kTimeMax), absl::StrCat(in.latency_ns()));
+  }
+  r.latency_ns = in.latency_ns();
+  WEIR_RETURN_IF_ERROR(ReadFar(in, [&] { return where; }, &r));
   if (r.side != RegisterSide::kOutbound) WEIR_RETURN_IF_ERROR(CheckMemory(r, where));
   plan_.registers.push_back(std::move(r));
   return absl::OkStatus();
@@ -344,8 +396,9 @@ absl::Status PlanReader::ReadActor(int index) {
   if (in.phase() >= ActorSpec::NO_PHASE && in.phase() <= ActorSpec::WEIGHT_GRADIENT) {
     actor.phase = static_cast<ActorPhase>(in.phase());
   }
-  WEIR_RETURN_IF_ERROR(ReadRates(in, where, &actor));
+  WEIR_RETURN_IF_ERROR(ReadRate(in, [&] { return where; }, &actor));
   WEIR_RETURN_IF_ERROR(ReadTurn(in, where, &actor));
+  WEIR_RETURN_IF_ERROR(ReadTiming(in.timing(), actor, [&] { return where; }, &actor.timing));
   WEIR_RETURN_IF_ERROR(ReadPorts(in, where, &actor));
   for (int32_t state : in.state()) {
     if (state < 0 || state >= static_cast<int>(plan_.states.size())) {
@@ -358,7 +411,9 @@ absl::Status PlanReader::ReadActor(int index) {
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadRates(const ActorSpec& in, const std::string& where, PlanActor* out) {
+// Of an actor here or at the far end of a register: both messages name these fields alike.
+template <typename Spec>
+absl::Status PlanReader::ReadRate(const Spec& in, Where where, PlanRate* out) const {
   if (in.acts_per_step() < 1 || in.acts_per_step() > kActsPerStepMax) {
     return Bad("W0503", where, absl::StrCat("acts_per_step from 1 to ", kActsPerStepMax),
                absl::StrCat(in.acts_per_step()));
@@ -368,8 +423,22 @@ absl::Status PlanReader::ReadRates(const ActorSpec& in, const std::string& where
     return Bad("W0503", where, absl::StrCat("chunks that divide acts_per_step = ", in.acts_per_step()),
                absl::StrCat(in.chunks()));
   }
+  const int64_t every = in.every() == 0 ? 1 : in.every(), steps = plan_.rhythm.steps_per_iteration;
+  if (every < 1 || every > steps || steps % every != 0) {
+    return Bad("W0503", where, absl::StrCat("an `every` that divides the ", steps, " steps of an iteration"),
+               absl::StrCat(in.every()));
+  }
+  if (in.every_phase() < 0 || in.every_phase() >= every) {
+    return Bad("W0503", where, absl::StrCat("an every_phase from 0 to ", every - 1), absl::StrCat(in.every_phase()));
+  }
+  if (in.acts_per_step() * (steps / every) > kActsPerIterationMax) {
+    return Bad("W0503", where, absl::StrCat("at most ", kActsPerIterationMax, " acts in the ", steps, " steps of an iteration"),
+               absl::StrCat(in.acts_per_step() * (steps / every)));
+  }
   out->acts_per_step = static_cast<int32_t>(in.acts_per_step());
   out->chunks = static_cast<int32_t>(chunks);
+  out->every = static_cast<int32_t>(every);
+  out->every_phase = static_cast<int32_t>(in.every_phase());
   return absl::OkStatus();
 }
 
@@ -391,22 +460,138 @@ absl::Status PlanReader::ReadTurn(const ActorSpec& in, const std::string& where,
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::CheckPort(int64_t register_id, int64_t period, const std::string& where,
-                                   const PlanActor& actor) const {
-  if (register_id < 0 || register_id >= static_cast<int64_t>(plan_.registers.size())) {
-    return Bad("W0503", where, absl::StrCat("a register of this rank (", plan_.registers.size(), ")"),
-               absl::StrCat(register_id));
-  }
-  if (period < 1 || period > actor.acts_per_step || actor.acts_per_step % period != 0) {
-    return Bad("W0503", where, absl::StrCat("a period that divides acts_per_step = ", actor.acts_per_step),
+// The spans of a port of register `r`; out->register_id stays.
+template <typename Spec>
+absl::Status PlanReader::ReadSpan(const Spec& in, const PlanRate& rate, const PlanRegister& r, Where where,
+                                  PlanPort* out) const {
+  const int64_t acts = ActsPerIteration(rate, plan_.rhythm), period = in.period();
+  if (period < 1 || period > acts || acts % period != 0) {
+    return Bad("W0503", where,
+               plan_.rhythm.steps_per_iteration == 1
+                   ? absl::StrCat("a period that divides acts_per_step = ", acts)
+                   : absl::StrCat("a period that divides the ", acts, " acts of an iteration of ",
+                                  plan_.rhythm.steps_per_iteration, " steps"),
                absl::StrCat(period));
   }
-  const PlanRegister& r = plan_.registers[register_id];
-  if (actor.acts_per_step / period != r.tokens_per_step) {
-    return Bad("W0503", where, absl::StrCat(r.tokens_per_step, " tokens per step, as ", RegisterText(r), " says"),
-               absl::StrCat(actor.acts_per_step / period));
+  if (in.phase() < 0 || in.phase() >= period) {
+    return Bad("W0503", where, absl::StrCat("a phase from 0 to ", period - 1), absl::StrCat(in.phase()));
+  }
+  const int64_t tokens = in.tokens() == 0 ? 1 : in.tokens();
+  if (tokens < 1 || tokens > r.slots) {
+    return Bad("W0503", where, absl::StrCat("tokens from 1 to the ", r.slots, " slots of ", RegisterText(r)),
+               absl::StrCat(in.tokens()));
+  }
+  const int64_t of_port = acts / period * tokens;
+  const int64_t of_register = r.tokens_per_step * (plan_.rhythm.steps_per_iteration / r.every);
+  if (of_port != of_register) {
+    if (plan_.rhythm.steps_per_iteration == 1) {
+      return Bad("W0503", where, absl::StrCat(of_register, " tokens per step, as ", RegisterText(r), " says"),
+                 absl::StrCat(of_port));
+    }
+    return Bad("W0503", where,
+               absl::StrCat(of_register, " tokens in ", plan_.rhythm.steps_per_iteration, " steps, as ", RegisterText(r),
+                            " says"),
+               absl::StrCat(of_port));
+  }
+  out->period = static_cast<int32_t>(period);
+  out->phase = static_cast<int32_t>(in.phase());
+  out->tokens = static_cast<int32_t>(tokens);
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::ReadTiming(const ActorTiming& in, const PlanRate& rate, Where where, PlanTiming* out) {
+  const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kTimeMax; };
+  if (!in_range(in.start_ns()) || !in_range(in.turn_ns()) || !in_range(in.chunk_ns()) || !in_range(in.time_ns())) {
+    return Bad("W0508", where, absl::StrCat("times from 0 to ", kTimeMax, " ns"),
+               absl::StrCat("start ", in.start_ns(), ", turn ", in.turn_ns(), ", chunk ", in.chunk_ns(), ", time ", in.time_ns()));
+  }
+  const int64_t acts = ActsPerIteration(rate, plan_.rhythm);
+  if (in.act_start_ns_size() != 0 && in.act_start_ns_size() != acts) {
+    return Bad("W0508", where, absl::StrCat("a start of each of the ", acts, " acts of an iteration, or none"),
+               absl::StrCat(in.act_start_ns_size()));
+  }
+  act_times_total_ += in.act_start_ns_size();
+  WEIR_RETURN_IF_ERROR(Count("act_start_ns in all", act_times_total_, kActTimesMax));
+  for (int64_t ns : in.act_start_ns()) {
+    if (!in_range(ns)) return Bad("W0508", where, absl::StrCat("act_start_ns from 0 to ", kTimeMax), absl::StrCat(ns));
+  }
+  out->start_ns = in.start_ns();
+  out->turn_ns = in.turn_ns();
+  out->chunk_ns = in.chunk_ns();
+  out->time_ns = std::max<int64_t>(in.time_ns(), 1);
+  out->act_start_ns.assign(in.act_start_ns().begin(), in.act_start_ns().end());
+  return absl::OkStatus();
+}
+
+// What the plan says of the other end of a remote register. Nothing is allowed: then it has no certificate.
+absl::Status PlanReader::ReadFar(const RegisterSpec& in, Where where, PlanRegister* out) {
+  if (out->side == RegisterSide::kLocal ? in.far_size() > 0 : (out->side == RegisterSide::kInbound && in.far_size() > 1)) {
+    return Bad("W0504", where, out->side == RegisterSide::kLocal ? "far ends of remote registers only" : "one producer",
+               absl::StrCat(in.far_size()));
+  }
+  WEIR_RETURN_IF_ERROR(Count("far actors", in.far_size(), kPortsMax));
+  for (const FarActor& spec : in.far()) {
+    PlanFarActor& far = out->far.emplace_back();
+    far.name = spec.name();
+    const auto at = [&] { return absl::StrCat(where(), ", far actor '", spec.name(), "'"); };
+    WEIR_RETURN_IF_ERROR(ReadRate(spec, at, &far));
+    WEIR_RETURN_IF_ERROR(ReadSpan(spec, far, *out, at, &far.port));
+    WEIR_RETURN_IF_ERROR(ReadTiming(spec.timing(), far, at, &far.timing));
   }
   return absl::OkStatus();
+}
+
+absl::Status PlanReader::ReadStream(const StreamOrder& in) {
+  PlanStream stream;
+  stream.name = in.name();
+  streamed_.resize(plan_.actors.size(), false);
+  const std::string where = absl::StrCat("stream order '", in.name(), "'");
+  const PlanActor* first = nullptr;
+  for (const StreamOrder::Entry& entry : in.entry()) {
+    if (entry.actor() < 0 || entry.actor() >= static_cast<int>(plan_.actors.size())) {
+      return Bad("W0503", where, absl::StrCat("actors of this rank (", plan_.actors.size(), ")"), absl::StrCat(entry.actor()));
+    }
+    const PlanActor& actor = plan_.actors[entry.actor()];
+    if (streamed_[actor.id]) return Bad("W0503", where, "each actor once, in one stream", ActorText(actor));
+    streamed_[actor.id] = true;
+    if (first == nullptr) first = &actor;
+    if (actor.acts_per_step != first->acts_per_step || actor.every != first->every ||
+        actor.every_phase != first->every_phase) {
+      return Bad("W0503", where, absl::StrCat("actors that act as often as ", ActorText(*first)), ActorText(actor));
+    }
+    if (entry.ahead() < 0 || entry.ahead() >= actor.acts_per_step) {
+      return Bad("W0503", where, absl::StrCat("an `ahead` from 0 to ", actor.acts_per_step - 1), absl::StrCat(entry.ahead()));
+    }
+    stream.entries.push_back({entry.actor(), entry.ahead()});
+  }
+  if (first == nullptr) return Bad("W0503", where, "an actor at least", "none");
+  WEIR_RETURN_IF_ERROR(Count("acts in a stream", int64_t{first->acts_per_step} * in.entry_size(), kStreamActsMax));
+  plan_.streams.push_back(std::move(stream));
+  return absl::OkStatus();
+}
+
+// The acts of a step never need those of a later one: a run of any number of steps comes to rest.
+absl::Status PlanReader::CheckStepsEnd(const PlanRegister& r) const {
+  const auto bad = [&](int64_t step, const char* what, int64_t wanted, int64_t there) {
+    return Bad("W0504", RegisterText(r),
+               absl::StrCat(what, " for all acts of the first ", step, " steps: ", wanted), absl::StrCat(there));
+  };
+  for (int64_t step = 1; step <= plan_.rhythm.steps_per_iteration; ++step) {
+    const RegisterCount count = CountAt(plan_, r, step);
+    for (int k = 0; k < NumConsumers(r); ++k) {
+      const int64_t taken = ConsumerAt(plan_, r, k, step).taken;
+      if (taken > count.published) return bad(step, "tokens enough", taken, count.published);
+    }
+    const int64_t room = r.slots - r.initial_tokens + count.released;
+    if (count.taken > room) return bad(step, "free slots enough", count.taken, room);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::CheckRegisterId(int64_t register_id, Where where) const {
+  if (register_id >= 0 && register_id < static_cast<int64_t>(plan_.registers.size())) return absl::OkStatus();
+  return Bad("W0503", where, absl::StrCat("a register of this rank (", plan_.registers.size(), ")"),
+             absl::StrCat(register_id));
 }
 
 absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out) {
@@ -416,24 +601,28 @@ absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where
   }
   for (int i = 0; i < in.input_size(); ++i) {
     const InputPort& port = in.input(i);
-    const std::string at = absl::StrCat(where, ", input port ", i);
-    WEIR_RETURN_IF_ERROR(CheckPort(port.register_id(), port.period(), at, *out));
+    const auto at = [&] { return absl::StrCat(where, ", input port ", i); };
+    WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
     PlanRegister& r = plan_.registers[port.register_id()];
+    PlanPort& span = out->inputs.emplace_back();
+    span.register_id = port.register_id();
+    WEIR_RETURN_IF_ERROR(ReadSpan(port, *out, r, at, &span));
     if (r.side == RegisterSide::kOutbound) return Bad("W0503", at, "a local or inbound register", RegisterText(r));
     r.consumers.push_back({out->id, i});
-    out->inputs.push_back({port.register_id(), static_cast<int32_t>(port.period())});
   }
   for (int i = 0; i < in.output_size(); ++i) {
     const OutputPort& port = in.output(i);
-    const std::string at = absl::StrCat(where, ", output port ", i);
-    WEIR_RETURN_IF_ERROR(CheckPort(port.register_id(), port.period(), at, *out));
+    const auto at = [&] { return absl::StrCat(where, ", output port ", i); };
+    WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
     PlanRegister& r = plan_.registers[port.register_id()];
+    PlanPort& span = out->outputs.emplace_back();
+    span.register_id = port.register_id();
+    WEIR_RETURN_IF_ERROR(ReadSpan(port, *out, r, at, &span));
     if (r.side == RegisterSide::kInbound) return Bad("W0503", at, "a local or outbound register", RegisterText(r));
     if (r.producer.actor >= 0) {
       return Bad("W0504", RegisterText(r), "one producer", absl::StrCat("actors ", r.producer.actor, " and ", out->id));
     }
     r.producer = {out->id, i};
-    out->outputs.push_back({port.register_id(), static_cast<int32_t>(port.period())});
   }
   return absl::OkStatus();
 }
@@ -455,15 +644,15 @@ absl::Status PlanReader::CheckKind(const ActorSpec& in, const std::string& where
   }
   if (out->kind == ActorKind::kSend && out->program < 0) {  // forwards its input as it is
     const int64_t bytes = plan_.registers[out->outputs[0].register_id].bytes;
-    if (bytes > 0 && (out->outputs.size() != 1 || out->inputs.empty() ||
+    if (bytes > 0 && (out->outputs.size() != 1 || out->inputs.empty() || out->outputs[0].tokens != 1 ||
                       plan_.registers[out->inputs[0].register_id].bytes < bytes)) {
       return Bad("W0503", where, absl::StrCat("one output and an input of at least ", bytes, " bytes on a SEND without program"),
                  absl::StrCat(out->inputs.size(), " inputs, ", out->outputs.size(), " outputs"));
     }
   }
   if (out->kind == ActorKind::kSource) {
-    if (out->outputs.size() != 1) {
-      return Bad("W0503", where, "one output port on a SOURCE", absl::StrCat(out->outputs.size()));
+    if (out->outputs.size() != 1 || out->outputs[0].tokens != 1) {
+      return Bad("W0503", where, "one output port of one token on a SOURCE", absl::StrCat(out->outputs.size()));
     }
     WEIR_RETURN_IF_ERROR(ReadSlice(in.feed_slice(), "W0503", [&] { return where + ", feed_slice"; }, &out->feed_slice));
     const PlanRegister& r = plan_.registers[out->outputs[0].register_id];
@@ -524,13 +713,17 @@ absl::Status PlanReader::CheckOperand(const PlanActor& actor, const PlanOperand&
       limit = program.scratch_bytes;
       break;
     case PlanOperand::Place::kInput:
-      count = actor.inputs.size();
-      if (index >= 0 && index < count) limit = plan_.registers[actor.inputs[index].register_id].bytes;
+    case PlanOperand::Place::kOutput: {
+      const auto& ports = operand.place == PlanOperand::Place::kInput ? actor.inputs : actor.outputs;
+      count = ports.size();
+      if (index < 0 || index >= count) break;
+      limit = plan_.registers[ports[index].register_id].bytes;
+      if (operand.token < 0 || operand.token >= ports[index].tokens) {
+        return Bad("W0502", where, absl::StrCat("a token from 0 to ", ports[index].tokens - 1, " of port ", index),
+                   absl::StrCat(operand.token));
+      }
       break;
-    case PlanOperand::Place::kOutput:
-      count = actor.outputs.size();
-      if (index >= 0 && index < count) limit = plan_.registers[actor.outputs[index].register_id].bytes;
-      break;
+    }
     case PlanOperand::Place::kState:
       count = actor.states.size();
       if (index >= 0 && index < count) limit = plan_.states[actor.states[index]].slice.bytes();

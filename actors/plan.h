@@ -2,9 +2,11 @@
 // RankPlan message at the edge; nothing behind this header sees a protobuf.
 //
 // A Plan that exists is sound by itself: ids are dense, every port names a register,
-// every register has one producer, periods divide the acts of a step, every operand
-// lies inside the memory it names, every register and state lies inside the arena.
-// That the plans of several ranks fit together is checked by actors/verify_plans.h.
+// every register has one producer, spans divide an iteration evenly and rates agree,
+// every step can end without the next, every operand lies inside the memory it names,
+// every register and state lies inside the arena.
+// That the plans of several ranks fit together is checked by actors/verify_plans.h, that
+// they cannot come to a standstill by actors/certificate.h.
 // Thread rule: values; read by any number of threads once built.
 #pragma once
 
@@ -29,6 +31,7 @@ struct PlanOperand {
   int32_t index = 0;  // port of the actor, or k-th entry of the actor's states
   int64_t byte_offset = 0;
   TensorSlice slice;
+  int32_t token = 0;  // kInput, kOutput: which of those that the port holds
 };
 
 struct PlanCall {
@@ -46,10 +49,37 @@ struct PlanProgram {
   int64_t scratch_bytes = 0;
 };
 
-// One token (or slot) of the register spans `period` acts.
+// Span j is the acts from j * period - phase on; it takes `tokens` tokens (or slots).
 struct PlanPort {
   int32_t register_id = 0;
   int32_t period = 1;
+  int32_t tokens = 1;
+  int32_t phase = 0;
+};
+
+// Start times of an actor's acts (see ActorTiming in proto/plan.proto).
+struct PlanTiming {
+  int64_t start_ns = 0;
+  int64_t turn_ns = 0;
+  int64_t chunk_ns = 0;
+  int64_t time_ns = 1;
+  std::vector<int64_t> act_start_ns;  // of each act of an iteration; empty: by the formula
+};
+
+// How often an actor acts, and when.
+struct PlanRate {
+  int32_t acts_per_step = 1;
+  int32_t chunks = 1;
+  int32_t every = 1;  // steps
+  int32_t every_phase = 0;
+};
+
+// The rhythm of the job; iteration i begins with step i * steps_per_iteration.
+struct PlanRhythm {
+  int32_t steps_per_iteration = 1;
+  int64_t iteration_ns = 0;
+  int64_t step_ns = 0;
+  int64_t micro_batch_ns = 0;
 };
 
 enum class ActorKind : uint8_t { kCompute, kSource, kSink, kSend };
@@ -67,7 +97,7 @@ struct PlanTurn {
   bool always_same() const { return group_stride == 0 && stride == 0; }
 };
 
-struct PlanActor {
+struct PlanActor : PlanRate {
   int32_t id = 0;
   std::string name;
   ActorKind kind = ActorKind::kCompute;
@@ -77,8 +107,7 @@ struct PlanActor {
   std::vector<int32_t> states;
   int32_t priority = 0;
   PlanTurn turn;
-  int32_t acts_per_step = 1;
-  int32_t chunks = 1;
+  PlanTiming timing;
   uint64_t instance = 0;
   std::string feed;
   TensorSlice feed_slice;
@@ -89,6 +118,13 @@ struct PlanActor {
 struct PortRef {
   int32_t actor = -1;
   int32_t port = -1;
+};
+
+// The actor at the other end of a remote register, as this rank is told of it.
+struct PlanFarActor : PlanRate {
+  std::string name;
+  PlanPort port;  // of no register here
+  PlanTiming timing;
 };
 
 enum class RegisterSide : uint8_t { kLocal, kInbound, kOutbound };
@@ -105,7 +141,10 @@ struct PlanRegister {
   uint64_t edge = 0;
   int64_t arena_offset = 0;
   int64_t stride = 0;
-  int64_t tokens_per_step = 1;
+  int64_t tokens_per_step = 1;  // in `every` steps together
+  int32_t every = 1;
+  int64_t latency_ns = 0;
+  std::vector<PlanFarActor> far;  // kOutbound: consumers; kInbound: the producer, if they are given
   // Derived. No producer for kInbound, no consumers for kOutbound.
   PortRef producer;
   std::vector<PortRef> consumers;
@@ -127,6 +166,16 @@ struct PlanState {
   bool owner = false;
 };
 
+// Round r of a step is act r + ahead of each entry that has it, in this order.
+struct PlanStream {
+  struct Entry {
+    int32_t actor = -1;
+    int32_t ahead = 0;
+  };
+  std::string name;
+  std::vector<Entry> entries;
+};
+
 struct Plan {
   int32_t rank = 0;
   int32_t num_ranks = 1;
@@ -142,11 +191,13 @@ struct Plan {
   std::string device;
   int32_t stage = 0;
   int32_t num_stages = 1;
+  PlanRhythm rhythm;
+  std::vector<PlanStream> streams;
 };
 
 // Converts and checks. Every error is kInvalidArgument with a code:
 //   W0501 the plan as a whole   W0502 a program or operand   W0503 an actor
-//   W0504 a register            W0505 a state
+//   W0504 a register            W0505 a state             W0508 start times
 // Safe on any message whatever: no size is trusted before it is bounded.
 absl::StatusOr<Plan> PlanFromProto(const RankPlan& proto);
 

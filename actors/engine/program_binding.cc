@@ -23,6 +23,18 @@ std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& o
   return slices;
 }
 
+// Where the tokens of each port begin, if those of all ports stand in one row; and the length of that row.
+std::vector<int32_t> FirstTokens(const std::vector<PlanPort>& ports, size_t* num_tokens) {
+  std::vector<int32_t> first;
+  int32_t next = 0;
+  for (const PlanPort& port : ports) {
+    first.push_back(next);
+    next += port.tokens;
+  }
+  *num_tokens = next;
+  return first;
+}
+
 }  // namespace
 
 absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string& device, int num_threads) {
@@ -51,9 +63,12 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
 }
 
 BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, const Memory& memory)
-    : input_patches_(actor.inputs.size()),
-      output_patches_(actor.outputs.size()),
-      packers_(actor.outputs.size(), nullptr) {
+    : packers_(actor.outputs.size(), nullptr) {
+  size_t num_tokens = 0;
+  input_first_ = FirstTokens(actor.inputs, &num_tokens);
+  input_patches_.resize(num_tokens);
+  output_first_ = FirstTokens(actor.outputs, &num_tokens);
+  output_patches_.resize(num_tokens);
   if (actor.program < 0) return;
   const PlanProgram& program = plan.programs[actor.program];
   size_t num_inputs = 0, num_outputs = 0;
@@ -77,7 +92,7 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
     bound.args.workspace = memory.workspace;
     bound.args.random_key = MixKey(actor_key, call.rng_key);
     if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
-        call.outputs[0].byte_offset == 0) {
+        call.outputs[0].byte_offset == 0 && actor.outputs[call.outputs[0].index].tokens == 1) {
       packers_[call.outputs[0].index] = bound.kernel;
     }
   }
@@ -94,10 +109,10 @@ void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const Pla
       address = memory.arena + plan.states[actor.states[operand.index]].arena_offset + operand.byte_offset;
       break;
     case PlanOperand::Place::kInput:
-      input_patches_[operand.index].push_back({entry, is_output, operand.byte_offset});
+      input_patches_[input_first_[operand.index] + operand.token].push_back({entry, is_output, operand.byte_offset});
       break;
     case PlanOperand::Place::kOutput:
-      output_patches_[operand.index].push_back({entry, is_output, operand.byte_offset});
+      output_patches_[output_first_[operand.index] + operand.token].push_back({entry, is_output, operand.byte_offset});
       break;
   }
   if (is_output) {

@@ -41,9 +41,9 @@ class BoundProgram {
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
 
-  // The span of this port now uses the slot at `address`.
-  void BindInput(int port, char* address) { Bind(input_patches_[port], address); }
-  void BindOutput(int port, char* address) { Bind(output_patches_[port], address); }
+  // Token `token` of the span of this port now lies in the slot at `address`.
+  void BindInput(int port, int token, char* address) { Bind(input_patches_[input_first_[port] + token], address); }
+  void BindOutput(int port, int token, char* address) { Bind(output_patches_[output_first_[port] + token], address); }
 
   void Run(int64_t step, int64_t micro_batch, int64_t chunk);
   // The same, and what each kernel took.
@@ -78,8 +78,10 @@ class BoundProgram {
   std::vector<const void*> inputs_;  // of all calls, one after another
   std::vector<void*> outputs_;
   std::vector<Call> calls_;
-  std::vector<std::vector<Patch>> input_patches_;   // by port
-  std::vector<std::vector<Patch>> output_patches_;  // by port
+  std::vector<std::vector<Patch>> input_patches_;   // by port and token
+  std::vector<std::vector<Patch>> output_patches_;  // by port and token
+  std::vector<int32_t> input_first_;                // by port: where its tokens begin
+  std::vector<int32_t> output_first_;
   std::vector<Kernel*> packers_;                    // by output port: who fills it from its start; may be null
 };
 

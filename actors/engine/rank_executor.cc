@@ -11,19 +11,22 @@
 namespace weir {
 namespace {
 
-size_t MaxPorts(const Plan& plan) {
-  size_t ports = 0;
-  for (const PlanActor& actor : plan.actors) ports = std::max(ports, actor.inputs.size() + actor.outputs.size());
-  return ports + 1;
+// Of all ports of an actor together, and one.
+size_t MaxTokens(const Plan& plan) {
+  size_t most = 0;
+  for (const PlanActor& actor : plan.actors) {
+    size_t tokens = 0;
+    for (const PlanPort& port : actor.inputs) tokens += port.tokens;
+    for (const PlanPort& port : actor.outputs) tokens += port.tokens;
+    most = std::max(most, tokens);
+  }
+  return most + 1;
 }
 
-std::vector<PortSpec> PortSpecs(const Plan& plan, const std::vector<PlanPort>& ports) {
-  std::vector<PortSpec> specs;
-  for (const PlanPort& port : ports) {
-    const PlanRegister& r = plan.registers[port.register_id];
-    specs.push_back({port.register_id, port.period, r.slots, r.initial_tokens});
-  }
-  return specs;
+// The number of the token that lies in slot 0 first. Remote registers are numbered anew in each session, so that the
+// tokens that are there lie in the first slots.
+int64_t FirstNumber(const PlanRegister& r, const RegisterCount& count) {
+  return r.side == RegisterSide::kLocal ? 0 : count.released;
 }
 
 int64_t AlignUp(int64_t bytes) { return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
@@ -41,15 +44,20 @@ RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* 
       device_(device),
       endpoint_(endpoint),
       options_(std::move(options)),
+      next_step_(options_.first_step),
       ready_(0),
-      effects_(MaxPorts(*plan)),
+      effects_(MaxTokens(*plan)),
       running_(device->queue_depth()),
-      trace_(options_.trace_capacity) {}
+      trace_(options_.trace_capacity) {
+  counts_.reserve(plan->registers.size());
+  for (const PlanRegister& r : plan->registers) counts_.push_back(CountAt(*plan, r, options_.first_step));
+}
 
 absl::StatusOr<std::unique_ptr<RankExecutor>> RankExecutor::Create(const Plan* plan, Device* device,
                                                                    TransportEndpoint* endpoint,
                                                                    RankExecutorOptions options) {
   std::unique_ptr<RankExecutor> executor(new RankExecutor(plan, device, endpoint, std::move(options)));
+  WEIR_RETURN_IF_ERROR(executor->CheckBegin());
   WEIR_RETURN_IF_ERROR(executor->MakeMemory());
   WEIR_RETURN_IF_ERROR(executor->MakeRegisters());
   WEIR_RETURN_IF_ERROR(executor->MakeActors());
@@ -88,7 +96,15 @@ absl::Status RankExecutor::MakeRegisters() {
   registers_.reserve(plan_->registers.size());
   for (const PlanRegister& spec : plan_->registers) {
     const int num_consumers = static_cast<int>(spec.consumers.size());
-    RegisterRuntime& r = registers_.emplace_back(SlotLedger(spec.slots, num_consumers, spec.initial_tokens));
+    RegisterRuntime& r = registers_.emplace_back(SlotLedger(spec.slots, num_consumers));
+    const RegisterCount& count = counts_[spec.id];
+    for (int64_t token = count.released; token < count.published; ++token) {
+      int32_t readers = 0;
+      for (int k = 0; k < num_consumers; ++k) {
+        readers += ConsumerAt(*plan_, spec, k, options_.first_step).given_up <= token;
+      }
+      r.ledger.Hold(static_cast<int32_t>((token - FirstNumber(spec, count)) % spec.slots), readers);
+    }
     r.side = spec.side;
     r.producer_actor = spec.producer.actor;
     r.producer_port = spec.producer.port;
@@ -107,7 +123,7 @@ absl::Status RankExecutor::MakeRegisters() {
         // A register without bytes may lie anywhere; it is never touched.
         r.addresses[k] = spec.bytes == 0 ? arena_.base() : first + k * spec.stride;
         // The arena is zero from the start.
-        if (lands && k < spec.initial_tokens) std::memset(r.addresses[k], 0, spec.bytes);
+        if (lands && k < count.in_use()) std::memset(r.addresses[k], 0, spec.bytes);
       }
       if (lands) landing += LandingBytes(spec);
     }
@@ -124,14 +140,15 @@ absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r)
   edge.edge = spec.edge;
   edge.peer = spec.peer;
   edge.slots = spec.slots;
-  edge.initial_tokens = spec.initial_tokens;
+  const int32_t in_use = static_cast<int32_t>(counts_[spec.id].in_use());
+  edge.initial_tokens = in_use;
   edge.bytes = spec.bytes;
   edge.landing = r.addresses[0];
   edge.stride = spec.stride;
   WEIR_ASSIGN_OR_RETURN(r.edge, endpoint_->AddEdge(edge));
-  r.expected_slot = out ? 0 : spec.initial_tokens % spec.slots;
-  r.expected_sequence = spec.initial_tokens;
-  r.num_outstanding = out ? spec.initial_tokens : 0;
+  r.expected_slot = out ? 0 : in_use % spec.slots;
+  r.expected_sequence = in_use;
+  r.num_outstanding = out ? in_use : 0;
   register_of_edge_.resize(std::max<size_t>(register_of_edge_.size(), r.edge + 1), -1);
   register_of_edge_[r.edge] = spec.id;
   return absl::OkStatus();
@@ -183,13 +200,14 @@ absl::Status RankExecutor::MakeActors() {
   const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;
   for (const PlanActor& spec : plan_->actors) {
     ActorRuntime& actor = actors_.emplace_back(
-        ActorMachine(ActorId(spec.id), PortSpecs(*plan_, spec.inputs), PortSpecs(*plan_, spec.outputs)));
+        ActorMachine(ActorId(spec.id), InputSpecs(spec), OutputSpecs(spec)));
     actor.owner = this;
     actor.plan = &spec;
     actor.acts_per_step = spec.acts_per_step;
     actor.chunks = spec.chunks;
     actor.kind = spec.kind;
-    actor.step = options_.first_step;
+    actor.every = spec.every;
+    actor.step = FloorDiv(options_.first_step - spec.every_phase + spec.every - 1, spec.every) * spec.every + spec.every_phase;
     if (options_.cost_ns) actor.cost_ns = options_.cost_ns(*plan_, spec);
     if (spec.kind == ActorKind::kSource && compute && options_.feed == nullptr) {
       return Rejected({"W0513", absl::StrCat("rank ", plan_->rank, ", actor '", spec.name, "'"), "a data feed", "none",
@@ -203,6 +221,93 @@ absl::Status RankExecutor::MakeActors() {
     }
   }
   MakePlaces();
+  MakeStreams();
+  return absl::OkStatus();
+}
+
+// Where ports stand when all steps before the first are done.
+std::vector<PortSpec> RankExecutor::InputSpecs(const PlanActor& actor) const {
+  const int64_t acts = ActsBefore(actor, options_.first_step);
+  std::vector<PortSpec> specs;
+  for (const PlanPort& port : actor.inputs) {
+    const RegisterCount& count = counts_[port.register_id];
+    PortSpec& spec = specs.emplace_back(SpanSpec(port, acts));
+    spec.available = static_cast<int32_t>(count.published - TokensTaken(port, acts));
+    spec.next_token = TokensTaken(port, acts) - FirstNumber(plan_->registers[port.register_id], count);
+  }
+  return specs;
+}
+
+std::vector<PortSpec> RankExecutor::OutputSpecs(const PlanActor& actor) const {
+  const int64_t acts = ActsBefore(actor, options_.first_step);
+  std::vector<PortSpec> specs;
+  for (const PlanPort& port : actor.outputs) {
+    const PlanRegister& r = plan_->registers[port.register_id];
+    const RegisterCount& count = counts_[port.register_id];
+    PortSpec& spec = specs.emplace_back(SpanSpec(port, acts));
+    spec.available = static_cast<int32_t>(r.slots - r.initial_tokens + count.released - count.taken);
+    spec.next_token = r.initial_tokens + count.taken - FirstNumber(r, count);
+  }
+  return specs;
+}
+
+PortSpec RankExecutor::SpanSpec(const PlanPort& port, int64_t acts) const {
+  PortSpec spec;
+  spec.register_id = port.register_id;
+  spec.period = port.period;
+  spec.slots = plan_->registers[port.register_id].slots;
+  spec.tokens = port.tokens;
+  spec.position = static_cast<int32_t>((acts + port.phase) % port.period);
+  if (SpansBegun(port, acts) > SpansEnded(port, acts)) spec.span = PortSpec::Span::kBegun;
+  return spec;
+}
+
+void RankExecutor::MakeStreams() {
+  streams_.reserve(plan_->streams.size());
+  for (const PlanStream& plan : plan_->streams) {
+    Stream& stream = streams_.emplace_back();
+    stream.plan = &plan;
+    stream.acts_per_step = plan_->actors[plan.entries[0].actor].acts_per_step;
+    for (const PlanStream::Entry& entry : plan.entries) {
+      stream.lead = std::max(stream.lead, entry.ahead);
+      actors_[entry.actor].stream = static_cast<int32_t>(streams_.size()) - 1;
+    }
+    stream.round = -stream.lead;
+    stream.Seek();
+  }
+}
+
+void RankExecutor::Stream::Seek() {
+  for (;; ++entry) {
+    if (entry == static_cast<int32_t>(plan->entries.size())) {
+      entry = 0;
+      if (++round == acts_per_step) round = -lead;
+    }
+    const int32_t act = round + plan->entries[entry].ahead;
+    if (act >= 0 && act < acts_per_step) return;
+  }
+}
+
+int32_t RankExecutor::TurnBefore(int actor) const {
+  const ActorRuntime& a = actors_[actor];
+  if (a.stream < 0 || !a.machine.ready() || streams_[a.stream].actor() == actor) return -1;
+  return streams_[a.stream].actor();
+}
+
+// What earlier steps of the job left in registers is here only if a state keeps it.
+absl::Status RankExecutor::CheckBegin() const {
+  if (options_.first_step == 0) return absl::OkStatus();
+  for (const PlanRegister& r : plan_->registers) {
+    if (r.producer.actor < 0 || r.side != RegisterSide::kLocal) continue;
+    const PlanActor& actor = plan_->actors[r.producer.actor];
+    const PlanPort& port = actor.outputs[r.producer.port];
+    const int64_t acts = ActsBefore(actor, options_.first_step);
+    if (SpansBegun(port, acts) == SpansEnded(port, acts)) continue;
+    return Rejected({"W0540", absl::StrCat("rank ", plan_->rank, ", register '", r.name, "'"),
+                     absl::StrCat("to begin at a step before which '", actor.name, "' has ended what it collects"),
+                     absl::StrCat("step ", options_.first_step, ", in the midst of ", port.period, " acts"),
+                     absl::StrCat("begin at a step that a cycle of ", plan_->rhythm.steps_per_iteration, " steps begins with")});
+  }
   return absl::OkStatus();
 }
 
@@ -236,16 +341,23 @@ absl::Status RankExecutor::Connect() {
   return absl::OkStatus();
 }
 
-// Ports whose register has one slot are bound once and for all.
+// Ports that take all slots of their register each time are bound once and for all.
 void RankExecutor::BindConstantSlots() {
   for (ActorRuntime& actor : actors_) {
     if (actor.program == nullptr) continue;
-    for (int i = 0; i < actor.machine.num_inputs(); ++i) {
-      actor.program->BindInput(i, registers_[actor.machine.input(i).register_id].addresses[0]);
-    }
-    for (int i = 0; i < actor.machine.num_outputs(); ++i) {
-      actor.program->BindOutput(i, registers_[actor.machine.output(i).register_id].addresses[0]);
-    }
+    const ActorMachine& machine = actor.machine;
+    for (int i = 0; i < machine.num_inputs(); ++i) BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
+    for (int i = 0; i < machine.num_outputs(); ++i) BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
+  }
+}
+
+void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
+                            void (BoundProgram::*bind)(int, int, char*)) {
+  const std::vector<char*>& addresses = registers_[port.register_id].addresses;
+  int32_t slot = port.held_slot >= 0 ? port.held_slot : port.next_slot;
+  for (int32_t k = 0; k < port.tokens; ++k) {
+    (actor.program->*bind)(index, k, addresses[slot]);
+    slot = slot + 1 == port.slots ? 0 : slot + 1;
   }
 }
 
@@ -262,9 +374,11 @@ void RankExecutor::RaiseLimits(int64_t steps) {
   record.ready = record.start = record.end = now_;
   num_unfinished_ = static_cast<int64_t>(actors_.size());
   for (ActorRuntime& actor : actors_) {
-    if (actor.machine.RaiseLimit(steps * actor.acts_per_step)) AddReady(actor);
+    const int64_t acts = ActsBefore(*actor.plan, next_step_ + steps) - ActsBefore(*actor.plan, next_step_);
+    if (actor.machine.RaiseLimit(acts)) AddReady(actor);
     if (actor.machine.done()) --num_unfinished_;
   }
+  next_step_ += steps;
 }
 
 absl::Status RankExecutor::RunUntilIdle(const std::atomic<bool>& stop) {
@@ -308,6 +422,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   ready_.Remove(actor.place);
   effects_.clear();
   actor.machine.Start(&effects_);
+  if (actor.stream >= 0) PassTurn(streams_[actor.stream]);
   if (actor.program != nullptr) BindSlots(actor);
   if (kPlantsBugs) PerformTooEarly(actor);
   if (options_.clock != nullptr) now_ = Now();
@@ -330,26 +445,36 @@ void RankExecutor::PerformTooEarly(const ActorRuntime& actor) {
   Perform(actor);
 }
 
+// The device runs what it is given in that order, so the next may be given to it at once.
+void RankExecutor::PassTurn(Stream& stream) {
+  stream.Advance();
+  ActorRuntime& next = actors_[stream.actor()];
+  if (next.machine.ready()) AddReady(next);
+}
+
 void RankExecutor::BindSlots(ActorRuntime& actor) {
   const ActorMachine& machine = actor.machine;
+  const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
   for (int i = 0; i < machine.num_inputs(); ++i) {
     const ActorMachine::Port& port = machine.input(i);
-    if (port.position != 0 || port.slots == 1) continue;
-    actor.program->BindInput(i, registers_[port.register_id].addresses[port.held_slot]);
+    if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
+    BindPort(actor, port, i, &BoundProgram::BindInput);
   }
   for (int i = 0; i < machine.num_outputs(); ++i) {
     const ActorMachine::Port& port = machine.output(i);
-    if (port.position != 0 || port.slots == 1) continue;
-    const int32_t slot = Planted(PlantedBug::kBindsFirstSlot) ? 0 : port.held_slot;
-    actor.program->BindOutput(i, registers_[port.register_id].addresses[slot]);
+    if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
+    BindPort(actor, port, i, &BoundProgram::BindOutput);
+    if (Planted(PlantedBug::kBindsFirstSlot)) {
+      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[0]);
+    }
   }
   if (Planted(PlantedBug::kArrivalOrder) && machine.num_inputs() > 1) {
     const ActorMachine::Port& a = machine.input(0);
     const ActorMachine::Port& b = machine.input(1);
     if (registers_[a.register_id].bytes != registers_[b.register_id].bytes) return;
     const bool b_came_last = machine.last_cause().register_id == b.register_id;
-    actor.program->BindInput(b_came_last ? 0 : 1, registers_[a.register_id].addresses[a.held_slot]);
-    actor.program->BindInput(b_came_last ? 1 : 0, registers_[b.register_id].addresses[b.held_slot]);
+    actor.program->BindInput(b_came_last ? 0 : 1, 0, registers_[a.register_id].addresses[a.held_slot]);
+    actor.program->BindInput(b_came_last ? 1 : 0, 0, registers_[b.register_id].addresses[b.held_slot]);
   }
 }
 
@@ -416,7 +541,7 @@ void RankExecutor::Finish(ActorRuntime& actor) {
 
   if (++actor.act_in_step == actor.acts_per_step) {
     actor.act_in_step = actor.micro_batch = actor.chunk = 0;
-    ++actor.step;
+    actor.step += actor.every;
   } else if (++actor.chunk == actor.chunks || Planted(PlantedBug::kChunkForgotten)) {
     actor.chunk = 0;
     ++actor.micro_batch;
@@ -553,9 +678,11 @@ absl::Status RankExecutor::CheckAtRest() const {
   for (const PlanRegister& spec : plan_->registers) {
     const RegisterRuntime& r = registers_[spec.id];
     const int32_t in_use = spec.side == RegisterSide::kOutbound ? r.num_outstanding : r.ledger.num_in_use();
-    if (in_use == spec.initial_tokens || (spec.side == RegisterSide::kLocal && spec.consumers.empty())) continue;
+    const bool steady = plan_->rhythm.steps_per_iteration == 1;  // each step leaves what it found
+    const int64_t expected = (steady ? counts_[spec.id] : CountAt(*plan_, spec, next_step_)).in_use();
+    if (in_use == expected || (spec.side == RegisterSide::kLocal && spec.consumers.empty())) continue;
     return absl::InternalError(Format({"W0515", absl::StrCat("rank ", plan_->rank, ", register '", spec.name, "'"),
-                                       absl::StrCat(spec.initial_tokens, " slots in use at rest"), absl::StrCat(in_use),
+                                       absl::StrCat(expected, " slots in use at rest"), absl::StrCat(in_use),
                                        ""}));
   }
   return absl::OkStatus();

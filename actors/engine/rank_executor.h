@@ -24,6 +24,7 @@
 #include "actors/engine/ready_set.h"
 #include "actors/feed.h"
 #include "actors/plan.h"
+#include "actors/plan_rates.h"
 #include "actors/protocol/actor_machine.h"
 #include "actors/protocol/slot_ledger.h"
 #include "runtime/base/clock.h"
@@ -124,6 +125,9 @@ class RankExecutor final : private MessageReceiver {
   // Ok if every slot is free but those of initial tokens, as before the first step.
   absl::Status CheckAtRest() const;
 
+  // The actor that must act before this one may, though it has all it needs; -1: none.
+  int32_t TurnBefore(int actor) const;
+
   const Plan& plan() const { return *plan_; }
   const ActorMachine& machine(int actor) const { return actors_[actor].machine; }
   const SlotLedger& ledger(int register_id) const { return registers_[register_id].ledger; }
@@ -146,7 +150,9 @@ class RankExecutor final : private MessageReceiver {
     const int32_t* places = nullptr;  // by micro-batch; null: always the same
     int32_t acts_per_step = 1;
     int32_t chunks = 1;
+    int32_t every = 1;
     ActorKind kind = ActorKind::kCompute;
+    int32_t stream = -1;  // of streams_; -1: acts whenever it is ready
     // Of the next or running act.
     int32_t act_in_step = 0;
     int32_t micro_batch = 0;
@@ -175,6 +181,22 @@ class RankExecutor final : private MessageReceiver {
     int32_t num_outstanding = 0;  // outbound: tokens sent and not credited
   };
 
+  // Actors that act in a fixed order, and whose turn it is.
+  struct Stream {
+    const PlanStream* plan = nullptr;
+    int32_t acts_per_step = 1;
+    int32_t lead = 0;  // the most that an entry is ahead: rounds before round 0
+    int32_t round = 0;
+    int32_t entry = 0;
+
+    int32_t actor() const { return plan->entries[entry].actor; }
+    void Seek();  // to the first act at or after (round, entry)
+    void Advance() {
+      ++entry;
+      Seek();
+    }
+  };
+
   // Progress, on a cache line that the rank's thread alone writes. Relaxed: nobody concludes
   // from one number anything about another, or about memory.
   struct alignas(64) Shown {
@@ -191,11 +213,17 @@ class RankExecutor final : private MessageReceiver {
   absl::StatusOr<char*> AllocateLanding();
   absl::Status AddEdge(const PlanRegister& spec, RegisterRuntime& r);
   absl::Status MakeActors();
+  void MakeStreams();
+  std::vector<PortSpec> InputSpecs(const PlanActor& actor) const;
+  std::vector<PortSpec> OutputSpecs(const PlanActor& actor) const;
+  PortSpec SpanSpec(const PlanPort& port, int64_t acts) const;
+  absl::Status CheckBegin() const;
   void BindConstantSlots();
   void MakePlaces();
 
   int64_t Now() const { return options_.clock != nullptr ? options_.clock->NowNs() : TickClock::Now(); }
   void AddReady(ActorRuntime& actor) {
+    if (actor.stream >= 0 && streams_[actor.stream].actor() != actor.machine.id().value()) return;  // comes with its turn
     actor.ready_ticks = now_;
     if (actor.places != nullptr) actor.place = actor.places[actor.micro_batch];
     ready_.Add(actor.place);
@@ -206,8 +234,11 @@ class RankExecutor final : private MessageReceiver {
     shown_.actor.store(actor.machine.id().value(), std::memory_order_relaxed);
   }
   void Start(ActorRuntime& actor);
+  void PassTurn(Stream& stream);
   void BindSlots(ActorRuntime& actor);
   void PerformTooEarly(const ActorRuntime& actor);
+  void BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
+                void (BoundProgram::*bind)(int port, int token, char* address));
   static void RunBody(void* actor);
   void Finish(ActorRuntime& actor);
   int64_t Perform(const ActorRuntime& actor);
@@ -230,6 +261,9 @@ class RankExecutor final : private MessageReceiver {
   std::vector<RegisterRuntime> registers_;
   std::vector<int32_t> actor_at_place_;  // an actor with turns has a place for every micro-batch
   std::vector<int32_t> turn_places_;
+  std::vector<Stream> streams_;
+  std::vector<RegisterCount> counts_;  // of each register when this session began
+  int64_t next_step_ = 0;              // the first that no actor has been allowed to act in
   std::vector<int32_t> register_of_edge_;
   ReadySet ready_;
   Effects effects_;

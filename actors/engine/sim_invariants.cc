@@ -120,15 +120,16 @@ absl::Status SimInvariants::CheckRow(const Row& row) const {
   const ActorMachine::Port& port = producer.machine(r.producer.actor).output(r.producer.port);
   const SlotLedger& ledger = ranks_[row.holder]->ledger(row.holder_register);
   const int64_t under_way = row.token_lane < 0 ? 0 : network_.UnderWay(row.token_lane) + network_.UnderWay(row.credit_lane);
-  const int64_t held = port.held_slot >= 0;
+  const int64_t held = port.held_slot >= 0 ? port.tokens : 0;
   const int64_t in_use = ledger.num_in_use();
   if (port.available + held + under_way + in_use != r.slots) {
     return Broken("I1", producer.plan(), r, absl::StrCat(r.slots, " slots"),
                   absl::StrCat(port.available, " free, ", held, " held, ", under_way, " under way, ", in_use, " in use"));
   }
-  if (port.held_slot >= 0 && !ledger.is_free(port.held_slot)) {
-    return Broken("I3", producer.plan(), r, absl::StrCat("nobody reading slot ", port.held_slot, ", which is written"),
-                  absl::StrCat(ledger.readers(port.held_slot), " readers"));
+  for (int32_t k = 0; k < held; ++k) {
+    if (ledger.is_free(port.slot(k))) continue;
+    return Broken("I3", producer.plan(), r, absl::StrCat("nobody reading slot ", port.slot(k), ", which is written"),
+                  absl::StrCat(ledger.readers(port.slot(k)), " readers"));
   }
   return absl::OkStatus();
 }
@@ -136,7 +137,7 @@ absl::Status SimInvariants::CheckRow(const Row& row) const {
 bool SimInvariants::InUse(const RankExecutor& rank, const PlanRegister& r, int32_t slot) const {
   // A landing slot may be written at any time once its credit has been given.
   if (r.side == RegisterSide::kInbound || !rank.ledger(r.id).is_free(slot)) return true;
-  return rank.machine(r.producer.actor).output(r.producer.port).held_slot == slot;
+  return rank.machine(r.producer.actor).output(r.producer.port).Holds(slot);
 }
 
 // The actor that writes `out` holds `in` for reading and is its last reader.
@@ -145,9 +146,9 @@ bool SimInvariants::WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t
   const PortRef& producer = rank.plan().registers[out].producer;
   if (producer.actor < 0) return false;
   const ActorMachine& writer = rank.machine(producer.actor);
-  if (writer.output(producer.port).held_slot != out_slot || rank.ledger(in).readers(in_slot) != 1) return false;
+  if (!writer.output(producer.port).Holds(out_slot) || rank.ledger(in).readers(in_slot) != 1) return false;
   for (int i = 0; i < writer.num_inputs(); ++i) {
-    if (writer.input(i).register_id == in && writer.input(i).held_slot == in_slot) return true;
+    if (writer.input(i).register_id == in && writer.input(i).Holds(in_slot)) return true;
   }
   return false;
 }

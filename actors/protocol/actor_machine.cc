@@ -16,24 +16,30 @@ const char* Name(ActorState state) {
 ActorMachine::ActorMachine(ActorId id, absl::Span<const PortSpec> inputs, absl::Span<const PortSpec> outputs)
     : id_(id), num_inputs_(static_cast<int32_t>(inputs.size())) {
   ports_.reserve(inputs.size() + outputs.size());
-  for (const PortSpec& spec : inputs) {
-    Port& port = ports_.emplace_back();
-    port.available = Planted(PlantedBug::kInitialTokenForgotten) ? 0 : spec.initial_tokens;
-    port.register_id = spec.register_id;
-    port.period = spec.period;
-    port.slots = spec.slots;
+  for (PortSpec spec : inputs) {
+    if (Planted(PlantedBug::kInitialTokenForgotten)) spec.available = 0;
+    AddPort(spec);
   }
-  for (const PortSpec& spec : outputs) {
-    Port& port = ports_.emplace_back();
-    port.available = spec.slots - spec.initial_tokens + Planted(PlantedBug::kCreditTooManyAtStart);
-    port.next_slot = spec.initial_tokens == spec.slots ? 0 : spec.initial_tokens;
-    port.spans = spec.initial_tokens;
-    port.register_id = spec.register_id;
-    port.period = spec.period;
-    port.slots = spec.slots;
+  for (PortSpec spec : outputs) {
+    spec.available += Planted(PlantedBug::kCreditTooManyAtStart);
+    AddPort(spec);
   }
-  for (Port& port : ports_) {
-    port.wanted = port.available == 0;
+}
+
+void ActorMachine::AddPort(const PortSpec& spec) {
+  Port& port = ports_.emplace_back();
+  port.register_id = spec.register_id;
+  port.period = spec.period;
+  port.slots = spec.slots;
+  port.tokens = spec.tokens;
+  port.position = spec.position;
+  port.available = spec.available;
+  port.next_token = spec.next_token;
+  port.next_slot = static_cast<int32_t>(spec.next_token % spec.slots);
+  if (spec.span == PortSpec::Span::kBegun) {
+    port.held_slot = static_cast<int32_t>((spec.next_token - spec.tokens) % spec.slots);
+  } else {
+    port.wanted = port.available < port.tokens;
     missing_ += port.wanted;
   }
 }

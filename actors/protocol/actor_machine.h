@@ -1,9 +1,9 @@
 // The actor protocol of one actor, and nothing else: facts in, effects out.
 //
-// An act may start when every input port that begins a span with it has a token,
-// every output port that begins a span with it has a free slot, no act is running
-// and the limit is not reached. A port of period n takes a token (or slot) before
-// act 0 of a span and gives it up after act n-1.
+// An act may start when every input port that begins a span with it has its tokens,
+// every output port that begins a span with it has its free slots, no act is running
+// and the limit is not reached. A port of period n takes its tokens (or slots) before
+// act 0 of a span and gives them up after act n-1.
 //
 //            token/credit: nothing missing      Start
 //   waiting ------------------------------> ready ----> running
@@ -52,7 +52,7 @@ struct Effect {
 };
 
 // Effects of one input, in order; room is made once, for the largest actor: an input
-// has at most one effect per port, and one more.
+// has at most one effect per token of each port, and one more.
 class Effects {
  public:
   explicit Effects(size_t capacity) : list_(capacity) {}
@@ -68,11 +68,17 @@ class Effects {
   size_t size_ = 0;
 };
 
+// A port and where it stands when its machine is made. Tokens are numbered from 0, initial ones included;
+// token k lies in slot k % slots.
 struct PortSpec {
   int32_t register_id = -1;
   int32_t period = 1;
   int32_t slots = 1;
-  int32_t initial_tokens = 0;
+  int32_t tokens = 1;      // of a span; at most `slots`
+  int32_t available = 0;   // input: tokens not yet taken; output: free slots not yet taken
+  int32_t position = 0;    // the next act's place in its span
+  enum class Span : uint8_t { kNotBegun, kBegun } span = Span::kNotBegun;  // kBegun: its tokens are taken
+  int64_t next_token = 0;  // number of the first token that the next span to begin will take
 };
 
 // What an act waited for last.
@@ -88,14 +94,20 @@ class ActorMachine {
     int32_t register_id = -1;
     int32_t period = 1;
     int32_t slots = 1;
+    int32_t tokens = 1;
     int32_t position = 0;   // acts of the current span that are done
     int32_t available = 0;  // input: tokens not yet taken; output: free slots not yet taken
-    int32_t held_slot = -1;  // bound to the current span; -1 between spans
+    int32_t held_slot = -1;  // the first of those bound to the current span; -1 between spans
     int32_t next_slot = 0;
-    bool wanted = false;   // the next act begins a span and nothing is available
-    int64_t spans = 0;     // begun, so the number of the next token, initial ones included
+    bool wanted = false;   // the next act begins a span and too little is available
+    int64_t next_token = 0;  // number of the first token of the next span to begin
+
+    // The slot of token `k` of the span; precondition: one is under way.
+    int32_t slot(int32_t k) const { return held_slot + k < slots ? held_slot + k : held_slot + k - slots; }
+    bool Holds(int32_t s) const { return held_slot >= 0 && (s >= held_slot ? s : s + slots) < held_slot + tokens; }
   };
 
+  // The acts that ports have behind them are not counted by the machine.
   ActorMachine(ActorId id, absl::Span<const PortSpec> inputs, absl::Span<const PortSpec> outputs);
 
   // Each returns true when the actor has just become ready.
@@ -128,11 +140,12 @@ class ActorMachine {
   const Port& output(int i) const { return ports_[num_inputs_ + i]; }
 
  private:
+  void AddPort(const PortSpec& spec);
   bool OnArrival(Port& port, WaitCause::Kind kind) {
     if (Planted(PlantedBug::kCreditLostWhileRunning) && running_ && kind == WaitCause::Kind::kCredit) return false;
     if (Planted(PlantedBug::kSecondCreditLost) && port.available > 0 && kind == WaitCause::Kind::kCredit) return false;
     ++port.available;
-    if (!port.wanted) return false;
+    if (!port.wanted || port.available < port.tokens) return false;
     port.wanted = false;
     cause_ = {kind, port.register_id};
     if (Planted(PlantedBug::kLostWakeUp) && kind == WaitCause::Kind::kCredit && missing_ == 1) return --missing_ < 0;
@@ -151,12 +164,12 @@ class ActorMachine {
 
 inline void ActorMachine::Start(Effects* effects) {
   for (Port& port : ports_) {
-    if (port.position != 0) continue;
-    --port.available;
-    ++port.spans;
+    if (port.held_slot >= 0) continue;
+    port.available -= port.tokens;
+    port.next_token += port.tokens;
     port.held_slot = port.next_slot;
     if (Planted(PlantedBug::kSlotsDoNotGoRound)) continue;
-    port.next_slot = port.next_slot + 1 == port.slots ? 0 : port.next_slot + 1;
+    port.next_slot += port.next_slot + port.tokens < port.slots ? port.tokens : port.tokens - port.slots;
   }
   running_ = true;
   effects->Add({Effect::Kind::kLaunch, -1, -1, -1, acts_done_});
@@ -176,10 +189,13 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
     }
     port.position = 0;
     const bool input = i < num_inputs_;
-    effects->Add({input ? Effect::Kind::kReturnCredit : Effect::Kind::kPublishToken, input ? i : i - num_inputs_,
-                  port.register_id, port.held_slot, port.spans - 1});
+    const Effect::Kind kind = input ? Effect::Kind::kReturnCredit : Effect::Kind::kPublishToken;
+    for (int32_t k = 0; k < port.tokens; ++k) {
+      effects->Add({kind, input ? i : i - num_inputs_, port.register_id, port.slot(k),
+                    port.next_token - port.tokens + k});
+    }
     port.held_slot = -1;
-    if (port.available == 0 && (input || !Planted(PlantedBug::kWritesWithoutCredit))) {
+    if (port.available < port.tokens && (input || !Planted(PlantedBug::kWritesWithoutCredit))) {
       port.wanted = true;
       ++missing_;
     }

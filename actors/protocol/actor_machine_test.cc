@@ -39,12 +39,15 @@ class MachineTest : public ::testing::Test {
   Effects effects_{8};
 };
 
-PortSpec Port(int register_id, int period = 1, int slots = 1, int initial_tokens = 0) {
-  return {register_id, period, slots, initial_tokens};
+PortSpec In(int register_id, int period = 1, int slots = 1, int tokens = 1, int initial_tokens = 0) {
+  return {register_id, period, slots, tokens, initial_tokens};
+}
+PortSpec Out(int register_id, int period = 1, int slots = 1, int tokens = 1, int initial_tokens = 0) {
+  return {register_id, period, slots, tokens, slots - initial_tokens, 0, PortSpec::Span::kNotBegun, initial_tokens};
 }
 
 TEST_F(MachineTest, IsDoneUntilALimitIsRaised) {
-  ActorMachine machine(ActorId(0), {}, {Port(0)});
+  ActorMachine machine(ActorId(0), {}, {Out(0)});
   EXPECT_EQ(machine.state(), ActorState::kDone);
   EXPECT_TRUE(machine.RaiseLimit(1));
   EXPECT_EQ(machine.state(), ActorState::kWaitsForStream);
@@ -55,7 +58,7 @@ TEST_F(MachineTest, IsDoneUntilALimitIsRaised) {
 }
 
 TEST_F(MachineTest, ActsWhenInputAndCreditAreThereAndGivesBothAway) {
-  ActorMachine machine(ActorId(0), {Port(0)}, {Port(1)});
+  ActorMachine machine(ActorId(0), {In(0)}, {Out(1)});
   EXPECT_FALSE(machine.RaiseLimit(10));
   EXPECT_EQ(machine.state(), ActorState::kWaitsForInput);
   EXPECT_EQ(machine.waits_for(), RegisterId(0));
@@ -72,7 +75,7 @@ TEST_F(MachineTest, ActsWhenInputAndCreditAreThereAndGivesBothAway) {
 }
 
 TEST_F(MachineTest, SlotsGoRoundInOrder) {
-  ActorMachine machine(ActorId(0), {Port(0, 1, 3)}, {Port(1, 1, 2)});
+  ActorMachine machine(ActorId(0), {In(0, 1, 3)}, {Out(1, 1, 2)});
   machine.RaiseLimit(10);
   for (int i = 0; i < 3; ++i) machine.OnToken(0);
   Start(machine);
@@ -86,7 +89,7 @@ TEST_F(MachineTest, SlotsGoRoundInOrder) {
 }
 
 TEST_F(MachineTest, AnInputOfPeriodNIsReadByNActsAndReleasedAfterTheLast) {
-  ActorMachine machine(ActorId(0), {Port(0, 3, 2), Port(1)}, {});
+  ActorMachine machine(ActorId(0), {In(0, 3, 2), In(1)}, {});
   machine.RaiseLimit(10);
   machine.OnToken(0);
   machine.OnToken(1);
@@ -106,7 +109,7 @@ TEST_F(MachineTest, AnInputOfPeriodNIsReadByNActsAndReleasedAfterTheLast) {
 }
 
 TEST_F(MachineTest, AnOutputOfPeriodNIsHeldOverNActsAndPublishedOnce) {
-  ActorMachine machine(ActorId(0), {Port(0)}, {Port(1, 2)});
+  ActorMachine machine(ActorId(0), {In(0)}, {Out(1, 2)});
   machine.RaiseLimit(10);
   machine.OnToken(0);
   Start(machine);
@@ -119,11 +122,11 @@ TEST_F(MachineTest, AnOutputOfPeriodNIsHeldOverNActsAndPublishedOnce) {
 }
 
 TEST_F(MachineTest, InitialTokensArePresentForTheReaderAndTakenFromTheWriter) {
-  ActorMachine reader(ActorId(0), {Port(0, 1, 2, 1)}, {});
+  ActorMachine reader(ActorId(0), {In(0, 1, 2, 1, 1)}, {});
   EXPECT_TRUE(reader.RaiseLimit(4));
   Start(reader);
   EXPECT_EQ(Done(reader), "credit r0 slot 0 #0");
-  ActorMachine writer(ActorId(1), {}, {Port(0, 1, 2, 1)});
+  ActorMachine writer(ActorId(1), {}, {Out(0, 1, 2, 1, 1)});
   EXPECT_TRUE(writer.RaiseLimit(4));
   Start(writer);
   EXPECT_EQ(Done(writer), "token r0 slot 1 #1");
@@ -131,8 +134,8 @@ TEST_F(MachineTest, InitialTokensArePresentForTheReaderAndTakenFromTheWriter) {
 }
 
 TEST_F(MachineTest, AVariableInOneSlotGoesRoundThroughItsReader) {
-  ActorMachine update(ActorId(0), {Port(1)}, {Port(0, 1, 1, 1)});
-  ActorMachine reader(ActorId(1), {Port(0, 1, 1, 1)}, {Port(1)});
+  ActorMachine update(ActorId(0), {In(1)}, {Out(0, 1, 1, 1, 1)});
+  ActorMachine reader(ActorId(1), {In(0, 1, 1, 1, 1)}, {Out(1)});
   update.RaiseLimit(2);
   reader.RaiseLimit(2);
   for (int step = 0; step < 2; ++step) {
@@ -152,7 +155,7 @@ TEST_F(MachineTest, AVariableInOneSlotGoesRoundThroughItsReader) {
 }
 
 TEST_F(MachineTest, NeverRunsTwoActsAtOnce) {
-  ActorMachine machine(ActorId(0), {Port(0, 1, 4)}, {});
+  ActorMachine machine(ActorId(0), {In(0, 1, 4)}, {});
   machine.RaiseLimit(4);
   EXPECT_TRUE(machine.OnToken(0));
   EXPECT_FALSE(machine.OnToken(0)) << "ready already";
@@ -164,7 +167,7 @@ TEST_F(MachineTest, NeverRunsTwoActsAtOnce) {
 }
 
 TEST_F(MachineTest, StopsAtTheLimitThoughEverythingIsThere) {
-  ActorMachine machine(ActorId(0), {Port(0, 1, 4)}, {});
+  ActorMachine machine(ActorId(0), {In(0, 1, 4)}, {});
   machine.RaiseLimit(1);
   machine.OnToken(0);
   machine.OnToken(0);
@@ -176,7 +179,7 @@ TEST_F(MachineTest, StopsAtTheLimitThoughEverythingIsThere) {
 }
 
 TEST(SlotLedgerTest, ASlotIsFreeWhenItsLastReaderIsDone) {
-  SlotLedger ledger(2, 3, 0);
+  SlotLedger ledger(2, 3);
   EXPECT_EQ(ledger.Publish(1), SlotLedger::Use::kInUse);
   EXPECT_EQ(ledger.num_in_use(), 1);
   EXPECT_EQ(ledger.Release(1), SlotLedger::Use::kInUse);
@@ -187,12 +190,13 @@ TEST(SlotLedgerTest, ASlotIsFreeWhenItsLastReaderIsDone) {
 }
 
 TEST(SlotLedgerTest, WithoutReadersASlotIsFreeAtOnce) {
-  SlotLedger ledger(1, 0, 0);
+  SlotLedger ledger(1, 0);
   EXPECT_EQ(ledger.Publish(0), SlotLedger::Use::kFree);
 }
 
-TEST(SlotLedgerTest, InitialTokensAreInUse) {
-  SlotLedger ledger(3, 2, 1);
+TEST(SlotLedgerTest, TokensFromBeforeTheStartAreInUse) {
+  SlotLedger ledger(3, 2);
+  ledger.Hold(0, 2);
   EXPECT_EQ(ledger.num_in_use(), 1);
   EXPECT_EQ(ledger.readers(0), 2);
 }

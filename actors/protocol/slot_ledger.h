@@ -14,11 +14,7 @@ namespace weir {
 
 class SlotLedger {
  public:
-  // The first `initial_tokens` slots are already being read by all consumers.
-  SlotLedger(int32_t slots, int32_t num_consumers, int32_t initial_tokens)
-      : num_consumers_(num_consumers), readers_(slots, 0) {
-    for (int32_t slot = 0; slot < initial_tokens; ++slot) readers_[slot] = num_consumers;
-  }
+  SlotLedger(int32_t slots, int32_t num_consumers) : num_consumers_(num_consumers), readers_(slots, 0) {}
 
   enum class Use : uint8_t { kInUse, kFree };
 
@@ -27,6 +23,8 @@ class SlotLedger {
     readers_[slot] = num_consumers_;
     return num_consumers_ == 0 ? Use::kFree : Use::kInUse;
   }
+  // From the start a token lies in `slot` that `readers` consumers have yet to read.
+  void Hold(int32_t slot, int32_t readers) { readers_[slot] = readers; }
   // One consumer has read `slot`. Precondition: in use. kFree if it was the last.
   Use Release(int32_t slot) {
     const int32_t free_at = Planted(PlantedBug::kFreedByFirstReader) ? num_consumers_ - 1 : 0;
