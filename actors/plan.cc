@@ -29,7 +29,7 @@ constexpr int64_t kTurnMax = int64_t{1} << 32;   // with any number of acts no t
 constexpr int64_t kTurnsMax = int64_t{1} << 22;  // of all actors together
 constexpr int64_t kActsPerIterationMax = 1 << 26;
 constexpr int64_t kStepsPerIterationMax = 1 << 10;
-constexpr int64_t kTimeMax = int64_t{1} << 50;  // ns, 13 days
+constexpr int64_t kTimeMax = int64_t{1} << 46;  // ns, 19 hours
 constexpr int64_t kActTimesMax = 1 << 24;       // of all actors, one by one
 constexpr int64_t kStreamActsMax = 1 << 24;
 

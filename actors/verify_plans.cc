@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -34,11 +35,44 @@ absl::Status VerifyHeaders(absl::Span<const Plan> plans) {
 }
 
 std::string Describe(const PlanRegister& r) {
-  return absl::StrCat(r.slots, " slots of ", r.bytes, " bytes, ", r.tokens_per_step, " tokens per step, ",
-                      r.initial_tokens, " at the start");
+  return absl::StrCat(r.slots, " slots of ", r.bytes, " bytes, ", r.tokens_per_step, " tokens ",
+                      r.every == 1 ? "per step" : absl::StrCat("in ", r.every, " steps"), ", ", r.initial_tokens,
+                      " at the start");
+}
+
+// The acts at both ends of an edge and when they are, as the plan of one of them says.
+std::string DescribeEnds(const Plan& plan, const PlanRegister& r) {
+  std::string text;
+  const auto add = [&](const char* what, const std::string& name, const PlanRate& rate, const PlanPort& port,
+                       const PlanTiming& timing) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", what, " '", name, "': ", rate.acts_per_step, " acts, every ",
+                    rate.every, " from ", rate.every_phase, ", period ", port.period, ", tokens ", port.tokens, ", phase ",
+                    port.phase, ", start ", timing.start_ns, ", turn ", timing.turn_ns, ", chunk ", timing.chunk_ns,
+                    ", time ", timing.time_ns, " ns");
+  };
+  const auto far = [&](const char* what) {
+    for (const PlanFarActor& actor : r.far) add(what, actor.name, actor, actor.port, actor.timing);
+  };
+  if (r.side == RegisterSide::kInbound) {
+    far("from");
+  } else {
+    const PlanActor& actor = plan.actors[r.producer.actor];
+    add("from", actor.name, actor, actor.outputs[r.producer.port], actor.timing);
+  }
+  if (r.side == RegisterSide::kOutbound) {
+    far("to");
+    return text;
+  }
+  for (const PortRef& consumer : r.consumers) {
+    const PlanActor& actor = plan.actors[consumer.actor];
+    add("to", actor.name, actor, actor.inputs[consumer.port], actor.timing);
+  }
+  return text;
 }
 
 struct Sides {
+  const Plan* out_plan = nullptr;
+  const Plan* in_plan = nullptr;
   const PlanRegister* out = nullptr;
   const PlanRegister* in = nullptr;
   int out_rank = -1;
@@ -57,6 +91,7 @@ absl::StatusOr<std::map<uint64_t, Sides>> PairEdges(absl::Span<const Plan> plans
                         absl::StrCat("one ", Name(r.side), " register of edge ", r.edge), "two");
       }
       (out ? sides.out : sides.in) = &r;
+      (out ? sides.out_plan : sides.in_plan) = &plan;
       (out ? sides.out_rank : sides.in_rank) = plan.rank;
     }
   }
@@ -98,6 +133,11 @@ absl::Status VerifyLocalPlans(absl::Span<const Plan> plans) {
     }
     if (Describe(*sides.out) != Describe(*sides.in)) {
       return Disagree(where, absl::StrCat(Describe(*sides.out), ", as the sender says"), Describe(*sides.in));
+    }
+    const bool told = !sides.out->far.empty() || !sides.in->far.empty();
+    if (told && EdgeStatement(*sides.out_plan, *sides.out) != EdgeStatement(*sides.in_plan, *sides.in)) {
+      return Disagree(where, absl::StrCat(DescribeEnds(*sides.out_plan, *sides.out), ", as the sender says"),
+                      DescribeEnds(*sides.in_plan, *sides.in));
     }
   }
   return absl::OkStatus();

@@ -1,5 +1,5 @@
 // Checks that plans of a job fit together: the same job, every rank once, and both sides
-// of every edge agree in peer, slots, bytes, tokens and delay.
+// of every edge agree in peer, slots, bytes, tokens, delay and when the actors at both ends act.
 // Each plan by itself is sound already (actors/plan.h).
 // Thread rule: pure functions.
 #pragma once
