@@ -266,6 +266,7 @@ void MixEnd(const std::string& name, const PlanRate& rate, const PlanPort& port,
 absl::Status CheckCertificate(const Plan& plan) { return Checker(plan).Check(); }
 
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r) {
+  if (r.far.empty()) return 0;
   uint64_t key = static_cast<uint64_t>(r.latency_ns);
   for (int64_t ns : {plan.rhythm.iteration_ns, plan.rhythm.step_ns, int64_t{plan.rhythm.steps_per_iteration}}) {
     Mix(static_cast<uint64_t>(ns), &key);

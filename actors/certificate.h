@@ -28,7 +28,8 @@ namespace weir {
 // certificate, W0508 times that no plan can have, W0509 an act that starts too early, with the edge and both actors.
 absl::Status CheckCertificate(const Plan& plan);
 
-// What the plan says of the two ends of a remote register, as a number: equal on both ranks if they agree.
+// What the plan says of the two ends of a remote register, as a number: equal on both ranks if they agree;
+// 0 if it says nothing.
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r);
 
 }  // namespace weir

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/derive_certificate.h"
 #include "actors/plan_rates.h"
+#include "actors/testing/pair_plan.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
 #include "actors/verify_plans.h"
@@ -102,50 +103,6 @@ TEST(CertificateTest, APlanThatStandsStillHasNoneAndTheErrorNamesWhoWaitsForWhom
   EXPECT_THAT(message, HasSubstr("'accumulate' on rank 0 (act 3) waits for a token of 'data' from 'source' on rank 0"));
 }
 
-// Two actors and what is between them, given by numbers.
-struct Pair {
-  int producer_acts = 1, consumer_acts = 1;  // per step
-  int producer_period = 1, consumer_period = 1;
-  int producer_tokens = 1, consumer_tokens = 1;
-  int producer_phase = 0, consumer_phase = 0;
-  int producer_every = 1, consumer_every = 1, consumer_every_phase = 0;
-  int slots = 1, initial = 0, tokens = 1, chunks = 1;
-  int steps = 1;
-};
-
-RankPlan Make(const Pair& p) {
-  RankPlan plan;
-  plan.set_num_ranks(1);
-  plan.set_micro_batches(1);
-  plan.set_arena_bytes(4096);
-  plan.mutable_certificate()->set_steps_per_iteration(p.steps);
-  for (int i = 0; i < 2; ++i) {
-    ActorSpec* actor = plan.add_actor();
-    actor->set_id(i);
-    actor->set_name(i == 0 ? "producer" : "consumer");
-    actor->set_program(-1);
-    actor->set_chunks(p.chunks);
-    actor->set_acts_per_step(i == 0 ? p.producer_acts : p.consumer_acts);
-    actor->set_every(i == 0 ? p.producer_every : p.consumer_every);
-    if (i == 1) actor->set_every_phase(p.consumer_every_phase);
-  }
-  OutputPort* out = plan.mutable_actor(0)->add_output();
-  out->set_period(p.producer_period);
-  out->set_tokens(p.producer_tokens);
-  out->set_phase(p.producer_phase);
-  InputPort* in = plan.mutable_actor(1)->add_input();
-  in->set_period(p.consumer_period);
-  in->set_tokens(p.consumer_tokens);
-  in->set_phase(p.consumer_phase);
-  RegisterSpec* r = plan.add_registers();
-  r->set_name("between");
-  r->set_slots(p.slots);
-  r->set_initial_tokens(p.initial);
-  r->set_tokens_per_step(p.tokens);
-  r->set_every(p.steps);
-  return plan;
-}
-
 void SetTiming(const std::vector<int64_t>& numbers, ActorTiming* timing) {
   timing->set_start_ns(numbers[0]);
   timing->set_turn_ns(numbers[1]);
@@ -212,7 +169,7 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
   int held = 0, failed = 0;
   for (uint64_t seed = 0; seed < 60000; ++seed) {
     uint64_t key = MixKey(seed, 77);
-    Pair p;
+    PairPlan p;
     p.chunks = 1 + static_cast<int>(Draw(&key, 2));
     const int turns = 1 + static_cast<int>(Draw(&key, 12));
     p.producer_acts = p.consumer_acts = p.chunks * turns;
@@ -226,7 +183,7 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
     if (Draw(&key, 3) == 0) p.consumer_phase = static_cast<int>(Draw(&key, p.consumer_period));
     p.slots = p.consumer_tokens + static_cast<int>(Draw(&key, 4));
     p.initial = static_cast<int>(Draw(&key, std::min(p.slots, 3) + 1));
-    RankPlan proto = Make(p);
+    RankPlan proto = MakePairPlan(p);
     std::vector<int64_t> times = {Draw(&key, 30), 4 + Draw(&key, 8), 1 + Draw(&key, 3), 1 + Draw(&key, 3)};
     SetTiming(times, proto.mutable_actor(0)->mutable_timing());
     times[0] += Draw(&key, 40);

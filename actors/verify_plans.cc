@@ -134,8 +134,7 @@ absl::Status VerifyLocalPlans(absl::Span<const Plan> plans) {
     if (Describe(*sides.out) != Describe(*sides.in)) {
       return Disagree(where, absl::StrCat(Describe(*sides.out), ", as the sender says"), Describe(*sides.in));
     }
-    const bool told = !sides.out->far.empty() || !sides.in->far.empty();
-    if (told && EdgeStatement(*sides.out_plan, *sides.out) != EdgeStatement(*sides.in_plan, *sides.in)) {
+    if (EdgeStatement(*sides.out_plan, *sides.out) != EdgeStatement(*sides.in_plan, *sides.in)) {
       return Disagree(where, absl::StrCat(DescribeEnds(*sides.out_plan, *sides.out), ", as the sender says"),
                       DescribeEnds(*sides.in_plan, *sides.in));
     }

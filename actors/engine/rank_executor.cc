@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -143,6 +144,7 @@ absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r)
   const int32_t in_use = static_cast<int32_t>(counts_[spec.id].in_use());
   edge.initial_tokens = in_use;
   edge.bytes = spec.bytes;
+  edge.statement = EdgeStatement(*plan_, spec);
   edge.landing = r.addresses[0];
   edge.stride = spec.stride;
   WEIR_ASSIGN_OR_RETURN(r.edge, endpoint_->AddEdge(edge));

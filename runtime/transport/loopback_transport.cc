@@ -142,10 +142,11 @@ absl::Status LoopbackNetwork::PairEdges() {
       LoopbackEndpoint* peer = endpoints_[out.spec.peer].get();
       LoopbackEndpoint::Edge& in = peer->edges_[found->second.second];
       if (in.peer != nullptr || in.spec.peer != endpoint->rank_ || in.spec.slots != out.spec.slots ||
-          in.spec.bytes != out.spec.bytes || in.spec.initial_tokens != out.spec.initial_tokens) {
+          in.spec.bytes != out.spec.bytes || in.spec.initial_tokens != out.spec.initial_tokens ||
+          in.spec.statement != out.spec.statement) {
         return absl::InvalidArgumentError(
             absl::StrCat("W0522 edge ", out.spec.edge, ": ranks ", endpoint->rank_, " and ", out.spec.peer,
-                         " disagree about peer, slots, bytes or initial tokens"));
+                         " disagree about peer, slots, bytes, initial tokens or the acts at its ends"));
       }
       out.peer = peer;
       in.peer = endpoint.get();

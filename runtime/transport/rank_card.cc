@@ -9,10 +9,10 @@
 namespace weir {
 namespace {
 
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr uint64_t kStringBytesMax = 1 << 16;
 constexpr uint64_t kEdgesMax = 1 << 20;
-constexpr size_t kEdgeBytes = 8 + 1 + 4 + 4 + 4 + 8 + 4 + 8 + 8 + 1;
+constexpr size_t kEdgeBytes = 8 + 1 + 4 + 4 + 4 + 8 + 8 + 4 + 8 + 8 + 1;
 
 class CardWriter {
  public:
@@ -89,6 +89,7 @@ void ForEachEdgeField(Edge& edge, Field& field) {
   field(edge.slots);
   field(edge.initial_tokens);
   field(edge.bytes);
+  field(edge.statement);
   field(edge.handle);
   field(edge.landing_offset);
   field(edge.stride);
@@ -186,6 +187,11 @@ absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard&
     if (other.slots != edge.slots || other.bytes != edge.bytes || other.initial_tokens != edge.initial_tokens) {
       return Disagreement(edge.edge, absl::StrCat("rank ", mine.rank, " expects ", TextOf(edge), ", rank ", theirs.rank,
                                                   " has ", TextOf(other)));
+    }
+    if (other.statement != edge.statement) {
+      return Disagreement(edge.edge, absl::StrCat("the plans of rank ", mine.rank, " and of rank ", theirs.rank,
+                                                  " tell different times of the acts at its ends: run the same build on "
+                                                  "all ranks"));
     }
     pairs[i] = found->second;
     ++num_paired;

@@ -20,6 +20,7 @@ struct CardEdge {
   int32_t slots = 0;
   int32_t initial_tokens = 0;
   int64_t bytes = 0;
+  uint64_t statement = 0;  // as TransportEdge
   EdgeHandle handle = -1;  // at the rank of the card
   // Where slot 0 begins in the landing memory that others can reach; -1: elsewhere, they send.
   int64_t landing_offset = -1;

@@ -136,7 +136,8 @@ absl::Status SimNetwork::ConnectAll() {
     SimEndpoint::Edge& mine = endpoints_[side.first]->edges_[side.second];
     SimEndpoint::Edge& theirs = endpoints_[other->second.first]->edges_[other->second.second];
     if (mine.spec.peer != other->second.first || mine.spec.slots != theirs.spec.slots ||
-        mine.spec.bytes != theirs.spec.bytes || mine.spec.initial_tokens != theirs.spec.initial_tokens) {
+        mine.spec.bytes != theirs.spec.bytes || mine.spec.initial_tokens != theirs.spec.initial_tokens ||
+        mine.spec.statement != theirs.spec.statement) {
       return connect_status_;
     }
     mine.peer_spec = theirs.spec;

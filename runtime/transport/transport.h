@@ -48,6 +48,9 @@ struct TransportEdge {
   int32_t slots = 1;
   int32_t initial_tokens = 0;
   int64_t bytes = 0;  // of one slot
+  // What this side holds of the actors at both ends and of when they act, as a number: equal on both sides, or the
+  // edge is refused when they connect.
+  uint64_t statement = 0;
   // kIncoming: where slot k lands, landing + k * stride. Null when nothing is computed.
   char* landing = nullptr;
   int64_t stride = 0;

@@ -274,7 +274,7 @@ TEST_P(TransportConformance, RefusesWhatIsNotOfTheEdge) {
 }
 
 TEST_P(TransportConformance, SidesThatDisagreeDoNotConnect) {
-  for (int what = 0; what < 4; ++what) {
+  for (int what = 0; what < 5; ++what) {
     fixture_ = GetParam()(3);
     TransportEdge edge;
     edge.edge = kEdge;
@@ -287,6 +287,7 @@ TEST_P(TransportConformance, SidesThatDisagreeDoNotConnect) {
     edge.slots = what == 1 ? 3 : 2;
     edge.bytes = what == 2 ? 16 : 8;
     edge.edge = what == 3 ? kEdge + 1 : kEdge;
+    edge.statement = what == 4 ? 7 : 0;
     ASSERT_TRUE(fixture_->endpoint(1)->AddEdge(edge).ok());
     EXPECT_EQ(fixture_->ConnectAll()[0].code(), absl::StatusCode::kInvalidArgument) << what;
   }

@@ -112,6 +112,7 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
     edge.slots = spec.slots;
     edge.initial_tokens = spec.initial_tokens;
     edge.bytes = spec.bytes;
+    edge.statement = spec.statement;
     edge.handle = static_cast<EdgeHandle>(i);
     edge.landing_offset = edges_[i].landing_offset;
     edge.stride = spec.stride;
