@@ -153,7 +153,7 @@ SessionProgress Session::Progress() const {
   return ReadProgress(ranks_, ClosedScale());
 }
 
-std::string Session::DescribeStall() const { return weir::DescribeStall(ranks_); }
+std::string Session::DescribeStall() const { return weir::DescribeStall(ranks_, kStallLogLinesMax); }
 
 absl::Status Session::CheckAtRest() const {
   for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());

@@ -20,6 +20,38 @@ Holders::Holders(const std::vector<const Plan*>& plans) {
   }
 }
 
+std::vector<Holders::Actor> Holders::ActorsOfToken(const Plan& plan, int register_id) const {
+  End end{&plan, &plan.registers[register_id]};
+  if (end.second->side == RegisterSide::kInbound) {
+    auto sender = senders_.find(end.second->edge);
+    if (sender == senders_.end()) return Far(*end.second);
+    end = sender->second;
+  }
+  const int actor = end.second->producer.actor;
+  return {{end.first->rank, actor, -1, end.first->actors[actor].name}};
+}
+
+std::vector<Holders::Actor> Holders::ActorsOfSlot(const Plan& plan, int register_id) const {
+  End end{&plan, &plan.registers[register_id]};
+  if (end.second->side == RegisterSide::kOutbound) {
+    auto receiver = receivers_.find(end.second->edge);
+    if (receiver == receivers_.end()) return Far(*end.second);
+    end = receiver->second;
+  }
+  std::vector<Actor> actors;
+  for (const PortRef& consumer : end.second->consumers) {
+    actors.push_back({end.first->rank, consumer.actor, consumer.port, end.first->actors[consumer.actor].name});
+  }
+  return actors;
+}
+
+std::vector<Holders::Actor> Holders::Far(const PlanRegister& r) {
+  std::vector<Actor> actors;
+  for (const PlanFarActor& far : r.far) actors.push_back({r.peer, -1, -1, far.name});
+  if (actors.empty()) actors.push_back({r.peer, -1, -1, ""});
+  return actors;
+}
+
 std::string Holders::OfToken(const Plan& plan, int register_id) const {
   End end{&plan, &plan.registers[register_id]};
   if (end.second->side == RegisterSide::kInbound) {

@@ -9,6 +9,8 @@ namespace weir {
 struct RankExecutor::Beginning {
   std::vector<ActorRuntime> actors;
   std::vector<RegisterRuntime> registers;
+  std::vector<Stream> streams;
+  int64_t next_step = 0;
   ReadySet ready;
   std::vector<int32_t> running;
   int running_head = 0;
@@ -20,7 +22,7 @@ struct RankExecutor::Beginning {
 
 void RankExecutor::MarkBeginning() {
   beginning_ = std::make_shared<Beginning>(
-      Beginning{actors_, registers_, ready_, running_, running_head_, num_running_, num_unfinished_,
+      Beginning{actors_, registers_, streams_, next_step_, ready_, running_, running_head_, num_running_, num_unfinished_,
                 std::string(arena_.base(), arena_.bytes()), std::string(staging_.base(), staging_.bytes())});
 }
 
@@ -28,6 +30,8 @@ void RankExecutor::Rewind() {
   const Beginning& b = *beginning_;
   actors_ = b.actors;  // element by element, so nothing is allocated
   registers_ = b.registers;
+  streams_ = b.streams;
+  next_step_ = b.next_step;
   ready_ = b.ready;
   running_ = b.running;
   running_head_ = b.running_head;
@@ -50,7 +54,7 @@ uint64_t RankExecutor::HashState() const {
     add(port.available);
     add(port.held_slot);
     add(port.next_slot);
-    add(port.spans * 2 + port.wanted);
+    add(port.next_token * 2 + port.wanted);
   };
   for (const ActorRuntime& actor : actors_) {
     add(actor.machine.acts_done() * 2 + actor.machine.running());
@@ -62,6 +66,10 @@ uint64_t RankExecutor::HashState() const {
     for (int32_t slot = 0; slot < r.slots; ++slot) add(r.ledger.readers(slot));
     add(r.expected_sequence);
     add(r.expected_slot * 64 + r.num_outstanding);
+  }
+  for (const Stream& stream : streams_) {
+    add(static_cast<uint64_t>(stream.round));
+    add(static_cast<uint64_t>(stream.entry));
   }
   for (int i = 0; i < num_running_; ++i) add(running_[(running_head_ + i) % running_.size()]);
   for (int k = 0; k < ready_.size(); ++k) add(ready_.Nth(k));

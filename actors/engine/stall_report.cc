@@ -3,35 +3,21 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/engine/holders.h"
+#include "actors/engine/wait_graph.h"
 
 namespace weir {
+
 std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max) {
-  std::vector<const Plan*> plans;
-  for (const RankExecutor* rank : ranks) plans.push_back(&rank->plan());
-  const Holders holders(plans);
+  const std::vector<Wait> waits = ListWaits(ranks);
   std::string text;
-  int lines = 0, left_out = 0;
-  for (const RankExecutor* rank : ranks) {
-    const Plan& plan = rank->plan();
-    for (const PlanActor& actor : plan.actors) {
-      const ActorMachine& machine = rank->machine(actor.id);
-      const ActorState state = machine.state();
-      if (state == ActorState::kDone) continue;
-      if (++lines > lines_max) {
-        ++left_out;
-        continue;
-      }
-      absl::StrAppend(&text, "\n  rank ", plan.rank, " actor '", actor.name, "': ", machine.acts_done(), " of ",
-                      machine.limit(), " acts, ", Name(state));
-      if (state == ActorState::kWaitsForInput || state == ActorState::kWaitsForCredit) {
-        const int reg = machine.waits_for().value();
-        absl::StrAppend(&text, " '", plan.registers[reg].name, "', held by ",
-                        state == ActorState::kWaitsForInput ? holders.OfToken(plan, reg) : holders.OfSlot(plan, reg));
-      }
+  for (size_t i = 0; i < waits.size(); ++i) {
+    if (static_cast<int>(i) == lines_max) {
+      absl::StrAppend(&text, "\n  and ", waits.size() - i, " more");
+      break;
     }
+    absl::StrAppend(&text, "\n  ", ToLine(waits[i]));
   }
-  if (left_out > 0) absl::StrAppend(&text, "\n  and ", left_out, " more");
+  for (const std::string& line : ExplainWaits(waits)) absl::StrAppend(&text, "\n  why: ", line);
   return text;
 }
 

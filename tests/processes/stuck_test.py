@@ -40,8 +40,10 @@ class Stuck(unittest.TestCase):
                 for rank in range(4):
                     self.assertRegex(ended.err, rf"(?m)^    \| rank {rank}\b")
                 for rank in (0, 2, 3):
-                    self.assertRegex(ended.err, rf"(?m)^    \| rank {rank} actor '.*', held by rank \d$")
-                self.assertRegex(ended.err, r"(?m)^    \| rank 0 actor '.*', held by rank 1$")
+                    self.assertRegex(ended.err, rf"(?m)^    \| rank {rank} actor '.*', held by (actor '.*' on )?rank \d$")
+                self.assertRegex(ended.err, r"(?m)^    \| rank 0 actor '.*', held by (actor '.*' on )?rank 1$")
+                # All ranks' waits together lead to the one that hangs.
+                self.assertRegex(ended.err, r"(?m)^    \| in the end \d+ of \d+ actors wait for (actor '.*' on )?rank 1, which could not say")
                 self.assertNotIn("\n[rank", ended.err, "what all actors wait for is for the logs")
                 logs = self.place.path("weir-logs")
                 newest = os.path.join(logs, max(os.listdir(logs)))

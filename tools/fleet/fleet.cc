@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <fstream>
 #include <future>
 #include <set>
 #include <utility>
@@ -31,6 +32,7 @@ constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
 // How often, within the time after which silence is death, a starved worker is looked at.
 constexpr int64_t kLooksPerDeath = 4;
+constexpr int64_t kLogBytesMax = 4 << 20;  // of the end of a log, in which waits are looked for
 constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
 
 // The path of this program, for people who look at the list of processes. What was replaced or removed since it
@@ -229,14 +231,31 @@ void Fleet::CheckProgress() {
   Fail(std::move(event), reason);
 }
 
-// Workers that could still look at their actors have said what these wait for.
+// The end of what a worker printed; empty if there is nothing.
+std::string Fleet::LogOf(int worker) const {
+  std::ifstream file(supervisor_->log_path(worker), std::ios::binary | std::ios::ate);
+  if (!file) return "";
+  const int64_t size = file.tellg(), from = std::max<int64_t>(0, size - kLogBytesMax);
+  std::string text(static_cast<size_t>(size - from), '\0');
+  file.seekg(from);
+  file.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  return text;
+}
+
+// Workers that could still look at their actors have said what these wait for; their logs together say why.
 void Fleet::TellWaits(std::vector<FailureEvent>* events) {
+  const auto is_stuck = [](const FailureEvent& event) { return event.kind == FailureEvent::Kind::kStuck; };
+  if (std::none_of(events->begin(), events->end(), is_stuck)) return;
   std::vector<std::string> waits;
   for (const FailureEvent& event : *events) {
     if (event.kind != FailureEvent::Kind::kExit) continue;
     for (std::string& line : FindWaitsForOthers(event.last_lines)) waits.push_back(std::move(line));
   }
   std::sort(waits.begin(), waits.end());
+  std::vector<std::string> logs;
+  for (int worker = 0; worker < num_workers(); ++worker) logs.push_back(LogOf(worker));
+  for (std::string& line : ExplainLogs(logs)) waits.push_back(std::move(line));
   for (FailureEvent& event : *events) {
     if (event.kind == FailureEvent::Kind::kStuck) event.details.insert(event.details.end(), waits.begin(), waits.end());
   }

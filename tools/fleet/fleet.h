@@ -79,7 +79,8 @@ class Fleet {
   bool IsStuck();
   int NumFrozen();
   void CheckProgress();
-  static void TellWaits(std::vector<FailureEvent>* events);
+  std::string LogOf(int worker) const;
+  void TellWaits(std::vector<FailureEvent>* events);
   std::string ActivityOf(int worker);
   int64_t ExcuseMs(int worker);  // on the coordinator's thread
   void Fail(FailureEvent event, const absl::Status& reason);

@@ -1,11 +1,15 @@
 #include "tools/fleet/stall_lines.h"
 
 #include <algorithm>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "actors/engine/wait_graph.h"
 
 namespace weir {
 namespace {
@@ -17,11 +21,17 @@ constexpr int kLinesMax = 6;
 }  // namespace
 
 std::string WaitsForOthers(const std::string& stall) {
+  std::set<int> ranks_here;
+  for (const absl::string_view line : absl::StrSplit(stall, '\n')) {
+    if (const std::optional<Wait> wait = ParseWait(line); wait.has_value()) ranks_here.insert(wait->who.rank);
+  }
   std::string text;
   int lines = 0;
   for (const absl::string_view line : absl::StrSplit(stall, '\n')) {
-    // Of a holder here the actor is named too.
-    if (!absl::StrContains(line, ", held by rank ")) continue;
+    const std::optional<Wait> wait = ParseWait(line);
+    if (!wait.has_value()) continue;
+    const auto is_elsewhere = [&](const WaitNode& holder) { return ranks_here.count(holder.rank) == 0; };
+    if (std::none_of(wait->holders.begin(), wait->holders.end(), is_elsewhere)) continue;
     if (++lines <= kLinesMax) absl::StrAppend(&text, "  ", absl::StripAsciiWhitespace(line), "\n");
   }
   if (lines == 0) return "";
@@ -37,6 +47,16 @@ std::vector<std::string> FindWaitsForOthers(const std::vector<std::string>& last
     lines.emplace_back(absl::StripAsciiWhitespace(*line));
   }
   return lines;
+}
+
+std::vector<std::string> ExplainLogs(const std::vector<std::string>& logs) {
+  std::vector<Wait> waits;
+  for (const std::string& log : logs) {
+    for (const absl::string_view line : absl::StrSplit(log, '\n')) {
+      if (std::optional<Wait> wait = ParseWait(line); wait.has_value()) waits.push_back(*std::move(wait));
+    }
+  }
+  return ExplainWaits(waits);
 }
 
 }  // namespace weir

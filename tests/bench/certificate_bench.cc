@@ -1,0 +1,78 @@
+// How long a rank takes to check the proof of its plan before it runs.
+//   tools/bench certificate
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
+#include "actors/plan.h"
+#include "tests/bench/bench_row.h"
+#include "tests/bench/hop_plans.h"
+
+namespace weir::bench {
+namespace {
+
+constexpr int kActors = 20000;
+constexpr int kMicroBatches = 64;
+constexpr double kBudgetMs = 50;
+
+// A chain, and from every actor of its first half a register to the one that mirrors it, as what forward keeps for
+// backward; all act in turn.
+RankPlan MirroredChain() {
+  RankPlan plan = ChainPlan(kActors, 1, kMicroBatches);
+  const int64_t time = 10, turn = 40;
+  for (int i = 0; i < kActors; ++i) {
+    ActorTiming* timing = plan.mutable_actor(i)->mutable_timing();
+    timing->set_start_ns(i * time);
+    timing->set_turn_ns(turn);
+    timing->set_time_ns(time);
+  }
+  for (int i = 0; i < kActors / 2; ++i) {
+    const int mirror = kActors - 1 - i;
+    RegisterSpec* r = plan.add_registers();
+    r->set_id(plan.registers_size() - 1);
+    r->set_name(absl::StrCat("kept ", i));
+    r->set_slots(static_cast<int>((mirror - i + 1) * time / turn + 1));
+    r->set_tokens_per_step(kMicroBatches);
+    OutputPort* out = plan.mutable_actor(i)->add_output();
+    out->set_register_id(r->id());
+    out->set_period(1);
+    InputPort* in = plan.mutable_actor(mirror)->add_input();
+    in->set_register_id(r->id());
+    in->set_period(1);
+  }
+  plan.mutable_certificate()->set_iteration_ns(kActors * time + kMicroBatches * turn);
+  return plan;
+}
+
+// The same times, act by act: nothing is even any more.
+void ListStarts(RankPlan* plan) {
+  for (ActorSpec& actor : *plan->mutable_actor()) {
+    ActorTiming* timing = actor.mutable_timing();
+    for (int k = 0; k < kMicroBatches; ++k) timing->add_act_start_ns(timing->start_ns() + k * timing->turn_ns());
+  }
+}
+
+void Measure(const BenchArgs& args, const std::string& what, const RankPlan& proto) {
+  const Plan plan = Must(PlanFromProto(proto));
+  std::vector<double> ms;
+  for (int i = 0; i < args.Repeats(15); ++i) {
+    const double begin = ThreadCpuNs();
+    Must(CheckCertificate(plan));
+    ms.push_back((ThreadCpuNs() - begin) * 1e-6);
+  }
+  PrintRow({what, "ms", ms, absl::StrCat("budget ", kBudgetMs, " ms"), {kBudgetMs}, BenchRow::Better::kLower, 1.0,
+            absl::StrCat(plan.actors.size(), " actors, ", plan.registers.size(), " registers, ", kMicroBatches,
+                         " micro-batches")});
+}
+
+}  // namespace
+}  // namespace weir::bench
+
+int main(int argc, char** argv) {
+  const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
+  weir::RankPlan plan = weir::bench::MirroredChain();
+  weir::bench::Measure(args, "check of a certificate, even", plan);
+  weir::bench::ListStarts(&plan);
+  weir::bench::Measure(args, "check of a certificate, every act its own time", plan);
+}
