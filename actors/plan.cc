@@ -501,8 +501,8 @@ absl::Status PlanReader::ReadSpan(const Spec& in, const PlanRate& rate, const Pl
 
 absl::Status PlanReader::ReadTiming(const ActorTiming& in, const PlanRate& rate, Where where, PlanTiming* out) {
   const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kTimeMax; };
-  if (!in_range(in.start_ns()) || !in_range(in.turn_ns()) || !in_range(in.chunk_ns()) || !in_range(in.time_ns())) {
-    return Bad("W0508", where, absl::StrCat("times from 0 to ", kTimeMax, " ns"),
+  if (in.start_ns() < -kTimeMax || in.start_ns() > kTimeMax || !in_range(in.turn_ns()) || !in_range(in.chunk_ns()) || !in_range(in.time_ns())) {
+    return Bad("W0508", where, absl::StrCat("times of at most ", kTimeMax, " ns, negative only for a start"),
                absl::StrCat("start ", in.start_ns(), ", turn ", in.turn_ns(), ", chunk ", in.chunk_ns(), ", time ", in.time_ns()));
   }
   const int64_t acts = ActsPerIteration(rate, plan_.rhythm);
