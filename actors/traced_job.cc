@@ -13,7 +13,7 @@ namespace {
 
 std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
   std::vector<TracedPort> traced;
-  for (const PlanPort& port : ports) traced.push_back({port.register_id, port.period});
+  for (const PlanPort& port : ports) traced.push_back({port.register_id, port.period, port.tokens, port.phase});
   return traced;
 }
 
@@ -33,7 +33,8 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
   rank.scale = scale;
   for (const PlanActor& actor : plan.actors) {
     rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step, actor.chunks,
-                           Ports(actor.inputs), Ports(actor.outputs), actor.priority});
+                           Ports(actor.inputs), Ports(actor.outputs), actor.priority, actor.every,
+                           actor.every_phase});
   }
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;

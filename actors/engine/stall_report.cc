@@ -17,7 +17,11 @@ std::string DescribeStall(absl::Span<RankExecutor* const> ranks, int lines_max) 
     }
     absl::StrAppend(&text, "\n  ", ToLine(waits[i]));
   }
-  for (const std::string& line : ExplainWaits(waits)) absl::StrAppend(&text, "\n  why: ", line);
+  const char* before = "\n  why: ";
+  for (const std::string& line : ExplainWaits(waits)) {
+    absl::StrAppend(&text, before, line);
+    before = "\n  ";
+  }
   return text;
 }
 

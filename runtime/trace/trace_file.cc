@@ -141,7 +141,9 @@ class RankWriter {
   // Number of the act since the session began.
   int64_t ActNumber(const ActRecord& act) const {
     const TracedActor& actor = rank_.actors[act.actor];
-    return (act.step - job_.first_step) * actor.acts_per_step + act.micro_batch * int64_t{actor.chunks} + act.chunk;
+    const int64_t begin = (job_.first_step - actor.every_phase + actor.every - 1) / actor.every;  // its first turn
+    return ((act.step - actor.every_phase) / actor.every - begin) * actor.acts_per_step +
+           act.micro_batch * int64_t{actor.chunks} + act.chunk;
   }
 
   // Of the token that the act waited for last, or that lay in the slot it waited for.
