@@ -78,6 +78,7 @@ absl::Status CheckRuntime(const Runtime& runtime) {
       {"runtime.threads_per_device", runtime.threads_per_device(), kThreadsPerDeviceMax},
       {"runtime.chunk_bytes_max", runtime.chunk_bytes_max(), std::numeric_limits<int64_t>::max()},
       {"runtime.debug_register_slots", runtime.debug_register_slots(), kRegisterSlotsMax},
+      {"runtime.register_bytes_max", runtime.register_bytes_max(), std::numeric_limits<int64_t>::max()},
   };
   for (const Count& count : counts) {
     if (count.value >= 0 && count.value <= count.max) continue;

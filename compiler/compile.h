@@ -14,6 +14,7 @@
 #include "compiler/ir.h"
 #include "compiler/pass.h"
 #include "compiler/pipeline_schedule.h"
+#include "compiler/rhythm/job_rhythm.h"
 #include "proto/job.pb.h"
 #include "proto/plan.pb.h"
 
@@ -42,6 +43,7 @@ struct LogicalPlan {
   PipelineSchedule schedule;
   std::string plan_id;  // hash of what was compiled
   Module module;
+  JobRhythm rhythm;        // when every station acts
   std::vector<PassTiming> timings;
 };
 

@@ -114,7 +114,8 @@ TEST(Compile, EvaluateAndGenerateLower) {
     options.mode = mode;
     auto plan = CompileJob(TinyJob("tp=2"), options);
     ASSERT_TRUE(plan.ok()) << plan.status();
-    ASSERT_TRUE(LowerForRank(**plan, 1).ok());
+    auto lowered = LowerForRank(**plan, 1);
+    ASSERT_TRUE(lowered.ok()) << lowered.status();
   }
 }
 

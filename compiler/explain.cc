@@ -9,20 +9,14 @@
 #include "compiler/compile.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/lower/segments.h"
+#include "compiler/rhythm/rhythm_curve.h"
+#include "compiler/unit_text.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
 namespace {
 
-std::string Bytes(double bytes) {
-  const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
-  int unit = 0;
-  while (bytes >= 10240 && unit < 4) {
-    bytes /= 1024;
-    ++unit;
-  }
-  return unit == 0 ? absl::StrFormat("%.0f B", bytes) : absl::StrFormat("%.1f %s", bytes, units[unit]);
-}
+std::string Bytes(double bytes) { return BytesText(bytes); }
 
 std::string Plural(int64_t n, const std::string& word) { return absl::StrCat(n, " ", word, n == 1 ? "" : "s"); }
 
@@ -35,6 +29,8 @@ class Explainer {
     Stages();
     Functions();
     WEIR_RETURN_IF_ERROR(Boxings());
+    WEIR_ASSIGN_OR_RETURN(std::string time, ExplainRhythm(plan_, PeakCosts()));
+    absl::StrAppend(&text_, time);
     WEIR_RETURN_IF_ERROR(Ranks());
     return text_;
   }

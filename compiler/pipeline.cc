@@ -7,6 +7,7 @@
 #include "compiler/import_graph.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/passes.h"
+#include "compiler/rhythm/solve_rhythm.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -80,6 +81,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
   plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);
+  WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, PeakCosts()));
   return plan;
 }
 

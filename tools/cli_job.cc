@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
+#include "compiler/rhythm/rhythm_curve.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
@@ -59,6 +60,7 @@ struct PlanArguments {
   JobArguments job;
   std::string mode = "train";
   bool json = false;
+  bool curve = false;
   int64_t rank = -1;
   bool timings = false;
   std::string dump_after;
@@ -110,6 +112,42 @@ absl::Status PrintJson(const LogicalPlan& plan, std::ostream& out) {
   return absl::OkStatus();
 }
 
+// Points between the least memory and the shortest period.
+constexpr int kCurvePointsMax = 12;
+
+nlohmann::ordered_json PointsJson(const std::vector<compiler::RhythmPoint>& points) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const compiler::RhythmPoint& point : points) {
+    nlohmann::ordered_json entry;
+    if (!point.name.empty()) entry["registers"] = point.name;
+    if (point.refused.empty()) {
+      entry["device_bytes"] = point.device_bytes;
+      entry["all_stages_bytes"] = point.all_bytes;
+      entry["micro_batch_ns"] = point.micro_batch_ns;
+      entry["step_ns"] = point.step_ns;
+    } else {
+      entry["refused"] = point.refused;
+    }
+    json.push_back(entry);
+  }
+  return json;
+}
+
+// What register counts buy, by the compiler's cost model.
+absl::Status PrintCurve(const LogicalPlan& plan, const PlanArguments& arguments, std::ostream& out) {
+  const compiler::PeakCosts costs;
+  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> choices, compiler::CompareRegisterChoices(plan, costs));
+  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> curve, compiler::RegisterCurve(plan, costs, kCurvePointsMax));
+  if (arguments.json) {
+    nlohmann::ordered_json json = {{"job", plan.job.name()}, {"mesh", plan.mesh.ToText()}, {"choices", PointsJson(choices)}, {"curve", PointsJson(curve)}};
+    out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+    return absl::OkStatus();
+  }
+  out << "memory and throughput of " << (plan.job.name().empty() ? arguments.job.path : plan.job.name()) << " by register counts (runtime.registers)\n"
+      << compiler::CurveText(choices, curve);
+  return absl::OkStatus();
+}
+
 absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out) {
   if (rank >= plan.mesh.num_ranks()) {
     return Rejected({"W0008", "--rank", absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1), absl::StrCat(rank), ""});
@@ -130,6 +168,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, std::ostream& out, std::os
   options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
+  if (arguments.curve) return PrintCurve(*plan, arguments, out);
   if (arguments.json) return PrintJson(*plan, out);
   WEIR_ASSIGN_OR_RETURN(std::string text, ExplainPlan(*plan));
   out << text;
@@ -158,11 +197,13 @@ void AddJobVerbs(CLI::App* app, CliContext* context) {
                  "  weir plan gpt.textproto --mesh pp=4 --set training.micro_batches=8\n"
                  "  weir plan gpt.textproto --json | jq '.ranks[].arena_bytes'\n"
                  "  weir plan gpt.textproto --rank 0            the plan of one rank as protobuf text\n"
+                 "  weir plan gpt.textproto --mesh pp=4 --curve  what register counts buy: memory against speed\n"
                  "  weir plan gpt.textproto --dump-after 'propagate-.*'",
                  [plan, context] { return ShowPlan(*plan, *context->out, *context->err); });
   plan->job.AddTo(verb);
   verb->add_option("--mode", plan->mode, "train, evaluate or generate")->type_name("MODE")->capture_default_str();
   verb->add_flag("--json", plan->json, "Print figures of every rank as JSON");
+  verb->add_flag("--curve", plan->curve, "Print memory against speed for all register counts worth having");
   verb->add_option("--rank", plan->rank, "Print the plan of one rank as protobuf text")->type_name("N")->check(CLI::NonNegativeNumber);
   verb->add_flag("--timings", plan->timings, "Add the time of every pass");
   verb->add_option("--dump-after", plan->dump_after, "Print the module after the passes whose name matches")->type_name("REGEX");

@@ -6,6 +6,8 @@
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/lower/schedule_slots.h"
 #include "compiler/lower/scratch_plan.h"
+#include "compiler/lower/slot_policy.h"
+#include "compiler/rhythm/rank_rhythm.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -53,6 +55,43 @@ ActorSpec::Phase ToProto(PhaseKind phase) {
   return ActorSpec::NO_PHASE;
 }
 
+absl::Status TooLarge(const RankGraph& graph, double bytes) {
+  return Rejected({"W0480", absl::StrCat("rank ", graph.rank), absl::StrCat("a plan of at most ", kDeviceBytesMax, " bytes for one device"),
+                   absl::StrCat(bytes, " bytes"), "smaller dimensions, more devices or fewer register slots"});
+}
+
+// In doubles: a bound, not a plan.
+double BytesOfStates(const RankGraph& graph) {
+  double total = 0, scratch = 0;
+  for (const RankState& state : graph.states) total += static_cast<double>(state.slice.bytes());
+  for (const RankActor& actor : graph.actors) {
+    double sum = 0;
+    for (int64_t bytes : actor.scratch) sum += static_cast<double>(bytes);
+    scratch = std::max(scratch, sum);
+  }
+  return total + scratch;
+}
+
+}  // namespace
+
+// Before any sum of bytes can overflow.
+absl::Status CheckSizes(const RankGraph& graph) {
+  double total = BytesOfStates(graph);
+  for (const RankTensor& tensor : graph.tensors) {
+    if (tensor.producer >= 0 || tensor.side != RegisterSpec::LOCAL) total += static_cast<double>(tensor.bytes);
+  }
+  if (total > kDeviceBytesMax) return TooLarge(graph, total);
+  for (const RankActor& actor : graph.actors) {
+    if (actor.acts_per_step <= kActsPerStepMax) continue;
+    return Rejected({"W0486", absl::StrCat("rank ", graph.rank, ", ", actor.name),
+                     absl::StrCat("at most ", kActsPerStepMax, " pieces a step: micro-batches times chunks of a transfer"),
+                     absl::StrCat(actor.acts_per_step), "a larger runtime.chunk_bytes_max or fewer training.micro_batches"});
+  }
+  return absl::OkStatus();
+}
+
+namespace {
+
 class RegisterAllocator {
  public:
   RegisterAllocator(const LogicalPlan& plan, const RankGraph& graph) : plan_(plan), graph_(graph) {}
@@ -66,10 +105,11 @@ class RegisterAllocator {
     out_.set_stage(static_cast<int>(graph_.stage));
     out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
     out_.set_device(DeviceText());
-    WEIR_RETURN_IF_ERROR(CheckMemory());
-    WEIR_RETURN_IF_ERROR(CheckRates());
+    WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
     GroupTensors();
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
+    WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, graph_, &out_));
+    WEIR_RETURN_IF_ERROR(CheckMemory());
     PlaceMemory(AddStates(), &out_);
     return std::move(out_);
   }
@@ -80,33 +120,11 @@ class RegisterAllocator {
     int64_t offset = 0;
   };
 
-  // Before any sum of bytes can overflow. In doubles: a bound, not a plan.
+  // With the slots that every register has.
   absl::Status CheckMemory() const {
-    double total = 0;
-    for (const RankTensor& tensor : graph_.tensors) {
-      if (tensor.producer < 0 && tensor.side == RegisterSpec::LOCAL) continue;
-      total += static_cast<double>(tensor.bytes) * Slots(tensor);
-    }
-    for (const RankState& state : graph_.states) total += static_cast<double>(state.slice.bytes());
-    double scratch = 0;
-    for (const RankActor& actor : graph_.actors) {
-      double sum = 0;
-      for (int64_t bytes : actor.scratch) sum += static_cast<double>(bytes);
-      scratch = std::max(scratch, sum);
-    }
-    if (total + scratch <= kDeviceBytesMax) return absl::OkStatus();
-    return Rejected({"W0480", absl::StrCat("rank ", graph_.rank), absl::StrCat("a plan of at most ", kDeviceBytesMax, " bytes for one device"),
-                     absl::StrCat(total + scratch, " bytes"), "smaller dimensions, more devices or fewer register slots"});
-  }
-
-  absl::Status CheckRates() const {
-    for (const RankActor& actor : graph_.actors) {
-      if (actor.acts_per_step <= kActsPerStepMax) continue;
-      return Rejected({"W0486", absl::StrCat("rank ", graph_.rank, ", ", actor.name),
-                       absl::StrCat("at most ", kActsPerStepMax, " pieces a step: micro-batches times chunks of a transfer"),
-                       absl::StrCat(actor.acts_per_step), "a larger runtime.chunk_bytes_max or fewer training.micro_batches"});
-    }
-    return absl::OkStatus();
+    double total = BytesOfStates(graph_);
+    for (const RegisterSpec& spec : out_.registers()) total += static_cast<double>(spec.bytes()) * spec.slots();
+    return total > kDeviceBytesMax ? TooLarge(graph_, total) : absl::OkStatus();
   }
 
   std::string DeviceText() const {
@@ -144,7 +162,7 @@ class RegisterAllocator {
     RegisterSpec* spec = out_.add_registers();
     spec->set_id(out_.registers_size() - 1);
     spec->set_name(tensor.name);
-    spec->set_slots(Slots(tensor));
+    spec->set_slots(static_cast<int>(GivenSlots(plan_, graph_, tensor)));
     spec->set_tokens_per_step(tensor.tokens_per_step);
     spec->set_side(tensor.side);
     if (tensor.side != RegisterSpec::LOCAL) {
@@ -152,13 +170,6 @@ class RegisterAllocator {
       spec->set_edge(tensor.edge);
     }
     if (tensor.variable >= 0) spec->set_initial_tokens(1);
-  }
-
-  int Slots(const RankTensor& tensor) const {
-    if (tensor.variable >= 0) return 1;
-    int forced = plan_.job.runtime().debug_register_slots();
-    if (forced > 0) return forced;
-    return static_cast<int>(ScheduleSlots(plan_, graph_, tensor));
   }
 
   void AddActor(int a) {

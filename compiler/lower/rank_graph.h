@@ -3,6 +3,7 @@
 // Thread rule: plain data.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -49,8 +50,18 @@ struct RankState {
 // Which pass of a micro-batch through the pipeline an actor works for.
 enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
 
+// Where an actor stands in the program, equal on all ranks: the item, and within it segments and the exchanges of
+// transfers in order, each exchange as its sends and then its fill. The other end of a remote tensor is the
+// neighbouring place of the same item.
+struct Station {
+  int item = -1;
+  int place = 0;
+  friend auto operator<=>(const Station&, const Station&) = default;
+};
+
 struct RankActor {
   std::string name;
+  Station station;
   ActorSpec::Kind kind = ActorSpec::COMPUTE;
   PhaseKind phase = PhaseKind::kForward;
   Wave wave = Wave::kNone;

@@ -27,6 +27,7 @@ class RankLowering {
     for (size_t i = 0; i < module_.items.size(); ++i) {
       const ProgramItem& item = module_.items[i];
       item_ = static_cast<int>(i);
+      place_ = 0;
       switch (item.kind) {
         case ItemKind::kSource: LowerSource(item); break;
         case ItemKind::kSink: LowerSink(item); break;
@@ -71,6 +72,7 @@ class RankLowering {
   RankActor MakeActor(const ProgramItem& item, const std::string& name) const {
     RankActor actor;
     actor.name = name;
+    actor.station = {item_, place_};
     actor.phase = item.phase;
     actor.wave = waves_[item_];
     actor.part = item.part;
@@ -159,6 +161,7 @@ class RankLowering {
     size_t next_transfer = 0;
     for (size_t s = 0; s < segmented->segments.size(); ++s) {
       WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
+      ++place_;
       while (next_transfer < segmented->transfers.size() && segmented->transfers[next_transfer].depth == static_cast<int>(s)) {
         const TransferBundle& bundle = segmented->transfers[next_transfer];
         std::vector<TensorType> types;
@@ -422,7 +425,9 @@ class RankLowering {
         AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), types, now, inputs, peer, pieces,
                 exchange.receiver_elements.at(peer), chunk_elements, tokens);
       }
+      ++place_;
       inputs = AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, tokens);
+      ++place_;
     }
     return inputs;
   }
@@ -610,6 +615,7 @@ class RankLowering {
   Coords coords_;
   RankGraph graph_;
   int item_ = 0;
+  int place_ = 0;  // of the next actor within its item; moves on alike on every rank
   std::vector<int> of_value_;
   std::vector<Wave> waves_;
   std::map<int, SegmentedFunction> segmented_;

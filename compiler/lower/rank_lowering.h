@@ -10,8 +10,10 @@ namespace weir::compiler {
 
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank);
 
-// Registers, slot counts, memory, programs: the finished plan. Register counts are those of the
-// pipeline schedule (schedule_slots.h).
+// kInvalidArgument (W0480, W0486): sizes and counts that no device has, whatever the slots.
+absl::Status CheckSizes(const RankGraph& graph);
+
+// Registers, slot counts (slot_policy.h), memory, programs, times: the finished plan.
 absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph);
 
 }  // namespace weir::compiler

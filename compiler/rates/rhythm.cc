@@ -10,7 +10,7 @@
 namespace weir::compiler {
 namespace {
 
-constexpr int64_t kSumMaxNs = int64_t{1} << 50;
+constexpr int64_t kSumMaxNs = int64_t{1} << 56;
 
 // Actors that hand each other chunk by chunk, with the waits among them.
 struct ChunkGroup {

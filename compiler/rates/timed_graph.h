@@ -18,12 +18,15 @@
 
 namespace weir::compiler {
 
+// The longest act, and the longest way of a token: 18 minutes. Sums over the actors of a job stay far from overflowing.
+inline constexpr int64_t kActNsMax = int64_t{1} << 40;
+
 struct TimedGraph {
   struct Actor {
     std::string name;      // as the user would say it: "forward layers.3"
     int64_t acts = 0;      // in one iteration; 0: BalanceRates is to find it
     int64_t chunks = 1;    // acts that belong to one micro-batch; divides acts
-    int64_t time_ns = 1;   // of one act, >= 1
+    int64_t time_ns = 1;   // of one act, from 1 to kActNsMax
     int device = -1;       // acts of one device do not overlap; -1: those of this actor alone do not
     int priority = 0;      // the larger first, among what is ready on a device
   };

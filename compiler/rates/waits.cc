@@ -36,7 +36,7 @@ absl::Status CheckRegister(const TimedGraph& graph, const TimedGraph::Register& 
     }
   }
   if (!InRange(tokens, 1) || !InRange(reg.initial_tokens, 0) || !InRange(reg.slots, 0) || !InRange(reg.slots_max, 0) || reg.bytes < 0 ||
-      reg.bytes > int64_t{1} << 50 || reg.latency_ns < 0 || reg.latency_ns > kTimeMaxNs / kCountMax) {
+      reg.bytes > int64_t{1} << 50 || reg.latency_ns < 0 || reg.latency_ns > kActNsMax) {
     return Bad(absl::StrCat(reg.name, ": ", tokens, " tokens, ", reg.initial_tokens, " initial, ", reg.slots, " slots of at most ",
                             reg.slots_max, ", ", reg.bytes, " bytes, ", reg.latency_ns, " ns"));
   }
@@ -115,7 +115,7 @@ absl::Status CheckGraph(const TimedGraph& graph) {
   const int64_t num_actors = static_cast<int64_t>(graph.actors.size());
   for (const TimedGraph::Actor& actor : graph.actors) {
     if (!InRange(actor.acts, 1) || !InRange(actor.chunks, 1) || actor.acts % actor.chunks != 0 || actor.time_ns < 1 ||
-        actor.time_ns > kTimeMaxNs / kCountMax) {
+        actor.time_ns > kActNsMax) {
       return Bad(absl::StrCat(actor.name, ": ", actor.acts, " acts in chunks of ", actor.chunks, ", ", actor.time_ns, " ns each"));
     }
   }

@@ -1,0 +1,18 @@
+// How many slots registers get by the job's choice (Runtime::registers), before anything is solved.
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include "compiler/compile.h"
+#include "compiler/lower/rank_graph.h"
+
+namespace weir::compiler {
+
+// For edges that bound nothing.
+inline constexpr int64_t kSlotsUnbounded = int64_t{1} << 20;
+
+// The slots of the register that holds `tensor`, equal on both sides of a message; 0: to be solved.
+int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor);
+
+}  // namespace weir::compiler

@@ -1,0 +1,28 @@
+// The rhythm of a job: when the acts of every station start, so that the same times hold on every rank.
+// Solved once, for the logical plan (solve_rhythm.h); each rank applies it to its own actors (rank_rhythm.h), from which its slots follow.
+// Thread rule: immutable once made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/lower/rank_graph.h"
+
+namespace weir::compiler {
+
+struct StationTime {
+  int64_t start_ns = 0;
+  int64_t turn_ns = 0;     // from one micro-batch to the next
+  int64_t chunk_ns = 0;
+  int64_t time_ns = 0;     // 0: nobody acts here
+  int64_t latency_ns = 0;  // of the messages that leave here
+};
+
+struct JobRhythm {
+  int64_t iteration_ns = 0;
+  int64_t micro_batch_ns = 0;
+  std::vector<std::vector<StationTime>> stations;  // by item, by place
+  const StationTime* Find(const Station& station) const;
+};
+
+}  // namespace weir::compiler

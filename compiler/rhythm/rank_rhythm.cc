@@ -1,0 +1,174 @@
+#include "compiler/rhythm/rank_rhythm.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+// Whole-numbered division towards minus infinity.
+int64_t FloorDiv(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
+
+// The acts of one actor, numbered over all iterations, as one port sees them.
+struct PortTimes {
+  const TimedGraph::Actor& actor;
+  const StartTimes::Actor& start;
+  const TimedGraph::Port& port;
+  const StartTimes& times;
+
+  int64_t StartOf(int64_t act) const {
+    const int64_t iteration = FloorDiv(act, actor.acts);
+    const int64_t k = act - iteration * actor.acts;
+    return iteration * times.iteration_ns + start.start_ns + k / actor.chunks * start.turn_ns + k % actor.chunks * start.chunk_ns;
+  }
+  int64_t SpanBegins(int64_t span) const { return StartOf(span * port.period); }
+  int64_t SpanEnds(int64_t span) const { return StartOf((span + 1) * port.period - 1) + actor.time_ns; }
+  int64_t spans() const { return std::max<int64_t>(1, actor.acts / port.period); }  // of an iteration
+  // Spans of a micro-batch; 0: they do not repeat with it.
+  int64_t spans_of_micro_batch() const { return actor.chunks % port.period == 0 ? actor.chunks / port.period : 0; }
+};
+
+}  // namespace
+
+int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times, const TimedGraph::Register& entry) {
+  const TimedGraph::Actor& producer = graph.actors[entry.producer.actor];
+  const PortTimes out{producer, times.actors[entry.producer.actor], entry.producer, times};
+  int64_t slots = std::max({int64_t{1}, entry.initial_tokens, entry.producer.tokens});
+  for (const TimedGraph::Port& port : entry.consumers) {
+    const PortTimes in{graph.actors[port.actor], times.actors[port.actor], port, times};
+    slots = std::max(slots, port.tokens);
+    // Spans of the producer to look at: those of one micro-batch in the midst of an iteration, where both ends repeat
+    // with it (the wait between iterations is not shorter); else all of an iteration.
+    const int64_t own = out.spans_of_micro_batch(), theirs = in.spans_of_micro_batch();
+    const bool even = own > 0 && theirs > 0 && own * entry.producer.tokens == theirs * port.tokens && out.start.turn_ns == in.start.turn_ns;
+    const int64_t micro_batches = producer.acts / producer.chunks;
+    // The last micro-batch of the second iteration: everything before it is there.
+    const int64_t end = 2 * out.spans();
+    const int64_t begin = even && micro_batches > 1 ? end - own : end - out.spans();
+    for (int64_t span = begin; span < end; ++span) {
+      // The last slot that this span takes had, `slots` tokens ago, the token that must be gone.
+      const int64_t token = (span + 1) * entry.producer.tokens - 1 + entry.initial_tokens;
+      while (in.SpanEnds(FloorDiv(token - slots, port.tokens)) + entry.latency_ns > out.SpanBegins(span)) ++slots;
+    }
+  }
+  return slots;
+}
+
+namespace {
+
+// The name that the actor at the far end of a message has on its own rank.
+std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t rank) {
+  if (spec.side() == RegisterSpec::INBOUND) return absl::StrCat(near.name, " to rank ", rank);
+  return near.name.substr(0, near.name.rfind(" to rank "));
+}
+
+class RankRhythm {
+ public:
+  RankRhythm(const JobRhythm& rhythm, const RankGraph& graph, RankPlan* plan) : rhythm_(rhythm), graph_(graph), plan_(*plan) {
+    times_.iteration_ns = rhythm.iteration_ns;
+    times_.micro_batch_ns = rhythm.micro_batch_ns;
+  }
+
+  absl::Status Apply() {
+    for (size_t a = 0; a < graph_.actors.size(); ++a) WEIR_RETURN_IF_ERROR(AddActor(graph_.actors[a], graph_.actors[a].station, graph_.actors[a].name).status());
+    timed_.registers.resize(plan_.registers_size());
+    AddPorts();
+    for (int r = 0; r < plan_.registers_size(); ++r) {
+      RegisterSpec* spec = plan_.mutable_registers(r);
+      TimedGraph::Register& entry = timed_.registers[r];
+      entry.name = spec->name();
+      entry.initial_tokens = spec->initial_tokens();
+      entry.bytes = spec->bytes();
+      if (spec->side() != RegisterSpec::LOCAL) WEIR_RETURN_IF_ERROR(AddFarEnd(spec, &entry));
+      if (spec->slots() == 0) spec->set_slots(static_cast<int>(entry.producer.actor < 0 ? 1 : SlotsNeeded(timed_, times_, entry)));
+      entry.slots = spec->slots();
+    }
+    // A weight that this rank only keeps or only reads has no second end to check.
+    std::erase_if(timed_.registers, [](const TimedGraph::Register& entry) { return entry.producer.actor < 0 || entry.consumers.empty(); });
+    absl::Status held = CheckStartTimes(timed_, times_);
+    if (!held.ok()) {
+      return absl::InternalError(absl::StrCat("the times solved for the job do not hold on rank ", graph_.rank, ": ", held.message()));
+    }
+    Write();
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::StatusOr<int> AddActor(const RankActor& like, const Station& station, const std::string& name) {
+    const StationTime* time = rhythm_.Find(station);
+    if (time == nullptr) {
+      return absl::InternalError(absl::StrCat("rank ", graph_.rank, ": no time was solved for ", name, ", place ", station.place, " of item ", station.item));
+    }
+    TimedGraph::Actor actor;
+    actor.name = name;
+    actor.acts = like.acts_per_step;
+    actor.chunks = like.chunks;
+    actor.time_ns = time->time_ns;
+    timed_.actors.push_back(std::move(actor));
+    times_.actors.push_back({time->start_ns, time->turn_ns, time->chunk_ns});
+    return static_cast<int>(timed_.actors.size()) - 1;
+  }
+
+  void AddPorts() {
+    for (int a = 0; a < plan_.actor_size(); ++a) {
+      for (const InputPort& port : plan_.actor(a).input()) timed_.registers[port.register_id()].consumers.push_back({a, port.period(), 1});
+      for (const OutputPort& port : plan_.actor(a).output()) timed_.registers[port.register_id()].producer = {a, port.period(), 1};
+    }
+  }
+
+  // The neighbouring place of the same item: an exchange's sends stand before its fill.
+  absl::Status AddFarEnd(RegisterSpec* spec, TimedGraph::Register* entry) {
+    const bool inbound = spec->side() == RegisterSpec::INBOUND;
+    const TimedGraph::Port near = inbound ? entry->consumers.at(0) : entry->producer;
+    const RankActor& actor = graph_.actors[near.actor];
+    Station station{actor.station.item, actor.station.place + (inbound ? -1 : 1)};
+    const std::string name = FarName(actor, *spec, graph_.rank);
+    WEIR_ASSIGN_OR_RETURN(int far, AddActor(actor, station, name));
+    const StationTime* sends = rhythm_.Find(inbound ? station : actor.station);
+    entry->latency_ns = sends->latency_ns;
+    TimedGraph::Port port{far, 1, 1};
+    if (inbound) {
+      entry->producer = port;
+    } else {
+      entry->consumers.push_back(port);
+    }
+    spec->set_latency_ns(entry->latency_ns);
+    FarActor* out = spec->add_far();
+    out->set_name(name);
+    out->set_acts_per_step(actor.acts_per_step);
+    out->set_chunks(actor.chunks);
+    out->set_period(1);
+    SetTiming(far, out->mutable_timing());
+    return absl::OkStatus();
+  }
+
+  void SetTiming(int a, ActorTiming* timing) const {
+    timing->set_start_ns(times_.actors[a].start_ns);
+    timing->set_chunk_ns(times_.actors[a].chunk_ns);
+    timing->set_time_ns(timed_.actors[a].time_ns);
+  }
+
+  void Write() {
+    for (int a = 0; a < plan_.actor_size(); ++a) SetTiming(a, plan_.mutable_actor(a)->mutable_timing());
+    PlanCertificate* certificate = plan_.mutable_certificate();
+    certificate->set_steps_per_iteration(1);
+    certificate->set_iteration_ns(rhythm_.iteration_ns);
+    certificate->set_micro_batch_ns(rhythm_.micro_batch_ns);
+  }
+
+  const JobRhythm& rhythm_;
+  const RankGraph& graph_;
+  RankPlan& plan_;
+  TimedGraph timed_;
+  StartTimes times_;
+};
+
+}  // namespace
+
+absl::Status ApplyRhythm(const JobRhythm& rhythm, const RankGraph& graph, RankPlan* plan) {
+  return RankRhythm(rhythm, graph, plan).Apply();
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,21 @@
+// A rank's part in the rhythm of its job: slots of registers that were not given, the times of its actors and of those
+// at the far ends of its messages, checked edge by edge and written into the plan.
+// Thread rule: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "compiler/lower/rank_graph.h"
+#include "compiler/rates/start_times.h"
+#include "compiler/rhythm/job_rhythm.h"
+#include "proto/plan.pb.h"
+
+namespace weir::compiler {
+
+// The fewest slots with which no act of `entry`'s producer starts before a slot is free, at these times.
+int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times, const TimedGraph::Register& entry);
+
+// `plan` has the actors of `graph`, one by one, and its registers; slots of 0 are filled in. kInternal if the
+// certificate does not hold here: the rhythm was solved without a rank like this one.
+absl::Status ApplyRhythm(const JobRhythm& rhythm, const RankGraph& graph, RankPlan* plan);
+
+}  // namespace weir::compiler

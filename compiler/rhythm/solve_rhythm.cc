@@ -1,0 +1,120 @@
+#include "compiler/rhythm/solve_rhythm.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/lower/rank_lowering.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+// Halvings of the period between the bound and what one slot each needs.
+constexpr int kBisections = 12;
+
+int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>& slots) {
+  int64_t most = 0;
+  for (const auto& [device, bytes] : RegisterBytes(graph, slots)) most = std::max(most, bytes);
+  return most;
+}
+
+std::vector<int64_t> RanksLookedAt(const Mesh& mesh, int64_t of_stage_max) {
+  std::vector<int64_t> ranks;
+  const int64_t of_stage = mesh.StageMesh().num_ranks();
+  const int64_t shown = std::min(of_stage, of_stage_max);
+  for (int64_t stage = 0; stage < mesh.num_stages(); ++stage) {
+    for (int64_t i = 0; i < shown; ++i) ranks.push_back(mesh.GlobalRank(stage, i > 0 && i + 1 == shown ? of_stage - 1 : i));
+  }
+  return ranks;
+}
+
+// The shortest period at which the registers of no device take more than `bytes_max`.
+absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSolution best, int64_t bytes_max) {
+  if (BytesOfFullestDevice(graph, best.slots) <= bytes_max) return best;
+  TimedGraph least = graph;
+  for (TimedGraph::Register& entry : least.registers) {
+    if (entry.slots == 0) entry.slots = std::max<int64_t>(1, entry.initial_tokens);
+  }
+  absl::StatusOr<RegisterSolution> slowest = SolveRegisters(least, {});
+  if (!slowest.ok() || BytesOfFullestDevice(graph, slowest->slots) > bytes_max) {
+    const std::string found = slowest.ok() ? absl::StrCat(BytesOfFullestDevice(graph, slowest->slots), " with one slot each") : "less than one slot each";
+    return Rejected({"W0495", "runtime.register_bytes_max", "room for the registers of every device", absl::StrCat(bytes_max, " bytes, where the fullest needs ", found),
+                     "a larger runtime.register_bytes_max, smaller micro-batches or more devices"});
+  }
+  RegisterSolution fits = *std::move(slowest);
+  int64_t low = best.micro_batch_ns, high = fits.micro_batch_ns;
+  for (int i = 0; i < kBisections && high - low > 1; ++i) {
+    SolveOptions options;
+    options.micro_batch_ns = low + (high - low) / 2;
+    absl::StatusOr<RegisterSolution> solution = SolveRegisters(graph, options);
+    if (solution.ok() && BytesOfFullestDevice(graph, solution->slots) <= bytes_max) {
+      fits = *std::move(solution);
+      high = *options.micro_batch_ns;
+    } else {
+      low = *options.micro_batch_ns;
+    }
+  }
+  return fits;
+}
+
+}  // namespace
+
+std::map<int, int64_t> RegisterBytes(const TimedGraph& graph, const std::vector<int64_t>& slots) {
+  std::map<int, int64_t> bytes;
+  for (size_t r = 0; r < graph.registers.size(); ++r) {
+    const TimedGraph::Register& entry = graph.registers[r];
+    bytes[graph.actors[entry.consumers[0].actor].device] += entry.bytes * slots[r];
+  }
+  return bytes;
+}
+
+const StationTime* JobRhythm::Find(const Station& station) const {
+  if (station.item < 0 || station.item >= static_cast<int>(stations.size())) return nullptr;
+  const std::vector<StationTime>& places = stations[station.item];
+  if (station.place < 0 || station.place >= static_cast<int>(places.size()) || places[station.place].time_ns == 0) return nullptr;
+  return &places[station.place];
+}
+
+absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs, const RhythmOptions& options) {
+  StationGraphBuilder builder(plan, costs);
+  const std::vector<int64_t> ranks = RanksLookedAt(plan.mesh, options.ranks_of_stage_max);
+  for (int64_t rank : ranks) {
+    WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
+    WEIR_RETURN_IF_ERROR(CheckSizes(graph));
+    builder.Add(graph);
+  }
+  const bool all = static_cast<int64_t>(ranks.size()) == plan.mesh.num_ranks();
+  return builder.Finish(all ? StationGraphBuilder::Ranks::kAll : StationGraphBuilder::Ranks::kSome);
+}
+
+absl::StatusOr<RegisterSolution> SolveStations(const LogicalPlan& plan, const StationGraph& graph) {
+  WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveRegisters(graph.timed, {}));
+  const int64_t bytes_max = plan.job.runtime().register_bytes_max();
+  if (bytes_max == 0) return solution;
+  return SolveUnder(graph.timed, std::move(solution), bytes_max);
+}
+
+absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& costs, const RhythmOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(plan, costs, options));
+  WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveStations(plan, graph));
+  JobRhythm rhythm;
+  rhythm.iteration_ns = solution.times.iteration_ns;
+  rhythm.micro_batch_ns = solution.times.micro_batch_ns;
+  rhythm.stations.resize(plan.module.items.size());
+  for (size_t a = 0; a < graph.stations.size(); ++a) {
+    const Station& station = graph.stations[a];
+    std::vector<StationTime>& places = rhythm.stations[station.item];
+    if (static_cast<int>(places.size()) <= station.place) places.resize(station.place + 1);
+    const StartTimes::Actor& time = solution.times.actors[a];
+    places[station.place] = {time.start_ns, time.turn_ns, time.chunk_ns, graph.timed.actors[a].time_ns, 0};
+  }
+  for (const TimedGraph::Register& entry : graph.timed.registers) {
+    const Station& station = graph.stations[entry.producer.actor];
+    StationTime& time = rhythm.stations[station.item][station.place];
+    time.latency_ns = std::max(time.latency_ns, entry.latency_ns);
+  }
+  return rhythm;
+}
+
+}  // namespace weir::compiler

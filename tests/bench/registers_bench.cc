@@ -1,0 +1,153 @@
+// What register counts cost and buy: ten random pipelines with one slot everywhere, two, twice the stages, what the
+// schedule says, and solved counts. Virtual time runs the production plans and protocol with the costs that the compiler
+// planned with; real time is for those with a core for every stage.
+//   tools/bench registers
+#include <algorithm>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/compile.h"
+#include "compiler/rhythm/solve_rhythm.h"
+#include "tests/bench/bench_gpt.h"
+#include "tests/bench/bench_row.h"
+#include "tools/job_file.h"
+
+namespace weir::bench {
+namespace {
+
+constexpr int kPipelines = 10;
+
+struct Pipeline {
+  std::string name;
+  Job job;
+  int stages = 0;
+  int64_t vocab = 0;
+};
+
+// Stages of one to five blocks, so that they cost differently; every third has two, for machines of two cores.
+Pipeline RandomPipeline(int seed) {
+  std::mt19937_64 random(static_cast<uint64_t>(seed));
+  auto draw = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1)); };
+  Pipeline pipeline;
+  pipeline.stages = seed % 3 == 0 ? 2 : static_cast<int>(draw(3, 8));
+  std::vector<std::string> blocks;
+  std::vector<int64_t> cuts;
+  int64_t layers = 0;
+  for (int stage = 0; stage < pipeline.stages; ++stage) {
+    const int64_t of_stage = draw(1, 5);
+    blocks.push_back(absl::StrCat(of_stage));
+    layers += of_stage;
+    cuts.push_back(layers);
+  }
+  TransformerOptions options = SmallGpt();
+  options.layers = layers;
+  options.hidden = 32 * draw(2, 6);
+  options.training.micro_batches = draw(2, 4) * pipeline.stages;
+  options.training.batch = options.training.micro_batches * draw(1, 4);
+  pipeline.vocab = options.vocab;
+  pipeline.job = Must(GptJob(options));
+  Must(SetMesh(absl::StrCat("pp=", pipeline.stages), &pipeline.job));
+  for (int stage = 0; stage + 1 < pipeline.stages; ++stage) pipeline.job.mutable_pipeline()->add_cut(absl::StrCat("layers.", cuts[stage]));
+  pipeline.name = absl::StrCat("pipeline ", seed, ": ", absl::StrJoin(blocks, "+"), " blocks, hidden ", options.hidden, ", ",
+                               options.training.micro_batches, " micro-batches");
+  return pipeline;
+}
+
+struct Choice {
+  std::string name;
+  Runtime::Registers registers;
+};
+
+struct Compiled {
+  std::vector<RankPlan> plans;
+  int64_t micro_batch_ns = 0;
+  int64_t bound_ns = 0;
+  int64_t register_bytes = 0;  // over all devices, weights left out
+};
+
+Compiled Compile(const Pipeline& pipeline, Runtime::Registers registers) {
+  Job job = pipeline.job;
+  job.mutable_runtime()->set_registers(registers);
+  std::unique_ptr<LogicalPlan> logical = Must(CompileJob(job, {}));
+  Compiled compiled;
+  compiled.micro_batch_ns = logical->rhythm.micro_batch_ns;
+  compiled.bound_ns = compiler::BoundPeriod(Must(compiler::BuildStationGraph(*logical, compiler::PeakCosts())).timed).micro_batch_ns;
+  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
+    compiled.plans.push_back(Must(LowerForRank(*logical, rank)));
+    for (const RegisterSpec& spec : compiled.plans.back().registers()) {
+      if (spec.initial_tokens() == 0 && spec.side() != RegisterSpec::OUTBOUND) compiled.register_bytes += spec.bytes() * spec.slots();
+    }
+  }
+  return compiled;
+}
+
+// Of one step, with the times and latencies that the plans were made with.
+double VirtualNs(const Compiled& compiled, int64_t vocab) {
+  CountingFeed feed(vocab);
+  SessionOptions options;
+  options.feed = &feed;
+  options.engine = SessionOptions::EngineKind::kSim;
+  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
+  options.compute = RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [&](const Plan& plan, const PlanActor& actor) {
+    return compiled.plans[plan.rank].actor(static_cast<int>(&actor - plan.actors.data())).timing().time_ns();
+  };
+  options.sim_latency_ns = [](int64_t bytes, int from, int to) {
+    const compiler::PeakCosts costs;
+    return costs.LatencyNs(costs.LevelBetween(from, to), bytes);
+  };
+  std::unique_ptr<Session> session = Must(Session::Create(compiled.plans, options));
+  Must(session->RunSteps(1));
+  return static_cast<double>(session->simulator()->now_ns());
+}
+
+std::unique_ptr<Session> OpenReal(const Compiled& compiled, DataFeed* feed) {
+  SessionOptions options;
+  options.feed = feed;
+  std::unique_ptr<Session> session = Must(Session::Create(compiled.plans, options));
+  Must(session->RunSteps(3));
+  return session;
+}
+
+void Measure(const BenchArgs& args, int seed) {
+  const Pipeline pipeline = RandomPipeline(seed);
+  const Compiled solved = Compile(pipeline, Runtime::SOLVED);
+  const double solved_ns = VirtualNs(solved, pipeline.vocab);
+  PrintRow({absl::StrCat(pipeline.name, "; solved: period"), "ns", {static_cast<double>(solved.micro_batch_ns)}, "bound",
+            {static_cast<double>(solved.bound_ns)}, BenchRow::Better::kLower, 1.01,
+            absl::StrCat("planned; a step takes ", static_cast<int64_t>(solved_ns), " ns of virtual time")});
+  const std::vector<Choice> choices = {{"one slot everywhere", Runtime::ONE}, {"two", Runtime::TWO}, {"twice the stages", Runtime::TWICE_STAGES},
+                                       {"the schedule's", Runtime::SCHEDULE}};
+  const bool fits = pipeline.stages <= static_cast<int>(std::thread::hardware_concurrency());
+  CountingFeed feed(pipeline.vocab);
+  for (const Choice& choice : choices) {
+    const Compiled other = Compile(pipeline, choice.registers);
+    const double other_ns = VirtualNs(other, pipeline.vocab);
+    PrintRow({absl::StrCat("  step with solved counts beside ", choice.name, ", virtual"), "ns", {solved_ns}, choice.name, {other_ns}, BenchRow::Better::kLower,
+              {}, absl::StrCat("period ", other.micro_batch_ns, " ns, ", other.micro_batch_ns * 100 / std::max<int64_t>(1, solved.bound_ns), " % of the bound")});
+    PrintRow({absl::StrCat("  bytes of registers beside ", choice.name), "KiB", {static_cast<double>(solved.register_bytes) / 1024}, choice.name,
+              {static_cast<double>(other.register_bytes) / 1024}, BenchRow::Better::kLower, {}, "all devices"});
+    if (!fits) continue;
+    std::unique_ptr<Session> ours = OpenReal(solved, &feed), theirs = OpenReal(other, &feed);
+    auto step = [&](Session& session) {
+      const double begin = WallNs();
+      Must(session.RunSteps(1));
+      return WallNs() - begin;
+    };
+    Pairs pairs = Alternate(args.Repeats(11), [&] { return step(*ours); }, [&] { return step(*theirs); });
+    PrintRow({absl::StrCat("  step with solved counts beside ", choice.name, ", real"), "ns", pairs.ours, choice.name, pairs.theirs, BenchRow::Better::kLower, {},
+              absl::StrCat(pipeline.stages, " stages, a thread each")});
+  }
+}
+
+}  // namespace
+}  // namespace weir::bench
+
+int main(int argc, char** argv) {
+  const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
+  for (int seed = 1; seed <= weir::bench::kPipelines; ++seed) weir::bench::Measure(args, seed);
+}

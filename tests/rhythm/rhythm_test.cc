@@ -1,0 +1,141 @@
+// The rhythm of a job holds on every rank of it, looked at or not; slots and times do what they say.
+#include "absl/strings/str_cat.h"
+#include "compiler/compile.h"
+#include "compiler/lower/rank_lowering.h"
+#include "compiler/rhythm/solve_rhythm.h"
+#include "gtest/gtest.h"
+#include "tests/rhythm/rhythm_jobs.h"
+#include "tests/training/train_run.h"
+
+namespace weir::testing {
+namespace {
+
+using compiler::PeakCosts;
+using compiler::JobRhythm;
+using compiler::RhythmOptions;
+using compiler::SolveRhythm;
+using compiler::StationGraph;
+
+std::unique_ptr<LogicalPlan> Compile(const Job& job) {
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return plan.ok() ? *std::move(plan) : nullptr;
+}
+
+TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
+  for (RhythmJob& entry : JobsOfManyLayouts()) {
+    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
+      SCOPED_TRACE(absl::StrCat(entry.name, ", ", Runtime::Registers_Name(registers)));
+      entry.job.mutable_runtime()->set_registers(registers);
+      std::unique_ptr<LogicalPlan> plan = Compile(entry.job);
+      ASSERT_NE(plan, nullptr);
+      RhythmOptions few;
+      few.ranks_of_stage_max = 1;
+      absl::StatusOr<JobRhythm> rhythm = SolveRhythm(*plan, PeakCosts(), few);
+      ASSERT_TRUE(rhythm.ok()) << rhythm.status();
+      plan->rhythm = *std::move(rhythm);
+      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+        ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
+      }
+    }
+  }
+}
+
+TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
+  for (RhythmJob& entry : JobsOfManyLayouts()) {
+    SCOPED_TRACE(entry.name);
+    entry.job.mutable_runtime()->set_registers(Runtime::SOLVED);
+    std::unique_ptr<LogicalPlan> plan = Compile(entry.job);
+    ASSERT_NE(plan, nullptr);
+    struct End {
+      int slots = 0;
+      std::string own, far;  // timing of the actor here, and of that at the other end
+    };
+    std::map<uint64_t, std::vector<End>> edges;
+    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+      ASSERT_TRUE(lowered.ok()) << lowered.status();
+      for (const ActorSpec& actor : lowered->actor()) {
+        auto look = [&](int id) {
+          const RegisterSpec& spec = lowered->registers(id);
+          if (spec.side() == RegisterSpec::LOCAL) return;
+          ASSERT_EQ(spec.far_size(), 1);
+          edges[spec.edge()].push_back({spec.slots(), absl::StrCat(actor.name(), actor.timing().ShortDebugString(), actor.acts_per_step()),
+                                        absl::StrCat(spec.far(0).name(), spec.far(0).timing().ShortDebugString(), spec.far(0).acts_per_step())});
+        };
+        for (const InputPort& port : actor.input()) look(port.register_id());
+        for (const OutputPort& port : actor.output()) look(port.register_id());
+      }
+    }
+    for (const auto& [edge, ends] : edges) {
+      ASSERT_EQ(ends.size(), 2u);
+      EXPECT_EQ(ends[0].slots, ends[1].slots) << ends[0].own;
+      EXPECT_EQ(ends[0].own, ends[1].far);
+      EXPECT_EQ(ends[1].own, ends[0].far);
+    }
+  }
+}
+
+TEST(Rhythm, SolvedCountsLetTheBusiestDeviceNeverWait) {
+  for (const char* mesh : {"pp=2", "pp=4", "tp=2,pp=2"}) {
+    SCOPED_TRACE(mesh);
+    Job job = SmallGptJob(mesh, 8, 8);
+    job.mutable_runtime()->set_registers(Runtime::SOLVED);
+    std::unique_ptr<LogicalPlan> plan = Compile(job);
+    ASSERT_NE(plan, nullptr);
+    absl::StatusOr<StationGraph> graph = BuildStationGraph(*plan, PeakCosts());
+    ASSERT_TRUE(graph.ok()) << graph.status();
+    EXPECT_EQ(plan->rhythm.micro_batch_ns, BoundPeriod(graph->timed).micro_batch_ns);
+  }
+}
+
+TEST(Rhythm, AMemoryCapIsKeptAndCostsTime) {
+  Job job = SmallGptJob("pp=4", 8, 8);
+  job.mutable_runtime()->set_registers(Runtime::SOLVED);
+  std::unique_ptr<LogicalPlan> free = Compile(job);
+  ASSERT_NE(free, nullptr);
+  absl::StatusOr<StationGraph> graph = BuildStationGraph(*free, PeakCosts());
+  ASSERT_TRUE(graph.ok()) << graph.status();
+  absl::StatusOr<compiler::RegisterSolution> best = SolveStations(*free, *graph);
+  ASSERT_TRUE(best.ok()) << best.status();
+  auto fullest = [&](const std::vector<int64_t>& slots) {
+    int64_t most = 0;
+    for (const auto& [device, bytes] : RegisterBytes(graph->timed, slots)) most = std::max(most, bytes);
+    return most;
+  };
+  job.mutable_runtime()->set_register_bytes_max(fullest(best->slots) * 3 / 4);
+  std::unique_ptr<LogicalPlan> capped = Compile(job);
+  ASSERT_NE(capped, nullptr);
+  EXPECT_GT(capped->rhythm.micro_batch_ns, free->rhythm.micro_batch_ns);
+  absl::StatusOr<compiler::RegisterSolution> solved = SolveStations(*capped, *graph);
+  ASSERT_TRUE(solved.ok()) << solved.status();
+  EXPECT_LE(fullest(solved->slots), job.runtime().register_bytes_max());
+}
+
+TEST(Rhythm, ACapThatNothingFitsUnderIsRefused) {
+  Job job = SmallGptJob("pp=2", 4, 4);
+  job.mutable_runtime()->set_registers(Runtime::SOLVED);
+  job.mutable_runtime()->set_register_bytes_max(1000);
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+  ASSERT_FALSE(plan.ok());
+  EXPECT_NE(plan.status().message().find("W0495"), std::string::npos) << plan.status();
+}
+
+TEST(Rhythm, EveryChoiceOfRegistersGivesTheSameBits) {
+  TrainRunOptions options;
+  options.steps = 3;
+  std::map<std::string, std::vector<float>> weights;
+  for (int choice = Runtime::Registers_MIN; choice <= Runtime::Registers_MAX; ++choice) {
+    SCOPED_TRACE(Runtime::Registers_Name(static_cast<Runtime::Registers>(choice)));
+    Job job = SmallGptJob("dp=2,pp=2", 4, 4);
+    job.mutable_runtime()->set_registers(static_cast<Runtime::Registers>(choice));
+    absl::StatusOr<TrainRun> run = Train(job, options);
+    ASSERT_TRUE(run.ok()) << run.status();
+    if (weights.empty()) weights = run->weights;
+    EXPECT_EQ(weights, run->weights);
+  }
+}
+
+}  // namespace
+}  // namespace weir::testing
