@@ -11,6 +11,7 @@ namespace weir::compiler {
 namespace {
 
 constexpr int64_t kIterationMaxNs = int64_t{1} << 56;
+constexpr int kCirclesMax = 12;
 
 // Differences of those waits that ask for anything, and which waits they are.
 struct Asked {
@@ -125,30 +126,51 @@ std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const 
 }
 
 std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& rhythm, const std::vector<Wait>& waits, int64_t micro_batch_ns) {
-  int64_t iteration_ns = micro_batch_ns * rhythm.micro_batches;
+  int64_t shortest = micro_batch_ns * rhythm.micro_batches;
   for (size_t a = 0; a < graph.actors.size(); ++a) {
     const TimedGraph::Actor& actor = graph.actors[a];
-    if (rhythm.turns[a] == 1) iteration_ns = std::max(iteration_ns, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
+    if (rhythm.turns[a] == 1) shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
   }
-  while (true) {
-    StartTimes times;
+  std::vector<Wait> circle;
+  const auto solve = [&](int64_t iteration_ns) -> std::optional<StartTimes> {
     const Pace pace = PaceAt(graph, rhythm, micro_batch_ns, iteration_ns);
     const Asked asked = Ask(graph, pace, waits);
     DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
-    if (system.Solve()) {
-      times.iteration_ns = iteration_ns;
-      times.micro_batch_ns = micro_batch_ns;
-      times.actors = pace.actors;
-      for (size_t a = 0; a < graph.actors.size(); ++a) times.actors[a].start_ns = system.times()[a];
-      return times;
+    if (!system.Solve()) {
+      circle = CircleOf(system, asked, waits);
+      return std::nullopt;
     }
-    const std::vector<Wait> circle = CircleOf(system, asked, waits);
-    const auto longer = FindLeast(iteration_ns, kIterationMaxNs, 1, [&](int64_t ns) {
+    StartTimes times = {iteration_ns, micro_batch_ns, pace.actors};
+    for (size_t a = 0; a < graph.actors.size(); ++a) times.actors[a].start_ns = system.times()[a];
+    return times;
+  };
+  // As long as each circle that forbids an iteration says: exact, and mostly soon found.
+  std::optional<StartTimes> found = solve(shortest);
+  for (int i = 0; i < kCirclesMax && !found; ++i) {
+    const auto longer = FindLeast(shortest, kIterationMaxNs, 1, [&](int64_t ns) {
       return Keeps(graph, PaceAt(graph, rhythm, micro_batch_ns, ns), circle);
     });
     if (!longer) return std::nullopt;
-    iteration_ns = *longer;
+    shortest = *longer;
+    found = solve(shortest);
   }
+  if (found) return found;
+  // Else between that and one that waits for the end of the one before, to a thousandth.
+  int64_t longest = shortest;
+  while (!(found = solve(longest))) {
+    if (longest > kIterationMaxNs / 2) return std::nullopt;
+    longest *= 2;
+  }
+  while (longest - shortest > longest / 1000) {
+    const int64_t middle = shortest + (longest - shortest) / 2;
+    if (auto times = solve(middle)) {
+      found = std::move(times);
+      longest = middle;
+    } else {
+      shortest = middle;
+    }
+  }
+  return found;
 }
 
 PeriodBound BoundPeriod(const TimedGraph& graph) {

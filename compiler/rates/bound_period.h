@@ -23,7 +23,8 @@ struct ShortestPeriod {
 };
 std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const Rhythm& rhythm, const std::vector<Wait>& waits, int64_t from_ns);
 
-// Start times that keep `waits` at a period, with the shortest iteration for it. Nothing if there are none.
+// Start times that keep `waits` at a period, with the shortest iteration for it (or one that is a thousandth longer, where
+// finding that takes long). Nothing if there are none.
 std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& rhythm, const std::vector<Wait>& waits, int64_t micro_batch_ns);
 
 }  // namespace weir::compiler

@@ -8,21 +8,25 @@ namespace weir::compiler {
 Play::Play(const TimedGraph& graph) : graph_(graph), waits_(AllWaits(graph)) {
   JoinUnits();
   std::vector<int> position(units_.size() + 1, 0);
-  other_unit_.resize(waits_.size());
   for (size_t w = 0; w < waits_.size(); ++w) {
-    other_unit_[w] = unit_of_[waits_[w].other];
     if (waits_[w].kind != Wait::Kind::kJoint) ++position[unit_of_[waits_[w].waiter] + 1];
   }
   std::partial_sum(position.begin(), position.end(), position.begin());
   waits_by_unit_.resize(position.back());
+  sources_.resize(position.back());
+  place_.assign(waits_.size(), -1);
   for (size_t u = 0; u < units_.size(); ++u) units_[u].first_wait = position[u];
   for (size_t w = 0; w < waits_.size(); ++w) {
     if (waits_[w].kind == Wait::Kind::kJoint) continue;
     Unit& unit = units_[unit_of_[waits_[w].waiter]];
-    waits_by_unit_[unit.first_wait + unit.num_waits++] = static_cast<int>(w);
+    const Wait& wait = waits_[w];
+    const bool plain = wait.waiter_port.period == 1 && wait.other_port.period == 1 && wait.waiter_port.tokens == 1 && wait.other_port.tokens == 1;
+    place_[w] = unit.first_wait + unit.num_waits++;
+    waits_by_unit_[place_[w]] = static_cast<int>(w);
+    sources_[place_[w]] = {unit_of_[wait.other], plain, wait.lag};
   }
   for (size_t a = 0; a < graph_.actors.size(); ++a) units_[unit_of_[a]].limit = graph_.actors[a].acts;
-  for (size_t u = 0; u < units_.size(); ++u) Enqueue(static_cast<int>(u));
+  for (size_t u = units_.size(); u > 0; --u) Enqueue(static_cast<int>(u - 1));
 }
 
 void Play::JoinUnits() {
@@ -49,13 +53,10 @@ void Play::JoinUnits() {
 void Play::Enqueue(int unit) {
   if (units_[unit].queued) return;
   units_[unit].queued = true;
-  queue_.push_back(unit);
+  stack_.push_back(unit);
 }
 
 int64_t Play::ActsAllowed(const Wait& wait, int64_t other_done) const {
-  if (wait.waiter_port.period == 1 && wait.other_port.period == 1 && wait.waiter_port.tokens == 1 && wait.other_port.tokens == 1) {
-    return std::max<int64_t>(other_done + wait.lag, 0);
-  }
   const int64_t tokens = other_done / wait.other_port.period * wait.other_port.tokens + wait.lag;
   return tokens <= 0 ? 0 : tokens / wait.waiter_port.tokens * wait.waiter_port.period;
 }
@@ -66,14 +67,11 @@ int64_t Play::ActsNeeded(const Wait& wait, int64_t done) const {
 }
 
 bool Play::Run() {
-  while (queue_front_ < queue_.size()) {
-    const int unit = queue_[queue_front_++];
+  while (!stack_.empty()) {
+    const int unit = stack_.back();
+    stack_.pop_back();
     units_[unit].queued = false;
     Visit(unit);
-    if (queue_front_ > units_.size() && queue_front_ * 2 > queue_.size()) {
-      queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(queue_front_));
-      queue_front_ = 0;
-    }
   }
   return std::all_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.blocked_by < 0; });
 }
@@ -86,20 +84,21 @@ void Play::Visit(int id) {
     int64_t allowed = unit.limit;
     int blocked_by = -1;
     for (int i = unit.first_wait; i < unit.first_wait + unit.num_waits; ++i) {
-      const int wait = waits_by_unit_[i];
-      const int64_t acts = ActsAllowed(waits_[wait], units_[other_unit_[wait]].done);
+      const Source& source = sources_[i];
+      const int64_t other_done = units_[source.unit].done;
+      const int64_t acts = source.plain ? other_done + source.lag : ActsAllowed(waits_[waits_by_unit_[i]], other_done);
       if (acts >= allowed) continue;
       allowed = acts;
-      blocked_by = wait;
+      blocked_by = i;
     }
     const bool moved = allowed > unit.done;
     unit.done = std::max(unit.done, allowed);
     if (moved) Wake(id);
     if (blocked_by < 0) continue;
-    const int other = other_unit_[blocked_by];
+    const int other = sources_[blocked_by].unit;
     if (other == id && moved) continue;  // it waits for itself, and went on
-    unit.blocked_by = blocked_by;
-    unit.needed = ActsNeeded(waits_[blocked_by], unit.done);
+    unit.blocked_by = waits_by_unit_[blocked_by];
+    unit.needed = ActsNeeded(waits_[unit.blocked_by], unit.done);
     unit.next_waiting = units_[other].first_waiting;
     units_[other].first_waiting = id;
     if (units_[other].limit < unit.needed) {
@@ -128,11 +127,11 @@ void Play::Wake(int id) {
 void Play::GrowSlots(int reg, int64_t slots) {
   for (size_t w = 0; w < waits_.size(); ++w) {
     if (waits_[w].kind != Wait::Kind::kSlot || waits_[w].index != reg) continue;
-    waits_[w].lag = slots - graph_.registers[reg].initial_tokens;
+    waits_[w].lag = sources_[place_[w]].lag = slots - graph_.registers[reg].initial_tokens;
     const int id = unit_of_[waits_[w].waiter];
     Unit& unit = units_[id];
     if (unit.blocked_by != static_cast<int>(w)) continue;
-    int* link = &units_[other_unit_[w]].first_waiting;
+    int* link = &units_[unit_of_[waits_[w].other]].first_waiting;
     while (*link != id) link = &units_[*link].next_waiting;
     *link = unit.next_waiting;
     unit.blocked_by = -1;
@@ -165,7 +164,7 @@ std::vector<Wait> Play::BlockedCircle() const {
   while (order[unit] < 0) {
     order[unit] = static_cast<int>(walk.size());
     walk.push_back(unit);
-    unit = other_unit_[units_[unit].blocked_by];
+    unit = unit_of_[waits_[units_[unit].blocked_by].other];
   }
   std::vector<Wait> circle;
   for (size_t i = order[unit]; i < walk.size(); ++i) {

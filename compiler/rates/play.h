@@ -42,6 +42,13 @@ class Play {
     bool queued = false;
   };
 
+  // What Visit reads of a wait.
+  struct Source {
+    int unit = -1;       // of the other
+    bool plain = false;  // one act and one token a span on both sides
+    int64_t lag = 0;
+  };
+
   void JoinUnits();
   void Visit(int unit);
   void Wake(int unit);
@@ -53,11 +60,11 @@ class Play {
   const TimedGraph& graph_;
   std::vector<Wait> waits_;
   std::vector<int> waits_by_unit_;
+  std::vector<Source> sources_;  // in the order of waits_by_unit_
   std::vector<int> unit_of_;  // by actor
-  std::vector<int> other_unit_;  // by wait
+  std::vector<int> place_;    // by wait: in waits_by_unit_; -1 for joint ones
   std::vector<Unit> units_;
-  std::vector<int> queue_;
-  size_t queue_front_ = 0;
+  std::vector<int> stack_;
   int64_t num_visits_ = 0;
 };
 

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/rates/bound_period.h"
 #include "compiler/rates/cheapest_times.h"
+#include "compiler/rates/device_turns.h"
 #include "compiler/rates/difference_system.h"
 #include "compiler/rates/liveness.h"
 #include "compiler/rates/play.h"
@@ -236,10 +237,16 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
   for (size_t r = 0; r < graph_.registers.size(); ++r) {
     if (graph_.registers[r].slots == 0) lifetimes.push_back(LifetimeOf(pace, static_cast<int>(r)));
   }
-  const auto times = Cheapest(lifetimes, differences);
+  auto times = Cheapest(lifetimes, differences);
   if (!times) return NoRhythm();
   Counts counts;
   counts.bytes_bound = Bound(lifetimes, *times);
+  const std::vector<Difference> turns = FindDeviceTurns(graph_, rhythm_, pace, differences, *times);
+  if (!turns.empty()) {
+    differences.insert(differences.end(), turns.begin(), turns.end());
+    times = Cheapest(lifetimes, differences);
+    if (!times) return absl::InternalError("turns of devices that no times keep");
+  }
   for (size_t r = 0; r < graph_.registers.size(); ++r) {
     counts.slots.push_back(graph_.registers[r].slots);
     if (counts.slots[r] > 0) continue;

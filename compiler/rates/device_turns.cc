@@ -1,0 +1,213 @@
+#include "compiler/rates/device_turns.h"
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <numeric>
+
+#include "compiler/rates/waits.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr int kCirclesMax = 20;
+
+// The busy times of a device within a period, as pieces that do not touch.
+class Ring {
+ public:
+  explicit Ring(int64_t period_ns = 1) : period_ns_(period_ns) {}
+
+  // How much later than `start` something of `length` fits, looking at the first conflict alone: 0 if it fits.
+  int64_t Conflict(int64_t start, int64_t length) const {
+    if (busy_.empty()) return 0;
+    const int64_t phase = start - FloorDiv(start, period_ns_) * period_ns_;
+    auto next = busy_.upper_bound(phase);
+    if (next != busy_.begin()) {
+      const auto before = std::prev(next);
+      if (before->second > phase) return AfterPiece(before) - phase;
+    }
+    if (next != busy_.end()) return next->first < phase + length ? AfterPiece(next) - phase : 0;
+    return busy_.begin()->first + period_ns_ < phase + length ? AfterPiece(busy_.begin()) + period_ns_ - phase : 0;
+  }
+
+  void Add(int64_t start, int64_t length) {
+    const int64_t phase = start - FloorDiv(start, period_ns_) * period_ns_;
+    AddPiece(phase, std::min(phase + length, period_ns_));
+    if (phase + length > period_ns_) AddPiece(0, std::min(phase + length - period_ns_, period_ns_));
+  }
+
+ private:
+  // The end of a piece, past the end of the period if it goes on there.
+  int64_t AfterPiece(std::map<int64_t, int64_t>::const_iterator piece) const {
+    if (piece->second < period_ns_ || busy_.begin()->first > 0 || busy_.size() == 1) return piece->second;
+    return period_ns_ + busy_.begin()->second;
+  }
+
+  void AddPiece(int64_t begin, int64_t end) {
+    auto it = busy_.upper_bound(begin);
+    if (it != busy_.begin() && std::prev(it)->second >= begin) {
+      --it;
+      begin = it->first;
+    }
+    while (it != busy_.end() && it->first <= end) {
+      end = std::max(end, it->second);
+      it = busy_.erase(it);
+    }
+    busy_[begin] = end;
+  }
+
+  int64_t period_ns_;
+  std::map<int64_t, int64_t> busy_;  // begin, end
+};
+
+// One act of an actor's micro-batch.
+struct Act {
+  int actor = -1;
+  int64_t start_ns = 0;
+  int64_t offset_ns = 0;  // from the actor's start
+};
+
+class Spread {
+ public:
+  Spread(const TimedGraph& graph, const Rhythm& rhythm, const Pace& pace, std::span<const Difference> differences,
+         std::span<const int64_t> times)
+      : graph_(graph), rhythm_(rhythm), pace_(pace), differences_(differences), times_(times.begin(), times.begin() + graph.actors.size()) {}
+
+  std::vector<Difference> Run() {
+    if (!Collect()) return {};
+    Place();
+    std::vector<Difference> turns;
+    for (const std::vector<int>& actors : actors_on_) Turns(actors, &turns);
+    return Feasible(std::move(turns));
+  }
+
+ private:
+  // Devices that several actors share, of actors that act for every micro-batch. False: there are none.
+  bool Collect() {
+    int devices = 0;
+    for (const TimedGraph::Actor& actor : graph_.actors) devices = std::max(devices, actor.device + 1);
+    actors_on_.resize(devices);
+    for (size_t a = 0; a < graph_.actors.size(); ++a) {
+      if (graph_.actors[a].device < 0 || rhythm_.turns[a] != rhythm_.micro_batches) continue;
+      actors_on_[graph_.actors[a].device].push_back(static_cast<int>(a));
+    }
+    bool any = false;
+    for (std::vector<int>& actors : actors_on_) {
+      if (actors.size() < 2) actors.clear();
+      any |= !actors.empty();
+    }
+    return any;
+  }
+
+  void Place() {
+    const size_t num_actors = graph_.actors.size();
+    std::vector<int> first_in(num_actors + 1, 0), in(differences_.size());
+    for (const Difference& d : differences_) ++first_in[d.to + 1];
+    std::partial_sum(first_in.begin(), first_in.end(), first_in.begin());
+    std::vector<int> next(first_in.begin(), first_in.end() - 1);
+    for (size_t d = 0; d < differences_.size(); ++d) in[next[differences_[d].to]++] = static_cast<int>(d);
+    std::vector<Ring> rings(actors_on_.size(), Ring(pace_.micro_batch_ns));
+    std::vector<bool> shares(num_actors, false), placed(num_actors, false);
+    for (const std::vector<int>& actors : actors_on_) {
+      for (int actor : actors) shares[actor] = true;
+    }
+    std::vector<int> order(num_actors);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return times_[a] < times_[b]; });
+    for (int actor : order) {
+      int64_t& start = times_[actor];
+      for (int i = first_in[actor]; i < first_in[actor + 1]; ++i) {
+        const Difference& d = differences_[in[i]];
+        if (placed[d.from]) start = std::max(start, times_[d.from] + d.weight);
+      }
+      placed[actor] = true;
+      if (!shares[actor]) continue;
+      Ring& ring = rings[graph_.actors[actor].device];
+      start = FirstFit(ring, actor, start);
+      for (int64_t chunk = 0; chunk < graph_.actors[actor].chunks; ++chunk) {
+        ring.Add(start + chunk * pace_.actors[actor].chunk_ns, graph_.actors[actor].time_ns);
+      }
+    }
+  }
+
+  // The first start at which all chunks are alone; if there is none, `start`.
+  int64_t FirstFit(const Ring& ring, int actor, int64_t start) const {
+    const TimedGraph::Actor& a = graph_.actors[actor];
+    for (int64_t later = 0; later < pace_.micro_batch_ns;) {
+      int64_t conflict = 0;
+      for (int64_t chunk = 0; chunk < a.chunks && conflict == 0; ++chunk) {
+        conflict = ring.Conflict(start + later + chunk * pace_.actors[actor].chunk_ns, a.time_ns);
+      }
+      if (conflict == 0) return start + later;
+      later += conflict;
+    }
+    return start;
+  }
+
+  // Who follows whom. With start = turn * period + phase, the one with the next phase of the same turn.
+  void Turns(const std::vector<int>& actors, std::vector<Difference>* turns) {
+    std::vector<Act> acts;
+    const int64_t period = pace_.micro_batch_ns;
+    for (int actor : actors) {
+      for (int64_t chunk = 0; chunk < graph_.actors[actor].chunks; ++chunk) {
+        const int64_t offset = chunk * pace_.actors[actor].chunk_ns;
+        acts.push_back({actor, times_[actor] + offset, offset});
+      }
+    }
+    const auto phase = [&](const Act& act) { return act.start_ns - FloorDiv(act.start_ns, period) * period; };
+    std::sort(acts.begin(), acts.end(), [&](const Act& a, const Act& b) { return std::pair(phase(a), a.actor) < std::pair(phase(b), b.actor); });
+    for (size_t i = 0; i < acts.size(); ++i) {
+      const Act& before = acts[i];
+      const Act& after = acts[i + 1 == acts.size() ? 0 : i + 1];
+      if (before.actor == after.actor) continue;
+      int64_t turn = FloorDiv(after.start_ns, period) - FloorDiv(before.start_ns, period);
+      if (i + 1 == acts.size()) --turn;
+      const int64_t apart = after.start_ns - before.start_ns - turn * period;  // >= 0
+      const int64_t fixed = turn * period + before.offset_ns - after.offset_ns;
+      turns->push_back({before.actor, after.actor, graph_.actors[before.actor].time_ns + fixed});
+      as_placed_.push_back(std::min(graph_.actors[before.actor].time_ns, apart) + fixed);
+    }
+  }
+
+  // Acts that overlapped as placed push the others on, where that closes no circle. A circle without such an act comes
+  // from orders and slots that were not looked at when placing: then a turn of it goes.
+  std::vector<Difference> Feasible(std::vector<Difference> turns) const {
+    for (int i = 0; i < kCirclesMax; ++i) {
+      std::vector<Difference> all(differences_.begin(), differences_.end());
+      all.insert(all.end(), turns.begin(), turns.end());
+      DifferenceSystem system(static_cast<int>(graph_.actors.size()), std::move(all));
+      if (system.SetTimes(times_) || system.Solve()) {
+        std::erase_if(turns, [](const Difference& turn) { return turn.weight == -kTimeMaxNs; });
+        return turns;
+      }
+      bool pushed = false;
+      for (int pass = 0; pass < 2 && !pushed; ++pass) {
+        for (int arc : system.circle()) {
+          const int t = arc - static_cast<int>(differences_.size());
+          if (t < 0 || (pass == 0 && turns[t].weight <= as_placed_[t])) continue;
+          turns[t].weight = pass == 0 ? as_placed_[t] : -kTimeMaxNs;
+          pushed = true;
+        }
+      }
+      if (!pushed) break;
+    }
+    return {};
+  }
+
+  const TimedGraph& graph_;
+  const Rhythm& rhythm_;
+  const Pace& pace_;
+  std::span<const Difference> differences_;
+  std::vector<int64_t> times_;
+  std::vector<std::vector<int>> actors_on_;  // by device
+  std::vector<int64_t> as_placed_;           // by turn: the weight that times_ keep
+};
+
+}  // namespace
+
+std::vector<Difference> FindDeviceTurns(const TimedGraph& graph, const Rhythm& rhythm, const Pace& pace,
+                                        std::span<const Difference> differences, std::span<const int64_t> times) {
+  return Spread(graph, rhythm, pace, differences, times).Run();
+}
+
+}  // namespace weir::compiler
