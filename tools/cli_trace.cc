@@ -36,12 +36,13 @@ absl::Status Report(const ReportArguments& arguments, std::ostream& out) {
     return absl::OkStatus();
   }
   const size_t rows = static_cast<size_t>(arguments.rows);
-  out << ToText(report, rows);
+  out << OverviewText(report);
   if (why.ok()) {
     out << ToText(*why, rows);
   } else {
     out << "\nno critical path: " << why.status().message() << "\n";
   }
+  if (!asked) out << WaitsText(report, rows);
   return absl::OkStatus();
 }
 

@@ -18,6 +18,7 @@ namespace {
 constexpr int64_t kNumberMax = int64_t{1} << 31;
 constexpr int64_t kActsPerStepMax = 1 << 20;
 constexpr int64_t kTokensMax = 1 << 10;
+constexpr int64_t kTurnMax = int64_t{1} << 40;
 
 absl::Status Unusable(const std::string& found) {
   return absl::FailedPreconditionError(absl::StrCat("the run cannot be replayed: ", found));
@@ -83,15 +84,7 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const trace::PlanF
   registers_named_.clear();
   std::vector<int32_t> register_of;
   WEIR_RETURN_IF_ERROR(AddRegisters(facts, &register_of));
-  std::vector<std::pair<int32_t, int32_t>> order;
-  for (const trace::ActorFacts& actor : facts.actor()) {
-    order.emplace_back(-actor.priority(), static_cast<int32_t>(run_.actors.size()));
-    WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
-  }
-  std::sort(order.begin(), order.end());
-  for (size_t place = 0; place < order.size(); ++place) {
-    run_.actors[order[place].second].place = static_cast<int32_t>(place);
-  }
+  for (const trace::ActorFacts& actor : facts.actor()) WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
   return AddActs(process);
 }
 
@@ -138,12 +131,17 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
   to.function = Text(facts, from.function_text());
   if (to.function.empty()) to.function = to.name;
   to.phase = Text(facts, from.phase_text());
+  to.priority = from.priority();
+  const trace::TurnFacts& turn = from.turn();
+  to.turn = {turn.first(), turn.group(), turn.group_stride(), turn.stride()};
   to.acts_per_step = from.acts_per_step();
   to.chunks = from.chunks();
   to.every = from.every();
   to.every_phase = from.every_phase();
   if (!IsCount(to.acts_per_step, 1) || to.acts_per_step > kActsPerStepMax || !IsCount(to.chunks, 1) ||
-      !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) || to.every_phase >= to.every) {
+      !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) || to.every_phase >= to.every ||
+      turn.first() <= -kTurnMax || turn.first() >= kTurnMax || !IsCount(turn.group(), 1) ||
+      !IsCount(turn.group_stride(), 0) || !IsCount(turn.stride(), 0)) {
     return Unusable(absl::StrCat("actor '", to.name, "' has impossible numbers"));
   }
   WEIR_RETURN_IF_ERROR(AddPorts(from.input(), register_of, &to.inputs));

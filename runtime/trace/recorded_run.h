@@ -35,12 +35,22 @@ struct RecordedPort {
   int64_t OverBefore(int64_t act) const { return SpanOf(act); }
 };
 
+// Who goes first among ready acts of equal priority: the least turn, then the least actor.
+struct RecordedTurn {
+  int64_t first = 0;
+  int64_t group = 1;
+  int64_t group_stride = 0;
+  int64_t stride = 0;
+  int64_t At(int64_t micro_batch) const { return first + micro_batch / group * group_stride + micro_batch % group * stride; }
+};
+
 struct RecordedActor {
   int32_t rank_index = 0;
   std::string name;
   std::string function;  // the user's name of what it does; the actor's own if there is none
   std::string phase;
-  int32_t place = 0;  // among the actors of its rank, the one that goes first if several are ready
+  int32_t priority = 0;  // the larger goes first
+  RecordedTurn turn;
   int64_t acts_per_step = 1;
   int64_t chunks = 1;
   int64_t every = 1;
@@ -54,6 +64,7 @@ struct RecordedActor {
   int64_t ActsBefore(int64_t step) const {
     return step <= every_phase ? 0 : ((step - 1 - every_phase) / every + 1) * acts_per_step;
   }
+  int64_t MicroBatchOf(int64_t act) const { return act % acts_per_step / chunks; }
   int64_t StepOf(int64_t act) const { return act / acts_per_step * every + every_phase; }
 };
 

@@ -110,14 +110,19 @@ Replayer::Replayer(const RecordedRun* run) : run_(run) {
   as_it_was_ = Play({});
 }
 
-// An act's time is that of the device: it began when the one before had ended, if it was launched before.
+// An act's time is that of the device: it began when the one before had ended. What lies between is its own too, if the
+// rank waited for nothing: the engine's time, or that in which another thread had the core.
 void Replayer::FindDurations() {
   constexpr int64_t kUnknown = -1;
   for (const RecordedActor& actor : run_->actors) durations_.emplace_back(actor.acts.size(), kUnknown);
   for (const RecordedRank& rank : run_->ranks) {
     int64_t free_since = std::numeric_limits<int64_t>::min();
-    for (const RecordedAct& act : rank.acts) {
-      const int64_t ns = std::max<int64_t>(0, act.end - std::max(act.start, free_since));
+    auto run = rank.runs.begin();
+    for (size_t i = 0; i < rank.acts.size(); ++i) {
+      const RecordedAct& act = rank.acts[i];
+      for (; run != rank.runs.end() && run->act <= static_cast<int32_t>(i); ++run) free_since = std::max(free_since, run->at);
+      const bool waited = act.wait != RecordedAct::Wait::kNone || i == 0;
+      const int64_t ns = std::max<int64_t>(0, act.end - (waited ? std::max(act.start, free_since) : free_since));
       free_since = std::max(free_since, act.end);
       if (act.step < run_->first_step || act.step > run_->last_step) continue;
       durations_[act.actor][act.number - run_->actors[act.actor].first_act] = ns;
@@ -259,7 +264,8 @@ class ReplayState {
     int64_t last_token_at = 0, last_credit_at = 0;  // messages do not overtake each other
   };
   struct Rank {
-    std::priority_queue<std::pair<int32_t, int32_t>, std::vector<std::pair<int32_t, int32_t>>, std::greater<>> ready;  // place, actor
+    using Ready = std::tuple<int64_t, int64_t, int32_t>;  // less priority, turn, actor: the least goes first
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
     int32_t running = -1;
     int64_t last_end = 0;
   };
@@ -282,9 +288,9 @@ class ReplayState {
   void Release(int32_t index, int32_t port, int64_t tokens);
   void Arrive(int32_t actor, int32_t port, int64_t count);
   void OnReady(int32_t actor) {
-    Rank& rank = ranks_[run_.actors[actor].rank_index];
-    rank.ready.emplace(run_.actors[actor].place, actor);
-    Touch(run_.actors[actor].rank_index);
+    const RecordedActor& a = run_.actors[actor];
+    ranks_[a.rank_index].ready.emplace(-int64_t{a.priority}, a.turn.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
+    Touch(a.rank_index);
   }
   void Touch(int32_t rank) { touched_.insert(rank); }
 
@@ -423,7 +429,7 @@ void ReplayState::Happen(const Event& event) {
 void ReplayState::Start(int32_t index) {
   Rank& rank = ranks_[index];
   if (rank.running >= 0 || rank.ready.empty()) return;
-  const int32_t a = rank.ready.top().second;
+  const int32_t a = std::get<2>(rank.ready.top());
   rank.ready.pop();
   Actor& actor = actors_[a];
   actor.running = true;

@@ -230,6 +230,12 @@ void RankWriter::Facts() {
     if (from.chunks != 1) to->set_chunks(from.chunks);
     if (from.every != 1) to->set_every(from.every);
     if (from.every_phase != 0) to->set_every_phase(from.every_phase);
+    if (const TracedTurn& turn = from.turn; turn.first != 0 || turn.group_stride != 0 || turn.stride != 0) {
+      to->mutable_turn()->set_first(turn.first);
+      to->mutable_turn()->set_group(turn.group);
+      to->mutable_turn()->set_group_stride(turn.group_stride);
+      to->mutable_turn()->set_stride(turn.stride);
+    }
     for (const TracedPort& p : from.inputs) port(p, to->add_input());
     for (const TracedPort& p : from.outputs) port(p, to->add_output());
   }

@@ -31,6 +31,15 @@ struct TracedPort {
   int32_t phase = 0;   // acts that the first span is the shorter by
 };
 
+// Among ready acts of equal priority the least turn goes first: that of micro-batch k is
+// first + k / group * group_stride + k % group * stride.
+struct TracedTurn {
+  int64_t first = 0;
+  int64_t group = 1;
+  int64_t group_stride = 0;
+  int64_t stride = 0;
+};
+
 struct TracedActor {
   std::string name;
   std::string function;  // the user's name of what it does; may be empty
@@ -42,6 +51,7 @@ struct TracedActor {
   int32_t priority = 0;
   int32_t every = 1;  // acts only in steps n with n % every == every_phase
   int32_t every_phase = 0;
+  TracedTurn turn;
 };
 
 struct TracedRegister {

@@ -221,6 +221,10 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
 }
 
 std::string ToText(const TraceReport& report, size_t waits_max) {
+  return absl::StrCat(OverviewText(report), WaitsText(report, waits_max));
+}
+
+std::string OverviewText(const TraceReport& report) {
   std::string text = absl::StrFormat(
       "plan %s: %d devices, %d stages, %d micro-batches; steps %d to %d, %s, %s per step\n\n", report.plan_id,
       report.devices.size(), report.num_stages, report.micro_batches, report.first_step, report.last_step,
@@ -236,15 +240,19 @@ std::string ToText(const TraceReport& report, size_t waits_max) {
     absl::StrAppend(&text, "\npipeline bubble: ", Percent(report.bubble), " measured, ", Percent(report.bubble_formula),
                     " by the formula (p-1)/(m+p-1) with p = ", report.num_stages, ", m = ", report.micro_batches, "\n");
   }
+  return text;
+}
+
+std::string WaitsText(const TraceReport& report, size_t waits_max) {
+  std::string text;
   if (!report.exposed.empty()) AppendExposed(report, waits_max, &text);
-  absl::StrAppend(&text, report.waits.empty() ? "\nno waits worth a name\n" : "\nworst waits:\n");
+  absl::StrAppend(&text, report.waits.empty() ? "\nno waits worth a name\n" : "\nworst waits, per step of that rank\n");
   for (size_t i = 0; i < report.waits.size() && i < waits_max; ++i) {
     const WaitReport& wait = report.waits[i];
     const bool input = wait.kind == WaitReport::Kind::kInput;
-    absl::StrAppend(&text, "  rank ", wait.rank, " waited ", Milliseconds(wait.total_ns), " (",
-                    Percent(wait.share), ", ", wait.times, wait.times == 1 ? " time" : " times", ") for ",
-                    input ? "" : "a free slot of ", "register ", wait.register_name,
-                    input ? " from " : ", held by ", wait.holder, "\n");
+    absl::StrAppendFormat(&text, "  %7s  %9.3f ms  rank %d for %sregister %s%s%s\n", Percent(wait.share),
+                          wait.share * report.step_ns * 1e-6, wait.rank, input ? "" : "a free slot of ",
+                          wait.register_name, input ? " from " : ", held by ", wait.holder);
   }
   return text;
 }

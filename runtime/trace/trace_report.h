@@ -70,7 +70,9 @@ TraceReport MakeTraceReport(const TraceReader& reader);
 // The same of a file. kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file);
 
-// The text of `weir trace report`, with at most `waits_max` waits, and as many boxings.
-std::string ToText(const TraceReport& report, size_t waits_max = 5);
+// The text of a report in two parts: devices and bubble; then boxings and waits, at most `waits_max` of each.
+std::string OverviewText(const TraceReport& report);
+std::string WaitsText(const TraceReport& report, size_t waits_max);
+std::string ToText(const TraceReport& report, size_t waits_max = 5);  // both
 
 }  // namespace weir

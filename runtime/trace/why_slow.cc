@@ -34,17 +34,22 @@ struct Line {
   std::string text;
 };
 
+// Nothing if it is once per step.
+std::string Times(double per_step) {
+  return std::abs(per_step - 1) < 0.05 ? std::string() : absl::StrFormat(", %.3g times", per_step);
+}
+
 std::vector<Line> LinesOf(const CriticalPath& path) {
   std::vector<Line> lines;
   for (const PathActs& acts : path.acts) {
     lines.push_back({acts.share, acts.ns_per_step,
-                     absl::StrFormat("rank %d `%s`, %.3g times", acts.rank, acts.function, acts.acts_per_step)});
+                     absl::StrFormat("rank %d `%s`%s", acts.rank, acts.function, Times(acts.acts_per_step))});
   }
   for (const PathEdge& edge : path.edges) {
     const bool token = edge.kind == PathEdge::Kind::kToken;
     lines.push_back({edge.share, edge.ns_per_step,
-                     absl::StrFormat("rank %d waits for %s`%s`, %.3g times: rank %d has %s", edge.to,
-                                     token ? "" : "a free slot of ", edge.name, edge.times_per_step, edge.from,
+                     absl::StrFormat("rank %d waits for %s`%s`%s, though rank %d has %s", edge.to,
+                                     token ? "" : "a free slot of ", edge.name, Times(edge.times_per_step), edge.from,
                                      token ? "sent it" : "given it back")});
   }
   std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.share > b.share; });
@@ -64,11 +69,11 @@ std::string Shares(const std::map<Key, double>& shares, const char* before) {
 }
 
 void AppendPath(const CriticalPath& path, size_t rows_max, std::string* text) {
-  absl::StrAppend(text, "\ncritical path of a step, ",
+  absl::StrAppend(text, "\ncritical path of ",
                   path.first_step == path.last_step
                       ? absl::StrCat("step ", path.first_step)
-                      : absl::StrCat("mean of steps ", path.first_step, " to ", path.last_step),
-                  ": what each moment of its ", Milliseconds(path.step_ns), " was spent on or waited for\n");
+                      : absl::StrCat("a step, mean of steps ", path.first_step, " to ", path.last_step),
+                  ": what held the job at each moment of ", Milliseconds(path.step_ns), "\n");
   const std::vector<Line> lines = LinesOf(path);
   double left_out = 0;
   size_t num_left_out = 0;
