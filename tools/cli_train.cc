@@ -10,6 +10,7 @@
 #include "runtime/base/status.h"
 #include "tools/cli.h"
 #include "tools/cli_verbs.h"
+#include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
 #include "tools/fleet/worker.h"
 #include "tools/launch/failure_report.h"
@@ -35,7 +36,7 @@ struct FleetArguments {
   double grace_seconds = 5;
 
   void AddTo(CLI::App* verb);
-  absl::StatusOr<FleetOptions> Options(const Job& job, std::ostream* console) const;
+  absl::StatusOr<FleetOptions> Options(const Job& job, Console* console) const;
 };
 
 void FleetArguments::AddTo(CLI::App* verb) {
@@ -59,7 +60,7 @@ void FleetArguments::AddTo(CLI::App* verb) {
   seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
 }
 
-absl::StatusOr<FleetOptions> FleetArguments::Options(const Job& job, std::ostream* console) const {
+absl::StatusOr<FleetOptions> FleetArguments::Options(const Job& job, Console* console) const {
   FleetOptions options;
   options.processes = processes;
   options.lanes = transport == "shm" ? OpenCommand::SHARED_MEMORY : transport == "tcp" ? OpenCommand::TCP : OpenCommand::AUTOMATIC;
@@ -98,12 +99,13 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
     return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
   }
   SignalWatch signals(SecondSignal::kEndsTheProcess);
-  arguments.options.style = ::isatty(STDERR_FILENO) ? ProgressStyle::kTerminal : ProgressStyle::kPlain;
-  arguments.options.out = context->err;
+  Console console(::isatty(STDERR_FILENO) ? Console::Style::kTerminal : Console::Style::kPlain, context->err,
+                  [] { return TerminalColumns(STDERR_FILENO); });
+  arguments.options.console = &console;
   arguments.options.interrupted = &signals.interrupted();
   std::unique_ptr<Fleet> fleet;
   if (arguments.fleet.processes > 0) {
-    WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, context->err));
+    WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
     arguments.options.runner = [&fleet, options](const Job& trained, int threads_per_device, int64_t first_step) {
       return FleetRunner::Open(options, trained, threads_per_device, first_step, &fleet);
     };

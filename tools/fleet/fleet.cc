@@ -60,7 +60,7 @@ std::string Found(const absl::Status& status) {
 
 Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
     : ranks_of_(std::move(ranks_of)), options_(options), job_id_(MakeJobId()), started_ns_(clock_.NowNs()),
-      starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000) {}
+      starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000), worker_lines_(options.console) {}
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 
@@ -79,7 +79,7 @@ absl::Status Fleet::Launch() {
     options.log_directory = log_directory_;
     options.ranks_shown = options_.ranks_shown;
     options.grace_ms = options_.grace_ms;
-    options.console = options_.console;
+    options.console = &worker_lines_;
     absl::StatusOr<std::unique_ptr<Supervisor>> started = Supervisor::Start(launches, options);
     if (started.ok()) supervisor_ = *std::move(started);
     launched.set_value(started.status());
@@ -192,8 +192,8 @@ void Fleet::TakeLost() {
     absl::Status reason = absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
     // Others may take their time to let go of it: whoever looks on learns at once why the job ends.
     if (event.kind == FailureEvent::Kind::kFrozen) {
-      *options_.console << RankLabel(event.ranks) << " (pid " << event.pid << ") is frozen: " << event.reason << "; the job ends\n"
-                        << std::flush;
+      options_.console->Say(
+          absl::StrCat(RankLabel(event.ranks), " (pid ", event.pid, ") is frozen: ", event.reason, "; the job ends"));
     }
     Fail(std::move(event), reason);
   }
@@ -204,9 +204,9 @@ int64_t Fleet::ExcuseMs(int worker) {
   const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
   if (!starvation_.IsStarved(pid, ReadProcessorUse(pid), clock_.NowNs())) return 0;
   if (starvation_.NumLooks(pid) == 1) {
-    *options_.console << absl::StrFormat("%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other programs use the machine\n",
-                                         RankLabel(ranks_of_[worker]), pid, static_cast<double>(options_.dead_after_ms) * 1e-3)
-                      << std::flush;
+    options_.console->Say(absl::StrFormat(
+        "%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other programs use the machine",
+        RankLabel(ranks_of_[worker]), pid, static_cast<double>(options_.dead_after_ms) * 1e-3));
   }
   return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
 }

@@ -15,7 +15,6 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <ostream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +24,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
+#include "tools/console/console.h"
 #include "tools/launch/failure_report.h"
 #include "tools/launch/cpu_starvation.h"
 #include "tools/launch/supervisor.h"
@@ -42,7 +42,7 @@ struct FleetOptions {
   int64_t stuck_after_ms = 60'000;
   int64_t grace_ms = 5000;
   std::string program = "/proc/self/exe";  // of the workers; tests name another
-  std::ostream* console = nullptr;         // must outlive the fleet; required
+  Console* console = nullptr;              // must outlive the fleet; required
 };
 
 class Fleet {
@@ -92,6 +92,7 @@ class Fleet {
   int64_t started_ns_ = 0;
   CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
+  ConsoleLines worker_lines_;  // written to by supervisor_
 
   std::unique_ptr<Supervisor> supervisor_;    // made and used by watcher_, but for Wake
   std::unique_ptr<Coordinator> coordinator_;  // made by the caller's thread

@@ -39,27 +39,11 @@ std::string ProgressText(const ProgressStep& step, const std::string& item) {
 void Progress::Show(const ProgressStep& step) {
   int64_t now = clock_->NowNs();
   bool last = step.step == step.steps;
-  int64_t pause = style_ == ProgressStyle::kTerminal ? kRedrawNs : kQuietNs;
+  int64_t pause = console_->style() == Console::Style::kTerminal ? kRedrawNs : kQuietNs;
   if (shown_ && !last && now - last_shown_ns_ < pause) return;
   shown_ = true;
   last_shown_ns_ = now;
-  if (style_ == ProgressStyle::kTerminal) {
-    *out_ << "\r\033[K" << ProgressText(step, item_) << std::flush;
-    line_open_ = true;
-  } else {
-    *out_ << ProgressText(step, item_) << "\n" << std::flush;
-  }
-}
-
-void Progress::Say(const std::string& line) {
-  if (line_open_) *out_ << "\r\033[K";
-  line_open_ = false;
-  *out_ << line << "\n" << std::flush;
-}
-
-void Progress::Finish() {
-  if (line_open_) *out_ << "\n" << std::flush;
-  line_open_ = false;
+  console_->ShowStatus(ProgressText(step, item_));
 }
 
 }  // namespace weir

@@ -1,17 +1,16 @@
 // What a person sees of a run: on a terminal one line that is redrawn, elsewhere a
-// plain line now and then (the first, the last, and at most one per `quiet_ns`).
+// plain line now and then (the first, the last, and at most one per two seconds).
+// Not here: how lines share the terminal with those of others (tools/console).
 // Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
-#include <ostream>
 #include <string>
 
 #include "runtime/base/clock.h"
+#include "tools/console/console.h"
 
 namespace weir {
-
-enum class ProgressStyle : uint8_t { kTerminal, kPlain };
 
 struct ProgressStep {
   int64_t step = 0;  // steps done
@@ -25,22 +24,20 @@ struct ProgressStep {
 
 class Progress {
  public:
-  // `out` and `clock` must outlive this. `item` is "tokens" or "samples".
-  Progress(ProgressStyle style, const std::string& item, const Clock* clock, std::ostream* out)
-      : style_(style), item_(item), clock_(clock), out_(out) {}
+  // `console` and `clock` must outlive this. `item` is "tokens" or "samples".
+  Progress(const std::string& item, const Clock* clock, Console* console)
+      : item_(item), clock_(clock), console_(console) {}
 
   void Show(const ProgressStep& step);
   // A line that stays, such as an evaluation or a warning.
-  void Say(const std::string& line);
+  void Say(const std::string& line) { console_->Say(line); }
   // Leaves the redrawn line standing.
-  void Finish();
+  void Finish() { console_->EndStatus(); }
 
  private:
-  ProgressStyle style_;
   std::string item_;
   const Clock* clock_;
-  std::ostream* out_;
-  bool line_open_ = false;
+  Console* console_;
   bool shown_ = false;
   int64_t last_shown_ns_ = 0;
 };

@@ -67,7 +67,7 @@ Job ImageJob(const std::string& mesh = "") {
 class TrainTest : public ::testing::Test {
  protected:
   TrainTest() {
-    options_.out = &log_;
+    options_.console = &console_;
     options_.threads_per_device = 1;
   }
   TrainResult Run(const Job& job) {
@@ -92,6 +92,7 @@ class TrainTest : public ::testing::Test {
     return weights;
   }
   std::ostringstream log_;
+  Console console_{Console::Style::kPlain, &log_};
   TrainOptions options_;
 };
 

@@ -42,7 +42,7 @@ class Trainer {
   Trainer(const Job& job, const TrainOptions& options)
       : job_(job),
         options_(options),
-        progress_(options.style, ItemName(job), &clock_, options.out),
+        progress_(ItemName(job), &clock_, options.console),
         schedule_(ScheduleOf(job)) {}
 
   absl::StatusOr<TrainResult> Run() {

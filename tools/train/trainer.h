@@ -12,11 +12,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <ostream>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
+#include "tools/console/console.h"
 #include "tools/train/evaluator.h"
 #include "tools/train/job_runner.h"
 #include "tools/train/progress.h"
@@ -37,8 +37,7 @@ struct TrainOptions {
   int64_t checkpoint_every = 0;  // also every so many steps
   std::string metrics;         // JSON lines
   std::string trace;           // Perfetto
-  ProgressStyle style = ProgressStyle::kPlain;
-  std::ostream* out = nullptr;  // must outlive the run; required
+  Console* console = nullptr;   // must outlive the run; required
   const std::atomic<bool>* interrupted = nullptr;
 };
 

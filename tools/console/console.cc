@@ -1,0 +1,84 @@
+#include "tools/console/console.h"
+
+#include <sys/ioctl.h>
+
+#include <utility>
+
+namespace weir {
+namespace {
+
+// The first `columns` characters of UTF-8 text; 0: all.
+absl::string_view Fitting(absl::string_view text, int columns) {
+  if (columns <= 0) return text;
+  int characters = 0;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool begins = (static_cast<unsigned char>(text[i]) & 0xc0) != 0x80;
+    if (begins && ++characters > columns) return text.substr(0, i);
+  }
+  return text;
+}
+
+}  // namespace
+
+void Console::Say(absl::string_view text) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Erase();
+  out_->write(text.data(), static_cast<std::streamsize>(text.size()));
+  if (text.empty() || text.back() != '\n') out_->put('\n');
+  Draw();
+  out_->flush();
+}
+
+void Console::ShowStatus(absl::string_view line) {
+  if (style_ == Style::kPlain) return Say(line);
+  std::lock_guard<std::mutex> lock(mutex_);
+  Erase();
+  status_ = std::string(line);
+  Draw();
+  out_->flush();
+}
+
+void Console::EndStatus() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (status_.empty()) return;
+  out_->put('\n');
+  out_->flush();
+  status_.clear();
+}
+
+void Console::Erase() {
+  if (!status_.empty()) *out_ << "\r\033[K";
+}
+
+// A line as wide as the terminal would wrap, and could not be erased.
+void Console::Draw() {
+  if (!status_.empty()) *out_ << Fitting(status_, columns_ ? columns_() - 1 : 0);
+}
+
+void ConsoleLines::Buffer::SayRest() {
+  if (!rest_.empty()) console_->Say(std::exchange(rest_, {}));
+}
+
+int ConsoleLines::Buffer::overflow(int c) {
+  if (c == traits_type::eof()) return traits_type::not_eof(c);
+  const char byte = traits_type::to_char_type(c);
+  xsputn(&byte, 1);
+  return c;
+}
+
+std::streamsize ConsoleLines::Buffer::xsputn(const char* bytes, std::streamsize count) {
+  rest_.append(bytes, static_cast<size_t>(count));
+  const size_t end = rest_.rfind('\n');
+  if (end != std::string::npos) {
+    console_->Say(absl::string_view(rest_).substr(0, end + 1));
+    rest_.erase(0, end + 1);
+  }
+  return count;
+}
+
+int TerminalColumns(int descriptor) {
+  winsize size{};
+  return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+}  // namespace weir
