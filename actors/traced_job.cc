@@ -35,6 +35,8 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
     rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step, actor.chunks,
                            Ports(actor.inputs), Ports(actor.outputs), actor.priority, actor.every,
                            actor.every_phase});
+    const PlanTurn& turn = actor.turn;
+    rank.actors.back().turn = {turn.first, turn.group, turn.group_stride, turn.stride};
   }
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;

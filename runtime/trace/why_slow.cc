@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/recorded_run.h"
 #include "runtime/trace/replay.h"
@@ -27,33 +30,47 @@ std::string Bytes(int64_t bytes) {
   return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
 }
 
-// One line of the path: an actor or a way between ranks.
+// One line of the path: what ranks do under one name, or one exchange between them.
 struct Line {
   double share = 0;
   double ns = 0;
   std::string text;
+  std::set<std::string> places;  // "1", or "0 to 1"
 };
 
-// Nothing if it is once per step.
-std::string Times(double per_step) {
-  return std::abs(per_step - 1) < 0.05 ? std::string() : absl::StrFormat(", %.3g times", per_step);
-}
-
 std::vector<Line> LinesOf(const CriticalPath& path) {
-  std::vector<Line> lines;
+  std::map<std::string, Line> by_text;
+  const auto add = [&by_text](const std::string& text, const std::string& place, double share, double ns) {
+    Line& line = by_text[text];
+    line.text = text;
+    line.share += share;
+    line.ns += ns;
+    if (share >= kShareShownMin) line.places.insert(place);
+  };
   for (const PathActs& acts : path.acts) {
-    lines.push_back({acts.share, acts.ns_per_step,
-                     absl::StrFormat("rank %d `%s`%s", acts.rank, acts.function, Times(acts.acts_per_step))});
+    add(absl::StrCat("`", acts.function, "` on rank "), absl::StrCat(acts.rank), acts.share, acts.ns_per_step);
   }
   for (const PathEdge& edge : path.edges) {
-    const bool token = edge.kind == PathEdge::Kind::kToken;
-    lines.push_back({edge.share, edge.ns_per_step,
-                     absl::StrFormat("rank %d waits for %s`%s`%s, though rank %d has %s", edge.to,
-                                     token ? "" : "a free slot of ", edge.name, Times(edge.times_per_step), edge.from,
-                                     token ? "sent it" : "given it back")});
+    const std::string place = absl::StrCat(edge.from, " to ", edge.to);
+    const absl::string_view name = absl::StripSuffix(edge.name, absl::StrCat(" rank ", place));
+    add(absl::StrCat(edge.kind == PathEdge::Kind::kToken ? "waits for `" : "waits for a free slot of `", name,
+                     edge.kind == PathEdge::Kind::kToken ? "`, sent but not there, rank " : "`, given back but not there, rank "),
+        place, edge.share, edge.ns_per_step);
   }
+  std::vector<Line> lines;
+  for (auto& [text, line] : by_text) lines.push_back(std::move(line));
   std::stable_sort(lines.begin(), lines.end(), [](const Line& a, const Line& b) { return a.share > b.share; });
   return lines;
+}
+
+// The first few, and how many more.
+std::string Places(const std::set<std::string>& places) {
+  constexpr size_t kShown = 4;
+  std::vector<std::string> shown(places.begin(), places.end());
+  if (shown.size() <= kShown) return absl::StrJoin(shown, ", ");
+  const size_t more = shown.size() - kShown;
+  shown.resize(kShown);
+  return absl::StrCat(absl::StrJoin(shown, ", "), " and ", more, " more");
 }
 
 template <typename Key>
@@ -79,7 +96,8 @@ void AppendPath(const CriticalPath& path, size_t rows_max, std::string* text) {
   size_t num_left_out = 0;
   for (size_t i = 0; i < lines.size(); ++i) {
     if (i < rows_max && lines[i].share >= kShareShownMin) {
-      absl::StrAppendFormat(text, "  %8s  %9.3f ms  %s\n", Percent(lines[i].share), lines[i].ns * 1e-6, lines[i].text);
+      absl::StrAppendFormat(text, "  %8s  %9.3f ms  %s\n", Percent(lines[i].share), lines[i].ns * 1e-6,
+                            lines[i].text + Places(lines[i].places));
     } else {
       left_out += lines[i].share;
       ++num_left_out;

@@ -170,8 +170,8 @@ TEST(WhySlowTest, WhatIsTriedUnaskedComesBestFirst) {
   EXPECT_TRUE(tried("free:make x"));
   EXPECT_TRUE(tried("link:all=2"));
   const std::string text = ToText(why, 3);
-  EXPECT_THAT(text, HasSubstr("57.1 %      0.020 ms  rank 1 `read x`\n"));
-  EXPECT_THAT(text, HasSubstr("rank 1 waits for `move x rank 0 to 1`, though rank 0 has sent it"));
+  EXPECT_THAT(text, HasSubstr("57.1 %      0.020 ms  `read x` on rank 1\n"));
+  EXPECT_THAT(text, HasSubstr("waits for `move x`, sent but not there, rank 0 to 1\n"));
   EXPECT_THAT(text, HasSubstr("recorded 0.035 ms: +0.0 %"));
   EXPECT_THAT(text, HasSubstr("`read x` takes no time"));
 }
