@@ -191,6 +191,8 @@ struct Plan {
   std::string device;
   int32_t stage = 0;
   int32_t num_stages = 1;
+  std::string schedule;         // of the pipeline, for people
+  double predicted_bubble = 0;  // 0: unknown
   PlanRhythm rhythm;
   std::vector<PlanStream> streams;
 };

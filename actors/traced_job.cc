@@ -58,6 +58,8 @@ TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_ste
     job.plan_id = plans[0]->plan_id;
     job.num_stages = plans[0]->num_stages;
     job.micro_batches = plans[0]->micro_batches;
+    job.schedule = plans[0]->schedule;
+    job.predicted_bubble = plans[0]->predicted_bubble;
   }
   for (const RankExecutor* rank : ranks) job.ranks.push_back(MakeTracedRank(*rank, holders, scale));
   return job;

@@ -41,6 +41,7 @@ struct LogicalPlan {
   int64_t micro_batches = 1;
   int64_t chunk_bytes_max = 1 << 20;
   PipelineSchedule schedule;
+  double predicted_bubble = 0;  // of a training step, by the floating-point operations of the parts; 0 with one stage
   std::string plan_id;  // hash of what was compiled
   Module module;
   JobRhythm rhythm;        // when every station acts

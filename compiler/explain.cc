@@ -9,6 +9,7 @@
 #include "compiler/compile.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/lower/segments.h"
+#include "compiler/play_schedule.h"
 #include "compiler/rhythm/rhythm_curve.h"
 #include "compiler/unit_text.h"
 #include "runtime/base/status.h"
@@ -66,9 +67,26 @@ class Explainer {
                       absl::StrJoin(in_flight, " and "), in_flight == std::vector<std::string>{"1"} ? " micro-batch" : " micro-batches",
                       " in flight\n");
     }
-    if (pipeline) {
-      absl::StrAppendFormat(&text_, "  bubble of even stages %s = %.1f %%\n", schedule.FormulaText(), 100 * schedule.BubbleFormula(1, 1));
+    if (!pipeline) return;
+    absl::StrAppendFormat(&text_, "  bubble %s = %.1f %% if parts are even", schedule.FormulaText(), 100 * schedule.BubbleFormula(1, 1));
+    if (plan_.mode != PlanMode::kTrain) {
+      absl::StrAppend(&text_, "\n");
+      return;
     }
+    absl::StrAppendFormat(&text_, "; played with the floating-point operations of these parts %.1f %%; transfers not counted\n", 100 * plan_.predicted_bubble);
+    Chart();
+  }
+
+  void Chart() {
+    constexpr size_t kColumnsMax = 116;
+    const PipelineSchedule& schedule = plan_.schedule;
+    const SchedulePlay play = PlaySchedule(schedule, EvenCosts(schedule));
+    if (play.span == 0) return;
+    absl::StrAppend(&text_, "  a column is a forward act of an even part: F forward, ",
+                    schedule.splits_backward() ? "B gradients of inputs, W of weights" : "B backward",
+                    schedule.virtual_stages > 1 ? ", f and b of a stage's later parts" : "",
+                    2 * play.span <= static_cast<int64_t>(kColumnsMax) ? ", with the micro-batch's last digit" : "", "\n",
+                    ScheduleChart(play, kColumnsMax));
   }
 
   void Functions() {

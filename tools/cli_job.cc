@@ -92,6 +92,21 @@ nlohmann::ordered_json RankJson(const RankPlan& plan) {
           {"states", states}};
 }
 
+nlohmann::ordered_json ScheduleJson(const LogicalPlan& plan) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  for (int64_t part = 0; part < plan.schedule.num_parts(); ++part) {
+    std::vector<std::string> calls;
+    for (const auto& call : plan.module.model.calls) {
+      if (call.part == part) calls.push_back(call.name);
+    }
+    parts.push_back({{"stage", plan.schedule.StageOf(part)}, {"in_flight", plan.schedule.in_flight[part]}, {"calls", calls}});
+  }
+  return {{"kind", compiler::Name(plan.schedule.kind)},
+          {"bubble_of_even_parts", plan.schedule.BubbleFormula(1, 1)},
+          {"predicted_bubble", plan.predicted_bubble},
+          {"parts", parts}};
+}
+
 absl::Status PrintJson(const LogicalPlan& plan, std::ostream& out) {
   nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
   for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
@@ -106,6 +121,7 @@ absl::Status PrintJson(const LogicalPlan& plan, std::ostream& out) {
                                  {"plan_id", plan.plan_id},
                                  {"mesh", plan.mesh.ToText()},
                                  {"micro_batches", plan.micro_batches},
+                                 {"schedule", ScheduleJson(plan)},
                                  {"passes", passes},
                                  {"ranks", ranks}};
   out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";

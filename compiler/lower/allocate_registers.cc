@@ -106,6 +106,8 @@ class RegisterAllocator {
     out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
     out_.set_device(DeviceText());
     WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
+    if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
+    out_.set_predicted_bubble(plan_.predicted_bubble);
     GroupTensors();
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
     WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, graph_, &out_));

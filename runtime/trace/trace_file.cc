@@ -397,6 +397,8 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns, google::protobuf::io:
   writer.Annotate(event, "plan", job.plan_id);
   writer.Annotate(event, "stages", job.num_stages);
   writer.Annotate(event, "micro-batches", job.micro_batches);
+  if (!job.schedule.empty()) writer.Annotate(event, kTraceSchedule, job.schedule);
+  if (job.predicted_bubble > 0) writer.Annotate(event, kTracePredictedBubble, static_cast<int64_t>(job.predicted_bubble * 1e6));
   writer.Annotate(event, "first step", job.first_step);
   writer.Finish();
   return !writer.failed();

@@ -82,6 +82,8 @@ struct TracedJob {
   std::string plan_id;
   int32_t num_stages = 1;
   int64_t micro_batches = 1;
+  std::string schedule;         // of the pipeline; empty with one stage
+  double predicted_bubble = 0;  // what the compiler expects of it; 0: unknown
   int64_t first_step = 0;
   std::vector<TracedRank> ranks;
 };

@@ -20,4 +20,8 @@ inline constexpr char kTraceActor[] = "actor";
 inline constexpr char kTraceJobEvent[] = "weir.job";
 inline constexpr char kTraceRankEvent[] = "weir.rank";
 
+// Of the job: its pipeline schedule, and the bubble that its compiler expects, in millionths.
+inline constexpr char kTraceSchedule[] = "schedule";
+inline constexpr char kTracePredictedBubble[] = "predicted bubble";
+
 }  // namespace weir
