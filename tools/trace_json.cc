@@ -20,6 +20,9 @@ Json ReportJson(const TraceReport& report) {
   json["step_ns"] = report.step_ns;
   json["bubble"] = report.bubble;
   json["bubble_formula"] = report.bubble_formula;
+  json["schedule"] = report.schedule;
+  json["pipeline_bubble"] = report.pipeline_bubble;
+  json["predicted_bubble"] = report.predicted_bubble;
   json["devices"] = Json::array();
   for (const DeviceReport& d : report.devices) {
     json["devices"].push_back({{"rank", d.rank},

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/trace/pipeline_bubble.h"
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_reader.h"
 
@@ -216,6 +217,9 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
   report.bubble_formula = (p - 1) / (m + p - 1);
   report.step_ns = static_cast<double>(report.window_ns) /
                    std::max(1.0, static_cast<double>(report.last_step) - static_cast<double>(report.first_step) + 1);
+  report.schedule = reader.JobText(kTraceSchedule);
+  report.predicted_bubble = static_cast<double>(reader.JobNumber(kTracePredictedBubble)) * 1e-6;
+  if (report.num_stages > 1) report.pipeline_bubble = MeasurePipelineBubble(reader, report.first_step, report.last_step);
   waits.Report(length_of, &report);
   return report;
 }
@@ -237,8 +241,12 @@ std::string OverviewText(const TraceReport& report) {
     absl::StrAppend(&text, "\n");
   }
   if (report.num_stages > 1) {
-    absl::StrAppend(&text, "\npipeline bubble: ", Percent(report.bubble), " measured, ", Percent(report.bubble_formula),
-                    " by the formula (p-1)/(m+p-1) with p = ", report.num_stages, ", m = ", report.micro_batches, "\n");
+    const std::string expected =
+        report.predicted_bubble > 0
+            ? absl::StrCat(Percent(report.predicted_bubble), " predicted from floating-point operations, without transfers")
+            : absl::StrCat(Percent(report.bubble_formula), " by the formula (p-1)/(m+p-1)");
+    absl::StrAppend(&text, "\npipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule), ": bubble ",
+                    Percent(report.pipeline_bubble), " measured between the first forward and the last backward act of a step, ", expected, "\n");
   }
   return text;
 }

@@ -62,6 +62,9 @@ struct TraceReport {
   std::vector<ExposedReport> exposed;  // worst first
   double bubble = 0;          // 1 - busy share, mean over devices
   double bubble_formula = 0;  // (p - 1) / (m + p - 1)
+  std::string schedule;          // of the pipeline: "1F1B"; empty: unknown
+  double pipeline_bubble = 0;    // measured, see pipeline_bubble.h
+  double predicted_bubble = 0;   // by the compiler; 0: unknown
 };
 
 class TraceReader;
