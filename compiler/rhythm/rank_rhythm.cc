@@ -146,6 +146,7 @@ class RankRhythm {
 
   void SetTiming(int a, ActorTiming* timing) const {
     timing->set_start_ns(times_.actors[a].start_ns);
+    timing->set_turn_ns(times_.actors[a].turn_ns);
     timing->set_chunk_ns(times_.actors[a].chunk_ns);
     timing->set_time_ns(timed_.actors[a].time_ns);
   }

@@ -1,5 +1,7 @@
 // The rhythm of a job holds on every rank of it, looked at or not; slots and times do what they say.
 #include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
+#include "actors/plan.h"
 #include "compiler/compile.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
@@ -73,6 +75,25 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
       EXPECT_EQ(ends[0].slots, ends[1].slots) << ends[0].own;
       EXPECT_EQ(ends[0].own, ends[1].far);
       EXPECT_EQ(ends[1].own, ends[0].far);
+    }
+  }
+}
+
+// The runtime checks with code of its own.
+TEST(Rhythm, EveryRankAcceptsItsCertificate) {
+  for (RhythmJob& entry : JobsOfManyLayouts()) {
+    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
+      SCOPED_TRACE(absl::StrCat(entry.name, ", ", Runtime::Registers_Name(registers)));
+      entry.job.mutable_runtime()->set_registers(registers);
+      std::unique_ptr<LogicalPlan> plan = Compile(entry.job);
+      ASSERT_NE(plan, nullptr);
+      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+        ASSERT_TRUE(lowered.ok()) << lowered.status();
+        absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
+        ASSERT_TRUE(loaded.ok()) << loaded.status();
+        ASSERT_TRUE(CheckCertificate(*loaded).ok()) << "rank " << rank << ": " << CheckCertificate(*loaded);
+      }
     }
   }
 }
