@@ -205,7 +205,7 @@ class Explainer {
       WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan_, rank));
       std::map<std::string, int> actors;
       std::map<int, int> slots;
-      int64_t weights = 0, optimiser = 0, registers = 0, kernels = 0;
+      int64_t weights = 0, optimiser = 0, kernels = 0;
       for (const ActorSpec& actor : lowered.actor()) {
         actors[actor.kind() == ActorSpec::SEND ? "send" : actor.kind() == ActorSpec::SOURCE ? "source" : actor.kind() == ActorSpec::SINK ? "sink" : "compute"]++;
         if (actor.program() >= 0) kernels += lowered.program(actor.program()).call_size();
@@ -213,7 +213,7 @@ class Explainer {
       for (const RegisterSpec& spec : lowered.registers()) {
         slots[spec.slots()]++;
         if (spec.side() == RegisterSpec::OUTBOUND) continue;
-        (spec.initial_tokens() > 0 ? weights : registers) += spec.stride() * spec.slots();
+        if (spec.initial_tokens() > 0) weights += spec.stride() * spec.slots();
       }
       for (const StateSpec& state : lowered.state()) {
         if (state.name().find('/') != std::string::npos) {
@@ -229,7 +229,7 @@ class Explainer {
                       absl::StrJoin(parts, ", "), ") running ", Plural(kernels, "kernel"), "; ", Plural(lowered.registers_size(), "register"), " (",
                       absl::StrJoin(counts, ", "), ")\n    memory ", Bytes(static_cast<double>(lowered.arena_bytes())), ": weights ",
                       Bytes(static_cast<double>(weights)), ", optimiser ", Bytes(static_cast<double>(optimiser)), ", registers ",
-                      Bytes(static_cast<double>(registers)), ", scratch ", Bytes(static_cast<double>(lowered.scratch_bytes())), "\n");
+                      Bytes(static_cast<double>(lowered.arena_bytes() - weights - optimiser - lowered.scratch_bytes())), ", scratch ", Bytes(static_cast<double>(lowered.scratch_bytes())), "\n");
     }
     if (shown < plan_.mesh.num_ranks()) absl::StrAppend(&text_, "  … and ", plan_.mesh.num_ranks() - shown, " more ranks\n");
     return absl::OkStatus();
