@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "actors/virtual_run.h"
 #include "compiler/compile.h"
 #include "ops/defs/op_def.h"
@@ -25,6 +26,8 @@ namespace {
 
 // More acts than this, and one step is enough.
 constexpr double kActsForTwoSteps = 4e6;
+// Ranks whose arithmetic differs by a smaller share do the same; some also merge scalars.
+constexpr double kAlike = 1e-3;
 // Acts of a trace that are kept of each rank.
 constexpr int64_t kTracedActsMax = 1 << 16;
 
@@ -113,6 +116,18 @@ double ForwardFlops(const compiler::Module& module) {
   return total;
 }
 
+// Arithmetic of one rank in a step, but for what is exchanged.
+double FlopsOf(const Plan& plan) {
+  double total = 0;
+  for (const PlanActor& actor : plan.actors) {
+    if (actor.program < 0 || actor.phase == ActorPhase::kBoxing) continue;
+    for (const PlanCall& call : plan.programs[actor.program].calls) {
+      total += WorkOf(call, actor.chunks).flops * static_cast<double>(actor.acts_per_step);
+    }
+  }
+  return total;
+}
+
 class Simulation {
  public:
   Simulation(const Job& job, const Cluster& cluster, const SimulateOptions& options)
@@ -151,7 +166,24 @@ class Simulation {
       WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
       plans_.push_back(std::move(plan));
     }
+    if (symmetrical_) WEIR_RETURN_IF_ERROR(CompareWithLastRanks());
     report_.compile_seconds = static_cast<double>(clock_.NowNs() - begin) * 1e-9;
+    return absl::OkStatus();
+  }
+
+  // What does not divide evenly is less on the last rank of a stage than on the first.
+  absl::Status CompareWithLastRanks() {
+    const int64_t last = report_.ranks / report_.stages - 1;
+    for (const Plan& first : plans_) {
+      const int64_t rank = logical_->mesh.GlobalRank(first.stage, last);
+      WEIR_ASSIGN_OR_RETURN(RankPlan proto, LowerForRank(*logical_, rank));
+      WEIR_ASSIGN_OR_RETURN(Plan other, PlanFromProto(proto));
+      const double here = FlopsOf(first), there = FlopsOf(other);
+      if (std::abs(here - there) <= kAlike * std::max(here, there)) continue;
+      return Rejected({"W0705", absl::StrCat("ranks ", first.rank, " and ", rank), "a plan in which all ranks of a stage do the same",
+                       absl::StrCat(here, " and ", there, " flop a step"),
+                       "--symmetry off, which simulates every rank, or sizes that divide evenly"});
+    }
     return absl::OkStatus();
   }
 

@@ -128,6 +128,23 @@ TEST(SimulateTest, ErrorsSayWhatIsMissing) {
   EXPECT_THAT(std::string(no_cost.status().message()), HasSubstr("W0703"));
 }
 
+TEST(SimulateTest, RanksThatDoNotDoTheSameDoNotStandForEachOther) {
+  TransformerOptions uneven;
+  uneven.layers = 1;
+  uneven.hidden = 96;
+  uneven.heads = 3;
+  uneven.vocab = 64;
+  uneven.sequence = 16;
+  uneven.training.batch = 4;
+  uneven.training.mesh = "tp=2";
+  SimulateOptions options;
+  options.symmetry = Symmetry::kOn;
+  const absl::StatusOr<SimulateReport> report = Simulate(*GptJob(uneven), GivenCluster(), options);
+  EXPECT_THAT(std::string(report.status().message()), HasSubstr("W0705 at ranks 0 and 1"));
+  options.symmetry = Symmetry::kOff;
+  EXPECT_TRUE(Simulate(*GptJob(uneven), GivenCluster(), options).ok());
+}
+
 TEST(SimulateTest, ADeviceThatIsTooSmallIsNamed) {
   Cluster small = GivenCluster();
   small.mutable_device(0)->set_memory_bytes(1e5);
