@@ -529,6 +529,7 @@ absl::Status SimEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   if (closed_ || network_->endpoints_[e.spec.peer]->closed_ ||
       std::find(lost_.begin(), lost_.end(), e.spec.peer) != lost_.end()) {  // nobody waits for it
     ledger_->EndSend(edge, slot);
+    ++network_->lanes_[e.lane].num_entered;  // under way for ever
     return absl::OkStatus();
   }
   SimNetwork::Message& sent = network_->NewestOf(network_->lanes_[e.lane], slot);
