@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "actors/testing/pipeline_job.h"
-#include "actors/testing/test_job.h"
+#include "actors/testing/test_plans.h"
 
 namespace weir::chaos {
 namespace {
