@@ -22,7 +22,7 @@ int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>
 std::vector<int64_t> RanksLookedAt(const Mesh& mesh, int64_t of_stage_max) {
   std::vector<int64_t> ranks;
   const int64_t of_stage = mesh.StageMesh().num_ranks();
-  const int64_t shown = std::min(of_stage, of_stage_max);
+  const int64_t shown = of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, of_stage_max);
   for (int64_t stage = 0; stage < mesh.num_stages(); ++stage) {
     for (int64_t i = 0; i < shown; ++i) ranks.push_back(mesh.GlobalRank(stage, i > 0 && i + 1 == shown ? of_stage - 1 : i));
   }

@@ -16,8 +16,10 @@ namespace weir::compiler {
 
 struct RhythmOptions {
   // Ranks looked at of each stage: the first, the last, and those between from the front. The sizes of uneven shards,
-  // and who sends to whom, are mostly told by the first and the last.
+  // and who sends to whom, are mostly told by the first and the last. Where a stage has more ranks than kRanksMany, only
+  // the first: each has transfers with many others, and lowering one takes as long as a rank's whole compilation may.
   int64_t ranks_of_stage_max = 2;
+  static constexpr int64_t kRanksMany = 256;
 };
 
 // The graph of a job's stations, with slots as the job's choice gives them. Errors: what a rank's plan is rejected for.
