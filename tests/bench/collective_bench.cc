@@ -28,6 +28,8 @@
 #include "absl/strings/str_cat.h"
 #include "actors/launch.h"
 #include "compiler/compile.h"
+#include "compiler/cost/cost_model.h"
+#include "compiler/rhythm/solve_rhythm.h"
 #include "runtime/transport/process_transport.h"
 #include "tests/bench/bench_row.h"
 
@@ -145,6 +147,7 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
     sink.inputs = {1};
     plan.module.items.push_back(sink);
   }
+  plan.rhythm = Must(compiler::SolveRhythm(plan, compiler::PeakCosts()));
   return Must(LowerForRank(plan, rank));
 }
 

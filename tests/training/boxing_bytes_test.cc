@@ -1,7 +1,9 @@
 // Bytes counted on the edges of running plans against the closed form: for every pair of layouts
 // on 2, 3, 4 and 2x2 devices, on the same devices and to others, and for whole training steps.
 #include "absl/strings/str_cat.h"
+#include "compiler/cost/cost_model.h"
 #include "compiler/function_builder.h"
+#include "compiler/rhythm/solve_rhythm.h"
 #include "gtest/gtest.h"
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
@@ -50,6 +52,9 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   fetch.state_names = {"fetch/y"};
   fetch.state_layouts = {to.layout};
   module.items = {source, boxing, fetch};
+  absl::StatusOr<compiler::JobRhythm> rhythm = compiler::SolveRhythm(*plan, compiler::PeakCosts());
+  EXPECT_TRUE(rhythm.ok()) << rhythm.status();
+  if (rhythm.ok()) plan->rhythm = *std::move(rhythm);
   return plan;
 }
 
@@ -58,6 +63,7 @@ int64_t CountedBytes(const LogicalPlan& plan, int64_t steps) {
   for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
     absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
     EXPECT_TRUE(lowered.ok()) << lowered.status();
+    if (!lowered.ok()) return -1;
     plans.push_back(*lowered);
   }
   ZeroFeed feed;
