@@ -421,7 +421,11 @@ class RankLowering {
       std::string step_name = absl::StrCat(Name(now[0].method), " ", name);
       int64_t element = SizeOf(types[0].dtype);
       int64_t chunk_elements = std::max<int64_t>(1, plan_.chunk_bytes_max / element);
-      for (const auto& [peer, pieces] : exchange.sends) {
+      // Each rank begins with the rank after it, so that none of them is sent to by all at once.
+      auto next = exchange.sends.upper_bound(rank_);
+      for (size_t i = 0; i < exchange.sends.size(); ++i, ++next) {
+        if (next == exchange.sends.end()) next = exchange.sends.begin();
+        const auto& [peer, pieces] = *next;
         AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), types, now, inputs, peer, pieces,
                 exchange.receiver_elements.at(peer), chunk_elements, tokens);
       }
