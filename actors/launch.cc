@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
 #include "actors/engine/stall_report.h"
 #include "actors/initialize_state.h"
 #include "actors/traced_job.h"
@@ -47,6 +48,7 @@ absl::Status Session::Verify(const SessionOptions& options) {
     WEIR_RETURN_IF_ERROR(VerifyLocalPlans(plans_));
     std::sort(plans_.begin(), plans_.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
   }
+  for (const Plan& plan : plans_) WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
   place_of_rank_.assign(plans_.empty() ? 0 : plans_[0].num_ranks, -1);
   for (const Plan& plan : plans_) {
     place_of_rank_[plan.rank] = static_cast<int>(local_ranks_.size());

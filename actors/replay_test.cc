@@ -38,7 +38,7 @@ std::string TraceOf(const World& world) {
     return actor.name == "accumulate" ? 500 : 0;
   };
   options.sim_latency_ns = [world](int64_t bytes, int, int) { return bytes > 0 ? world.latency_ns : 0; };
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(world.job), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(world.job)), options);
   EXPECT_TRUE(session.ok()) << session.status();
   for (int64_t steps : world.steps_of_runs) EXPECT_EQ((*session)->RunSteps(steps), absl::OkStatus());
   std::stringstream out;

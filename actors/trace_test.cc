@@ -47,7 +47,7 @@ std::unique_ptr<Session> SimulatedPipeline(const PipelineJob& job, int64_t laten
     return actor.name == "backward" ? 20000 : 0;
   };
   options.sim_latency_ns = [latency_ns](int64_t bytes, int, int) { return bytes > 0 ? latency_ns : 0; };
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(job), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
   EXPECT_TRUE(session.ok()) << session.status();
   return *std::move(session);
 }
@@ -145,7 +145,7 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
   TestFeed feed;
   SessionOptions options;
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> whole = Session::Create(plans, options);
+  absl::StatusOr<std::unique_ptr<Session>> whole = Session::Create(Certified(plans), options);
   ASSERT_TRUE(whole.ok()) << whole.status();
   ASSERT_EQ((*whole)->RunSteps(3), absl::OkStatus());
   ASSERT_EQ((*whole)->WriteTrace(TracePath()), absl::OkStatus());
@@ -218,7 +218,7 @@ TEST(TraceTest, RunsOnThreadsAreTracedToo) {
   SessionOptions options;
   options.feed = &feed;
   options.trace_capacity = 64;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(LoadTestJob("ring"), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(LoadTestJob("ring")), options);
   ASSERT_TRUE(session.ok()) << session.status();
   for (int run = 0; run < 30; ++run) ASSERT_EQ((*session)->RunSteps(1), absl::OkStatus());
   ASSERT_EQ((*session)->WriteTrace(TracePath()), absl::OkStatus());

@@ -4,6 +4,7 @@
 #include "actors/launch.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
+#include "actors/testing/unchecked_run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
@@ -98,7 +99,7 @@ TEST_P(EveryJob, ASeedRepeatsItsHistoryAndSeedsDiffer) {
       TestFeed feed;
       SessionOptions options = Sim(seed, Chooser::kUniform);
       options.feed = &feed;
-      absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
+      absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(plans), options);
       ASSERT_TRUE(session.ok()) << session.status();
       ASSERT_TRUE((*session)->RunSteps(4).ok());
       hash = (*session)->simulator()->history_hash();
@@ -129,14 +130,14 @@ TEST(EngineTest, ResumesAtTheGivenStep) {
   SessionOptions options = Caf();
   options.feed = &feed;
   options.sink = &sink;
-  absl::StatusOr<std::unique_ptr<Session>> first = Session::Create(plans, options);
+  absl::StatusOr<std::unique_ptr<Session>> first = Session::Create(Certified(plans), options);
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE((*first)->RunSteps(3).ok());
   const std::string state = *(*first)->ReadState(0, "sum");
   ASSERT_TRUE((*first)->RunSteps(2).ok());
 
   options.first_step = 3;
-  absl::StatusOr<std::unique_ptr<Session>> second = Session::Create(plans, options);
+  absl::StatusOr<std::unique_ptr<Session>> second = Session::Create(Certified(plans), options);
   ASSERT_TRUE(second.ok());
   ASSERT_TRUE((*second)->WriteState(0, "sum", state).ok());
   ASSERT_TRUE((*second)->RunSteps(2).ok());
@@ -148,7 +149,7 @@ TEST(EngineTest, UnknownStatesAndWrongSizesAreErrors) {
   TestFeed feed;
   SessionOptions options = Caf();
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(LoadTestJob("chain"), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(LoadTestJob("chain")), options);
   ASSERT_TRUE(session.ok());
   EXPECT_EQ((*session)->ReadState(0, "product").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ((*session)->ReadState(3, "sum").status().code(), absl::StatusCode::kNotFound);
@@ -165,7 +166,9 @@ INSTANTIATE_TEST_SUITE_P(Engines, EveryEngine,
                          ::testing::Values(SessionOptions::EngineKind::kCaf, SessionOptions::EngineKind::kSim));
 
 TEST_P(EveryEngine, APlanWithoutProgressIsReportedWithEveryActorsState) {
-  const absl::Status status = RunTestJob(LoadTestJob("deadlock"), Options(), 1, 1).status();
+  EXPECT_THAT(std::string(Session::Create(LoadTestJob("deadlock"), Options()).status().message()), HasSubstr("W0541"))
+      << "no session runs it";
+  const absl::Status status = RunUnchecked(LoadTestJob("deadlock"), {GetParam()});
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   const std::string message(status.message());
   EXPECT_THAT(message, HasSubstr("W0516"));
@@ -181,7 +184,7 @@ TEST_P(EveryEngine, AStallNamesTheHolderOnTheOtherRank) {
   std::vector<RankPlan> plans = LoadTestJob("ring");
   plans[0].mutable_registers(0)->set_initial_tokens(0);
   plans[1].mutable_registers(2)->set_initial_tokens(0);
-  const absl::Status status = RunTestJob(plans, Options(), 2, 2).status();
+  const absl::Status status = RunUnchecked(plans, {GetParam(), 1, 0, {2}});
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("rank 0 actor 'mix': 0 of 6 acts, waits for input 'in', held by actor 'send' on rank 1"));
@@ -193,7 +196,7 @@ TEST_P(EveryEngine, AFailingFeedStopsAllRanksAndStays) {
   SessionOptions options = Options();
   options.feed = &feed;
   PipelineJob job;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(job), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   const absl::Status status = (*session)->RunSteps(5);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
@@ -241,7 +244,7 @@ TEST(SimEngineTest, TheProtocolRunsWithoutKernelsOrMemory) {
   job.micro_batches = 8;
   SessionOptions options = Sim(3, Chooser::kUniform);
   options.compute = RankExecutorOptions::Compute::kSkip;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(job), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_EQ((*session)->RunSteps(2), absl::OkStatus());
   EXPECT_EQ((*session)->Memory(0).arena_bytes, 0);
@@ -258,7 +261,7 @@ TEST(SimEngineTest, OneForwardOneBackwardTakesTheTimeOfTheBubbleFormula) {
     if (actor.name == "forward") return 1000;
     return actor.name == "backward" ? 2000 : 0;
   };
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(MakePipelineJob(job), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_EQ((*session)->RunSteps(1), absl::OkStatus());
   EXPECT_EQ((*session)->simulator()->now_ns(), (8 + 4 - 1) * 3000);

@@ -1,19 +1,18 @@
 // Plans that come to a standstill, among them one that a shipped framework hung on: none has a certificate, a forged
 // one is refused, and each runs once it is repaired. And for all small rates: what has a certificate never stops,
 // whatever happens first, and what has none does.
-#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "actors/certificate.h"
 #include "actors/derive_certificate.h"
-#include "actors/engine/rank_executor.h"
-#include "actors/engine/sim_engine.h"
 #include "actors/launch.h"
 #include "actors/testing/job_sketch.h"
 #include "actors/testing/pair_plan.h"
 #include "actors/testing/test_job.h"
+#include "actors/testing/unchecked_run.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/random.h"
@@ -25,42 +24,8 @@ namespace {
 using ::testing::HasSubstr;
 using Actor = JobSketch::Actor;
 
-// Runs plans that nobody has checked.
-absl::Status Simulate(const std::vector<RankPlan>& protos, uint64_t seed, int64_t first_step, std::vector<int64_t> runs) {
-  std::vector<Plan> plans;
-  for (const RankPlan& proto : protos) {
-    WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
-    plans.push_back(std::move(plan));
-  }
-  ManualClock clock;
-  SimNetwork network(static_cast<int>(plans.size()), SimNetwork::Mapping::kCopied);
-  RankExecutorOptions options;
-  options.compute = RankExecutorOptions::Compute::kSkip;
-  options.clock = &clock;
-  options.trace_capacity = 64;
-  options.first_step = first_step;
-  std::vector<std::unique_ptr<FakeDevice>> devices;
-  std::vector<std::unique_ptr<RankExecutor>> executors;
-  std::vector<FakeDevice*> device_list;
-  std::vector<RankExecutor*> ranks;
-  for (const Plan& plan : plans) {
-    devices.push_back(std::make_unique<FakeDevice>());
-    device_list.push_back(devices.back().get());
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
-                          RankExecutor::Create(&plan, devices.back().get(), network.endpoint(plan.rank), options));
-    ranks.push_back(executor.get());
-    executors.push_back(std::move(executor));
-  }
-  for (auto& executor : executors) WEIR_RETURN_IF_ERROR(executor->Connect());
-  SimEngineOptions sim;
-  sim.seed = seed;
-  sim.check = SimEngineOptions::Check::kEveryStep;
-  SimEngine engine(ranks, device_list, &network, &clock, sim);
-  for (int64_t steps : runs) {
-    WEIR_RETURN_IF_ERROR(engine.RunSteps(steps));
-    for (RankExecutor* rank : ranks) WEIR_RETURN_IF_ERROR(rank->CheckAtRest());
-  }
-  return absl::OkStatus();
+absl::Status Simulate(const std::vector<RankPlan>& plans, uint64_t seed, int64_t first_step, std::vector<int64_t> steps) {
+  return RunUnchecked(plans, {SessionOptions::EngineKind::kSim, seed, first_step, std::move(steps)});
 }
 
 absl::Status CheckAll(const std::vector<RankPlan>& protos) {

@@ -71,7 +71,7 @@ TEST(StopTest, ARunThatGoesOnEndsBetweenActs) {
   TestFeed feed;
   SessionOptions options;
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Pipeline(3), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(Pipeline(3)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   absl::Status status;
   std::thread runner([&] { status = (*session)->RunSteps(int64_t{1} << 31); });
@@ -89,7 +89,7 @@ TEST(StopTest, AStopBetweenRunsIsTheAnswerOfTheNext) {
     SessionOptions options;
     options.engine = engine;
     options.feed = &feed;
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Pipeline(2), options);
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(Pipeline(2)), options);
     ASSERT_TRUE(session.ok()) << session.status();
     ASSERT_EQ((*session)->RunSteps(2), absl::OkStatus());
     std::thread([&] { (*session)->Stop(kReason); }).join();
@@ -103,7 +103,7 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   HoldingFeed feed;
   SessionOptions options;
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Pipeline(2), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(Pipeline(2)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_EQ((*session)->Progress().activity, "ranks 0, 1 have done all acts they were asked for");
   EXPECT_TRUE((*session)->Progress().asleep);

@@ -5,6 +5,7 @@
 #include <thread>
 #include <utility>
 
+#include "actors/derive_certificate.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -46,7 +47,9 @@ absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOp
   TestSink sink;
   if (options.feed == nullptr) options.feed = &feed;
   options.sink = &sink;
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(plans, options));
+  std::vector<RankPlan> certified = plans;
+  WEIR_RETURN_IF_ERROR(DeriveCertificate(&certified));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Session> session, Session::Create(certified, options));
   for (int64_t done = 0; done < steps; done += steps_per_call) {
     WEIR_RETURN_IF_ERROR(session->RunSteps(std::min(steps_per_call, steps - done)));
   }
@@ -57,13 +60,15 @@ absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOp
 }
 
 absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<RankPlan>& plans, const Options& options) {
+  std::vector<RankPlan> certified = plans;
+  WEIR_RETURN_IF_ERROR(DeriveCertificate(&certified));
   std::unique_ptr<SplitJob> job(new SplitJob(plans.size(), options));
   WEIR_RETURN_IF_ERROR(OnThreads(options.parts.size(), [&](size_t i) -> absl::Status {
     SessionOptions session_options = options.session;
     session_options.network = &job->network_;
     if (!options.epochs.empty()) session_options.epoch = options.epochs[i];
     std::vector<RankPlan> part;
-    for (int rank : options.parts[i]) part.push_back(plans[rank]);
+    for (int rank : options.parts[i]) part.push_back(certified[rank]);
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(part, session_options);
     if (session.ok()) {
       job->sessions_[i] = *std::move(session);

@@ -1,0 +1,24 @@
+// Runs plans that nobody has checked, without a session, which would refuse them: to see what a plan without a
+// certificate does. Kernels are left out.
+// Thread rule: a pure function.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "actors/launch.h"
+#include "proto/plan.pb.h"
+
+namespace weir {
+
+struct UncheckedRun {
+  SessionOptions::EngineKind engine = SessionOptions::EngineKind::kSim;
+  uint64_t seed = 1;            // kSim
+  int64_t first_step = 0;
+  std::vector<int64_t> steps = {1};  // of each run; at rest after each
+};
+
+absl::Status RunUnchecked(const std::vector<RankPlan>& plans, const UncheckedRun& run);
+
+}  // namespace weir
