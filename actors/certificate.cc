@@ -251,8 +251,8 @@ absl::Status Checker::CheckStream(const PlanStream& stream) {
 
 void Mix(uint64_t value, uint64_t* key) { *key = MixKey(*key, value); }
 
-void MixEnd(const std::string& name, const PlanRate& rate, const PlanPort& port, const PlanTiming& timing, uint64_t* key) {
-  Mix(KeyOf(name.data(), name.size()), key);
+// Names are for people: two ranks may call an actor differently.
+void MixEnd(const PlanRate& rate, const PlanPort& port, const PlanTiming& timing, uint64_t* key) {
   for (int64_t value : {int64_t{rate.acts_per_step}, int64_t{rate.chunks}, int64_t{rate.every}, int64_t{rate.every_phase},
                         int64_t{port.period}, int64_t{port.tokens}, int64_t{port.phase}, timing.start_ns, timing.turn_ns,
                         timing.chunk_ns, timing.time_ns}) {
@@ -273,16 +273,16 @@ uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r) {
   }
   if (r.producer.actor >= 0) {
     const PlanActor& actor = plan.actors[r.producer.actor];
-    MixEnd(actor.name, actor, actor.outputs[r.producer.port], actor.timing, &key);
+    MixEnd(actor, actor.outputs[r.producer.port], actor.timing, &key);
   } else {
-    for (const PlanFarActor& far : r.far) MixEnd(far.name, far, far.port, far.timing, &key);
+    for (const PlanFarActor& far : r.far) MixEnd(far, far.port, far.timing, &key);
   }
   if (r.side == RegisterSide::kOutbound) {
-    for (const PlanFarActor& far : r.far) MixEnd(far.name, far, far.port, far.timing, &key);
+    for (const PlanFarActor& far : r.far) MixEnd(far, far.port, far.timing, &key);
   } else {
     for (const PortRef& consumer : r.consumers) {
       const PlanActor& actor = plan.actors[consumer.actor];
-      MixEnd(actor.name, actor, actor.inputs[consumer.port], actor.timing, &key);
+      MixEnd(actor, actor.inputs[consumer.port], actor.timing, &key);
     }
   }
   return key;
