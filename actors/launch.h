@@ -78,8 +78,8 @@ class LoopbackNetwork;
 
 class Session {
  public:
-  // Checks the plans (W0501-W0509) and that they cannot come to a standstill (W0541), takes memory, makes kernels, initialises states. The
-  // plans are those of all ranks in order, or with a network those of any ranks; then this
+  // Checks the plans (W0501-W0509) and that they cannot come to a standstill (W0541), takes memory, makes kernels,
+  // initialises states. The plans are those of all ranks in order, or with a network those of any ranks; then this
   // may wait for the other processes, each rank on a thread.
   static absl::StatusOr<std::unique_ptr<Session>> Create(const std::vector<RankPlan>& plans, SessionOptions options);
   ~Session();

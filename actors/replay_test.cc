@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/launch.h"
+#include "actors/testing/certified.h"
 #include "actors/testing/pipeline_job.h"
 #include "gtest/gtest.h"
 #include "runtime/trace/why_slow.h"

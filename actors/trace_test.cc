@@ -150,7 +150,7 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
   ASSERT_EQ((*whole)->RunSteps(3), absl::OkStatus());
   ASSERT_EQ((*whole)->WriteTrace(TracePath()), absl::OkStatus());
 
-  absl::StatusOr<std::unique_ptr<SplitJob>> split = SplitJob::Create(plans, {.parts = {{3, 1}, {0, 2}}, .session = options});
+  absl::StatusOr<std::unique_ptr<SplitJob>> split = SplitJob::Create(Certified(plans), {.parts = {{3, 1}, {0, 2}}, .session = options});
   ASSERT_TRUE(split.ok()) << split.status();
   ASSERT_EQ((*split)->RunSteps(3), absl::OkStatus());
   Session::TraceClock clock;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
 #include "actors/initialize_state.h"
 #include "actors/traced_job.h"
 #include "actors/verify_plans.h"
@@ -58,6 +59,7 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
   std::unique_ptr<VirtualRun> run(new VirtualRun());
   run->plans_ = std::move(plans);
   WEIR_RETURN_IF_ERROR(VerifyLocalPlans(run->plans_));
+  for (const Plan& plan : run->plans_) WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
   if (!options.ways) options.ways = [](int, int) { return TimeNetwork::Way(); };
   run->network_ = std::make_unique<TimeNetwork>(&run->clock_, options.ways);
   run->network_->SetImages(std::move(options.images));

@@ -48,7 +48,8 @@ struct VirtualRunOptions {
 
 class VirtualRun {
  public:
-  // Plans of all ranks of a job, or of some, with images of the edges to the others.
+  // Plans of all ranks of a job, or of some, with images of the edges to the others. Errors: W0506, and those of
+  // CheckCertificate.
   static absl::StatusOr<std::unique_ptr<VirtualRun>> Create(std::vector<Plan> plans, VirtualRunOptions options);
 
   absl::Status RunSteps(int64_t steps) { return engine_->RunSteps(steps); }

@@ -26,7 +26,7 @@ std::vector<Plan> Pipeline(int stages, int micro_batches) {
   PipelineJob job;
   job.num_stages = stages;
   job.micro_batches = micro_batches;
-  return Plans(MakePipelineJob(job));
+  return Plans(Certified(MakePipelineJob(job)));
 }
 
 // Forward takes one unit, backward two, all else nothing.
@@ -216,12 +216,29 @@ TEST(VirtualRunTest, ActsThatAreMeasuredTakeWhatTheyTakeAndTellTheirKernels) {
   EXPECT_GE(run->now_ns(), total / 2);
 }
 
-TEST(VirtualRunTest, APlanThatCannotGoOnIsReportedWithWhatEachActorWaitsFor) {
-  auto run = VirtualRun::Create(Plans(LoadTestJob("deadlock")), Costs());
+TEST(VirtualRunTest, APlanWithoutACertificateIsRefused) {
+  const absl::Status status = VirtualRun::Create(Plans(LoadTestJob("deadlock")), Costs()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(), "W0541")) << status;
+}
+
+// The middle of three stages, which stands for both its neighbours: it would have to send before it receives. The
+// proof of its plan holds, of the job that it is from.
+TEST(VirtualRunTest, ARunThatCannotGoOnIsReportedWithWhatEachActorWaitsFor) {
+  Plan middle = Pipeline(3, 2)[1];
+  VirtualRunOptions options = Costs();
+  for (const PlanRegister& out : middle.registers) {
+    if (out.side != RegisterSide::kOutbound) continue;
+    for (const PlanRegister& in : middle.registers) {
+      if (in.side == RegisterSide::kInbound && in.peer != out.peer) options.images[out.edge] = in.edge;
+    }
+  }
+  auto run = VirtualRun::Create({std::move(middle)}, std::move(options));
   ASSERT_TRUE(run.ok()) << run.status();
   const absl::Status ran = (*run)->RunSteps(1);
   EXPECT_EQ(ran.code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(absl::StrContains(ran.message(), "W0516")) << ran;
+  EXPECT_TRUE(absl::StrContains(ran.message(), "actor 'forward': 0 of 2 acts, waits for input 'activation in'")) << ran;
 }
 
 }  // namespace

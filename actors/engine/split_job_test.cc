@@ -1,5 +1,6 @@
 // Jobs whose ranks are spread over several sessions, as over processes: the same bits as
 // in one session, and rest that each session tells by itself.
+#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -20,7 +21,7 @@ using Parts = std::vector<std::vector<int>>;
 std::vector<RankPlan> Pipeline(int num_stages) {
   PipelineJob job;
   job.num_stages = num_stages;
-  return MakePipelineJob(job);
+  return Certified(MakePipelineJob(job));
 }
 
 SessionOptions Options() {
@@ -37,8 +38,8 @@ struct Case {
 
 std::vector<Case> Cases() {
   return {
-      {"ring", LoadTestJob("ring"), {{{0}, {1}}, {{1}, {0}}}},
-      {"chunked", LoadTestJob("chunked"), {{{0}, {1}}}},
+      {"ring", Certified(LoadTestJob("ring")), {{{0}, {1}}, {{1}, {0}}}},
+      {"chunked", Certified(LoadTestJob("chunked")), {{{0}, {1}}}},
       {"two stages", Pipeline(2), {{{0}, {1}}, {{0, 1}}}},
       {"four stages", Pipeline(4), {{{0, 1}, {2, 3}}, {{3, 1}, {2, 0}}, {{0}, {1}, {2}, {3}}, {{0, 1, 2}, {3}}}},
       {"seven stages", Pipeline(7), {{{0, 2, 4, 6}, {1, 3, 5}}, {{6}, {0, 1, 2}, {5, 4, 3}}}},
@@ -116,11 +117,33 @@ TEST(SplitJobTest, RanksAreNamedByTheirNumberInTheJob) {
 }
 
 TEST(SplitJobTest, SidesOfAnEdgeThatDisagreeAreFoundOnConnecting) {
-  std::vector<RankPlan> plans = LoadTestJob("ring");
-  plans[0].mutable_registers(2)->set_initial_tokens(1);
+  // Neither change makes the plan of rank 0 wrong by itself: more room than there is, a shorter way than it is.
+  const std::vector<std::function<void(RegisterSpec*)>> changes = {
+      [](RegisterSpec* r) { r->set_slots(r->slots() + 1); },
+      [](RegisterSpec* r) { r->set_latency_ns(r->latency_ns() - 1); },
+  };
+  for (size_t i = 0; i < changes.size(); ++i) {
+    std::vector<RankPlan> plans = LoadTestJob("ring");
+    for (RankPlan& plan : plans) {
+      for (RegisterSpec& r : *plan.mutable_registers()) {
+        if (r.edge() == 10) r.set_latency_ns(5);
+      }
+    }
+    plans = Certified(plans);
+    EXPECT_EQ(RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status(), absl::OkStatus());
+    changes[i](plans[0].mutable_registers(2));
+    const absl::Status status = RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("W0522")) << "change " << i;
+  }
+}
+
+TEST(SplitJobTest, APlanThatClaimsTimesItDoesNotKeepIsRefusedByItsRank) {
+  std::vector<RankPlan> plans = Certified(LoadTestJob("ring"));
+  plans[0].mutable_registers(0)->set_initial_tokens(0);
   const absl::Status status = RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("W0522"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("W0509"));
 }
 
 TEST(SplitJobTest, ASessionThatCannotLoadIsTheErrorOfAll) {

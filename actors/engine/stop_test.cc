@@ -19,7 +19,7 @@ using ::testing::MatchesRegex;
 std::vector<RankPlan> Pipeline(int num_stages) {
   PipelineJob job;
   job.num_stages = num_stages;
-  return MakePipelineJob(job);
+  return Certified(MakePipelineJob(job));
 }
 
 const absl::Status kReason = absl::CancelledError("the test wants it");
@@ -62,7 +62,7 @@ TEST(StopTest, RanksThatWaitForAPeerThatNeverSendsAreStopped) {
   EXPECT_EQ(status, kReason);
   EXPECT_EQ(session.RunSteps(1), kReason);
   const std::string stall = session.DescribeStall();
-  EXPECT_THAT(stall, HasSubstr("rank 1 actor 'backward': 0 of 8 acts, waits for input 'gradient in', held by rank 2"));
+  EXPECT_THAT(stall, HasSubstr("rank 1 actor 'backward': 0 of 8 acts, waits for input 'gradient in', held by actor 'send gradient' on rank 2"));
   EXPECT_THAT(stall, HasSubstr("rank 0 actor 'backward': 0 of 8 acts, waits for input 'gradient in', held by actor 'send gradient' on rank 1"));
   EXPECT_TRUE(session.ReadState(0, session.plan(0).states.at(0).name).ok());
 }
@@ -71,7 +71,7 @@ TEST(StopTest, ARunThatGoesOnEndsBetweenActs) {
   TestFeed feed;
   SessionOptions options;
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(Pipeline(3)), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Pipeline(3), options);
   ASSERT_TRUE(session.ok()) << session.status();
   absl::Status status;
   std::thread runner([&] { status = (*session)->RunSteps(int64_t{1} << 31); });
@@ -89,7 +89,7 @@ TEST(StopTest, AStopBetweenRunsIsTheAnswerOfTheNext) {
     SessionOptions options;
     options.engine = engine;
     options.feed = &feed;
-    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(Pipeline(2)), options);
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Pipeline(2), options);
     ASSERT_TRUE(session.ok()) << session.status();
     ASSERT_EQ((*session)->RunSteps(2), absl::OkStatus());
     std::thread([&] { (*session)->Stop(kReason); }).join();
@@ -103,7 +103,7 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   HoldingFeed feed;
   SessionOptions options;
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(Pipeline(2)), options);
+  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Pipeline(2), options);
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_EQ((*session)->Progress().activity, "ranks 0, 1 have done all acts they were asked for");
   EXPECT_TRUE((*session)->Progress().asleep);
@@ -137,7 +137,7 @@ TEST(StopTest, AnErrorOfOneSessionCanStopTheOthers) {
 }
 
 TEST(StopTest, TokensOfAnotherEpochAreRefused) {
-  const absl::Status status = RunSplitJob(LoadTestJob("ring"), {.parts = {{0}, {1}}, .epochs = {1, 2}}, 5, 5).status();
+  const absl::Status status = RunSplitJob(Certified(LoadTestJob("ring")), {.parts = {{0}, {1}}, .epochs = {1, 2}}, 5, 5).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("W0510"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("epoch 2"));

@@ -60,15 +60,13 @@ absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOp
 }
 
 absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<RankPlan>& plans, const Options& options) {
-  std::vector<RankPlan> certified = plans;
-  WEIR_RETURN_IF_ERROR(DeriveCertificate(&certified));
   std::unique_ptr<SplitJob> job(new SplitJob(plans.size(), options));
   WEIR_RETURN_IF_ERROR(OnThreads(options.parts.size(), [&](size_t i) -> absl::Status {
     SessionOptions session_options = options.session;
     session_options.network = &job->network_;
     if (!options.epochs.empty()) session_options.epoch = options.epochs[i];
     std::vector<RankPlan> part;
-    for (int rank : options.parts[i]) part.push_back(certified[rank]);
+    for (int rank : options.parts[i]) part.push_back(plans[rank]);
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(part, session_options);
     if (session.ok()) {
       job->sessions_[i] = *std::move(session);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "actors/launch.h"
+#include "actors/testing/certified.h"
 #include "actors/testing/shared_network.h"
 #include "actors/testing/test_plans.h"
 #include "proto/plan.pb.h"
@@ -25,7 +26,7 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// Creates a session with a TestFeed and a TestSink, and runs `steps` steps in calls of
+// Derives a certificate, creates a session with a TestFeed and a TestSink, and runs `steps` steps in calls of
 // `steps_per_call`. `events`, if given, receives the simulator's count.
 absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options, int64_t steps,
                                    int64_t steps_per_call);
@@ -41,6 +42,7 @@ class SplitJob {
     SharedNetwork::Mapping mapping = SharedNetwork::Mapping::kDirect;
     std::vector<uint32_t> epochs;  // by part; empty: as the session's options say
   };
+  // The plans have certificates (Certified) and are taken as they are: as in processes, none sees those of all ranks.
   static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<RankPlan>& plans, const Options& options);
 
   // All sessions run, each on a thread. The first error in time, which stops the others.

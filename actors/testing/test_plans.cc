@@ -7,7 +7,6 @@
 #include <sstream>
 
 #include "absl/strings/str_split.h"
-#include "actors/derive_certificate.h"
 #include "google/protobuf/text_format.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -34,14 +33,6 @@ std::vector<RankPlan> LoadTestJob(const std::string& name) {
   std::stringstream text;
   text << file.rdbuf();
   return ParseTestJob(text.str());
-}
-
-std::vector<RankPlan> Certified(std::vector<RankPlan> plans) {
-  if (const absl::Status status = DeriveCertificate(&plans); !status.ok()) {
-    std::fprintf(stderr, "no certificate: %s\n", status.ToString().c_str());
-    std::abort();
-  }
-  return plans;
 }
 
 absl::Status TestFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,

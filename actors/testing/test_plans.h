@@ -18,8 +18,6 @@ namespace weir {
 
 // Dies with the parser's message if the file is missing or wrong.
 std::vector<RankPlan> LoadTestJob(const std::string& name);
-// With times for all acts, as sessions want plans; ends the program if there are none.
-std::vector<RankPlan> Certified(std::vector<RankPlan> plans);
 std::vector<RankPlan> ParseTestJob(const std::string& text);
 
 // Fills every element from (feed, step, micro-batch, global element).

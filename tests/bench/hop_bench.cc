@@ -8,9 +8,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
 #include "actors/engine/caf_engine.h"
 #include "actors/engine/rank_executor.h"
 #include "actors/plan.h"
+#include "actors/testing/certified.h"
 #include "caf/all.hpp"
 #include "runtime/device/cpu_device.h"
 #include "runtime/transport/loopback_transport.h"
@@ -31,9 +33,10 @@ class Chain {
   Chain(int length, int slots)
       : num_acts_(kHopsPerSample / length),
         length_(length),
-        plan_(Must(PlanFromProto(ChainPlan(length, slots, num_acts_)))),
+        plan_(Must(PlanFromProto(Certified({ChainPlan(length, slots, num_acts_)})[0]))),
         device_(1),
         network_(1) {
+    Must(CheckCertificate(plan_));
     RankExecutorOptions options;
     options.trace_capacity = 1 << 16;
     executor_ = Must(RankExecutor::Create(&plan_, &device_, network_.endpoint(0), options));
@@ -160,7 +163,10 @@ class CafPingPong {
 class RankPingPong {
  public:
   RankPingPong(int acts, int polls_before_parking) : acts_(acts), network_(2) {
-    for (const RankPlan& proto : PingPongPlans(acts)) plans_.push_back(std::make_unique<Plan>(Must(PlanFromProto(proto))));
+    for (const RankPlan& proto : Certified(PingPongPlans(acts))) {
+      plans_.push_back(std::make_unique<Plan>(Must(PlanFromProto(proto))));
+      Must(CheckCertificate(*plans_.back()));
+    }
     std::vector<RankExecutor*> ranks;
     for (int rank = 0; rank < 2; ++rank) {
       devices_.push_back(std::make_unique<CpuDevice>(1));

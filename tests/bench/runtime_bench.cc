@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "actors/testing/certified.h"
 #include "tests/bench/allocation_count.h"
 #include "tests/bench/bench_gpt.h"
 #include "tests/bench/bench_row.h"
@@ -159,7 +160,8 @@ void Trace(const BenchArgs& args) {
   }
   PrintRow({"records and readings of the time, share of that step", "%", share, "budget 1 %", {1}, BenchRow::Better::kLower, 1.0,
             "cost of one in a loop times acts"});
-  std::unique_ptr<Session> chain = Open({ChainPlan(32, 2, 5000)}, &feed), silent = Open({ChainPlan(32, 2, 5000)}, &feed, 0);
+  const std::vector<RankPlan> chain_plans = Certified({ChainPlan(32, 2, 5000)});
+  std::unique_ptr<Session> chain = Open(chain_plans, &feed), silent = Open(chain_plans, &feed, 0);
   pairs = Alternate(
       repeats, [&] { return CpuNsPerStep(*chain, 1) / 160000; }, [&] { return CpuNsPerStep(*silent, 1) / 160000; });
   PrintRow({"hop with acts kept", "ns", pairs.ours, "none kept", pairs.theirs, BenchRow::Better::kLower, {}, "an act that does nothing"});

@@ -1,5 +1,6 @@
 // One standard plan, loaded once and run many times: ranks, devices, network and engine of
 // the product, the kernels of the tests, and the answers that must come out.
+// Not here: that the plans cannot come to a standstill by themselves (standard_plans_test).
 // Thread rule: one thread at a time.
 #pragma once
 
