@@ -72,6 +72,8 @@ TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
     EXPECT_NEAR(device.busy + device.waits_for_input + device.waits_for_credit + device.between_acts, 1, 1e-9);
     EXPECT_LE(device.between_acts, 0.1) << device.name;
   }
+  // From a step's first forward act to its last backward act nothing of another step is done.
+  EXPECT_NEAR(report->pipeline_bubble, 3.0 / 11.0, 1e-9);
   // Steps overlap a little across the weight update, so at most the formula.
   EXPECT_LE(report->bubble, report->bubble_formula + 1e-9);
   EXPECT_GE(report->bubble, 0.5 * report->bubble_formula);

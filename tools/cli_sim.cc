@@ -65,6 +65,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
                            "  weir calibrate gpt.textproto -o here.textproto\n"
                            "  weir calibrate gpt.textproto --also dp=2 --also tp=2 -o here.textproto\n"
                            "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
+                           "  weir calibrate gpt.textproto --mesh pp=4 -o here.textproto --trace measured.pftrace\n"
                            "Let nothing else run meanwhile.",
                            [calibrate, context] { return RunCalibrate(*calibrate, context); });
   calibrate->job.AddTo(verb);
@@ -75,6 +76,9 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
       ->check(CLI::Range(1, 4096))->capture_default_str();
   verb->add_option("--steps", calibrate->options.steps, "Steps to measure, of each mesh")->type_name("N")
       ->check(CLI::Range(1, 1000))->capture_default_str();
+  verb->add_option("--trace", calibrate->options.trace,
+                   "Write a Perfetto trace of the job's own mesh: acts as measured, one at a time, as if each device had a core of its own")
+      ->type_name("PATH");
 }
 
 }  // namespace

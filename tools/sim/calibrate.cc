@@ -97,7 +97,7 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const Job& job) {
   return plans;
 }
 
-absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int threads) {
+absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int threads, int64_t traced_steps = 1) {
   auto measured = std::make_unique<MeasuredJob>();
   WEIR_ASSIGN_OR_RETURN(measured->dataset, OpenJobData(job));
   measured->feed = std::make_unique<DatasetFeed>(measured->dataset.get(), DataPart::kTrain, MicroBatches(job));
@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int th
   }
   VirtualRunOptions options;
   options.work = TimeDevice::Work::kMeasured;
-  options.trace_capacity = acts;  // of a step at least
+  options.trace_capacity = acts * traced_steps;
   options.measured.threads_per_device = threads;
   options.measured.feed = measured->feed.get();
   options.measured.on_kernels = [times = &measured->times](const Plan& plan, const PlanActor& actor,
@@ -133,7 +133,7 @@ class Calibration {
       jobs.push_back(job_);
       WEIR_RETURN_IF_ERROR(SetMesh(mesh, &jobs.back()));
     }
-    for (const Job& job : jobs) WEIR_RETURN_IF_ERROR(MeasureKernels(job));
+    for (const Job& job : jobs) WEIR_RETURN_IF_ERROR(MeasureKernels(job, &job == &jobs.front() ? options_.trace : ""));
     WEIR_RETURN_IF_ERROR(MeasureActs(jobs[0]));
     DescribeMachine();
     WEIR_RETURN_IF_ERROR(MeasureCores(jobs[0]));
@@ -159,8 +159,10 @@ class Calibration {
     ++row.places;
   }
 
-  absl::Status MeasureKernels(const Job& job) {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> measured, OpenMeasured(job, options_.threads_per_device));
+  // `trace`: where to write one of all steps; empty: none.
+  absl::Status MeasureKernels(const Job& job, const std::string& trace) {
+    const int64_t traced_steps = trace.empty() ? 1 : options_.steps + 1;
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> measured, OpenMeasured(job, options_.threads_per_device, traced_steps));
     const size_t ranks = measured->run->plans().size();
     devices_ = std::max(devices_, static_cast<int>(ranks));
     Say(absl::StrFormat("kernels of %d device%s, %d steps", ranks, ranks == 1 ? "" : "s", options_.steps));
@@ -169,7 +171,7 @@ class Calibration {
       AddSample(WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks), ns);
     });
     for (size_t i = 0; i < ranks; ++i) AddOthers(measured->run->plans()[i], measured->run->acts(static_cast<int>(i)));
-    return absl::OkStatus();
+    return trace.empty() ? absl::OkStatus() : measured->run->WriteTrace(trace);
   }
 
   // What protocol, ready set and trace add to an act: the same ranks without kernels. The engine of virtual time
@@ -300,7 +302,7 @@ class Calibration {
     options.steps = 20;
     Calibration of_job(job, options);
     of_job.act_ns_ = act_ns_;
-    WEIR_RETURN_IF_ERROR(of_job.MeasureKernels(job));
+    WEIR_RETURN_IF_ERROR(of_job.MeasureKernels(job, ""));
     of_job.DescribeMachine();
     return of_job.cluster_;
   }

@@ -4,6 +4,8 @@
 //   kernels   the ranks of the job run in virtual time, but with real kernels, one act at a time on one device; of every
 //             place in the step the median over steps; of equal kernels in several places the mean
 //   cores     the same on k cores at once, against one alone
+//   trace     if asked for: that run of the job's own mesh, each device by itself, acts as long as their kernels took,
+//             messages without time; so it shows devices beside each other that this machine cannot run at once
 //   wake      a tiny pipeline in real time, against what the simulator says of it; its steps are little else than waiting
 //
 // Nobody else should use the machine meanwhile. Thread rule: one thread; it starts others.
@@ -23,10 +25,11 @@ struct CalibrateOptions {
   std::vector<std::string> meshes;  // beside the job's own: kernels have other shapes on each
   int threads_per_device = 1;
   int64_t steps = 5;                // measured, after one that is not
+  std::string trace;                // where to write one of the job's own mesh; empty: none
   std::function<void(const std::string& line)> say;  // what is being measured; may be null
 };
 
-// Errors of the job, its data or a mesh.
+// Errors of the job, its data or a mesh; W0532 if the trace cannot be written.
 absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options);
 
 }  // namespace weir
