@@ -10,6 +10,7 @@
 namespace weir {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 struct Outcome {
@@ -103,6 +104,10 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   Outcome run = Weir({"sim", job, "--cluster", cluster, "--mesh", "dp=2"});
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("on this machine, "));
+  const std::string trace = PathFor("calibrate.pftrace");
+  Outcome traced = Weir({"calibrate", job, "--mesh", "pp=2", "--steps", "2", "-o", cluster, "--trace", trace});
+  EXPECT_EQ(traced.code, 0) << traced.err;
+  EXPECT_THAT(Weir({"trace", "report", trace}).out, AllOf(HasSubstr("2 devices, 2 stages"), HasSubstr("pipeline, 1F1B: bubble ")));
   EXPECT_EQ(Weir({"calibrate", job, "--steps", "1", "-o", "/no/such/folder/c.textproto"}).code, 66);
   EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
 }

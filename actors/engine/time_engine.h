@@ -31,7 +31,7 @@ class TimeDevice final : public Device {
  public:
   enum class Work : uint8_t {
     kCosted,    // an act takes its cost; its body runs at launch
-    kMeasured,  // an act takes what its body took
+    kMeasured,  // an act takes what its body took: of one thread the time it ran, of several that on the wall
   };
   TimeDevice(Work work, int num_threads) : work_(work), team_(num_threads) {}
 
