@@ -3,7 +3,9 @@
 // Thread rule: immutable once made.
 #pragma once
 
+#include <compare>
 #include <cstdint>
+#include <map>
 #include <vector>
 
 #include "compiler/lower/rank_graph.h"
@@ -18,10 +20,21 @@ struct StationTime {
   int64_t latency_ns = 0;  // of the messages that leave here
 };
 
+// Registers that all ranks of a stage may have: the outputs of a station with the same readers.
+struct RegisterFamily {
+  Station producer;
+  std::vector<Station> consumers;  // ascending
+  int64_t tokens = 0;              // per step; 0: of each act (messages)
+  bool variable = false;
+  friend auto operator<=>(const RegisterFamily&, const RegisterFamily&) = default;
+};
+
 struct JobRhythm {
   int64_t iteration_ns = 0;
   int64_t micro_batch_ns = 0;
   std::vector<std::vector<StationTime>> stations;  // by item, by place
+  // Solved slots. A family that is not here gets as many as the times ask for; one that is, never fewer than that.
+  std::map<RegisterFamily, int64_t> slots;
   const StationTime* Find(const Station& station) const;
 };
 

@@ -1,6 +1,8 @@
 #include "compiler/rhythm/rank_rhythm.h"
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -82,7 +84,7 @@ class RankRhythm {
       entry.initial_tokens = spec->initial_tokens();
       entry.bytes = spec->bytes();
       if (spec->side() != RegisterSpec::LOCAL) WEIR_RETURN_IF_ERROR(AddFarEnd(spec, &entry));
-      if (spec->slots() == 0) spec->set_slots(static_cast<int>(entry.producer.actor < 0 ? 1 : SlotsNeeded(timed_, times_, entry)));
+      if (spec->slots() == 0) spec->set_slots(static_cast<int>(SolvedSlots(*spec, entry)));
       entry.slots = spec->slots();
     }
     // A weight that this rank only keeps or only reads has no second end to check.
@@ -96,6 +98,17 @@ class RankRhythm {
   }
 
  private:
+  int64_t SolvedSlots(const RegisterSpec& spec, const TimedGraph::Register& entry) const {
+    if (entry.producer.actor < 0) return 1;
+    RegisterFamily family{stations_[entry.producer.actor], {}, spec.side() == RegisterSpec::LOCAL ? spec.tokens_per_step() : 0, false};
+    std::set<Station> consumers;
+    for (const TimedGraph::Port& port : entry.consumers) consumers.insert(stations_[port.actor]);
+    family.consumers.assign(consumers.begin(), consumers.end());
+    const auto solved = rhythm_.slots.find(family);
+    const int64_t needed = SlotsNeeded(timed_, times_, entry);
+    return solved == rhythm_.slots.end() ? needed : std::max(needed, solved->second);
+  }
+
   absl::StatusOr<int> AddActor(const RankActor& like, const Station& station, const std::string& name) {
     const StationTime* time = rhythm_.Find(station);
     if (time == nullptr) {
@@ -108,6 +121,7 @@ class RankRhythm {
     actor.time_ns = time->time_ns;
     timed_.actors.push_back(std::move(actor));
     times_.actors.push_back({time->start_ns, time->turn_ns, time->chunk_ns});
+    stations_.push_back(station);
     return static_cast<int>(timed_.actors.size()) - 1;
   }
 
@@ -164,6 +178,7 @@ class RankRhythm {
   RankPlan& plan_;
   TimedGraph timed_;
   StartTimes times_;
+  std::vector<Station> stations_;  // of the actors of both
 };
 
 }  // namespace

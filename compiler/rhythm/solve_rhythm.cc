@@ -109,7 +109,9 @@ absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& 
     const StartTimes::Actor& time = solution.times.actors[a];
     places[station.place] = {time.start_ns, time.turn_ns, time.chunk_ns, graph.timed.actors[a].time_ns, 0};
   }
-  for (const TimedGraph::Register& entry : graph.timed.registers) {
+  for (size_t r = 0; r < graph.timed.registers.size(); ++r) {
+    const TimedGraph::Register& entry = graph.timed.registers[r];
+    if (entry.slots == 0) rhythm.slots[graph.families[r]] = solution.slots[r];
     const Station& station = graph.stations[entry.producer.actor];
     StationTime& time = rhythm.stations[station.item][station.place];
     time.latency_ns = std::max(time.latency_ns, entry.latency_ns);

@@ -74,9 +74,9 @@ void StationGraphBuilder::AddStations(const RankGraph& graph) {
 }
 
 void StationGraphBuilder::AddRegisters(const RankGraph& graph) {
-  std::map<RegisterKey, RegisterData> here;
+  std::map<RegisterFamily, RegisterData> here;
   for (const RankTensor& tensor : graph.tensors) {
-    RegisterKey key;
+    RegisterFamily key;
     const bool local = tensor.side == RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
     std::set<Station> consumers;
@@ -144,7 +144,7 @@ void StationGraphBuilder::AddPossibleEdges() {
     send_of[fill] = send;
   }
   // What a fill reads of its own rank, other ranks may send.
-  std::map<RegisterKey, RegisterData> more;
+  std::map<RegisterFamily, RegisterData> more;
   std::map<int, std::set<int>> follows;  // items whose stations read what another item's made
   for (const auto& [key, data] : registers_) {
     std::set<Station> readers;
@@ -154,7 +154,7 @@ void StationGraphBuilder::AddPossibleEdges() {
       if (key.tokens > 0 && send != send_of.end() && send->second != key.producer) readers.insert(send->second);
     }
     for (const Station& consumer : key.consumers) readers.erase(consumer);
-    if (!readers.empty()) more.emplace(RegisterKey{key.producer, {readers.begin(), readers.end()}, key.tokens, key.variable}, RegisterData{data.name, 0, data.slots, 0});
+    if (!readers.empty()) more.emplace(RegisterFamily{key.producer, {readers.begin(), readers.end()}, key.tokens, key.variable}, RegisterData{data.name, 0, data.slots, 0});
   }
   registers_.insert(more.begin(), more.end());
   // An item that makes a value comes before one that reads it, even if nobody was seen to do both.
@@ -216,6 +216,7 @@ StationGraph StationGraphBuilder::Finish(Ranks ranks) {
     entry.bytes = data.bytes;
     entry.latency_ns = data.latency_ns;
     out.timed.registers.push_back(std::move(entry));
+    out.families.push_back(key);
   }
   return out;
 }

@@ -16,12 +16,14 @@
 #include "compiler/cost/cost_model.h"
 #include "compiler/lower/rank_graph.h"
 #include "compiler/rates/timed_graph.h"
+#include "compiler/rhythm/job_rhythm.h"
 
 namespace weir::compiler {
 
 struct StationGraph {
   TimedGraph timed;               // device = stage
   std::vector<Station> stations;  // of the actors of `timed`
+  std::vector<RegisterFamily> families;  // of its registers
 };
 
 // What an act of `actor` takes.
@@ -46,14 +48,6 @@ class StationGraphBuilder {
     int64_t act_ns = 1;
     bool fills = false;         // the second half of an exchange; the sends stand before it
   };
-  // A family of registers that all ranks may have: the outputs of a station with the same readers.
-  struct RegisterKey {
-    Station producer;
-    std::vector<Station> consumers;
-    int64_t tokens = 0;  // per step; 0: of each act (messages)
-    bool variable = false;
-    friend auto operator<=>(const RegisterKey&, const RegisterKey&) = default;
-  };
   struct RegisterData {
     std::string name;
     int64_t bytes = 0;
@@ -70,7 +64,7 @@ class StationGraphBuilder {
   const LogicalPlan& plan_;
   const CostModel& costs_;
   std::map<Station, StationData> stations_;
-  std::map<RegisterKey, RegisterData> registers_;
+  std::map<RegisterFamily, RegisterData> registers_;
 };
 
 }  // namespace weir::compiler
