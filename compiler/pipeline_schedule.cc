@@ -77,10 +77,12 @@ int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
   // gradient that comes early would stop a forward pass that others wait for.
   constexpr int kForward = 40, kBackward = 30, kWeightGradient = 5;
   if (pass == PipelinePass::kWeightGradient) return kWeightGradient;
-  if (kind == weir::Pipeline::ONE_F_ONE_B) return pass == PipelinePass::kForward ? kForward : kBackward;
-  // A part that has begun goes on, whoever comes meanwhile.
-  const bool by_turns = kind != weir::Pipeline::GPIPE;
-  return (pass == PipelinePass::kForward || by_turns ? kForward : kBackward) + (begin == Begin::kGoesOn ? 1 : 0);
+  // By turns, forward and backward passes alternate as turns say.
+  const bool by_turns = kind == weir::Pipeline::INTERLEAVED || kind == weir::Pipeline::ZERO_BUBBLE;
+  // A part that has begun goes on, whoever comes meanwhile: the next stage waits for what it makes, the first one most,
+  // where several micro-batches can begin at once.
+  const bool goes_on = begin == Begin::kGoesOn && num_stages > 1;
+  return (pass == PipelinePass::kForward || by_turns ? kForward : kBackward) + (goes_on ? 1 : 0);
 }
 
 int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePass read, int64_t read_part) const {

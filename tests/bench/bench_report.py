@@ -21,6 +21,13 @@ class Line:
     note: str
 
 
+@dataclasses.dataclass
+class Table:
+    """What does not compare two sides: texts, a list for each line."""
+    columns: list
+    lines: list
+
+
 def row(what, unit, ours, against, theirs, better, limit, note):
     made = {"what": what, "unit": unit, "ours": ours, "against": against, "theirs": theirs, "better": better, "note": note}
     if limit is not None:
@@ -72,14 +79,22 @@ def line_of(row):
 
 
 def text_of(rows):
-    """Aligned lines for a terminal."""
+    """Aligned lines for a terminal, of rows or a Table."""
+    if isinstance(rows, Table):
+        return aligned([rows.columns, *rows.lines])
     lines = [Line("what", "ours", "theirs or budget", "ours / theirs", "verdict", "")] + [line_of(row) for row in rows]
-    cells = [dataclasses.astuple(line) for line in lines]
+    return aligned([dataclasses.astuple(line) for line in lines])
+
+
+def aligned(cells):
     widths = [max(len(cell[i]) for cell in cells) for i in range(len(cells[0]))]
     return "\n".join("  ".join(c.ljust(w) for c, w in zip(cell, widths)).rstrip() for cell in cells)
 
 
 def markdown_of(rows):
+    if isinstance(rows, Table):
+        return "\n".join("| " + " | ".join(cells) + " |" for cells in [rows.columns, *rows.lines]).replace(
+            "\n", "\n" + "|---" * len(rows.columns) + "|\n", 1)
     lines = ["| what | ours | theirs or budget | ours / theirs [range] | verdict |", "|---|---|---|---|---|"]
     for row in rows:
         line = line_of(row)

@@ -14,6 +14,11 @@ def row(ours, theirs, better="lower", limit=1.0):
 
 class BenchReportTest(unittest.TestCase):
 
+    def test_a_table_shows_its_cells_under_their_columns(self):
+        table = bench_report.Table(["a", "longer"], [["first", "1"], ["2nd", "2"]])
+        self.assertEqual(bench_report.markdown_of(table), "| a | longer |\n|---|---|\n| first | 1 |\n| 2nd | 2 |")
+        self.assertEqual(bench_report.text_of(table), "a      longer\nfirst  1\n2nd    2")
+
     def test_ratios_are_taken_pair_by_pair(self):
         self.assertEqual(bench_report.ratios(row([1, 4, 9], [1, 2, 3])), [1, 2, 3])
         self.assertEqual(bench_report.line_of(row([1, 4, 9], [1, 2, 3])).ratio, "2.000 [1.000 .. 3.000]")
