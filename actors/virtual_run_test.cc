@@ -137,6 +137,25 @@ TEST(VirtualRunTest, CoresThatSlowEachOtherDownDoSoWhileBothAreBusy) {
   EXPECT_EQ(RunIt(Pipeline(2, 1), std::move(options), 1)->now_ns(), 6 * kForwardNs) << "one after the other";
 }
 
+TEST(VirtualRunTest, AnActThatSaysWhatBusyCoresMakeOfItGoesByThat) {
+  VirtualRunOptions options = Costs();
+  options.engine.hosts = {{.cores = 2, .core_speed = {1, 0.8}}};
+  options.engine.devices.resize(4);
+  options.engine.busy_speed = [](const Plan&, const PlanActor&) { return 0.5; };
+  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 2);
+  options = Costs();
+  options.engine.hosts = {{.cores = 3}};
+  options.engine.devices.resize(4);
+  options.engine.busy_speed = [](const Plan&, const PlanActor&) { return 0.5; };
+  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 4 / 3) << "two of three cores busy: half way";
+  // Of two pipelines beside each other one is slowed down, the other is not, and has the second half for itself.
+  options = Costs();
+  options.engine.hosts = {{.cores = 2}};
+  options.engine.devices.resize(4);
+  options.engine.busy_speed = [](const Plan& plan, const PlanActor&) { return plan.rank < 2 ? 0.5 : 1; };
+  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 3 / 2);
+}
+
 TEST(VirtualRunTest, AnIdleDeviceWakesLateAndABusyOneDoesNotSleep) {
   VirtualRunOptions options = Costs();
   options.engine.devices.assign(2, {.wake_ns = 40});

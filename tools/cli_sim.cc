@@ -1,7 +1,9 @@
 // weir sim and weir calibrate: a job on machines that need not be here.
 #include <fstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"
 #include "tools/sim/calibrate.h"
@@ -35,11 +37,32 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
 struct CalibrateArguments {
   JobArguments job;
   std::string out;
+  std::vector<std::string> also;
   CalibrateOptions options;
 };
 
+// The job in another layout: "dp=2,tp=2 training.zero_stage=1", a mesh and what else is set, in any order; a word without
+// "=" is the file of another job, with the same model written otherwise.
+absl::StatusOr<Job> InLayout(JobArguments job, const std::string& layout) {
+  for (absl::string_view word : absl::StrSplit(layout, ' ', absl::SkipWhitespace())) {
+    if (!absl::StrContains(word, '=')) {
+      job.path = std::string(word);
+    } else if (absl::StrContains(word.substr(0, word.find('=')), '.')) {
+      job.set.emplace_back(word);
+    } else {
+      job.mesh = std::string(word);
+      job.has_mesh = true;
+    }
+  }
+  return job.Read();
+}
+
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  for (const std::string& layout : arguments.also) {
+    WEIR_ASSIGN_OR_RETURN(Job other, InLayout(arguments.job, layout));
+    arguments.options.layouts.push_back(std::move(other));
+  }
   arguments.options.say = [context](const std::string& line) { *context->err << "measuring " << line << std::endl; };
   WEIR_ASSIGN_OR_RETURN(Cluster cluster, Calibrate(job, arguments.options));
   const std::string text = ClusterText(cluster);
@@ -63,18 +86,18 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
   auto calibrate = std::make_shared<CalibrateArguments>();
   CLI::App* verb = AddVerb(app, context, "calibrate", "Measure what a job's kernels take on this machine, for weir sim",
                            "  weir calibrate gpt.textproto -o here.textproto\n"
-                           "  weir calibrate gpt.textproto --also dp=2 --also tp=2 -o here.textproto\n"
+                           "  weir calibrate gpt.textproto --also dp=2 --also 'dp=2 training.zero_stage=3' -o here.textproto\n"
                            "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
                            "  weir calibrate gpt.textproto --mesh pp=4 -o here.textproto --trace measured.pftrace\n"
                            "Let nothing else run meanwhile.",
                            [calibrate, context] { return RunCalibrate(*calibrate, context); });
   calibrate->job.AddTo(verb);
   verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")->type_name("PATH");
-  verb->add_option("--also", calibrate->options.meshes, "Measure kernels at the shapes of this mesh, too; repeatable")
-      ->type_name("AXES")->allow_extra_args(false);
+  verb->add_option("--also", calibrate->also, "Measure kernels as this layout has them, too: a mesh, what --set takes, another job file; repeatable")
+      ->type_name("LAYOUT")->allow_extra_args(false);
   verb->add_option("--threads", calibrate->options.threads_per_device, "Threads of a device")->type_name("N")
       ->check(CLI::Range(1, 4096))->capture_default_str();
-  verb->add_option("--steps", calibrate->options.steps, "Steps to measure, of each mesh")->type_name("N")
+  verb->add_option("--steps", calibrate->options.steps, "Steps to measure, of each layout")->type_name("N")
       ->check(CLI::Range(1, 1000))->capture_default_str();
   verb->add_option("--trace", calibrate->options.trace,
                    "Write a Perfetto trace of the job's own mesh: acts as measured, one at a time, as if each device had a core of its own")

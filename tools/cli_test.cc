@@ -98,12 +98,19 @@ TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
 
 TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   const std::string job = SmallJob(), cluster = PathFor("here.textproto");
-  Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--steps", "2", "-o", cluster});
+  Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--also", "dp=2 training.zero_stage=3", "--steps", "2", "-o", cluster});
   EXPECT_EQ(measured.code, 0) << measured.err;
   EXPECT_THAT(measured.err, HasSubstr("measuring kernels of 2 devices"));
   Outcome run = Weir({"sim", job, "--cluster", cluster, "--mesh", "dp=2"});
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("on this machine, "));
+  for (const char* stage : {"training.zero_stage=0", "training.zero_stage=3"}) {
+    run = Weir({"sim", job, "--cluster", cluster, "--mesh", "dp=2", "--set", stage, "--json"});
+    EXPECT_EQ(nlohmann::json::parse(run.out)["kernels_estimated"], 0) << stage;
+  }
+  run = Weir({"sim", job, "--cluster", cluster, "--mesh", "tp=2", "--json"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_GT(nlohmann::json::parse(run.out)["kernels_estimated"], 0) << "its shapes were not measured";
   const std::string trace = PathFor("calibrate.pftrace");
   Outcome traced = Weir({"calibrate", job, "--mesh", "pp=2", "--steps", "2", "-o", cluster, "--trace", trace});
   EXPECT_EQ(traced.code, 0) << traced.err;

@@ -129,6 +129,8 @@ class RankExecutor final : private MessageReceiver {
   int32_t TurnBefore(int actor) const;
 
   const Plan& plan() const { return *plan_; }
+  // The actor whose act was launched first of those that run; -1: none.
+  int32_t running_actor() const { return num_running_ > 0 ? running_[running_head_] : -1; }
   const ActorMachine& machine(int actor) const { return actors_[actor].machine; }
   const SlotLedger& ledger(int register_id) const { return registers_[register_id].ledger; }
   char* SlotAddress(int register_id, int slot) const { return registers_[register_id].addresses[slot]; }

@@ -23,12 +23,17 @@ int64_t ReadNs(clockid_t clock) {
   return int64_t{1000000000} * now.tv_sec + now.tv_nsec;
 }
 
-// How fast each busy core is when `busy` of them are, as a share of one alone.
-double SpeedOf(const TimeEngineOptions::Host& host, int busy) {
+// How fast an act is when `busy` cores are, as a share of the act alone. Of acts that say what all cores busy make of
+// them, it changes evenly with each core.
+double SpeedOf(const TimeEngineOptions::Host& host, int busy, double busy_speed) {
   if (busy <= 0) return 1;
   const int at_once = host.cores > 0 ? std::min(busy, host.cores) : busy;
   double speed = 1;
-  if (!host.core_speed.empty()) speed = host.core_speed[std::min<size_t>(at_once, host.core_speed.size()) - 1];
+  if (busy_speed > 0 && host.cores > 0) {
+    if (host.cores > 1) speed = 1 + (busy_speed - 1) * (at_once - 1) / (host.cores - 1);
+  } else if (!host.core_speed.empty()) {
+    speed = host.core_speed[std::min<size_t>(at_once, host.core_speed.size()) - 1];
+  }
   return speed * at_once / busy;
 }
 
@@ -73,7 +78,10 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     for (const PlanRegister& r : plan.registers) {
       rank.edge_of_register.push_back(r.side == RegisterSide::kLocal ? -1 : next++);
     }
-    for (const PlanActor& actor : plan.actors) rank.ends_step.push_back(!any_updates || updates(actor));
+    for (const PlanActor& actor : plan.actors) {
+      rank.ends_step.push_back(!any_updates || updates(actor));
+      if (options.busy_speed) rank.busy_speed.push_back(options.busy_speed(plan, actor));
+    }
     place_of_rank_.resize(std::max<size_t>(place_of_rank_.size(), plan.rank + 1), -1);
     place_of_rank_[plan.rank] = static_cast<int32_t>(i);
   }
@@ -165,9 +173,9 @@ absl::Status TimeEngine::Happen(const Event& event) {
       Host& host = hosts_[event.index];
       if (event.version != host.version) break;  // its speed has changed since
       AdvanceHost(host);
-      const int32_t rank = host.running.top().rank;
-      host.done_work = std::max(host.done_work, host.running.top().until);  // what rounding left
-      host.running.pop();
+      const auto ended = host.Next();
+      const int32_t rank = ended->rank;
+      host.running.erase(ended);
       host.busy_cores -= ranks_[rank].options.cores;
       RescheduleHost(event.index);
       return FinishAct(rank);
@@ -225,26 +233,32 @@ int64_t TimeEngine::Duration(Rank& rank) {
 }
 
 void TimeEngine::AddToHost(int32_t index, int64_t work_ns) {
-  const int32_t at = ranks_[index].options.host;
-  Host& host = hosts_[at];
+  const Rank& rank = ranks_[index];
+  Host& host = hosts_[rank.options.host];
   AdvanceHost(host);
-  host.busy_cores += ranks_[index].options.cores;
-  host.running.push({host.done_work + static_cast<double>(work_ns), num_pushed_, index});
-  RescheduleHost(at);
+  host.busy_cores += rank.options.cores;
+  const double busy_speed = rank.busy_speed.empty() ? 0 : rank.busy_speed[rank.executor->running_actor()];
+  host.running.push_back({static_cast<double>(work_ns), busy_speed, 1, index});
+  RescheduleHost(rank.options.host);
 }
 
 void TimeEngine::AdvanceHost(Host& host) {
-  host.done_work += static_cast<double>(clock_->NowNs() - host.as_of_ns) * host.speed;
+  const auto passed_ns = static_cast<double>(clock_->NowNs() - host.as_of_ns);
+  for (Host::Running& act : host.running) act.left_ns -= passed_ns * act.speed;
   host.as_of_ns = clock_->NowNs();
+}
+
+std::vector<TimeEngine::Host::Running>::iterator TimeEngine::Host::Next() {
+  return std::min_element(running.begin(), running.end(),
+                          [](const Running& a, const Running& b) { return a.LeftNow() < b.LeftNow(); });
 }
 
 void TimeEngine::RescheduleHost(int32_t index) {
   Host& host = hosts_[index];
-  host.speed = SpeedOf(host.options, host.busy_cores);
+  for (Host::Running& act : host.running) act.speed = SpeedOf(host.options, host.busy_cores, act.busy_speed);
   ++host.version;
   if (host.running.empty()) return;
-  const double left = std::max(0.0, host.running.top().until - host.done_work);
-  Push(clock_->NowNs() + std::llround(left / host.speed), Event::Kind::kHost, index, host.version);
+  Push(clock_->NowNs() + std::llround(host.Next()->LeftNow()), Event::Kind::kHost, index, host.version);
 }
 
 void TimeEngine::Account(int32_t index, const ActRecord& record) {

@@ -2,7 +2,8 @@
 // be. What is due next happens next; ready acts start at once, best first; nothing is drawn but jitter. Messages take
 // what TimeNetwork says. An act takes the executor's cost_ns, or, on a device that measures, what it really took.
 //
-// Devices of a host may share cores: while more cores are busy than the host has, all its acts slow down together.
+// Devices of a host may share cores: while more cores are busy than the host has, all its acts slow down together; while
+// several are busy, each act as much as it depends on what cores share (options.busy_speed).
 // Beside sim_engine.h, which meets every interleaving, this one meets a single one, of thousands of ranks.
 //
 //   device   idle -> [wake] -> act -> act ... -> idle        messages are taken between acts, as a rank's thread does
@@ -10,9 +11,11 @@
 // Thread rule: as Engine; all on the caller's thread.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <queue>
@@ -65,6 +68,8 @@ struct TimeEngineOptions {
   std::vector<Host> hosts;
   std::vector<Device> devices;  // of the ranks, in their order
   uint64_t seed = 1;            // of jitter
+  // Speed of an act while all cores of its host are busy, beside that of the act alone; null, or 0: the host's core_speed.
+  std::function<double(const Plan& plan, const PlanActor& actor)> busy_speed;
 };
 
 // Where the time of one rank went, in the steps after the first (in the first, if it is the only one).
@@ -115,6 +120,7 @@ class TimeEngine final : public Engine {
     TimeEngineOptions::Device options;
     std::vector<EdgeHandle> edge_of_register;  // -1: local
     std::vector<char> ends_step;               // by actor: a step is over when these have acted
+    std::vector<double> busy_speed;            // by actor; empty: none is given
     bool busy = false;
     bool waking = false;
     bool touched = false;
@@ -122,24 +128,24 @@ class TimeEngine final : public Engine {
     int64_t owed_ns = 0;  // for messages received; the next act pays
     uint64_t num_draws = 0;
   };
-  // A host whose cores are shared: acts end when its `done_work` reaches theirs.
+  // A host whose cores are shared: what is left of its acts shrinks at their speeds, which change as others come and go.
   struct Host {
     struct Running {
-      double until;
-      int64_t number;
+      double left_ns;     // that the act would take alone
+      double busy_speed;  // 0: the host's
+      double speed;
       int32_t rank;
-      bool operator>(const Running& other) const {
-        return until != other.until ? until > other.until : number > other.number;
-      }
+
+      double LeftNow() const { return std::max(0.0, left_ns) / speed; }
     };
     bool shared = false;
     TimeEngineOptions::Host options;
-    double done_work = 0;  // ns of work that every running act has been given since the start
     int64_t as_of_ns = 0;
-    double speed = 1;
     int busy_cores = 0;
     int64_t version = 0;
-    std::priority_queue<Running, std::vector<Running>, std::greater<Running>> running;
+    std::vector<Running> running;  // in the order of their start
+
+    std::vector<Running>::iterator Next();  // that ends first, of equal ones the earliest; end(): none runs
   };
 
   void Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t version = 0);

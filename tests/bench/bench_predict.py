@@ -1,34 +1,59 @@
 """tools/bench predict: the simulator's step time against the measured one, for layouts of a GPT on this machine's devices.
 
-Kernels are measured once by `weir calibrate`, over the shapes of all layouts; then each layout is trained for some steps and
-simulated. Every device has one thread; where a layout has more devices than the machine has cores, they share them, in
-both. A row's ratio is predicted over measured.
+Kernels are measured by `weir calibrate`, in every layout; then each layout is trained for some steps and simulated. Every
+device has one thread; where a layout has more devices than the machine has cores, they share them, in both. A row's ratio
+is predicted over measured.
 """
 
+import dataclasses
 import json
 import pathlib
 import statistics
+import sys
 import tempfile
 
 from tests.bench import bench_report
 
 NET = {"layers": 4, "hidden": 256, "heads": 4, "vocab": 256, "sequence": 128, "batch": 8, "micro-batches": 4}
-# Mesh, and what else the layout sets.
+
+
+@dataclasses.dataclass
+class Layout:
+    mesh: str
+    zoo: tuple = ()  # options of `weir zoo gpt`, where the model is written otherwise
+    sets: tuple = ()
+
+    def name(self):
+        options = [str(part).removeprefix("--") for part in self.zoo]
+        return " ".join([self.mesh or "1 device", *options, *[path.split(".")[-1] for path in self.sets]])
+
+
+MEGATRON = ("--sequence-parallel", "megatron")
+ULYSSES = ("--sequence-parallel", "ulysses")
 LAYOUTS = [
-    ("", []),
-    ("dp=2", []),
-    ("dp=2", ["training.zero_stage=1"]),
-    ("dp=2", ["training.zero_stage=2"]),
-    ("dp=2", ["training.zero_stage=3"]),
-    ("tp=2", []),
-    ("pp=2", []),
-    ("pp=2", ["training.micro_batches=8"]),
-    ("dp=4", []),
-    ("tp=4", []),
-    ("pp=4", []),
-    ("dp=2,tp=2", []),
-    ("dp=2,pp=2", []),
-    ("tp=2,pp=2", []),
+    Layout(""),
+    Layout("", ("--recompute",)),
+    Layout("dp=2"),
+    Layout("dp=2", sets=("training.zero_stage=1",)),
+    Layout("dp=2", sets=("training.zero_stage=2",)),
+    Layout("dp=2", sets=("training.zero_stage=3",)),
+    Layout("tp=2"),
+    Layout("tp=2", MEGATRON),
+    Layout("tp=2", ("--recompute",)),
+    Layout("sp=2", ULYSSES),
+    Layout("pp=2"),
+    Layout("pp=2", sets=("training.micro_batches=8",)),
+    Layout("pp=2", sets=("pipeline.schedule=GPIPE",)),
+    Layout("pp=2", sets=("pipeline.schedule=INTERLEAVED",)),
+    Layout("pp=2", sets=("pipeline.schedule=ZERO_BUBBLE",)),
+    Layout("dp=4"),
+    Layout("tp=4"),
+    Layout("pp=4"),
+    Layout("dp=2,tp=2"),
+    Layout("dp=2,tp=2", sets=("training.zero_stage=3",)),
+    Layout("dp=2,pp=2"),
+    Layout("dp=2,pp=2", sets=("training.zero_stage=1",)),
+    Layout("tp=2,pp=2"),
 ]
 WARMUP_STEPS = 3
 WITHIN = 0.1
@@ -40,37 +65,46 @@ def predict_rows(bench):
     rows, errors = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        job = folder / "job.textproto"
-        flags = [part for name, value in NET.items() for part in ("--" + name, value)]
-        job.write_text(bench.run([bench.weir, "zoo", "gpt", *flags]), encoding="utf-8")
+        jobs = job_files(bench, folder)
         samples = {index: ([], []) for index in range(len(LAYOUTS))}
         for _ in range(rounds):
             # In turn with what it is to predict, since the machine is not the same from minute to minute.
             cluster = folder / "cluster.textproto"
-            also = [part for mesh in sorted({mesh for mesh, _ in LAYOUTS if mesh}) for part in ("--also", mesh)]
-            bench.run([bench.weir, "calibrate", job, "-o", cluster, "--steps", 5, *also])
-            for index, (mesh, sets) in enumerate(LAYOUTS):
-                layout = ["--mesh", mesh, *[part for path in sets for part in ("--set", path)]]
-                samples[index][0].append(predicted(bench, job, cluster, layout))
-                samples[index][1].append(measured(bench, job, folder / "metrics.jsonl", layout, steps))
-        for index, (mesh, sets) in enumerate(LAYOUTS):
+            also = [part for layout in LAYOUTS[1:] for part in ("--also", " ".join([str(jobs[layout.zoo]), layout.mesh, *layout.sets]))]
+            bench.run([bench.weir, "calibrate", jobs[LAYOUTS[0].zoo], "-o", cluster, "--steps", 5, *also])
+            for index, layout in enumerate(LAYOUTS):
+                job = [jobs[layout.zoo], "--mesh", layout.mesh, *[part for path in layout.sets for part in ("--set", path)]]
+                samples[index][0].append(predicted(bench, job, cluster))
+                samples[index][1].append(measured(bench, job, folder / "metrics.jsonl", steps))
+        for index, layout in enumerate(LAYOUTS):
             ours, theirs = ([seconds * 1e3 for seconds in side] for side in samples[index])
-            what = " ".join([mesh or "1 device", *[path.split(".")[-1] for path in sets]])
             error = statistics.median(ours) / statistics.median(theirs) - 1
             errors.append(abs(error))
             note = f"{error * 100:+.1f} %" + ("" if abs(error) <= WITHIN else ", beyond 10 %")
-            rows.append(bench_report.row(what, "ms", ours, "measured", theirs, "lower", None, note))
+            rows.append(bench_report.row(layout.name(), "ms", ours, "measured", theirs, "lower", None, note))
     met = sum(error <= WITHIN for error in errors)
     rows[-1]["note"] += f"; {met} of {len(errors)} layouts within 10 %, the worst is off by {max(errors) * 100:.1f} %"
     return rows
 
 
-def predicted(bench, job, cluster, layout):
-    report = bench.run([bench.weir, "sim", job, "--cluster", cluster, "--json", "--steps", 3, *layout])
-    return json.loads(report)["step_seconds"]
+def job_files(bench, folder):
+    """Of each way in which the layouts write the model."""
+    jobs = {}
+    for zoo in {layout.zoo for layout in LAYOUTS}:
+        flags = [part for name, value in NET.items() for part in ("--" + name, value)]
+        jobs[zoo] = folder / f"job{len(jobs)}.textproto"
+        jobs[zoo].write_text(bench.run([bench.weir, "zoo", "gpt", *flags, *zoo]), encoding="utf-8")
+    return jobs
 
 
-def measured(bench, job, metrics, layout, steps):
-    bench.run([bench.weir, "train", job, "--steps", WARMUP_STEPS + steps, "--threads", 1, "--metrics", metrics, *layout])
+def predicted(bench, job, cluster):
+    report = json.loads(bench.run([bench.weir, "sim", *job, "--cluster", cluster, "--json", "--steps", 3]))
+    if report["kernels_estimated"] > 0:
+        print(f"predict: {report['kernels_estimated']} of {report['kernels']} kernels of {job[2:]} were not measured", file=sys.stderr)
+    return report["step_seconds"]
+
+
+def measured(bench, job, metrics, steps):
+    bench.run([bench.weir, "train", *job, "--steps", WARMUP_STEPS + steps, "--threads", 1, "--metrics", metrics])
     walls = [json.loads(line)["step_seconds"] for line in metrics.read_text(encoding="utf-8").splitlines()]
     return statistics.median(walls[WARMUP_STEPS:])

@@ -15,7 +15,6 @@
 #include "compiler/compile.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
-#include "tools/job_file.h"
 #include "tools/sim/device_costs.h"
 #include "tools/sim/simulate.h"
 #include "tools/train/job_data.h"
@@ -129,11 +128,11 @@ class Calibration {
 
   absl::StatusOr<Cluster> Run() {
     std::vector<Job> jobs{job_};
-    for (const std::string& mesh : options_.meshes) {
-      jobs.push_back(job_);
-      WEIR_RETURN_IF_ERROR(SetMesh(mesh, &jobs.back()));
+    jobs.insert(jobs.end(), options_.layouts.begin(), options_.layouts.end());
+    for (const Job& job : jobs) {
+      WEIR_RETURN_IF_ERROR(MeasureKernels(job, &job == &jobs.front() ? options_.trace : ""));
+      WEIR_RETURN_IF_ERROR(MeasureBusyKernels(job));
     }
-    for (const Job& job : jobs) WEIR_RETURN_IF_ERROR(MeasureKernels(job, &job == &jobs.front() ? options_.trace : ""));
     WEIR_RETURN_IF_ERROR(MeasureActs(jobs[0]));
     DescribeMachine();
     WEIR_RETURN_IF_ERROR(MeasureCores(jobs[0]));
@@ -147,6 +146,8 @@ class Calibration {
     KernelWork work;
     double sum = 0;
     int64_t places = 0;
+    double busy_sum = 0;
+    int64_t busy_places = 0;
   };
 
   void Say(const std::string& line) const {
@@ -172,6 +173,41 @@ class Calibration {
     });
     for (size_t i = 0; i < ranks; ++i) AddOthers(measured->run->plans()[i], measured->run->acts(static_cast<int>(i)));
     return trace.empty() ? absl::OkStatus() : measured->run->WriteTrace(trace);
+  }
+
+  // With as many at once as there are cores for.
+  absl::Status MeasureBusyKernels(const Job& job) {
+    if (CopiesAtOnce() < 2) return absl::OkStatus();
+    Say(absl::StrFormat("the same, %d at once", CopiesAtOnce()));
+    WEIR_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<MeasuredJob>> copies, MeasureAtOnce(job, CopiesAtOnce()));
+    for (const auto& copy : copies) {
+      copy->times.ForEachPlace([this](const Plan& plan, const PlanActor& actor, size_t kernel, int64_t ns) {
+        const KernelWork work = WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks);
+        Row& row = rows_[{work.op, work.dtype, work.shapes}];
+        row.busy_sum += static_cast<double>(ns);
+        ++row.busy_places;
+      });
+    }
+    return absl::OkStatus();
+  }
+
+  int CopiesAtOnce() const { return std::max(1, Cores() / options_.threads_per_device); }
+  static int Cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+  absl::StatusOr<std::vector<std::unique_ptr<MeasuredJob>>> MeasureAtOnce(const Job& job, int k) const {
+    std::vector<std::unique_ptr<MeasuredJob>> copies;
+    for (int i = 0; i < k; ++i) {
+      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> copy, OpenMeasured(job, options_.threads_per_device));
+      copies.push_back(std::move(copy));
+    }
+    std::vector<absl::Status> statuses(k);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < k; ++i) {
+      threads.emplace_back([&, i] { statuses[i] = Measure(copies[i].get(), options_.steps); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : statuses) WEIR_RETURN_IF_ERROR(status);
+    return copies;
   }
 
   // What protocol, ready set and trace add to an act: the same ranks without kernels. The engine of virtual time
@@ -203,7 +239,7 @@ class Calibration {
   }
 
   void DescribeMachine() {
-    const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    const int cores = Cores();
     cluster_.set_name(absl::StrCat("this machine, ", cores, " cores"));
     DeviceModel* device = cluster_.add_device();
     device->set_name(kDeviceName);
@@ -218,6 +254,7 @@ class Calibration {
       kernel->set_flops(row.work.flops);
       kernel->set_bytes(row.work.bytes);
       kernel->set_ns(std::round(row.sum / static_cast<double>(row.places)));
+      if (row.busy_places > 0) kernel->set_busy_ns(std::round(row.busy_sum / static_cast<double>(row.busy_places)));
       if (row.work.op == "matmul" && kernel->ns() > 0) {
         double& peak = peaks[row.work.dtype];
         peak = std::max(peak, row.work.flops / kernel->ns() * 1e9);
@@ -240,20 +277,9 @@ class Calibration {
   absl::Status MeasureCores(const Job& job) {
     HostGroup* host = cluster_.mutable_host(0);
     int64_t alone = 0;
-    for (int k = 1; k <= host->cores() / options_.threads_per_device; ++k) {
+    for (int k = 1; k <= CopiesAtOnce(); ++k) {
       Say(absl::StrFormat("%d device%s busy at once", k, k == 1 ? "" : "s"));
-      std::vector<std::unique_ptr<MeasuredJob>> copies;
-      for (int i = 0; i < k; ++i) {
-        WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> copy, OpenMeasured(job, options_.threads_per_device));
-        copies.push_back(std::move(copy));
-      }
-      std::vector<absl::Status> statuses(k);
-      std::vector<std::thread> threads;
-      for (int i = 0; i < k; ++i) {
-        threads.emplace_back([&, i] { statuses[i] = Measure(copies[i].get(), options_.steps); });
-      }
-      for (std::thread& thread : threads) thread.join();
-      for (const absl::Status& status : statuses) WEIR_RETURN_IF_ERROR(status);
+      WEIR_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<MeasuredJob>> copies, MeasureAtOnce(job, k));
       int64_t total = 0;
       for (const auto& copy : copies) total += copy->times.Total() / k;
       if (k == 1) alone = total;

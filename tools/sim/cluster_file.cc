@@ -104,6 +104,7 @@ void CheckDevice(const DeviceModel& device, Checker* check) {
     const std::string at = absl::StrCat(where, ", kernel ", kernel.op(), " ", kernel.shapes());
     if (kernel.op().empty()) check->Name(at, "the name of an op", "none", "`weir ops` lists them");
     check->Number(at + ", ns", kernel.ns(), 0, kNsMax);
+    check->Number(at + ", busy_ns", kernel.busy_ns(), 0, kNsMax);
     check->Number(at + ", flops", kernel.flops(), 0, kRateMax);
     check->Number(at + ", bytes", kernel.bytes(), 0, kRateMax);
   }

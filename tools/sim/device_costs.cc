@@ -94,7 +94,12 @@ KernelWork WorkOf(const Plan& plan, const PlanActor& actor) {
 DeviceCosts::DeviceCosts(DeviceModel model) : model_(std::move(model)) {
   for (const KernelCost& row : model_.kernel()) {
     const OpKey key{row.op(), row.dtype()};
-    if (!row.shapes().empty()) exact_[key][row.shapes()] = row.ns();
+    if (!row.shapes().empty()) exact_[key][row.shapes()] = {row.ns(), row.busy_ns()};
+    if (row.ns() > 0 && row.busy_ns() > 0) {
+      Row& sum = sums_[key];
+      sum.ns += row.ns();
+      sum.busy_ns += row.busy_ns();
+    }
     points_[key].push_back({Work(row.flops(), row.bytes()), row.ns()});
   }
   for (auto& [key, points] : points_) {
@@ -118,11 +123,23 @@ double DeviceCosts::PeakFlops(const std::string& dtype) const {
   return 0;
 }
 
+const DeviceCosts::Row* DeviceCosts::RowOf(const KernelWork& work) const {
+  const auto op = exact_.find({work.op, work.dtype});
+  if (op == exact_.end()) return nullptr;
+  const auto row = op->second.find(work.shapes);
+  return row == op->second.end() ? nullptr : &row->second;
+}
+
+double DeviceCosts::BusyRatio(const KernelWork& work) const {
+  const Row* row = RowOf(work);
+  if (row != nullptr && row->ns > 0 && row->busy_ns > 0) return row->busy_ns / row->ns;
+  const auto sum = sums_.find({work.op, work.dtype});
+  return sum == sums_.end() ? 0 : sum->second.busy_ns / sum->second.ns;
+}
+
 absl::StatusOr<double> DeviceCosts::KernelNs(const KernelWork& kernel) const {
   const OpKey key{kernel.op, kernel.dtype};
-  if (const auto op = exact_.find(key); op != exact_.end()) {
-    if (const auto row = op->second.find(kernel.shapes); row != op->second.end()) return row->second;
-  }
+  if (const Row* row = RowOf(kernel); row != nullptr) return row->ns;
   const double work = Work(kernel.flops, kernel.bytes);
   if (const auto found = points_.find(key); found != points_.end()) {
     const std::vector<Point>& points = found->second;
@@ -152,19 +169,6 @@ absl::StatusOr<double> DeviceCosts::KernelNs(const KernelWork& kernel) const {
     }
   }
   return ns + model_.kernel_ns();
-}
-
-absl::StatusOr<double> DeviceCosts::ActNs(const Plan& plan, const PlanActor& actor) const {
-  double ns = model_.act_ns();
-  if (actor.program < 0) {
-    WEIR_ASSIGN_OR_RETURN(const double kernel_ns, KernelNs(WorkOf(plan, actor)));
-    return ns + kernel_ns;
-  }
-  for (const PlanCall& call : plan.programs[actor.program].calls) {
-    WEIR_ASSIGN_OR_RETURN(const double kernel_ns, KernelNs(WorkOf(call, actor.chunks)));
-    ns += kernel_ns;
-  }
-  return ns;
 }
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// What acts take on a device of a cluster file: looked up, interpolated, or from peaks.
+// What kernels take on a device of a cluster file: looked up, interpolated, or from peaks.
 //
 //   exact     a row of the same op, dtype and shapes
 //   between   rows of the op and dtype, over flops (bytes where an op has none), straight in logarithms
@@ -37,9 +37,13 @@ class DeviceCosts {
   explicit DeviceCosts(DeviceModel model);
 
   const DeviceModel& model() const { return model_; }
-  // One act. kInvalidArgument (W0703) if an op has neither rows nor a peak.
-  absl::StatusOr<double> ActNs(const Plan& plan, const PlanActor& actor) const;
+  // kInvalidArgument (W0703) if an op has neither rows nor a peak.
   absl::StatusOr<double> KernelNs(const KernelWork& work) const;
+  // Its time with all cores of the host busy over its time alone: of the row, else of all rows of the op and dtype; 0 if
+  // none says.
+  double BusyRatio(const KernelWork& work) const;
+  // Whether a row of just this op, dtype and shapes says what it takes.
+  bool HasRow(const KernelWork& work) const { return RowOf(work) != nullptr; }
   // Of operands of this type; 0 if the file does not say.
   double PeakFlops(const std::string& dtype) const;
 
@@ -49,10 +53,16 @@ class DeviceCosts {
     double ns;
   };
   using OpKey = std::pair<std::string, std::string>;  // op, dtype
+  struct Row {
+    double ns;
+    double busy_ns;  // 0: not said
+  };
+  const Row* RowOf(const KernelWork& work) const;
 
   DeviceModel model_;
-  std::map<OpKey, std::map<std::string, double>> exact_;  // by shapes
-  std::map<OpKey, std::vector<Point>> points_;            // by work
+  std::map<OpKey, std::map<std::string, Row>> exact_;  // by shapes
+  std::map<OpKey, std::vector<Point>> points_;         // by work
+  std::map<OpKey, Row> sums_;                          // of the rows that say busy_ns
 };
 
 }  // namespace weir

@@ -1,12 +1,9 @@
 #include "tools/sim/simulate.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <map>
 #include <memory>
 #include <numeric>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,8 +11,8 @@
 #include "compiler/compile.h"
 #include "ops/defs/op_def.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/random.h"
 #include "runtime/base/status.h"
+#include "tools/sim/act_costs.h"
 #include "tools/sim/cluster_map.h"
 #include "tools/sim/device_costs.h"
 #include "tools/sim/rank_classes.h"
@@ -30,74 +27,6 @@ constexpr double kActsForTwoSteps = 4e6;
 constexpr double kAlike = 1e-3;
 // Acts of a trace that are kept of each rank.
 constexpr int64_t kTracedActsMax = 1 << 16;
-
-uint64_t KeyOfText(const std::string& text) { return KeyOf(text.data(), text.size()); }
-
-uint64_t KeyOfValue(const AttrValue& value) {
-  if (const auto* i = std::get_if<int64_t>(&value)) return static_cast<uint64_t>(*i);
-  if (const auto* f = std::get_if<double>(&value)) return std::bit_cast<uint64_t>(*f);
-  if (const auto* b = std::get_if<bool>(&value)) return *b ? 1 : 0;
-  if (const auto* s = std::get_if<std::string>(&value)) return KeyOfText(*s);
-  uint64_t key = 7;
-  for (int64_t i : std::get<std::vector<int64_t>>(value)) key = MixKey(key, static_cast<uint64_t>(i));
-  return key;
-}
-
-// The costs of kernels, each worked out once: ranks of a stage have the same ones.
-class ActCosts {
- public:
-  explicit ActCosts(const ClusterMap* map) : map_(map) {}
-
-  absl::StatusOr<int64_t> ActNs(const Plan& plan, const PlanActor& actor) {
-    const DeviceCosts& costs = map_->costs(plan.rank);
-    double ns = costs.model().act_ns() + SendNs(plan, actor);
-    if (actor.program < 0) {
-      WEIR_ASSIGN_OR_RETURN(const double act_ns, costs.ActNs(plan, actor));
-      return std::llround(ns - costs.model().act_ns() + act_ns);
-    }
-    for (const PlanCall& call : plan.programs[actor.program].calls) {
-      const uint64_t key = KeyOfCall(costs, call, actor.chunks);
-      auto known = known_.find(key);
-      if (known == known_.end()) {
-        WEIR_ASSIGN_OR_RETURN(const double kernel_ns, costs.KernelNs(WorkOf(call, actor.chunks)));
-        known = known_.emplace(key, kernel_ns).first;
-      }
-      ns += known->second;
-    }
-    return std::llround(ns);
-  }
-
- private:
-  // What sending keeps the device busy beside the kernels that pack.
-  double SendNs(const Plan& plan, const PlanActor& actor) const {
-    double ns = 0;
-    for (const PlanPort& port : actor.outputs) {
-      const PlanRegister& r = plan.registers[port.register_id];
-      if (r.side == RegisterSide::kOutbound) ns += map_->LinkBetween(plan.rank, r.peer).send_ns();
-    }
-    return ns;
-  }
-
-  static uint64_t KeyOfCall(const DeviceCosts& costs, const PlanCall& call, int64_t chunks) {
-    uint64_t key = MixKey(reinterpret_cast<uintptr_t>(&costs), KeyOfText(call.op));
-    key = MixKey(key, static_cast<uint64_t>(chunks));
-    for (const auto* operands : {&call.inputs, &call.outputs}) {
-      for (const PlanOperand& operand : *operands) {
-        key = MixKey(key, static_cast<uint64_t>(operand.place == PlanOperand::Place::kNone) * 16 +
-                              static_cast<uint64_t>(operand.slice.dtype));
-        for (int64_t size : operand.slice.shape) key = MixKey(key, static_cast<uint64_t>(size));
-      }
-      key = MixKey(key, operands->size());
-    }
-    // Which bytes an exchange moves makes no difference, how many does.
-    if (call.op == "exchange_pack" || call.op == "exchange_fill") return key;
-    for (const auto& [name, value] : call.attrs.map()) key = MixKey(key, KeyOfValue(value));
-    return key;
-  }
-
-  const ClusterMap* const map_;
-  std::unordered_map<uint64_t, double> known_;
-};
 
 // Of the forward pass of one micro-batch, as the model is written: recomputation and replicas do not count.
 double ForwardFlops(const compiler::Module& module) {
@@ -210,15 +139,17 @@ class Simulation {
     options.engine.seed = options_.seed;
     options.ways = [this](int from, int to) { return map_->WayBetween(from, to); };
     // Costs first, since they may fail.
-    ActCosts costs(map_.get());
-    std::vector<std::vector<int64_t>> cost_ns(report_.ranks);
+    ActCosts acts_cost(map_.get());
+    std::vector<std::vector<ActCosts::Cost>> costs(report_.ranks);
     for (const Plan& plan : plans_) {
       for (const PlanActor& actor : plan.actors) {
-        WEIR_ASSIGN_OR_RETURN(const int64_t ns, costs.ActNs(plan, actor));
-        cost_ns[plan.rank].push_back(ns);
+        WEIR_ASSIGN_OR_RETURN(const ActCosts::Cost cost, acts_cost.CostOf(plan, actor));
+        costs[plan.rank].push_back(cost);
       }
     }
-    options.cost_ns = [&cost_ns](const Plan& plan, const PlanActor& actor) { return cost_ns[plan.rank][actor.id]; };
+    report_.kernels = acts_cost.sources();
+    options.cost_ns = [&costs](const Plan& plan, const PlanActor& actor) { return costs[plan.rank][actor.id].ns; };
+    options.engine.busy_speed = [&costs](const Plan& plan, const PlanActor& actor) { return costs[plan.rank][actor.id].busy_speed; };
     WEIR_ASSIGN_OR_RETURN(run_, VirtualRun::Create(std::move(plans_), std::move(options)));
     report_.simulate_seconds = static_cast<double>(clock_.NowNs() - begin) * 1e-9;
     return absl::OkStatus();

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
+#include "tools/sim/act_costs.h"
 
 namespace weir {
 
@@ -47,6 +48,7 @@ struct SimulateReport {
   double model_flops = 0;     // of a step: three times those of the forward pass
   double mfu = 0;             // of all devices' peaks; 0 if the cluster names none
   double sent_bytes = 0;      // of a step, over all links
+  ActCosts::Sources kernels;  // whose costs were looked up, or estimated
   struct Device {
     int64_t rank = 0;
     std::string device;

@@ -86,6 +86,14 @@ std::string DeviceTable(const SimulateReport& report) {
   return text;
 }
 
+std::string KernelsText(const ActCosts::Sources& kernels) {
+  std::string text = absl::StrFormat("%d that differ", kernels.kernels);
+  if (kernels.estimated == 0) return text + ", each as the cluster file says";
+  absl::StrAppendFormat(&text, ", %d of them interpolated or from peaks: %.1f %% of the work", kernels.estimated,
+                        100 * kernels.estimated_ns / std::max(1.0, kernels.step_ns));
+  return text;
+}
+
 }  // namespace
 
 std::string ToText(const SimulateReport& report) {
@@ -107,6 +115,7 @@ std::string ToText(const SimulateReport& report) {
   absl::StrAppendFormat(&text, "  exposed           %.1f %% waits for messages under way, beside %.1f %% that packs and fills them\n",
                         report.exposed * 100, report.transfer * 100);
   absl::StrAppendFormat(&text, "  sent              %s a step over all links\n", BytesText(report.sent_bytes));
+  absl::StrAppendFormat(&text, "  kernels           %s\n", KernelsText(report.kernels));
   absl::StrAppendFormat(&text, "  memory            %s\n", MemoryText(Fullest(report)));
   if (report.mfu > 0) {
     absl::StrAppendFormat(&text, "  MFU               %.1f %% (%.3g flop a step)\n", report.mfu * 100, report.model_flops);
@@ -147,6 +156,9 @@ std::string ToJson(const SimulateReport& report) {
                                  {"bubble", 1 - report.compute - report.transfer},
                                  {"bubble_formula", report.bubble_formula},
                                  {"sent_bytes", report.sent_bytes},
+                                 {"kernels", report.kernels.kernels},
+                                 {"kernels_estimated", report.kernels.estimated},
+                                 {"estimated_share", report.kernels.estimated_ns / std::max(1.0, report.kernels.step_ns)},
                                  {"model_flops", report.model_flops},
                                  {"mfu", report.mfu},
                                  {"history_hash", absl::StrCat(absl::Hex(report.history_hash, absl::kZeroPad16))},

@@ -119,6 +119,30 @@ TEST(SimulateTest, MeasuredCostsAreTakenAsTheyAreAndInterpolatedBetween) {
   EXPECT_GT(Simulated(SmallGpt(""), cluster).step_ns, 50 * peaks.step_ns);
 }
 
+TEST(SimulateTest, TheReportSaysHowMuchOfTheWorkIsEstimated) {
+  const SimulateReport report = Simulated(SmallGpt(""), GivenCluster());
+  EXPECT_GT(report.kernels.kernels, 20);
+  EXPECT_EQ(report.kernels.estimated, report.kernels.kernels);
+  EXPECT_DOUBLE_EQ(nlohmann::json::parse(ToJson(report))["estimated_share"].get<double>(),
+                   report.kernels.estimated_ns / report.kernels.step_ns);
+  EXPECT_THAT(ToText(report), HasSubstr("of them interpolated or from peaks: 100.0 % of the work"));
+}
+
+TEST(SimulateTest, AKernelThatSuffersFromBusyCoresSlowsAStepOfTwoDevicesDown) {
+  Cluster cluster = GivenCluster();
+  cluster.mutable_host(0)->set_cores(2);
+  cluster.mutable_device(0)->set_cores(1);
+  KernelCost* row = cluster.mutable_device(0)->add_kernel();  // of all products, by proportion
+  row->set_op("matmul");
+  row->set_dtype("f32");
+  row->set_flops(1e9);
+  row->set_ns(1e6);
+  const double one = Simulated(SmallGpt(""), cluster).step_ns, two = Simulated(SmallGpt("dp=2"), cluster).step_ns;
+  cluster.mutable_device(0)->mutable_kernel(0)->set_busy_ns(3e6);
+  EXPECT_DOUBLE_EQ(Simulated(SmallGpt(""), cluster).step_ns, one) << "its core is the only busy one";
+  EXPECT_GT(Simulated(SmallGpt("dp=2"), cluster).step_ns, 1.5 * two);
+}
+
 TEST(SimulateTest, ErrorsSayWhatIsMissing) {
   const absl::StatusOr<SimulateReport> few = Simulate(SmallGpt("dp=32,tp=2"), GivenCluster(), {});
   EXPECT_THAT(std::string(few.status().message()), HasSubstr("W0704 at cluster a small cluster: expected a device for each of 64 ranks"));

@@ -1,0 +1,97 @@
+#include "tools/sim/act_costs.h"
+
+#include <bit>
+#include <cmath>
+#include <string>
+
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+uint64_t KeyOfText(const std::string& text) { return KeyOf(text.data(), text.size()); }
+
+uint64_t KeyOfValue(const AttrValue& value) {
+  if (const auto* i = std::get_if<int64_t>(&value)) return static_cast<uint64_t>(*i);
+  if (const auto* f = std::get_if<double>(&value)) return std::bit_cast<uint64_t>(*f);
+  if (const auto* b = std::get_if<bool>(&value)) return *b ? 1 : 0;
+  if (const auto* s = std::get_if<std::string>(&value)) return KeyOfText(*s);
+  uint64_t key = 7;
+  for (int64_t i : std::get<std::vector<int64_t>>(value)) key = MixKey(key, static_cast<uint64_t>(i));
+  return key;
+}
+
+uint64_t KeyOfCall(const DeviceCosts& costs, const PlanCall& call, int64_t chunks) {
+  uint64_t key = MixKey(reinterpret_cast<uintptr_t>(&costs), KeyOfText(call.op));
+  key = MixKey(key, static_cast<uint64_t>(chunks));
+  for (const auto* operands : {&call.inputs, &call.outputs}) {
+    for (const PlanOperand& operand : *operands) {
+      key = MixKey(key, static_cast<uint64_t>(operand.place == PlanOperand::Place::kNone) * 16 +
+                            static_cast<uint64_t>(operand.slice.dtype));
+      for (int64_t size : operand.slice.shape) key = MixKey(key, static_cast<uint64_t>(size));
+    }
+    key = MixKey(key, operands->size());
+  }
+  // Which bytes an exchange moves makes no difference, how many does.
+  if (call.op == "exchange_pack" || call.op == "exchange_fill") return key;
+  for (const auto& [name, value] : call.attrs.map()) key = MixKey(key, KeyOfValue(value));
+  return key;
+}
+
+uint64_t KeyOfWork(const DeviceCosts& costs, const KernelWork& work) {
+  const uint64_t key = MixKey(reinterpret_cast<uintptr_t>(&costs), KeyOfText(work.op));
+  return MixKey(MixKey(key, KeyOfText(work.dtype)), KeyOfText(work.shapes));
+}
+
+// What sending keeps the device busy beside the kernels that pack.
+double SendNs(const ClusterMap& map, const Plan& plan, const PlanActor& actor) {
+  double ns = 0;
+  for (const PlanPort& port : actor.outputs) {
+    const PlanRegister& r = plan.registers[port.register_id];
+    if (r.side == RegisterSide::kOutbound) ns += map.LinkBetween(plan.rank, r.peer).send_ns();
+  }
+  return ns;
+}
+
+}  // namespace
+
+absl::StatusOr<ActCosts::Kernel> ActCosts::Find(const DeviceCosts& costs, uint64_t key, const KernelWork& work) {
+  WEIR_ASSIGN_OR_RETURN(const double ns, costs.KernelNs(work));
+  const Kernel kernel{ns, costs.BusyRatio(work), !costs.HasRow(work)};
+  known_[key] = kernel;
+  ++sources_.kernels;
+  sources_.estimated += kernel.estimated ? 1 : 0;
+  return kernel;
+}
+
+absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const Plan& plan, const PlanActor& actor) {
+  const DeviceCosts& costs = map_->costs(plan.rank);
+  const double alone_ns = costs.model().act_ns() + SendNs(*map_, plan, actor);
+  double ns = alone_ns, busy_ns = alone_ns;
+  bool any_busy = false;
+  const auto add = [&](const Kernel& kernel) {
+    ns += kernel.ns;
+    busy_ns += kernel.ns * (kernel.busy_ratio > 0 ? kernel.busy_ratio : 1);
+    any_busy = any_busy || kernel.busy_ratio > 0;
+    sources_.step_ns += kernel.ns * static_cast<double>(actor.acts_per_step);
+    sources_.estimated_ns += kernel.estimated ? kernel.ns * static_cast<double>(actor.acts_per_step) : 0;
+  };
+  const auto find = [&](uint64_t key, const auto& work) -> absl::StatusOr<Kernel> {
+    if (const auto known = known_.find(key); known != known_.end()) return known->second;
+    return Find(costs, key, work());
+  };
+  if (actor.program < 0) {
+    const KernelWork work = WorkOf(plan, actor);
+    WEIR_ASSIGN_OR_RETURN(const Kernel kernel, find(KeyOfWork(costs, work), [&] { return work; }));
+    add(kernel);
+  } else {
+    for (const PlanCall& call : plan.programs[actor.program].calls) {
+      WEIR_ASSIGN_OR_RETURN(const Kernel kernel, find(KeyOfCall(costs, call, actor.chunks), [&] { return WorkOf(call, actor.chunks); }));
+      add(kernel);
+    }
+  }
+  return Cost{std::llround(ns), any_busy && busy_ns > 0 ? ns / busy_ns : 0};
+}
+
+}  // namespace weir
