@@ -1,6 +1,7 @@
 #include "compiler/lower/schedule_slots.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 
 namespace weir::compiler {
@@ -36,6 +37,16 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
   return false;
 }
 
+// How many stages farther than from the last one what the actor fills in has come; it waits for what went through those between.
+int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
+  int64_t most = 0;
+  for (int input : actor.inputs) {
+    if (graph.tensors[input].side != RegisterSpec::INBOUND) continue;
+    most = std::max(most, std::abs(plan.mesh.StageOf(graph.tensors[input].peer) - graph.stage) - 1);
+  }
+  return most;
+}
+
 }  // namespace
 
 int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
@@ -44,7 +55,7 @@ int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const Ran
   if (tensor.tokens_per_step == 1) return 1;
   const RankActor& producer = graph.actors[tensor.producer];
   const std::optional<PipelinePass> made = PassOf(producer.wave);
-  int64_t slots = 1;
+  int64_t slots = std::min(1 + StagesSkipped(plan, graph, producer), tensor.tokens_per_step);
   for (int c : tensor.consumers) {
     const RankActor& consumer = graph.actors[c];
     const std::optional<PipelinePass> read = PassOf(consumer.wave);

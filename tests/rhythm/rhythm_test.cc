@@ -152,6 +152,28 @@ TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts
   }
 }
 
+// What the first stage made waits at the last one until everything between has been done.
+TEST(Rhythm, AValueThatSkipsStagesHoldsNobodyUp) {
+  for (const char* mesh : {"pp=4", "pp=6", "pp=8"}) {
+    SCOPED_TRACE(mesh);
+    Job job = SmallGptJob(mesh, 8, 16);
+    const int64_t straight = VirtualStepNs(job);
+    Function* main = job.mutable_graph()->mutable_function(job.graph().function_size() - 1);
+    ASSERT_EQ(main->name(), "main");
+    for (Node& node : *main->mutable_node()) {
+      if (node.name() == "final_norm") node.set_input(0, "skipped");
+    }
+    Node* skipped = main->add_node();
+    skipped->set_name("skipped");
+    skipped->set_op("add");
+    skipped->add_input("encoded");
+    skipped->add_input("positioned");
+    int at = main->node_size() - 1;  // nodes stand in the order of use
+    for (; main->node(at - 1).name() != "layers"; --at) main->mutable_node()->SwapElements(at, at - 1);
+    EXPECT_LE(static_cast<double>(VirtualStepNs(job)), 1.05 * static_cast<double>(straight));
+  }
+}
+
 TEST(Rhythm, AMemoryCapIsKeptAndCostsTime) {
   Job job = SmallGptJob("pp=4", 8, 8);
   job.mutable_runtime()->set_registers(Runtime::SOLVED);
