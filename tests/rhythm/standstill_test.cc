@@ -1,0 +1,145 @@
+// A program that could come to a standstill, from the compiler's front door to the run of the repaired plan. No job
+// has one (docs/decisions/0010), so the program is made by hand: every micro-batch is read beside the sum over all
+// micro-batches of its step.
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/launch.h"
+#include "compiler/compile.h"
+#include "compiler/cost/cost_model.h"
+#include "compiler/function_builder.h"
+#include "compiler/rhythm/solve_rhythm.h"
+#include "gtest/gtest.h"
+
+namespace weir::testing {
+namespace {
+
+using compiler::FunctionBuilder;
+using compiler::ItemKind;
+using compiler::ProgramItem;
+using compiler::Rate;
+
+constexpr int kMicroBatches = 4;
+
+ProgramItem Item(ItemKind kind, const std::string& name, std::vector<int> inputs, std::vector<int> outputs) {
+  ProgramItem item;
+  item.kind = kind;
+  item.name = item.feed = name;
+  item.inputs = std::move(inputs);
+  item.outputs = std::move(outputs);
+  return item;
+}
+
+// A call of `op` on scalars, in a function of its own.
+ProgramItem Call(const std::string& name, const std::string& op, Rate result, std::vector<int> inputs, int output, LogicalPlan* plan) {
+  const TensorType scalar{DType::kF32, {}};
+  const Layout layout = plan->module.values[output].layout;
+  FunctionBuilder builder(name, plan->stage_mesh);
+  std::vector<ValueId> args;
+  for (size_t i = 0; i < inputs.size(); ++i) args.push_back(builder.AddArg(absl::StrCat("a", i), scalar, layout));
+  builder.AddResult(builder.Emit(op, args, {{scalar, layout}}, {})[0], result);
+  ProgramItem item = Item(ItemKind::kCall, name, std::move(inputs), {output});
+  item.function = static_cast<int>(plan->module.functions.size());
+  plan->module.functions.push_back(builder.Take());
+  return item;
+}
+
+LogicalPlan EachBesideTheSumOfAll(int slots) {
+  LogicalPlan plan;
+  plan.mesh = *Mesh::Parse("dp=1");
+  plan.stage_mesh = plan.mesh.StageMesh();
+  plan.plan_id = "each beside the sum";
+  plan.micro_batches = kMicroBatches;
+  plan.job.mutable_runtime()->set_debug_register_slots(slots);
+  const TensorType scalar{DType::kF32, {}};
+  const Layout layout = Broadcast(plan.stage_mesh);
+  const int x = plan.module.AddValue({"x", scalar, layout, 0, Rate::kMicroBatch, -1});
+  const int sum = plan.module.AddValue({"sum of x", scalar, layout, 0, Rate::kStep, -1});
+  const int y = plan.module.AddValue({"y", scalar, layout, 0, Rate::kMicroBatch, -1});
+  plan.module.items.push_back(Item(ItemKind::kSource, "read", {}, {x}));
+  plan.module.items.push_back(Call("add up", "accumulate", Rate::kStep, {x}, sum, &plan));
+  plan.module.items.push_back(Call("use", "add", Rate::kMicroBatch, {x, sum}, y, &plan));
+  plan.module.items.push_back(Item(ItemKind::kSink, "report", {y}, {}));
+  return plan;
+}
+
+float X(int64_t step, int64_t micro_batch) { return static_cast<float>(10 * step + micro_batch + 1); }
+
+class Numbers final : public DataFeed {
+ public:
+  absl::Status Fill(const std::string&, int64_t step, int64_t micro_batch, const TensorSlice&, void* out) override {
+    const float x = X(step, micro_batch);
+    std::memcpy(out, &x, sizeof(x));
+    return absl::OkStatus();
+  }
+};
+
+class Reports final : public MetricSink {
+ public:
+  void Report(const std::string&, int64_t step, int64_t micro_batch, float value) override { values[{step, micro_batch}] = value; }
+  std::map<std::pair<int64_t, int64_t>, float> values;
+};
+
+TEST(StandstillTest, AProgramThatWouldStandStillIsRefusedWithTheCircleAndTheRepair) {
+  for (int slots = 1; slots < kMicroBatches; ++slots) {
+    const absl::Status status = SolveRhythm(EachBesideTheSumOfAll(slots), compiler::PeakCosts()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(status.message(),
+              absl::StrCat("W0494 at actor `read`: expected a plan in which everyone gets to act; found a circle of waits: `read` needs a "
+                           "free slot of `x` (it has ", slots, "), held until `use` has acted, which needs `add up: v1` from `add up`, which "
+                           "again needs `x` from `read`. Try: give `x` 4 slots instead of ", slots, " (", 64 * (kMicroBatches - slots),
+                           " bytes more)."));
+  }
+}
+
+TEST(StandstillTest, WithTheRepairItRuns) {
+  LogicalPlan plan = EachBesideTheSumOfAll(kMicroBatches);
+  absl::StatusOr<compiler::JobRhythm> rhythm = SolveRhythm(plan, compiler::PeakCosts());
+  ASSERT_TRUE(rhythm.ok()) << rhythm.status();
+  plan.rhythm = *std::move(rhythm);
+  absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  constexpr int64_t kSteps = 3;
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    Numbers numbers;
+    Reports reports;
+    SessionOptions options;
+    options.feed = &numbers;
+    options.sink = &reports;
+    options.engine = seed == 0 ? SessionOptions::EngineKind::kCaf : SessionOptions::EngineKind::kSim;
+    options.sim.seed = seed;
+    absl::StatusOr<std::unique_ptr<Session>> session = Session::Create({*lowered}, options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_EQ((*session)->RunSteps(kSteps), absl::OkStatus());
+    EXPECT_EQ(reports.values.size(), kSteps * kMicroBatches);
+    for (int64_t step = 0; step < kSteps; ++step) {
+      float sum = 0;
+      for (int64_t m = 0; m < kMicroBatches; ++m) sum += X(step, m);
+      for (int64_t m = 0; m < kMicroBatches; ++m) EXPECT_EQ((reports.values[{step, m}]), X(step, m) + sum) << step << ", " << m;
+    }
+  }
+}
+
+// Slots that the compiler may choose itself are as many as it takes.
+TEST(StandstillTest, SolvedCountsAreEnough) {
+  LogicalPlan plan = EachBesideTheSumOfAll(0);
+  plan.job.mutable_runtime()->set_registers(Runtime::SOLVED);
+  absl::StatusOr<compiler::JobRhythm> rhythm = SolveRhythm(plan, compiler::PeakCosts());
+  ASSERT_TRUE(rhythm.ok()) << rhythm.status();
+  plan.rhythm = *std::move(rhythm);
+  absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);
+  ASSERT_TRUE(lowered.ok()) << lowered.status();
+  int slots = 0;
+  for (const RegisterSpec& spec : lowered->registers()) {
+    if (spec.name() == "x") slots = spec.slots();
+  }
+  EXPECT_GE(slots, kMicroBatches);
+}
+
+}  // namespace
+}  // namespace weir::testing
