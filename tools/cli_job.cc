@@ -6,12 +6,14 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "compiler/compile.h"
+#include "compiler/memory_view.h"
 #include "compiler/rhythm/rhythm_curve.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"
 #include "tools/train/job_data.h"
+#include "tools/train/memory_budget.h"
 
 namespace weir {
 namespace {
@@ -67,6 +69,40 @@ struct PlanArguments {
   std::vector<std::string> disabled;
 };
 
+constexpr int kChartColumns = 72, kChartRows = 8, kChartRowsOfMany = 4, kTensorsShown = 10, kStagesCharted = 8;
+
+// What lies where, when and why, as `weir plan` draws it.
+nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
+  nlohmann::ordered_json columns = nlohmann::ordered_json::array(), largest = nlohmann::ordered_json::array();
+  for (const auto& column : view.columns) columns.push_back({{"alive_bytes", column.bytes}, {"phase", std::string(1, column.phase)}});
+  for (const auto& tensor : view.largest) {
+    largest.push_back({{"name", tensor.name}, {"bytes", tensor.bytes}, {"slots", tensor.slots}, {"held_slots", tensor.held}, {"from", tensor.from},
+                       {"until", tensor.until}, {"alive_ns", tensor.alive_ns}, {"shares_with", tensor.sharers}, {"why", tensor.why}});
+  }
+  return {{"weight_bytes", view.weight_bytes},     {"optimiser_bytes", view.optimiser_bytes}, {"register_bytes", view.register_bytes},
+          {"landing_bytes", view.landing_bytes},   {"scratch_bytes", view.scratch_bytes},     {"unshared_bytes", view.unshared_bytes},
+          {"most_alive_bytes", view.most_bytes},   {"most_alive_ns", view.most_ns},           {"iteration_ns", view.iteration_ns},
+          {"over_the_step", std::move(columns)},   {"largest", std::move(largest)}};
+}
+
+// Memory over the step: a chart of the first rank of each stage, the largest tensors of the fullest rank, and whether all of it fits.
+absl::StatusOr<std::string> MemoryText(const LogicalPlan& plan) {
+  const Beside beside = plan.mode == PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing;
+  WEIR_ASSIGN_OR_RETURN(const MemoryNeed need, NeedOf(plan, beside));
+  std::string text = "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u update)\n";
+  const int64_t stages = std::min<int64_t>(plan.mesh.num_stages(), kStagesCharted);
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    WEIR_ASSIGN_OR_RETURN(const RankPlan lowered, LowerForRank(plan, plan.mesh.GlobalRank(stage, 0)));
+    absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
+                    ChartText(compiler::ViewMemory(lowered, kChartColumns, 0), stages > 1 ? kChartRowsOfMany : kChartRows));
+  }
+  if (stages < plan.mesh.num_stages()) absl::StrAppend(&text, "… and ", plan.mesh.num_stages() - stages, " more stages\n");
+  WEIR_ASSIGN_OR_RETURN(const RankPlan fullest, LowerForRank(plan, need.rank));
+  absl::StrAppend(&text, "largest tensors of rank ", need.rank, "\n", LargestText(compiler::ViewMemory(fullest, kChartColumns, kTensorsShown)));
+  absl::StrAppend(&text, "fit: ", NeedText(plan, need, BudgetOf(plan.job)));
+  return text;
+}
+
 nlohmann::ordered_json RankJson(const RankPlan& plan) {
   nlohmann::ordered_json states = nlohmann::ordered_json::array();
   for (const StateSpec& state : plan.state()) {
@@ -89,6 +125,7 @@ nlohmann::ordered_json RankJson(const RankPlan& plan) {
           {"arena_bytes", plan.arena_bytes()},
           {"scratch_bytes", plan.scratch_bytes()},
           {"sent_bytes_per_step_at_most", sent},
+          {"memory", MemoryJson(compiler::ViewMemory(plan, kChartColumns, kTensorsShown))},
           {"states", states}};
 }
 
@@ -187,7 +224,8 @@ absl::Status ShowPlan(const PlanArguments& arguments, std::ostream& out, std::os
   if (arguments.curve) return PrintCurve(*plan, arguments, out);
   if (arguments.json) return PrintJson(*plan, out);
   WEIR_ASSIGN_OR_RETURN(std::string text, ExplainPlan(*plan));
-  out << text;
+  WEIR_ASSIGN_OR_RETURN(std::string memory, MemoryText(*plan));
+  out << text << memory;
   if (arguments.timings) {
     out << "\npasses\n";
     for (const auto& timing : plan->timings) {

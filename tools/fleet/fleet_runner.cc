@@ -8,6 +8,7 @@
 #include "runtime/base/status.h"
 #include "tools/launch/placement.h"
 #include "tools/train/job_data.h"
+#include "tools/train/memory_budget.h"
 
 namespace weir {
 namespace {
@@ -30,7 +31,8 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
                                                              std::unique_ptr<Fleet>* owner) {
   // What is wrong with the job is better said before anything starts.
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
-  WEIR_RETURN_IF_ERROR(OpenJobData(job).status());
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenJobData(job));
+  WEIR_RETURN_IF_ERROR(CheckTrainingMemory(*plan, *dataset));
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerPlacement> placement,
                         PlaceRanks(static_cast<int>(plan->mesh.num_ranks()), options.processes));
   std::vector<std::vector<int>> ranks_of;

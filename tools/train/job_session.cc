@@ -1,13 +1,12 @@
 #include "tools/train/job_session.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <numeric>
 #include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "tools/train/memory_budget.h"
 
 namespace weir {
 namespace {
@@ -46,21 +45,6 @@ int64_t TraceCapacity(const std::vector<RankPlan>& plans, JobSessionOptions::Tra
   return std::clamp(acts, kTracedActsMin / kTracedSteps, kTracedActsMax / kTracedSteps) * kTracedSteps;
 }
 
-// The memory of the machine, or of what this process may use of it, is the system's to
-// enforce; what cannot fit at all is refused before it is taken.
-// Other processes of the job are on this machine too, and take about as much per device.
-absl::Status CheckMemory(const std::vector<RankPlan>& plans, int64_t devices) {
-  const double machine = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGESIZE));
-  double needed = 0;
-  for (const RankPlan& plan : plans) needed += static_cast<double>(plan.arena_bytes());
-  if (!plans.empty()) needed *= static_cast<double>(devices) / static_cast<double>(plans.size());
-  if (machine <= 0 || needed <= machine) return absl::OkStatus();
-  constexpr double kGiB = 1 << 30;
-  return Rejected({"W0082", "memory", absl::StrCat("a job that fits the ", machine / kGiB, " GiB of this machine"),
-                   absl::StrCat(needed / kGiB, " GiB on ", devices, " devices"),
-                   "smaller dimensions, more micro-batches, or ZeRO (training.zero_stage)"});
-}
-
 }  // namespace
 
 int ThreadsPerDevice(const Job& job, int asked, int64_t devices) {
@@ -93,7 +77,8 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
     plans.push_back(std::move(plan));
   }
-  WEIR_RETURN_IF_ERROR(CheckMemory(plans, devices));
+  // Who starts processes has looked at all of them before.
+  if (options.ranks.empty()) WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing, NeedOf(plans), BudgetOf(job)));
   SessionOptions session;
   session.threads_per_device = opened.threads_per_device;
   session.feed = options.feed;

@@ -3,12 +3,17 @@
 #include <algorithm>
 
 #include "runtime/base/status.h"
+#include "tools/train/memory_budget.h"
 
 namespace weir {
 
 absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const RankGroupOptions& options) {
   std::unique_ptr<RankGroup> group(new RankGroup());
   WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
+  if (options.ranks.empty() && group->dataset_->num_held_out_batches() > 0) {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
+    WEIR_RETURN_IF_ERROR(CheckTrainingMemory(*plan, *group->dataset_));
+  }
   group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
   JobSessionOptions session;
   session.ranks = options.ranks;

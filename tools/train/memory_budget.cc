@@ -1,0 +1,236 @@
+#include "tools/train/memory_budget.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <memory>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/memory_view.h"
+#include "compiler/unit_text.h"
+#include "runtime/base/status.h"
+#include "tools/train/job_variant.h"
+
+namespace weir {
+namespace {
+
+// Meshes up to this size are looked at rank by rank.
+constexpr int64_t kRanksLookedAt = 16;
+constexpr int kTensorsNamed = 5;
+constexpr int64_t kMicroBatchesMost = 8;  // times as many
+
+// The limit of a control group: a number, or "max". 0: none.
+int64_t ControlGroupBytes() {
+  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+    std::ifstream file(path);
+    std::string text;
+    int64_t bytes = 0;
+    if (file >> text && absl::SimpleAtoi(text, &bytes) && bytes > 0) return bytes;
+  }
+  return 0;
+}
+
+bool FitsDevice(const MemoryNeed& need, const MemoryBudget& budget) { return budget.device_bytes == 0 || need.bytes <= budget.device_bytes; }
+
+bool FitsMachine(const MemoryNeed& need, const MemoryBudget& budget) { return need.all_bytes <= static_cast<double>(budget.machine_bytes); }
+
+bool Fits(const MemoryNeed& need, const MemoryBudget& budget) { return FitsDevice(need, budget) && FitsMachine(need, budget); }
+
+std::string Text(double bytes) { return compiler::BytesText(bytes); }
+
+// Ranks to look at, and for how many each stands.
+std::map<int64_t, int64_t> RanksLookedAt(const LogicalPlan& plan) {
+  std::map<int64_t, int64_t> stands_for;
+  if (plan.mesh.num_ranks() <= kRanksLookedAt) {
+    for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) stands_for[rank] = 1;
+  } else {
+    for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage) stands_for[plan.mesh.GlobalRank(stage, 0)] = plan.stage_mesh.num_ranks();
+  }
+  return stands_for;
+}
+
+absl::StatusOr<MemoryNeed> NeedOfJob(const Job& job, PlanMode mode, Beside beside) {
+  CompileOptions options;
+  options.mode = mode;
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
+  return NeedOf(*plan, beside);
+}
+
+// A way to need less, as the user would write it.
+struct Change {
+  std::string text;
+  std::function<void(Job*)> make;
+};
+
+void AddRecomputation(const Job& job, std::vector<Change>* changes) {
+  std::vector<std::string> names;
+  for (const Function& function : job.graph().function()) {
+    if (function.name() != job.graph().main()) names.push_back(function.name());
+  }
+  const auto make = [names](Job* changed) {
+    changed->mutable_runtime()->clear_recompute();
+    for (const std::string& name : names) changed->mutable_runtime()->add_recompute()->set_function(name);
+  };
+  if (!names.empty()) changes->push_back({absl::StrCat("runtime.recompute of ", absl::StrJoin(names, ", ")), make});
+}
+
+void AddZero(const LogicalPlan& plan, std::vector<Change>* changes) {
+  const std::string axis = plan.job.training().zero_axis().empty() ? "dp" : plan.job.training().zero_axis();
+  const int index = plan.stage_mesh.AxisIndex(axis);
+  if (index < 0 || plan.stage_mesh.size(index) < 2) return;
+  for (int stage = std::max(0, plan.job.training().zero_stage()) + 1; stage <= 3; ++stage) {
+    changes->push_back({absl::StrCat("training.zero_stage=", stage), [stage](Job* job) { job->mutable_training()->set_zero_stage(stage); }});
+  }
+}
+
+void AddMicroBatches(const LogicalPlan& plan, std::vector<Change>* changes) {
+  const std::string batch = plan.job.training().batch_dim().empty() ? "batch" : plan.job.training().batch_dim();
+  for (const Dim& dim : plan.job.graph().dim()) {
+    if (dim.name() != batch) continue;
+    for (int64_t factor = 2; factor <= kMicroBatchesMost; factor *= 2) {
+      const int64_t more = plan.micro_batches * factor;
+      if (more > dim.size() || dim.size() % more != 0) break;
+      changes->push_back({absl::StrCat("training.micro_batches=", more), [more](Job* job) { job->mutable_training()->set_micro_batches(more); }});
+    }
+  }
+}
+
+std::vector<Change> Changes(const LogicalPlan& plan) {
+  std::vector<Change> changes;
+  AddMicroBatches(plan, &changes);
+  AddZero(plan, &changes);
+  AddRecomputation(plan.job, &changes);
+  if (plan.job.runtime().registers() != Runtime::ONE) {
+    changes.push_back({"runtime.registers=ONE", [](Job* job) { job->mutable_runtime()->set_registers(Runtime::ONE); }});
+  }
+  return changes;
+}
+
+// The changes that help, each with what it gives.
+std::vector<std::string> Remedies(const LogicalPlan& plan, Beside beside, const MemoryNeed& need, const MemoryBudget& budget) {
+  std::vector<std::string> remedies;
+  const bool of_device = !FitsDevice(need, budget);
+  const auto measure = [&](const std::string& text, const Job& job) {
+    const absl::StatusOr<MemoryNeed> then = NeedOfJob(job, plan.mode, beside);
+    if (!then.ok()) return false;  // the job does not allow it
+    const double before = of_device ? static_cast<double>(need.bytes) : need.all_bytes;
+    const double after = of_device ? static_cast<double>(then->bytes) : then->all_bytes;
+    if (after >= before) return false;
+    remedies.push_back(absl::StrCat(text, " (needs ", Text(after), Fits(*then, budget) ? ", fits)" : ")"));
+    return true;
+  };
+  Job all = plan.job;
+  for (const Change& change : Changes(plan)) {
+    Job job = plan.job;
+    change.make(&job);
+    if (measure(change.text, job)) change.make(&all);
+  }
+  if (remedies.size() > 1) measure("all together", all);
+  if (remedies.empty()) remedies.push_back("smaller dimensions, or more devices");
+  return remedies;
+}
+
+std::string LargestTensors(const LogicalPlan& plan, int64_t rank) {
+  const absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
+  if (!lowered.ok()) return "";
+  std::vector<std::string> tensors;
+  for (const auto& tensor : compiler::ViewMemory(*lowered, /*columns_max=*/0, kTensorsNamed).largest) {
+    // A register of several values has the names of all.
+    const std::string first = tensor.name.substr(0, tensor.name.find(", "));
+    tensors.push_back(absl::StrCat("`", first, first.size() < tensor.name.size() ? ", …` " : "` ", Text(static_cast<double>(tensor.bytes)),
+                                   tensor.slots > 1 ? absl::StrCat(" in ", tensor.slots, " slots") : ""));
+  }
+  return absl::StrCat(", the largest: ", absl::StrJoin(tensors, ", "));
+}
+
+}  // namespace
+
+MemoryBudget BudgetOf(const Job& job) {
+  MemoryBudget budget{job.runtime().memory_bytes_max(), static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGESIZE)),
+                      "this machine"};
+  const int64_t group = ControlGroupBytes();
+  if (group > 0 && group < budget.machine_bytes) {
+    budget.machine_bytes = group;
+    budget.machine = "the control group of this process";
+  }
+  return budget;
+}
+
+absl::StatusOr<MemoryNeed> NeedOf(const LogicalPlan& plan, Beside beside) {
+  std::unique_ptr<LogicalPlan> other;
+  if (beside == Beside::kEvaluation) {
+    CompileOptions options;
+    options.mode = PlanMode::kEvaluate;
+    WEIR_ASSIGN_OR_RETURN(other, CompileJob(EvaluationJob(plan.job), options));
+  }
+  MemoryNeed need;
+  for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
+    WEIR_ASSIGN_OR_RETURN(const RankPlan own, LowerForRank(plan, rank));
+    int64_t beside_bytes = 0;
+    if (other != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(const RankPlan evaluation, LowerForRank(*other, rank));
+      beside_bytes = evaluation.arena_bytes();
+    }
+    const int64_t bytes = own.arena_bytes() + beside_bytes;
+    need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
+    if (bytes > need.bytes) {
+      need.rank = rank;
+      need.bytes = bytes;
+      need.beside_bytes = beside_bytes;
+    }
+  }
+  return need;
+}
+
+MemoryNeed NeedOf(const std::vector<RankPlan>& plans) {
+  MemoryNeed need;
+  for (const RankPlan& plan : plans) {
+    need.all_bytes += static_cast<double>(plan.arena_bytes());
+    if (plan.arena_bytes() <= need.bytes) continue;
+    need.rank = plan.rank();
+    need.bytes = plan.arena_bytes();
+  }
+  return need;
+}
+
+absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need, const MemoryBudget& budget) {
+  if (Fits(need, budget)) return absl::OkStatus();
+  const std::string remedies = absl::StrJoin(Remedies(plan, beside, need, budget), "; ");
+  const std::string evaluation =
+      need.beside_bytes > 0 ? absl::StrCat(" (", Text(static_cast<double>(need.beside_bytes)), " of it for the evaluation beside the training)") : "";
+  const std::string largest = LargestTensors(plan, need.rank);
+  if (!FitsDevice(need, budget)) {
+    return Rejected({"W0487", absl::StrCat("memory of rank ", need.rank),
+                     absl::StrCat("at most ", Text(static_cast<double>(budget.device_bytes)), " (runtime.memory_bytes_max)"),
+                     absl::StrCat(Text(static_cast<double>(need.bytes)), " planned", evaluation, largest), remedies});
+  }
+  const std::string of_rank = absl::StrCat("; rank ", need.rank, " takes ", Text(static_cast<double>(need.bytes)), evaluation, largest);
+  return Rejected({"W0487", plan.mesh.num_ranks() > 1 ? absl::StrCat("memory of all ", plan.mesh.num_ranks(), " ranks") : "memory of rank 0",
+                   absl::StrCat("at most ", Text(static_cast<double>(budget.machine_bytes)), " (", budget.machine, ")"),
+                   absl::StrCat(Text(need.all_bytes), " planned", of_rank), remedies});
+}
+
+absl::Status CheckTrainingMemory(const LogicalPlan& plan, const Dataset& dataset) {
+  const Beside beside = dataset.num_held_out_batches() > 0 ? Beside::kEvaluation : Beside::kNothing;
+  WEIR_ASSIGN_OR_RETURN(const MemoryNeed need, NeedOf(plan, beside));
+  return CheckNeed(plan, beside, need, BudgetOf(plan.job));
+}
+
+std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget) {
+  std::string text = absl::StrCat("rank ", need.rank, " needs ", plan.mesh.num_ranks() > 1 ? "most, " : "", Text(static_cast<double>(need.bytes)));
+  if (need.beside_bytes > 0) absl::StrAppend(&text, ", ", Text(static_cast<double>(need.beside_bytes)), " of it to evaluate beside the training");
+  if (budget.device_bytes > 0) {
+    absl::StrAppend(&text, FitsDevice(need, budget) ? "; fits " : "; DOES NOT FIT ", "runtime.memory_bytes_max of ",
+                    Text(static_cast<double>(budget.device_bytes)));
+  }
+  absl::StrAppend(&text, "; ", plan.mesh.num_ranks() > 1 ? absl::StrCat("all ", plan.mesh.num_ranks(), " ranks need ", Text(need.all_bytes), ", ") : "",
+                  FitsMachine(need, budget) ? "fits " : "DOES NOT FIT ", budget.machine, " of ", Text(static_cast<double>(budget.machine_bytes)));
+  return text + "\n";
+}
+
+}  // namespace weir

@@ -1,0 +1,86 @@
+// What is refused, and whether what is said to help does.
+#include "tools/train/memory_budget.h"
+
+#include "absl/strings/str_cat.h"
+#include "compiler/unit_text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/job_file.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+Job SmallGpt(const std::string& mesh) {
+  TransformerOptions options;
+  options.layers = 2;
+  options.hidden = 64;
+  options.sequence = 64;
+  absl::StatusOr<Job> job = GptJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  EXPECT_TRUE(SetMesh(mesh, &*job).ok());
+  return *job;
+}
+
+std::unique_ptr<LogicalPlan> Compiled(const Job& job) {
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  return *std::move(plan);
+}
+
+MemoryNeed NeedOfJob(const Job& job, Beside beside) {
+  const absl::StatusOr<MemoryNeed> need = NeedOf(*Compiled(job), beside);
+  EXPECT_TRUE(need.ok()) << need.status();
+  return *need;
+}
+
+TEST(MemoryBudget, AJobThatNeedsJustWhatThereIsFits) {
+  const std::unique_ptr<LogicalPlan> plan = Compiled(SmallGpt("dp=2"));
+  const MemoryNeed need = *NeedOf(*plan, Beside::kNothing);
+  MemoryBudget budget{need.bytes, static_cast<int64_t>(need.all_bytes), "this machine"};
+  EXPECT_TRUE(CheckNeed(*plan, Beside::kNothing, need, budget).ok());
+  --budget.device_bytes;
+  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr("W0487"));
+  budget = {0, static_cast<int64_t>(need.all_bytes) - 1, "this machine"};
+  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr("memory of all 2 ranks"));
+}
+
+TEST(MemoryBudget, EachRankIsCountedAsItIsLowered) {
+  const std::unique_ptr<LogicalPlan> plan = Compiled(SmallGpt("pp=2"));
+  std::vector<RankPlan> plans;
+  for (int rank = 0; rank < 2; ++rank) plans.push_back(*LowerForRank(*plan, rank));
+  const MemoryNeed need = *NeedOf(*plan, Beside::kNothing);
+  EXPECT_EQ(need.bytes, std::max(plans[0].arena_bytes(), plans[1].arena_bytes()));
+  EXPECT_EQ(need.all_bytes, static_cast<double>(plans[0].arena_bytes() + plans[1].arena_bytes()));
+  EXPECT_EQ(need.bytes, NeedOf(plans).bytes);
+  EXPECT_EQ(need.rank, NeedOf(plans).rank);
+}
+
+TEST(MemoryBudget, EvaluationBesideTheTrainingCounts) {
+  const Job job = SmallGpt("dp=2");
+  const MemoryNeed both = NeedOfJob(job, Beside::kEvaluation);
+  EXPECT_GT(both.beside_bytes, 0);
+  EXPECT_EQ(both.bytes, NeedOfJob(job, Beside::kNothing).bytes + both.beside_bytes);
+}
+
+TEST(MemoryBudget, WhatIsSaidToHelpNeedsWhatIsSaid) {
+  const Job job = SmallGpt("dp=2");
+  Job changed = job;
+  changed.mutable_training()->set_zero_stage(3);
+  const MemoryNeed need = NeedOfJob(job, Beside::kNothing), then = NeedOfJob(changed, Beside::kNothing);
+  ASSERT_LT(then.bytes, need.bytes);
+  const std::unique_ptr<LogicalPlan> plan = Compiled(job);
+  const std::string remedy = absl::StrCat("training.zero_stage=3 (needs ", compiler::BytesText(static_cast<double>(then.bytes)));
+  MemoryBudget budget{then.bytes, static_cast<int64_t>(need.all_bytes), "this machine"};
+  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr(remedy + ", fits)"));
+  --budget.device_bytes;
+  const std::string without(CheckNeed(*plan, Beside::kNothing, need, budget).message());
+  EXPECT_THAT(without, HasSubstr(remedy));
+  EXPECT_THAT(without, Not(HasSubstr(remedy + ", fits)")));
+}
+
+}  // namespace
+}  // namespace weir
