@@ -1,5 +1,5 @@
 """Numbers of processes and transports leave no mark on the answer: every layout of tests/training/layout_matrix_test.cc gives
-the weights, losses and evaluations of the same layout in one process, bit for bit.
+the weights, losses and evaluations of the same layout in one process, bit for bit; so does every pipeline schedule.
 
 Argument: gpt or llama.
 """
@@ -65,6 +65,18 @@ class Layouts(unittest.TestCase):
                 with self.subTest(mesh=mesh, zero=zero, sequence=sequence, processes=count, transport=transport):
                     self.train("many", "--mesh", mesh, "--processes", str(count), "--transport", transport)
                     self.expect_same("many", "one")
+
+    def test_every_pipeline_schedule_gives_the_same_bits_in_two_processes(self):
+        self.write_job()
+        pipeline = ("--mesh", "pp=2", "--set", "training.micro_batches=6")
+        self.train("default", *pipeline)
+        for schedule in ("ONE_F_ONE_B", "GPIPE", "INTERLEAVED", "ZERO_BUBBLE"):
+            with self.subTest(schedule=schedule):
+                chosen = (*pipeline, "--set", f"pipeline.schedule={schedule}")
+                self.train("one", *chosen)
+                self.train("many", *chosen, "--processes", "2")
+                self.expect_same("many", "one")
+                self.expect_same("one", "default")
 
     def test_a_checkpoint_goes_on_in_another_number_of_processes(self):
         self.write_job("--zero", "1", "--min-lr", "0.003")  # a rate that does not depend on the number of steps

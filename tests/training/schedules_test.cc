@@ -2,11 +2,15 @@
 // and that all give the weights of one device to the bit.
 #include <algorithm>
 #include <cstring>
+#include <fstream>
+#include <sstream>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/play_schedule.h"
 #include "gtest/gtest.h"
+#include "runtime/trace/trace_report.h"
 #include "tests/training/trace_check.h"
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"
@@ -95,6 +99,15 @@ void ExpectSameBits(const TrainRun& many, const TrainRun& one) {
   for (const auto& [name, values] : one.weights) {
     EXPECT_EQ(std::memcmp(many.weights.at(name).data(), values.data(), values.size() * sizeof(float)), 0) << name;
   }
+}
+
+absl::StatusOr<TraceReport> ReportOf(const Session& session) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/schedules.pftrace");
+  if (absl::Status written = session.WriteTrace(path); !written.ok()) return written;
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return ReadTraceReport(bytes.str());
 }
 
 double Formula(int stages, int micro_batches, int parts_per_stage) {
@@ -225,6 +238,29 @@ TEST(Schedules, TheCompilersPlayHasTheBubbleOfTheRun) {
       const double tolerance = kind == weir::Pipeline::ZERO_BUBBLE || micro_batches % kStages != 0 ? 0.03 : 1e-9;
       EXPECT_NEAR(Play(setting).bubble, played, tolerance) << weir::Pipeline::ScheduleKind_Name(kind) << ", " << micro_batches;
     }
+  }
+}
+
+// From the second step on data lie ready at the beginning, so that every act that may begin could.
+TEST(Schedules, LaterStepsHaveTheBubbleOfTheFormulaInTheReportOfTheirTrace) {
+  for (weir::Pipeline::ScheduleKind kind : kAll) {
+    TrainRunOptions options;
+    options.steps = 3;
+    options.session.engine = SessionOptions::EngineKind::kSim;
+    options.session.sim.chooser = SimEngineOptions::Chooser::kByTime;
+    options.session.sim_cost_ns = Cost;
+    absl::StatusOr<TraceReport> report = absl::UnknownError("not inspected");
+    options.inspect = [&report](const Session& session) { report = ReportOf(session); };
+    const absl::StatusOr<TrainRun> run = Train(PipelineJob({.kind = kind}), options);
+    ASSERT_TRUE(run.ok()) << run.status();
+    ASSERT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->first_step, 1);
+    EXPECT_EQ(report->last_step, 2);
+    const double formula = kind == weir::Pipeline::ZERO_BUBBLE ? 3.0 / (3 * kMicroBatches + 3)
+                                                               : Formula(kStages, kMicroBatches, kind == weir::Pipeline::INTERLEAVED ? 2 : 1);
+    // As for one step, an act of weights that has begun may hold up a gradient.
+    EXPECT_NEAR(report->pipeline_bubble, formula, kind == weir::Pipeline::ZERO_BUBBLE ? 0.1 * formula : 1e-9)
+        << weir::Pipeline::ScheduleKind_Name(kind);
   }
 }
 
