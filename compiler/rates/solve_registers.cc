@@ -20,7 +20,7 @@ namespace weir::compiler {
 namespace {
 
 constexpr int64_t kTrimVisitsMax = 4'000'000;   // nodes, of all trials together
-constexpr int64_t kTrialVisitsMax = 20'000;     // of one
+constexpr int64_t kTrialVisitsMax = 30;         // of one; those that succeed visit few
 constexpr int64_t kSlotsMax = int64_t{1} << 30;
 
 // Slots of one period, with what they cost.
