@@ -28,7 +28,7 @@ class Schedules:
     def __init__(self, bench, folder):
         self.bench = bench
         self.folder = pathlib.Path(folder)
-        self.steps = 4 if bench.args.quick else 10
+        self.steps = 4 if bench.args.quick else 6
         for schedule in SCHEDULES:
             flags = [part for name, value in NET.items() for part in ("--" + name, value)]
             text = self.weir("zoo", "gpt", *flags, "--schedule", schedule)
@@ -96,7 +96,7 @@ def memory(plan):
 
 
 def schedules_tables(bench):
-    rounds = 1 if bench.args.quick else 5
+    rounds = 1 if bench.args.quick else 3
     with tempfile.TemporaryDirectory() as folder:
         runs = Schedules(bench, folder)
         return [four_stages(runs, rounds), two_stages(runs, rounds)]
