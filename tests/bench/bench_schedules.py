@@ -121,7 +121,7 @@ def four_stages(runs, rounds):
 
 
 def two_stages(runs, rounds):
-    ways = {1: [], 2: ["--processes", 2]}
+    ways = {1: [], 2: ["--processes", 2, "--logs", runs.folder / "logs"]}
     samples = {(schedule, way): [] for schedule in SCHEDULES for way in ways}
     weights = {}
     for _ in range(rounds):
