@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/cost/cost_model.h"
 #include "compiler/ir.h"
 #include "compiler/pass.h"
 #include "compiler/pipeline_schedule.h"
@@ -31,6 +32,9 @@ struct CompileOptions {
   std::string dump_after;             // regular expression over pass names; "" = none
   std::set<std::string> disabled;     // passes not to run
   std::ostream* dump_to = nullptr;    // where dumps go; nullptr: stderr
+  // Of the machines that will run the plan, for times and register counts; null: PeakCosts. Ranks of one job must be
+  // compiled with equal costs: the plan's id does not tell them apart.
+  const CostModel* costs = nullptr;
 };
 
 struct LogicalPlan {
@@ -57,7 +61,8 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan);
 
 // The text of `weir plan`: layouts and why, boxings with method and bytes, actors,
 // registers and memory per rank, stages.
-absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan);
+// `costs` are those that the plan was compiled with; null: PeakCosts.
+absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan, const CostModel* costs = nullptr);
 
 }  // namespace weir::compiler
 

@@ -23,14 +23,14 @@ std::string Plural(int64_t n, const std::string& word) { return absl::StrCat(n, 
 
 class Explainer {
  public:
-  explicit Explainer(const LogicalPlan& plan) : plan_(plan), module_(plan.module) {}
+  Explainer(const LogicalPlan& plan, const CostModel& costs) : plan_(plan), costs_(costs), module_(plan.module) {}
 
   absl::StatusOr<std::string> Run() {
     Head();
     Stages();
     Functions();
     WEIR_RETURN_IF_ERROR(Boxings());
-    WEIR_ASSIGN_OR_RETURN(std::string time, ExplainRhythm(plan_, PeakCosts()));
+    WEIR_ASSIGN_OR_RETURN(std::string time, ExplainRhythm(plan_, costs_));
     absl::StrAppend(&text_, time);
     WEIR_RETURN_IF_ERROR(Ranks());
     return text_;
@@ -236,6 +236,7 @@ class Explainer {
   }
 
   const LogicalPlan& plan_;
+  const CostModel& costs_;
   const Module& module_;
   std::string text_;
   int64_t sum_ = 0;
@@ -243,6 +244,9 @@ class Explainer {
 
 }  // namespace
 
-absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan) { return Explainer(plan).Run(); }
+absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan, const CostModel* costs) {
+  const PeakCosts defaults;
+  return Explainer(plan, costs != nullptr ? *costs : defaults).Run();
+}
 
 }  // namespace weir::compiler

@@ -85,7 +85,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   }
   plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);
-  WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, PeakCosts()));
+  const PeakCosts defaults;
+  WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, options.costs != nullptr ? *options.costs : defaults));
   return plan;
 }
 

@@ -12,6 +12,8 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"
+#include "tools/sim/cluster_costs.h"
+#include "tools/sim/cluster_file.h"
 #include "tools/train/job_data.h"
 #include "tools/train/memory_budget.h"
 
@@ -67,6 +69,7 @@ struct PlanArguments {
   bool timings = false;
   std::string dump_after;
   std::vector<std::string> disabled;
+  std::string cluster;
 };
 
 constexpr int kChartColumns = 72, kChartRows = 8, kChartRowsOfMany = 4, kTensorsShown = 10, kStagesCharted = 8;
@@ -186,9 +189,8 @@ nlohmann::ordered_json PointsJson(const std::vector<compiler::RhythmPoint>& poin
   return json;
 }
 
-// What register counts buy, by the compiler's cost model.
-absl::Status PrintCurve(const LogicalPlan& plan, const PlanArguments& arguments, std::ostream& out) {
-  const compiler::PeakCosts costs;
+// What register counts buy, by the costs that the plan was compiled with.
+absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& costs, const PlanArguments& arguments, std::ostream& out) {
   WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> choices, compiler::CompareRegisterChoices(plan, costs));
   WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> curve, compiler::RegisterCurve(plan, costs, kCurvePointsMax));
   if (arguments.json) {
@@ -219,11 +221,17 @@ absl::Status ShowPlan(const PlanArguments& arguments, std::ostream& out, std::os
   options.dump_after = arguments.dump_after;
   options.dump_to = &err;
   options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
+  std::unique_ptr<compiler::CostModel> costs = std::make_unique<compiler::PeakCosts>();
+  if (!arguments.cluster.empty()) {
+    WEIR_ASSIGN_OR_RETURN(Cluster cluster, ReadClusterFile(arguments.cluster));
+    costs = std::make_unique<ClusterCosts>(std::move(cluster));
+  }
+  options.costs = costs.get();
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
-  if (arguments.curve) return PrintCurve(*plan, arguments, out);
+  if (arguments.curve) return PrintCurve(*plan, *costs, arguments, out);
   if (arguments.json) return PrintJson(*plan, out);
-  WEIR_ASSIGN_OR_RETURN(std::string text, ExplainPlan(*plan));
+  WEIR_ASSIGN_OR_RETURN(std::string text, ExplainPlan(*plan, costs.get()));
   WEIR_ASSIGN_OR_RETURN(std::string memory, MemoryText(*plan));
   out << text << memory;
   if (arguments.timings) {
@@ -252,9 +260,11 @@ void AddJobVerbs(CLI::App* app, CliContext* context) {
                  "  weir plan gpt.textproto --json | jq '.ranks[].arena_bytes'\n"
                  "  weir plan gpt.textproto --rank 0            the plan of one rank as protobuf text\n"
                  "  weir plan gpt.textproto --mesh pp=4 --curve  what register counts buy: memory against speed\n"
+                 "  weir plan gpt.textproto --mesh pp=4 --cluster here.textproto --set runtime.registers=SOLVED\n"
                  "  weir plan gpt.textproto --dump-after 'propagate-.*'",
                  [plan, context] { return ShowPlan(*plan, *context->out, *context->err); });
   plan->job.AddTo(verb);
+  verb->add_option("--cluster", plan->cluster, "Machines whose costs the plan is made for (protobuf text) [a server's cores]")->type_name("PATH");
   verb->add_option("--mode", plan->mode, "train, evaluate or generate")->type_name("MODE")->capture_default_str();
   verb->add_flag("--json", plan->json, "Print figures of every rank as JSON");
   verb->add_flag("--curve", plan->curve, "Print memory against speed for all register counts worth having");

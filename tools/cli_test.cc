@@ -89,6 +89,9 @@ TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
   Outcome few = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=8"});
   EXPECT_EQ(few.code, 65);
   EXPECT_THAT(few.err, HasSubstr("W0704"));
+  EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster, "--curve"}).out, Weir({"plan", SmallJob(), "--curve"}).out);
+  EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster}).out, Weir({"plan", SmallJob()}).out);
+  EXPECT_EQ(Weir({"plan", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
   EXPECT_EQ(Weir({"sim", SmallJob()}).code, 2) << "without a cluster";
   EXPECT_EQ(Weir({"sim", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
   Outcome bad = Weir({"sim", SmallJob(), "--cluster", WriteFile("bad_cluster.textproto", "devise {}")});

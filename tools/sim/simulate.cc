@@ -13,6 +13,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "tools/sim/act_costs.h"
+#include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_map.h"
 #include "tools/sim/device_costs.h"
 #include "tools/sim/rank_classes.h"
@@ -76,7 +77,10 @@ class Simulation {
  private:
   absl::Status MakePlans() {
     const int64_t begin = clock_.NowNs();
-    WEIR_ASSIGN_OR_RETURN(logical_, CompileJob(job_, {}));
+    const ClusterCosts costs(cluster_);
+    CompileOptions compile;
+    compile.costs = &costs;
+    WEIR_ASSIGN_OR_RETURN(logical_, CompileJob(job_, compile));
     report_.ranks = logical_->mesh.num_ranks();
     report_.stages = logical_->mesh.num_stages();
     symmetrical_ = options_.symmetry == SimulateOptions::Symmetry::kOn ||

@@ -1,13 +1,17 @@
 // Jobs of the zoo on given clusters: rank classes against every rank, seeds, what does not fit, text and JSON.
 #include "tools/sim/simulate.h"
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "compiler/compile.h"
+#include "compiler/rhythm/rhythm_curve.h"
 #include "tools/job_file.h"
+#include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/zoo/gpt.h"
 
@@ -141,6 +145,37 @@ TEST(SimulateTest, AKernelThatSuffersFromBusyCoresSlowsAStepOfTwoDevicesDown) {
   cluster.mutable_device(0)->mutable_kernel(0)->set_busy_ns(3e6);
   EXPECT_DOUBLE_EQ(Simulated(SmallGpt(""), cluster).step_ns, one) << "its core is the only busy one";
   EXPECT_GT(Simulated(SmallGpt("dp=2"), cluster).step_ns, 1.5 * two);
+}
+
+TEST(ClusterCostsTest, TheCompilerPlansWithTheCostsOfTheCluster) {
+  Cluster cluster = GivenCluster();
+  const Job job = SmallGpt("pp=4");
+  const auto period_ns = [&job](const Cluster& of) {
+    const ClusterCosts costs(of);
+    CompileOptions options;
+    options.costs = &costs;
+    const absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    const absl::StatusOr<std::vector<compiler::RhythmPoint>> points = compiler::CompareRegisterChoices(**plan, costs);
+    EXPECT_TRUE(points.ok()) << points.status();
+    const auto scheduled = std::find_if(points->begin(), points->end(), [](const auto& point) { return point.name == "SCHEDULE"; });
+    return scheduled == points->end() ? 0 : static_cast<double>(scheduled->step_ns);
+  };
+  const double fast = period_ns(cluster);
+  EXPECT_NEAR(Simulated(job, cluster).step_ns / fast, 1, 0.5) << "both know what acts cost";
+  for (Peak& peak : *cluster.mutable_device(0)->mutable_peak()) peak.set_flops_per_second(peak.flops_per_second() / 100);
+  EXPECT_GT(period_ns(cluster), 20 * fast);
+}
+
+TEST(ClusterCostsTest, LinksAreOfTheLevelBetweenTwoRanksInTheOrderOfTheFile) {
+  const ClusterCosts costs(GivenCluster());
+  using compiler::LinkLevel;
+  EXPECT_EQ(costs.LevelBetween(0, 7), LinkLevel::kWithinHost);
+  EXPECT_EQ(costs.LevelBetween(7, 8), LinkLevel::kBetweenHosts);
+  EXPECT_EQ(costs.LevelBetween(8, 15), LinkLevel::kWithinHost);
+  EXPECT_EQ(costs.LatencyNs(LinkLevel::kWithinHost, 1000), 2000 + 300 + 100);
+  EXPECT_EQ(costs.LatencyNs(LinkLevel::kBetweenHosts, 1000), 9000 + 300 + 500);
+  EXPECT_EQ(costs.ActNs(), 500);
 }
 
 TEST(SimulateTest, ErrorsSayWhatIsMissing) {

@@ -1,0 +1,73 @@
+#include "tools/sim/cluster_costs.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "actors/plan.h"
+
+namespace weir {
+namespace {
+
+// Above any sum of acts that a plan may have.
+constexpr double kNsMax = 1e15;
+
+int64_t ToNs(double ns) { return std::llround(std::clamp(ns, 0.0, kNsMax)); }
+
+const DeviceModel& FirstDevice(const Cluster& cluster) {
+  return *std::find_if(cluster.device().begin(), cluster.device().end(),
+                       [&](const DeviceModel& device) { return device.name() == cluster.host(0).device(); });
+}
+
+std::vector<PlanOperand> Operands(const std::vector<TensorSlice>& slices) {
+  std::vector<PlanOperand> operands;
+  for (const TensorSlice& slice : slices) {
+    PlanOperand& operand = operands.emplace_back();
+    const bool absent = slice.shape.size() == 1 && slice.shape[0] == 0;
+    operand.place = absent ? PlanOperand::Place::kNone : PlanOperand::Place::kInput;
+    operand.slice = slice;
+  }
+  return operands;
+}
+
+}  // namespace
+
+ClusterCosts::ClusterCosts(Cluster cluster) : cluster_(std::move(cluster)), costs_(FirstDevice(cluster_)) {}
+
+int64_t ClusterCosts::KernelNs(const compiler::KernelUse& kernel) const {
+  PlanCall call;
+  call.op = kernel.op;
+  call.attrs = kernel.attrs;
+  call.inputs = Operands(kernel.inputs);
+  call.outputs = Operands(kernel.outputs);
+  const absl::StatusOr<double> ns = costs_.KernelNs(WorkOf(call, /*chunks=*/1));
+  return ns.ok() ? ToNs(*ns) : defaults_.KernelNs(kernel);
+}
+
+int64_t ClusterCosts::ActNs() const { return ToNs(costs_.model().act_ns()); }
+
+int64_t ClusterCosts::LatencyNs(compiler::LinkLevel level, int64_t bytes) const {
+  const Link& link = level == compiler::LinkLevel::kWithinHost ? cluster_.within_host() : cluster_.between_hosts();
+  const double bytes_ns = link.bytes_per_second() > 0 ? 1e9 * static_cast<double>(bytes) / link.bytes_per_second() : 0;
+  return ToNs(link.message_ns() + bytes_ns + link.latency_ns());
+}
+
+compiler::LinkLevel ClusterCosts::LevelBetween(int64_t rank, int64_t other) const {
+  return HostOf(rank) == HostOf(other) ? compiler::LinkLevel::kWithinHost : compiler::LinkLevel::kBetweenHosts;
+}
+
+// Beyond the last device: as if the last hosts went on.
+int64_t ClusterCosts::HostOf(int64_t rank) const {
+  int64_t first_host = 0;
+  for (int group = 0; group < cluster_.host_size(); ++group) {
+    const HostGroup& spec = cluster_.host(group);
+    const int64_t count = std::max(1, spec.count()), devices = std::max(1, spec.devices());
+    if (rank < count * devices || group + 1 == cluster_.host_size()) return first_host + rank / devices;
+    rank -= count * devices;
+    first_host += count;
+  }
+  return first_host;
+}
+
+}  // namespace weir

@@ -1,0 +1,37 @@
+// A described cluster as the compiler's cost model: kernels and acts cost what the first device of the file says, links what
+// their level says, and ranks are devices in the order of the file.
+//
+// Where the file has neither a row nor a peak for a kernel, the compiler's default stands in; the simulator refuses such a
+// file (W0703), but a plan needs no more than a guess.
+// Not here: contention for links and cores, jitter, waking; those are the simulator's.
+// Thread rule: immutable once made.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "compiler/cost/cost_model.h"
+#include "proto/cluster.pb.h"
+#include "tools/sim/device_costs.h"
+
+namespace weir {
+
+class ClusterCosts final : public compiler::CostModel {
+ public:
+  // Precondition: the cluster is sound (ReadClusterFile).
+  explicit ClusterCosts(Cluster cluster);
+
+  int64_t KernelNs(const compiler::KernelUse& kernel) const override;
+  int64_t ActNs() const override;
+  int64_t LatencyNs(compiler::LinkLevel level, int64_t bytes) const override;
+  compiler::LinkLevel LevelBetween(int64_t rank, int64_t other) const override;
+
+ private:
+  int64_t HostOf(int64_t rank) const;
+
+  const Cluster cluster_;
+  const DeviceCosts costs_;
+  const compiler::PeakCosts defaults_;
+};
+
+}  // namespace weir
