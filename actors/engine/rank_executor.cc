@@ -192,6 +192,7 @@ void RankExecutor::MakePlaces() {
       actor.place = static_cast<int32_t>(place);
     } else {
       actor.places = &turn_places_[first_turn[entry.actor]];
+      actor.in_order = true;
       turn_places_[first_turn[entry.actor] + entry.micro_batch] = static_cast<int32_t>(place);
     }
   }
@@ -273,6 +274,7 @@ void RankExecutor::MakeStreams() {
     for (const PlanStream::Entry& entry : plan.entries) {
       stream.lead = std::max(stream.lead, entry.ahead);
       actors_[entry.actor].stream = static_cast<int32_t>(streams_.size()) - 1;
+      actors_[entry.actor].in_order = true;
     }
     stream.round = -stream.lead;
     stream.Seek();
@@ -411,6 +413,13 @@ absl::Status RankExecutor::Poll() {
   return fault_;
 }
 
+// Finds the place of the next act of an actor with turns; whether it is its turn in its stream.
+bool RankExecutor::TakesPlace(ActorRuntime& actor) const {
+  if (actor.stream >= 0 && streams_[actor.stream].actor() != actor.machine.id().value()) return false;
+  if (actor.places != nullptr) actor.place = actor.places[actor.micro_batch];
+  return true;
+}
+
 void RankExecutor::CollectCompletions() {
   while (num_running_ > 0 && device_->TakeCompletion()) {
     ActorRuntime& actor = actors_[running_[running_head_]];
@@ -454,18 +463,28 @@ void RankExecutor::PassTurn(Stream& stream) {
   if (next.machine.ready()) AddReady(next);
 }
 
+// Nearly all ports have one token, which is bound without a call: with the other ways around calls and loops this is a
+// seventh of what a hop costs.
 void RankExecutor::BindSlots(ActorRuntime& actor) {
   const ActorMachine& machine = actor.machine;
   const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
   for (int i = 0; i < machine.num_inputs(); ++i) {
     const ActorMachine::Port& port = machine.input(i);
     if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
-    BindPort(actor, port, i, &BoundProgram::BindInput);
+    if (port.tokens == 1) {
+      actor.program->BindInput(i, 0, registers_[port.register_id].addresses[port.held_slot]);
+    } else {
+      BindPort(actor, port, i, &BoundProgram::BindInput);
+    }
   }
   for (int i = 0; i < machine.num_outputs(); ++i) {
     const ActorMachine::Port& port = machine.output(i);
     if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
-    BindPort(actor, port, i, &BoundProgram::BindOutput);
+    if (port.tokens == 1) {
+      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[port.held_slot]);
+    } else {
+      BindPort(actor, port, i, &BoundProgram::BindOutput);
+    }
     if (Planted(PlantedBug::kBindsFirstSlot)) {
       actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[0]);
     }

@@ -149,6 +149,7 @@ class RankExecutor final : private MessageReceiver {
     BoundProgram* program = nullptr;  // null: nothing to compute
     const PlanActor* plan = nullptr;
     int32_t place = 0;  // in ready_, of the next or running act
+    bool in_order = false;  // has places or a stream
     const int32_t* places = nullptr;  // by micro-batch; null: always the same
     int32_t acts_per_step = 1;
     int32_t chunks = 1;
@@ -225,9 +226,8 @@ class RankExecutor final : private MessageReceiver {
 
   int64_t Now() const { return options_.clock != nullptr ? options_.clock->NowNs() : TickClock::Now(); }
   void AddReady(ActorRuntime& actor) {
-    if (actor.stream >= 0 && streams_[actor.stream].actor() != actor.machine.id().value()) return;  // comes with its turn
+    if (actor.in_order && !TakesPlace(actor)) return;  // comes with its turn
     actor.ready_ticks = now_;
-    if (actor.places != nullptr) actor.place = actor.places[actor.micro_batch];
     ready_.Add(actor.place);
   }
   void ShowAct(const ActorRuntime& actor) {
@@ -236,6 +236,7 @@ class RankExecutor final : private MessageReceiver {
     shown_.actor.store(actor.machine.id().value(), std::memory_order_relaxed);
   }
   void Start(ActorRuntime& actor);
+  bool TakesPlace(ActorRuntime& actor) const;
   void PassTurn(Stream& stream);
   void BindSlots(ActorRuntime& actor);
   void PerformTooEarly(const ActorRuntime& actor);

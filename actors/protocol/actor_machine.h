@@ -190,9 +190,13 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
     port.position = 0;
     const bool input = i < num_inputs_;
     const Effect::Kind kind = input ? Effect::Kind::kReturnCredit : Effect::Kind::kPublishToken;
-    for (int32_t k = 0; k < port.tokens; ++k) {
-      effects->Add({kind, input ? i : i - num_inputs_, port.register_id, port.slot(k),
-                    port.next_token - port.tokens + k});
+    const int32_t port_index = input ? i : i - num_inputs_;
+    if (port.tokens == 1) {  // nearly always, and faster without a loop
+      effects->Add({kind, port_index, port.register_id, port.held_slot, port.next_token - 1});
+    } else {
+      for (int32_t k = 0; k < port.tokens; ++k) {
+        effects->Add({kind, port_index, port.register_id, port.slot(k), port.next_token - port.tokens + k});
+      }
     }
     port.held_slot = -1;
     if (port.available < port.tokens && (input || !Planted(PlantedBug::kWritesWithoutCredit))) {
