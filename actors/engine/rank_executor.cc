@@ -463,11 +463,10 @@ void RankExecutor::PassTurn(Stream& stream) {
   if (next.machine.ready()) AddReady(next);
 }
 
-// Nearly all ports have one token, which is bound without a call: with the other ways around calls and loops this is a
-// seventh of what a hop costs.
 void RankExecutor::BindSlots(ActorRuntime& actor) {
   const ActorMachine& machine = actor.machine;
   const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
+  // Nearly all ports have one token, which is bound without calls and loops: that is much of what a hop costs.
   for (int i = 0; i < machine.num_inputs(); ++i) {
     const ActorMachine::Port& port = machine.input(i);
     if ((port.position != 0 && !first) || port.slots == port.tokens) continue;

@@ -265,7 +265,7 @@ class RankExecutor final : private MessageReceiver {
   std::vector<int32_t> actor_at_place_;  // an actor with turns has a place for every micro-batch
   std::vector<int32_t> turn_places_;
   std::vector<Stream> streams_;
-  std::vector<RegisterCount> counts_;  // of each register when this session began
+  std::vector<RegisterCount> counts_;  // of each register before the first step
   int64_t next_step_ = 0;              // the first that no actor has been allowed to act in
   std::vector<int32_t> register_of_edge_;
   ReadySet ready_;

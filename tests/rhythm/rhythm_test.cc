@@ -1,4 +1,6 @@
 // The rhythm of a job holds on every rank of it, looked at or not; slots and times do what they say.
+#include <functional>
+
 #include "absl/strings/str_cat.h"
 #include "actors/certificate.h"
 #include "actors/plan.h"
@@ -24,24 +26,31 @@ std::unique_ptr<LogicalPlan> Compile(const Job& job) {
   return plan.ok() ? *std::move(plan) : nullptr;
 }
 
-TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
+// `look` at the plans of many layouts, with the schedule's counts and with solved ones.
+void ForEachLayoutAndCounts(const std::function<void(LogicalPlan* plan)>& look) {
   for (RhythmJob& entry : JobsOfManyLayouts()) {
     for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
       SCOPED_TRACE(absl::StrCat(entry.name, ", ", Runtime::Registers_Name(registers)));
       entry.job.mutable_runtime()->set_registers(registers);
       std::unique_ptr<LogicalPlan> plan = Compile(entry.job);
       ASSERT_NE(plan, nullptr);
-      RhythmOptions few;
-      few.ranks_of_stage_max = 1;
-      absl::StatusOr<JobRhythm> rhythm = SolveRhythm(*plan, PeakCosts(), few);
-      ASSERT_TRUE(rhythm.ok()) << rhythm.status();
-      plan->rhythm = *std::move(rhythm);
-      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
-        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
-        ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
-      }
+      ASSERT_NO_FATAL_FAILURE(look(plan.get()));
     }
   }
+}
+
+TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
+  ForEachLayoutAndCounts([](LogicalPlan* plan) {
+    RhythmOptions few;
+    few.ranks_of_stage_max = 1;
+    absl::StatusOr<JobRhythm> rhythm = SolveRhythm(*plan, PeakCosts(), few);
+    ASSERT_TRUE(rhythm.ok()) << rhythm.status();
+    plan->rhythm = *std::move(rhythm);
+    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+      ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
+    }
+  });
 }
 
 TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
@@ -81,21 +90,15 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
 
 // The runtime checks with code of its own.
 TEST(Rhythm, EveryRankAcceptsItsCertificate) {
-  for (RhythmJob& entry : JobsOfManyLayouts()) {
-    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
-      SCOPED_TRACE(absl::StrCat(entry.name, ", ", Runtime::Registers_Name(registers)));
-      entry.job.mutable_runtime()->set_registers(registers);
-      std::unique_ptr<LogicalPlan> plan = Compile(entry.job);
-      ASSERT_NE(plan, nullptr);
-      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
-        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
-        ASSERT_TRUE(lowered.ok()) << lowered.status();
-        absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
-        ASSERT_TRUE(loaded.ok()) << loaded.status();
-        ASSERT_TRUE(CheckCertificate(*loaded).ok()) << "rank " << rank << ": " << CheckCertificate(*loaded);
-      }
+  ForEachLayoutAndCounts([](LogicalPlan* plan) {
+    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+      ASSERT_TRUE(lowered.ok()) << lowered.status();
+      absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      ASSERT_TRUE(CheckCertificate(*loaded).ok()) << "rank " << rank << ": " << CheckCertificate(*loaded);
     }
-  }
+  });
 }
 
 TEST(Rhythm, SolvedCountsLetTheBusiestDeviceNeverWait) {
