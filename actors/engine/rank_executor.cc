@@ -261,6 +261,7 @@ PortSpec RankExecutor::SpanSpec(const PlanPort& port, int64_t acts) const {
   spec.slots = plan_->registers[port.register_id].slots;
   spec.tokens = port.tokens;
   spec.position = static_cast<int32_t>((acts + port.phase) % port.period);
+  if (Planted(PlantedBug::kPhaseForgotten)) spec.position = static_cast<int32_t>(acts % port.period);
   if (SpansBegun(port, acts) > SpansEnded(port, acts)) spec.span = PortSpec::Span::kBegun;
   return spec;
 }

@@ -103,7 +103,10 @@ class ActorMachine {
     int64_t next_token = 0;  // number of the first token of the next span to begin
 
     // The slot of token `k` of the span; precondition: one is under way.
-    int32_t slot(int32_t k) const { return held_slot + k < slots ? held_slot + k : held_slot + k - slots; }
+    int32_t slot(int32_t k) const {
+      if (Planted(PlantedBug::kSpanInOneSlot)) k = 0;
+      return held_slot + k < slots ? held_slot + k : held_slot + k - slots;
+    }
     bool Holds(int32_t s) const { return held_slot >= 0 && (s >= held_slot ? s : s + slots) < held_slot + tokens; }
   };
 

@@ -24,6 +24,8 @@ enum class PlantedBug : uint8_t {
   kSlotsDoNotGoRound,
   kSpanTooLong,
   kSpanTooShort,
+  kPhaseForgotten,
+  kSpanInOneSlot,
   kWritesWithoutCredit,
   // SlotLedger and RankExecutor
   kFreedByFirstReader,

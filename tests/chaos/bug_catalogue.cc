@@ -14,6 +14,8 @@ const std::vector<CatalogueEntry>& BugCatalogue() {
       {B::kSlotsDoNotGoRound, "slots do not go round", "every span uses the same slot"},
       {B::kSpanTooLong, "accumulates over m + 1", "a span of several acts ends one act late"},
       {B::kSpanTooShort, "accumulates over m - 1", "a span of several acts ends one act early"},
+      {B::kPhaseForgotten, "phase forgotten", "the first span of a port is as long as the others"},
+      {B::kSpanInOneSlot, "span in one slot", "all tokens of a span are looked for in its first slot"},
       {B::kWritesWithoutCredit, "writes without credit", "an act begins though no slot is free"},
       {B::kFreedByFirstReader, "slot reused too early", "the first of several readers frees the slot"},
       {B::kCreditBeforeReadDone, "ack before the read is done", "credits go back when the act begins"},

@@ -80,7 +80,7 @@ double Minutes(std::chrono::steady_clock::time_point since) {
 }
 
 void PrintRow(const std::string& plan, const CaseResult& sum, double minutes) {
-  std::printf("%-12s %11lld %9.0f %11lld %13.0f\n", plan.c_str(), static_cast<long long>(sum.num_runs),
+  std::printf("%-16s %11lld %9.0f %11lld %13.0f\n", plan.c_str(), static_cast<long long>(sum.num_runs),
               sum.num_runs == 0 ? 0 : static_cast<double>(sum.num_events) / static_cast<double>(sum.num_runs),
               static_cast<long long>(sum.num_errors), minutes <= 0 ? 0 : static_cast<double>(sum.num_runs) / minutes);
 }
@@ -128,7 +128,7 @@ int PlaySeeds(const Options& options) {
       part.minutes += Minutes(part_begin);
     }
   }
-  std::printf("%-12s %11s %9s %11s %13s\n", "plan", "runs", "events", "error ends", "runs/minute");
+  std::printf("%-16s %11s %9s %11s %13s\n", "plan", "runs", "events", "error ends", "runs/minute");
   for (const Part& part : parts) PrintRow(part.player->plan(), part.sum, part.minutes);
   std::printf("seeds %llu to %llu, %lld runs in %.1f minutes: %s\n", static_cast<unsigned long long>(options.first),
               static_cast<unsigned long long>(std::max(block, options.last + 1) - 1), static_cast<long long>(num_runs),
@@ -137,7 +137,7 @@ int PlaySeeds(const Options& options) {
 }
 
 int PlayEverything(const Options& options) {
-  std::printf("%-12s %11s %11s\n", "plan", "states", "runs");
+  std::printf("%-16s %11s %11s\n", "plan", "states", "runs");
   int failed = 0;
   for (const std::string& name : options.plans) {
     const StandardPlan* plan = FindPlan(name);
@@ -148,7 +148,7 @@ int PlayEverything(const Options& options) {
     run.steps_per_call = plan->steps;
     const ExhaustiveResult result = PlayAll(**world, run, absl::GetFlag(FLAGS_runs_max));
     const bool complete = result.end == ExhaustiveResult::End::kComplete;
-    std::printf("%-12s %11lld %11lld %s\n", name.c_str(), static_cast<long long>(result.num_states),
+    std::printf("%-16s %11lld %11lld %s\n", name.c_str(), static_cast<long long>(result.num_states),
                 static_cast<long long>(result.num_runs),
                 !result.failure.empty() ? result.failure.c_str() : complete ? "all" : "not all: --runs_max");
     std::fflush(stdout);

@@ -88,9 +88,9 @@ std::vector<Kill> MakeKillTable(uint64_t seeds) {
 }
 
 void PrintKillTable(const std::vector<Kill>& table, std::ostream& out) {
-  out << absl::StrFormat("%-28s %-8s %-11s %5s  %s\n", "planted bug", "killed", "plan", "seed", "found as");
+  out << absl::StrFormat("%-28s %-8s %-16s %5s  %s\n", "planted bug", "killed", "plan", "seed", "found as");
   for (const Kill& kill : table) {
-    out << absl::StrFormat("%-28s %-8s %-11s %5u  %s\n", kill.name, kill.killed ? "yes" : "NO", kill.plan, kill.seed, kill.how);
+    out << absl::StrFormat("%-28s %-8s %-16s %5u  %s\n", kill.name, kill.killed ? "yes" : "NO", kill.plan, kill.seed, kill.how);
   }
   const auto killed = std::count_if(table.begin(), table.end(), [](const Kill& kill) { return kill.killed; });
   out << killed << " of " << table.size() << " killed\n";

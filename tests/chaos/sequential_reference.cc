@@ -21,6 +21,9 @@ Token NewToken(int64_t bytes) { return std::make_shared<std::vector<uint64_t>>(b
 // The tokens of a register, or of both ends of an edge, from the first on.
 using Stream = std::vector<Token>;
 
+// What each port of an actor holds: the tokens of a span.
+using Held = std::vector<std::vector<Token>>;
+
 struct Call {
   const PlanCall* plan = nullptr;
   std::unique_ptr<Kernel> kernel;
@@ -54,7 +57,7 @@ class SequentialRun {
     }
     for (const Rank& rank : ranks_) {
       for (const PlanActor& actor : rank.plan->actors) {
-        if (rank.acts[actor.id] == steps_ * actor.acts_per_step) continue;
+        if (rank.acts[actor.id] == ActsOf(actor)) continue;
         return absl::AbortedError(absl::StrCat("rank ", rank.plan->rank, ", actor '", actor.name, "' stops after ",
                                                rank.acts[actor.id], " acts"));
       }
@@ -112,27 +115,43 @@ class SequentialRun {
     reference_.states[{rank, state}].emplace_back(reinterpret_cast<const char*>(token->data()), bytes);
   }
 
+  // In the steps n of the run with n % every == every_phase.
+  int64_t ActsOf(const PlanActor& actor) const {
+    const int64_t left_out = steps_ - 1 - actor.every_phase;
+    return left_out < 0 ? 0 : (left_out / actor.every + 1) * actor.acts_per_step;
+  }
+
+  // The span that an act belongs to.
+  static int64_t SpanOf(const PlanPort& port, int64_t act) { return (act + port.phase) / port.period; }
+
   bool CanAct(const Rank& rank, const PlanActor& actor) const {
     const int64_t act = rank.acts[actor.id];
-    if (act == steps_ * actor.acts_per_step) return false;
+    if (act == ActsOf(actor)) return false;
     return std::all_of(actor.inputs.begin(), actor.inputs.end(), [&](const PlanPort& port) {
-      return static_cast<int64_t>(rank.streams[port.register_id]->size()) > act / port.period;
+      return static_cast<int64_t>(rank.streams[port.register_id]->size()) >= (SpanOf(port, act) + 1) * port.tokens;
     });
   }
 
   absl::Status Act(Rank& rank, const PlanActor& actor) {
     const int64_t act = rank.acts[actor.id]++;
-    std::vector<Token> inputs, outputs;
-    for (const PlanPort& port : actor.inputs) inputs.push_back((*rank.streams[port.register_id])[act / port.period]);
+    Held inputs, outputs;
+    for (const PlanPort& port : actor.inputs) {
+      const auto first = rank.streams[port.register_id]->begin() + SpanOf(port, act) * port.tokens;
+      inputs.emplace_back(first, first + port.tokens);
+    }
     for (const PlanPort& port : actor.outputs) {
-      Token& held = held_[{rank.plan->rank, actor.id, static_cast<int>(outputs.size())}];
-      if (act % port.period == 0) held = NewToken(rank.plan->registers[port.register_id].bytes);
+      std::vector<Token>& held = held_[{rank.plan->rank, actor.id, static_cast<int>(outputs.size())}];
+      const bool begins = act == 0 || SpanOf(port, act - 1) != SpanOf(port, act);
+      if (begins) held.clear();
+      while (begins && static_cast<int32_t>(held.size()) < port.tokens) held.push_back(NewToken(rank.plan->registers[port.register_id].bytes));
       outputs.push_back(held);
     }
     WEIR_RETURN_IF_ERROR(Compute(rank, actor, act, inputs, outputs));
     for (size_t i = 0; i < outputs.size(); ++i) {
       const PlanPort& port = actor.outputs[i];
-      if (act % port.period == port.period - 1) rank.streams[port.register_id]->push_back(outputs[i]);
+      if (SpanOf(port, act + 1) == SpanOf(port, act)) continue;
+      Stream& stream = *rank.streams[port.register_id];
+      stream.insert(stream.end(), outputs[i].begin(), outputs[i].end());
     }
     for (int32_t state : actor.states) {
       KeepState(rank.plan->rank, state, rank.states[state], rank.plan->states[state].slice.bytes());
@@ -140,21 +159,20 @@ class SequentialRun {
     return absl::OkStatus();
   }
 
-  absl::Status Compute(Rank& rank, const PlanActor& actor, int64_t act, const std::vector<Token>& inputs,
-                       const std::vector<Token>& outputs) {
-    const int64_t step = act / actor.acts_per_step;
+  absl::Status Compute(Rank& rank, const PlanActor& actor, int64_t act, const Held& inputs, const Held& outputs) {
+    const int64_t step = act / actor.acts_per_step * actor.every + actor.every_phase;
     const int64_t micro_batch = act % actor.acts_per_step / actor.chunks;
     if (actor.kind == ActorKind::kSource) {
-      return feed_.Fill(actor.feed, step, micro_batch, actor.feed_slice, outputs[0]->data());
+      return feed_.Fill(actor.feed, step, micro_batch, actor.feed_slice, outputs[0][0]->data());
     }
     if (actor.kind == ActorKind::kSink) {
       float value = 0;
-      std::memcpy(&value, inputs[0]->data(), sizeof(value));
+      std::memcpy(&value, inputs[0][0]->data(), sizeof(value));
       reference_.metrics[{actor.feed, step, micro_batch}].push_back(value);
       return absl::OkStatus();
     }
     if (actor.program < 0) {
-      if (actor.kind == ActorKind::kSend) *outputs[0] = *inputs[0];
+      if (actor.kind == ActorKind::kSend) *outputs[0][0] = *inputs[0][0];
       return absl::OkStatus();
     }
     const PlanProgram& program = rank.plan->programs[actor.program];
@@ -164,8 +182,8 @@ class SequentialRun {
       switch (operand.place) {
         case Place::kNone: return nullptr;
         case Place::kScratch: return reinterpret_cast<char*>(scratch.data()) + operand.byte_offset;
-        case Place::kInput: token = inputs[operand.index]; break;
-        case Place::kOutput: token = outputs[operand.index]; break;
+        case Place::kInput: token = inputs[operand.index][operand.token]; break;
+        case Place::kOutput: token = outputs[operand.index][operand.token]; break;
         case Place::kState: token = rank.states[actor.states[operand.index]]; break;
       }
       return reinterpret_cast<char*>(token->data()) + operand.byte_offset;
@@ -194,7 +212,7 @@ class SequentialRun {
   DataFeed& feed_;
   std::vector<Rank> ranks_;
   std::map<std::pair<int64_t, uint64_t>, std::unique_ptr<Stream>> streams_;
-  std::map<std::tuple<int, int, int>, Token> held_;  // of the span of an output port
+  std::map<std::tuple<int, int, int>, std::vector<Token>> held_;  // of the span of an output port
   Reference reference_;
 };
 

@@ -168,9 +168,10 @@ StandardPlan Pipeline(const std::string& name, int stages, int micro_batches) {
 
 std::vector<StandardPlan> MakeStandardPlans() {
   std::vector<StandardPlan> plans;
-  for (const char* name : {"chain", "diamond", "repeat", "accumulate", "chunked", "ring", "train_loop"}) {
+  for (const char* name : {"chain", "diamond", "repeat", "accumulate", "chunked", "ring", "train_loop", "packed", "stream"}) {
     plans.push_back({name, LoadTestJob(name), 2});
   }
+  plans.push_back({"every_other_step", LoadTestJob("every_other_step"), 4});
   plans.push_back(Pipeline("pipeline2", 2, 4));
   plans.push_back(Pipeline("pipeline4", 4, 4));  // as two processes of two ranks each would run it
   plans.push_back({"delay", MakeRow(1, 3, 4, false, 1), 2});
