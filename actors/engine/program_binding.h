@@ -5,6 +5,7 @@
 // Thread rule: one thread at a time, the rank's.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -45,6 +46,10 @@ class BoundProgram {
   void BindInput(int port, int token, char* address) { Bind(input_patches_[input_first_[port] + token], address); }
   void BindOutput(int port, int token, char* address) { Bind(output_patches_[output_first_[port] + token], address); }
 
+  // Whether any kernel has an operand in one of the `tokens` slots that this port holds.
+  bool ReadsInput(int port, int tokens) const { return AnyPatch(&input_patches_[input_first_[port]], tokens); }
+  bool WritesOutput(int port, int tokens) const { return AnyPatch(&output_patches_[output_first_[port]], tokens); }
+
   void Run(int64_t step, int64_t micro_batch, int64_t chunk);
   // The same, and what each kernel took.
   void RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, std::vector<int64_t>* kernel_ns);
@@ -63,6 +68,9 @@ class BoundProgram {
     bool to_outputs;
     int64_t offset;
   };
+  static bool AnyPatch(const std::vector<Patch>* patches, int tokens) {
+    return std::any_of(patches, patches + tokens, [](const std::vector<Patch>& of_token) { return !of_token.empty(); });
+  }
   void Bind(const std::vector<Patch>& patches, char* address) {
     for (const Patch& patch : patches) {
       if (patch.to_outputs) {

@@ -351,8 +351,17 @@ void RankExecutor::BindConstantSlots() {
   for (ActorRuntime& actor : actors_) {
     if (actor.program == nullptr) continue;
     const ActorMachine& machine = actor.machine;
-    for (int i = 0; i < machine.num_inputs(); ++i) BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
-    for (int i = 0; i < machine.num_outputs(); ++i) BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
+    actor.rebinds = kPlantsBugs;
+    for (int i = 0; i < machine.num_inputs(); ++i) {
+      BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
+      const ActorMachine::Port& port = machine.input(i);
+      actor.rebinds |= port.slots > port.tokens && actor.program->ReadsInput(i, port.tokens);
+    }
+    for (int i = 0; i < machine.num_outputs(); ++i) {
+      BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
+      const ActorMachine::Port& port = machine.output(i);
+      actor.rebinds |= port.slots > port.tokens && actor.program->WritesOutput(i, port.tokens);
+    }
   }
 }
 
@@ -435,7 +444,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   effects_.clear();
   actor.machine.Start(&effects_);
   if (actor.stream >= 0) PassTurn(streams_[actor.stream]);
-  if (actor.program != nullptr) BindSlots(actor);
+  if (actor.rebinds) BindSlots(actor);
   if (kPlantsBugs) PerformTooEarly(actor);
   if (options_.clock != nullptr) now_ = Now();
   actor.start_ticks = now_;

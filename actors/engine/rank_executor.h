@@ -150,6 +150,7 @@ class RankExecutor final : private MessageReceiver {
     const PlanActor* plan = nullptr;
     int32_t place = 0;  // in ready_, of the next or running act
     bool in_order = false;  // has places or a stream
+    bool rebinds = false;   // an operand lies now in one slot, now in another
     const int32_t* places = nullptr;  // by micro-batch; null: always the same
     int32_t acts_per_step = 1;
     int32_t chunks = 1;
