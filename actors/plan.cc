@@ -633,7 +633,10 @@ absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where
 absl::Status PlanReader::CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out) {
   bool outbound = false, local = false;
   for (const PlanPort& port : out->outputs) {
-    (plan_.registers[port.register_id].side == RegisterSide::kOutbound ? outbound : local) = true;
+    const PlanRegister& r = plan_.registers[port.register_id];
+    if (r.side == RegisterSide::kOutbound) outbound = true;
+    // Whoever acts may say so: a token without bytes is an order.
+    if (r.side != RegisterSide::kOutbound && r.bytes > 0) local = true;
   }
   switch (in.kind()) {
     case ActorSpec::COMPUTE: out->kind = ActorKind::kCompute; break;

@@ -117,6 +117,52 @@ TEST(VirtualRunTest, MessagesOnOneLinkFollowOneAnother) {
   }
 }
 
+// When the messages of `puts` (from, to, at the same moment, in this order) arrive: 100 ns each on every way.
+std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
+  ManualClock clock;
+  TimeNetwork network(&clock, [](int from, int to) { return TimeNetwork::Way{.message_ns = 100, .out = from, .in = 10 + to}; });
+  std::vector<EdgeHandle> handles;
+  for (size_t i = 0; i < puts.size(); ++i) {
+    const auto [from, to] = puts[i];
+    TransportEdge edge{.direction = TransportEdge::Direction::kOutgoing, .edge = i, .peer = to};
+    handles.push_back(*network.endpoint(from)->AddEdge(edge));
+    edge.direction = TransportEdge::Direction::kIncoming;
+    edge.peer = from;
+    EXPECT_TRUE(network.endpoint(to)->AddEdge(edge).ok());
+  }
+  EXPECT_TRUE(network.endpoint(0)->Connect().ok());
+  for (size_t i = 0; i < puts.size(); ++i) EXPECT_TRUE(network.endpoint(puts[i].first)->Put(handles[i], {}, nullptr).ok());
+  // Lanes are numbered by the order in which senders were joined; the messages of one are told apart by their time.
+  std::map<int32_t, int64_t> arrivals;
+  std::vector<TimeNetwork::Arrival> due;
+  for (;;) {
+    due.insert(due.end(), network.posted().begin(), network.posted().end());
+    network.posted().clear();
+    if (due.empty()) break;
+    const auto next = std::min_element(due.begin(), due.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
+    const TimeNetwork::Arrival arrival = *next;
+    due.erase(next);
+    clock.AdvanceTo(arrival.at_ns);
+    if (arrival.at == TimeNetwork::Arrival::At::kWayIn) {
+      network.Enter(arrival.lane, arrival.takes_ns);
+    } else {
+      arrivals[arrival.lane / 2] = arrival.at_ns;
+    }
+  }
+  std::vector<int64_t> times;
+  for (const auto& [lane, at_ns] : arrivals) times.push_back(at_ns);
+  return times;
+}
+
+TEST(VirtualRunTest, AMessageThatWaitsAtTheReceiverDoesNotHoldUpTheNextOneOfItsSender) {
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {0, 3}}), testing::ElementsAre(100, 200)) << "one way out";
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {1, 2}}), testing::ElementsAre(100, 200)) << "one way in";
+  // The second message of rank 1 leaves while its first waits for the way into rank 2.
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {1, 2}, {1, 3}}), testing::ElementsAre(100, 200, 200));
+  // What leaves late does not keep the way in from what is there before.
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {0, 3}, {1, 3}}), testing::ElementsAre(100, 200, 100)) << "the last to be put is the first there";
+}
+
 TEST(VirtualRunTest, DevicesThatShareACoreTakeTwiceAsLong) {
   VirtualRunOptions options = Costs();
   options.engine.hosts = {{.cores = 1}};

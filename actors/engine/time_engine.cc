@@ -130,13 +130,14 @@ absl::Status TimeEngine::NoProgress() const {
       absl::StrCat("W0516 no progress: nothing can happen any more, but", DescribeStall(executors_)));
 }
 
-void TimeEngine::Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t version) {
-  events_.push({at_ns, num_pushed_++, kind, index, version});
+void TimeEngine::Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t detail) {
+  events_.push({at_ns, num_pushed_++, kind, index, detail});
 }
 
 void TimeEngine::PushPosted() {
   for (const TimeNetwork::Arrival& arrival : network_->posted()) {
-    Push(arrival.at_ns, Event::Kind::kArrival, arrival.lane);
+    const bool enters = arrival.at == TimeNetwork::Arrival::At::kWayIn;
+    Push(arrival.at_ns, enters ? Event::Kind::kWayIn : Event::Kind::kArrival, arrival.lane, arrival.takes_ns);
   }
   network_->posted().clear();
 }
@@ -164,6 +165,10 @@ absl::Status TimeEngine::Happen(const Event& event) {
       }
       break;
     }
+    case Event::Kind::kWayIn:
+      network_->Enter(event.index, event.detail);
+      PushPosted();
+      break;
     case Event::Kind::kWake:
       ranks_[event.index].waking = false;
       Touch(event.index);
@@ -171,7 +176,7 @@ absl::Status TimeEngine::Happen(const Event& event) {
     case Event::Kind::kActDone: return FinishAct(event.index);
     case Event::Kind::kHost: {
       Host& host = hosts_[event.index];
-      if (event.version != host.version) break;  // its speed has changed since
+      if (event.detail != host.version) break;  // its speed has changed since
       AdvanceHost(host);
       const auto ended = host.Next();
       const int32_t rank = ended->rank;

@@ -101,12 +101,12 @@ class TimeEngine final : public Engine {
 
  private:
   struct Event {
-    enum class Kind : uint8_t { kArrival, kWake, kActDone, kHost };
+    enum class Kind : uint8_t { kArrival, kWayIn, kWake, kActDone, kHost };
     int64_t at_ns;
     int64_t number;  // of equal times the one made first
     Kind kind;
     int32_t index;    // lane, rank or host
-    int64_t version;  // kHost: of its speed
+    int64_t detail;   // kHost: version of its speed; kWayIn: how long the message takes there
   };
   struct Later {
     bool operator()(const Event& a, const Event& b) const {
@@ -148,7 +148,7 @@ class TimeEngine final : public Engine {
     std::vector<Running>::iterator Next();  // that ends first, of equal ones the earliest; end(): none runs
   };
 
-  void Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t version = 0);
+  void Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t detail = 0);
   void PushPosted();
   absl::Status Happen(const Event& event);
   absl::Status FinishAct(int32_t rank);

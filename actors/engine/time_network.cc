@@ -127,24 +127,31 @@ absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
   ++edge.num_put;
   ++num_messages_;
   payload_bytes_ += static_cast<double>(bytes);
-  // Both ends are taken at once and for as long as the message takes.
-  int64_t begin = now;
-  if (edge.there.out >= 0) begin = std::max(begin, FreeAt(edge.there.out));
-  if (edge.there.in >= 0) begin = std::max(begin, FreeAt(edge.there.in));
-  const int64_t end = begin + edge.there.message_ns + std::llround(static_cast<double>(bytes) * edge.there.ns_per_byte);
-  if (edge.there.out >= 0) FreeAt(edge.there.out) = end;
-  if (edge.there.in >= 0) FreeAt(edge.there.in) = end;
-  if (edge.to == nullptr) {
+  const int64_t begin = edge.there.out >= 0 ? std::max(now, FreeAt(edge.there.out)) : now;
+  const int64_t takes_ns = edge.there.message_ns + std::llround(static_cast<double>(bytes) * edge.there.ns_per_byte);
+  if (edge.there.out >= 0) FreeAt(edge.there.out) = begin + takes_ns;
+  if (edge.to == nullptr) {  // nobody is at the way in
     edge.credits[(edge.first_credit + edge.num_credits++) % slots] = header.slot;
-    posted_.push_back({end + edge.there.latency_ns + edge.back.latency_ns, 2 * index + 1});
+    posted_.push_back({begin + takes_ns + edge.there.latency_ns + edge.back.latency_ns, 2 * index + 1});
     return absl::OkStatus();
   }
   Flight& flight = edge.tokens[(edge.first_token + edge.num_tokens++) % slots];
   flight.header = header;
   flight.header.edge = edge.in_edge;
   flight.sent_ns = now;
-  posted_.push_back({end + edge.there.latency_ns, 2 * index});
+  if (edge.there.in >= 0) {
+    posted_.push_back({begin, 2 * index, Arrival::At::kWayIn, takes_ns});
+  } else {
+    posted_.push_back({begin + takes_ns + edge.there.latency_ns, 2 * index});
+  }
   return absl::OkStatus();
+}
+
+void TimeNetwork::Enter(int32_t lane, int64_t takes_ns) {
+  const Way& way = edges_[lane / 2].there;
+  int64_t& free_at = FreeAt(way.in);
+  free_at = std::max(clock_->NowNs(), free_at) + takes_ns;
+  posted_.push_back({free_at + way.latency_ns, lane});
 }
 
 void TimeNetwork::ReturnCredit(int32_t index, int32_t slot) {

@@ -1,6 +1,8 @@
 // The network of the virtual-time engine: what is put arrives when the links between the two devices have carried it.
-// A message occupies a way out of the sender and a way into the receiver, one message after another, for
-// message_ns + bytes * ns_per_byte, and arrives latency_ns after it has left. Credits take the latency alone.
+// A message occupies a way out of the sender and a way into the receiver, each one message after another, for
+// message_ns + bytes * ns_per_byte, and arrives latency_ns after it has passed both. It asks for the way in when it gets
+// the way out; if it must wait there, it does so in between and the way out is free for the next. Credits take the
+// latency alone.
 //
 // Nothing is copied: a consumer's slot is mapped where the executor has memory, and where it has none only headers
 // travel. Rank classes: some ranks may stand for others; then a token that leaves on an edge to a rank that is not here
@@ -37,9 +39,13 @@ class TimeNetwork final : public TransportNetwork {
     int32_t in = -1;
     int64_t receive_ns = 0;  // that it keeps the receiving device from acting
   };
+  // What will happen to the oldest message of a lane to which it has not happened yet.
   struct Arrival {
+    enum class At : uint8_t { kWayIn, kReceiver };
     int64_t at_ns = 0;
     int32_t lane = 0;
+    At at = At::kReceiver;
+    int64_t takes_ns = 0;  // on the way in
   };
 
   // `clock` must outlive the network.
@@ -59,6 +65,8 @@ class TimeNetwork final : public TransportNetwork {
 
   // What has been put since the last call, with the time of its arrival; the caller clears it.
   std::vector<Arrival>& posted() { return posted_; }
+  // Takes the way in; when the message will arrive is posted.
+  void Enter(int32_t lane, int64_t takes_ns);
   // The oldest message of the lane is there: it lies in the receiver's inbox. Returns the receiver's rank.
   int Arrive(int32_t lane);
 

@@ -24,6 +24,7 @@ struct RankTensor {
   int64_t peer = -1;
   uint64_t edge = 0;
   int variable = -1;           // Module::variables: lives in a state, present from the start
+  bool paces = false;          // without bytes, from a send to the fill of the same exchange: see RankLowering::AddPace
 };
 
 struct RankOperand {

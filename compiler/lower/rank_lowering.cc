@@ -423,22 +423,23 @@ class RankLowering {
       int64_t chunk_elements = std::max<int64_t>(1, plan_.chunk_bytes_max / element);
       // Each rank begins with the rank after it, so that none of them is sent to by all at once.
       auto next = exchange.sends.upper_bound(rank_);
+      std::vector<int> sends;
       for (size_t i = 0; i < exchange.sends.size(); ++i, ++next) {
         if (next == exchange.sends.end()) next = exchange.sends.begin();
         const auto& [peer, pieces] = *next;
-        AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), types, now, inputs, peer, pieces,
-                exchange.receiver_elements.at(peer), chunk_elements, tokens);
+        sends.push_back(AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), types, now, inputs, peer, pieces,
+                                exchange.receiver_elements.at(peer), chunk_elements, tokens));
       }
       ++place_;
-      inputs = AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, tokens);
+      inputs = AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, tokens, sends);
       ++place_;
     }
     return inputs;
   }
 
-  void AddSend(const ProgramItem& item, const std::string& name, uint64_t edge, const std::vector<TensorType>& types,
-               const std::vector<BoxingStep>& steps, const std::vector<int>& inputs, int64_t peer,
-               const std::vector<Piece>& pieces, int64_t receiver_elements, int64_t chunk_elements, int64_t tokens) {
+  int AddSend(const ProgramItem& item, const std::string& name, uint64_t edge, const std::vector<TensorType>& types,
+              const std::vector<BoxingStep>& steps, const std::vector<int>& inputs, int64_t peer,
+              const std::vector<Piece>& pieces, int64_t receiver_elements, int64_t chunk_elements, int64_t tokens) {
     int64_t element = SizeOf(types[0].dtype), total = 0;
     RankActor actor = MakeActor(item, absl::StrCat(name, " to rank ", peer));
     actor.kind = ActorSpec::SEND;
@@ -473,12 +474,27 @@ class RankLowering {
     actor.kernels.push_back(std::move(kernel));
     actor.outputs = {message};
     CollectInputs(&actor);
-    AddActor(std::move(actor));
+    return AddActor(std::move(actor));
+  }
+
+  // A rank that had all chunks of an exchange, and not yet credit for its last ones to others, would begin with what
+  // comes next, and all others would wait for those chunks until that act, however long, is over. So the fill of a chunk
+  // waits until this rank has sent that chunk to everybody. Where senders and receivers have different numbers of chunks,
+  // nothing is said; a single chunk has its slot.
+  void AddPace(int send, RankActor* fill) {
+    RankActor& sender = graph_.actors[send];
+    if (fill->chunks == 1 || sender.chunks != fill->chunks) return;
+    const int pace = NewTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step);
+    graph_.tensors[pace].paces = true;
+    graph_.tensors[pace].producer = send;
+    sender.outputs.push_back(pace);
+    fill->inputs.push_back(pace);
   }
 
   std::vector<int> AddFill(const ProgramItem& item, const std::string& name, size_t bundle, size_t step_index,
                            const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                           const std::vector<int>& inputs, const RankExchange& exchange, int64_t chunk_elements, int64_t tokens) {
+                           const std::vector<int>& inputs, const RankExchange& exchange, int64_t chunk_elements, int64_t tokens,
+                           const std::vector<int>& sends) {
     std::vector<int> outputs(types.size(), -1);
     if (plan_.mesh.StageOf(rank_) != steps[0].to.stage) return outputs;
     int64_t element = SizeOf(types[0].dtype), positions = 0;
@@ -509,6 +525,9 @@ class RankLowering {
     actor.kernels.push_back(FillKernel(name, exchange, own, messages, targets, peers, chunk_elements));
     actor.outputs = outputs;
     CollectInputs(&actor);
+    if (!messages.empty()) {
+      for (int send : sends) AddPace(send, &actor);
+    }
     AddActor(std::move(actor));
     return outputs;
   }

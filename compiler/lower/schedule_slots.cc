@@ -51,7 +51,7 @@ int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const Ran
 
 int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
   if (tensor.variable >= 0) return 1;
-  if (tensor.side != RegisterSpec::LOCAL) return tensor.tokens_per_step > 1 ? 2 : 1;
+  if (tensor.side != RegisterSpec::LOCAL || tensor.paces) return tensor.tokens_per_step > 1 ? 2 : 1;
   if (tensor.tokens_per_step == 1) return 1;
   const RankActor& producer = graph.actors[tensor.producer];
   const std::optional<PipelinePass> made = PassOf(producer.wave);

@@ -79,6 +79,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph) {
     RegisterFamily key;
     const bool local = tensor.side == RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
+    if (tensor.paces) continue;                  // the messages of the exchange say as much, and have a latency besides
     std::set<Station> consumers;
     for (int consumer : tensor.consumers) consumers.insert(graph.actors[consumer].station);
     RegisterData data;

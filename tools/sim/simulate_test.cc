@@ -74,6 +74,22 @@ TEST(SimulateTest, OneRankOfEachStageStandsForAllOfIt) {
   }
 }
 
+TEST(SimulateTest, RanksStayInStepInExchangesOfManyChunks) {
+  for (const Link::Shared shared : {Link::PAIR, Link::DEVICE}) {
+    for (const char* mesh : {"tp=4", "tp=8", "tp=4,dp=2", "dp=4,tp=2"}) {
+      Cluster cluster = GivenCluster();
+      cluster.mutable_within_host()->set_shared(shared);
+      Job job = SmallGpt(mesh);
+      job.mutable_runtime()->set_chunk_bytes_max(1 << 14);
+      SimulateOptions options;
+      options.symmetry = Symmetry::kOff;
+      const double full = Simulated(job, cluster, options).step_ns;
+      options.symmetry = Symmetry::kOn;
+      EXPECT_NEAR(Simulated(job, cluster, options).step_ns / full, 1, 0.03) << mesh << ", " << Link::Shared_Name(shared);
+    }
+  }
+}
+
 TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
   Cluster cluster = GivenCluster();
   cluster.mutable_device(0)->set_jitter(0.1);
