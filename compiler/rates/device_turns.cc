@@ -11,6 +11,7 @@ namespace weir::compiler {
 namespace {
 
 constexpr int kCirclesMax = 20;
+constexpr int64_t kBlocksMax = 32;  // of an actor's micro-batch
 
 // The busy times of a device within a period, as pieces that do not touch.
 class Ring {
@@ -60,11 +61,12 @@ class Ring {
   std::map<int64_t, int64_t> busy_;  // begin, end
 };
 
-// One act of an actor's micro-batch.
-struct Act {
+// A block of chunks of an actor's micro-batch, as if they followed each other at once: one chunk, unless there are very many.
+struct Block {
   int actor = -1;
-  int64_t start_ns = 0;
   int64_t offset_ns = 0;  // from the actor's start
+  int64_t length_ns = 0;
+  int64_t start_ns = 0;
 };
 
 class Spread {
@@ -123,20 +125,28 @@ class Spread {
       placed[actor] = true;
       if (!shares[actor]) continue;
       Ring& ring = rings[graph_.actors[actor].device];
-      start = FirstFit(ring, actor, start);
-      for (int64_t chunk = 0; chunk < graph_.actors[actor].chunks; ++chunk) {
-        ring.Add(start + chunk * pace_.actors[actor].chunk_ns, graph_.actors[actor].time_ns);
-      }
+      const std::vector<Block> blocks = BlocksOf(actor);
+      start = FirstFit(ring, blocks, start);
+      for (const Block& block : blocks) ring.Add(start + block.offset_ns, block.length_ns);
     }
   }
 
-  // The first start at which all chunks are alone; if there is none, `start`.
-  int64_t FirstFit(const Ring& ring, int actor, int64_t start) const {
+  std::vector<Block> BlocksOf(int actor) const {
     const TimedGraph::Actor& a = graph_.actors[actor];
+    const int64_t size = (a.chunks + kBlocksMax - 1) / kBlocksMax;
+    std::vector<Block> blocks;
+    for (int64_t chunk = 0; chunk < a.chunks; chunk += size) {
+      blocks.push_back({actor, chunk * pace_.actors[actor].chunk_ns, std::min(size, a.chunks - chunk) * a.time_ns});
+    }
+    return blocks;
+  }
+
+  // The first start at which all blocks are alone; if there is none, `start`.
+  int64_t FirstFit(const Ring& ring, const std::vector<Block>& blocks, int64_t start) const {
     for (int64_t later = 0; later < pace_.micro_batch_ns;) {
       int64_t conflict = 0;
-      for (int64_t chunk = 0; chunk < a.chunks && conflict == 0; ++chunk) {
-        conflict = ring.Conflict(start + later + chunk * pace_.actors[actor].chunk_ns, a.time_ns);
+      for (size_t i = 0; i < blocks.size() && conflict == 0; ++i) {
+        conflict = ring.Conflict(start + later + blocks[i].offset_ns, blocks[i].length_ns);
       }
       if (conflict == 0) return start + later;
       later += conflict;
@@ -146,26 +156,26 @@ class Spread {
 
   // Who follows whom. With start = turn * period + phase, the one with the next phase of the same turn.
   void Turns(const std::vector<int>& actors, std::vector<Difference>* turns) {
-    std::vector<Act> acts;
+    std::vector<Block> blocks;
     const int64_t period = pace_.micro_batch_ns;
     for (int actor : actors) {
-      for (int64_t chunk = 0; chunk < graph_.actors[actor].chunks; ++chunk) {
-        const int64_t offset = chunk * pace_.actors[actor].chunk_ns;
-        acts.push_back({actor, times_[actor] + offset, offset});
+      for (Block block : BlocksOf(actor)) {
+        block.start_ns = times_[actor] + block.offset_ns;
+        blocks.push_back(block);
       }
     }
-    const auto phase = [&](const Act& act) { return act.start_ns - FloorDiv(act.start_ns, period) * period; };
-    std::sort(acts.begin(), acts.end(), [&](const Act& a, const Act& b) { return std::pair(phase(a), a.actor) < std::pair(phase(b), b.actor); });
-    for (size_t i = 0; i < acts.size(); ++i) {
-      const Act& before = acts[i];
-      const Act& after = acts[i + 1 == acts.size() ? 0 : i + 1];
+    const auto phase = [&](const Block& block) { return block.start_ns - FloorDiv(block.start_ns, period) * period; };
+    std::sort(blocks.begin(), blocks.end(), [&](const Block& a, const Block& b) { return std::pair(phase(a), a.actor) < std::pair(phase(b), b.actor); });
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const Block& before = blocks[i];
+      const Block& after = blocks[i + 1 == blocks.size() ? 0 : i + 1];
       if (before.actor == after.actor) continue;
       int64_t turn = FloorDiv(after.start_ns, period) - FloorDiv(before.start_ns, period);
-      if (i + 1 == acts.size()) --turn;
+      if (i + 1 == blocks.size()) --turn;
       const int64_t apart = after.start_ns - before.start_ns - turn * period;  // >= 0
       const int64_t fixed = turn * period + before.offset_ns - after.offset_ns;
-      turns->push_back({before.actor, after.actor, graph_.actors[before.actor].time_ns + fixed});
-      as_placed_.push_back(std::min(graph_.actors[before.actor].time_ns, apart) + fixed);
+      turns->push_back({before.actor, after.actor, before.length_ns + fixed});
+      as_placed_.push_back(std::min(before.length_ns, apart) + fixed);
     }
   }
 
