@@ -132,8 +132,9 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
     if (rhythm.turns[a] == 1) shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
   }
   std::vector<Wait> circle;
+  Pace pace = PaceAt(graph, rhythm, micro_batch_ns, shortest);
   const auto solve = [&](int64_t iteration_ns) -> std::optional<StartTimes> {
-    const Pace pace = PaceAt(graph, rhythm, micro_batch_ns, iteration_ns);
+    pace.iteration_ns = iteration_ns;
     const Asked asked = Ask(graph, pace, waits);
     DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
     if (!system.Solve()) {
@@ -148,7 +149,8 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
   std::optional<StartTimes> found = solve(shortest);
   for (int i = 0; i < kCirclesMax && !found; ++i) {
     const auto longer = FindLeast(shortest, kIterationMaxNs, 1, [&](int64_t ns) {
-      return Keeps(graph, PaceAt(graph, rhythm, micro_batch_ns, ns), circle);
+      pace.iteration_ns = ns;
+      return Keeps(graph, pace, circle);
     });
     if (!longer) return std::nullopt;
     shortest = *longer;

@@ -104,7 +104,7 @@ class Solver {
     return lifetime;
   }
 
-  std::optional<std::vector<int64_t>> Cheapest(const std::vector<Lifetime>& lifetimes, std::vector<Difference> differences) const;
+  CheapestTimes Cheapest(const std::vector<Lifetime>& lifetimes, std::vector<Difference> differences) const;
   std::optional<int64_t> SlotsFor(const Pace& pace, const std::vector<int64_t>& times, int reg) const;
   void Trim(const Pace& pace, std::vector<Difference> differences, const std::vector<int64_t>& times, Counts* counts) const;
   double Bound(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& times) const;
@@ -115,7 +115,7 @@ class Solver {
 };
 
 // Start times at which the lifetimes of registers, weighted with their bytes, are least.
-std::optional<std::vector<int64_t>> Solver::Cheapest(const std::vector<Lifetime>& lifetimes, std::vector<Difference> differences) const {
+CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes, std::vector<Difference> differences) const {
   // Costs in whole numbers: bytes per time, as fine as 2^61 leaves.
   double largest = 0, sum = 0;
   bool even = true;
@@ -237,24 +237,26 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
   for (size_t r = 0; r < graph_.registers.size(); ++r) {
     if (graph_.registers[r].slots == 0) lifetimes.push_back(LifetimeOf(pace, static_cast<int>(r)));
   }
-  auto times = Cheapest(lifetimes, differences);
-  if (!times) return NoRhythm();
+  CheapestTimes cheapest = Cheapest(lifetimes, differences);
+  if (!cheapest.Solve()) return NoRhythm();
+  std::vector<int64_t> times = cheapest.times();
   Counts counts;
-  counts.bytes_bound = Bound(lifetimes, *times);
-  const std::vector<Difference> turns = FindDeviceTurns(graph_, rhythm_, pace, differences, *times);
+  counts.bytes_bound = Bound(lifetimes, times);
+  const std::vector<Difference> turns = FindDeviceTurns(graph_, rhythm_, pace, differences, times);
   if (!turns.empty()) {
     differences.insert(differences.end(), turns.begin(), turns.end());
-    times = Cheapest(lifetimes, differences);
-    if (!times) return absl::InternalError("turns of devices that no times keep");
+    cheapest.Add(turns);
+    if (!cheapest.Solve()) return absl::InternalError("turns of devices that no times keep");
+    times = cheapest.times();
   }
   for (size_t r = 0; r < graph_.registers.size(); ++r) {
     counts.slots.push_back(graph_.registers[r].slots);
     if (counts.slots[r] > 0) continue;
-    const auto slots = SlotsFor(pace, *times, static_cast<int>(r));
+    const auto slots = SlotsFor(pace, times, static_cast<int>(r));
     if (!slots) return NoRhythm();
     counts.slots[r] = *slots;
   }
-  Trim(pace, std::move(differences), *times, &counts);
+  Trim(pace, std::move(differences), times, &counts);
   for (size_t r = 0; r < graph_.registers.size(); ++r) counts.bytes += counts.slots[r] * graph_.registers[r].bytes;
   return counts;
 }
