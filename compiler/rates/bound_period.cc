@@ -18,18 +18,41 @@ struct Asked {
   std::vector<Difference> arcs;
   std::vector<int> waits;
 };
-Asked Ask(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& waits) {
+template <typename Weight>
+Asked Ask(const std::vector<Wait>& waits, const Weight& weight_of) {
   Asked asked;
   asked.arcs.reserve(waits.size());
   asked.waits.reserve(waits.size());
   for (size_t w = 0; w < waits.size(); ++w) {
-    const int64_t weight = WeightOf(graph, pace, waits[w]);
+    const int64_t weight = weight_of(static_cast<int>(w));
     if (weight == kNoWeight) continue;
     asked.arcs.push_back({waits[w].other, waits[w].waiter, weight});
     asked.waits.push_back(static_cast<int>(w));
   }
   return asked;
 }
+
+// What waits ask for by the length of an iteration, at one pace of micro-batches.
+class WeightsByIteration {
+ public:
+  WeightsByIteration(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& waits) : first_{0} {
+    for (const Wait& wait : waits) {
+      AppendWeightLines(graph, pace, wait, &lines_);
+      first_.push_back(lines_.size());
+    }
+  }
+  int64_t At(int wait, int64_t iteration_ns) const {
+    int64_t weight = kNoWeight;
+    for (size_t i = first_[wait]; i < first_[wait + 1]; ++i) {
+      weight = std::max(weight, lines_[i].base_ns + lines_[i].iterations * iteration_ns);
+    }
+    return weight;
+  }
+
+ private:
+  std::vector<WeightLine> lines_;
+  std::vector<size_t> first_;  // by wait
+};
 
 // The least of `granule`'s multiples in (from, most] at which `keeps`; `keeps` stays true from then on. Nothing if none.
 std::optional<int64_t> FindLeast(int64_t from, int64_t most, int64_t granule, const std::function<bool(int64_t)>& keeps) {
@@ -48,27 +71,22 @@ std::optional<int64_t> FindLeast(int64_t from, int64_t most, int64_t granule, co
   return high;
 }
 
-// Whether a circle of waits can be kept at a pace.
-bool Keeps(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& circle) {
+// Whether a circle of waits can be kept.
+template <typename Weight>
+bool Keeps(const std::vector<int>& circle, const Weight& weight_of) {
   __int128 sum = 0;
-  for (const Wait& wait : circle) {
-    const int64_t weight = WeightOf(graph, pace, wait);
+  for (int wait : circle) {
+    const int64_t weight = weight_of(wait);
     if (weight == kNoWeight) return true;
     sum += weight;
   }
   return sum <= 0;
 }
 
-std::vector<Wait> CircleOf(const DifferenceSystem& system, const Asked& asked, const std::vector<Wait>& waits) {
-  std::vector<Wait> circle;
-  for (int arc : system.circle()) circle.push_back(waits[asked.waits[arc]]);
+std::vector<int> CircleOf(const DifferenceSystem& system, const Asked& asked) {
+  std::vector<int> circle;
+  for (int arc : system.circle()) circle.push_back(asked.waits[arc]);
   return circle;
-}
-
-std::vector<int> ActorsOf(const std::vector<Wait>& circle) {
-  std::vector<int> actors;
-  for (const Wait& wait : circle) actors.push_back(wait.waiter);
-  return actors;
 }
 
 // The busiest device: time of its acts for one micro-batch.
@@ -114,14 +132,19 @@ std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const 
   shortest.micro_batch_ns = rhythm.Round(from_ns);
   const int64_t most = std::max(shortest.micro_batch_ns, rhythm.most_ns);
   while (true) {
-    const Asked asked = Ask(graph, PaceAt(graph, rhythm, shortest.micro_batch_ns), waits);
+    Pace pace = PaceAt(graph, rhythm, shortest.micro_batch_ns);
+    const auto weight_of = [&](int wait) { return WeightOf(graph, pace, waits[wait]); };
+    const Asked asked = Ask(waits, weight_of);
     DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
     if (system.Solve()) return shortest;
-    const std::vector<Wait> circle = CircleOf(system, asked, waits);
-    const auto period = FindLeast(shortest.micro_batch_ns, most, rhythm.granule_ns,
-                                  [&](int64_t ns) { return Keeps(graph, PaceAt(graph, rhythm, ns), circle); });
+    const std::vector<int> circle = CircleOf(system, asked);
+    const auto period = FindLeast(shortest.micro_batch_ns, most, rhythm.granule_ns, [&](int64_t ns) {
+      pace = PaceAt(graph, rhythm, ns);
+      return Keeps(circle, weight_of);
+    });
     if (!period) return std::nullopt;
-    shortest = {*period, ActorsOf(circle)};
+    shortest = {*period, {}};
+    for (int wait : circle) shortest.circle.push_back(waits[wait].waiter);
   }
 }
 
@@ -131,14 +154,14 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
     const TimedGraph::Actor& actor = graph.actors[a];
     if (rhythm.turns[a] == 1) shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
   }
-  std::vector<Wait> circle;
-  Pace pace = PaceAt(graph, rhythm, micro_batch_ns, shortest);
+  const Pace pace = PaceAt(graph, rhythm, micro_batch_ns, shortest);
+  const WeightsByIteration weights(graph, pace, waits);
+  std::vector<int> circle;
   const auto solve = [&](int64_t iteration_ns) -> std::optional<StartTimes> {
-    pace.iteration_ns = iteration_ns;
-    const Asked asked = Ask(graph, pace, waits);
+    const Asked asked = Ask(waits, [&](int wait) { return weights.At(wait, iteration_ns); });
     DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
     if (!system.Solve()) {
-      circle = CircleOf(system, asked, waits);
+      circle = CircleOf(system, asked);
       return std::nullopt;
     }
     StartTimes times = {iteration_ns, micro_batch_ns, pace.actors};
@@ -149,8 +172,7 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
   std::optional<StartTimes> found = solve(shortest);
   for (int i = 0; i < kCirclesMax && !found; ++i) {
     const auto longer = FindLeast(shortest, kIterationMaxNs, 1, [&](int64_t ns) {
-      pace.iteration_ns = ns;
-      return Keeps(graph, pace, circle);
+      return Keeps(circle, [&](int wait) { return weights.At(wait, ns); });
     });
     if (!longer) return std::nullopt;
     shortest = *longer;

@@ -2,14 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace weir::compiler {
-namespace {
-
-constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
-
-}  // namespace
 
 CheapestTimes::CheapestTimes(int num_nodes, std::span<const Difference> differences, std::span<const Charge> charges)
     : num_nodes_(num_nodes), root_(num_nodes) {
@@ -119,11 +113,6 @@ void CheapestTimes::Saturate() {
     arcs_[nodes_[*it].arc].flow = excess[*it];
     excess[nodes_[*it].parent] += excess[*it];
   }
-}
-
-int64_t CheapestTimes::Room(const Arc& arc, bool forward) {
-  if (!forward) return arc.flow;
-  return arc.capacity == kUnlimited ? kUnlimited : arc.capacity - arc.flow;
 }
 
 bool CheapestTimes::Pivot(int entering) {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -33,6 +34,8 @@ class CheapestTimes {
   void Add(std::span<const Difference> differences);
 
  private:
+  static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
+
   // A spanning tree of arcs with times on its nodes, for which all tree arcs are tight; flow on the arcs.
   struct Arc {
     int from = -1;
@@ -55,7 +58,11 @@ class CheapestTimes {
 
   bool Start();
   void Saturate();
-  static int64_t Room(const Arc& arc, bool forward);  // how much more may flow
+  // How much more may flow.
+  static int64_t Room(const Arc& arc, bool forward) {
+    if (!forward) return arc.flow;
+    return arc.capacity == kUnlimited ? kUnlimited : arc.capacity - arc.flow;
+  }
   bool Pivot(int entering);  // false: for ever
   void Hang(int node, int parent, int leaving, int entering);
   void Attach(int node, int parent, int arc, bool up);

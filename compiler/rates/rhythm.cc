@@ -73,6 +73,17 @@ int64_t ChunkTime(const TimedGraph& graph, const ChunkGroup& group, Pace* pace) 
   return most;
 }
 
+// Between the starts of two actors, for a need within one iteration.
+int64_t BaseOf(const TimedGraph& graph, const Pace& pace, const Wait& wait, const Need& need) {
+  const auto offset = [&](int actor, int64_t act) {
+    const int64_t chunks = graph.actors[actor].chunks;
+    const StartTimes::Actor& times = pace.actors[actor];
+    return chunks == 1 ? act * times.turn_ns : act / chunks * times.turn_ns + act % chunks * times.chunk_ns;
+  };
+  const int64_t delay = wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : graph.actors[wait.other].time_ns);
+  return offset(wait.other, need.other_act) + delay - offset(wait.waiter, need.act);
+}
+
 }  // namespace
 
 absl::StatusOr<Rhythm> FindRhythm(const TimedGraph& graph) {
@@ -134,24 +145,22 @@ Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_n
 }
 
 int64_t WeightOf(const TimedGraph& graph, const Pace& pace, const Wait& wait) {
-  const TimedGraph::Actor& waiter = graph.actors[wait.waiter];
-  const TimedGraph::Actor& other = graph.actors[wait.other];
-  const StartTimes::Actor& waiter_pace = pace.actors[wait.waiter];
-  const StartTimes::Actor& other_pace = pace.actors[wait.other];
-  const auto offset = [](const TimedGraph::Actor& actor, const StartTimes::Actor& times, int64_t act) {
-    return actor.chunks == 1 ? act * times.turn_ns : act / actor.chunks * times.turn_ns + act % actor.chunks * times.chunk_ns;
-  };
-  const int64_t delay = wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : other.time_ns);
   int64_t weight = kNoWeight;
   ForEachNeed(graph, wait, [&](const Need& need) {
-    if (pace.iteration_ns == 0 && need.iterations < 0) return;
-    // A need of a later iteration, with iterations far apart: as if they followed each other at once.
-    const int64_t iteration_ns =
-        pace.iteration_ns > 0 ? pace.iteration_ns : other.acts / other.chunks * std::max(other_pace.turn_ns, other_pace.chunk_ns);
-    weight = std::max(weight, offset(other, other_pace, need.other_act) + delay + need.iterations * iteration_ns -
-                                  offset(waiter, waiter_pace, need.act));
+    int64_t iteration_ns = pace.iteration_ns;
+    if (iteration_ns == 0) {
+      if (need.iterations < 0) return;
+      // A need of a later iteration, with iterations far apart: as if they followed each other at once.
+      const TimedGraph::Actor& other = graph.actors[wait.other];
+      iteration_ns = other.acts / other.chunks * std::max(pace.actors[wait.other].turn_ns, pace.actors[wait.other].chunk_ns);
+    }
+    weight = std::max(weight, BaseOf(graph, pace, wait, need) + need.iterations * iteration_ns);
   });
   return weight;
+}
+
+void AppendWeightLines(const TimedGraph& graph, const Pace& pace, const Wait& wait, std::vector<WeightLine>* lines) {
+  ForEachNeed(graph, wait, [&](const Need& need) { lines->push_back({BaseOf(graph, pace, wait, need), need.iterations}); });
 }
 
 }  // namespace weir::compiler

@@ -48,4 +48,11 @@ Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_n
 inline constexpr int64_t kNoWeight = std::numeric_limits<int64_t>::min();
 int64_t WeightOf(const TimedGraph& graph, const Pace& pace, const Wait& wait);
 
+// The same by the length of an iteration, which must be above 0: the largest of base_ns + iterations * iteration_ns.
+struct WeightLine {
+  int64_t base_ns = 0;
+  int64_t iterations = 0;
+};
+void AppendWeightLines(const TimedGraph& graph, const Pace& pace, const Wait& wait, std::vector<WeightLine>* lines);
+
 }  // namespace weir::compiler

@@ -103,7 +103,7 @@ void MeasureQuality(const BenchArgs& args, int layers, int stages) {
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
   weir::bench::MeasureTimes(args, {.layers = 1000, .stages = 16, .micro_batches = 64}, {});
-  weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 32}, {.check_ms = 50, .play_ms = 100});
+  weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 32}, {.solve_ms = 200, .check_ms = 50, .play_ms = 100});
   weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 256}, {.solve_ms = 200, .check_ms = 50});
   weir::bench::MeasureQuality(args, 20, 4);
   weir::bench::MeasureQuality(args, 100, 8);
