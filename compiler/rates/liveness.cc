@@ -15,6 +15,7 @@ namespace {
 
 constexpr int64_t kVisitsMax = 20'000'000;  // of all plays that look for a repair
 constexpr size_t kCircleShown = 8;
+constexpr size_t kRepairsShown = 3;
 
 int64_t TokensOfIteration(const TimedGraph& graph, const TimedGraph::Register& reg) {
   return graph.actors[reg.producer.actor].acts / reg.producer.period * reg.producer.tokens;
@@ -141,6 +142,18 @@ std::string WhatFor(const TimedGraph& graph, const Deadlock::Link& link, int nex
   return absl::StrCat("needs a free slot of `", reg.name, "` (it has ", reg.slots, "), held until ", name, " has acted");
 }
 
+std::string RepairText(const TimedGraph& graph, const Deadlock& deadlock) {
+  std::vector<std::string> texts;
+  const size_t shown = deadlock.repairs.size() > kRepairsShown + 1 ? kRepairsShown : deadlock.repairs.size();
+  for (size_t i = 0; i < shown; ++i) {
+    const Deadlock::Repair& repair = deadlock.repairs[i];
+    const TimedGraph::Register& reg = graph.registers[repair.reg];
+    texts.push_back(absl::StrCat("give `", reg.name, "` ", Slots(repair.slots), " instead of ", reg.slots));
+  }
+  if (shown < deadlock.repairs.size()) texts.push_back(absl::StrCat("and more to ", deadlock.repairs.size() - shown, " other registers"));
+  return absl::StrCat(absl::StrJoin(texts, ", "), " (", Bytes(deadlock.repair_bytes), " more)");
+}
+
 }  // namespace
 
 Liveness CheckLiveness(const TimedGraph& graph) {
@@ -160,7 +173,7 @@ Liveness CheckLiveness(const TimedGraph& graph) {
   return result;
 }
 
-absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock) {
+absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock, const std::string& remedy) {
   const size_t size = deadlock.actors.size();
   if (size == 0) return absl::InternalError("a deadlock without a circle of waits");
   std::vector<std::string> parts;
@@ -176,14 +189,9 @@ absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock) {
     parts.push_back(i == 0 ? absl::StrCat("`", graph.actors[deadlock.actors[0]].name, "` ", what)
                            : absl::StrCat(i + 1 == size ? "which again " : "which ", what));
   }
-  std::vector<std::string> repairs;
-  for (const Deadlock::Repair& repair : deadlock.repairs) {
-    const TimedGraph::Register& reg = graph.registers[repair.reg];
-    repairs.push_back(absl::StrCat("give `", reg.name, "` ", Slots(repair.slots), " instead of ", reg.slots));
-  }
   std::string hint;
-  if (!repairs.empty()) {
-    hint = absl::StrCat(absl::StrJoin(repairs, ", "), " (", Bytes(deadlock.repair_bytes), " more)");
+  if (!deadlock.repairs.empty()) {
+    hint = absl::StrCat(RepairText(graph, deadlock), remedy.empty() ? "" : absl::StrCat("; ", remedy, " gives each what it needs"));
   } else if (!orders.empty()) {
     hint = absl::StrCat("change an order, as no number of slots helps: ", absl::StrJoin(orders, ", "));
   } else {

@@ -40,6 +40,7 @@ Liveness CheckLiveness(const TimedGraph& graph);
 
 // The error of a plan that cannot run (W0494): the cycle in the actors' names, each with what it waits for, and the
 // repair.
-absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock);
+// `remedy` is what gives registers such slots, in words of who chose theirs ("runtime.registers: SOLVED"); may be empty.
+absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock, const std::string& remedy = "");
 
 }  // namespace weir::compiler

@@ -262,19 +262,19 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
 }
 
 // A deadlock that no count of the free registers mends.
-absl::Status CheckGivenSlots(TimedGraph graph) {
+absl::Status CheckGivenSlots(TimedGraph graph, const std::string& remedy) {
   for (TimedGraph::Register& reg : graph.registers) {
     if (reg.slots > 0) continue;
     const TimedGraph::Actor& producer = graph.actors[reg.producer.actor];
     reg.slots = reg.slots_max > 0 ? reg.slots_max : 2 * (producer.acts / reg.producer.period * reg.producer.tokens) + reg.initial_tokens;
   }
   const Liveness liveness = CheckLiveness(graph);
-  return liveness.live ? absl::OkStatus() : DeadlockError(graph, liveness.deadlock);
+  return liveness.live ? absl::OkStatus() : DeadlockError(graph, liveness.deadlock, remedy);
 }
 
-absl::StatusOr<Solver> MakeSolver(const TimedGraph& graph) {
+absl::StatusOr<Solver> MakeSolver(const TimedGraph& graph, const std::string& remedy) {
   WEIR_RETURN_IF_ERROR(CheckGraph(graph));
-  WEIR_RETURN_IF_ERROR(CheckGivenSlots(graph));
+  WEIR_RETURN_IF_ERROR(CheckGivenSlots(graph, remedy));
   WEIR_ASSIGN_OR_RETURN(Rhythm rhythm, FindRhythm(graph));
   return Solver(graph, std::move(rhythm));
 }
@@ -288,7 +288,7 @@ absl::Status DoesNotFit(int64_t bytes_max, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph, const SolveOptions& options) {
-  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph));
+  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph, options.remedy));
   WEIR_ASSIGN_OR_RETURN(int64_t fast, solver.Shortest());
   fast = solver.rhythm().Round(std::max(fast, options.micro_batch_ns.value_or(0)));
   WEIR_ASSIGN_OR_RETURN(Counts best, solver.CountsAt(fast));
@@ -312,7 +312,7 @@ absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph, const S
 }
 
 absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int points_max) {
-  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph));
+  WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph, ""));
   WEIR_ASSIGN_OR_RETURN(const int64_t fast, solver.Shortest());
   std::map<int64_t, Counts> counts;  // by period
   const auto at = [&](int64_t period) -> absl::Status {

@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -30,6 +31,7 @@ PeriodBound BoundPeriod(const TimedGraph& graph);
 struct SolveOptions {
   std::optional<int64_t> bytes_max;       // of all registers together
   std::optional<int64_t> micro_batch_ns;  // the period to reach; none: the bound
+  std::string remedy;                     // for W0494: what would leave slots that are given to be solved
 };
 
 struct RegisterSolution {

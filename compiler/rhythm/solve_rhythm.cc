@@ -58,6 +58,13 @@ absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSol
   return fits;
 }
 
+// What in the job leaves all slots to the solver.
+std::string LeaveSlotsToBeSolved(const Runtime& runtime) {
+  std::string text = runtime.debug_register_slots() > 0 ? "runtime.debug_register_slots: 0" : "";
+  if (runtime.registers() != Runtime::SOLVED) absl::StrAppend(&text, text.empty() ? "" : " with ", "runtime.registers: SOLVED");
+  return text;
+}
+
 }  // namespace
 
 std::map<int, int64_t> RegisterBytes(const TimedGraph& graph, const std::vector<int64_t>& slots) {
@@ -89,7 +96,9 @@ absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const Co
 }
 
 absl::StatusOr<RegisterSolution> SolveStations(const LogicalPlan& plan, const StationGraph& graph) {
-  WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveRegisters(graph.timed, {}));
+  SolveOptions options;
+  options.remedy = LeaveSlotsToBeSolved(plan.job.runtime());
+  WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveRegisters(graph.timed, options));
   const int64_t bytes_max = plan.job.runtime().register_bytes_max();
   if (bytes_max == 0) return solution;
   return SolveUnder(graph.timed, std::move(solution), bytes_max);

@@ -1,6 +1,6 @@
-// A program that could come to a standstill, from the compiler's front door to the run of the repaired plan. No job
-// has one (docs/decisions/0010), so the program is made by hand: every micro-batch is read beside the sum over all
-// micro-batches of its step.
+// What could come to a standstill, from the compiler's front door to the run of the repaired plan: a job with too few
+// slots for its schedule, and a program that no job has (docs/decisions/0010), made by hand: every micro-batch is read
+// beside the sum over all micro-batches of its step.
 #include <cstring>
 #include <map>
 #include <memory>
@@ -15,6 +15,8 @@
 #include "compiler/function_builder.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "gtest/gtest.h"
+#include "tests/rhythm/rhythm_jobs.h"
+#include "tests/training/train_run.h"
 
 namespace weir::testing {
 namespace {
@@ -93,7 +95,33 @@ TEST(StandstillTest, AProgramThatWouldStandStillIsRefusedWithTheCircleAndTheRepa
               absl::StrCat("W0494 at actor `read`: expected a plan in which everyone gets to act; found a circle of waits: `read` needs a "
                            "free slot of `x` (it has ", slots, "), held until `use` has acted, which needs `add up: v1` from `add up`, which "
                            "again needs `x` from `read`. Try: give `x` 4 slots instead of ", slots, " (", 64 * (kMicroBatches - slots),
-                           " bytes more)."));
+                           " bytes more); runtime.debug_register_slots: 0 with runtime.registers: SOLVED gives each what it needs."));
+  }
+}
+
+// A job that says so: GPipe wants all forward passes done before the first backward pass, so with one slot each the first
+// micro-batch holds what the second needs. It is what a skip connection past a pack does, in a user's words.
+TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
+  Job job = SmallGptJob("pp=2", 4, 4);
+  job.mutable_pipeline()->set_schedule(Pipeline::GPIPE);
+  for (Runtime::Registers registers : {Runtime::ONE, Runtime::TWO}) {
+    job.mutable_runtime()->set_registers(registers);
+    const absl::Status status = CompileJob(job, {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    for (const char* part : {"W0494 at actor `", "found a circle of waits: `", "needs a free slot of `", "give `tokens` 4 slots instead of ",
+                             " other registers (", "runtime.registers: SOLVED gives each what it needs"}) {
+      EXPECT_NE(status.message().find(part), std::string::npos) << part << " in " << status;
+    }
+  }
+  TrainRunOptions options;
+  options.steps = 2;
+  std::map<std::string, std::vector<float>> weights;
+  for (Runtime::Registers registers : {Runtime::SOLVED, Runtime::SCHEDULE}) {
+    job.mutable_runtime()->set_registers(registers);
+    absl::StatusOr<TrainRun> run = Train(job, options);
+    ASSERT_TRUE(run.ok()) << run.status();
+    if (weights.empty()) weights = run->weights;
+    EXPECT_EQ(weights, run->weights);
   }
 }
 
