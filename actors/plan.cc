@@ -51,6 +51,7 @@ class PlanReader {
       WEIR_RETURN_IF_ERROR(CheckEnds(r));
       WEIR_RETURN_IF_ERROR(CheckStepsEnd(r));
     }
+    WEIR_RETURN_IF_ERROR(CheckTokenStates());
     for (int i = 0; i < proto_.stream_order_size(); ++i) WEIR_RETURN_IF_ERROR(ReadStream(proto_.stream_order(i)));
     for (const PlanActor& a : plan_.actors) WEIR_RETURN_IF_ERROR(CheckOperands(a));
     return std::move(plan_);
@@ -89,6 +90,7 @@ class PlanReader {
   absl::Status ReadFar(const RegisterSpec& in, Where where, PlanRegister* out);
   absl::Status ReadStream(const StreamOrder& in);
   absl::Status CheckStepsEnd(const PlanRegister& r) const;
+  absl::Status CheckTokenStates() const;
   absl::Status ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status CheckRegisterId(int64_t register_id, Where where) const;
   absl::Status CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out);
@@ -294,7 +296,32 @@ absl::Status PlanReader::ReadState(int index) {
     case Initializer::kZeros:
     case Initializer::KIND_NOT_SET: break;
   }
+  if (in.has_token()) {
+    state.register_id = in.token().register_id();
+    state.token = in.token().token();
+  }
   plan_.states.push_back(std::move(state));
+  return absl::OkStatus();
+}
+
+// States that go round with the tokens of a register lie in its slots.
+absl::Status PlanReader::CheckTokenStates() const {
+  for (int i = 0; i < proto_.state_size(); ++i) {
+    if (!proto_.state(i).has_token()) continue;
+    const PlanState& state = plan_.states[i];
+    const std::string where = absl::StrCat("state ", i, " '", state.name, "'");
+    WEIR_RETURN_IF_ERROR(CheckRegisterId(state.register_id, [&] { return where; }));
+    const PlanRegister& r = plan_.registers[state.register_id];
+    if (r.side != RegisterSide::kLocal || state.token < 0 || state.token >= r.initial_tokens) {
+      return Bad("W0505", where, "one of the initial tokens of a local register",
+                 absl::StrCat("token ", state.token, " of ", r.initial_tokens, " of the ", Name(r.side), " ", RegisterText(r)));
+    }
+    const int64_t offset = state.arena_offset - r.arena_offset;
+    if (offset < 0 || offset > r.bytes || state.slice.bytes() > r.bytes - offset) {
+      return Bad("W0505", where, absl::StrCat("to lie in slot 0 of ", RegisterText(r), ", ", r.bytes, " bytes at ", r.arena_offset),
+                 absl::StrCat(state.slice.bytes(), " bytes at ", state.arena_offset));
+    }
+  }
   return absl::OkStatus();
 }
 
@@ -747,39 +774,6 @@ absl::Status PlanReader::CheckOperand(const PlanActor& actor, const PlanOperand&
 }
 
 }  // namespace
-
-const char* Name(ActorKind kind) {
-  switch (kind) {
-    case ActorKind::kCompute: return "COMPUTE";
-    case ActorKind::kSource: return "SOURCE";
-    case ActorKind::kSink: return "SINK";
-    case ActorKind::kSend: return "SEND";
-  }
-  return "?";
-}
-
-const char* Name(ActorPhase phase) {
-  switch (phase) {
-    case ActorPhase::kNone: return "other";
-    case ActorPhase::kForward: return "forward";
-    case ActorPhase::kBackward: return "backward";
-    case ActorPhase::kUpdate: return "update";
-    case ActorPhase::kBoxing: return "boxing";
-    case ActorPhase::kData: return "data";
-    case ActorPhase::kMetric: return "metric";
-    case ActorPhase::kWeightGradient: return "weight gradient";
-  }
-  return "?";
-}
-
-const char* Name(RegisterSide side) {
-  switch (side) {
-    case RegisterSide::kLocal: return "local";
-    case RegisterSide::kInbound: return "inbound";
-    case RegisterSide::kOutbound: return "outbound";
-  }
-  return "?";
-}
 
 absl::StatusOr<Plan> PlanFromProto(const RankPlan& proto) { return PlanReader(proto).Read(); }
 

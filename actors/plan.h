@@ -164,6 +164,8 @@ struct PlanState {
   int64_t arena_offset = 0;
   PlanInitializer init;
   bool owner = false;
+  int32_t register_id = -1;  // >= 0: in the slot that token `token` of those in this register has between steps
+  int32_t token = 0;
 };
 
 // Round r of a step is act r + ahead of each entry that has it, in this order.

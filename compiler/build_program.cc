@@ -3,6 +3,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/check_training.h"
 #include "compiler/function_builder.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
@@ -46,6 +47,14 @@ class ProgramBuilder {
   }
   // Evaluation keeps weights at rest where training has them, so that each rank hands over its own.
   int zero() const { return plan_.mode == PlanMode::kGenerate ? 0 : plan_.job.training().zero_stage(); }
+
+  // Of what happens when weights are updated, and of what is made of new weights. The first step has weights too, so
+  // that where it does not come right after an update (see Training::update_phase), each step makes it anew.
+  Rate at_update() const { return plan_.updates.every > 1 ? Rate::kUpdate : Rate::kStep; }
+  Rate after_update() const {
+    return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1 ? Rate::kAfterUpdate : Rate::kStep;
+  }
+  bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
 
   int NewValue(const std::string& name, const TensorType& type, const Layout& layout, int64_t stage, Rate rate) {
     ProgramValue value;
@@ -149,7 +158,7 @@ class ProgramBuilder {
         variable.stage = call.stage;
         WEIR_ASSIGN_OR_RETURN(variable.layout, UpdateLayout(compute.layout, variable.type));
         int index = static_cast<int>(module_.variables.size());
-        variable.value = NewValue(variable.name, variable.type, variable.layout, call.stage, Rate::kStep);
+        variable.value = NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
         module_.values[variable.value].variable = index;
         calls_[c].variables.push_back(index);
         calls_[c].weights.push_back(variable.value);
@@ -164,12 +173,12 @@ class ProgramBuilder {
   }
 
   void AddKeep(int c, const std::vector<int>& values) {
-    ProgramItem& keep = NewItem(ItemKind::kKeep, PhaseKind::kUpdate, absl::StrCat("weights ", model_.calls[c].name), Rate::kStep);
+    ProgramItem& keep = NewItem(ItemKind::kKeep, PhaseKind::kUpdate, absl::StrCat("weights ", model_.calls[c].name), at_update());
     keep.instance = c;
     keep.outputs = values;
   }
 
-  // Mixed precision: the master weights are cast once a step, where they rest.
+  // Mixed precision: the master weights are cast after each update, where they rest.
   void AddWeightCast(int c) {
     const ModelCall& call = model_.calls[c];
     const Function& function = ForwardOf(call);
@@ -186,10 +195,10 @@ class ProgramBuilder {
       ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}}, {{"to", std::string(Name(compute))}})[0];
       builder.AddResult(cast, Rate::kMicroBatch);
       inputs.push_back(calls_[c].weights[p]);
-      outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type, variable.layout, call.stage, Rate::kStep));
+      outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type, variable.layout, call.stage, after_update()));
       calls_[c].weights[p] = outputs.back();
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("cast ", call.name), Rate::kStep);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("cast ", call.name), after_update());
     item.function = InternFunction(builder);
     item.instance = c;
     item.inputs = inputs;
@@ -211,7 +220,7 @@ class ProgramBuilder {
   int WeightFor(int c, size_t p, const Layout& layout, const char* purpose) {
     const ModelCall& call = model_.calls[c];
     bool each_use = zero() == 3;
-    return Boxed(calls_[c].weights[p], layout, call.stage, each_use ? Rate::kMicroBatch : Rate::kStep, each_use ? purpose : "");
+    return Boxed(calls_[c].weights[p], layout, call.stage, each_use ? Rate::kMicroBatch : after_update(), each_use ? purpose : "");
   }
 
   // A model value on `stage`; data is fed where it is used.
@@ -349,7 +358,7 @@ class ProgramBuilder {
     for (size_t r = 0; r < function.results.size(); ++r) {
       const int arg = r < results.size() ? results[r] : -1;  // -1: kept for the weight gradients
       const Value& value = function.values[function.results[r].value];
-      Rate rate = function.results[r].per_step ? Rate::kStep : Rate::kMicroBatch;
+      Rate rate = function.results[r].per_step ? at_update() : Rate::kMicroBatch;
       int out = NewValue(arg < 0 ? absl::StrCat(call.name, ".", value.name)
                                  : absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name),
                          value.type, value.layout, call.stage, rate);
@@ -391,12 +400,12 @@ class ProgramBuilder {
     return 0;
   }
 
-  // Gradients that are boxed once a step (or not at all) are accumulated by the backward function
+  // Gradients that are boxed once an update (or not at all) are accumulated by the backward function
   // itself, into a result kept over the micro-batches.
   void AccumulateInside(const ModelFunction& model_function, int function, const std::vector<int>& results) {
     Function& backward = module_.functions[function];
     const Function& forward = module_.functions[model_function.forward];
-    if (plan_.micro_batches == 1) return;
+    if (!accumulates()) return;
     for (size_t r = 0; r < results.size(); ++r) {
       int arg = results[r];
       if (forward.args[arg].kind != ArgKind::kParameter || backward.results[r].per_step) continue;
@@ -418,7 +427,7 @@ class ProgramBuilder {
     }
   }
 
-  // From the layout that fell out of the backward ops to the layout of the update, once a step.
+  // From the layout that fell out of the backward ops to the layout of the update, once an update.
   void AddGradientBoxing(int c) {
     const ModelCall& call = model_.calls[c];
     CallState& state = calls_[c];
@@ -427,9 +436,19 @@ class ProgramBuilder {
       const Variable& variable = module_.variables[state.variables[p]];
       Rate rate = module_.values[state.gradients[p]].rate;
       state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, rate);
-      if (module_.values[state.gradients[p]].rate == Rate::kMicroBatch && plan_.micro_batches > 1) to_accumulate.push_back(p);
+      if (module_.values[state.gradients[p]].rate == Rate::kMicroBatch && accumulates()) to_accumulate.push_back(p);
     }
-    if (to_accumulate.empty()) return;
+    if (!to_accumulate.empty()) AddAccumulation(c, to_accumulate);
+    for (size_t p = 0; p < state.gradients.size() && plan_.updates.delay > 0; ++p) {
+      module_.values[state.gradients[p]].delay = plan_.updates.delay;
+      module_.values[state.gradients[p]].gradient_of = state.variables[p];
+    }
+  }
+
+  // Over the micro-batches of an update, of gradients that are boxed each by itself.
+  void AddAccumulation(int c, const std::vector<size_t>& to_accumulate) {
+    const ModelCall& call = model_.calls[c];
+    CallState& state = calls_[c];
     FunctionBuilder builder(absl::StrCat("accumulate.", ForwardOf(call).name), plan_.stage_mesh);
     std::vector<int> inputs, outputs;
     for (size_t p : to_accumulate) {
@@ -438,7 +457,7 @@ class ProgramBuilder {
       ValueId sum = builder.Emit("accumulate", {arg}, {{variable.type, variable.layout}}, {})[0];
       builder.AddResult(sum, Rate::kStep);
       inputs.push_back(state.gradients[p]);
-      state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type, variable.layout, call.stage, Rate::kStep);
+      state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type, variable.layout, call.stage, at_update());
       outputs.push_back(state.gradients[p]);
     }
     ProgramItem& item = NewItem(ItemKind::kCall,
@@ -477,8 +496,8 @@ class ProgramBuilder {
       }
       builder.AddResult(total, Rate::kMicroBatch);
       int64_t stage = model_.calls[c].stage;
-      int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage, Rate::kStep);
-      ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("norm ", model_.calls[c].name), Rate::kStep);
+      int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage, at_update());
+      ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("norm ", model_.calls[c].name), at_update());
       item.function = InternFunction(builder);
       item.instance = c;
       item.inputs = state.gradients;
@@ -490,20 +509,24 @@ class ProgramBuilder {
     int total = -1;
     for (std::vector<int>& norms : by_part) {
       const int64_t stage = module_.values[norms[0]].stage;
-      if (total >= 0) norms.insert(norms.begin(), Boxed(total, AllPartial(), stage, Rate::kStep));
+      if (total >= 0) norms.insert(norms.begin(), Boxed(total, AllPartial(), stage, at_update()));
       total = Sum("norm so far", norms, scalar, AllPartial(), stage);
     }
     part_ = 0;
-    total = Boxed(total, everywhere_, 0, Rate::kStep);
+    total = Boxed(total, everywhere_, 0, at_update());
     FunctionBuilder builder("clip", plan_.stage_mesh);
     ValueId arg = builder.AddArg("norm2", scalar, everywhere_);
-    std::vector<ValueId> out = builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}},
-                                            {{"clip_norm", plan_.job.training().optimizer().clip_norm()}});
+    Attributes attrs{{"clip_norm", plan_.job.training().optimizer().clip_norm()}};
+    plan_.updates.ToAttributes(&attrs);
+    // Every micro-batch counts as one of those of a whole update; the first update may have fewer.
+    const double steps = static_cast<double>(plan_.updates.every), first_steps = static_cast<double>(plan_.updates.phase + 1);
+    if (plan_.updates.every > 1 && first_steps < steps) attrs.Set("first_scale", steps / first_steps);
+    std::vector<ValueId> out = builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}}, attrs);
     builder.AddResult(out[0], Rate::kMicroBatch);
     builder.AddResult(out[1], Rate::kMicroBatch);
-    clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, Rate::kStep);
-    int norm = NewValue("grad_norm", scalar, everywhere_, 0, Rate::kStep);
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", Rate::kStep);
+    clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, at_update());
+    int norm = NewValue("grad_norm", scalar, everywhere_, 0, at_update());
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", at_update());
     item.function = InternFunction(builder);
     item.inputs = {total};
     item.outputs = {clip_scale_, norm};
@@ -519,8 +542,8 @@ class ProgramBuilder {
       total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
     }
     builder.AddResult(total, Rate::kMicroBatch);
-    int out = NewValue(name, type, layout, stage, Rate::kStep);
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, name, Rate::kStep);
+    int out = NewValue(name, type, layout, stage, at_update());
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, name, at_update());
     item.function = InternFunction(builder);
     item.inputs = parts;
     item.outputs = {out};
@@ -554,7 +577,7 @@ class ProgramBuilder {
       outputs.push_back(variable.value);
     }
     ValueId scale = builder.AddArg("scale", scalar, everywhere_);
-    inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, Rate::kStep));
+    inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
       Attributes attrs;
@@ -563,9 +586,10 @@ class ProgramBuilder {
       schedule.warmup_steps = training.schedule().warmup_steps();
       schedule.decay = training.schedule().decay() == Schedule::COSINE ? "cosine"
                        : training.schedule().decay() == Schedule::LINEAR ? "linear" : "constant";
-      schedule.decay_steps = training.schedule().decay_steps() > 0 ? training.schedule().decay_steps() : training.steps();
+      schedule.decay_steps = training.schedule().decay_steps() > 0 ? training.schedule().decay_steps() : OptimizerSteps(training, plan_.updates);
       schedule.min_learning_rate = training.schedule().min_learning_rate();
       schedule.ToAttributes(&attrs);
+      plan_.updates.ToAttributes(&attrs);
       std::pair<TensorType, Layout> slot{variable.type, variable.layout};
       std::vector<ValueId> out;
       if (training.optimizer().has_sgd()) {
@@ -592,7 +616,7 @@ class ProgramBuilder {
         state_layouts.push_back(variable.layout);
       }
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("update ", call.name), Rate::kStep);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("update ", call.name), at_update());
     item.function = InternFunction(builder);
     item.instance = c;
     item.inputs = inputs;
@@ -620,7 +644,7 @@ class ProgramBuilder {
   }
 
   void AddSink(const std::string& name, int value) {
-    ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name), Rate::kStep);
+    ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name), module_.values[value].rate);
     sink.feed = name;
     sink.inputs = {value};
   }

@@ -7,10 +7,13 @@
 // boxings, casts and accumulations stand:
 //
 //   ZeRO  gradient of a micro-batch   boxed to the update layout   weights boxed to compute
-//   0     P, accumulated              once a step, P->B            never
-//   1     P, accumulated              once a step, P->S            once a step, S->B
-//   2     boxed at once, P->S         accumulated as S             once a step, S->B
+//   0     P, accumulated              once an update, P->B         never
+//   1     P, accumulated              once an update, P->S         once an update, S->B
+//   2     boxed at once, P->S         accumulated as S             once an update, S->B
 //   3     boxed at once, P->S         accumulated as S             every use, S->B
+//
+// An update is made every Training::update_every steps; a delay of gradients is a delay of the values that norm and
+// update read.
 //
 // Thread rule: pure function.
 #pragma once

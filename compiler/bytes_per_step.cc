@@ -11,7 +11,7 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
   int64_t total = 0;
   std::map<int, int64_t> of_function;  // bytes of one call
   for (const ProgramItem& item : module.items) {
-    int64_t times = item.rate == Rate::kMicroBatch ? plan.micro_batches : 1;
+    const int64_t times = TimesPerUpdate(plan, item.rate);
     if (item.kind == ItemKind::kBoxing) {
       for (size_t i = 0; i < item.inputs.size(); ++i) {
         const ProgramValue& from = module.values[item.inputs[i]];
@@ -36,7 +36,7 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
     }
     total += times * known->second;
   }
-  return total;
+  return total / plan.updates.every;
 }
 
 }  // namespace weir::compiler

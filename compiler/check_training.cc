@@ -1,5 +1,6 @@
 #include "compiler/check_training.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -38,6 +39,32 @@ absl::Status CheckCounts(const Training& training) {
     if (count < 0) return Rejected({"W0442", where, "0 or more", absl::StrCat(count), ""});
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckUpdates(const Training& training) {
+  if (training.update_every() < 0 || training.update_every() > kUpdateEveryMax) {
+    return Rejected({"W0545", "training.update_every", absl::StrCat("1 to ", kUpdateEveryMax, ", or 0 for 1"), absl::StrCat(training.update_every()),
+                     "more training.micro_batches, if more is to be accumulated"});
+  }
+  if (training.gradient_delay() < 0 || training.gradient_delay() > kGradientDelayMax) {
+    return Rejected({"W0545", "training.gradient_delay", absl::StrCat("0 to ", kGradientDelayMax), absl::StrCat(training.gradient_delay()), ""});
+  }
+  const UpdateRate updates = UpdateRateOf(training);
+  if (updates.phase >= 0 && updates.phase < updates.every) return absl::OkStatus();
+  return Rejected({"W0546", "training.update_phase",
+                   updates.every == 1 ? std::string("0, as weights are updated in every step")
+                                      : absl::StrCat("0 to ", updates.every - 1, ", as weights are updated in one of ", updates.every, " steps"),
+                   absl::StrCat(updates.phase), absl::StrCat("leave it out for ", updates.every - 1, ", the last of them, or set training.update_every")});
+}
+
+absl::Status CheckAnyUpdate(const Training& training) {
+  const UpdateRate updates = UpdateRateOf(training);
+  const int64_t needed = updates.delay * updates.every + updates.phase + 1;
+  if (training.steps() == 0 || training.steps() >= needed) return absl::OkStatus();
+  return Rejected({"W0547", "training.steps",
+                   absl::StrCat("at least ", needed, ", as weights change for the first time in step ", needed, ": update_every ", updates.every, ", update_phase ",
+                                updates.phase, ", gradient_delay ", updates.delay),
+                   absl::StrCat(training.steps(), ", which would change no weight"), "more steps, or a smaller training.update_every or gradient_delay"});
 }
 
 absl::Status CheckNumbers(const Training& training) {
@@ -89,11 +116,25 @@ absl::Status CheckRuntime(const Runtime& runtime) {
 
 }  // namespace
 
+UpdateRate UpdateRateOf(const Training& training) {
+  UpdateRate updates;
+  updates.every = std::max<int64_t>(1, training.update_every());
+  updates.phase = training.has_update_phase() ? training.update_phase() : updates.every - 1;
+  updates.delay = training.gradient_delay();
+  return updates;
+}
+
+int64_t OptimizerSteps(const Training& training, const UpdateRate& updates) {
+  return std::max<int64_t>(0, updates.OptimizerStep(training.steps()));
+}
+
 absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode) {
   WEIR_RETURN_IF_ERROR(CheckRuntime(job.runtime()));
+  WEIR_RETURN_IF_ERROR(CheckUpdates(job.training()));
   if (mode != PlanMode::kTrain) return absl::OkStatus();
   WEIR_RETURN_IF_ERROR(CheckZero(job.training(), stage_mesh));
   WEIR_RETURN_IF_ERROR(CheckCounts(job.training()));
+  WEIR_RETURN_IF_ERROR(CheckAnyUpdate(job.training()));
   return CheckNumbers(job.training());
 }
 

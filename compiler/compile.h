@@ -18,6 +18,7 @@
 #include "compiler/rhythm/job_rhythm.h"
 #include "proto/job.pb.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/update_rate.h"
 
 namespace weir::compiler {
 
@@ -43,6 +44,7 @@ struct LogicalPlan {
   Mesh mesh;
   Mesh stage_mesh;
   int64_t micro_batches = 1;
+  UpdateRate updates;  // kTrain
   int64_t chunk_bytes_max = 1 << 20;
   PipelineSchedule schedule;
   double predicted_bubble = 0;  // of a training step, by the floating-point operations of the parts; 0 with one stage
@@ -56,7 +58,11 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
 
 absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
 
-// What all boxings of one step send over all links, by the closed form of sbp/boxing.h.
+// How often something of rate `rate` happens in Training::update_every steps.
+int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate);
+
+// What all boxings of one step send over all links, by the closed form of sbp/boxing.h; where not all steps update, the
+// mean over those of an update.
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan);
 
 // The text of `weir plan`: layouts and why, boxings with method and bytes, actors,

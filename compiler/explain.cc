@@ -37,11 +37,20 @@ class Explainer {
   }
 
  private:
+  // " · weights updated in steps n with n % 4 == 3 · gradients 1 update old"
+  std::string UpdatesText() const {
+    const UpdateRate& updates = plan_.updates;
+    std::string text;
+    if (updates.every > 1) text = absl::StrCat(" · weights updated in steps n with n % ", updates.every, " == ", updates.phase);
+    if (updates.delay > 0) absl::StrAppend(&text, " · gradients ", Plural(updates.delay, "update"), " old");
+    return text;
+  }
+
   void Head() {
     absl::StrAppend(&text_, "job ", plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name(), " · mesh ",
                     plan_.mesh.num_axes() == 0 ? "of one device" : plan_.mesh.ToText(), " · ", Plural(plan_.mesh.num_ranks(), "device"),
                     " · ", Plural(plan_.mesh.num_stages(), "stage"), " · ", plan_.micro_batches, " micro-batch",
-                    plan_.micro_batches == 1 ? "" : "es", " · ZeRO ", plan_.job.training().zero_stage(), "\n");
+                    plan_.micro_batches == 1 ? "" : "es", UpdatesText(), " · ZeRO ", plan_.job.training().zero_stage(), "\n");
     int64_t elements = 0;
     for (const Variable& variable : module_.variables) elements += variable.type.num_elements();
     absl::StrAppend(&text_, Plural(static_cast<int64_t>(module_.variables.size()), "weight"), ", ", elements, " parameters · plan ",
@@ -112,6 +121,9 @@ class Explainer {
     absl::StrAppend(&text_, "\n");
   }
 
+  // Of all that is counted over the steps from one update to the next.
+  std::string PerText() const { return plan_.updates.every > 1 ? absl::StrCat(" in ", plan_.updates.every, " steps") : " a step"; }
+
   // One line per boxing: method, layouts, bytes a step over all links and on the busiest link.
   void Boxing(const std::string& name, const std::vector<TensorType>& types, const std::vector<std::vector<BoxingStep>>& steps,
               int64_t times, const std::string& repeat) {
@@ -141,7 +153,7 @@ class Explainer {
       }
     }
     sum_ += total;
-    absl::StrAppend(&text_, "  ", name, ": ", absl::StrJoin(methods, " + "), ", ", Bytes(static_cast<double>(total)), " a step", repeat);
+    absl::StrAppend(&text_, "  ", name, ": ", absl::StrJoin(methods, " + "), ", ", Bytes(static_cast<double>(total)), PerText(), repeat);
     if (worst > 0) absl::StrAppend(&text_, ", busiest link ", busiest.first, " -> ", busiest.second, " ", Bytes(static_cast<double>(worst)));
     absl::StrAppend(&text_, "\n");
   }
@@ -152,7 +164,7 @@ class Explainer {
     for (const ProgramItem& item : module_.items) {
       if (item.kind == ItemKind::kCall && !item.inputs.empty()) {
         int value = item.outputs.empty() ? item.inputs[0] : item.outputs[0];
-        calls[{item.function, module_.values[value].stage}] += item.rate == Rate::kMicroBatch ? plan_.micro_batches : 1;
+        calls[{item.function, module_.values[value].stage}] += TimesPerUpdate(plan_, item.rate);
       }
     }
     for (const auto& [key, times] : calls) {
@@ -189,11 +201,11 @@ class Explainer {
       const ProgramValue& from = module_.values[item.inputs[0]];
       const ProgramValue& to = module_.values[item.outputs[0]];
       std::string stages = from.stage == to.stage ? "" : absl::StrCat(", stage ", from.stage, " -> ", to.stage);
-      int64_t times = item.rate == Rate::kMicroBatch ? plan_.micro_batches : 1;
+      const int64_t times = TimesPerUpdate(plan_, item.rate);
       Boxing(absl::StrCat(item.name, " ", ToText(from.layout, plan_.stage_mesh), " -> ", ToText(to.layout, plan_.stage_mesh), stages), types,
              steps, times, times > 1 ? absl::StrCat(" (", times, " times)") : "");
     }
-    absl::StrAppend(&text_, "  together ", Bytes(static_cast<double>(sum_)), " a step\n");
+    absl::StrAppend(&text_, "  together ", Bytes(static_cast<double>(sum_)), PerText(), "\n");
     return absl::OkStatus();
   }
 
@@ -205,7 +217,11 @@ class Explainer {
       WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan_, rank));
       std::map<std::string, int> actors;
       std::map<int, int> slots;
-      int64_t weights = 0, optimiser = 0, kernels = 0;
+      int64_t weights = 0, optimiser = 0, delayed = 0, kernels = 0;
+      std::set<int> of_gradients;  // registers that gradients lag in
+      for (const StateSpec& state : lowered.state()) {
+        if (state.has_token()) of_gradients.insert(state.token().register_id());
+      }
       for (const ActorSpec& actor : lowered.actor()) {
         actors[actor.kind() == ActorSpec::SEND ? "send" : actor.kind() == ActorSpec::SOURCE ? "source" : actor.kind() == ActorSpec::SINK ? "sink" : "compute"]++;
         if (actor.program() >= 0) kernels += lowered.program(actor.program()).call_size();
@@ -213,10 +229,10 @@ class Explainer {
       for (const RegisterSpec& spec : lowered.registers()) {
         slots[spec.slots()]++;
         if (spec.side() == RegisterSpec::OUTBOUND) continue;
-        if (spec.initial_tokens() > 0) weights += spec.stride() * spec.slots();
+        if (spec.initial_tokens() > 0) (of_gradients.count(spec.id()) > 0 ? delayed : weights) += spec.stride() * spec.slots();
       }
       for (const StateSpec& state : lowered.state()) {
-        if (state.name().find('/') != std::string::npos) {
+        if (state.name().find('/') != std::string::npos && !state.has_token()) {
           int64_t elements = 1;
           for (int64_t size : state.slice().shape()) elements *= size;
           optimiser += elements * 4;
@@ -228,8 +244,9 @@ class Explainer {
       absl::StrAppend(&text_, "  rank ", rank, " (", lowered.device(), "): ", Plural(lowered.actor_size(), "actor"), " (",
                       absl::StrJoin(parts, ", "), ") running ", Plural(kernels, "kernel"), "; ", Plural(lowered.registers_size(), "register"), " (",
                       absl::StrJoin(counts, ", "), ")\n    memory ", Bytes(static_cast<double>(lowered.arena_bytes())), ": weights ",
-                      Bytes(static_cast<double>(weights)), ", optimiser ", Bytes(static_cast<double>(optimiser)), ", registers ",
-                      Bytes(static_cast<double>(lowered.arena_bytes() - weights - optimiser - lowered.scratch_bytes())), ", scratch ", Bytes(static_cast<double>(lowered.scratch_bytes())), "\n");
+                      Bytes(static_cast<double>(weights)), ", optimiser ", Bytes(static_cast<double>(optimiser)),
+                      delayed > 0 ? absl::StrCat(", delayed gradients ", Bytes(static_cast<double>(delayed))) : "", ", registers ",
+                      Bytes(static_cast<double>(lowered.arena_bytes() - weights - optimiser - delayed - lowered.scratch_bytes())), ", scratch ", Bytes(static_cast<double>(lowered.scratch_bytes())), "\n");
     }
     if (shown < plan_.mesh.num_ranks()) absl::StrAppend(&text_, "  … and ", plan_.mesh.num_ranks() - shown, " more ranks\n");
     return absl::OkStatus();

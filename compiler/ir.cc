@@ -55,6 +55,16 @@ const char* KindText(ItemKind kind) {
   return "?";
 }
 
+const char* RateText(Rate rate) {
+  switch (rate) {
+    case Rate::kMicroBatch: return "";
+    case Rate::kStep: return " per step";
+    case Rate::kUpdate: return " per update";
+    case Rate::kAfterUpdate: return " after update";
+  }
+  return "?";
+}
+
 std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& mesh) {
   std::string text;
   for (size_t i = 0; i < item.outputs.size(); ++i) {
@@ -72,7 +82,10 @@ std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& 
   for (size_t i = 0; i < item.state_names.size(); ++i) {
     absl::StrAppend(&text, i ? ", " : " state ", item.state_prefix, item.state_names[i], " ", ToText(item.state_layouts[i], mesh));
   }
-  return absl::StrCat(text, item.rate == Rate::kStep ? " per step" : "");
+  for (int output : item.outputs) {
+    if (module.values[output].delay > 0) return absl::StrCat(text, RateText(item.rate), " read ", module.values[output].delay, " later");
+  }
+  return absl::StrCat(text, RateText(item.rate));
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ struct Result {
   ValueId value = -1;
   ResultKind kind = ResultKind::kActivation;
   Layout layout;  // kFixed
-  bool per_step = false;  // kept over the micro-batches of a step, published once
+  bool per_step = false;  // kept over acts and published once a step, or at the rate of the program value that it becomes
 };
 
 struct ParameterInfo {
@@ -150,7 +150,15 @@ struct Model {
 
 // ---- program ----
 
-enum class Rate : uint8_t { kMicroBatch, kStep };
+// Of acts of an item, and tokens of a value.
+enum class Rate : uint8_t {
+  kMicroBatch,
+  kStep,
+  // Where weights are updated every H-th step only: once in H steps, in the step that updates, or, after it, in the first
+  // of the next H.
+  kUpdate,
+  kAfterUpdate,
+};
 enum class ItemKind : uint8_t { kCall, kBoxing, kSource, kSink, kKeep };
 enum class PhaseKind : uint8_t { kForward, kBackward, kWeightGradient, kUpdate, kBoxing, kData, kMetric };
 
@@ -161,6 +169,8 @@ struct ProgramValue {
   int64_t stage = 0;
   Rate rate = Rate::kMicroBatch;
   int variable = -1;  // index in Module::variables: present before the first step
+  int64_t delay = 0;  // tokens by which readers lag: those of the first reads are zeros
+  int gradient_of = -1;  // with a delay: the index in Module::variables of the weight that this is the gradient of
 };
 
 struct ProgramItem {

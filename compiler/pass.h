@@ -23,7 +23,7 @@ struct PassContext {
   Mesh stage_mesh;
   LayoutRules rules;
   std::map<std::string, TensorDim> dims;
-  int64_t micro_batches = 1;
+  int64_t micro_batches_per_update = 1;  // whose gradients one update is the mean of
   DType precision = DType::kF32;
 };
 

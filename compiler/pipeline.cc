@@ -52,7 +52,8 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
 
   PassContext context;
   context.stage_mesh = plan->stage_mesh;
-  context.micro_batches = plan->micro_batches;
+  if (options.mode == PlanMode::kTrain) plan->updates = UpdateRateOf(job.training());
+  context.micro_batches_per_update = plan->micro_batches * plan->updates.every;
   context.precision = job.training().precision() == Training::BF16 ? DType::kBF16 : DType::kF32;
   WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
@@ -88,6 +89,16 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   const PeakCosts defaults;
   WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, options.costs != nullptr ? *options.costs : defaults));
   return plan;
+}
+
+int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate) {
+  switch (rate) {
+    case Rate::kMicroBatch: return plan.micro_batches * plan.updates.every;
+    case Rate::kStep: return plan.updates.every;
+    case Rate::kUpdate:
+    case Rate::kAfterUpdate: return 1;
+  }
+  return 1;
 }
 
 absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {

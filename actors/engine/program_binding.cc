@@ -63,7 +63,7 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
 }
 
 BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, const Memory& memory)
-    : packers_(actor.outputs.size(), nullptr) {
+    : collectors_(actor.outputs.size()), packers_(actor.outputs.size(), nullptr) {
   size_t num_tokens = 0;
   input_first_ = FirstTokens(actor.inputs, &num_tokens);
   input_patches_.resize(num_tokens);
@@ -91,6 +91,10 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
     bound.args.team = memory.team;
     bound.args.workspace = memory.workspace;
     bound.args.random_key = MixKey(actor_key, call.rng_key);
+    if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
+        actor.outputs[call.outputs[0].index].period > 1) {
+      collectors_[call.outputs[0].index].push_back(static_cast<int32_t>(i));
+    }
     if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
         call.outputs[0].byte_offset == 0 && actor.outputs[call.outputs[0].index].tokens == 1) {
       packers_[call.outputs[0].index] = bound.kernel;

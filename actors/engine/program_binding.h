@@ -50,6 +50,12 @@ class BoundProgram {
   bool ReadsInput(int port, int tokens) const { return AnyPatch(&input_patches_[input_first_[port]], tokens); }
   bool WritesOutput(int port, int tokens) const { return AnyPatch(&output_patches_[output_first_[port]], tokens); }
 
+  // An act of a span of output `port`, the `position`th from 0.
+  bool Collects(int port) const { return !collectors_[port].empty(); }
+  void SetPosition(int port, int64_t position) {
+    for (int32_t call : collectors_[port]) calls_[call].args.span_act = position;
+  }
+
   void Run(int64_t step, int64_t micro_batch, int64_t chunk);
   // The same, and what each kernel took.
   void RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, std::vector<int64_t>* kernel_ns);
@@ -90,6 +96,7 @@ class BoundProgram {
   std::vector<std::vector<Patch>> output_patches_;  // by port and token
   std::vector<int32_t> input_first_;                // by port: where its tokens begin
   std::vector<int32_t> output_first_;
+  std::vector<std::vector<int32_t>> collectors_;    // by output port: calls whose output 0 lies there, if its spans have several acts
   std::vector<Kernel*> packers_;                    // by output port: who fills it from its start; may be null
 };
 

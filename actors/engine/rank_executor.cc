@@ -360,7 +360,7 @@ void RankExecutor::BindConstantSlots() {
     for (int i = 0; i < machine.num_outputs(); ++i) {
       BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
       const ActorMachine::Port& port = machine.output(i);
-      actor.rebinds |= port.slots > port.tokens && actor.program->WritesOutput(i, port.tokens);
+      actor.rebinds |= (port.slots > port.tokens && actor.program->WritesOutput(i, port.tokens)) || actor.program->Collects(i);
     }
   }
 }
@@ -378,7 +378,12 @@ void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port,
 absl::Span<char> RankExecutor::StateMemory(int state) const {
   const PlanState& spec = plan_->states[state];
   if (arena_.base() == nullptr) return {};
-  return absl::MakeSpan(arena_.base() + spec.arena_offset, spec.slice.bytes());
+  int64_t offset = spec.arena_offset;
+  if (spec.register_id >= 0) {
+    const PlanRegister& r = plan_->registers[spec.register_id];
+    offset += (CountAt(*plan_, r, next_step_).released + spec.token) % r.slots * r.stride;
+  }
+  return absl::MakeSpan(arena_.base() + offset, spec.slice.bytes());
 }
 
 void RankExecutor::RaiseLimits(int64_t steps) {
@@ -488,6 +493,7 @@ void RankExecutor::BindSlots(ActorRuntime& actor) {
   }
   for (int i = 0; i < machine.num_outputs(); ++i) {
     const ActorMachine::Port& port = machine.output(i);
+    if (port.period > 1) actor.program->SetPosition(i, port.position);
     if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
     if (port.tokens == 1) {
       actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[port.held_slot]);

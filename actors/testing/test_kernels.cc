@@ -54,7 +54,7 @@ class AccumulateKernel final : public TestKernel {
   void Run(const KernelArgs& args) override {
     uint32_t* acc = static_cast<uint32_t*>(args.outputs[0]);
     const uint32_t* in = static_cast<const uint32_t*>(args.inputs[0]);
-    for (int64_t i = 0; i < num_out(); ++i) acc[i] = args.micro_batch == 0 ? in[i] : acc[i] * 31 + in[i];
+    for (int64_t i = 0; i < num_out(); ++i) acc[i] = args.span_act == 0 ? in[i] : acc[i] * 31 + in[i];
   }
 };
 

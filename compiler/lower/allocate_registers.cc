@@ -110,7 +110,7 @@ class RegisterAllocator {
     out_.set_predicted_bubble(plan_.predicted_bubble);
     GroupTensors();
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
-    WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, graph_, &out_));
+    WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, &out_));
     WEIR_RETURN_IF_ERROR(CheckMemory());
     PlaceMemory(AddStates(), &out_);
     return std::move(out_);
@@ -147,7 +147,7 @@ class RegisterAllocator {
       bool outbound = tensor.side == RegisterSpec::OUTBOUND;
       if (tensor.producer < 0 && tensor.side == RegisterSpec::LOCAL) continue;  // of another stage
       if (tensor.consumers.empty() && !outbound && tensor.variable < 0) continue;
-      std::string key = absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.variable >= 0, "|");
+      std::string key = absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.every, "|", tensor.variable >= 0, "|", tensor.delay, "|");
       for (int consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
       if (tensor.side != RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
       auto known = groups.emplace(key, out_.registers_size());
@@ -166,12 +166,24 @@ class RegisterAllocator {
     spec->set_name(tensor.name);
     spec->set_slots(static_cast<int>(GivenSlots(plan_, graph_, tensor)));
     spec->set_tokens_per_step(tensor.tokens_per_step);
+    if (tensor.every > 1) spec->set_every(tensor.every);
     spec->set_side(tensor.side);
     if (tensor.side != RegisterSpec::LOCAL) {
       spec->set_peer(static_cast<int>(tensor.peer));
       spec->set_edge(tensor.edge);
     }
-    if (tensor.variable >= 0) spec->set_initial_tokens(1);
+    spec->set_initial_tokens(static_cast<int>(InitialTokens(tensor)));
+  }
+
+  // Acts from one token of the tensor to the next.
+  static int64_t Period(const RankActor& actor, const RankTensor& tensor) {
+    return actor.acts_per_step * tensor.every / (tensor.tokens_per_step * actor.every);
+  }
+
+  // Spans over several steps end with a step that updates; the first began so many acts before step 0.
+  int64_t PhaseOf(const RankActor& actor, const RankTensor& tensor) const {
+    if (tensor.every <= actor.every) return 0;
+    return (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
   }
 
   void AddActor(int a) {
@@ -190,6 +202,8 @@ class RegisterAllocator {
     }
     spec->set_acts_per_step(actor.acts_per_step);
     spec->set_chunks(actor.chunks);
+    if (actor.every > 1) spec->set_every(actor.every);
+    spec->set_every_phase(actor.every_phase);
     spec->set_instance(actor.instance);
     spec->set_feed(actor.feed);
     spec->set_function(actor.function);
@@ -201,14 +215,16 @@ class RegisterAllocator {
       if (id < 0 || !in_ports.emplace(id, spec->input_size()).second) continue;
       InputPort* port = spec->add_input();
       port->set_register_id(id);
-      port->set_period(actor.acts_per_step / graph_.tensors[input].tokens_per_step);
+      port->set_period(Period(actor, graph_.tensors[input]));
+      port->set_phase(PhaseOf(actor, graph_.tensors[input]));
     }
     for (int output : actor.outputs) {
       int id = places_[output].register_id;
       if (id < 0 || !out_ports.emplace(id, spec->output_size()).second) continue;
       OutputPort* port = spec->add_output();
       port->set_register_id(id);
-      port->set_period(actor.acts_per_step / graph_.tensors[output].tokens_per_step);
+      port->set_period(Period(actor, graph_.tensors[output]));
+      port->set_phase(PhaseOf(actor, graph_.tensors[output]));
     }
     spec->set_program(actor.kernels.empty() ? -1 : AddProgram(actor, in_ports, out_ports, spec));
   }
@@ -293,7 +309,26 @@ class RegisterAllocator {
       AddState(variable.name, slice, variable.layout, variable.init);
       homes.push_back({places_[t].register_id, places_[t].offset});
     }
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) AddDelayedGradients(static_cast<int>(t), &homes);
     return homes;
+  }
+
+  // Gradients that are under way from step to step have names, so that a checkpoint has them.
+  void AddDelayedGradients(int t, std::vector<StateHome>* homes) {
+    const RankTensor& tensor = graph_.tensors[t];
+    if (tensor.gradient_of < 0 || places_[t].register_id < 0) return;
+    const Variable& variable = plan_.module.variables[tensor.gradient_of];
+    Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    Initializer zeros;
+    zeros.set_zeros(true);
+    for (int64_t token = 0; token < tensor.delay; ++token) {
+      AddState(absl::StrCat(variable.name, "/delayed_gradient_", token), LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
+               variable.layout, zeros);
+      StateSpec::Token* where = out_.mutable_state(out_.state_size() - 1)->mutable_token();
+      where->set_register_id(places_[t].register_id);
+      where->set_token(static_cast<int>(token));
+      homes->push_back({places_[t].register_id, places_[t].offset});
+    }
   }
 
   void AddState(const std::string& name, const TensorSlice& slice, const Layout& layout, const Initializer& init) {

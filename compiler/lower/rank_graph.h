@@ -18,6 +18,7 @@ struct RankTensor {
   std::string name;
   int64_t bytes = 0;
   int64_t tokens_per_step = 1;
+  int64_t every = 1;           // steps in which it has so many tokens
   int producer = -1;           // actor; -1: inbound from `peer`
   std::vector<int> consumers;  // actors, ascending; empty for outbound
   RegisterSpec::Side side = RegisterSpec::LOCAL;
@@ -25,7 +26,12 @@ struct RankTensor {
   uint64_t edge = 0;
   int variable = -1;           // Module::variables: lives in a state, present from the start
   bool paces = false;          // without bytes, from a send to the fill of the same exchange: see RankLowering::AddPace
+  int64_t delay = 0;           // tokens by which its readers lag
+  int gradient_of = -1;        // with a delay: Module::variables
 };
+
+// Tokens that are there before the first step.
+inline int64_t InitialTokens(const RankTensor& tensor) { return tensor.variable >= 0 ? 1 : tensor.delay; }
 
 struct RankOperand {
   enum Kind : uint8_t { kNone, kTensor, kScratch, kState } kind = kNone;
@@ -73,6 +79,8 @@ struct RankActor {
   std::vector<int> inputs;       // RankTensors
   std::vector<int> outputs;
   int64_t acts_per_step = 1;
+  int64_t every = 1;        // acts only in steps n with n % every == every_phase
+  int64_t every_phase = 0;
   int64_t chunks = 1;
   uint64_t instance = 0;
   std::string feed;

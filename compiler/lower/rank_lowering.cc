@@ -36,6 +36,7 @@ class RankLowering {
         case ItemKind::kBoxing: WEIR_RETURN_IF_ERROR(LowerBoxingItem(item)); break;
       }
     }
+    DelayGradients();
     DropUselessActors();
     if (plan_.schedule.gates_backward()) GateBackward();
     ConnectConsumers();
@@ -44,13 +45,15 @@ class RankLowering {
 
  private:
   int64_t Tokens(Rate rate) const { return rate == Rate::kMicroBatch ? plan_.micro_batches : 1; }
+  int64_t Every(Rate rate) const { return rate == Rate::kUpdate || rate == Rate::kAfterUpdate ? plan_.updates.every : 1; }
 
   TensorSlice Local(const TensorType& type, const Layout& layout) const {
     return LocalSlice(type, layout, plan_.stage_mesh, coords_);
   }
 
-  int NewTensor(const std::string& name, int64_t bytes, int64_t tokens) {
+  int NewTensor(const std::string& name, int64_t bytes, int64_t tokens, int64_t every) {
     RankTensor tensor;
+    tensor.every = every;
     tensor.name = name;
     tensor.bytes = bytes;
     tensor.tokens_per_step = tokens;
@@ -63,7 +66,7 @@ class RankLowering {
   int TensorOf(int value) {
     if (of_value_[value] < 0) {
       const ProgramValue& v = module_.values[value];
-      of_value_[value] = NewTensor(v.name, Local(v.type, v.layout).bytes(), Tokens(v.rate));
+      of_value_[value] = NewTensor(v.name, Local(v.type, v.layout).bytes(), Tokens(v.rate), Every(v.rate));
       graph_.tensors[of_value_[value]].variable = v.variable;
     }
     return of_value_[value];
@@ -78,6 +81,8 @@ class RankLowering {
     actor.part = item.part;
     actor.instance = item.instance;
     actor.acts_per_step = Tokens(item.rate);
+    actor.every = Every(item.rate);
+    actor.every_phase = item.rate == Rate::kUpdate ? plan_.updates.phase : 0;
     actor.function = item.name;
     return actor;
   }
@@ -157,7 +162,7 @@ class RankLowering {
     for (size_t a = 0; a < function.args.size(); ++a) {
       if (item.inputs[a] >= 0) tensor_of[function.args[a].value] = TensorOf(item.inputs[a]);
     }
-    std::map<ValueId, int64_t> escapes = Escapes(function, *segmented, item);
+    std::map<ValueId, Rate> escapes = Escapes(function, *segmented, item);
     size_t next_transfer = 0;
     for (size_t s = 0; s < segmented->segments.size(); ++s) {
       WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
@@ -176,7 +181,7 @@ class RankLowering {
         }
         std::string name = absl::StrCat(item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
                                         bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
-        std::vector<int> outputs = LowerTransfer(item, name, next_transfer + 1, types, steps, inputs, Tokens(item.rate));
+        std::vector<int> outputs = LowerTransfer(item, name, next_transfer + 1, types, steps, inputs);
         for (size_t k = 0; k < bundle.nodes.size(); ++k) tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
         ++next_transfer;
       }
@@ -193,30 +198,31 @@ class RankLowering {
     return of_value_[value] >= 0 ? of_value_[value] : tensor;
   }
 
-  // Values computed in one segment and read elsewhere, with their tokens per step.
-  std::map<ValueId, int64_t> Escapes(const Function& function, const SegmentedFunction& segmented, const ProgramItem& item) const {
+  // Values computed in one segment and read elsewhere, with the rate of their tokens.
+  std::map<ValueId, Rate> Escapes(const Function& function, const SegmentedFunction& segmented, const ProgramItem& item) const {
     std::vector<int> home(function.values.size(), -1);
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
         for (ValueId output : function.nodes[node].outputs) home[output] = static_cast<int>(s);
       }
     }
-    std::map<ValueId, int64_t> escapes;
+    std::map<ValueId, Rate> escapes;
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
         for (ValueId input : function.nodes[node].inputs) {
-          if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s)) escapes[input] = Tokens(item.rate);
+          if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s)) escapes[input] = item.rate;
         }
       }
     }
     for (const TransferBundle& bundle : segmented.transfers) {
       for (int node : bundle.nodes) {
         ValueId input = function.nodes[node].inputs[0];
-        if (home[input] >= 0) escapes[input] = Tokens(item.rate);
+        if (home[input] >= 0) escapes[input] = item.rate;
       }
     }
-    for (const Result& result : function.results) {
-      if (home[result.value] >= 0) escapes[result.value] = result.per_step ? 1 : Tokens(item.rate);
+    for (size_t r = 0; r < function.results.size(); ++r) {
+      const Result& result = function.results[r];
+      if (home[result.value] >= 0) escapes[result.value] = result.per_step ? module_.values[item.outputs[r]].rate : item.rate;
     }
     return escapes;
   }
@@ -230,7 +236,7 @@ class RankLowering {
   }
 
   absl::Status LowerSegment(const ProgramItem& item, const Function& function, const SegmentedFunction& segmented, size_t s,
-                            const std::map<ValueId, int64_t>& escapes, std::vector<int>* tensor_of) {
+                            const std::map<ValueId, Rate>& escapes, std::vector<int>* tensor_of) {
     const std::vector<int>& nodes = segmented.segments[s];
     if (nodes.empty()) return absl::OkStatus();
     RankActor actor = MakeActor(item, segmented.segments.size() > 1 ? absl::StrCat(item.name, " #", s) : item.name);
@@ -243,7 +249,8 @@ class RankLowering {
       int known = KnownResult(function, item, value);
       const Value& v = function.values[value];
       (*tensor_of)[value] = known >= 0 ? TensorOf(known)
-                                       : NewTensor(absl::StrCat(item.name, ": ", v.name), Local(v.type, v.layout).bytes(), escape->second);
+                                       : NewTensor(absl::StrCat(item.name, ": ", v.name), Local(v.type, v.layout).bytes(),
+                                                   Tokens(escape->second), Every(escape->second));
       actor.outputs.push_back((*tensor_of)[value]);
     }
     std::map<ValueId, ValueId> place = ShareReshapes(function, segmented, nodes, *tensor_of);
@@ -413,7 +420,7 @@ class RankLowering {
   // the senders; the result likewise.
   std::vector<int> LowerTransfer(const ProgramItem& item, const std::string& name, size_t bundle,
                                  const std::vector<TensorType>& types, const std::vector<std::vector<BoxingStep>>& steps,
-                                 std::vector<int> inputs, int64_t tokens) {
+                                 std::vector<int> inputs) {
     for (size_t k = 0; k < steps[0].size(); ++k) {
       std::vector<BoxingStep> now;
       for (const auto& list : steps) now.push_back(list[k]);
@@ -428,10 +435,10 @@ class RankLowering {
         if (next == exchange.sends.end()) next = exchange.sends.begin();
         const auto& [peer, pieces] = *next;
         sends.push_back(AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), types, now, inputs, peer, pieces,
-                                exchange.receiver_elements.at(peer), chunk_elements, tokens));
+                                exchange.receiver_elements.at(peer), chunk_elements));
       }
       ++place_;
-      inputs = AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, tokens, sends);
+      inputs = AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, sends);
       ++place_;
     }
     return inputs;
@@ -439,13 +446,13 @@ class RankLowering {
 
   int AddSend(const ProgramItem& item, const std::string& name, uint64_t edge, const std::vector<TensorType>& types,
               const std::vector<BoxingStep>& steps, const std::vector<int>& inputs, int64_t peer,
-              const std::vector<Piece>& pieces, int64_t receiver_elements, int64_t chunk_elements, int64_t tokens) {
+              const std::vector<Piece>& pieces, int64_t receiver_elements, int64_t chunk_elements) {
     int64_t element = SizeOf(types[0].dtype), total = 0;
     RankActor actor = MakeActor(item, absl::StrCat(name, " to rank ", peer));
     actor.kind = ActorSpec::SEND;
     actor.phase = PhaseKind::kBoxing;
     actor.chunks = std::max<int64_t>(1, (receiver_elements + chunk_elements - 1) / chunk_elements);
-    actor.acts_per_step = actor.chunks * tokens;
+    actor.acts_per_step = actor.chunks * Tokens(item.rate);
     actor.program = actor.name;
     RankKernel kernel;
     kernel.op = "exchange_pack";
@@ -466,7 +473,7 @@ class RankLowering {
     kernel.attrs.Set("pieces", std::move(code));
     kernel.attrs.Set("chunk_elements", chunk_elements);
     int64_t slot_elements = std::min(total, chunk_elements);
-    int message = NewTensor(absl::StrCat(name, " rank ", rank_, " to ", peer), slot_elements * element, actor.acts_per_step);
+    int message = NewTensor(absl::StrCat(name, " rank ", rank_, " to ", peer), slot_elements * element, actor.acts_per_step, actor.every);
     graph_.tensors[message].side = RegisterSpec::OUTBOUND;
     graph_.tensors[message].peer = peer;
     graph_.tensors[message].edge = edge;
@@ -484,7 +491,7 @@ class RankLowering {
   void AddPace(int send, RankActor* fill) {
     RankActor& sender = graph_.actors[send];
     if (fill->chunks == 1 || sender.chunks != fill->chunks) return;
-    const int pace = NewTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step);
+    const int pace = NewTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step, fill->every);
     graph_.tensors[pace].paces = true;
     graph_.tensors[pace].producer = send;
     sender.outputs.push_back(pace);
@@ -493,7 +500,7 @@ class RankLowering {
 
   std::vector<int> AddFill(const ProgramItem& item, const std::string& name, size_t bundle, size_t step_index,
                            const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                           const std::vector<int>& inputs, const RankExchange& exchange, int64_t chunk_elements, int64_t tokens,
+                           const std::vector<int>& inputs, const RankExchange& exchange, int64_t chunk_elements,
                            const std::vector<int>& sends) {
     std::vector<int> outputs(types.size(), -1);
     if (plan_.mesh.StageOf(rank_) != steps[0].to.stage) return outputs;
@@ -502,21 +509,21 @@ class RankLowering {
     RankActor actor = MakeActor(item, name);
     actor.phase = PhaseKind::kBoxing;
     actor.chunks = std::max<int64_t>(1, (positions + chunk_elements - 1) / chunk_elements);
-    actor.acts_per_step = actor.chunks * tokens;
+    actor.acts_per_step = actor.chunks * Tokens(item.rate);
     actor.program = name;
     std::vector<RankOperand> own, messages, targets;
     for (size_t i = 0; i < types.size(); ++i) {
       bool here = plan_.mesh.StageOf(rank_) == steps[i].from.stage && inputs[i] >= 0;
       own.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i], StepInput(types[i], steps[i], plan_.mesh, rank_)} : RankOperand{});
       TensorSlice slice = StepOutput(types[i], steps[i], plan_.mesh, rank_);
-      outputs[i] = NewTensor(name, slice.bytes(), tokens);
+      outputs[i] = NewTensor(name, slice.bytes(), Tokens(item.rate), Every(item.rate));
       targets.push_back({RankOperand::kTensor, outputs[i], slice});
     }
     std::vector<int64_t> peers;
     for (const auto& [peer, elements] : exchange.receives) {
       peers.push_back(peer);
       int64_t slot_elements = std::min(elements, chunk_elements);
-      int message = NewTensor(absl::StrCat(name, " rank ", peer, " to ", rank_), slot_elements * element, actor.acts_per_step);
+      int message = NewTensor(absl::StrCat(name, " rank ", peer, " to ", rank_), slot_elements * element, actor.acts_per_step, actor.every);
       graph_.tensors[message].side = RegisterSpec::INBOUND;
       graph_.tensors[message].peer = peer;
       graph_.tensors[message].edge = EdgeOf(bundle, step_index, peer, rank_);
@@ -547,11 +554,19 @@ class RankLowering {
       steps.push_back(std::move(list));
       inputs.push_back(from.stage == stage_ ? TensorOf(item.inputs[i]) : -1);
     }
-    std::vector<int> outputs = LowerTransfer(item, item.name, 0, types, steps, inputs, Tokens(item.rate));
+    std::vector<int> outputs = LowerTransfer(item, item.name, 0, types, steps, inputs);
     for (size_t i = 0; i < item.outputs.size(); ++i) {
       if (module_.values[item.outputs[i]].stage == stage_) of_value_[item.outputs[i]] = outputs[i];
     }
     return absl::OkStatus();
+  }
+
+  void DelayGradients() {
+    for (size_t v = 0; v < module_.values.size(); ++v) {
+      if (module_.values[v].delay == 0 || of_value_[v] < 0) continue;
+      graph_.tensors[of_value_[v]].delay = module_.values[v].delay;
+      graph_.tensors[of_value_[v]].gradient_of = module_.values[v].gradient_of;
+    }
   }
 
   // What nobody on this rank reads need not be made here (data of a shard that is not sent, say).
@@ -620,7 +635,7 @@ class RankLowering {
       if (actor.phase == PhaseKind::kBackward && first_backward < 0) first_backward = static_cast<int>(a);
     }
     if (last_forward < 0 || first_backward < 0) return;
-    int gate = NewTensor("all forward passes are done", 0, 1);
+    int gate = NewTensor("all forward passes are done", 0, 1, 1);
     graph_.tensors[gate].producer = last_forward;
     graph_.actors[last_forward].outputs.push_back(gate);
     graph_.actors[first_backward].inputs.push_back(gate);

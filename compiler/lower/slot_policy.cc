@@ -1,11 +1,14 @@
 #include "compiler/lower/slot_policy.h"
 
+#include <algorithm>
+
 #include "compiler/lower/schedule_slots.h"
 
 namespace weir::compiler {
 
-int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
-  if (tensor.variable >= 0) return 1;
+namespace {
+
+int64_t SlotsByPolicy(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
   const Runtime& runtime = plan.job.runtime();
   if (runtime.debug_register_slots() > 0) return runtime.debug_register_slots();
   const bool repeats = tensor.tokens_per_step > 1;
@@ -16,6 +19,15 @@ int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTe
     case Runtime::TWICE_STAGES: return repeats ? 2 * plan.mesh.num_stages() : 1;
     default: return ScheduleSlots(plan, graph, tensor);
   }
+}
+
+}  // namespace
+
+int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
+  if (tensor.variable >= 0) return 1;
+  const int64_t slots = SlotsByPolicy(plan, graph, tensor);
+  // Those that readers lag behind stay where they are while one more is made.
+  return slots > 0 && tensor.delay > 0 ? std::max(slots, tensor.delay + 1) : slots;
 }
 
 }  // namespace weir::compiler

@@ -94,8 +94,8 @@ class FunctionDifferentiator {
     ValueId value = forward_.results[r].value;
     if (!needs_[value]) return;
     if (r == loss_result_) {
-      // The loss of the step is the mean over its micro-batches.
-      ValueId seed = Emit("constant", {}, {{"value", 1.0 / static_cast<double>(context_.micro_batches)},
+      // The loss that an update minimises is the mean over its micro-batches.
+      ValueId seed = Emit("constant", {}, {{"value", 1.0 / static_cast<double>(context_.micro_batches_per_update)},
                                            {"to", std::string("f32[]")}},
                           0, "seed of the loss")[0];
       Accumulate(value, seed);

@@ -25,7 +25,7 @@ struct RegisterFamily {
   Station producer;
   std::vector<Station> consumers;  // ascending
   int64_t tokens = 0;              // per step; 0: of each act (messages)
-  bool variable = false;
+  int64_t initial_tokens = 0;
   friend auto operator<=>(const RegisterFamily&, const RegisterFamily&) = default;
 };
 

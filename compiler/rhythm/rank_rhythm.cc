@@ -60,6 +60,11 @@ int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times, const Time
 
 namespace {
 
+constexpr int64_t kSecondNs = 1'000'000'000;
+constexpr int64_t kHourNs = 3600 * kSecondNs;
+// What a plan can say (actors/plan.h).
+constexpr int64_t kIterationNsMax = int64_t{1} << 46;
+
 // The name that the actor at the far end of a message has on its own rank.
 std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t rank) {
   if (spec.side() == RegisterSpec::INBOUND) return absl::StrCat(near.name, " to rank ", rank);
@@ -68,12 +73,18 @@ std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t ran
 
 class RankRhythm {
  public:
-  RankRhythm(const JobRhythm& rhythm, const RankGraph& graph, RankPlan* plan) : rhythm_(rhythm), graph_(graph), plan_(*plan) {
+  RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, RankPlan* plan)
+      : rhythm_(rhythm), steps_per_iteration_(steps_per_iteration), graph_(graph), plan_(*plan) {
     times_.iteration_ns = rhythm.iteration_ns;
     times_.micro_batch_ns = rhythm.micro_batch_ns;
   }
 
   absl::Status Apply() {
+    if (rhythm_.iteration_ns > kIterationNsMax / steps_per_iteration_) {
+      return Rejected({"W0549", "training.update_every", absl::StrCat("steps from one update to the next that take less than ", kIterationNsMax / kHourNs, " hours"),
+                       absl::StrCat(steps_per_iteration_, " steps of ", rhythm_.iteration_ns / kSecondNs, " s each, by the cost model"),
+                       "a smaller update_every, smaller batches or more devices"});
+    }
     for (size_t a = 0; a < graph_.actors.size(); ++a) WEIR_RETURN_IF_ERROR(AddActor(graph_.actors[a], graph_.actors[a].station, graph_.actors[a].name).status());
     timed_.registers.resize(plan_.registers_size());
     AddPorts();
@@ -100,7 +111,7 @@ class RankRhythm {
  private:
   int64_t SolvedSlots(const RegisterSpec& spec, const TimedGraph::Register& entry) const {
     if (entry.producer.actor < 0) return 1;
-    RegisterFamily family{stations_[entry.producer.actor], {}, spec.side() == RegisterSpec::LOCAL ? spec.tokens_per_step() : 0, false};
+    RegisterFamily family{stations_[entry.producer.actor], {}, spec.side() == RegisterSpec::LOCAL ? spec.tokens_per_step() : 0, spec.initial_tokens()};
     std::set<Station> consumers;
     for (const TimedGraph::Port& port : entry.consumers) consumers.insert(stations_[port.actor]);
     family.consumers.assign(consumers.begin(), consumers.end());
@@ -125,10 +136,12 @@ class RankRhythm {
     return static_cast<int>(timed_.actors.size()) - 1;
   }
 
+  // The times are those of a step with an update, in which every register has its tokens of an update.
   void AddPorts() {
     for (int a = 0; a < plan_.actor_size(); ++a) {
-      for (const InputPort& port : plan_.actor(a).input()) timed_.registers[port.register_id()].consumers.push_back({a, port.period(), 1});
-      for (const OutputPort& port : plan_.actor(a).output()) timed_.registers[port.register_id()].producer = {a, port.period(), 1};
+      const auto port_of = [&](int reg) { return TimedGraph::Port{a, plan_.actor(a).acts_per_step() / plan_.registers(reg).tokens_per_step(), 1}; };
+      for (const InputPort& port : plan_.actor(a).input()) timed_.registers[port.register_id()].consumers.push_back(port_of(port.register_id()));
+      for (const OutputPort& port : plan_.actor(a).output()) timed_.registers[port.register_id()].producer = port_of(port.register_id());
     }
   }
 
@@ -153,6 +166,8 @@ class RankRhythm {
     out->set_name(name);
     out->set_acts_per_step(actor.acts_per_step);
     out->set_chunks(actor.chunks);
+    if (actor.every > 1) out->set_every(actor.every);
+    out->set_every_phase(actor.every_phase);
     out->set_period(1);
     SetTiming(far, out->mutable_timing());
     return absl::OkStatus();
@@ -168,12 +183,15 @@ class RankRhythm {
   void Write() {
     for (int a = 0; a < plan_.actor_size(); ++a) SetTiming(a, plan_.mutable_actor(a)->mutable_timing());
     PlanCertificate* certificate = plan_.mutable_certificate();
-    certificate->set_steps_per_iteration(1);
-    certificate->set_iteration_ns(rhythm_.iteration_ns);
+    // Steps follow each other as if every one had an update: then all waits are kept, those over several steps too.
+    certificate->set_steps_per_iteration(steps_per_iteration_);
+    certificate->set_iteration_ns(steps_per_iteration_ * rhythm_.iteration_ns);
+    if (steps_per_iteration_ > 1) certificate->set_step_ns(rhythm_.iteration_ns);
     certificate->set_micro_batch_ns(rhythm_.micro_batch_ns);
   }
 
   const JobRhythm& rhythm_;
+  const int64_t steps_per_iteration_;
   const RankGraph& graph_;
   RankPlan& plan_;
   TimedGraph timed_;
@@ -183,8 +201,8 @@ class RankRhythm {
 
 }  // namespace
 
-absl::Status ApplyRhythm(const JobRhythm& rhythm, const RankGraph& graph, RankPlan* plan) {
-  return RankRhythm(rhythm, graph, plan).Apply();
+absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, RankPlan* plan) {
+  return RankRhythm(rhythm, steps_per_iteration, graph, plan).Apply();
 }
 
 }  // namespace weir::compiler

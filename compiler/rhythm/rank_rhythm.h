@@ -15,7 +15,8 @@ namespace weir::compiler {
 int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times, const TimedGraph::Register& entry);
 
 // `plan` has the actors of `graph`, one by one, and its registers; slots of 0 are filled in. kInternal if the
-// certificate does not hold here: the rhythm was solved without a rank like this one.
-absl::Status ApplyRhythm(const JobRhythm& rhythm, const RankGraph& graph, RankPlan* plan);
+// certificate does not hold here: the rhythm was solved without a rank like this one. kInvalidArgument (W0549): an
+// iteration of `steps_per_iteration` steps takes longer than a plan can say.
+absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, RankPlan* plan);
 
 }  // namespace weir::compiler

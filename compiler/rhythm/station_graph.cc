@@ -87,18 +87,18 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph) {
     data.slots = GivenSlots(plan_, graph, tensor);
     if (local) {
       if (consumers.empty()) continue;  // scratch, or a weight that nobody reads
-      key = {graph.actors[tensor.producer].station, {consumers.begin(), consumers.end()}, tensor.tokens_per_step, tensor.variable >= 0};
+      key = {graph.actors[tensor.producer].station, {consumers.begin(), consumers.end()}, tensor.tokens_per_step, InitialTokens(tensor)};
     } else if (tensor.side == RegisterSpec::OUTBOUND) {
       const RankActor& send = graph.actors[tensor.producer];
       const int64_t stage = plan_.mesh.StageOf(tensor.peer);
       Station fill{send.station.item, send.station.place + 1};
       Other(fill, stations_.at(send.station), stage, StationName(send)).fills = true;
-      key = {send.station, {fill}, 0, false};
+      key = {send.station, {fill}, 0, 0};
     } else {
       const RankActor& fill = graph.actors[tensor.consumers[0]];
       Station send{fill.station.item, fill.station.place - 1};
       Other(send, stations_.at(fill.station), plan_.mesh.StageOf(tensor.peer), StationName(fill));
-      key = {send, {fill.station}, 0, false};
+      key = {send, {fill.station}, 0, 0};
     }
     if (!local) {
       data.latency_ns = std::min(kActNsMax, costs_.LatencyNs(costs_.LevelBetween(graph.rank, tensor.peer), tensor.bytes));
@@ -141,7 +141,7 @@ void StationGraphBuilder::AddPossibleEdges() {
   for (const auto& [fill, data] : fills) {
     Station send{fill.item, fill.place - 1};
     Other(send, data, data.stage, data.name);
-    registers_.try_emplace({send, {fill}, 0, false}, RegisterData{data.name, 0, kSlotsUnbounded, 0});
+    registers_.try_emplace({send, {fill}, 0, 0}, RegisterData{data.name, 0, kSlotsUnbounded, 0});
     send_of[fill] = send;
   }
   // What a fill reads of its own rank, other ranks may send.
@@ -155,7 +155,7 @@ void StationGraphBuilder::AddPossibleEdges() {
       if (key.tokens > 0 && send != send_of.end() && send->second != key.producer) readers.insert(send->second);
     }
     for (const Station& consumer : key.consumers) readers.erase(consumer);
-    if (!readers.empty()) more.emplace(RegisterFamily{key.producer, {readers.begin(), readers.end()}, key.tokens, key.variable}, RegisterData{data.name, 0, data.slots, 0});
+    if (!readers.empty()) more.emplace(RegisterFamily{key.producer, {readers.begin(), readers.end()}, key.tokens, key.initial_tokens}, RegisterData{data.name, 0, data.slots, 0});
   }
   registers_.insert(more.begin(), more.end());
   // An item that makes a value comes before one that reads it, even if nobody was seen to do both.
@@ -170,7 +170,7 @@ void StationGraphBuilder::AddPossibleEdges() {
       --last;
       if (last->first.item != maker[input]) continue;
       const int64_t tokens = std::min(last->second.micro_batches, first->second.micro_batches);
-      registers_.try_emplace({last->first, {first->first}, tokens, false}, RegisterData{plan_.module.values[input].name, 0, kSlotsUnbounded, 0});
+      registers_.try_emplace({last->first, {first->first}, tokens, plan_.module.values[input].delay}, RegisterData{plan_.module.values[input].name, 0, kSlotsUnbounded, 0});
     }
     for (int output : item.outputs) maker[output] = static_cast<int>(i);
   }
@@ -212,7 +212,7 @@ StationGraph StationGraphBuilder::Finish(Ranks ranks) {
     entry.name = data.name;
     entry.producer = port(key.producer);
     for (const Station& consumer : key.consumers) entry.consumers.push_back(port(consumer));
-    entry.initial_tokens = key.variable ? 1 : 0;
+    entry.initial_tokens = key.initial_tokens;
     entry.slots = data.slots;
     entry.bytes = data.bytes;
     entry.latency_ns = data.latency_ns;

@@ -1,4 +1,4 @@
-// The time of a whole job as one graph: its stations (see Station), whatever the number of ranks. Built from a few
+// The time of one step of a whole job, with an update, as one graph: its stations (see Station), whatever the number of ranks. Built from a few
 // lowered ranks: those of a stage do the same but for the sizes of their shards and the peers that they send to, so
 // a station takes what the slowest of them takes, and a register the bytes of the largest.
 //

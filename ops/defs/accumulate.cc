@@ -1,4 +1,4 @@
-// accumulate: the sum of a gradient over the micro-batches of a step.
+// accumulate: the sum of a gradient over the acts of a span: the micro-batches of a step, or of several.
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"
@@ -10,7 +10,7 @@ namespace {
 OpDef AccumulateDef() {
   OpDef def;
   def.schema = {.name = "accumulate",
-                .doc = "acc = g in the first micro-batch of a step, acc + g in the others.",
+                .doc = "acc = g in the first act of a span, acc + g in the others.",
                 .inputs = {{.name = "g", .doc = "any shape"}},
                 .outputs = {{.name = "acc", .doc = "f32, like g; read and written"}},
                 .internal = true,

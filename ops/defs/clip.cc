@@ -4,6 +4,7 @@
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"
+#include "ops/defs/update_rate_attrs.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -44,13 +45,21 @@ OpDef SumSquaresDef() {
   return def;
 }
 
+std::vector<AttrSchema> ClipAttrs() {
+  std::vector<AttrSchema> attrs = {{"clip_norm", AttrKind::kReal, std::nullopt, "largest norm; 0: no clipping"},
+                                   {"first_scale", AttrKind::kReal, 1.0, "factor of the gradients of the first update"}};
+  AddUpdateRate(&attrs);
+  return attrs;
+}
+
 OpDef ClipScaleDef() {
   OpDef def;
   def.schema = {.name = "clip_scale",
-                .doc = "norm = sqrt(total); scale = min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0.",
+                .doc = "norm = sqrt(total); scale = min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0. Gradients of the "
+                       "first update count first_scale times: so does their norm, and scale makes them so.",
                 .inputs = {{.name = "total", .doc = "f32 scalar"}},
                 .outputs = {{.name = "scale", .doc = "f32 scalar"}, {.name = "norm", .doc = "f32 scalar"}},
-                .attrs = {{"clip_norm", AttrKind::kReal, std::nullopt, "largest norm; 0: no clipping"}},
+                .attrs = ClipAttrs(),
                 .internal = true,
                 .factors = " -> , "};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
@@ -60,6 +69,7 @@ OpDef ClipScaleDef() {
       check.Fail({"W0310", "", "clip_norm of at least 0", absl::StrCat(in.attrs.Real("clip_norm")), "clip_norm: 1"});
     }
     WEIR_RETURN_IF_ERROR(check.status());
+    WEIR_RETURN_IF_ERROR(CheckUpdateRate(in));
     return std::vector<TensorType>(2, TensorType{DType::kF32, {}});
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {

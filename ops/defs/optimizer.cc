@@ -3,16 +3,18 @@
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"
+#include "ops/defs/update_rate_attrs.h"
 #include "runtime/base/status.h"
 
 namespace weir {
 namespace {
 
 std::vector<AttrSchema> WithSchedule(std::vector<AttrSchema> attrs) {
+  AddUpdateRate(&attrs);
   attrs.push_back({"learning_rate", AttrKind::kReal, 1e-3, "peak learning rate"});
-  attrs.push_back({"warmup_steps", AttrKind::kInt, int64_t{0}, "steps of linear warm-up"});
+  attrs.push_back({"warmup_steps", AttrKind::kInt, int64_t{0}, "updates of linear warm-up"});
   attrs.push_back({"decay", AttrKind::kString, std::string("constant"), "constant, cosine or linear"});
-  attrs.push_back({"decay_steps", AttrKind::kInt, int64_t{0}, "step at which the decay ends"});
+  attrs.push_back({"decay_steps", AttrKind::kInt, int64_t{0}, "update at which the decay ends"});
   attrs.push_back({"min_learning_rate", AttrKind::kReal, 0.0, "learning rate after the decay"});
   return attrs;
 }
@@ -20,6 +22,7 @@ std::vector<AttrSchema> WithSchedule(std::vector<AttrSchema> attrs) {
 absl::Status CheckUpdate(const InferInput& in) {
   OperandCheck check(in, {"grad", "scale"});
   WEIR_RETURN_IF_ERROR(check.Is(0, DType::kF32).Is(1, DType::kF32).Rank(1, 0).status());
+  WEIR_RETURN_IF_ERROR(CheckUpdateRate(in));
   for (const char* name : {"warmup_steps", "decay_steps"}) {
     if (in.attrs.Int(name) >= 0) continue;
     return Rejected({"W0310", "", absl::StrCat(name, " of at least 0"), absl::StrCat(in.attrs.Int(name)), absl::StrCat(name, ": 0")});

@@ -41,6 +41,7 @@ struct KernelArgs {
   int64_t step = 0;           // from 0
   int64_t micro_batch = 0;    // of this act, from 0
   int64_t chunk = 0;          // of this act, for chunked transfers
+  int64_t span_act = 0;       // acts before this one that wrote to output 0 since it was last handed on: 0 if each act hands on its own
   uint64_t random_key = 0;    // of (job seed, call instance, op); mix with `step`
 };
 

@@ -32,6 +32,7 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   args.workspace = workspace.data();
   args.step = run.step;
   args.micro_batch = run.micro_batch;
+  args.span_act = run.micro_batch;
   args.random_key = run.random_key;
   kernel->Run(args);
   if (!workspace.GuardIntact()) return absl::InternalError(absl::StrCat(run.op, " writes beyond its workspace"));

@@ -15,7 +15,7 @@ struct KernelRun {
   std::string op;
   Attributes attrs;
   int64_t step = 0;
-  int64_t micro_batch = 0;
+  int64_t micro_batch = 0;  // also the act of its span
   uint64_t random_key = 0;
   int num_threads = 1;
 };

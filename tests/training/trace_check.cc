@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "actors/plan_rates.h"
 #include "runtime/base/status.h"
 
 namespace weir::testing {
@@ -26,22 +27,22 @@ std::vector<std::vector<Act>> ActsOf(const Session& session, int rank) {
   return acts;
 }
 
-absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, const std::vector<std::vector<Act>>& acts, int rank) {
+absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t steps, const std::vector<std::vector<Act>>& acts, int rank) {
   std::string where = absl::StrCat("rank ", rank, ", register '", reg.name, "'");
   std::vector<std::pair<int64_t, int>> events;  // (time, change); releases before acquisitions
   int64_t tokens = reg.initial_tokens, released = 0;
   if (reg.producer.actor >= 0) {
-    int64_t period = plan.actors[reg.producer.actor].outputs[reg.producer.port].period;
+    const PlanPort& port = plan.actors[reg.producer.actor].outputs[reg.producer.port];
     const std::vector<Act>& producer = acts[reg.producer.actor];
-    for (size_t n = 0; n < producer.size(); n += period) events.push_back({producer[n].start, 1});
-    tokens += static_cast<int64_t>(producer.size()) / period;
+    for (size_t n = 0; n < producer.size(); n += port.period - (n == 0 ? port.phase : 0)) events.push_back({producer[n].start, 1});
+    tokens += SpansEnded(port, static_cast<int64_t>(producer.size()));
   }
   for (int64_t token = 0; token < tokens; ++token) {
     int64_t freed = 0;
     bool done = true;
     for (const PortRef& consumer : reg.consumers) {
-      int64_t period = plan.actors[consumer.actor].inputs[consumer.port].period;
-      size_t last = static_cast<size_t>((token + 1) * period - 1);
+      const PlanPort& port = plan.actors[consumer.actor].inputs[consumer.port];
+      size_t last = static_cast<size_t>((token + 1) * port.period - 1 - port.phase);
       if (last >= acts[consumer.actor].size()) {
         done = false;
       } else {
@@ -52,8 +53,10 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, const std:
     ++released;
     events.push_back({freed, -1});
   }
-  if (tokens - released != reg.initial_tokens) {
-    return absl::InternalError(absl::StrCat(where, " ends with ", tokens - released, " tokens, began with ", reg.initial_tokens));
+  // Between updates what is made of weights stays.
+  const int64_t expected = CountAt(plan, reg, steps).in_use();
+  if (tokens - released != expected || (plan.rhythm.steps_per_iteration == 1 && expected != reg.initial_tokens)) {
+    return absl::InternalError(absl::StrCat(where, " ends with ", tokens - released, " tokens, not ", expected, "; began with ", reg.initial_tokens));
   }
   std::sort(events.begin(), events.end());
   int64_t held = reg.initial_tokens;
@@ -72,7 +75,7 @@ absl::Status CheckRegistersByTrace(const Session& session) {
     std::vector<std::vector<Act>> acts = ActsOf(session, rank);
     for (const PlanRegister& reg : session.plan(rank).registers) {
       if (reg.side != RegisterSide::kLocal) continue;
-      WEIR_RETURN_IF_ERROR(CheckRegister(session.plan(rank), reg, acts, rank));
+      WEIR_RETURN_IF_ERROR(CheckRegister(session.plan(rank), reg, session.steps_done(), acts, rank));
     }
   }
   return absl::OkStatus();

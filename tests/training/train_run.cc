@@ -13,7 +13,7 @@ namespace {
 
 class SyntheticFeed final : public DataFeed {
  public:
-  explicit SyntheticFeed(const Job& job) : micro_batches_(std::max<int64_t>(1, job.training().micro_batches())) {
+  SyntheticFeed(const Job& job, int64_t steps) : steps_(steps), micro_batches_(std::max<int64_t>(1, job.training().micro_batches())) {
     SyntheticDataOptions options;
     options.feeds = {"tokens", "targets"};
     for (const Dim& dim : job.graph().dim()) {
@@ -23,10 +23,11 @@ class SyntheticFeed final : public DataFeed {
     data_ = MakeSyntheticDataset(options);
   }
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
-    return data_->Fill(feed, {DataPart::kTrain, step % 4, micro_batch, micro_batches_}, slice, out);
+    return data_->Fill(feed, {DataPart::kTrain, step % steps_, micro_batch, micro_batches_}, slice, out);
   }
 
  private:
+  int64_t steps_;  // before they come again
   int64_t micro_batches_;
   std::unique_ptr<Dataset> data_;
 };
@@ -64,7 +65,9 @@ absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Sess
 
 }  // namespace
 
-std::unique_ptr<DataFeed> RepeatingFeed(const Job& job) { return std::make_unique<SyntheticFeed>(job); }
+std::unique_ptr<DataFeed> RepeatingFeed(const Job& job) { return std::make_unique<SyntheticFeed>(job, 4); }
+
+std::unique_ptr<DataFeed> EndlessFeed(const Job& job) { return std::make_unique<SyntheticFeed>(job, int64_t{1} << 40); }
 
 Job WithMesh(Job job, const std::string& mesh) {
   job.clear_mesh();
@@ -114,7 +117,7 @@ absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
     WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*logical, rank));
     plans.push_back(std::move(plan));
   }
-  std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
+  std::unique_ptr<DataFeed> feed = options.feed ? options.feed(job) : RepeatingFeed(job);
   MetricRecorder sink;
   SessionOptions session_options = options.session;
   session_options.feed = feed.get();

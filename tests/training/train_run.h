@@ -20,6 +20,7 @@ namespace weir::testing {
 struct TrainRunOptions {
   int64_t steps = 3;
   SessionOptions session;  // engine, threads, seeds; feed, sink and initialiser are set by the run
+  std::function<std::unique_ptr<DataFeed>(const Job&)> feed;  // null: RepeatingFeed
   std::function<void(const Session&)> inspect;  // called at the end of the run, if set
 };
 
@@ -37,6 +38,8 @@ Job WithMesh(Job job, const std::string& mesh);
 
 // The batches of a run: four seeded ones over and over, so that there is something to learn.
 std::unique_ptr<DataFeed> RepeatingFeed(const Job& job);
+// Batches that do not come again: rows one after another, however they are cut into steps and micro-batches.
+std::unique_ptr<DataFeed> EndlessFeed(const Job& job);
 
 // Compiles, checks that all plans fit, runs, checks that every register is at rest and, from
 // the trace, that none ever held more than its slots.

@@ -31,8 +31,8 @@ std::string CountText(double count) {
 }
 
 std::string ProgressText(const ProgressStep& step, const std::string& item) {
-  return absl::StrFormat("step %d/%d  loss %.4f  grad %.3g  lr %.2e  %s %s/s  %s left", step.step, step.steps, step.loss,
-                         step.gradient_norm, step.learning_rate, CountText(step.items_per_second), item,
+  const std::string gradient = step.gradient_norm.has_value() ? absl::StrFormat("  grad %.3g", *step.gradient_norm) : "";
+  return absl::StrFormat("step %d/%d  loss %.4f%s  lr %.2e  %s %s/s  %s left", step.step, step.steps, step.loss, gradient, step.learning_rate, CountText(step.items_per_second), item,
                          DurationText(step.seconds_left));
 }
 

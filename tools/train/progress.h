@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "runtime/base/clock.h"
@@ -16,7 +17,7 @@ struct ProgressStep {
   int64_t step = 0;  // steps done
   int64_t steps = 0;  // steps of the run
   double loss = 0;
-  double gradient_norm = 0;
+  std::optional<double> gradient_norm;  // none before the first update
   double learning_rate = 0;
   double items_per_second = 0;
   double seconds_left = 0;

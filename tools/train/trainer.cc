@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "compiler/check_training.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
 #include "tools/train/job_data.h"
@@ -18,6 +19,7 @@ namespace {
 constexpr double kBurstSeconds = 0.2;
 constexpr int64_t kBurstMax = 64;
 constexpr char kStepKey[] = "step";
+constexpr char kOptimizerStepKey[] = "optimizer_step";
 
 std::string LossName(const Job& job) { return job.graph().loss().empty() ? "loss" : job.graph().loss(); }
 
@@ -27,7 +29,8 @@ LearningRateSchedule ScheduleOf(const Job& job) {
   schedule.learning_rate = from.learning_rate();
   schedule.warmup_steps = from.warmup_steps();
   schedule.decay = from.decay() == Schedule::COSINE ? "cosine" : from.decay() == Schedule::LINEAR ? "linear" : "constant";
-  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps() : job.training().steps();
+  const int64_t all = compiler::OptimizerSteps(job.training(), compiler::UpdateRateOf(job.training()));
+  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps() : all;
   schedule.min_learning_rate = from.min_learning_rate();
   return schedule;
 }
@@ -43,7 +46,8 @@ class Trainer {
       : job_(job),
         options_(options),
         progress_(ItemName(job), &clock_, options.console),
-        schedule_(ScheduleOf(job)) {}
+        schedule_(ScheduleOf(job)),
+        updates_(compiler::UpdateRateOf(job.training())) {}
 
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
@@ -89,7 +93,22 @@ class Trainer {
                        "files written by --save are for --init"});
     }
     result_.steps_done = step;
-    return absl::OkStatus();
+    return CheckUpdatesOf((*checkpoint)->metadata());
+  }
+
+  // Whether the run can go on after `steps_done` steps and count updates as the run before did.
+  absl::Status CheckUpdatesOf(const std::map<std::string, std::string>& metadata) const {
+    const int64_t step = result_.steps_done;
+    auto it = metadata.find(kOptimizerStepKey);
+    int64_t found = step;  // all that could be, before checkpoints told
+    if (it != metadata.end() && !absl::SimpleAtoi(it->second, &found)) found = -1;
+    if (updates_.IsBetweenUpdates(step) && updates_.OptimizerStep(step) == found) return absl::OkStatus();
+    return Rejected({"W0548", options_.resume,
+                     absl::StrCat("a checkpoint of a run with training.update_every ", updates_.every, ", update_phase ", updates_.phase, " and gradient_delay ",
+                                  updates_.delay, ": after step ", step, " with ", std::max<int64_t>(0, updates_.OptimizerStep(step)),
+                                  updates_.IsBetweenUpdates(step) ? "" : " and more", " steps of the optimiser"),
+                     absl::StrCat(std::max<int64_t>(0, found), " steps of the optimiser"),
+                     "go on with the numbers that the run had, or start a new one with --init from its weights"});
   }
 
   absl::Status Load(const SafetensorsReader& file, StateSet set) {
@@ -110,7 +129,22 @@ class Trainer {
                                   facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
                                   facts.threads_per_device == 1 ? "" : "s",
                                   static_cast<double>(facts.bytes_per_device) / (1 << 20)));
+    SayWhatUpdates();
     if (result_.steps_done > 0) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
+  }
+
+  void SayWhatUpdates() {
+    if (updates_.delay > 0) {
+      progress_.Say(absl::StrCat("gradients are ", updates_.delay, updates_.delay == 1 ? " update" : " updates", " old; the first ",
+                                 updates_.delay == 1 ? "update leaves" : absl::StrCat(updates_.delay, " updates leave"), " the weights as they are"));
+    }
+    if (updates_.every == 1) return;
+    const int64_t steps = job_.training().steps(), rest = steps - updates_.RoundDown(steps);
+    progress_.Say(absl::StrCat("weights are updated every ", updates_.every, " steps, first in step ", updates_.phase + 1));
+    if (rest > 0) {
+      progress_.Say(absl::StrCat("WARNING: the last update is in step ", steps - rest, " of ", steps, ": the gradients of the ",
+                                 rest == 1 ? "step" : absl::StrCat(rest, " steps"), " after it change nothing"));
+    }
   }
 
   bool evaluates() const { return runner_->facts().evaluation_batches > 0; }
@@ -120,31 +154,49 @@ class Trainer {
     int64_t steps = job_.training().steps();
     int64_t burst = 1;
     started_at_ = result_.steps_done;
-    while (result_.steps_done < steps && !Interrupted()) {
+    // Resumed after the last update: the checkpoint is that of the beginning.
+    if (started_at_ < steps && started_at_ == updates_.RoundDown(steps)) WEIR_RETURN_IF_ERROR(WriteCheckpoint());
+    while (result_.steps_done < steps && !(Interrupted() && MayEnd())) {
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
+      const int64_t checkpoint_at = NextCheckpoint(steps);
       WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
       double seconds = static_cast<double>(clock_.NowNs() - before) * 1e-9;
       burst = std::clamp<int64_t>(std::llround(kBurstSeconds * static_cast<double>(count) / std::max(seconds, 1e-9)), 1, kBurstMax);
       result_.steps_done += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
       running_seconds_ += seconds;
-      WEIR_RETURN_IF_ERROR(AfterBurst(steps));
+      WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
     result_.interrupted = result_.steps_done < steps;
     if (result_.interrupted) progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
     return absl::OkStatus();
   }
 
+  // What steps have gathered since the last update is not in a checkpoint, so one is written right after an update: at
+  // the end of the run the last there is; if interrupted, the next.
+  int64_t NextCheckpoint(int64_t steps) const {
+    const int64_t last = updates_.RoundDown(steps), every = options_.checkpoint_every, done = result_.steps_done;
+    if (every == 0 || options_.checkpoint.empty()) return last;
+    const int64_t due = updates_.RoundUp(done / every * every);
+    return std::min(last, due > done ? due : updates_.RoundUp((done / every + 1) * every));
+  }
+  bool MayEnd() const {
+    return options_.checkpoint.empty() || updates_.IsBetweenUpdates(result_.steps_done) ||
+           updates_.RoundUp(result_.steps_done) > job_.training().steps();
+  }
+
   // Steps until something is due between steps.
   int64_t UntilStop(int64_t steps) const {
-    int64_t until = steps - result_.steps_done;
-    for (int64_t every : {!evaluates() ? 0 : job_.training().eval_every(), options_.checkpoint_every}) {
-      if (every > 0) until = std::min(until, every - result_.steps_done % every);
-    }
+    const int64_t done = result_.steps_done, eval_every = evaluates() ? job_.training().eval_every() : 0;
+    int64_t until = steps - done;
+    if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
+    if (options_.checkpoint.empty()) return until;
+    if (NextCheckpoint(steps) > done) until = std::min(until, NextCheckpoint(steps) - done);
+    if (Interrupted() && !MayEnd()) until = std::min(until, updates_.RoundUp(done) - done);
     return until;
   }
 
-  absl::Status AfterBurst(int64_t steps) {
+  absl::Status AfterBurst(int64_t steps, int64_t checkpoint_at) {
     int64_t done = result_.steps_done;
     int64_t eval_every = job_.training().eval_every();
     bool evaluate = evaluates() && (done == steps || (eval_every > 0 && done % eval_every == 0));
@@ -153,7 +205,7 @@ class Trainer {
       WEIR_RETURN_IF_ERROR(ReportStep(step, steps, metrics, evaluate && step + 1 == done));
     }
     if (evaluate) progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
-    if (options_.checkpoint_every > 0 && done % options_.checkpoint_every == 0 && done < steps) return WriteCheckpoint();
+    if (done == checkpoint_at && done < steps) return WriteCheckpoint();
     return absl::OkStatus();
   }
 
@@ -168,7 +220,8 @@ class Trainer {
   }
 
   absl::Status ReportStep(int64_t step, int64_t steps, const StepMetrics& metrics, bool evaluated) {
-    double loss = ValueOf(metrics, LossName(job_)), gradient_norm = ValueOf(metrics, "grad_norm");
+    double loss = ValueOf(metrics, LossName(job_));
+    if (metrics.count("grad_norm") > 0) gradient_norm_ = ValueOf(metrics, "grad_norm");
     double rate = static_cast<double>(ItemsPerStep(job_)) / step_seconds_;
     if (step == started_at_) result_.first_loss = loss;
     result_.last_loss = loss;
@@ -182,8 +235,8 @@ class Trainer {
     shown.step = step + 1;
     shown.steps = steps;
     shown.loss = loss;
-    shown.gradient_norm = gradient_norm;
-    shown.learning_rate = schedule_.At(step);
+    shown.gradient_norm = gradient_norm_;
+    shown.learning_rate = LearningRate(step);
     shown.items_per_second = rate;
     double mean = running_seconds_ / static_cast<double>(result_.steps_done - started_at_);
     shown.seconds_left = mean * static_cast<double>(steps - step - 1);
@@ -191,12 +244,15 @@ class Trainer {
     return WriteMetrics(step, metrics, rate, evaluated);
   }
 
+  // Of the update that `step` makes or gathers gradients for.
+  double LearningRate(int64_t step) const { return schedule_.At(std::max<int64_t>(0, updates_.OptimizerStep(step))); }
+
   absl::Status WriteMetrics(int64_t step, const StepMetrics& metrics, double rate, bool evaluated) {
     if (!metrics_file_.is_open()) return absl::OkStatus();
     MetricLine line(step + 1);
     line.Add("loss", ValueOf(metrics, LossName(job_)));
-    line.Add("grad_norm", ValueOf(metrics, "grad_norm"));
-    line.Add("lr", schedule_.At(step));
+    if (metrics.count("grad_norm") > 0) line.Add("grad_norm", ValueOf(metrics, "grad_norm"));
+    line.Add("lr", LearningRate(step));
     line.Add(absl::StrCat(ItemName(job_), "_per_second"), rate);
     line.Add("step_seconds", step_seconds_);
     for (const auto& [name, value] : metrics) {
@@ -215,13 +271,21 @@ class Trainer {
 
   absl::Status WriteCheckpoint() {
     if (options_.checkpoint.empty()) return absl::OkStatus();
-    return runner_->Save(StateSet::kAll, {{"format", "weir"}, {"job", job_.name()}, {kStepKey, absl::StrCat(result_.steps_done)}},
+    checkpoint_step_ = result_.steps_done;
+    return runner_->Save(StateSet::kAll,
+                         {{"format", "weir"},
+                          {"job", job_.name()},
+                          {kStepKey, absl::StrCat(result_.steps_done)},
+                          {kOptimizerStepKey, absl::StrCat(updates_.OptimizerStep(result_.steps_done))}},
                          options_.checkpoint);
   }
 
   absl::Status WriteResults() {
-    WEIR_RETURN_IF_ERROR(WriteCheckpoint());
-    if (!options_.checkpoint.empty()) progress_.Say("checkpoint written to " + options_.checkpoint);
+    if (updates_.IsBetweenUpdates(result_.steps_done)) WEIR_RETURN_IF_ERROR(WriteCheckpoint());
+    if (checkpoint_step_ >= 0) {
+      progress_.Say(absl::StrCat("checkpoint written to ", options_.checkpoint,
+                                 checkpoint_step_ == result_.steps_done ? "" : absl::StrCat(", as of step ", checkpoint_step_, ", the last that updates")));
+    }
     if (!options_.save.empty()) {
       WEIR_RETURN_IF_ERROR(runner_->Save(StateSet::kWeights, {{"format", "weir"}, {"job", job_.name()}}, options_.save));
       progress_.Say("weights written to " + options_.save);
@@ -238,9 +302,12 @@ class Trainer {
   MonotonicClock clock_;
   Progress progress_;
   LearningRateSchedule schedule_;
+  UpdateRate updates_;  // of any sense once a runner has been opened
   std::unique_ptr<JobRunner> runner_;
   std::map<int64_t, StepMetrics> reported_;  // of the last burst
   std::ofstream metrics_file_;
+  std::optional<double> gradient_norm_;  // the last reported
+  int64_t checkpoint_step_ = -1;         // of the last checkpoint written here
   TrainResult result_;
   int64_t started_at_ = 0;  // steps done before
   double step_seconds_ = 0;  // mean over the last burst

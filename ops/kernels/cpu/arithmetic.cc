@@ -200,7 +200,7 @@ KernelOr MakeCast(const KernelSpec& spec) {
   return std::make_unique<CastKernel>(check.in(0), check.out(0));
 }
 
-// acc = g in the first micro-batch, acc += g in the others.
+// acc = g in the first act of a span, acc += g in the others.
 class AccumulateKernel final : public Kernel {
  public:
   explicit AccumulateKernel(const TensorSlice& g) : dtype_(g.dtype), pieces_{g.num_elements(), kLightPiece} {}
@@ -210,7 +210,7 @@ class AccumulateKernel final : public Kernel {
       int64_t begin = pieces_.begin(piece), n = pieces_.length(piece);
       const char* g = At(args.inputs[0], begin, dtype_);
       float* sum = static_cast<float*>(args.outputs[0]) + begin;
-      if (args.micro_batch > 0) {
+      if (args.span_act > 0) {
         HWY_DYNAMIC_DISPATCH(AccumulateRange)(dtype_, g, sum, n);
       } else if (dtype_ == DType::kF32) {
         std::memcpy(sum, g, n * sizeof(float));

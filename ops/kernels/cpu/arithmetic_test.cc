@@ -51,14 +51,15 @@ TEST_P(ArithmeticKernelTest, CastRoundsToTheNearestStoredValue) {
 
 TEST_P(ArithmeticKernelTest, AccumulateCopiesFirstAndAddsAfter) {
   TestTensor g = RandomTensor(GetParam(), {33333}, 5), before = RandomTensor(DType::kF32, {33333}, 6);
-  for (int64_t micro_batch : {0, 1, 5}) {
+  for (int64_t span_act : {0, 1, 5}) {
     RunOptions options;
-    options.micro_batch = micro_batch;
+    options.micro_batch = 1 - span_act;  // does not matter
+    options.span_act = span_act;
     options.initial_outputs = {before};
     auto sum = RunKernel("accumulate", {}, {g}, {before.slice}, options);
     std::vector<double> expected;
     for (int64_t i = 0; i < g.size(); ++i) {
-      expected.push_back(micro_batch == 0 ? g[i] : Stored(DType::kF32, before[i] + g[i]));
+      expected.push_back(span_act == 0 ? g[i] : Stored(DType::kF32, before[i] + g[i]));
     }
     ExpectEqualValues(sum[0], expected);
   }

@@ -109,6 +109,7 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
   args.step = options.step;
   args.micro_batch = options.micro_batch;
   args.chunk = options.chunk;
+  args.span_act = options.span_act;
   args.random_key = options.random_key;
   (*kernel)->Run(args);
   EXPECT_TRUE(workspace.guard_intact()) << spec.op << " wrote past its workspace";

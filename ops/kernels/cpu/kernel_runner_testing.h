@@ -36,6 +36,7 @@ struct RunOptions {
   int64_t step = 0;
   int64_t micro_batch = 0;
   int64_t chunk = 0;
+  int64_t span_act = 0;
   uint64_t random_key = 0;
   // Outputs that start with these values (in-place ops); others start as NaN patterns.
   std::vector<TestTensor> initial_outputs;

@@ -7,6 +7,7 @@
 #include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
 #include "runtime/base/schedule.h"
+#include "runtime/base/update_rate.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/optimizer.cc"
@@ -132,6 +133,7 @@ class AdamWKernel final : public Kernel {
  public:
   AdamWKernel(const Attributes& attrs, int64_t n)
       : schedule_(LearningRateSchedule::FromAttributes(attrs)),
+        updates_(UpdateRate::FromAttributes(attrs)),
         beta1_(attrs.Real("beta1", 0.9)),
         beta2_(attrs.Real("beta2", 0.999)),
         epsilon_(attrs.Real("epsilon", 1e-8)),
@@ -139,8 +141,10 @@ class AdamWKernel final : public Kernel {
         pieces_{n, kUpdatePiece} {}
 
   void Run(const KernelArgs& args) override {
-    const double t = static_cast<double>(args.step) + 1;
-    const double rate = schedule_.At(args.step);
+    const int64_t number = updates_.OptimizerStep(args.step);
+    if (number < 0) return;
+    const double t = static_cast<double>(number) + 1;
+    const double rate = schedule_.At(number);
     AdamStep step;
     step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
     step.decay = static_cast<float>(1 - rate * weight_decay_);
@@ -162,6 +166,7 @@ class AdamWKernel final : public Kernel {
 
  private:
   const LearningRateSchedule schedule_;
+  const UpdateRate updates_;
   const double beta1_, beta2_, epsilon_, weight_decay_;
   const Pieces pieces_;
 };
@@ -188,20 +193,23 @@ class SgdKernel final : public Kernel {
  public:
   SgdKernel(const Attributes& attrs, int64_t n)
       : schedule_(LearningRateSchedule::FromAttributes(attrs)),
+        updates_(UpdateRate::FromAttributes(attrs)),
         momentum_(attrs.Real("momentum")),
         weight_decay_(attrs.Real("weight_decay")),
         pieces_{n, kUpdatePiece} {}
 
   void Run(const KernelArgs& args) override {
+    const int64_t number = updates_.OptimizerStep(args.step);
+    if (number < 0) return;
     SgdStep step;
     step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
     step.weight_decay = static_cast<float>(weight_decay_);
     step.momentum = static_cast<float>(momentum_);
-    step.rate = static_cast<float>(schedule_.At(args.step));
+    step.rate = static_cast<float>(schedule_.At(number));
     const float* g = static_cast<const float*>(args.inputs[0]);
     float* w = static_cast<float*>(args.outputs[0]);
     float* buffer = args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
-    const Momentum kind = !buffer ? Momentum::kNone : args.step == 0 ? Momentum::kFirst : Momentum::kLater;
+    const Momentum kind = !buffer ? Momentum::kNone : number == 0 ? Momentum::kFirst : Momentum::kLater;
     args.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(SgdRange)
@@ -211,6 +219,7 @@ class SgdKernel final : public Kernel {
 
  private:
   const LearningRateSchedule schedule_;
+  const UpdateRate updates_;
   const double momentum_, weight_decay_;
   const Pieces pieces_;
 };
@@ -272,21 +281,26 @@ KernelOr MakeSumSquares(const KernelSpec& spec) {
 
 class ClipScaleKernel final : public Kernel {
  public:
-  explicit ClipScaleKernel(double clip_norm) : clip_norm_(clip_norm) {}
+  explicit ClipScaleKernel(const Attributes& attrs)
+      : clip_norm_(attrs.Real("clip_norm")), first_scale_(static_cast<float>(attrs.Real("first_scale", 1))), updates_(UpdateRate::FromAttributes(attrs)) {}
 
   void Run(const KernelArgs& args) override {
-    const float norm = std::sqrt(*static_cast<const float*>(args.inputs[0]));
+    float norm = std::sqrt(*static_cast<const float*>(args.inputs[0]));
+    const bool counts_more = first_scale_ != 1 && updates_.OptimizerStep(args.step) == 0;
+    if (counts_more) norm *= first_scale_;
     float scale = 1;
     if (clip_norm_ > 0) {
       scale = static_cast<float>(clip_norm_) / (norm + 1e-6f);
       if (scale > 1) scale = 1;  // a NaN stays
     }
-    *static_cast<float*>(args.outputs[0]) = scale;
+    *static_cast<float*>(args.outputs[0]) = counts_more ? scale * first_scale_ : scale;
     if (args.outputs.size() > 1 && args.outputs[1]) *static_cast<float*>(args.outputs[1]) = norm;
   }
 
  private:
   const double clip_norm_;
+  const float first_scale_;
+  const UpdateRate updates_;
 };
 
 KernelOr MakeClipScale(const KernelSpec& spec) {
@@ -295,7 +309,7 @@ KernelOr MakeClipScale(const KernelSpec& spec) {
   check.Is(check.out(1), DType::kF32, "norm");
   check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1, "scalars");
   if (!check.ok()) return check.status();
-  return std::make_unique<ClipScaleKernel>(spec.attrs.Real("clip_norm"));
+  return std::make_unique<ClipScaleKernel>(spec.attrs);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "adamw", MakeAdamW);
