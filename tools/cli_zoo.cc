@@ -18,10 +18,12 @@ struct TransformerArguments {
 void AddTrainingFlags(CLI::App* verb, TrainingOptions* options) {
   verb->add_option("--batch", options->batch, "Samples per step")->capture_default_str();
   verb->add_option("--micro-batches", options->micro_batches, "Pieces of a batch, for pipelines and memory")->capture_default_str();
+  verb->add_option("--update-every", options->update_every, "Steps whose gradients one update gathers")->capture_default_str();
+  verb->add_option("--gradient-delay", options->gradient_delay, "Updates by which gradients lag")->capture_default_str();
   verb->add_option("--steps", options->steps, "Steps to train")->capture_default_str();
   verb->add_option("--lr", options->learning_rate, "Highest learning rate; warm-up, then cosine decay")->capture_default_str();
   verb->add_option("--min-lr", options->min_learning_rate, "Learning rate at the end [a tenth of --lr]");
-  verb->add_option("--warmup", options->warmup_steps, "Steps of warm-up [a twentieth of --steps]");
+  verb->add_option("--warmup", options->warmup_steps, "Updates of warm-up [a twentieth of all]");
   verb->add_option("--weight-decay", options->weight_decay, "Decay of matrices")->capture_default_str();
   verb->add_option("--clip", options->clip_norm, "Largest norm of the gradient; 0 is off")->capture_default_str();
   verb->add_option("--precision", options->precision, "f32 or bf16")->capture_default_str();

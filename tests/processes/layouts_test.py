@@ -78,6 +78,21 @@ class Layouts(unittest.TestCase):
                 self.expect_same("many", "one")
                 self.expect_same("one", "default")
 
+    def test_updates_in_every_third_step_by_older_gradients_are_the_same_bits_in_any_number_of_processes(self):
+        for mesh, zero in (("dp=2,pp=2", "1"), ("dp=2,tp=2", "3"), ("tp=2,pp=2", "0")):
+            self.write_job("--zero", zero, "--update-every", "3", "--gradient-delay", "1")
+            self.train("one", "--mesh", mesh)
+            self.assertEqual(sum("grad_norm" in row for row in self.place.metrics("one.jsonl")), 4)
+            for count, transport in ways(mesh):
+                with self.subTest(mesh=mesh, zero=zero, processes=count, transport=transport):
+                    self.train("many", "--mesh", mesh, "--processes", str(count), "--transport", transport)
+                    self.expect_same("many", "one")
+            with self.subTest(mesh=mesh, zero=zero, resumed=True):
+                self.place.train("--mesh", mesh, "--processes", "2", "--steps", "8", "--set", "training.schedule.decay_steps=3",
+                                 "--checkpoint", "half.st")
+                self.train("rest", "--mesh", mesh, "--processes", "4", "--resume", "half.st")
+                self.assertTrue(self.place.bytes_of("rest.st") == self.place.bytes_of("one.st"))
+
     def test_a_checkpoint_goes_on_in_another_number_of_processes(self):
         self.write_job("--zero", "1", "--min-lr", "0.003")  # a rate that does not depend on the number of steps
         mesh = ("--mesh", "dp=2,pp=2")

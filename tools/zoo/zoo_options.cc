@@ -51,6 +51,8 @@ absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
   WEIR_RETURN_IF_ERROR(CheckPositive("batch", options.batch));
   WEIR_RETURN_IF_ERROR(CheckPositive("micro-batches", options.micro_batches));
   WEIR_RETURN_IF_ERROR(CheckPositive("steps", options.steps));
+  WEIR_RETURN_IF_ERROR(CheckPositive("update-every", options.update_every));
+  if (options.gradient_delay < 0) return Rejected({"W0060", "--gradient-delay", "at least 0", absl::StrCat(options.gradient_delay), ""});
   if (options.batch % options.micro_batches != 0) {
     return Rejected({"W0061", "--batch", absl::StrCat("a multiple of --micro-batches ", options.micro_batches),
                      absl::StrCat(options.batch), ""});
@@ -66,6 +68,8 @@ absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
   Training* training = job->mutable_training();
   training->set_steps(options.steps);
   training->set_micro_batches(options.micro_batches);
+  if (options.update_every > 1) training->set_update_every(options.update_every);
+  training->set_gradient_delay(options.gradient_delay);
   training->set_zero_stage(static_cast<int32_t>(options.zero_stage));
   Optimizer::AdamW* adamw = training->mutable_optimizer()->mutable_adamw();
   adamw->set_beta1(0.9);
@@ -75,7 +79,7 @@ absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
   training->mutable_optimizer()->set_clip_norm(options.clip_norm);
   Schedule* schedule = training->mutable_schedule();
   schedule->set_learning_rate(options.learning_rate);
-  schedule->set_warmup_steps(options.warmup_steps >= 0 ? options.warmup_steps : options.steps / 20);
+  schedule->set_warmup_steps(options.warmup_steps >= 0 ? options.warmup_steps : options.steps / options.update_every / 20);
   schedule->set_decay(Schedule::COSINE);
   schedule->set_min_learning_rate(options.min_learning_rate >= 0 ? options.min_learning_rate
                                                                  : options.learning_rate / 10);

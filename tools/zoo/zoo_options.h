@@ -20,12 +20,14 @@ enum class SequenceParallel : uint8_t {
 struct TrainingOptions {
   int64_t batch = 16;
   int64_t micro_batches = 1;
+  int64_t update_every = 1;    // steps
+  int64_t gradient_delay = 0;  // updates
   std::string data;  // empty: synthetic
   double held_out = 0.1;
   int64_t steps = 500;
   double learning_rate = 1e-3;
   double min_learning_rate = -1;  // negative: a tenth of learning_rate
-  int64_t warmup_steps = -1;      // negative: a twentieth of the steps
+  int64_t warmup_steps = -1;      // negative: a twentieth of the updates
   double weight_decay = 0.1;
   double clip_norm = 1.0;
   std::string precision = "f32";  // or "bf16"
