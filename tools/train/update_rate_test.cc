@@ -15,7 +15,6 @@
 namespace weir {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Tensors = std::map<std::string, std::vector<float>>;
@@ -218,7 +217,9 @@ TEST_F(UpdateRateTest, MetricsTellTheNormWhenWeightsAreUpdatedAndTheRateOfTheUpd
     const auto json = nlohmann::json::parse(line);
     EXPECT_TRUE(json["loss"].is_number());
     EXPECT_EQ(json.contains("grad_norm"), step % 3 == 0) << line;
-    if (step == 3) EXPECT_EQ(json["grad_norm"], 0) << "of gradients that are not there yet";
+    if (step == 3) {
+      EXPECT_EQ(json["grad_norm"], 0) << "of gradients that are not there yet";
+    }
     EXPECT_EQ(json.contains("eval_loss"), step % 5 == 0 || step == kSteps) << line;
     rates.push_back(json["lr"]);
   }
