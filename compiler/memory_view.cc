@@ -280,21 +280,20 @@ class Viewer {
   }
 
   std::string Why(const Resident& r) const {
-    if (r.state != nullptr || r.reg->initial_tokens() > 0) return "kept from step to step";
+    if (r.state != nullptr || r.reg->initial_tokens() > 0) return "kept between steps";
     if (r.writer == nullptr) return "nobody reads it";
-    const std::string held = r.held > 1 ? absl::StrCat("; ", r.held, " alive at once") : "";
-    if (r.reg->side() == RegisterSpec::INBOUND) return absl::StrCat("rank ", r.reg->peer(), " writes it when it is ready", held);
+    if (r.reg->side() == RegisterSpec::INBOUND) return absl::StrCat("comes from rank ", r.reg->peer());
     const ActorSpec& writer = *writing_actor_[r.reg->id()];
     const bool backward = std::any_of(reading_actors_[r.reg->id()].begin(), reading_actors_[r.reg->id()].end(), [](const ActorSpec* actor) {
       return actor->phase() == ActorSpec::BACKWARD || actor->phase() == ActorSpec::WEIGHT_GRADIENT;
     });
-    if (r.writer->period > r.writer->chunks && plan_.micro_batches() > 1) return "summed over the micro-batches of the step" + held;
-    if (writer.phase() == ActorSpec::FORWARD && backward) return "for a gradient (`keep`, recomputation)" + held;
+    if (r.writer->period > r.writer->chunks && plan_.micro_batches() > 1) return "summed over the step";
+    if (writer.phase() == ActorSpec::FORWARD && backward) return "for a gradient";
     if (writer.phase() == ActorSpec::BOXING) {
-      return (r.reg->tokens_per_step() < plan_.micro_batches() ? "result of a boxing, for the whole step" : "result of a boxing") + held;
+      return r.reg->tokens_per_step() < plan_.micro_batches() ? "boxed for the step" : "boxed";
     }
-    if (r.reg->tokens_per_step() < plan_.micro_batches()) return "of the whole step" + held;
-    return "between two actors" + held;
+    if (r.reg->tokens_per_step() < plan_.micro_batches()) return "once a step";
+    return "between two actors";
   }
 
   void AddLargest(int tensors_max) {
@@ -366,12 +365,15 @@ std::string ChartText(const MemoryView& view, int rows) {
   return text;
 }
 
+// At most 120 columns.
 std::string LargestText(const MemoryView& view) {
-  std::string text = absl::StrFormat("  %-40s %10s %5s  %-24s %-24s %10s %7s  %s\n", "largest", "bytes", "slots", "from", "until", "alive", "shared", "why");
+  constexpr char kRow[] = "  %-24s %10s %7s  %-16s %-16s %10s %6s  %s\n";
+  std::string text = absl::StrFormat(kRow, "largest", "bytes", "slots", "from", "until", "alive", "shared", "why");
   for (const MemoryView::Tensor& tensor : view.largest) {
-    absl::StrAppendFormat(&text, "  %-40s %10s %5d  %-24s %-24s %10s %7s  %s\n", Short(tensor.name, 40), Bytes(tensor.bytes), tensor.slots,
-                          tensor.from.empty() ? "always" : Short(tensor.from, 24), Short(tensor.until, 24),
-                          tensor.alive_ns == 0 ? "" : TimeText(tensor.alive_ns), tensor.sharers == 0 ? "" : absl::StrCat("with ", tensor.sharers), tensor.why);
+    const std::string slots = tensor.held < tensor.slots ? absl::StrCat(tensor.held, " of ", tensor.slots) : absl::StrCat(tensor.slots);
+    absl::StrAppendFormat(&text, kRow, Short(tensor.name, 24), Bytes(tensor.bytes), slots, tensor.from.empty() ? "always" : Short(tensor.from, 16),
+                          Short(tensor.until, 16), tensor.alive_ns == 0 ? "" : TimeText(tensor.alive_ns),
+                          tensor.sharers == 0 ? "" : absl::StrCat(tensor.sharers), tensor.why);
   }
   return text;
 }

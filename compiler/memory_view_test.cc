@@ -2,6 +2,7 @@
 #include "compiler/memory_view.h"
 
 #include <algorithm>
+#include <sstream>
 
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -89,7 +90,10 @@ TEST(MemoryView, TextNamesPeakAndReason) {
   EXPECT_THAT(chart, HasSubstr("264 B planned, 0 B saved by sharing places; most alive 264 B at 10 ns, as `forward block` starts\n"));
   EXPECT_THAT(chart, HasSubstr("       264 B |  ####\n"));
   EXPECT_THAT(chart, HasSubstr("+ffffbbbb 40 ns\n"));
-  EXPECT_THAT(LargestText(view), HasSubstr("for a gradient (`keep`, recomputation); 2 alive at once"));
+  EXPECT_THAT(LargestText(view), HasSubstr(" shared  why\n  hidden "));
+  EXPECT_THAT(LargestText(view), HasSubstr("  for a gradient\n"));
+  std::istringstream lines(LargestText(view));
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
 }
 
 TEST(MemoryView, WithoutStartTimesThereIsNoChart) {

@@ -134,10 +134,12 @@ absl::Status SimInvariants::CheckRow(const Row& row) const {
   return absl::OkStatus();
 }
 
-bool SimInvariants::InUse(const RankExecutor& rank, const PlanRegister& r, int32_t slot) const {
-  // A landing slot may be written at any time once its credit has been given.
-  if (r.side == RegisterSide::kInbound || !rank.ledger(r.id).is_free(slot)) return true;
-  return rank.machine(r.producer.actor).output(r.producer.port).Holds(slot);
+bool SimInvariants::InUse(int rank, const PlanRegister& r, int32_t slot) const {
+  if (!ranks_[rank]->ledger(r.id).is_free(slot)) return true;
+  const Row& row = rows_[row_of_register_[rank][r.id]];
+  if (row.token_lane >= 0 && network_.UnderWay(row.token_lane) > 0) return true;
+  const PortRef& writer = ranks_[row.producer]->plan().registers[row.producer_register].producer;
+  return ranks_[row.producer]->machine(writer.actor).output(writer.port).Holds(slot);
 }
 
 // The actor that writes `out` holds `in` for reading and is its last reader.
@@ -158,7 +160,7 @@ absl::Status SimInvariants::CheckOverlap(const Overlap& o) const {
   const RankExecutor& rank = *ranks_[o.rank];
   const PlanRegister& a = rank.plan().registers[o.a];
   const PlanRegister& b = rank.plan().registers[o.b];
-  if (!InUse(rank, a, o.a_slot) || !InUse(rank, b, o.b_slot) || WrittenInPlace(rank, o.a, o.a_slot, o.b, o.b_slot) ||
+  if (!InUse(o.rank, a, o.a_slot) || !InUse(o.rank, b, o.b_slot) || WrittenInPlace(rank, o.a, o.a_slot, o.b, o.b_slot) ||
       WrittenInPlace(rank, o.b, o.b_slot, o.a, o.a_slot)) {
     return absl::OkStatus();
   }

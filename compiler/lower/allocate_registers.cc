@@ -112,7 +112,7 @@ class RegisterAllocator {
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
     WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, &out_));
     WEIR_RETURN_IF_ERROR(CheckMemory());
-    PlaceMemory(AddStates(), &out_);
+    PlaceMemory(AddStates(), LandingOrders(), &out_);
     return std::move(out_);
   }
 
@@ -311,6 +311,15 @@ class RegisterAllocator {
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t) AddDelayedGradients(static_cast<int>(t), &homes);
     return homes;
+  }
+
+  std::vector<LandingOrder> LandingOrders() const {
+    std::vector<LandingOrder> landings;
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const RankTensor::After& after = graph_.tensors[t].written_after;
+      if (after.actor >= 0) landings.push_back({places_[t].register_id, after.actor, after.lag});
+    }
+    return landings;
   }
 
   // Gradients that are under way from step to step have names, so that a checkpoint has them.

@@ -29,13 +29,14 @@ int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
 //   - a producer starts after the slot that it needs has been released: one that holds all of a beat's tokens but
 //     one slot waits for the readers of the beat before;
 //   - an actor starts a beat after it has ended the one before.
-// Ties of later beats, and those across other ranks, are left out: what is found holds, not all that holds is found.
+//   - a peer writes after what its landing order says; it stands here as an actor like any other.
+// Ties of later beats, and others across ranks, are left out: what is found holds, not all that holds is found.
 enum class Beat : uint8_t { kStep, kMicroBatch };
 
 class Precedence {
  public:
-  // `registers`: those that may be asked about, local and without initial tokens.
-  Precedence(const RankPlan& plan, Beat beat, const std::vector<int>& registers);
+  // `registers`: those that may be asked about, without initial tokens, local or with a landing order.
+  Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat, const std::vector<int>& registers);
 
   // Tokens of two of `registers`, by their index there, never exist at the same time: those of each lie between those of
   // the other.
@@ -48,7 +49,8 @@ class Precedence {
   };
   int64_t ActsPerBeat(const ActorSpec& actor) const;   // 0: not in every beat alike
   int64_t TokensPerBeat(const RegisterSpec& r) const;  // likewise
-  void AddTies(const RankPlan& plan);
+  void AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings);
+  void TieLanding(const LandingOrder& landing, int peer);
   void TieRegister(const RegisterSpec& r);
   void Close();
   bool Has(const std::vector<uint64_t>& rows, size_t row, int column) const {
@@ -63,7 +65,7 @@ class Precedence {
   std::vector<std::vector<int>> consumers_;  // by register
   std::vector<char> known_;                  // by register: all its ends are in_beat_
   std::vector<std::vector<Tie>> ties_;       // by event: start of actor a is 2a, its end 2a + 1
-  std::vector<int> column_;                  // by actor; -1: makes none of `registers`
+  std::vector<int> column_;                  // by actor, then by landing order; -1: makes none of `registers`
   size_t words_ = 0;
   std::vector<uint64_t> same_, next_;  // by event: writers whose start is known to come later, in the same beat or the next
   std::vector<int> asked_;                    // by index in `registers`: column of the producer; -1: nothing is known
@@ -78,11 +80,12 @@ bool IsPlain(const Port& port) {
   return port.tokens() <= 1 && port.phase() == 0;
 }
 
-Precedence::Precedence(const RankPlan& plan, Beat beat, const std::vector<int>& registers)
+Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat, const std::vector<int>& registers)
     : beat_(beat), micro_batches_(std::max<int64_t>(1, plan.micro_batches())) {
-  ties_.resize(2 * static_cast<size_t>(plan.actor_size()));
-  column_.assign(static_cast<size_t>(plan.actor_size()), -1);
-  AddTies(plan);
+  const size_t writers = static_cast<size_t>(plan.actor_size()) + landings.size();
+  ties_.resize(2 * writers);
+  column_.assign(writers, -1);
+  AddTies(plan, landings);
   int columns = 0;
   for (int reg : registers) {
     if (producer_[reg] >= 0 && column_[producer_[reg]] < 0) column_[producer_[reg]] = columns++;
@@ -104,7 +107,7 @@ int64_t Precedence::TokensPerBeat(const RegisterSpec& r) const {
   return r.tokens_per_step() % micro_batches_ == 0 ? r.tokens_per_step() / micro_batches_ : 0;
 }
 
-void Precedence::AddTies(const RankPlan& plan) {
+void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
   in_beat_.assign(static_cast<size_t>(plan.actor_size()), 0);
   producer_.assign(static_cast<size_t>(plan.registers_size()), -1);
   consumers_.resize(static_cast<size_t>(plan.registers_size()));
@@ -124,9 +127,25 @@ void Precedence::AddTies(const RankPlan& plan) {
     ties_[StartOf(a)].push_back({EndOf(a), false});
     ties_[EndOf(a)].push_back({StartOf(a), true});
   }
+  for (size_t i = 0; i < landings.size(); ++i) {
+    if (known_[landings[i].register_id] && in_beat_[landings[i].actor]) TieLanding(landings[i], plan.actor_size() + static_cast<int>(i));
+  }
   for (const RegisterSpec& r : plan.registers()) {
     if (producer_[r.id()] < 0 || consumers_[r.id()].empty() || TokensPerBeat(r) == 0) known_[r.id()] = 0;
     if (known_[r.id()]) TieRegister(r);
+  }
+}
+
+// Of the steps that a beat may be, only those of one micro-batch begin a lag later.
+void Precedence::TieLanding(const LandingOrder& landing, int peer) {
+  producer_[landing.register_id] = peer;
+  ties_[StartOf(peer)].push_back({EndOf(peer), false});
+  ties_[EndOf(peer)].push_back({StartOf(peer), true});
+  if (beat_ == Beat::kMicroBatch || micro_batches_ == 1) {
+    ties_[EndOf(landing.actor)].push_back({StartOf(peer), landing.lag > 0});
+  } else if (landing.lag == 0) {
+    ties_[StartOf(landing.actor)].push_back({StartOf(peer), false});
+    ties_[EndOf(landing.actor)].push_back({EndOf(peer), false});
   }
 }
 
@@ -216,21 +235,22 @@ bool Precedence::Apart(size_t a, size_t b) const {
 }
 
 // Registers that may share, the largest first.
-std::vector<int> Sharers(const RankPlan& plan) {
+std::vector<int> Sharers(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
   std::vector<int> sharers;
   for (const RegisterSpec& r : plan.registers()) {
     if (r.side() == RegisterSpec::LOCAL && r.initial_tokens() == 0 && r.bytes() > 0) sharers.push_back(r.id());
   }
+  for (const LandingOrder& landing : landings) sharers.push_back(landing.register_id);
   std::stable_sort(sharers.begin(), sharers.end(), [&](int a, int b) { return SpaceOf(plan.registers(a)) > SpaceOf(plan.registers(b)); });
   if (sharers.size() > kSharersMax) sharers.resize(kSharersMax);
   return sharers;
 }
 
 // Each at the lowest place that is free of all that may live beside it; returns the end of them all.
-int64_t PlaceSharers(const std::vector<int>& sharers, int64_t begin, RankPlan* plan) {
+int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings, int64_t begin, RankPlan* plan) {
   std::vector<Precedence> precedence;
-  precedence.emplace_back(*plan, Beat::kStep, sharers);
-  if (plan->micro_batches() > 1) precedence.emplace_back(*plan, Beat::kMicroBatch, sharers);
+  precedence.emplace_back(*plan, landings, Beat::kStep, sharers);
+  if (plan->micro_batches() > 1) precedence.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
   int64_t end = begin;
   std::vector<std::pair<int64_t, int64_t>> busy;
   for (size_t i = 0; i < sharers.size(); ++i) {
@@ -255,15 +275,15 @@ int64_t PlaceSharers(const std::vector<int>& sharers, int64_t begin, RankPlan* p
 
 }  // namespace
 
-void PlaceMemory(const std::vector<StateHome>& homes, RankPlan* plan) {
+void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings, RankPlan* plan) {
   int64_t scratch = 0;
   for (const Program& program : plan->program()) scratch = std::max(scratch, program.scratch_bytes());
   plan->set_scratch_bytes(scratch);
   for (RegisterSpec& r : *plan->mutable_registers()) {
     if (r.side() != RegisterSpec::OUTBOUND) r.set_stride(Align(r.bytes()));
   }
-  const std::vector<int> sharers = Sharers(*plan);
-  int64_t at = PlaceSharers(sharers, Align(scratch), plan);
+  const std::vector<int> sharers = Sharers(*plan, landings);
+  int64_t at = PlaceSharers(sharers, landings, Align(scratch), plan);
   std::vector<char> placed(static_cast<size_t>(plan->registers_size()), 0);
   for (int reg : sharers) placed[reg] = 1;
   for (RegisterSpec& r : *plan->mutable_registers()) {

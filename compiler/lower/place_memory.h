@@ -16,8 +16,16 @@ struct StateHome {
   int64_t offset = 0;    // in the register
 };
 
+// What the plan of one rank does not show: the peer writes into an inbound register for micro-batch n only after `actor` here
+// has done its acts for micro-batch n - lag.
+struct LandingOrder {
+  int register_id = -1;
+  int actor = -1;
+  int64_t lag = 0;
+};
+
 // Sets arena_offset and stride of all registers and states, scratch_bytes and arena_bytes.
 // Precondition: homes[i] is that of state i; registers, actors and programs are complete.
-void PlaceMemory(const std::vector<StateHome>& homes, RankPlan* plan);
+void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings, RankPlan* plan);
 
 }  // namespace weir::compiler

@@ -57,14 +57,14 @@ bool Overlap(const RankPlan& plan, int a, int b) {
 
 TEST(PlaceMemory, AChainWhoseBeginningMayRunAheadSharesNothing) {
   RankPlan plan = Chain(4, 1);
-  PlaceMemory({}, &plan);
+  PlaceMemory({}, {}, &plan);
   EXPECT_EQ(plan.arena_bytes(), 3 * kBytes);
 }
 
 TEST(PlaceMemory, AChainWhoseBeginningWaitsForItsEndSharesAllButNeighbours) {
   RankPlan plan = Chain(6, 1);
   AddOrder(5, 0, 1, &plan);
-  PlaceMemory({}, &plan);
+  PlaceMemory({}, {}, &plan);
   EXPECT_EQ(plan.arena_bytes(), 2 * kBytes);
   for (int r = 0; r + 1 < 5; ++r) EXPECT_FALSE(Overlap(plan, r, r + 1)) << r;
 }
@@ -72,8 +72,8 @@ TEST(PlaceMemory, AChainWhoseBeginningWaitsForItsEndSharesAllButNeighbours) {
 TEST(PlaceMemory, SlotsForSeveralStepsAtOnceSharedOnlyWhereTheLoopHoldsOneStep) {
   RankPlan loose = Chain(6, 2), tight = Chain(6, 2);
   AddOrder(5, 0, 1, &tight);
-  PlaceMemory({}, &loose);
-  PlaceMemory({}, &tight);
+  PlaceMemory({}, {}, &loose);
+  PlaceMemory({}, {}, &tight);
   EXPECT_EQ(loose.arena_bytes(), 5 * 2 * kBytes);
   EXPECT_EQ(tight.arena_bytes(), 2 * 2 * kBytes);
 }
@@ -87,11 +87,11 @@ TEST(PlaceMemory, ASecondReaderThatNobodyWaitsForKeepsTheMemory) {
   InputPort* in = late->add_input();
   in->set_register_id(1);
   in->set_period(1);
-  PlaceMemory({}, &plan);
+  PlaceMemory({}, {}, &plan);
   for (int r = 0; r < 5; ++r) EXPECT_TRUE(r == 1 || !Overlap(plan, 1, r)) << r;
   // An order tells the writer of register 3 to wait for it, and the beginning of the next step.
   AddOrder(6, 3, 0, &plan);
-  PlaceMemory({}, &plan);
+  PlaceMemory({}, {}, &plan);
   EXPECT_TRUE(Overlap(plan, 1, 3));
 }
 
@@ -107,7 +107,7 @@ TEST(PlaceMemory, WhatAPeerWritesAndWhatHoldsATokenFromTheStartIsAlone) {
   inbound->set_tokens_per_step(1);
   plan.mutable_actor(3)->add_input()->set_register_id(inbound->id());
   plan.mutable_actor(3)->mutable_input(plan.actor(3).input_size() - 1)->set_period(1);
-  PlaceMemory({}, &plan);
+  PlaceMemory({}, {}, &plan);
   for (int alone : {1, inbound->id()}) {
     for (int r = 0; r < 5; ++r) EXPECT_TRUE(r == alone || !Overlap(plan, alone, r)) << alone << " and " << r;
   }
@@ -122,7 +122,7 @@ TEST(PlaceMemory, TheMemoryOfTheMicroBatchesServesWhatTheStepDoesAfterThem) {
   plan.mutable_actor(2)->mutable_output(0)->set_period(4);
   AddOrder(4, 0, 1, &plan);
   plan.mutable_actor(0)->mutable_input(0)->set_period(4);
-  PlaceMemory({}, &plan);
+  PlaceMemory({}, {}, &plan);
   EXPECT_TRUE(Overlap(plan, 0, 3)) << "of the first micro-batches, and of the end of the step";
   EXPECT_FALSE(Overlap(plan, 1, 2)) << "the sum grows while micro-batches come in";
   EXPECT_FALSE(Overlap(plan, 0, 1));

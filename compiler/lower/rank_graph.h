@@ -24,10 +24,16 @@ struct RankTensor {
   RegisterSpec::Side side = RegisterSpec::LOCAL;
   int64_t peer = -1;
   uint64_t edge = 0;
-  int variable = -1;           // Module::variables: lives in a state, present from the start
+  int variable = -1;           // Module::variables: lives in a state
   bool paces = false;          // without bytes, from a send to the fill of the same exchange: see RankLowering::AddPace
   int64_t delay = 0;           // tokens by which its readers lag
   int gradient_of = -1;        // with a delay: Module::variables
+  int64_t slots = 0;           // given, whatever the job chooses for others; 0: by its choice
+  // Inbound: the peer writes for micro-batch n only after this actor has done all its acts for micro-batch n - lag.
+  struct After {
+    int actor = -1;  // -1: whenever it has credit
+    int64_t lag = 0;
+  } written_after = {};
 };
 
 // Tokens that are there before the first step.
@@ -94,6 +100,8 @@ struct RankGraph {
   std::vector<RankActor> actors;
   std::vector<RankTensor> tensors;
   std::vector<RankState> states;
+  // Where the sends of each exchange stand, and the fill at the next place; those that this rank has no part in, too.
+  std::vector<Station> exchanges;
 };
 
 }  // namespace weir::compiler

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/lower/order_memory.h"
 #include "compiler/lower/segments.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -12,10 +13,13 @@
 namespace weir::compiler {
 namespace {
 
+// More than any message has.
+constexpr int64_t kBytesMax = int64_t{1} << 46;
+
 class RankLowering {
  public:
   RankLowering(const LogicalPlan& plan, int64_t rank)
-      : plan_(plan), module_(plan.module), rank_(rank), stage_(plan.mesh.StageOf(rank)) {
+      : plan_(plan), module_(plan.module), rank_(rank), stage_(plan.mesh.StageOf(rank)), rings_(plan, stage_) {
     coords_ = plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank));
     graph_.rank = rank;
     graph_.stage = stage_;
@@ -40,6 +44,7 @@ class RankLowering {
     DropUselessActors();
     if (plan_.schedule.gates_backward()) GateBackward();
     ConnectConsumers();
+    OrderMemory(plan_, rings_, &graph_);
     return std::move(graph_);
   }
 
@@ -426,8 +431,10 @@ class RankLowering {
       for (const auto& list : steps) now.push_back(list[k]);
       RankExchange exchange = BuildExchange(types, now, plan_.mesh, rank_);
       std::string step_name = absl::StrCat(Name(now[0].method), " ", name);
+      graph_.exchanges.push_back({item_, place_});
       int64_t element = SizeOf(types[0].dtype);
-      int64_t chunk_elements = std::max<int64_t>(1, plan_.chunk_bytes_max / element);
+      const int64_t chunk_bytes = k == 0 && rings_.LandsWhole(item_) ? kBytesMax : plan_.chunk_bytes_max;
+      int64_t chunk_elements = std::max<int64_t>(1, chunk_bytes / element);
       // Each rank begins with the rank after it, so that none of them is sent to by all at once.
       auto next = exchange.sends.upper_bound(rank_);
       std::vector<int> sends;
@@ -650,6 +657,7 @@ class RankLowering {
   const LogicalPlan& plan_;
   const Module& module_;
   int64_t rank_, stage_;
+  const MemoryRings rings_;
   Coords coords_;
   RankGraph graph_;
   int item_ = 0;

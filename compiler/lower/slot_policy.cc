@@ -24,10 +24,16 @@ int64_t SlotsByPolicy(const LogicalPlan& plan, const RankGraph& graph, const Ran
 }  // namespace
 
 int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor) {
+  if (tensor.slots > 0) return tensor.slots;
   if (tensor.variable >= 0) return 1;
   const int64_t slots = SlotsByPolicy(plan, graph, tensor);
   // Those that readers lag behind stay where they are while one more is made.
   return slots > 0 && tensor.delay > 0 ? std::max(slots, tensor.delay + 1) : slots;
+}
+
+int64_t GatherAhead(const LogicalPlan& plan) {
+  const int64_t ahead = plan.job.runtime().gather_ahead();
+  return ahead == 0 ? 1 : ahead;
 }
 
 }  // namespace weir::compiler

@@ -15,4 +15,7 @@ inline constexpr int64_t kSlotsUnbounded = int64_t{1} << 20;
 // The slots of the register that holds `tensor`, equal on both sides of a message; 0: to be solved.
 int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor);
 
+// Runtime::gather_ahead, or what it is if the job does not say. Negative: no bound.
+int64_t GatherAhead(const LogicalPlan& plan);
+
 }  // namespace weir::compiler

@@ -114,6 +114,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph) {
     auto [known, is_new] = registers_.emplace(key, data);
     if (is_new) continue;
     known->second.bytes = std::max(known->second.bytes, data.bytes);
+    if (known->second.slots > 0) known->second.slots = std::max(known->second.slots, data.slots);
     known->second.latency_ns = std::max(known->second.latency_ns, data.latency_ns);
   }
 }

@@ -1,0 +1,168 @@
+// Calls that take turns in the memory: what ZeRO-3 needs grows by shards and not by whole layers; no bit changes; no two
+// registers in one place hold anything at the same time, whatever the order of events.
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir::testing {
+namespace {
+
+TransformerOptions Gpt(int64_t layers, int64_t hidden, int zero, int64_t micro_batches) {
+  TransformerOptions options;
+  options.layers = layers;
+  options.hidden = hidden;
+  options.heads = 2;
+  options.vocab = 32;
+  options.sequence = 8;
+  options.training.batch = 12;
+  options.training.micro_batches = micro_batches;
+  options.training.steps = 4;
+  options.training.learning_rate = 1e-2;
+  options.training.zero_stage = zero;
+  return options;
+}
+
+Job JobOf(const TransformerOptions& options, const std::string& mesh, int ahead) {
+  absl::StatusOr<Job> job = GptJob(options);
+  EXPECT_TRUE(job.ok()) << job.status();
+  job->mutable_runtime()->set_gather_ahead(ahead);
+  return WithMesh(*job, mesh);
+}
+
+RankPlan PlanOf(const Job& job) {
+  auto plan = CompileJob(job, {});
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, 0);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  return *std::move(lowered);
+}
+
+// What one more layer adds, where all windows are full: to the arena, and to what peers may write.
+struct Growth {
+  int64_t arena = 0;
+  int64_t landing = 0;  // if every register had a place of its own
+};
+Growth OfALayer(TransformerOptions options, const std::string& mesh, int ahead) {
+  Growth growth;
+  for (int sign : {-1, 1}) {
+    options.layers = sign < 0 ? 8 : 16;
+    const RankPlan plan = PlanOf(JobOf(options, mesh, ahead));
+    growth.arena += sign * plan.arena_bytes() / 8;
+    for (const RegisterSpec& r : plan.registers()) {
+      if (r.side() == RegisterSpec::INBOUND) growth.landing += sign * r.stride() * r.slots() / 8;
+    }
+  }
+  return growth;
+}
+
+int64_t WeightsOfABlock(int64_t hidden) { return 4 * (12 * hidden * hidden + 13 * hidden); }
+
+TEST(MemoryOrders, ALayerOfZero3TakesShardsAndNoWholeLayer) {
+  constexpr int64_t kHidden = 128;
+  const int64_t weights = WeightsOfABlock(kHidden);
+  for (int64_t micro_batches : {1, 3}) {
+    // Weight, two moments and the gradient of the step, a half of each.
+    const int64_t shards = 4 * weights / 2;
+    // Kept from forward to backward of a micro-batch: of six samples of eight tokens, at most 24 times the hidden width.
+    const int64_t kept = 6 / micro_batches * 8 * kHidden * 4 * 24;
+    for (int ahead : {1, 2}) {
+      const int64_t bytes = OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", ahead).arena;
+      EXPECT_GE(bytes, shards) << micro_batches << " micro-batches, " << ahead << " ahead";
+      EXPECT_LE(bytes, shards + kept) << micro_batches << " micro-batches, " << ahead << " ahead";
+    }
+    // Without turns: three times the whole layer more (forward, backward, gradient), and as much to land in.
+    EXPECT_GE(OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", -1).arena, shards + 2 * weights) << micro_batches << " micro-batches";
+  }
+}
+
+TEST(MemoryOrders, ACallFurtherAheadTakesOneMoreLayer) {
+  constexpr int64_t kHidden = 128;
+  const int64_t one = PlanOf(JobOf(Gpt(8, kHidden, 3, 2), "dp=2", 1)).arena_bytes();
+  const int64_t two = PlanOf(JobOf(Gpt(8, kHidden, 3, 2), "dp=2", 2)).arena_bytes();
+  EXPECT_GT(two, one + WeightsOfABlock(kHidden) / 2);
+  EXPECT_LT(two, one + 3 * WeightsOfABlock(kHidden));
+}
+
+struct Case {
+  std::string mesh;
+  int zero = 0;
+  SequenceParallel sequence = SequenceParallel::kNone;
+  Pipeline::ScheduleKind schedule = Pipeline::ONE_F_ONE_B;
+  Runtime::Registers registers = Runtime::SCHEDULE;
+};
+
+std::vector<Case> Cases() {
+  return {{"dp=2", 3},
+          {"dp=3", 3},
+          {"dp=2", 2},
+          {"tp=2"},
+          {"dp=2,tp=2", 3},
+          {"dp=2,pp=2", 3},
+          {"dp=2,pp=2", 3, SequenceParallel::kNone, Pipeline::ZERO_BUBBLE},
+          {"tp=2", 0, SequenceParallel::kMegatron},
+          {"sp=2", 0, SequenceParallel::kUlysses},
+          {"dp=2", 3, SequenceParallel::kNone, Pipeline::ONE_F_ONE_B, Runtime::SOLVED}};
+}
+
+std::string NameOf(const Case& c) {
+  return absl::StrCat(c.mesh, ", zero ", c.zero, ", sequence parallel ", static_cast<int>(c.sequence), ", ", Pipeline::ScheduleKind_Name(c.schedule),
+                      ", ", Runtime::Registers_Name(c.registers));
+}
+
+Job JobOfCase(const Case& c, int ahead) {
+  TransformerOptions options = Gpt(5, 16, c.zero, 3);
+  options.sequence_parallel = c.sequence;
+  Job job = JobOf(options, c.mesh, ahead);
+  job.mutable_pipeline()->set_schedule(c.schedule);
+  job.mutable_runtime()->set_registers(c.registers);
+  return job;
+}
+
+TrainRun TrainThree(const Job& job, TrainRunOptions options) {
+  options.steps = 3;
+  absl::StatusOr<TrainRun> run = Train(job, options);
+  EXPECT_TRUE(run.ok()) << run.status();
+  return run.ok() ? *std::move(run) : TrainRun();
+}
+
+std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
+  if (a.weights.empty() || a.weights.size() != b.weights.size()) return "the set of states";
+  for (const auto& [name, values] : a.weights) {
+    auto other = b.weights.find(name);
+    if (other == b.weights.end() || other->second.size() != values.size() ||
+        std::memcmp(values.data(), other->second.data(), values.size() * 4) != 0) {
+      return name;
+    }
+  }
+  return a.losses == b.losses ? "" : "losses";
+}
+
+TEST(MemoryOrders, NoBitChangesAndNoPlaceIsUsedTwiceAtATime) {
+  for (const Case& c : Cases()) {
+    SCOPED_TRACE(NameOf(c));
+    const TrainRun reference = TrainThree(JobOfCase(c, -1), {});
+    for (int ahead : {1, 2}) EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, ahead), {})), "") << ahead << " ahead";
+    uint64_t seed = 1;
+    for (auto chooser : {SimEngineOptions::Chooser::kUniform, SimEngineOptions::Chooser::kPriorities, SimEngineOptions::Chooser::kStarveOne}) {
+      TrainRunOptions simulated;
+      simulated.session.engine = SessionOptions::EngineKind::kSim;
+      simulated.session.sim.seed = seed++;
+      simulated.session.sim.check = SimEngineOptions::Check::kEveryStep;
+      simulated.session.sim.chooser = chooser;
+      EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, 1), simulated)), "") << "chooser " << static_cast<int>(chooser);
+    }
+  }
+}
+
+TEST(MemoryOrders, ALayerOfTensorParallelTakesNoRoomToLandIn) {
+  const TransformerOptions options = Gpt(6, 32, 0, 4);
+  const Growth apart = OfALayer(options, "tp=2", -1), in_turns = OfALayer(options, "tp=2", 1);
+  EXPECT_GT(in_turns.landing, 0);
+  EXPECT_LE(in_turns.arena, apart.arena - apart.landing);
+}
+
+}  // namespace
+}  // namespace weir::testing
