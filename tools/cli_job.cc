@@ -5,6 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "actors/certificate.h"
+#include "actors/plan.h"
 #include "compiler/compile.h"
 #include "compiler/memory_view.h"
 #include "compiler/rhythm/rhythm_curve.h"
@@ -43,6 +45,8 @@ absl::Status Check(const CheckArguments& arguments, std::ostream& out) {
   int64_t arena = 0, actors = 0;
   for (int64_t rank = 0; rank < RanksChecked(ranks); ++rank) {
     WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(*plan, rank));
+    WEIR_ASSIGN_OR_RETURN(Plan loaded, PlanFromProto(lowered));
+    WEIR_RETURN_IF_ERROR(CheckCertificate(loaded));
     arena = std::max(arena, lowered.arena_bytes());
     actors = std::max<int64_t>(actors, lowered.actor_size());
   }

@@ -1,6 +1,7 @@
 #include "compiler/lower/place_memory.h"
 
 #include <algorithm>
+#include <set>
 
 #include "runtime/base/dtype.h"
 
@@ -234,11 +235,13 @@ bool Precedence::Apart(size_t a, size_t b) const {
   return (Has(all_same_, a, column_b) && Has(all_next_, b, column_a)) || (Has(all_next_, a, column_b) && Has(all_same_, b, column_a));
 }
 
-// Registers that may share, the largest first.
-std::vector<int> Sharers(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
+// Registers that may share, the largest first. What lies in a state's home stays from step to step.
+std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings) {
+  std::set<int> kept;
+  for (const StateHome& home : homes) kept.insert(home.register_id);
   std::vector<int> sharers;
   for (const RegisterSpec& r : plan.registers()) {
-    if (r.side() == RegisterSpec::LOCAL && r.initial_tokens() == 0 && r.bytes() > 0) sharers.push_back(r.id());
+    if (r.side() == RegisterSpec::LOCAL && kept.count(r.id()) == 0 && r.initial_tokens() == 0 && r.bytes() > 0) sharers.push_back(r.id());
   }
   for (const LandingOrder& landing : landings) sharers.push_back(landing.register_id);
   std::stable_sort(sharers.begin(), sharers.end(), [&](int a, int b) { return SpaceOf(plan.registers(a)) > SpaceOf(plan.registers(b)); });
@@ -282,7 +285,7 @@ void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingO
   for (RegisterSpec& r : *plan->mutable_registers()) {
     if (r.side() != RegisterSpec::OUTBOUND) r.set_stride(Align(r.bytes()));
   }
-  const std::vector<int> sharers = Sharers(*plan, landings);
+  const std::vector<int> sharers = Sharers(*plan, homes, landings);
   int64_t at = PlaceSharers(sharers, landings, Align(scratch), plan);
   std::vector<char> placed(static_cast<size_t>(plan->registers_size()), 0);
   for (int reg : sharers) placed[reg] = 1;

@@ -37,7 +37,11 @@ struct RankTensor {
 };
 
 // Tokens that are there before the first step.
-inline int64_t InitialTokens(const RankTensor& tensor) { return tensor.variable >= 0 ? 1 : tensor.delay; }
+// A weight that nobody here reads (a shard without samples) has no token that would wait for ever.
+inline int64_t InitialTokens(const RankTensor& tensor) {
+  if (tensor.variable >= 0) return tensor.consumers.empty() ? 0 : 1;
+  return tensor.delay;
+}
 
 struct RankOperand {
   enum Kind : uint8_t { kNone, kTensor, kScratch, kState } kind = kNone;

@@ -102,6 +102,13 @@ void CheckSameBits(MakeJob make, const TransformerOptions& options, const std::v
   }
 }
 
+// Two samples on four devices: two devices have none, and of some weights nothing to do but to update them.
+TEST(Recompute, DevicesWithoutSamplesUpdateTheirWeights) {
+  TransformerOptions options = Small();
+  options.training.micro_batches = 4;
+  CheckSameBits(GptJob, options, {{"dp=4,pp=2"}, {"dp=4"}, {"dp=4,pp=2", 3}});
+}
+
 TEST(Recompute, AGptWithDropoutHasTheSameBitsOnEveryLayout) {
   TransformerOptions options = Small();
   options.dropout = 0.1;
