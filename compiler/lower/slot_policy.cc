@@ -28,7 +28,7 @@ int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTe
   if (tensor.variable >= 0) return 1;
   const int64_t slots = SlotsByPolicy(plan, graph, tensor);
   // Those that readers lag behind stay where they are while one more is made.
-  return slots > 0 && tensor.delay > 0 ? std::max(slots, tensor.delay + 1) : slots;
+  return tensor.delay > 0 ? std::max(slots, tensor.delay + 1) : slots;
 }
 
 int64_t GatherAhead(const LogicalPlan& plan) {

@@ -251,6 +251,26 @@ void CompareWithPlainLoop(const std::string& mesh, int zero, const Rates& rates)
   }
 }
 
+// A gradient that waits for its update keeps its slot while the next is made.
+TEST(UpdateRate, SolvedCountsLeaveRoomForWhatLags) {
+  for (const int delay : {1, 2}) {
+    for (const int phase : {0, 1}) {
+      std::map<std::string, std::vector<float>> weights;
+      for (const Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
+        const Setting setting = {.mesh = "dp=2,pp=2", .zero = 2, .schedule = "interleaved", .recompute = true, .registers = registers, .delay = delay};
+        SCOPED_TRACE(absl::StrCat(Text(setting), ", phase ", phase));
+        Job job = Gpt(setting, setting.micro_batches, 8);
+        job.mutable_training()->set_update_every(2);
+        job.mutable_training()->set_update_phase(phase);
+        absl::StatusOr<TrainRun> run = testing::Run(job);
+        ASSERT_TRUE(run.ok()) << run.status();
+        if (!weights.empty()) ExpectSameBits(run->weights, weights);
+        weights = run->weights;
+      }
+    }
+  }
+}
+
 TEST(UpdateRate, ALinearModelGoesTheWayOfAPlainLoop) {
   for (const Rates& rates : {Rates{}, Rates{2, 1}, Rates{2, 0}, Rates{4, 3}, Rates{4, 1}, Rates{3, 0}, Rates{1, 0, 1}, Rates{1, 0, 3}, Rates{2, 1, 1},
                             Rates{3, 0, 2}}) {
