@@ -47,7 +47,7 @@ struct LogicalPlan {
   UpdateRate updates;  // kTrain
   int64_t chunk_bytes_max = 1 << 20;
   PipelineSchedule schedule;
-  double predicted_bubble = 0;  // of a training step, by the floating-point operations of the parts; 0 with one stage
+  double predicted_bubble = 0;  // of a training step, by the costs that it is planned with; 0 with one stage
   std::string plan_id;  // hash of what was compiled
   Module module;
   JobRhythm rhythm;        // when every station acts

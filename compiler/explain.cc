@@ -1,5 +1,6 @@
 // The text of `weir plan`. Stable: the same plan gives the same text.
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -10,7 +11,9 @@
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/lower/segments.h"
 #include "compiler/play_schedule.h"
+#include "compiler/rhythm/play_stations.h"
 #include "compiler/rhythm/rhythm_curve.h"
+#include "compiler/rhythm/solve_rhythm.h"
 #include "compiler/unit_text.h"
 #include "runtime/base/status.h"
 
@@ -82,20 +85,28 @@ class Explainer {
       absl::StrAppend(&text_, "\n");
       return;
     }
-    absl::StrAppendFormat(&text_, "; played with the floating-point operations of these parts %.1f %%; transfers not counted\n", 100 * plan_.predicted_bubble);
     Chart();
   }
 
+  // Of a step as it is planned, with the costs that it is planned with.
   void Chart() {
     constexpr size_t kColumnsMax = 116;
     const PipelineSchedule& schedule = plan_.schedule;
-    const SchedulePlay play = PlaySchedule(schedule, EvenCosts(schedule));
-    if (play.span == 0) return;
-    absl::StrAppend(&text_, "  a column is a forward act of an even part: F forward, ",
+    absl::StatusOr<StationGraph> graph = BuildStationGraph(plan_, costs_);
+    absl::StatusOr<RegisterSolution> solution = graph.ok() ? SolveStations(plan_, *graph) : graph.status();
+    if (!solution.ok()) {
+      absl::StrAppend(&text_, "\n");
+      return;
+    }
+    const StationPlay played = PlayStations(schedule, *graph, solution->slots);
+    absl::StrAppendFormat(&text_, "; played with the costs of this plan %.1f %%%s\n", 100 * played.play.bubble,
+                          played.transfers == Transfers::kCounted ? "" : ", transfers not counted");
+    const ScheduleChart chart = DrawSchedule(played.play, kColumnsMax);
+    if (chart.text.empty()) return;
+    absl::StrAppend(&text_, "  a column is ", TimeText(std::llround(chart.column)), ", a part's forward pass on average: F forward, ",
                     schedule.splits_backward() ? "B gradients of inputs, W of weights" : "B backward",
                     schedule.virtual_stages > 1 ? ", f and b of a stage's later parts" : "",
-                    2 * play.span <= static_cast<int64_t>(kColumnsMax) ? ", with the micro-batch's last digit" : "", "\n",
-                    ScheduleChart(play, kColumnsMax));
+                    chart.numbered ? ", with the micro-batch's last digit" : "", "\n", chart.text);
   }
 
   void Functions() {

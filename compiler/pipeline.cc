@@ -7,7 +7,6 @@
 #include "compiler/import_graph.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/passes/passes.h"
-#include "compiler/play_schedule.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -81,13 +80,11 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   passes.Add({"bundle-boxings", "boxings that can travel together do", false,
                [&plan](const PassContext&, Module* module) { return BundleBoxings(plan->mesh, module); }});
   WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
-  if (options.mode == PlanMode::kTrain && plan->schedule.num_stages > 1) {
-    plan->predicted_bubble = PlaySchedule(plan->schedule, FlopCosts(plan->schedule, plan->module)).bubble;
-  }
   plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);
   const PeakCosts defaults;
   WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, options.costs != nullptr ? *options.costs : defaults));
+  plan->predicted_bubble = plan->rhythm.bubble;
   return plan;
 }
 

@@ -1,32 +1,22 @@
 #include "compiler/play_schedule.h"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <map>
 #include <queue>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "ops/defs/op_def.h"
 
 namespace weir::compiler {
 namespace {
 
 constexpr int64_t kActsMax = 400000;
+constexpr double kSliver = 1e-6;  // of a column
 constexpr int64_t kLater = std::numeric_limits<int64_t>::max();
-
-double FlopsOf(const Function& function) {
-  double total = 0;
-  for (const Node& node : function.nodes) {
-    const OpDef* def = OpRegistry::Find(node.op);
-    if (def == nullptr || !def->flops) continue;
-    std::vector<TensorType> inputs, outputs;
-    for (ValueId input : node.inputs) inputs.push_back(input < 0 ? TensorType{} : function.values[input].type);
-    for (ValueId output : node.outputs) outputs.push_back(function.values[output].type);
-    total += def->flops(node.attrs, inputs, outputs);
-  }
-  return total;
-}
 
 class Player {
  public:
@@ -120,6 +110,45 @@ class Player {
   SchedulePlay play_;
 };
 
+// Of a part over a micro-batch.
+double MeanForward(const SchedulePlay& play) {
+  double sum = 0;
+  std::set<std::pair<int64_t, int64_t>> passes;
+  for (const auto& acts : play.stages) {
+    for (const SchedulePlay::Act& act : acts) {
+      if (act.pass != PipelinePass::kForward) continue;
+      sum += static_cast<double>(act.end - act.begin);
+      passes.emplace(act.part, act.micro_batch);
+    }
+  }
+  return passes.empty() ? 0 : sum / static_cast<double>(passes.size());
+}
+
+// By column, what takes more of it than anything else, or than nothing (null).
+std::vector<const SchedulePlay::Act*> MostOfColumns(const std::vector<SchedulePlay::Act>& acts, double column, size_t num_columns) {
+  std::vector<const SchedulePlay::Act*> most(num_columns, nullptr);
+  std::vector<double> best(num_columns, 0), used(num_columns, 0);
+  using Key = std::tuple<PipelinePass, int64_t, int64_t>;
+  std::map<std::pair<size_t, Key>, double> share;  // acts of one pass of a part count together
+  for (const SchedulePlay::Act& act : acts) {
+    const double begin = static_cast<double>(act.begin) / column, end = static_cast<double>(act.end) / column;
+    for (auto c = static_cast<size_t>(begin); c < num_columns && static_cast<double>(c) < end - kSliver; ++c) {
+      const double part = std::min(end, static_cast<double>(c) + 1) - std::max(begin, static_cast<double>(c));
+      double& sum = share[{c, Key{act.pass, act.part, act.micro_batch}}];
+      sum += part;
+      used[c] += part;
+      if (sum > best[c] + kSliver) {
+        best[c] = sum;
+        most[c] = &act;
+      }
+    }
+  }
+  for (size_t c = 0; c < num_columns; ++c) {
+    if (1 - used[c] > best[c]) most[c] = nullptr;
+  }
+  return most;
+}
+
 }  // namespace
 
 PartCosts EvenCosts(const PipelineSchedule& schedule) {
@@ -128,52 +157,35 @@ PartCosts EvenCosts(const PipelineSchedule& schedule) {
   return {one, std::vector<int64_t>(schedule.num_parts(), 2), std::vector<int64_t>(schedule.num_parts(), 0)};
 }
 
-PartCosts FlopCosts(const PipelineSchedule& schedule, const Module& module) {
-  std::array<std::vector<double>, 3> flops;
-  for (auto& list : flops) list.assign(schedule.num_parts(), 0);
-  std::vector<double> of_function(module.functions.size(), -1);
-  auto add = [&](int function, PipelinePass pass, int64_t part) {
-    if (function < 0) return;
-    if (of_function[function] < 0) of_function[function] = FlopsOf(module.functions[function]);
-    flops[static_cast<int>(pass)][part] += of_function[function];
-  };
-  double most = 1;
-  for (const ModelCall& call : module.model.calls) {
-    const ModelFunction& function = module.model.functions[call.model_function];
-    add(function.forward, PipelinePass::kForward, call.part);
-    add(function.backward, PipelinePass::kBackward, call.part);
-    add(function.weight_gradient, PipelinePass::kWeightGradient, call.part);
-  }
-  for (const auto& list : flops) most = std::max(most, *std::max_element(list.begin(), list.end()));
-  PartCosts costs;
-  for (size_t pass = 0; pass < costs.size(); ++pass) {
-    for (double f : flops[pass]) costs[pass].push_back(std::max<int64_t>(1, static_cast<int64_t>(f / most * 1e6)));
-  }
-  return costs;
-}
-
 SchedulePlay PlaySchedule(const PipelineSchedule& schedule, const PartCosts& costs) { return Player(schedule, costs).Run(); }
 
-std::string ScheduleChart(const SchedulePlay& play, size_t columns_max) {
-  const size_t span = static_cast<size_t>(play.span), num_stages = play.stages.size();
-  const bool numbered = 2 * span <= columns_max;
-  const size_t shown = numbered ? span : std::min(span, columns_max);
+ScheduleChart DrawSchedule(const SchedulePlay& play, size_t columns_max) {
+  ScheduleChart chart;
+  chart.column = MeanForward(play);
+  if (chart.column <= 0) return chart;
+  const size_t num_stages = play.stages.size();
+  const auto span = static_cast<size_t>(std::ceil(static_cast<double>(play.span) / chart.column - kSliver));
+  chart.numbered = 2 * span <= columns_max;
+  const size_t shown = chart.numbered ? span : std::min(span, columns_max);
   const size_t tail = shown < span ? shown / 3 : 0, head = shown - tail;
-  std::string text;
   for (size_t s = 0; s < num_stages; ++s) {
-    std::vector<std::string> cells(span, numbered ? "··" : "·");
-    for (const SchedulePlay::Act& act : play.stages[s]) {
-      const bool later = act.part >= static_cast<int64_t>(num_stages);
-      const std::string letter(1, (later ? "fbw" : "FBW")[static_cast<int>(act.pass)]);
-      for (int64_t t = act.begin; t < act.end; ++t) cells[t] = numbered ? absl::StrCat(letter, act.micro_batch % 10) : letter;
-    }
-    absl::StrAppend(&text, "  stage ", s, num_stages > 10 && s < 10 ? "  " : " ");
-    for (size_t t = 0; t < head; ++t) absl::StrAppend(&text, cells[t]);
-    if (tail > 0) absl::StrAppend(&text, " … ");
-    for (size_t t = span - tail; t < span && tail > 0; ++t) absl::StrAppend(&text, cells[t]);
-    absl::StrAppend(&text, "\n");
+    const std::vector<const SchedulePlay::Act*> most = MostOfColumns(play.stages[s], chart.column, span);
+    auto add = [&](size_t column) {
+      const SchedulePlay::Act* act = most[column];
+      if (act == nullptr) {
+        chart.text += chart.numbered ? "··" : "·";
+        return;
+      }
+      chart.text += (act->part >= static_cast<int64_t>(num_stages) ? "fbw" : "FBW")[static_cast<int>(act->pass)];
+      if (chart.numbered) absl::StrAppend(&chart.text, act->micro_batch % 10);
+    };
+    absl::StrAppend(&chart.text, "  stage ", s, num_stages > 10 && s < 10 ? "  " : " ");
+    for (size_t column = 0; column < head; ++column) add(column);
+    if (tail > 0) absl::StrAppend(&chart.text, " … ");
+    for (size_t column = span - tail; column < span && tail > 0; ++column) add(column);
+    absl::StrAppend(&chart.text, "\n");
   }
-  return text;
+  return chart;
 }
 
 }  // namespace weir::compiler

@@ -67,9 +67,11 @@ int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const Ran
   return slots;
 }
 
+std::optional<PipelinePass> ComputedPass(const RankActor& actor) { return Computes(actor) ? PassOf(actor.wave) : std::nullopt; }
+
 PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& actor) {
-  const std::optional<PipelinePass> pass = PassOf(actor.wave);
-  if (!Computes(actor) || !pass.has_value() || actor.acts_per_step != plan.micro_batches) return {};
+  const std::optional<PipelinePass> pass = ComputedPass(actor);
+  if (!pass.has_value() || actor.acts_per_step != plan.micro_batches) return {};
   return plan.schedule.TurnOf(*pass, actor.part);
 }
 

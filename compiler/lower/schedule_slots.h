@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "compiler/compile.h"
 #include "compiler/lower/rank_graph.h"
@@ -12,6 +13,9 @@
 namespace weir::compiler {
 
 int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor);
+
+// The pass that the actor computes itself, rather than carry what others made.
+std::optional<PipelinePass> ComputedPass(const RankActor& actor);
 
 // Of what an actor does for the pipeline; empty and 0 for actors that belong to no pass.
 PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& actor);

@@ -3,7 +3,7 @@
 #include <random>
 
 #include "compiler/rates/graph_testing.h"
-#include "compiler/rates/greedy_play_testing.h"
+#include "compiler/rates/greedy_play.h"
 #include "compiler/rates/liveness.h"
 #include "compiler/rates/random_pipeline_testing.h"
 #include "gmock/gmock.h"

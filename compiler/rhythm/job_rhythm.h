@@ -32,6 +32,7 @@ struct RegisterFamily {
 struct JobRhythm {
   int64_t iteration_ns = 0;
   int64_t micro_batch_ns = 0;
+  double bubble = 0;  // of a pipeline in training, as its stations play it; 0: none, or unknown
   std::vector<std::vector<StationTime>> stations;  // by item, by place
   // Solved slots. A family that is not here gets as many as the times ask for; one that is, never fewer than that.
   std::map<RegisterFamily, int64_t> slots;

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/lower/rank_lowering.h"
+#include "compiler/rhythm/play_stations.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -110,6 +111,7 @@ absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& 
   JobRhythm rhythm;
   rhythm.iteration_ns = solution.times.iteration_ns;
   rhythm.micro_batch_ns = solution.times.micro_batch_ns;
+  if (plan.mode == PlanMode::kTrain && plan.schedule.num_stages > 1) rhythm.bubble = PlayStations(plan.schedule, graph, solution.slots).play.bubble;
   rhythm.stations.resize(plan.module.items.size());
   for (size_t a = 0; a < graph.stations.size(); ++a) {
     const Station& station = graph.stations[a];

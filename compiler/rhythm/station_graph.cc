@@ -62,6 +62,7 @@ void StationGraphBuilder::AddStations(const RankGraph& graph) {
       data.name = StationName(actor);
       data.stage = graph.stage;
       data.micro_batches = actor.acts_per_step / actor.chunks;
+      data.pass = {ComputedPass(actor), actor.part, ScheduleTurn(plan_, actor)};
       data.fills = actor.phase == PhaseKind::kBoxing && actor.kind == ActorSpec::COMPUTE;
     }
     data.priority = SchedulePriority(plan_, graph, actor);
@@ -195,6 +196,7 @@ StationGraph StationGraphBuilder::Finish(Ranks ranks) {
   for (const auto& [station, data] : stations_) {
     index[station] = static_cast<int>(out.stations.size());
     out.stations.push_back(station);
+    out.passes.push_back(data.pass);
     TimedGraph::Actor actor;
     actor.name = data.name;
     actor.acts = data.micro_batches * data.chunks;

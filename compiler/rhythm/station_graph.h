@@ -8,6 +8,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,9 +21,17 @@
 
 namespace weir::compiler {
 
+// What the acts of a station are for the pipeline.
+struct StationPass {
+  std::optional<PipelinePass> pass;  // none: they compute no part of a pass
+  int64_t part = 0;
+  PipelineSchedule::Turn turn;
+};
+
 struct StationGraph {
-  TimedGraph timed;               // device = stage
-  std::vector<Station> stations;  // of the actors of `timed`
+  TimedGraph timed;                  // device = stage
+  std::vector<Station> stations;     // of the actors of `timed`
+  std::vector<StationPass> passes;   // likewise
   std::vector<RegisterFamily> families;  // of its registers
 };
 
@@ -46,6 +55,7 @@ class StationGraphBuilder {
     int64_t micro_batches = 1;  // acts / chunks
     int64_t chunks = 1;
     int64_t act_ns = 1;
+    StationPass pass;
     bool fills = false;         // the second half of an exchange; the sends stand before it
   };
   struct RegisterData {

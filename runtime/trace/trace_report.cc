@@ -243,7 +243,7 @@ std::string OverviewText(const TraceReport& report) {
   if (report.num_stages > 1) {
     const std::string expected =
         report.predicted_bubble > 0
-            ? absl::StrCat(Percent(report.predicted_bubble), " predicted from floating-point operations, without transfers")
+            ? absl::StrCat(Percent(report.predicted_bubble), " predicted when it was planned")
             : absl::StrCat(Percent(report.bubble_formula), " by the formula (p-1)/(m+p-1)");
     absl::StrAppend(&text, "\npipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule), ": bubble ",
                     Percent(report.pipeline_bubble), " measured between the first forward and the last backward act of a step, ", expected, "\n");

@@ -41,14 +41,20 @@ class Schedules:
         return self.folder / f"{schedule}.textproto"
 
     def plan(self, schedule, mesh):
-        return json.loads(self.weir("plan", self.job(schedule), "--mesh", mesh, "--json"))
+        """With costs as they were calibrated last for the schedule, if they were."""
+        cluster = self.cluster(schedule)
+        costs = ["--cluster", cluster] if cluster.exists() else []
+        return json.loads(self.weir("plan", self.job(schedule), "--mesh", mesh, "--json", *costs))
+
+    def cluster(self, schedule):
+        return self.folder / f"{schedule}.cluster.textproto"
 
     def bubble_of(self, trace):
         return json.loads(self.weir("trace", "report", trace, "--json"))["pipeline_bubble"]
 
     def calibrated(self, schedule):
         """Bubbles with simulated and with real acts."""
-        trace, cluster = self.folder / "trace.pftrace", self.folder / "cluster.textproto"
+        trace, cluster = self.folder / "trace.pftrace", self.cluster(schedule)
         self.weir("calibrate", self.job(schedule), "--mesh", FOUR, "--steps", self.steps, "-o", cluster, "--trace", trace)
         real = self.bubble_of(trace)
         cluster.write_text(with_a_core_each(cluster.read_text(encoding="utf-8"), 4), encoding="utf-8")

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "compiler/rates/greedy_play_testing.h"
+#include "compiler/rates/greedy_play.h"
 #include "compiler/rates/play.h"
 #include "compiler/rates/random_pipeline_testing.h"
 #include "compiler/rates/solve_registers.h"

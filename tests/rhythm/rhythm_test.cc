@@ -9,6 +9,7 @@
 #include "compiler/rhythm/solve_rhythm.h"
 #include "gtest/gtest.h"
 #include "tests/rhythm/rhythm_jobs.h"
+#include "tests/rhythm/virtual_step.h"
 #include "tests/training/train_run.h"
 
 namespace weir::testing {
@@ -115,27 +116,7 @@ TEST(Rhythm, SolvedCountsLetTheBusiestDeviceNeverWait) {
 }
 
 // Of one step, as the runtime plays the plans, with the times that they were made with.
-int64_t VirtualStepNs(const Job& job) {
-  std::unique_ptr<LogicalPlan> logical = Compile(job);
-  std::vector<RankPlan> plans;
-  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
-    absl::StatusOr<RankPlan> plan = LowerForRank(*logical, rank);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    plans.push_back(*std::move(plan));
-  }
-  std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
-  SessionOptions options;
-  options.feed = feed.get();
-  options.engine = SessionOptions::EngineKind::kSim;
-  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
-  options.compute = RankExecutorOptions::Compute::kSkip;
-  options.sim_cost_ns = [&](const Plan& plan, const PlanActor& actor) { return plans[plan.rank].actor(actor.id).timing().time_ns(); };
-  options.sim_latency_ns = [](int64_t bytes, int from, int to) { return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from, to), bytes); };
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
-  EXPECT_TRUE(session.ok()) << session.status();
-  EXPECT_TRUE((*session)->RunSteps(1).ok());
-  return (*session)->simulator()->now_ns();
-}
+int64_t VirtualStepNs(const Job& job) { return PlayJob(job, 1).all_steps_ns; }
 
 // Uneven stages; counts are solved for planned starts, and acts start when they can.
 TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts) {

@@ -269,7 +269,7 @@ TEST(Schedules, TheChartShowsWhoDoesWhatWhen) {
   absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(PipelineJob(setting), {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const compiler::PipelineSchedule& schedule = (*plan)->schedule;
-  EXPECT_EQ(compiler::ScheduleChart(compiler::PlaySchedule(schedule, compiler::EvenCosts(schedule)), 100),
+  EXPECT_EQ(compiler::DrawSchedule(compiler::PlaySchedule(schedule, compiler::EvenCosts(schedule)), 100).text,
             "  stage 0 F0F1····B0B0F2B1B1··B2B2\n"
             "  stage 1 ··F0B0B0F1B1B1F2B2B2····\n");
 }

@@ -1,0 +1,94 @@
+#include "compiler/rates/greedy_play.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace weir::compiler {
+
+GreedyPlay::GreedyPlay(const TimedGraph& graph, TurnOf turn_of) : graph_(graph), turn_of_(std::move(turn_of)), waits_(AllWaits(graph)) {
+  const size_t num_actors = graph.actors.size();
+  waits_of_.resize(num_actors);
+  watched_by_.resize(num_actors);
+  seen_.assign(waits_.size(), 0);
+  started_.assign(num_actors, 0);
+  ends_.resize(num_actors);
+  int devices = 0;
+  for (const TimedGraph::Actor& actor : graph.actors) devices = std::max(devices, actor.device + 1);
+  for (const TimedGraph::Actor& actor : graph.actors) device_of_.push_back(actor.device >= 0 ? actor.device : devices++);
+  ready_.resize(devices);
+  busy_.assign(devices, 0);
+  for (size_t w = 0; w < waits_.size(); ++w) {
+    waits_of_[waits_[w].waiter].push_back(static_cast<int>(w));
+    watched_by_[waits_[w].other].push_back(static_cast<int>(w));
+  }
+}
+
+bool GreedyPlay::Run(int64_t iterations) {
+  for (size_t a = 0; a < graph_.actors.size(); ++a) Offer(static_cast<int>(a), iterations);
+  for (int64_t now = 0;;) {
+    for (size_t d = 0; d < ready_.size(); ++d) Start(static_cast<int>(d), now);
+    if (events_.empty()) break;
+    now = std::get<0>(events_.top());
+    while (!events_.empty() && std::get<0>(events_.top()) == now) {
+      const auto [time, actor, wait] = events_.top();
+      events_.pop();
+      if (wait < 0) {
+        End(actor, now, iterations);
+      } else {
+        ++seen_[wait];
+        Offer(waits_[wait].waiter, iterations);
+      }
+    }
+  }
+  for (size_t a = 0; a < graph_.actors.size(); ++a) {
+    if (static_cast<int64_t>(ends_[a].size()) < iterations * graph_.actors[a].acts) return false;
+  }
+  return true;
+}
+
+double GreedyPlay::Period(int actor, double share) const {
+  const std::vector<int64_t>& ends = ends_[actor];
+  const size_t chunks = static_cast<size_t>(graph_.actors[actor].chunks);
+  const size_t first = static_cast<size_t>(static_cast<double>(ends.size()) * (1 - share)) / chunks * chunks;
+  return static_cast<double>(ends[ends.size() - chunks] - ends[first]) / static_cast<double>((ends.size() - chunks - first) / chunks);
+}
+
+bool GreedyPlay::MayAct(int actor) const {
+  return std::all_of(waits_of_[actor].begin(), waits_of_[actor].end(), [&](int w) {
+    const Wait& wait = waits_[w];
+    const int64_t token = (started_[actor] / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
+    return token < 0 || seen_[w] / wait.other_port.period * wait.other_port.tokens > token;
+  });
+}
+
+void GreedyPlay::Offer(int actor, int64_t iterations) {
+  const TimedGraph::Actor& a = graph_.actors[actor];
+  if (static_cast<int64_t>(ends_[actor].size()) != started_[actor] || started_[actor] >= iterations * a.acts || !MayAct(actor)) return;
+  const int64_t micro_batch = started_[actor] / a.chunks;
+  ready_[device_of_[actor]].insert({-a.priority, turn_of_ ? turn_of_(actor, micro_batch) : micro_batch, actor});
+}
+
+void GreedyPlay::Start(int device, int64_t now) {
+  if (busy_[device] != 0 || ready_[device].empty()) return;
+  const int actor = std::get<2>(*ready_[device].begin());
+  ready_[device].erase(ready_[device].begin());
+  busy_[device] = 1;
+  ++started_[actor];
+  events_.push({now + graph_.actors[actor].time_ns, actor, -1});
+}
+
+void GreedyPlay::End(int actor, int64_t now, int64_t iterations) {
+  busy_[device_of_[actor]] = 0;
+  ends_[actor].push_back(now);
+  for (int w : watched_by_[actor]) {
+    if (waits_[w].latency_ns > 0) {
+      events_.push({now + waits_[w].latency_ns, actor, w});
+    } else {
+      ++seen_[w];
+      Offer(waits_[w].waiter, iterations);
+    }
+  }
+  Offer(actor, iterations);
+}
+
+}  // namespace weir::compiler
