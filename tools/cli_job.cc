@@ -95,17 +95,18 @@ nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
 // Memory over the step: a chart of the first rank of each stage, the largest tensors of the fullest rank, and whether all of it fits.
 absl::StatusOr<std::string> MemoryText(const LogicalPlan& plan) {
   const Beside beside = plan.mode == PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing;
-  WEIR_ASSIGN_OR_RETURN(const MemoryNeed need, NeedOf(plan, beside));
+  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedAndPlansOf(plan, beside));
+  const MemoryNeed& need = of.need;
   std::string text = "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u update)\n";
   const int64_t stages = std::min<int64_t>(plan.mesh.num_stages(), kStagesCharted);
   for (int64_t stage = 0; stage < stages; ++stage) {
-    WEIR_ASSIGN_OR_RETURN(const RankPlan lowered, LowerForRank(plan, plan.mesh.GlobalRank(stage, 0)));
+    const RankPlan& lowered = of.plans.at(plan.mesh.GlobalRank(stage, 0));
     absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
                     ChartText(compiler::ViewMemory(lowered, kChartColumns, 0), stages > 1 ? kChartRowsOfMany : kChartRows));
   }
   if (stages < plan.mesh.num_stages()) absl::StrAppend(&text, "… and ", plan.mesh.num_stages() - stages, " more stages\n");
-  WEIR_ASSIGN_OR_RETURN(const RankPlan fullest, LowerForRank(plan, need.rank));
-  absl::StrAppend(&text, "largest tensors of rank ", need.rank, "\n", LargestText(compiler::ViewMemory(fullest, kChartColumns, kTensorsShown)));
+  absl::StrAppend(&text, "largest tensors of rank ", need.rank, "\n",
+                  LargestText(compiler::ViewMemory(of.plans.at(need.rank), kChartColumns, kTensorsShown)));
   absl::StrAppend(&text, "fit: ", NeedText(plan, need, BudgetOf(plan.job)));
   return text;
 }

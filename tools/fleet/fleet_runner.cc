@@ -30,9 +30,10 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
                                                              int threads_per_device, int64_t first_step,
                                                              std::unique_ptr<Fleet>* owner) {
   // What is wrong with the job is better said before anything starts.
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenJobData(job));
-  WEIR_RETURN_IF_ERROR(CheckTrainingMemory(*plan, *dataset));
+  WEIR_ASSIGN_OR_RETURN(const TrainingPlans plans, CompileTraining(job, *dataset));
+  WEIR_RETURN_IF_ERROR(CheckTrainingMemory(plans));
+  const LogicalPlan* const plan = plans.training.get();
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerPlacement> placement,
                         PlaceRanks(static_cast<int>(plan->mesh.num_ranks()), options.processes));
   std::vector<std::vector<int>> ranks_of;

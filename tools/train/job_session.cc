@@ -58,7 +58,10 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   CompileOptions compile;
   compile.mode = options.mode;
   JobSession opened;
-  WEIR_ASSIGN_OR_RETURN(opened.plan, CompileJob(job, compile));
+  opened.plan = options.plan;
+  if (opened.plan == nullptr) {
+    WEIR_ASSIGN_OR_RETURN(opened.plan, CompileJob(job, compile));
+  }
   if (!options.plan_id.empty() && options.plan_id != opened.plan->plan_id) {
     return absl::FailedPreconditionError(Format({"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
                                                  opened.plan->plan_id, "start all processes of a job from one program"}));
@@ -78,7 +81,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     plans.push_back(std::move(plan));
   }
   // Who starts processes has looked at all of them before.
-  if (options.ranks.empty()) WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing, NeedOf(plans), BudgetOf(job)));
+  if (options.ranks.empty() && options.plan == nullptr) WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing, NeedOf(plans, opened.threads_per_device), BudgetOf(job)));
   SessionOptions session;
   session.threads_per_device = opened.threads_per_device;
   session.feed = options.feed;

@@ -30,13 +30,14 @@ struct JobSessionOptions {
   uint32_t epoch = 1;      // of the plan, and
   uint16_t role = 0;       // of the session in its job: messages carry both
   std::string plan_id;     // what compiling must give; empty: anything
+  std::shared_ptr<const LogicalPlan> plan;  // what compiling gave before, and whose memory was looked at; null: neither
   // Acts that WriteTrace of the session can tell: none, or those of the last steps (kTracedSteps).
   enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
   StateInitializer state_init;  // null: as the plan says
 };
 
 struct JobSession {
-  std::unique_ptr<LogicalPlan> plan;
+  std::shared_ptr<const LogicalPlan> plan;
   std::unique_ptr<TransportNetwork> network;  // null: all ranks are in this process
   std::unique_ptr<Session> session;           // after its network
   int threads_per_device = 1;

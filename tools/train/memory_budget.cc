@@ -7,13 +7,17 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "actors/engine/program_binding.h"
+#include "actors/plan.h"
 #include "compiler/memory_view.h"
 #include "compiler/unit_text.h"
 #include "runtime/base/status.h"
+#include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
 
 namespace weir {
@@ -52,6 +56,54 @@ std::map<int64_t, int64_t> RanksLookedAt(const LogicalPlan& plan) {
     for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage) stands_for[plan.mesh.GlobalRank(stage, 0)] = plan.stage_mesh.num_ranks();
   }
   return stands_for;
+}
+
+// What the kernels of a rank take besides its arena, made as a session makes them; those of a stage are alike. What cannot be
+// made takes nothing here: the session says why.
+class StageWorkspaces {
+ public:
+  explicit StageWorkspaces(int threads_per_device) : threads_per_device_(threads_per_device) {}
+
+  int64_t Of(const RankPlan& plan) {
+    const auto known = by_stage_.find(plan.stage());
+    if (known != by_stage_.end()) return known->second;
+    return by_stage_[plan.stage()] = Make(plan);
+  }
+
+ private:
+  int64_t Make(const RankPlan& plan) const {
+    const absl::StatusOr<Plan> read = PlanFromProto(plan);
+    if (!read.ok()) return 0;
+    const absl::StatusOr<KernelSet> kernels = KernelSet::Create(*read, "cpu", threads_per_device_);
+    return kernels.ok() ? kernels->workspace_bytes() : 0;
+  }
+
+  const int threads_per_device_;
+  std::map<int, int64_t> by_stage_;
+};
+
+// With the ranks of `evaluation` beside those of `plan`, unless it is null.
+absl::StatusOr<NeedAndPlans> NeedBeside(const LogicalPlan& plan, const LogicalPlan* evaluation) {
+  NeedAndPlans of;
+  const int threads = ThreadsPerDevice(plan.job, 0, plan.mesh.num_ranks());
+  StageWorkspaces own_workspaces(threads), beside_workspaces(threads);
+  for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
+    WEIR_ASSIGN_OR_RETURN(RankPlan own, LowerForRank(plan, rank));
+    int64_t beside_bytes = 0;
+    if (evaluation != nullptr) {
+      WEIR_ASSIGN_OR_RETURN(const RankPlan beside, LowerForRank(*evaluation, rank));
+      beside_bytes = beside.arena_bytes() + beside_workspaces.Of(beside);
+    }
+    const int64_t bytes = own.arena_bytes() + own_workspaces.Of(own) + beside_bytes;
+    of.need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
+    if (bytes > of.need.bytes) {
+      of.need.rank = rank;
+      of.need.bytes = bytes;
+      of.need.beside_bytes = beside_bytes;
+    }
+    of.plans.emplace(rank, std::move(own));
+  }
+  return of;
 }
 
 absl::StatusOr<MemoryNeed> NeedOfJob(const Job& job, PlanMode mode, Beside beside) {
@@ -162,38 +214,29 @@ MemoryBudget BudgetOf(const Job& job) {
 }
 
 absl::StatusOr<MemoryNeed> NeedOf(const LogicalPlan& plan, Beside beside) {
-  std::unique_ptr<LogicalPlan> other;
+  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedAndPlansOf(plan, beside));
+  return of.need;
+}
+
+absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const LogicalPlan& plan, Beside beside) {
+  std::unique_ptr<LogicalPlan> evaluation;
   if (beside == Beside::kEvaluation) {
     CompileOptions options;
     options.mode = PlanMode::kEvaluate;
-    WEIR_ASSIGN_OR_RETURN(other, CompileJob(EvaluationJob(plan.job), options));
+    WEIR_ASSIGN_OR_RETURN(evaluation, CompileJob(EvaluationJob(plan.job), options));
   }
-  MemoryNeed need;
-  for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
-    WEIR_ASSIGN_OR_RETURN(const RankPlan own, LowerForRank(plan, rank));
-    int64_t beside_bytes = 0;
-    if (other != nullptr) {
-      WEIR_ASSIGN_OR_RETURN(const RankPlan evaluation, LowerForRank(*other, rank));
-      beside_bytes = evaluation.arena_bytes();
-    }
-    const int64_t bytes = own.arena_bytes() + beside_bytes;
-    need.all_bytes += static_cast<double>(bytes) * static_cast<double>(ranks);
-    if (bytes > need.bytes) {
-      need.rank = rank;
-      need.bytes = bytes;
-      need.beside_bytes = beside_bytes;
-    }
-  }
-  return need;
+  return NeedBeside(plan, evaluation.get());
 }
 
-MemoryNeed NeedOf(const std::vector<RankPlan>& plans) {
+MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device) {
   MemoryNeed need;
+  StageWorkspaces workspaces(threads_per_device);
   for (const RankPlan& plan : plans) {
-    need.all_bytes += static_cast<double>(plan.arena_bytes());
-    if (plan.arena_bytes() <= need.bytes) continue;
+    const int64_t bytes = plan.arena_bytes() + workspaces.Of(plan);
+    need.all_bytes += static_cast<double>(bytes);
+    if (bytes <= need.bytes) continue;
     need.rank = plan.rank();
-    need.bytes = plan.arena_bytes();
+    need.bytes = bytes;
   }
   return need;
 }
@@ -215,10 +258,20 @@ absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed&
                    absl::StrCat(Text(need.all_bytes), " planned", of_rank), remedies});
 }
 
-absl::Status CheckTrainingMemory(const LogicalPlan& plan, const Dataset& dataset) {
-  const Beside beside = dataset.num_held_out_batches() > 0 ? Beside::kEvaluation : Beside::kNothing;
-  WEIR_ASSIGN_OR_RETURN(const MemoryNeed need, NeedOf(plan, beside));
-  return CheckNeed(plan, beside, need, BudgetOf(plan.job));
+absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset& dataset) {
+  TrainingPlans plans;
+  WEIR_ASSIGN_OR_RETURN(plans.training, CompileJob(job, {}));
+  if (dataset.num_held_out_batches() == 0) return plans;
+  CompileOptions options;
+  options.mode = PlanMode::kEvaluate;
+  WEIR_ASSIGN_OR_RETURN(plans.evaluation, CompileJob(EvaluationJob(job), options));
+  return plans;
+}
+
+absl::Status CheckTrainingMemory(const TrainingPlans& plans) {
+  const Beside beside = plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
+  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedBeside(*plans.training, plans.evaluation.get()));
+  return CheckNeed(*plans.training, beside, of.need, BudgetOf(plans.training->job));
 }
 
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget) {

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -27,25 +29,40 @@ enum class Beside : uint8_t { kNothing, kEvaluation };
 
 struct MemoryNeed {
   int64_t rank = 0;          // the one that needs most
-  int64_t bytes = 0;         // of that rank
+  int64_t bytes = 0;         // of that rank: its arena, and the workspace of its kernels
   int64_t beside_bytes = 0;  // of these, for what is beside
   double all_bytes = 0;      // of all ranks
 };
 
 // On meshes of more than 16 devices the first rank of each stage stands for its stage: where shards are not alike, the
 // first are the larger.
+// Kernels are made for the first rank of each stage to see what workspace they take.
 absl::StatusOr<MemoryNeed> NeedOf(const LogicalPlan& plan, Beside beside);
 
+// The same, and the plans of the ranks that were looked at: among them the first of each stage, and the one that needs most.
+struct NeedAndPlans {
+  MemoryNeed need;
+  std::map<int64_t, RankPlan> plans;  // by rank
+};
+absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const LogicalPlan& plan, Beside beside);
+
 // Of plans for all ranks, with nothing beside.
-MemoryNeed NeedOf(const std::vector<RankPlan>& plans);
+MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device);
 
 // kInvalidArgument (W0487) if more is needed than there is: how much, the largest tensors, and each change of the job that
 // needs less, with what would then be needed (ZeRO, recomputation, micro-batches, slots, all together). Each is compiled
 // to say so.
 absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need, const MemoryBudget& budget);
 
-// Of a training job with its data, before any of its sessions or processes is there. Errors: as CheckNeed.
-absl::Status CheckTrainingMemory(const LogicalPlan& plan, const Dataset& dataset);
+// What a training job with its data has open at the same time.
+struct TrainingPlans {
+  std::shared_ptr<const LogicalPlan> training;
+  std::shared_ptr<const LogicalPlan> evaluation;  // null: nothing is held out
+};
+absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset& dataset);
+
+// Before any session or process is there. Errors: as CheckNeed.
+absl::Status CheckTrainingMemory(const TrainingPlans& plans);
 
 // A line for `weir plan`: what is needed, of what there is, and whether that fits.
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget);

@@ -6,6 +6,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/job_file.h"
+#include "tools/train/job_session.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir {
@@ -24,6 +25,11 @@ Job SmallGpt(const std::string& mesh) {
   EXPECT_TRUE(SetMesh(mesh, &*job).ok());
   return *job;
 }
+
+class NoData final : public DataFeed {
+ public:
+  absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice&, void*) override { return absl::NotFoundError(feed); }
+};
 
 std::unique_ptr<LogicalPlan> Compiled(const Job& job) {
   absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
@@ -48,15 +54,28 @@ TEST(MemoryBudget, AJobThatNeedsJustWhatThereIsFits) {
   EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr("memory of all 2 ranks"));
 }
 
-TEST(MemoryBudget, EachRankIsCountedAsItIsLowered) {
+TEST(MemoryBudget, EachRankIsCountedAsASessionTakesIt) {
   const std::unique_ptr<LogicalPlan> plan = Compiled(SmallGpt("pp=2"));
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < 2; ++rank) plans.push_back(*LowerForRank(*plan, rank));
   const MemoryNeed need = *NeedOf(*plan, Beside::kNothing);
-  EXPECT_EQ(need.bytes, std::max(plans[0].arena_bytes(), plans[1].arena_bytes()));
-  EXPECT_EQ(need.all_bytes, static_cast<double>(plans[0].arena_bytes() + plans[1].arena_bytes()));
-  EXPECT_EQ(need.bytes, NeedOf(plans).bytes);
-  EXPECT_EQ(need.rank, NeedOf(plans).rank);
+  NoData feed;
+  SessionOptions options;
+  options.feed = &feed;
+  const int threads = options.threads_per_device = ThreadsPerDevice(plan->job, 0, 2);
+  const std::unique_ptr<Session> session = *Session::Create(plans, options);
+  int64_t most = 0, all = 0;
+  for (int rank = 0; rank < 2; ++rank) {
+    const RankMemory memory = session->Memory(rank);
+    EXPECT_EQ(memory.arena_bytes, plans[rank].arena_bytes());
+    EXPECT_GT(memory.workspace_bytes, 0);
+    most = std::max(most, memory.arena_bytes + memory.workspace_bytes);
+    all += memory.arena_bytes + memory.workspace_bytes;
+  }
+  EXPECT_EQ(need.bytes, most);
+  EXPECT_EQ(need.all_bytes, static_cast<double>(all));
+  EXPECT_EQ(need.bytes, NeedOf(plans, threads).bytes);
+  EXPECT_EQ(need.rank, NeedOf(plans, threads).rank);
 }
 
 TEST(MemoryBudget, EvaluationBesideTheTrainingCounts) {

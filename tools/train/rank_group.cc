@@ -10,9 +10,11 @@ namespace weir {
 absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const RankGroupOptions& options) {
   std::unique_ptr<RankGroup> group(new RankGroup());
   WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
+  // Two sessions need more together than each of them can see.
+  TrainingPlans plans;
   if (options.ranks.empty() && group->dataset_->num_held_out_batches() > 0) {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
-    WEIR_RETURN_IF_ERROR(CheckTrainingMemory(*plan, *group->dataset_));
+    WEIR_ASSIGN_OR_RETURN(plans, CompileTraining(job, *group->dataset_));
+    WEIR_RETURN_IF_ERROR(CheckTrainingMemory(plans));
   }
   group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
   JobSessionOptions session;
@@ -24,10 +26,12 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const
   session.epoch = options.epoch;
   session.role = static_cast<uint16_t>(GroupRole::kTraining);
   session.plan_id = options.plan_id;
+  session.plan = plans.training;
   if (options.network) session.network = options.network(GroupRole::kTraining);
   WEIR_ASSIGN_OR_RETURN(group->training_, OpenJobSession(job, session));
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
   session.plan_id.clear();  // follows from the job as the other one does
+  session.plan = plans.evaluation;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(group->evaluator_, Evaluator::Create(job, group->dataset_.get(), session));
   return group;
