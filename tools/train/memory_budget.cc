@@ -58,8 +58,9 @@ std::map<int64_t, int64_t> RanksLookedAt(const LogicalPlan& plan) {
   return stands_for;
 }
 
-// What the kernels of a rank take besides its arena, made as a session makes them; those of a stage are alike. What cannot be
-// made takes nothing here: the session says why.
+// What the kernels of a rank take besides its arena, made as a session makes them; those of a stage are alike. A rank that this
+// machine cannot hold has none made: it does not fit without them, and libraries of kernels do not expect such sizes. What
+// cannot be made takes nothing here: the session says why.
 class StageWorkspaces {
  public:
   explicit StageWorkspaces(int threads_per_device) : threads_per_device_(threads_per_device) {}
@@ -72,6 +73,7 @@ class StageWorkspaces {
 
  private:
   int64_t Make(const RankPlan& plan) const {
+    if (plan.arena_bytes() > machine_bytes_) return 0;
     const absl::StatusOr<Plan> read = PlanFromProto(plan);
     if (!read.ok()) return 0;
     const absl::StatusOr<KernelSet> kernels = KernelSet::Create(*read, "cpu", threads_per_device_);
@@ -79,6 +81,7 @@ class StageWorkspaces {
   }
 
   const int threads_per_device_;
+  const int64_t machine_bytes_ = BudgetOf(Job()).machine_bytes;
   std::map<int, int64_t> by_stage_;
 };
 

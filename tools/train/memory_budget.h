@@ -36,7 +36,7 @@ struct MemoryNeed {
 
 // On meshes of more than 16 devices the first rank of each stage stands for its stage: where shards are not alike, the
 // first are the larger.
-// Kernels are made for the first rank of each stage to see what workspace they take.
+// Kernels are made for the first rank of each stage, if this machine could hold it, to see what workspace they take.
 absl::StatusOr<MemoryNeed> NeedOf(const LogicalPlan& plan, Beside beside);
 
 // The same, and the plans of the ranks that were looked at: among them the first of each stage, and the one that needs most.
