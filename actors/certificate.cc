@@ -60,10 +60,9 @@ struct End {
 
   int64_t FirstAct(int64_t token) const { return token / port.tokens * port.period - port.phase; }
   int64_t LastAct(int64_t token) const { return FirstAct(token) + port.period - 1; }
-  bool even() const {
-    return port.period == 1 && port.tokens == 1 && clock.by_formula() &&
-           clock.acts_per_iteration() == rate.acts_per_step;
-  }
+  // Every step has the same spans.
+  bool SameEachStep() const { return rate.every == 1 && rate.acts_per_step % port.period == 0 && clock.by_formula(); }
+  bool even() const { return port.period == 1 && port.tokens == 1 && SameEachStep(); }
 };
 
 class Checker {
@@ -166,7 +165,11 @@ absl::Status Checker::CheckRegister(const PlanRegister& r) {
 }
 
 absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, const End& consumer) {
-  const int64_t tokens = r.tokens_per_step * (plan_.rhythm.steps_per_iteration / r.every);
+  // Where steps follow each other at one distance, those that have the same spans at both ends are alike.
+  const PlanRhythm& rhythm = plan_.rhythm;
+  const bool even_steps = rhythm.steps_per_iteration == 1 || rhythm.iteration_ns == rhythm.steps_per_iteration * rhythm.step_ns;
+  const bool alike = even_steps && r.every == 1 && producer.SameEachStep() && consumer.SameEachStep();
+  const int64_t tokens = r.tokens_per_step * (alike ? 1 : rhythm.steps_per_iteration / r.every);
   const auto check = [&](int64_t from, int64_t to) -> absl::Status {
     for (int64_t token = from; token < to; ++token) {
       WEIR_RETURN_IF_ERROR(CheckToken(r, producer, consumer, token));
@@ -177,7 +180,7 @@ absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, cons
   const int64_t chunks = producer.rate.chunks;
   // Where both ends are even, the room that an edge has is linear from turn to turn, chunk by chunk, but for the two
   // tokens where one of the ends begins its step: the turns beside those tell of all.
-  if (producer.even() && consumer.even() && chunks == consumer.rate.chunks && tokens > 8 * chunks) {
+  if (alike && producer.even() && consumer.even() && chunks == consumer.rate.chunks && tokens > 8 * chunks) {
     const int64_t lag = r.initial_tokens % tokens, lead = (r.slots - r.initial_tokens) % tokens;
     WEIR_RETURN_IF_ERROR(check(0, chunks));
     WEIR_RETURN_IF_ERROR(check(tokens - chunks, tokens));

@@ -24,7 +24,7 @@
 
 namespace weir {
 
-// O(edges) where both ends of an edge are even, else O(tokens of an iteration). kInvalidArgument: W0541 the plan has no
+// O(edges) where both ends of an edge are even, else O(tokens of a step, or, where steps are not alike, of an iteration). kInvalidArgument: W0541 the plan has no
 // certificate, W0508 times that no plan can have, W0509 an act that starts too early, with the edge and both actors.
 absl::Status CheckCertificate(const Plan& plan);
 

@@ -36,6 +36,17 @@ TEST_P(WrongPlan, IsRefusedWithTheNameOfTheCulprit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
 }
 
+// Of the first register, which then has initial tokens.
+StateSpec::Token* TokenState(RankPlan& plan) {
+  RegisterSpec* r = plan.mutable_registers(0);
+  StateSpec* state = plan.add_state();
+  state->set_name("in a register");
+  state->mutable_slice()->set_dtype("f32");
+  state->set_arena_offset(r->arena_offset());
+  state->mutable_token()->set_register_id(0);
+  return state->mutable_token();
+}
+
 Operand* FirstOutput(RankPlan& plan) { return plan.mutable_program(1)->mutable_call(0)->mutable_output(0); }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -49,6 +60,9 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"ActorIdsNotDense", [](RankPlan& p) { p.mutable_actor(1)->set_id(7); }, "actor 1 'first'"},
         Mistake{"RegisterIdsNotDense", [](RankPlan& p) { p.mutable_registers(2)->set_id(0); }, "register 2 'out'"},
         Mistake{"NoSlots", [](RankPlan& p) { p.mutable_registers(0)->set_slots(0); }, "slots from 1"},
+        Mistake{"StateInNoRegister", [](RankPlan& p) { TokenState(p)->set_register_id(99); }, "a register of this rank"},
+        Mistake{"StateOfNoInitialToken", [](RankPlan& p) { TokenState(p); }, "one of the initial tokens"},
+        Mistake{"StateOfANegativeToken", [](RankPlan& p) { TokenState(p)->set_token(-1); }, "one of the initial tokens"},
         Mistake{"NegativeBytes", [](RankPlan& p) { p.mutable_registers(0)->set_bytes(-1); }, "bytes from 0"},
         Mistake{"RegisterBeyondArena", [](RankPlan& p) { p.mutable_registers(0)->set_slots(1000); }, "inside the arena"},
         Mistake{"HugeStride", [](RankPlan& p) { p.mutable_registers(0)->set_stride(int64_t{1} << 45); },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -140,9 +141,13 @@ class Viewer {
   }
 
   void Sum() {
+    std::set<int> delayed;  // registers of gradients that lag
+    for (const StateSpec& state : plan_.state()) {
+      if (state.has_token()) delayed.insert(state.token().register_id());
+    }
     for (const Resident& r : residents_) {
       view_.unshared_bytes += r.bytes;
-      if (r.state != nullptr) {
+      if (r.state != nullptr || delayed.count(r.reg->id()) > 0) {
         view_.optimiser_bytes += r.bytes;
       } else if (r.reg->initial_tokens() > 0) {
         view_.weight_bytes += r.bytes;
@@ -287,7 +292,11 @@ class Viewer {
     const bool backward = std::any_of(reading_actors_[r.reg->id()].begin(), reading_actors_[r.reg->id()].end(), [](const ActorSpec* actor) {
       return actor->phase() == ActorSpec::BACKWARD || actor->phase() == ActorSpec::WEIGHT_GRADIENT;
     });
-    if (r.writer->period > r.writer->chunks && plan_.micro_batches() > 1) return "summed over the step";
+    const int64_t every = std::max<int64_t>(1, r.reg->every());
+    if (r.writer->period > r.writer->chunks && plan_.micro_batches() * every > 1) {
+      return every > 1 ? absl::StrCat("summed over ", every, " steps") : "summed over the step";
+    }
+    if (every > 1) return absl::StrCat("once in ", every, " steps");
     if (writer.phase() == ActorSpec::FORWARD && backward) return "for a gradient";
     if (writer.phase() == ActorSpec::BOXING) {
       return r.reg->tokens_per_step() < plan_.micro_batches() ? "boxed for the step" : "boxed";

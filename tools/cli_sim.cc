@@ -117,7 +117,7 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
                            [sim, context] { return Sim(*sim, context); });
   sim->job.AddTo(verb);
   verb->add_option("--cluster", sim->cluster, "Description of the machines (protobuf text)")->type_name("PATH")->required();
-  verb->add_option("--steps", sim->options.steps, "Steps to simulate; figures are of those after the first [2, of very large jobs 1]")
+  verb->add_option("--steps", sim->options.steps, "Steps to simulate; figures are of those after the first that updates [up to the second update, of very large jobs the first]")
       ->type_name("N")->check(CLI::Range(1, 1000));
   verb->add_option("--seed", sim->options.seed, "Seed of jitter, if the cluster has any")->type_name("N")->capture_default_str();
   verb->add_option("--trace", sim->options.trace, "Write a Perfetto trace, as weir train does")->type_name("PATH");

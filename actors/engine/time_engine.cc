@@ -55,7 +55,7 @@ Device::Launched TimeDevice::Launch(const DeviceWork& work) {
 
 TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices, TimeNetwork* network,
                        ManualClock* clock, TimeEngineOptions options)
-    : network_(network), clock_(clock), seed_(options.seed), executors_(std::move(ranks)), times_(executors_.size()) {
+    : network_(network), clock_(clock), seed_(options.seed), settled_step_(options.settled_step), executors_(std::move(ranks)), times_(executors_.size()) {
   for (const TimeEngineOptions::Host& spec : options.hosts) {
     Host& host = hosts_.emplace_back();
     host.options = spec;
@@ -272,7 +272,7 @@ void TimeEngine::Account(int32_t index, const ActRecord& record) {
   if (rank.ends_step[record.actor] && record.step < static_cast<int64_t>(step_end_ns_.size())) {
     step_end_ns_[record.step] = std::max(step_end_ns_[record.step], record.end);
   }
-  if (record.step == 0 && steps_asked_ > 1) return;
+  if (record.step < settled_step_ && steps_asked_ > settled_step_) return;
   RankTimes& times = times_[index];
   const Plan& plan = rank.executor->plan();
   ++times.acts;

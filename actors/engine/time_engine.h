@@ -68,13 +68,14 @@ struct TimeEngineOptions {
   std::vector<Host> hosts;
   std::vector<Device> devices;  // of the ranks, in their order
   uint64_t seed = 1;            // of jitter
+  int64_t settled_step = 1;     // what RankTimes leave out: acts of steps before this, if there are others
   // Speed of an act while all cores of its host are busy, beside that of the act alone; null, or 0: the host's core_speed.
   std::function<double(const Plan& plan, const PlanActor& actor)> busy_speed;
 };
 
-// Where the time of one rank went, in the steps after the first (in the first, if it is the only one).
+// Where the time of one rank went, from the settled step on (in all, if none are left).
 struct RankTimes {
-  static constexpr int kNumPhases = 7;
+  static constexpr int kNumPhases = static_cast<int>(ActorPhase::kWeightGradient) + 1;
   std::array<int64_t, kNumPhases> busy_ns{};  // by ActorPhase
   int64_t exposed_ns = 0;  // idle until a token came, that had been sent: communication that no work hid
   int64_t waiting_ns = 0;  // idle otherwise: what it needed had not been sent
@@ -168,6 +169,7 @@ class TimeEngine final : public Engine {
   TimeNetwork* const network_;
   ManualClock* const clock_;
   const uint64_t seed_;
+  const int64_t settled_step_;
   std::vector<RankExecutor*> executors_;
   std::vector<RankTimes> times_;
   std::vector<int64_t> step_end_ns_;

@@ -40,6 +40,16 @@ std::vector<RhythmJob> JobsOfManyLayouts() {
     add(mesh, 0, 1, 0);
     add(mesh, 3, 5, 512);
   }
+  for (const char* mesh : {"dp=3,pp=2", "dp=3,tp=2"}) {
+    for (int zero : {1, 3}) {
+      add(mesh, zero, 2, 1000);
+      Training* training = jobs.back().job.mutable_training();
+      training->set_update_every(3);
+      training->set_gradient_delay(zero);
+      training->set_precision(Training::BF16);
+      absl::StrAppend(&jobs.back().name, ", updates every 3 steps, gradients ", zero, " updates old");
+    }
+  }
   return jobs;
 }
 

@@ -137,7 +137,12 @@ class Simulation {
       acts += static_cast<double>(of_this);
       options.engine.devices.push_back(map_->EngineDevice(plan.rank));
     }
-    report_.steps = options_.steps > 0 ? options_.steps : acts > kActsForTwoSteps ? 1 : 2;
+    // Figures are of the steps from one update to another, the first of which uses gradients.
+    const UpdateRate& updates = logical_->updates;
+    const int64_t first = updates.delay * updates.every + updates.phase + 1;
+    report_.steps = options_.steps > 0 ? updates.RoundUp(std::max(options_.steps, first)) : acts > kActsForTwoSteps ? first : updates.RoundUp(first + 1);
+    settled_ = report_.steps > first ? first : 0;
+    options.engine.settled_step = settled_;
     if (!options_.trace.empty()) options.trace_capacity = std::min(kTracedActsMax, acts_of_rank * report_.steps + 1);
     options.engine.hosts = map_->EngineHosts();
     options.engine.seed = options_.seed;
@@ -162,8 +167,8 @@ class Simulation {
   void Tell() {
     const TimeEngine& engine = run_->engine();
     const std::vector<int64_t>& ends = engine.step_end_ns();
-    const int64_t counted = std::max<int64_t>(1, report_.steps - 1);
-    report_.step_ns = static_cast<double>(ends.back() - (report_.steps > 1 ? ends.front() : 0)) / static_cast<double>(counted);
+    const int64_t counted = report_.steps - settled_;
+    report_.step_ns = static_cast<double>(ends.back() - (settled_ > 0 ? ends[settled_ - 1] : 0)) / static_cast<double>(counted);
     report_.job = job_.name();
     report_.cluster = cluster_.name();
     report_.mesh = logical_->mesh.ToText();
@@ -220,6 +225,7 @@ class Simulation {
   std::vector<Plan> plans_;
   std::unique_ptr<VirtualRun> run_;
   SimulateReport report_;
+  int64_t settled_ = 0;  // steps before those that figures are of
 };
 
 }  // namespace

@@ -15,7 +15,9 @@
 namespace weir {
 
 struct SimulateOptions {
-  int64_t steps = 0;  // 0: two, so that the second one is past the beginning; one where there is very much to do
+  // 0: two, so that the second one is past the beginning; one where there is very much to do. Always up to an update that
+  // uses gradients (Training::update_every, gradient_delay).
+  int64_t steps = 0;
   uint64_t seed = 1;  // of jitter, if the cluster has any
   std::string trace;  // where to write one; empty: none
   enum class Symmetry : uint8_t {
@@ -35,7 +37,7 @@ struct SimulateReport {
   int64_t stages = 1;
   int64_t micro_batches = 1;
   int64_t ranks_simulated = 1;  // fewer than ranks: by symmetry
-  int64_t steps = 1;            // simulated; figures are of those after the first, if there are
+  int64_t steps = 1;            // simulated; figures are of those after the first that updates, if there are
   double step_ns = 0;
   double items_per_second = 0;
   std::string item;  // "tokens"
