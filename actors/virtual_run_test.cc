@@ -214,6 +214,12 @@ TEST(VirtualRunTest, WhatAMessageCostsTheReceiverDelaysItsNextAct) {
   EXPECT_EQ(RunIt(Pipeline(2, 1), std::move(options), 1)->now_ns(), 6 * kForwardNs + 2 * 30);
 }
 
+TEST(VirtualRunTest, WhatTheBytesOfAMessageCostTheReceiverDelaysItsNextAct) {
+  VirtualRunOptions options = Costs();
+  options.ways = [](int, int) { return TimeNetwork::Way{.receive_ns = 30, .receive_ns_per_byte = 0.5}; };
+  EXPECT_EQ(StepNs(*RunIt(Pipeline(2, 1), std::move(options), 1)), 2 * 3 * kForwardNs + 2 * (30 + 16));  // 32 bytes
+}
+
 TEST(VirtualRunTest, IdleTimeAfterTheSendIsExposedAndBeforeItIsWaiting) {
   VirtualRunOptions options = Costs();
   options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70}; };

@@ -6,12 +6,17 @@
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"
+#include "tools/console/console.h"
+#include "tools/fleet/fleet_runner.h"
+#include "tools/launch/log_directory.h"
 #include "tools/sim/calibrate.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/sim/simulate.h"
 
 namespace weir {
 namespace {
+
+constexpr int kProcessesMeasured = 2;
 
 struct SimArguments {
   JobArguments job;
@@ -37,6 +42,8 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
 struct CalibrateArguments {
   JobArguments job;
   std::string out;
+  std::string transport;  // between processes; empty: one process
+  std::string logs = kLogBaseDefault;
   std::vector<std::string> also;
   CalibrateOptions options;
 };
@@ -57,6 +64,21 @@ absl::StatusOr<Job> InLayout(JobArguments job, const std::string& layout) {
   return job.Read();
 }
 
+// Steps of a job in processes that exist for them alone.
+absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const FleetOptions& options, const Job& job, int threads_per_device, int64_t rounds,
+                                                     int64_t steps) {
+  std::unique_ptr<Fleet> fleet;
+  const auto timed = [&]() -> absl::StatusOr<std::vector<int64_t>> {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, FleetRunner::Open(options, job, threads_per_device, 0, &fleet));
+    return TimeRounds(runner.get(), rounds, steps);
+  };
+  absl::StatusOr<std::vector<int64_t>> samples = timed();
+  if (fleet != nullptr) {
+    if (const FailureReport report = fleet->Finish(samples.status()); !report.text.empty()) return absl::UnavailableError(report.text);
+  }
+  return samples;
+}
+
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
   for (const std::string& layout : arguments.also) {
@@ -64,6 +86,17 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
     arguments.options.layouts.push_back(std::move(other));
   }
   arguments.options.say = [context](const std::string& line) { *context->err << "measuring " << line << std::endl; };
+  Console console(Console::Style::kPlain, context->err);
+  if (!arguments.transport.empty()) {
+    FleetOptions fleet;
+    fleet.processes = kProcessesMeasured;
+    fleet.lanes = arguments.transport == "shm" ? OpenCommand::SHARED_MEMORY : arguments.transport == "tcp" ? OpenCommand::TCP : OpenCommand::AUTOMATIC;
+    fleet.log_base = arguments.logs;
+    fleet.console = &console;
+    arguments.options.in_processes = [fleet](const Job& job, int threads, int64_t rounds, int64_t steps) {
+      return TimeInProcesses(fleet, job, threads, rounds, steps);
+    };
+  }
   WEIR_ASSIGN_OR_RETURN(Cluster cluster, Calibrate(job, arguments.options));
   const std::string text = ClusterText(cluster);
   if (arguments.out.empty()) {
@@ -76,9 +109,15 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   if (!file) {
     return Missing({"W0706", "-o " + arguments.out, "a file that can be written", "none", "check that the folder exists"});
   }
-  *context->out << absl::StrFormat("%s: %d kernels on a device of %d thread%s; acts cost %.0f ns, waking %.0f ns; %d cores\n", arguments.out,
+  *context->out << absl::StrFormat("%s: %d kernels on a device of %d thread%s; acts cost %.0f ns, waking %.0f ns; %d cores", arguments.out,
                                    cluster.device(0).kernel_size(), cluster.device(0).cores(), cluster.device(0).cores() == 1 ? "" : "s",
                                    cluster.device(0).act_ns(), cluster.device(0).wake_ns(), cluster.host(0).cores());
+  if (!arguments.transport.empty()) {
+    const double per_second = cluster.within_host().send_bytes_per_second();
+    *context->out << (per_second > 0 ? absl::StrFormat("; sender and receiver each work through %.1f GB/s", per_second * 1e-9)
+                                     : std::string("; bytes between processes cost nothing that could be measured"));
+  }
+  *context->out << "\n";
   return absl::OkStatus();
 }
 
@@ -88,6 +127,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
                            "  weir calibrate gpt.textproto -o here.textproto\n"
                            "  weir calibrate gpt.textproto --also dp=2 --also 'dp=2 training.zero_stage=3' -o here.textproto\n"
                            "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
+                           "  weir calibrate gpt.textproto --also dp=2 --between-processes auto -o processes.textproto\n"
                            "  weir calibrate gpt.textproto --mesh pp=4 -o here.textproto --trace measured.pftrace\n"
                            "Let nothing else run meanwhile.",
                            [calibrate, context] { return RunCalibrate(*calibrate, context); });
@@ -95,6 +135,10 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
   verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")->type_name("PATH");
   verb->add_option("--also", calibrate->also, "Measure kernels as this layout has them, too: a mesh, what --set takes, another job file; repeatable")
       ->type_name("LAYOUT")->allow_extra_args(false);
+  verb->add_option("--between-processes", calibrate->transport,
+                   "Describe devices that are processes (weir train --processes), with tensors between them by auto, shm or tcp [one process]")
+      ->type_name("HOW")->check(CLI::IsMember({"auto", "shm", "tcp"}));
+  verb->add_option("--logs", calibrate->logs, "Folder for the logs of processes")->type_name("DIR")->capture_default_str();
   verb->add_option("--threads", calibrate->options.threads_per_device, "Threads of a device")->type_name("N")
       ->check(CLI::Range(1, 4096))->capture_default_str();
   verb->add_option("--steps", calibrate->options.steps, "Steps to measure, of each layout")->type_name("N")

@@ -107,6 +107,7 @@ void TimeNetwork::SendLoose(int32_t index, int32_t slot) {
   flight.header.sequence = edge.num_put++;
   flight.header.payload_bytes = edge.to->edges_[edge.to_handle].spec.bytes;
   flight.sent_ns = clock_->NowNs();
+  flight.receive_ns = edge.there.receive_ns + std::llround(static_cast<double>(flight.header.payload_bytes) * edge.there.receive_ns_per_byte);
   posted_.push_back({clock_->NowNs() + edge.there.latency_ns, 2 * index});
 }
 
@@ -139,6 +140,7 @@ absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
   flight.header = header;
   flight.header.edge = edge.in_edge;
   flight.sent_ns = now;
+  flight.receive_ns = edge.there.receive_ns + std::llround(static_cast<double>(bytes) * edge.there.receive_ns_per_byte);
   if (edge.there.in >= 0) {
     posted_.push_back({begin, 2 * index, Arrival::At::kWayIn, takes_ns});
   } else {
@@ -205,7 +207,7 @@ absl::StatusOr<int64_t> TimeEndpoint::Poll(MessageReceiver* receiver) {
       edge.first_token = edge.first_token + 1 == slots ? 0 : edge.first_token + 1;
       --edge.num_tokens;
       edge.last_taken_sent_ns = flight.sent_ns;
-      receive_ns_ += edge.there.receive_ns;
+      receive_ns_ += flight.receive_ns;
       taken = receiver->OnToken(edge.to_handle, flight.header);
     } else {
       const int32_t slot = edge.credits[edge.first_credit];

@@ -37,7 +37,8 @@ class TimeNetwork final : public TransportNetwork {
     // Names of the ways that it occupies, small numbers that others may share; -1: none.
     int32_t out = -1;
     int32_t in = -1;
-    int64_t receive_ns = 0;  // that it keeps the receiving device from acting
+    int64_t receive_ns = 0;  // that it keeps the receiving device from acting, and for each byte
+    double receive_ns_per_byte = 0;
   };
   // What will happen to the oldest message of a lane to which it has not happened yet.
   struct Arrival {
@@ -78,6 +79,7 @@ class TimeNetwork final : public TransportNetwork {
   struct Flight {
     MessageHeader header;
     int64_t sent_ns = 0;
+    int64_t receive_ns = 0;
   };
   // One edge: tokens one way (lane 2i), credits back (lane 2i + 1). Rings of `slots` each.
   struct Edge {

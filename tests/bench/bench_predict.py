@@ -1,6 +1,6 @@
 """tools/bench predict: the simulator's step time against the measured one, for layouts of a GPT on this machine's devices.
 
-Kernels are measured by `weir calibrate`, in every layout; then each layout is trained for some steps and simulated. Every
+Kernels are measured by `weir calibrate`, in every layout, and transfers between processes where devices are processes; then each layout is trained for some steps and simulated. Every
 device has one thread; where a layout has more devices than the machine has cores, they share them, in both. A row's ratio
 is predicted over measured.
 """
@@ -22,10 +22,12 @@ class Layout:
     mesh: str
     zoo: tuple = ()  # options of `weir zoo gpt`, where the model is written otherwise
     sets: tuple = ()
+    processes: int = 0  # 0: one
 
     def name(self):
         options = [str(part).removeprefix("--") for part in self.zoo]
-        return " ".join([self.mesh or "1 device", *options, *[path.split(".")[-1] for path in self.sets]])
+        where = [f"in {self.processes} processes"] if self.processes else []
+        return " ".join([self.mesh or "1 device", *options, *[path.split(".")[-1] for path in self.sets], *where])
 
 
 MEGATRON = ("--sequence-parallel", "megatron")
@@ -54,6 +56,9 @@ LAYOUTS = [
     Layout("dp=2,pp=2"),
     Layout("dp=2,pp=2", sets=("training.zero_stage=1",)),
     Layout("tp=2,pp=2"),
+    Layout("dp=2", processes=2),
+    Layout("tp=2", processes=2),
+    Layout("pp=2", processes=2),
 ]
 WARMUP_STEPS = 3
 WITHIN = 0.1
@@ -69,13 +74,12 @@ def predict_rows(bench):
         samples = {index: ([], []) for index in range(len(LAYOUTS))}
         for _ in range(rounds):
             # In turn with what it is to predict, since the machine is not the same from minute to minute.
-            cluster = folder / "cluster.textproto"
-            also = [part for layout in LAYOUTS[1:] for part in ("--also", " ".join([str(jobs[layout.zoo]), layout.mesh, *layout.sets]))]
-            bench.run([bench.weir, "calibrate", jobs[LAYOUTS[0].zoo], "-o", cluster, "--steps", 5, *also])
+            clusters = {processes: calibrated(bench, folder, jobs, processes) for processes in {layout.processes for layout in LAYOUTS}}
             for index, layout in enumerate(LAYOUTS):
                 job = [jobs[layout.zoo], "--mesh", layout.mesh, *[part for path in layout.sets for part in ("--set", path)]]
-                samples[index][0].append(predicted(bench, job, cluster))
-                samples[index][1].append(measured(bench, job, folder / "metrics.jsonl", steps))
+                spread = ["--processes", layout.processes, "--logs", folder / "logs"] if layout.processes else []
+                samples[index][0].append(predicted(bench, job, clusters[layout.processes]))
+                samples[index][1].append(measured(bench, [*job, *spread], folder / "metrics.jsonl", steps))
         for index, layout in enumerate(LAYOUTS):
             ours, theirs = ([seconds * 1e3 for seconds in side] for side in samples[index])
             error = statistics.median(ours) / statistics.median(theirs) - 1
@@ -85,6 +89,17 @@ def predict_rows(bench):
     met = sum(error <= WITHIN for error in errors)
     rows[-1]["note"] += f"; {met} of {len(errors)} layouts within 10 %, the worst is off by {max(errors) * 100:.1f} %"
     return rows
+
+
+def calibrated(bench, folder, jobs, processes):
+    """The file of this machine as it is for all layouts in so many processes."""
+    cluster = folder / f"cluster{processes}.textproto"
+    here = [layout for layout in LAYOUTS if layout.processes == processes]
+    also = [part for layout in here if layout.mesh or layout.zoo
+            for part in ("--also", " ".join([str(jobs[layout.zoo]), layout.mesh, *layout.sets]))]
+    between = ["--between-processes", "auto", "--logs", folder / "logs"] if processes else []
+    bench.run([bench.weir, "calibrate", jobs[()], "-o", cluster, "--steps", 5, *also, *between])
+    return cluster
 
 
 def job_files(bench, folder):

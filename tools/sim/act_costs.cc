@@ -49,7 +49,10 @@ double SendNs(const ClusterMap& map, const Plan& plan, const PlanActor& actor) {
   double ns = 0;
   for (const PlanPort& port : actor.outputs) {
     const PlanRegister& r = plan.registers[port.register_id];
-    if (r.side == RegisterSide::kOutbound) ns += map.LinkBetween(plan.rank, r.peer).send_ns();
+    if (r.side != RegisterSide::kOutbound) continue;
+    const Link& link = map.LinkBetween(plan.rank, r.peer);
+    ns += link.send_ns();
+    if (link.send_bytes_per_second() > 0) ns += 1e9 * static_cast<double>(r.bytes) / link.send_bytes_per_second();
   }
   return ns;
 }

@@ -30,6 +30,10 @@ constexpr int64_t kActSteps = 5;
 constexpr int64_t kWakeSteps = 400;
 constexpr int64_t kWakeRounds = 5;
 constexpr double kTrialWakeNs = 1e6;
+constexpr int64_t kBytesSteps = 20;
+constexpr int64_t kBytesRounds = 5;
+constexpr double kTrialNsPerByte = 1;
+constexpr double kLeastNsPerByte = 1e-3;
 
 int64_t Median(std::vector<int64_t> values) {
   if (values.empty()) return 0;
@@ -136,7 +140,13 @@ class Calibration {
     WEIR_RETURN_IF_ERROR(MeasureActs(jobs[0]));
     DescribeMachine();
     WEIR_RETURN_IF_ERROR(MeasureCores(jobs[0]));
-    WEIR_RETURN_IF_ERROR(MeasureWake());
+    WEIR_ASSIGN_OR_RETURN(const double wake_ns, MeasureWake(Where::kOneProcess));
+    cluster_.mutable_device(0)->set_wake_ns(wake_ns);
+    if (!options_.in_processes) return cluster_;
+    WEIR_ASSIGN_OR_RETURN(const double wake_in_processes_ns, MeasureWake(Where::kProcesses));
+    cluster_.mutable_device(0)->set_wake_ns(wake_in_processes_ns);
+    cluster_.set_name(absl::StrCat(cluster_.name(), ", a process for each device"));
+    WEIR_RETURN_IF_ERROR(MeasureBytes(wake_ns));
     return cluster_;
   }
 
@@ -292,9 +302,23 @@ class Calibration {
     return absl::OkStatus();
   }
 
+  enum class Where : uint8_t { kOneProcess, kProcesses };
+
+  // Median over rounds of what a step takes.
+  absl::StatusOr<double> StepNs(Where where, const Job& job, int64_t rounds, int64_t steps) const {
+    std::vector<int64_t> samples;
+    if (where == Where::kProcesses) {
+      WEIR_ASSIGN_OR_RETURN(samples, options_.in_processes(job, options_.threads_per_device, rounds, steps));
+    } else {
+      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, LocalRunner::Open(job, options_.threads_per_device, 0));
+      WEIR_ASSIGN_OR_RETURN(samples, TimeRounds(runner.get(), rounds, steps));
+    }
+    return static_cast<double>(Median(std::move(samples)));
+  }
+
   // Two stages and one micro-batch of next to nothing: a step is a chain of messages between ranks that wait.
-  absl::Status MeasureWake() {
-    Say("waking of a rank that waits");
+  absl::StatusOr<double> MeasureWake(Where where) {
+    Say(where == Where::kProcesses ? "waking of a rank that waits, in two processes" : "waking of a rank that waits");
     TransformerOptions tiny;
     tiny.layers = 2;
     tiny.hidden = 8;
@@ -304,21 +328,44 @@ class Calibration {
     tiny.training.batch = 2;
     tiny.training.mesh = "pp=2";
     WEIR_ASSIGN_OR_RETURN(Job job, GptJob(tiny));
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, LocalRunner::Open(job, options_.threads_per_device, 0));
-    std::vector<int64_t> rounds;
-    const MonotonicClock clock;
-    for (int64_t round = 0; round <= kWakeRounds; ++round) {
-      const int64_t begin = clock.NowNs();
-      WEIR_RETURN_IF_ERROR(runner->RunSteps(kWakeSteps).status());
-      if (round > 0) rounds.push_back((clock.NowNs() - begin) / kWakeSteps);
-    }
+    WEIR_ASSIGN_OR_RETURN(const double step_ns, StepNs(where, job, kWakeRounds, kWakeSteps));
     WEIR_ASSIGN_OR_RETURN(Cluster tiny_cluster, WithKernelsOf(job));
     WEIR_ASSIGN_OR_RETURN(const SimulateReport at_once, Simulate(job, tiny_cluster, {.steps = 4}));
     tiny_cluster.mutable_device(0)->set_wake_ns(kTrialWakeNs);
     WEIR_ASSIGN_OR_RETURN(const SimulateReport late, Simulate(job, tiny_cluster, {.steps = 4}));
     const double wakes = (late.step_ns - at_once.step_ns) / kTrialWakeNs;
-    const double wake_ns = wakes > 0 ? (static_cast<double>(Median(rounds)) - at_once.step_ns) / wakes : 0;
-    cluster_.mutable_device(0)->set_wake_ns(std::max(0.0, std::round(wake_ns)));
+    return wakes > 0 ? std::max(0.0, std::round((step_ns - at_once.step_ns) / wakes)) : 0.0;
+  }
+
+  // Many weights and few tokens over two data-parallel ranks: a step is exchanging gradients, and updates.
+  absl::Status MeasureBytes(double wake_in_one_ns) {
+    Say("bytes between two processes");
+    TransformerOptions wide;
+    wide.layers = 2;
+    wide.hidden = 384;
+    wide.heads = 2;
+    wide.vocab = 16;
+    wide.sequence = 8;
+    wide.training.batch = 2;
+    wide.training.mesh = "dp=2";
+    WEIR_ASSIGN_OR_RETURN(Job job, GptJob(wide));
+    WEIR_ASSIGN_OR_RETURN(const double one_ns, StepNs(Where::kOneProcess, job, kBytesRounds, kBytesSteps));
+    WEIR_ASSIGN_OR_RETURN(const double two_ns, StepNs(Where::kProcesses, job, kBytesRounds, kBytesSteps));
+    WEIR_ASSIGN_OR_RETURN(Cluster wide_cluster, WithKernelsOf(job));
+    wide_cluster.mutable_device(0)->set_wake_ns(wake_in_one_ns);
+    WEIR_ASSIGN_OR_RETURN(const SimulateReport in_one, Simulate(job, wide_cluster, {.steps = 4}));
+    wide_cluster.mutable_device(0)->set_wake_ns(cluster_.device(0).wake_ns());
+    WEIR_ASSIGN_OR_RETURN(const SimulateReport for_nothing, Simulate(job, wide_cluster, {.steps = 4}));
+    for (auto set : {&Link::set_send_bytes_per_second, &Link::set_receive_bytes_per_second}) {
+      (wide_cluster.mutable_within_host()->*set)(1e9 / kTrialNsPerByte);
+    }
+    WEIR_ASSIGN_OR_RETURN(const SimulateReport dear, Simulate(job, wide_cluster, {.steps = 4}));
+    const double bytes = (dear.step_ns - for_nothing.step_ns) / kTrialNsPerByte;
+    const double ns_per_byte = bytes > 0 ? (two_ns - one_ns - (for_nothing.step_ns - in_one.step_ns)) / bytes : 0;
+    if (ns_per_byte <= kLeastNsPerByte) return absl::OkStatus();  // as good as nothing
+    for (auto set : {&Link::set_send_bytes_per_second, &Link::set_receive_bytes_per_second}) {
+      (cluster_.mutable_within_host()->*set)(std::round(1e9 / ns_per_byte));
+    }
     return absl::OkStatus();
   }
 
@@ -342,6 +389,17 @@ class Calibration {
 };
 
 }  // namespace
+
+absl::StatusOr<std::vector<int64_t>> TimeRounds(JobRunner* runner, int64_t rounds, int64_t steps) {
+  std::vector<int64_t> samples;
+  const MonotonicClock clock;
+  for (int64_t round = 0; round <= rounds; ++round) {
+    const int64_t begin = clock.NowNs();
+    WEIR_RETURN_IF_ERROR(runner->RunSteps(steps).status());
+    if (round > 0) samples.push_back((clock.NowNs() - begin) / steps);
+  }
+  return samples;
+}
 
 absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options) { return Calibration(job, options).Run(); }
 

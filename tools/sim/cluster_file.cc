@@ -116,6 +116,8 @@ void CheckLink(const std::string& where, const Link& link, Checker* check) {
   check->Number(where + ", message_ns", link.message_ns(), 0, kNsMax);
   check->Number(where + ", send_ns", link.send_ns(), 0, kNsMax);
   check->Number(where + ", receive_ns", link.receive_ns(), 0, kNsMax);
+  check->Number(where + ", send_bytes_per_second", link.send_bytes_per_second(), 0, kRateMax);
+  check->Number(where + ", receive_bytes_per_second", link.receive_bytes_per_second(), 0, kRateMax);
 }
 
 absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {

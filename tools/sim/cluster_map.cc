@@ -53,6 +53,7 @@ TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
   way.latency_ns = std::llround(link.latency_ns());
   way.message_ns = std::llround(link.message_ns());
   way.receive_ns = std::llround(link.receive_ns());
+  way.receive_ns_per_byte = link.receive_bytes_per_second() > 0 ? 1e9 / link.receive_bytes_per_second() : 0;
   way.ns_per_byte = link.bytes_per_second() > 0 ? 1e9 / link.bytes_per_second() : 0;
   if (link.bytes_per_second() == 0 && link.message_ns() == 0) return way;  // nothing to wait for
   const int64_t level = SameHost(from, to) ? 0 : 1;  // the two levels are networks of their own

@@ -183,6 +183,18 @@ TEST(SimulateTest, AKernelThatSuffersFromBusyCoresSlowsAStepOfTwoDevicesDown) {
   EXPECT_GT(Simulated(SmallGpt("dp=2"), cluster).step_ns, 1.5 * two);
 }
 
+TEST(SimulateTest, BytesThatDevicesWorkThroughKeepThemFromActing) {
+  Cluster cluster = GivenCluster();
+  const SimulateReport free = Simulated(SmallGpt("dp=2"), cluster);
+  cluster.mutable_within_host()->set_send_bytes_per_second(1e9);
+  const SimulateReport sending = Simulated(SmallGpt("dp=2"), cluster);
+  cluster.mutable_within_host()->set_receive_bytes_per_second(1e9);
+  const SimulateReport both = Simulated(SmallGpt("dp=2"), cluster);
+  const double bytes_ns = free.sent_bytes / 2;  // of a rank, at a byte a nanosecond
+  EXPECT_NEAR((sending.step_ns - free.step_ns) / bytes_ns, 1, 0.2);
+  EXPECT_NEAR((both.step_ns - free.step_ns) / bytes_ns, 2, 0.4);
+}
+
 TEST(ClusterCostsTest, TheCompilerPlansWithTheCostsOfTheCluster) {
   Cluster cluster = GivenCluster();
   const Job job = SmallGpt("pp=4");
