@@ -159,6 +159,13 @@ class SequentialRun {
     return absl::OkStatus();
   }
 
+  // Where the act stands in the span of the port that the call's first output is in.
+  static int64_t ActOfSpan(const PlanActor& actor, int64_t act, const PlanCall& call) {
+    if (call.outputs.empty() || call.outputs[0].place != Place::kOutput) return 0;
+    const PlanPort& port = actor.outputs[call.outputs[0].index];
+    return (act + port.phase) % port.period;
+  }
+
   absl::Status Compute(Rank& rank, const PlanActor& actor, int64_t act, const Held& inputs, const Held& outputs) {
     const int64_t step = act / actor.acts_per_step * actor.every + actor.every_phase;
     const int64_t micro_batch = act % actor.acts_per_step / actor.chunks;
@@ -201,6 +208,7 @@ class SequentialRun {
       args.step = step;
       args.micro_batch = micro_batch;
       args.chunk = act % actor.chunks;
+      args.span_act = ActOfSpan(actor, act, *call.plan);
       args.random_key = MixKey(MixKey(rank.plan->seed, actor.instance), call.plan->rng_key);
       call.kernel->Run(args);
     }
