@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/lower/rank_lowering.h"
@@ -20,14 +23,21 @@ int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>
   return most;
 }
 
-std::vector<int64_t> RanksLookedAt(const Mesh& mesh, int64_t of_stage_max) {
-  std::vector<int64_t> ranks;
-  const int64_t of_stage = mesh.StageMesh().num_ranks();
-  const int64_t shown = of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, of_stage_max);
-  for (int64_t stage = 0; stage < mesh.num_stages(); ++stage) {
-    for (int64_t i = 0; i < shown; ++i) ranks.push_back(mesh.GlobalRank(stage, i > 0 && i + 1 == shown ? of_stage - 1 : i));
-  }
-  return ranks;
+// Whether two ranks of a stage do the same, whatever the size of their shards and whoever their peers.
+bool Alike(const RankGraph& a, const RankGraph& b) {
+  using Edge = std::pair<Station, std::set<Station>>;
+  const auto shape = [](const RankGraph& graph) {
+    std::pair<std::set<Station>, std::set<Edge>> all;
+    for (const RankActor& actor : graph.actors) all.first.insert(actor.station);
+    for (const RankTensor& tensor : graph.tensors) {
+      if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
+      Edge edge = {graph.actors[tensor.producer].station, {}};
+      for (int consumer : tensor.consumers) edge.second.insert(graph.actors[consumer].station);
+      all.second.insert(std::move(edge));
+    }
+    return all;
+  };
+  return shape(a) == shape(b);
 }
 
 // The shortest period at which the registers of no device take more than `bytes_max`.
@@ -86,13 +96,25 @@ const StationTime* JobRhythm::Find(const Station& station) const {
 
 absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs, const RhythmOptions& options) {
   StationGraphBuilder builder(plan, costs);
-  const std::vector<int64_t> ranks = RanksLookedAt(plan.mesh, options.ranks_of_stage_max);
-  for (int64_t rank : ranks) {
-    WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
-    WEIR_RETURN_IF_ERROR(CheckSizes(graph));
-    builder.Add(graph);
+  const int64_t of_stage = plan.mesh.StageMesh().num_ranks();
+  int64_t shown = of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
+  bool all = true;
+  for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage) {
+    std::optional<RankGraph> first;
+    int64_t of_this = shown;
+    for (int64_t i = 0; i < of_this; ++i) {
+      const int64_t place = i > 0 && i + 1 == of_this ? of_stage - 1 : i;
+      WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, plan.mesh.GlobalRank(stage, place)));
+      WEIR_RETURN_IF_ERROR(CheckSizes(graph));
+      builder.Add(graph);
+      if (i == 0) first = std::move(graph);
+      const bool last = i > 0 && i + 1 == of_this && of_this < of_stage;
+      if (!last || of_stage > RhythmOptions::kRanksUnlikeMax || Alike(*first, graph)) continue;
+      of_this = of_stage;  // those between, and the last once more
+      --i;
+    }
+    all &= of_this == of_stage;
   }
-  const bool all = static_cast<int64_t>(ranks.size()) == plan.mesh.num_ranks();
   return builder.Finish(all ? StationGraphBuilder::Ranks::kAll : StationGraphBuilder::Ranks::kSome);
 }
 

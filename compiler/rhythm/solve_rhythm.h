@@ -16,9 +16,11 @@ namespace weir::compiler {
 
 struct RhythmOptions {
   // Ranks looked at of each stage: the first, the last, and those between from the front. The sizes of uneven shards,
-  // and who sends to whom, are mostly told by the first and the last. Where a stage has more ranks than kRanksMany, only
+  // and who sends to whom, are mostly told by the first and the last. Should these two not do the same (some shards are
+  // empty), all are looked at, if they are not more than kRanksUnlikeMax. Where a stage has more ranks than kRanksMany, only
   // the first: each has transfers with many others, and lowering one takes as long as a rank's whole compilation may.
   int64_t ranks_of_stage_max = 2;
+  static constexpr int64_t kRanksUnlikeMax = 32;
   static constexpr int64_t kRanksMany = 256;
 };
 

@@ -11,6 +11,8 @@
 #include "tests/rhythm/rhythm_jobs.h"
 #include "tests/rhythm/virtual_step.h"
 #include "tests/training/train_run.h"
+#include "tools/job_file.h"
+#include "tools/zoo/gpt.h"
 
 namespace weir::testing {
 namespace {
@@ -52,6 +54,34 @@ TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
       ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
     }
   });
+}
+
+// Two heads on four devices, two samples on eight: ranks in the middle do what neither the first nor the last does.
+TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
+  TransformerOptions options;
+  options.layers = 3;
+  options.hidden = 16;
+  options.heads = 2;
+  options.vocab = 32;
+  options.sequence = 8;
+  options.training.batch = 4;
+  options.training.micro_batches = 2;
+  options.sequence_parallel = SequenceParallel::kUlysses;
+  absl::StatusOr<Job> job = GptJob(options);
+  ASSERT_TRUE(job.ok()) << job.status();
+  for (const char* mesh : {"sp=2,tp=4", "sp=4,tp=2", "dp=8,sp=2"}) {
+    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::TWO, Runtime::SOLVED}) {
+      SCOPED_TRACE(absl::StrCat(mesh, ", ", Runtime::Registers_Name(registers)));
+      ASSERT_TRUE(SetMesh(mesh, &*job).ok());
+      job->mutable_runtime()->set_registers(registers);
+      std::unique_ptr<LogicalPlan> plan = Compile(*job);
+      ASSERT_NE(plan, nullptr);
+      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+        ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
+      }
+    }
+  }
 }
 
 TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
