@@ -80,7 +80,8 @@ class RankRhythm {
   }
 
   absl::Status Apply() {
-    if (rhythm_.iteration_ns > kIterationNsMax / steps_per_iteration_) {
+    // Of one step the reader of the plan says so, should it ever be read.
+    if (steps_per_iteration_ > 1 && rhythm_.iteration_ns > kIterationNsMax / steps_per_iteration_) {
       return Rejected({"W0549", "training.update_every", absl::StrCat("steps from one update to the next that take less than ", kIterationNsMax / kHourNs, " hours"),
                        absl::StrCat(steps_per_iteration_, " steps of ", rhythm_.iteration_ns / kSecondNs, " s each, by the cost model"),
                        "a smaller update_every, smaller batches or more devices"});

@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/lower/rank_lowering.h"
@@ -23,21 +22,16 @@ int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>
   return most;
 }
 
-// Whether two ranks of a stage do the same, whatever the size of their shards and whoever their peers.
+// Whether two ranks of a stage do the same for a micro-batch, whatever the size of their shards and whoever their peers.
 bool Alike(const RankGraph& a, const RankGraph& b) {
-  using Edge = std::pair<Station, std::set<Station>>;
-  const auto shape = [](const RankGraph& graph) {
-    std::pair<std::set<Station>, std::set<Edge>> all;
-    for (const RankActor& actor : graph.actors) all.first.insert(actor.station);
-    for (const RankTensor& tensor : graph.tensors) {
-      if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
-      Edge edge = {graph.actors[tensor.producer].station, {}};
-      for (int consumer : tensor.consumers) edge.second.insert(graph.actors[consumer].station);
-      all.second.insert(std::move(edge));
+  const auto stations_of = [](const RankGraph& graph) {
+    std::set<Station> stations;
+    for (const RankActor& actor : graph.actors) {
+      if (actor.wave != Wave::kNone) stations.insert(actor.station);
     }
-    return all;
+    return stations;
   };
-  return shape(a) == shape(b);
+  return stations_of(a) == stations_of(b);
 }
 
 // The shortest period at which the registers of no device take more than `bytes_max`.
