@@ -435,13 +435,17 @@ class RankLowering {
       int64_t element = SizeOf(types[0].dtype);
       const int64_t chunk_bytes = k == 0 && rings_.LandsWhole(item_) ? kBytesMax : plan_.chunk_bytes_max;
       int64_t chunk_elements = std::max<int64_t>(1, chunk_bytes / element);
+      std::vector<RankOperand> sources;
+      for (size_t i = 0; i < types.size() && !exchange.sends.empty(); ++i) {
+        sources.push_back({RankOperand::kTensor, inputs[i], StepInput(types[i], now[i], plan_.mesh, rank_)});
+      }
       // Each rank begins with the rank after it, so that none of them is sent to by all at once.
       auto next = exchange.sends.upper_bound(rank_);
       std::vector<int> sends;
       for (size_t i = 0; i < exchange.sends.size(); ++i, ++next) {
         if (next == exchange.sends.end()) next = exchange.sends.begin();
         const auto& [peer, pieces] = *next;
-        sends.push_back(AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), types, now, inputs, peer, pieces,
+        sends.push_back(AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), sources, peer, pieces,
                                 exchange.receiver_elements.at(peer), chunk_elements));
       }
       ++place_;
@@ -451,10 +455,10 @@ class RankLowering {
     return inputs;
   }
 
-  int AddSend(const ProgramItem& item, const std::string& name, uint64_t edge, const std::vector<TensorType>& types,
-              const std::vector<BoxingStep>& steps, const std::vector<int>& inputs, int64_t peer,
+  // `sources`: by tensor of the exchange, what of it is here.
+  int AddSend(const ProgramItem& item, const std::string& name, uint64_t edge, const std::vector<RankOperand>& sources, int64_t peer,
               const std::vector<Piece>& pieces, int64_t receiver_elements, int64_t chunk_elements) {
-    int64_t element = SizeOf(types[0].dtype), total = 0;
+    int64_t element = SizeOf(sources[0].slice.dtype), total = 0;
     RankActor actor = MakeActor(item, absl::StrCat(name, " to rank ", peer));
     actor.kind = ActorSpec::SEND;
     actor.phase = PhaseKind::kBoxing;
@@ -468,10 +472,7 @@ class RankLowering {
     std::map<int, int> operand_of;
     for (const Piece& piece : pieces) {
       auto known = operand_of.emplace(piece.tensor, static_cast<int>(kernel.inputs.size()));
-      if (known.second) {
-        kernel.inputs.push_back({RankOperand::kTensor, inputs[piece.tensor],
-                                 StepInput(types[piece.tensor], steps[piece.tensor], plan_.mesh, rank_)});
-      }
+      if (known.second) kernel.inputs.push_back(sources[piece.tensor]);
       code.push_back(known.first->second);
       code.push_back(piece.position);
       AppendRect(piece.src, &code);
@@ -484,7 +485,7 @@ class RankLowering {
     graph_.tensors[message].side = RegisterSpec::OUTBOUND;
     graph_.tensors[message].peer = peer;
     graph_.tensors[message].edge = edge;
-    kernel.outputs.push_back({RankOperand::kTensor, message, TensorSlice::Whole(types[0].dtype, {slot_elements})});
+    kernel.outputs.push_back({RankOperand::kTensor, message, TensorSlice::Whole(sources[0].slice.dtype, {slot_elements})});
     actor.kernels.push_back(std::move(kernel));
     actor.outputs = {message};
     CollectInputs(&actor);
