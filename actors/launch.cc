@@ -199,6 +199,17 @@ std::vector<EdgeReport> Session::Edges() const {
   return reports;
 }
 
+std::vector<RankWorkReport> Session::Work() const {
+  const TickScale scale = ClosedScale();
+  const auto ns = [&scale](int64_t ticks) { return scale.ToNs(ticks) - scale.ToNs(0); };
+  std::vector<RankWorkReport> reports;
+  for (const auto& executor : executors_) {
+    const RankWork work = executor->work();
+    reports.push_back({executor->plan().rank, executor->plan().stage, ns(work.busy_ticks), work.planned_ns, ns(work.measured_ticks), work.cpu_ns});
+  }
+  return reports;
+}
+
 TickScale Session::ClosedScale() const {
   TickScale scale = tick_scale_;
   scale.Close();
@@ -215,7 +226,9 @@ absl::Status Session::WriteTrace(const std::string& path) const {
 absl::Status Session::WriteTrace(std::ostream& out, const TraceClock& clock) const {
   TickScale scale = ClosedScale();
   scale.Subtract(clock.offset_ns);
-  return weir::WriteTrace(MakeTracedJob(ranks_, first_step_, scale), clock.begin_ns, out);
+  TracedJob job = MakeTracedJob(ranks_, first_step_, scale);
+  job.describing_rank = clock.describing_rank;
+  return weir::WriteTrace(job, clock.begin_ns, out);
 }
 
 int64_t Session::TraceBeginNs() const {

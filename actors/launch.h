@@ -74,6 +74,16 @@ struct EdgeReport {
   int64_t tokens = 0;
 };
 
+// What a rank has done since the session began (RankWork), in ns.
+struct RankWorkReport {
+  int rank = 0;
+  int stage = 0;
+  int64_t busy_ns = 0;
+  int64_t planned_ns = 0;
+  int64_t measured_ns = 0;
+  int64_t cpu_ns = 0;
+};
+
 class LoopbackNetwork;
 
 class Session {
@@ -114,6 +124,7 @@ class Session {
   absl::StatusOr<absl::Span<char>> StateMemory(int rank, const std::string& name) const;
 
   RankMemory Memory(int rank) const { return executor(rank).memory(); }
+  std::vector<RankWorkReport> Work() const;  // of the local ranks, at rest
   std::vector<EdgeReport> Edges() const;  // that local ranks send on: by sender, then register
   // Ok if every register of the local ranks is as before the first step (the end of every
   // run checks it).
@@ -128,6 +139,7 @@ class Session {
   struct TraceClock {
     int64_t offset_ns = 0;  // this process's CLOCK_MONOTONIC less the job's clock
     int64_t begin_ns = 0;   // in the job's clock; acts that began before are left out
+    int describing_rank = 0;  // whose part describes the job
   };
   absl::Status WriteTrace(std::ostream& out, const TraceClock& clock) const;
   int64_t TraceBeginNs() const;  // by CLOCK_MONOTONIC of this process; 0 before the first run

@@ -35,6 +35,7 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
     rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step, actor.chunks,
                            Ports(actor.inputs), Ports(actor.outputs), actor.priority, actor.every,
                            actor.every_phase});
+    rank.actors.back().planned_ns = actor.timing.time_ns;
     const PlanTurn& turn = actor.turn;
     rank.actors.back().turn = {turn.first, turn.group, turn.group_stride, turn.stride};
   }
@@ -56,6 +57,7 @@ TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_ste
   job.first_step = first_step;
   if (!plans.empty()) {
     job.plan_id = plans[0]->plan_id;
+    job.num_ranks = plans[0]->num_ranks;
     job.num_stages = plans[0]->num_stages;
     job.micro_batches = plans[0]->micro_batches;
     job.schedule = plans[0]->schedule;

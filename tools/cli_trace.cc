@@ -2,8 +2,10 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
+#include "runtime/trace/report_text.h"
 #include "runtime/trace/trace_reader.h"
 #include "runtime/trace/trace_report.h"
 #include "runtime/trace/why_slow.h"
@@ -25,7 +27,7 @@ absl::Status Report(const ReportArguments& arguments, std::ostream& out) {
   WEIR_ASSIGN_OR_RETURN(auto file, MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
   TraceReader reader;
   WEIR_RETURN_IF_ERROR(
-      reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size()))));
+      reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())), arguments.path));
   const TraceReport report = MakeTraceReport(reader);
   const absl::StatusOr<WhySlow> why = FindWhySlow(reader, {arguments.step, arguments.what_ifs});
   // A trace without what a replay needs still has the rest of its report; a wrong argument is an error.
@@ -40,7 +42,9 @@ absl::Status Report(const ReportArguments& arguments, std::ostream& out) {
   if (why.ok()) {
     out << ToText(*why, rows);
   } else {
-    out << "\nno critical path: " << why.status().message() << "\n";
+    std::string line;
+    AppendLine(absl::StrCat("\nno critical path: ", why.status().message()), 2, &line);
+    out << line;
   }
   if (!asked) out << WaitsText(report, rows);
   return absl::OkStatus();
@@ -58,12 +62,13 @@ void AddTraceVerbs(CLI::App* app, CliContext* context) {
                            "and what a change would gain",
                            "  weir trace report run.pftrace\n  weir trace report run.pftrace --step 7 --rows 20\n"
                            "  weir trace report run.pftrace --what-if 'slots:activation=2' --what-if 'free:forward layers.3'\n"
-                           "Changes for --what-if, several at once joined by `;`, a NAME may end in `*`:\n"
+                           "Changes for --what-if, several at once joined by `;`, a `*` in a NAME stands for anything:\n"
                            "  slots:NAME=N or =+N   as many, or more slots of a register\n"
                            "  free:NAME             a function, actor or phase takes no time\n"
-                           "  link:A-B=F            messages from rank A to rank B are F times as fast; link:all=F",
+                           "  link:A-B=F            messages from rank A to rank B are F times as fast; link:all=F\n"
+                           "  rank:R=F              acts of rank R are F times as fast; rank:all=F",
                            [arguments, context] { return Report(*arguments, *context->out); });
-  verb->add_option("FILE", arguments->path, "Trace written by weir train --trace")->required();
+  verb->add_option("FILE", arguments->path, "Trace written by weir train --trace or weir sim --trace")->required();
   verb->add_option("--rows,--waits", arguments->rows, "Rows of each table")->check(CLI::NonNegativeNumber)->capture_default_str();
   verb->add_option("--step", arguments->step, "Critical path of this step alone");
   verb->add_option("--what-if", arguments->what_ifs, "Replay the run with this change; may be given again")

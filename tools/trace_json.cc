@@ -12,6 +12,7 @@ using Json = nlohmann::ordered_json;
 Json ReportJson(const TraceReport& report) {
   Json json;
   json["plan"] = report.plan_id;
+  json["ranks"] = report.num_ranks;
   json["stages"] = report.num_stages;
   json["micro_batches"] = report.micro_batches;
   json["first_step"] = report.first_step;
@@ -32,6 +33,7 @@ Json ReportJson(const TraceReport& report) {
                                {"waits_for_credit", d.waits_for_credit},
                                {"between_acts", d.between_acts},
                                {"acts_dropped", d.acts_dropped}});
+    if (d.core_share >= 0) json["devices"].back()["core_share"] = d.core_share;
   }
   json["exposed"] = Json::array();
   for (const ExposedReport& e : report.exposed) {
@@ -91,6 +93,16 @@ Json WhyJson(const WhySlow& why) {
   json["critical_path"] = PathJson(why.path);
   json["recorded_step_ns"] = why.recorded_step_ns;
   json["replayed_step_ns"] = why.replayed_step_ns;
+  json["slow_ranks"] = Json::array();
+  for (const Straggler& slow : why.speeds.stragglers) {
+    Json& to = json["slow_ranks"].emplace_back(
+        Json{{"rank", slow.rank}, {"factor", slow.factor}, {"more_ns_per_step", slow.more_ns_per_step}, {"peers", slow.peers}});
+    to["functions"] = Json::array();
+    for (const SlowFunction& f : slow.functions) {
+      to["functions"].push_back({{"name", f.name}, {"ns", f.own_ns}, {"elsewhere_ns", f.others_ns}, {"more_ns_per_step", f.more_ns_per_step}});
+    }
+  }
+  json["advice"] = Advice(why);
   json["what_if"] = Json::array();
   for (const WhatIfRow& row : why.what_ifs) {
     Json& to = json["what_if"].emplace_back(Json{{"change", row.spec}, {"about", row.about}, {"finished", row.finished}});

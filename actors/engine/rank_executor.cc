@@ -1,5 +1,7 @@
 #include "actors/engine/rank_executor.h"
 
+#include <time.h>
+
 #include <algorithm>
 #include <cstring>
 #include <tuple>
@@ -32,6 +34,13 @@ int64_t FirstNumber(const PlanRegister& r, const RegisterCount& count) {
 
 int64_t AlignUp(int64_t bytes) { return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
 
+// Of the calling thread.
+int64_t ThreadCpuNs() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return int64_t{1'000'000'000} * now.tv_sec + now.tv_nsec;
+}
+
 // Staging slots start on a cache line each.
 int64_t StagingStride(const PlanRegister& r) { return AlignUp(r.bytes); }
 
@@ -49,6 +58,8 @@ RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* 
       ready_(0),
       effects_(MaxTokens(*plan)),
       running_(device->queue_depth()),
+      made_ns_(MonotonicClock().NowNs()),
+      made_ticks_(TickClock::Now()),
       trace_(options_.trace_capacity) {
   counts_.reserve(plan->registers.size());
   for (const PlanRegister& r : plan->registers) counts_.push_back(CountAt(*plan, r, options_.first_step));
@@ -388,6 +399,11 @@ absl::Span<char> RankExecutor::StateMemory(int state) const {
 
 void RankExecutor::RaiseLimits(int64_t steps) {
   now_ = Now();
+  // Virtual time has no threads to measure. The length of a tick is known well enough after a while.
+  if (const int64_t ns = MonotonicClock().NowNs() - made_ns_; options_.clock == nullptr && ns > kCpuReadMinNs) {
+    const double ticks_per_ns = static_cast<double>(TickClock::Now() - made_ticks_) / static_cast<double>(ns);
+    long_act_ticks_ = std::max<int64_t>(1, static_cast<int64_t>(kCpuReadMinNs * ticks_per_ns));
+  }
   ActRecord& record = trace_.Add();  // no actor: a run begins
   record = {};
   record.ready = record.start = record.end = now_;
@@ -454,6 +470,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
   if (options_.clock != nullptr) now_ = Now();
   actor.start_ticks = now_;
   if (num_running_ == 0) ShowAct(actor);
+  if (actor.measured) actor.start_cpu_ns = ThreadCpuNs();
   if (device_->Launch({&RunBody, &actor, actor.cost_ns}) == Device::Launched::kCompleted) {
     Finish(actor);
     return;
@@ -567,6 +584,7 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   record.start = actor.start_ticks;
   record.end = now_;
   record.bytes_sent = bytes_sent;
+  MeasureAct(actor, record);
 
   shown_.acts.store(shown_.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (num_running_ == 0) {
@@ -587,6 +605,26 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   } else if (actor.machine.done()) {
     --num_unfinished_;
   }
+}
+
+// What the act took, and how much of it the thread had a core.
+void RankExecutor::MeasureAct(ActorRuntime& actor, ActRecord& record) {
+  const int64_t ticks = record.end - record.start;
+  busy_ticks_ += ticks;
+  record.cpu_us = ActRecord::kCpuUnknown;
+  if (actor.measured) {
+    const int64_t cpu_ns = std::max<int64_t>(0, ThreadCpuNs() - actor.start_cpu_ns);
+    measured_ticks_ += ticks;
+    cpu_ns_ += cpu_ns;
+    record.cpu_us = static_cast<uint32_t>(std::min<int64_t>(cpu_ns / 1000, ActRecord::kCpuUnknown - 1));
+  }
+  actor.measured = long_act_ticks_ > 0 && ticks >= long_act_ticks_;
+}
+
+RankWork RankExecutor::work() const {
+  RankWork work{busy_ticks_, 0, measured_ticks_, cpu_ns_};
+  for (const ActorRuntime& actor : actors_) work.planned_ns += actor.machine.acts_done() * actor.plan->timing.time_ns;
+  return work;
 }
 
 // Tokens and credits of the act that has just ended; returns payload bytes sent.

@@ -66,6 +66,14 @@ struct RankMemory {
   int64_t landing_bytes = 0;    // of the transport, for inbound registers, instead of their place in the arena
 };
 
+// What a rank has done since it was made, in ticks of its clock; ranks of one kind can be compared by it.
+struct RankWork {
+  int64_t busy_ticks = 0;      // in acts
+  int64_t planned_ns = 0;      // that the same acts take by the costs that the plan was made with
+  int64_t measured_ticks = 0;  // in acts whose CPU time is known, and
+  int64_t cpu_ns = 0;          // their CPU time
+};
+
 class RankExecutor final : private MessageReceiver {
  public:
   // What the engine says of the rank's thread.
@@ -138,6 +146,7 @@ class RankExecutor final : private MessageReceiver {
   EdgeTraffic Traffic(int register_id) const { return endpoint_->Traffic(registers_[register_id].edge); }
   RankMemory memory() const { return memory_; }
   const ActRing& trace() const { return trace_; }
+  RankWork work() const;  // read at rest
   TransportEndpoint* endpoint() const { return endpoint_; }
   Device* device() const { return device_; }
 
@@ -165,6 +174,8 @@ class RankExecutor final : private MessageReceiver {
     int64_t ready_ticks = 0;
     int64_t start_ticks = 0;
     int64_t cost_ns = 0;
+    int64_t start_cpu_ns = 0;  // of the thread, if the act is measured
+    bool measured = false;     // its last act was long: its CPU time is read
   };
   struct RegisterRuntime {
     explicit RegisterRuntime(SlotLedger l) : ledger(std::move(l)) {}
@@ -245,6 +256,7 @@ class RankExecutor final : private MessageReceiver {
                 void (BoundProgram::*bind)(int port, int token, char* address));
   static void RunBody(void* actor);
   void Finish(ActorRuntime& actor);
+  void MeasureAct(ActorRuntime& actor, ActRecord& record);
   int64_t Perform(const ActorRuntime& actor);
   void Deliver(RegisterRuntime& r, int32_t slot);
   int64_t Send(const ActorRuntime& actor, RegisterRuntime& r, const Effect& effect);
@@ -278,6 +290,9 @@ class RankExecutor final : private MessageReceiver {
   int64_t num_sent_ = 0;
   int64_t num_received_ = 0;
   int64_t now_ = 0;  // ticks, as of the last event
+  int64_t busy_ticks_ = 0;
+  int64_t measured_ticks_ = 0, cpu_ns_ = 0;  // of the acts whose CPU time was read
+  int64_t long_act_ticks_ = 0;               // an act of more is worth reading its CPU time; 0: none is
   bool has_edges_ = false;
   absl::Status fault_;
   struct Beginning;
@@ -290,6 +305,7 @@ class RankExecutor final : private MessageReceiver {
   RankMemory memory_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;
   std::vector<int64_t> kernel_ns_;  // of the act that ran last, for on_kernels
+  const int64_t made_ns_, made_ticks_;  // the same moment, in both measures
   ActRing trace_;
   Shown shown_;
 };

@@ -24,7 +24,12 @@ struct ActRecord {
   int32_t micro_batch = 0;
   int32_t chunk = 0;
   Wait wait = Wait::kNone;
+  // Of the rank's own thread, where the act was long enough to be worth two readings (kCpuReadMinNs).
+  static constexpr uint32_t kCpuUnknown = 0xffffffff;
+  uint32_t cpu_us = kCpuUnknown;
 };
+// An act whose last turn took as long is measured: two readings of a thread's CPU time take less than 1 us.
+inline constexpr int64_t kCpuReadMinNs = 200'000;
 static_assert(sizeof(ActRecord) <= 64, "a record is one cache line");
 
 class ActRing {

@@ -15,20 +15,15 @@ class PathWalk {
       : run_(run), first_step_(first_step), last_step_(last_step) {}
 
   CriticalPath Find() {
-    const RecordedAct* act = nullptr;  // the last to end
-    int64_t first_start = std::numeric_limits<int64_t>::max(), before_end = std::numeric_limits<int64_t>::min();
+    const int64_t end = run_.TimeOf(last_step_).end;
+    const RecordedAct* act = nullptr;  // the last to end in these steps
     for (const RecordedRank& rank : run_.ranks) {
       for (const RecordedAct& a : rank.acts) {
-        if (a.step >= first_step_ && a.step <= last_step_) {
-          first_start = std::min(first_start, a.start);
-          if (act == nullptr || a.end > act->end) act = &a;
-        } else if (a.step == first_step_ - 1) {
-          before_end = std::max(before_end, a.end);
-        }
+        if (a.end <= end && (act == nullptr || a.end > act->end)) act = &a;
       }
     }
     if (act == nullptr) return {};
-    begin_ = first_step_ > run_.first_step ? before_end : first_start;
+    begin_ = run_.TimeOf(first_step_).begin;
     at_ = act->end;
     while (act != nullptr && at_ > begin_) act = Before(act);
     if (at_ > begin_) between_ += static_cast<double>(at_ - begin_);
@@ -69,8 +64,9 @@ class PathWalk {
       return cause;
     }
     if (const RecordedRank::RunBegin* run = RunBegin(rank, place)) {
-      between_ += Take(run->at);
-      previous = LastBefore(run->at);
+      const int64_t run_begin = RunBeginOfAll(act->step, run->at);
+      between_ += Take(run_begin);
+      previous = LastBefore(run_begin);
       if (previous != nullptr) rest_ += Take(previous->end);
       return previous;
     }
@@ -97,6 +93,13 @@ class PathWalk {
     auto at = std::lower_bound(rank.runs.begin(), rank.runs.end(), act,
                                [](const RecordedRank::RunBegin& run, int32_t a) { return run.act < a; });
     return at != rank.runs.end() && at->act == act ? &*at : nullptr;
+  }
+  // Of the run in which the step is; `own` if that began before what is kept.
+  int64_t RunBeginOfAll(int64_t step, int64_t own) const {
+    for (int64_t s = std::min(step, run_.last_step); s >= run_.first_step; --s) {
+      if (run_.TimeOf(s).place == StepTime::Place::kFirstOfRun) return std::min(own, run_.TimeOf(s).begin);
+    }
+    return own;
   }
   const RecordedAct* LastBefore(int64_t ns) const {
     const RecordedAct* last = nullptr;

@@ -1,5 +1,5 @@
-// The critical path of recorded steps: from the end of the last step back to the end of
-// the step before the first, at each point to what kept the device from being further:
+// The critical path of recorded steps: from the end of the last step back to the begin of
+// the first (step_rule.h says when a step begins and ends), at each point to what kept the device from being further:
 //
 //   the device had just ended another act      -> that act
 //   it waited for a token                      -> the act that published it, and the way from there
@@ -53,8 +53,7 @@ struct CriticalPath {
   double between_acts = 0;       // share in which the device had an act to do, or nothing known to wait for
 };
 
-// Precondition: run.first_step <= first_step <= last_step <= run.last_step. The path of the run's first step
-// begins with its first act.
+// Precondition: run.first_step <= first_step <= last_step <= run.last_step.
 CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step);
 
 }  // namespace weir

@@ -29,7 +29,7 @@ bool IsCount(int64_t n, int64_t least) { return n >= least && n < kNumberMax; }
 // Joins what the ranks say of their plans.
 class RunBuilder {
  public:
-  explicit RunBuilder(const TraceReader& trace) : trace_(trace) {}
+  explicit RunBuilder(const TraceReader& trace) : trace_(trace), enders_(FindStepEnders(trace)) {}
 
   absl::StatusOr<RecordedRun> Build() {
     for (const auto& [track, process] : trace_.processes) {
@@ -68,6 +68,7 @@ class RunBuilder {
   }
 
   const TraceReader& trace_;
+  const std::map<int, std::vector<char>> enders_;
   std::map<int, const TraceProcess*> processes_;  // by rank
   std::unordered_map<uint64_t, int32_t> register_of_edge_;
   // Of the rank that is being added.
@@ -84,7 +85,9 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const trace::PlanF
   registers_named_.clear();
   std::vector<int32_t> register_of;
   WEIR_RETURN_IF_ERROR(AddRegisters(facts, &register_of));
+  const std::vector<char>& ends_step = enders_.at(process.rank);
   for (const trace::ActorFacts& actor : facts.actor()) WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
+  for (size_t a = first_actor_; a < run_.actors.size(); ++a) run_.actors[a].ends_step = ends_step[a - first_actor_] != 0;
   return AddActs(process);
 }
 
@@ -134,6 +137,7 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
   to.priority = from.priority();
   const trace::TurnFacts& turn = from.turn();
   to.turn = {turn.first(), turn.group(), turn.group_stride(), turn.stride()};
+  to.planned_ns = std::max<int64_t>(0, from.planned_ns());
   to.acts_per_step = from.acts_per_step();
   to.chunks = from.chunks();
   to.every = from.every();
@@ -195,6 +199,7 @@ absl::Status RunBuilder::AddActs(const TraceProcess& process) {
     act.number = of.ActsBefore(act.step) + in_step;
     act.start = slice.begin;
     act.end = slice.end;
+    if (auto at = slice.numbers.find(kTraceCpu); at != slice.numbers.end() && IsCount(at->second, 0)) act.cpu_ns = at->second * 1000;
     if (wait != nullptr && wait->end <= act.start) SetWait(*wait, &act);
     rank.acts.push_back(act);
     wait = nullptr;
@@ -217,27 +222,10 @@ void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
 
 // The last steps of which everything is kept; then indexes their acts.
 absl::Status RunBuilder::ChooseSteps() {
-  std::map<int64_t, int64_t> kept;  // acts by step
-  for (const RecordedRank& rank : run_.ranks) {
-    for (const RecordedAct& act : rank.acts) ++kept[act.step];
-  }
-  const auto expected = [this](int64_t step) {
-    int64_t acts = 0;
-    for (const RecordedActor& actor : run_.actors) {
-      if (step % actor.every == actor.every_phase) acts += actor.acts_per_step;
-    }
-    return acts;
-  };
-  bool found = false;
-  for (auto at = kept.rbegin(); at != kept.rend(); ++at) {
-    const bool complete = at->second == expected(at->first);
-    if (found && (!complete || at->first != run_.first_step - 1)) break;
-    if (!complete) continue;
-    if (!found) run_.last_step = at->first;
-    run_.first_step = at->first;
-    found = true;
-  }
-  if (!found) return Unusable("no step is complete in the trace, which keeps the last acts only");
+  run_.times = FindStepTimes(trace_);
+  if (run_.times.steps.empty()) return Unusable("no step is complete in the trace, which keeps the last acts only");
+  run_.first_step = run_.times.steps.front().step;
+  run_.last_step = run_.times.steps.back().step;
   for (RecordedRank& rank : run_.ranks) {
     for (size_t i = 0; i < rank.acts.size(); ++i) {
       const RecordedAct& act = rank.acts[i];

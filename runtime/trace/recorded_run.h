@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/trace/step_times.h"
 #include "runtime/trace/trace_reader.h"
 
 namespace weir {
@@ -55,6 +56,8 @@ struct RecordedActor {
   int64_t chunks = 1;
   int64_t every = 1;
   int64_t every_phase = 0;
+  int64_t planned_ns = 0;  // of an act; 0: unknown
+  bool ends_step = true;  // its acts may end a step (step_rule.h)
   std::vector<RecordedPort> inputs;
   std::vector<RecordedPort> outputs;
   // Acts kept, by number: places in the acts of the rank, -1 if an act is missing.
@@ -93,6 +96,7 @@ struct RecordedAct {
   int64_t step = 0;
   int64_t start = 0;
   int64_t end = 0;
+  int64_t cpu_ns = -1;  // of the rank's thread; negative: not measured
 };
 
 struct RecordedRank {
@@ -111,9 +115,12 @@ struct RecordedRun {
   std::vector<RecordedRank> ranks;  // ascending
   std::vector<RecordedActor> actors;
   std::vector<RecordedRegister> registers;
-  // Steps of which every act of every rank is kept, none missing between them.
+  // Steps of which every act of every rank is kept, none missing between them: times.steps from first to last.
   int64_t first_step = 0;
   int64_t last_step = 0;
+  StepTimes times;
+
+  const StepTime& TimeOf(int64_t step) const { return times.steps[step - first_step]; }
 
   // The act of that number; null if it is not kept.
   const RecordedAct* Act(int32_t actor, int64_t number) const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <limits>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <queue>
 #include <set>
@@ -141,31 +142,17 @@ void Replayer::FindDurations() {
 }
 
 void Replayer::FindRests() {
-  std::map<int64_t, Rest> rests;  // by step
-  std::map<int64_t, int64_t> last_end;  // of all ranks, before the rest
-  std::map<int64_t, size_t> num_ranks;
-  for (size_t r = 0; r < run_->ranks.size(); ++r) {
-    const RecordedRank& rank = run_->ranks[r];
-    for (const RecordedRank::RunBegin& begin : rank.runs) {
-      if (begin.act == 0 || begin.act >= static_cast<int32_t>(rank.acts.size())) continue;
-      const int64_t step = rank.acts[begin.act].step;
-      if (step <= run_->first_step || step > run_->last_step) continue;
-      Rest& rest = rests[step];
-      rest.step = step;
-      rest.begin_after.resize(run_->ranks.size(), 0);
-      rest.rested.resize(run_->ranks.size(), 0);
-      rest.begin_after[r] = begin.at;
-      const int64_t own_end = rank.acts[begin.act - 1].end;
-      rest.rested[r] = std::max<int64_t>(0, begin.at - own_end);
-      auto [at, added] = last_end.try_emplace(step, own_end);
-      at->second = std::max(at->second, own_end);
-      ++num_ranks[step];
+  for (int64_t step = run_->first_step + 1; step <= run_->last_step; ++step) {
+    if (run_->TimeOf(step).place != StepTime::Place::kFirstOfRun) continue;
+    Rest& rest = rests_.emplace_back();
+    rest.step = step;
+    const int64_t end = run_->TimeOf(step - 1).end, begin = run_->TimeOf(step).begin;
+    for (const RecordedRank& rank : run_->ranks) {
+      // The first that began no earlier; a rank that rested too short a time to be told began with the others.
+      auto at = std::find_if(rank.runs.begin(), rank.runs.end(), [begin](const RecordedRank::RunBegin& run) { return run.at >= begin; });
+      const bool known = at != rank.runs.end() && at->at <= run_->TimeOf(step).end;
+      rest.begin_after.push_back((known ? at->at : begin) - end);
     }
-  }
-  for (auto& [step, rest] : rests) {
-    if (num_ranks[step] != run_->ranks.size()) continue;
-    for (int64_t& at : rest.begin_after) at = std::max<int64_t>(0, at - last_end[step]);
-    rests_.push_back(std::move(rest));
   }
 }
 
@@ -196,36 +183,14 @@ void Replayer::FindMessages() {
 
 void Replayer::Record() {
   recorded_.finished = true;
-  recorded_.step_end.assign(run_->last_step - run_->first_step + 1, 0);
-  int64_t begin = std::numeric_limits<int64_t>::max();
-  for (const RecordedRank& rank : run_->ranks) {
-    for (const RecordedAct& act : rank.acts) {
-      if (act.step < run_->first_step || act.step > run_->last_step) continue;
-      begin = std::min(begin, act.start);
-      int64_t& end = recorded_.step_end[act.step - run_->first_step];
-      end = std::max(end, act.end);
-    }
-  }
-  std::vector<std::vector<int64_t>> rested;
-  for (const Rest& rest : rests_) rested.push_back(rest.rested);
-  Summarize(rested, begin, &recorded_);
+  for (const StepTime& step : run_->times.steps) recorded_.step_ns_of.push_back(step.ns());
+  recorded_.step_ns = MeanStepNs(recorded_.step_ns_of);
 }
 
-void Replayer::Summarize(const std::vector<std::vector<int64_t>>& rested, int64_t begin, ReplayResult* result) const {
-  const std::vector<int64_t>& end = result->step_end;
-  std::vector<int64_t> of_rank(run_->ranks.size(), 0);
-  result->step_ns_of.resize(end.size());
-  for (size_t i = 0; i < end.size(); ++i) result->step_ns_of[i] = end[i] - (i == 0 ? begin : end[i - 1]);
-  for (size_t i = 0; i < rested.size(); ++i) {
-    result->step_ns_of[rests_[i].step - run_->first_step] -= *std::min_element(rested[i].begin(), rested[i].end());
-    for (size_t r = 0; r < of_rank.size(); ++r) of_rank[r] += rested[i][r];
-  }
-  if (end.size() == 1) {
-    result->step_ns = static_cast<double>(end[0] - begin);
-    return;
-  }
-  const int64_t rest = *std::min_element(of_rank.begin(), of_rank.end());
-  result->step_ns = static_cast<double>(end.back() - end.front() - rest) / static_cast<double>(end.size() - 1);
+double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of) {
+  if (step_ns_of.size() == 1) return static_cast<double>(step_ns_of[0]);
+  const int64_t sum = std::accumulate(step_ns_of.begin() + 1, step_ns_of.end(), int64_t{0});
+  return static_cast<double>(sum) / static_cast<double>(step_ns_of.size() - 1);
 }
 
 // One replay at work.
@@ -293,6 +258,11 @@ class ReplayState {
     Touch(a.rank_index);
   }
   void Touch(int32_t rank) { touched_.insert(rank); }
+  int64_t LastEnd() const {
+    int64_t end = 0;
+    for (const Rank& rank : ranks_) end = std::max(end, rank.last_end);
+    return end;
+  }
 
   const Replayer& replayer_;
   const RecordedRun& run_;
@@ -307,7 +277,8 @@ class ReplayState {
   int64_t now_ = 0;
   int64_t acts_left_ = 0;      // of the present run
   size_t run_number_ = 0;      // the rest before it, less 1
-  std::vector<std::vector<int64_t>> rested_;
+  std::vector<int64_t> step_end_;     // by step from the first
+  std::vector<int64_t> rest_before_;  // the same: between the run that it begins and the one before
   ReplayResult result_;
 };
 
@@ -370,17 +341,21 @@ void ReplayState::RaiseLimits(int32_t rank, int64_t before_step) {
 
 ReplayResult ReplayState::Play() {
   MakePorts();
-  result_.step_end.assign(run_.last_step - run_.first_step + 1, 0);
+  step_end_.assign(run_.last_step - run_.first_step + 1, 0);
+  rest_before_.assign(step_end_.size(), 0);
   result_.waited_for_slot_ns.assign(registers_.size(), 0);
   const std::vector<Replayer::Rest>& rests = replayer_.rests_;
-  rested_.assign(rests.size(), std::vector<int64_t>(ranks_.size(), 0));
   for (size_t run = 0; run <= rests.size(); ++run) {
     const int64_t end = run == rests.size() ? run_.last_step + 1 : rests[run].step;
     acts_left_ = 0;
     for (size_t a = 0; a < actors_.size(); ++a) acts_left_ += run_.actors[a].ActsBefore(end) - actors_[a].acts_done;
     run_number_ = run;
-    int64_t last_end = 0;
-    for (const Rank& rank : ranks_) last_end = std::max(last_end, rank.last_end);
+    const int64_t last_end = LastEnd();
+    if (run > 0) {
+      const Replayer::Rest& rest = rests[run - 1];
+      step_end_[rest.step - 1 - run_.first_step] = last_end;  // of the run before
+      rest_before_[rest.step - run_.first_step] = *std::min_element(rest.begin_after.begin(), rest.begin_after.end());
+    }
     for (size_t r = 0; r < ranks_.size(); ++r) {
       const int64_t after = run == 0 ? 0 : rests[run - 1].begin_after[r];
       Push(std::max(now_, last_end + after), Event::kRunBegins, static_cast<int32_t>(r));
@@ -404,7 +379,14 @@ ReplayResult ReplayState::Play() {
     if (acts_left_ > 0) return result_;  // a standstill
   }
   result_.finished = true;
-  replayer_.Summarize(rested_, 0, &result_);
+  if (run_.times.last_ends_run) step_end_.back() = LastEnd();
+  int64_t before = 0;
+  for (size_t i = 0; i < step_end_.size(); ++i) {
+    const int64_t begin = before + rest_before_[i];
+    before = std::max(step_end_[i], begin);
+    result_.step_ns_of.push_back(before - begin);
+  }
+  result_.step_ns = Replayer::MeanStepNs(result_.step_ns_of);
   return result_;
 }
 
@@ -419,7 +401,6 @@ void ReplayState::Happen(const Event& event) {
       break;
     case Event::kRunBegins: {
       const std::vector<Replayer::Rest>& rests = replayer_.rests_;
-      if (run_number_ > 0) rested_[run_number_ - 1][event.index] = now_ - ranks_[event.index].last_end;
       RaiseLimits(event.index, run_number_ == rests.size() ? run_.last_step + 1 : rests[run_number_].step);
       break;
     }
@@ -453,8 +434,10 @@ void ReplayState::Finish(int32_t index) {
   actor.since = now_;
   const int64_t number = actor.acts_done++;
   --acts_left_;
-  int64_t& step_end = result_.step_end[run_.actors[a].StepOf(number) - run_.first_step];
-  step_end = std::max(step_end, now_);
+  if (run_.actors[a].ends_step) {
+    int64_t& step_end = step_end_[run_.actors[a].StepOf(number) - run_.first_step];
+    step_end = std::max(step_end, now_);
+  }
   for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
     Port& port = ports_[p];
     if (!port.port.Ends(number)) continue;

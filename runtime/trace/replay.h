@@ -29,9 +29,7 @@ struct ReplayResult {
   // False: it came to a standstill; then there are no times.
   bool finished = false;
   double step_ns = 0;  // mean, as of the recorded run
-  // By step from the first one: its last act's end, and that end less the one of the step before, less
-  // what the busiest rank rested between runs.
-  std::vector<int64_t> step_end;
+  // By step from the first one, by the rule of step_rule.h; rests between runs belong to no step.
   std::vector<int64_t> step_ns_of;
   // By register: how long producers had all they needed but a free slot of it.
   std::vector<int64_t> waited_for_slot_ns;
@@ -69,15 +67,14 @@ class Replayer {
   struct Rest {
     int64_t step = 0;  // the first of the next run
     std::vector<int64_t> begin_after;  // by rank: from the end of the last act of all to the run's begin
-    std::vector<int64_t> rested;       // by rank: from the end of its own last act
   };
 
   void FindDurations();
   void FindRests();
   void FindMessages();
   void Record();
-  // Fills the times per step from `step_end`; `rested` is by rest and rank.
-  void Summarize(const std::vector<std::vector<int64_t>>& rested, int64_t begin, ReplayResult* result) const;
+  // The mean over all steps but the first, or the first alone.
+  static double MeanStepNs(const std::vector<int64_t>& step_ns_of);
 
   const RecordedRun* run_;
   std::vector<std::vector<int64_t>> durations_;  // by actor and act, from first_act

@@ -12,6 +12,7 @@
 #include "proto/trace.pb.h"
 #include "runtime/base/random.h"
 #include "runtime/trace/trace_names.h"
+#include "runtime/trace/trace_packets.h"
 
 namespace weir {
 namespace {
@@ -45,7 +46,7 @@ class PacketWriter {
   }
   void Finish() {
     google::protobuf::io::CodedOutputStream coded(out_);
-    coded.WriteVarint32((1u << 3) | 2u);  // Trace.packet, length-delimited
+    coded.WriteVarint32(kTracePacketTag);
     coded.WriteVarint32(static_cast<uint32_t>(packet_.ByteSizeLong()));
     packet_.SerializeToCodedStream(&coded);
     failed_ |= coded.HadError();
@@ -227,6 +228,7 @@ void RankWriter::Facts() {
     to->set_phase_text(text(from.phase));
     to->set_priority(from.priority);
     to->set_acts_per_step(from.acts_per_step);
+    if (from.planned_ns > 0) to->set_planned_ns(from.planned_ns);
     if (from.chunks != 1) to->set_chunks(from.chunks);
     if (from.every != 1) to->set_every(from.every);
     if (from.every_phase != 0) to->set_every_phase(from.every_phase);
@@ -302,6 +304,7 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   writer_.Annotate(event, "step", act.step);
   writer_.Annotate(event, "micro-batch", act.micro_batch);
   if (actor.chunks > 1) writer_.Annotate(event, "chunk", act.chunk);
+  if (act.cpu_us != ActRecord::kCpuUnknown) writer_.Annotate(event, kTraceCpu, int64_t{act.cpu_us});
   if (act.bytes_sent > 0) writer_.Annotate(event, "bytes", act.bytes_sent);
   if (!actor.function.empty() && actor.function != actor.name) writer_.Annotate(event, "function", actor.function);
   const int64_t number = ActNumber(act);
@@ -383,7 +386,7 @@ void RankWriter::Occupancy(int register_id) {
 }
 
 bool WriteJobEvent(const TracedJob& job, int64_t begin_ns, google::protobuf::io::ZeroCopyOutputStream* out) {
-  PacketWriter writer(out, 1);
+  PacketWriter writer(out, kTraceJobSequence);
   const uint64_t uuid = LaneTrack(-1, "job");
   trace::TrackDescriptor* process = writer.Begin(begin_ns).mutable_track_descriptor();
   process->set_uuid(uuid);
@@ -395,6 +398,7 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns, google::protobuf::io:
   event->set_track_uuid(uuid);
   event->set_name_iid(writer.Name(kTraceJobEvent));
   writer.Annotate(event, "plan", job.plan_id);
+  writer.Annotate(event, kTraceRanks, job.num_ranks > 0 ? job.num_ranks : static_cast<int64_t>(job.ranks.size()));
   writer.Annotate(event, "stages", job.num_stages);
   writer.Annotate(event, "micro-batches", job.micro_batches);
   if (!job.schedule.empty()) writer.Annotate(event, kTraceSchedule, job.schedule);
@@ -422,7 +426,7 @@ absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& ou
   {
     google::protobuf::io::OstreamOutputStream stream(&out);
     for (const TracedRank& rank : job.ranks) {
-      if (rank.rank == 0) ok &= WriteJobEvent(job, begin_ns, &stream);
+      if (rank.rank == job.describing_rank) ok &= WriteJobEvent(job, begin_ns, &stream);
       ok &= RankWriter(job, rank, begin_ns, &stream).Write();
     }
   }

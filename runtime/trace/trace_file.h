@@ -6,7 +6,7 @@
 //
 // A job's ranks may be written by several processes: their files, one after another in any
 // order, are one trace. Ids of tracks, flows and sequences come from ranks, edges and
-// tokens, so they fit together; who writes rank 0 describes the job.
+// tokens, so they fit together; one of them describes the job.
 // Not here: recording (act_record.h), reading it back (trace_report.h). What is written
 // is described without plans or engines, which lie above this folder.
 // Thread rule: pure functions of values; the ranks must be at rest.
@@ -52,6 +52,7 @@ struct TracedActor {
   int32_t every = 1;  // acts only in steps n with n % every == every_phase
   int32_t every_phase = 0;
   TracedTurn turn;
+  int64_t planned_ns = 0;  // of an act, by the costs that the plan was made with; 0: unknown
 };
 
 struct TracedRegister {
@@ -80,11 +81,13 @@ struct TracedRank {
 
 struct TracedJob {
   std::string plan_id;
+  int32_t num_ranks = 0;  // of the job, those of other processes too; 0: those here
   int32_t num_stages = 1;
   int64_t micro_batches = 1;
   std::string schedule;         // of the pipeline; empty with one stage
   double predicted_bubble = 0;  // what the compiler expects of it; 0: unknown
   int64_t first_step = 0;
+  int32_t describing_rank = 0;  // who writes this rank describes the job
   std::vector<TracedRank> ranks;
 };
 

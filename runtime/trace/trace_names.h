@@ -1,7 +1,12 @@
 // The names in a trace file that its writer and its report agree on.
 #pragma once
 
+#include <cstdint>
+
 namespace weir {
+
+// The sequence of the packets that describe the job; that of a rank is its number and 2.
+inline constexpr uint32_t kTraceJobSequence = 1;
 
 // Categories of slices.
 inline constexpr char kTraceAct[] = "act";
@@ -20,7 +25,12 @@ inline constexpr char kTraceActor[] = "actor";
 inline constexpr char kTraceJobEvent[] = "weir.job";
 inline constexpr char kTraceRankEvent[] = "weir.rank";
 
-// Of the job: its pipeline schedule, and the bubble that its compiler expects, in millionths.
+// Of an act: CPU time of the rank's own thread in it, in microseconds.
+inline constexpr char kTraceCpu[] = "cpu_us";
+
+// Of the job: how many ranks it has,
+inline constexpr char kTraceRanks[] = "ranks";
+// its pipeline schedule, and the bubble that its compiler expects, in millionths.
 inline constexpr char kTraceSchedule[] = "schedule";
 inline constexpr char kTracePredictedBubble[] = "predicted bubble";
 

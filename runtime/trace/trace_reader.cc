@@ -4,50 +4,33 @@
 #include <limits>
 #include <utility>
 
-#include "google/protobuf/io/coded_stream.h"
-#include "google/protobuf/io/zero_copy_stream_impl_lite.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
+#include "runtime/trace/trace_packets.h"
 
 namespace weir {
 namespace {
 
 using trace::TrackEvent;
 
-constexpr int64_t kPacketBytesMax = 1 << 24;
 constexpr uint64_t kTimeMaxNs = uint64_t{1} << 53;  // later is damage; sums in doubles stay exact
-
-absl::Status Damage(const std::string& found) {
-  return Damaged({"W0531", "trace file", "a trace written by weir", found, "weir train --trace FILE"});
-}
 
 }  // namespace
 
-absl::Status TraceReader::Read(absl::string_view file) {
-  if (file.size() > static_cast<size_t>(std::numeric_limits<int>::max())) return Damage("more than 2 GiB");
-  google::protobuf::io::ArrayInputStream array(file.data(), static_cast<int>(file.size()));
-  google::protobuf::io::CodedInputStream in(&array);
-  in.SetTotalBytesLimit(std::numeric_limits<int>::max());
-  trace::TracePacket packet;
-  while (uint32_t tag = in.ReadTag()) {
-    uint32_t length = 0;
-    if (tag != ((1u << 3) | 2u) || !in.ReadVarint32(&length) || length > kPacketBytesMax) return Damage("other bytes");
-    const auto limit = in.PushLimit(static_cast<int>(length));
-    if (!packet.ParseFromCodedStream(&in) || !in.ConsumedEntireMessage()) return Damage("a damaged packet");
-    in.PopLimit(limit);
-    OnPacket(packet);
-  }
-  if (!has_job) return Damage("no description of a job");
+absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
+  WEIR_RETURN_IF_ERROR(ForEachTracePacket(file, name, [this](trace::TracePacket& packet) { OnPacket(packet); }));
+  if (!has_job) return DamagedTrace(name, "no description of a job");
   return absl::OkStatus();
 }
 
 void TraceReader::OnPacket(const trace::TracePacket& packet) {
+  const int64_t ns = static_cast<int64_t>(std::min(packet.timestamp(), kTimeMaxNs));
   Sequence& sequence = sequences_[packet.trusted_packet_sequence_id()];
   if (packet.sequence_flags() & 1) sequence = {};
   if (packet.has_interned_data()) Learn(packet.interned_data(), &sequence);
   if (packet.has_weir_plan()) plans[packet.weir_plan().rank()] = packet.weir_plan();
   if (packet.has_track_descriptor()) OnTrack(packet.track_descriptor());
-  if (packet.has_track_event()) OnEvent(packet.track_event(), static_cast<int64_t>(std::min(packet.timestamp(), kTimeMaxNs)), sequence);
+  if (packet.has_track_event()) OnEvent(packet.track_event(), ns, sequence);
 }
 
 void TraceReader::Learn(const trace::InternedData& data, Sequence* sequence) {

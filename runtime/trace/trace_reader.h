@@ -45,8 +45,9 @@ using TraceFlowEnds = std::unordered_map<uint64_t, TraceFlowEnd>;  // by flow
 // Reads the packets one by one and resolves interned texts per sequence.
 class TraceReader {
  public:
-  // kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
-  absl::Status Read(absl::string_view file);
+  // `file` is the bytes, `name` what the error calls them. kDataLoss (W0531) if they are no trace of Weir. Never crashes on
+  // other bytes.
+  absl::Status Read(absl::string_view file, absl::string_view name = "trace file");
 
   std::map<uint64_t, TraceProcess> processes;  // by track
   std::map<int, trace::PlanFacts> plans;       // by rank

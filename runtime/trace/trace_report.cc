@@ -2,49 +2,44 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/pipeline_bubble.h"
+#include "runtime/trace/report_text.h"
+#include "runtime/trace/step_times.h"
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_reader.h"
 
 namespace weir {
 namespace {
 
-// The part of [begin, end) that lies in the window.
+constexpr size_t kExposedIndent = 46;
+constexpr size_t kWaitIndent = 25;
+constexpr int64_t kRanksMax = 1 << 20;  // more is damage
+
+// The steady steps of a trace.
 struct Window {
-  int64_t begin = 0;
-  int64_t end = 0;
+  StepTimes times;
+  size_t first = 0;  // of times.steps
   int64_t Inside(const TraceSlice& s) const { return Inside(s.begin, s.end); }
-  int64_t Inside(int64_t from, int64_t to) const { return std::max<int64_t>(0, std::min(to, end) - std::max(from, begin)); }
+  int64_t Inside(int64_t from, int64_t to) const { return times.Inside(from, to, first); }
+  int64_t ns() const { return times.SumFrom(first); }
 };
 
-// Finds the steady window and the steps in it.
-Window SteadyWindow(const std::map<uint64_t, TraceProcess>& processes, TraceReport* report) {
-  std::map<int64_t, Window> steps;
-  for (const auto& [track, process] : processes) {
-    for (const TraceSlice& slice : process.slices) {
-      auto step = slice.numbers.find("step");
-      if (slice.category != kTraceAct || step == slice.numbers.end()) continue;
-      auto [at, added] = steps.try_emplace(step->second, Window{slice.begin, slice.end});
-      at->second.begin = std::min(at->second.begin, slice.begin);
-      at->second.end = std::max(at->second.end, slice.end);
-    }
-  }
-  if (steps.empty()) return {};
-  const auto first = steps.begin(), last = std::prev(steps.end());
-  report->last_step = last->first;
-  Window window{first->second.begin, last->second.end};
-  report->first_step = first->first;
-  if (steps.size() > 1) {
-    window.begin = first->second.end;
-    report->first_step = std::next(first)->first;
-  }
+Window SteadyWindow(const TraceReader& reader, TraceReport* report) {
+  Window window{FindStepTimes(reader)};
+  if (window.times.steps.empty()) return window;
+  window.first = window.times.FirstSteady();
+  report->first_step = window.times.steps[window.first].step;
+  report->last_step = window.times.steps.back().step;
   return window;
 }
 
@@ -88,16 +83,15 @@ class WaitSums {
     }
   }
 
-  // `length_of` rank's window; the report has its devices and steps already.
-  void Report(const std::map<int, double>& length_of, TraceReport* report) const {
-    double all_lengths = 0;
-    for (const auto& [rank, length] : length_of) all_lengths += length;
+  // The report has its devices and steps already.
+  void Report(TraceReport* report) const {
+    const double length = std::max(static_cast<double>(window_.ns()), 1.0);
     for (auto [key, wait] : waits_) {
-      wait.share = wait.total_ns / length_of.at(wait.rank);
+      wait.share = wait.total_ns / length;
       report->waits.push_back(std::move(wait));
     }
     for (const auto& [boxing, exposed] : exposed_) {
-      const double share = exposed.total_ns / all_lengths;
+      const double share = exposed.total_ns / (length * static_cast<double>(report->devices.size()));
       report->exposed.push_back(
           {boxing, share * report->step_ns, share, exposed.sent_ns / exposed.total_ns, exposed.times});
     }
@@ -132,61 +126,145 @@ class WaitSums {
   std::map<std::string, Exposed> exposed_;  // by boxing
 };
 
-// Adds the device of a process and its waits; returns the length of its window.
-double ReportDevice(const TraceProcess& process, const Window& window, WaitSums* waits, TraceReport* report) {
-  double busy = 0, rest = 0, input = 0, credit = 0;
+// Adds the device of a process and its waits.
+void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* waits, TraceReport* report) {
+  double busy = 0, input = 0, credit = 0, measured = 0, cpu = 0;
   for (const TraceSlice& slice : process.slices) {
     const double ns = static_cast<double>(window.Inside(slice));
     if (ns == 0) continue;
     if (slice.category == kTraceAct) busy += ns;
-    if (slice.category == kTraceRest) rest += ns;
+    if (auto at = slice.numbers.find(kTraceCpu); at != slice.numbers.end() && at->second >= 0) {
+      measured += static_cast<double>(slice.end - slice.begin);
+      cpu += static_cast<double>(at->second) * 1e3;
+    }
     const bool for_input = slice.category == kTraceWaitsForInput;
     if (!for_input && slice.category != kTraceWaitsForCredit) continue;
     (for_input ? input : credit) += ns;
     waits->Add(process.rank, slice, ns);
   }
-  const double length = std::max(static_cast<double>(window.end - window.begin) - rest, 1.0);
+  const double length = std::max(static_cast<double>(window.ns()), 1.0);
   DeviceReport& device = report->devices.emplace_back();
   device.rank = process.rank;
   device.name = process.name;
   device.acts_dropped = process.acts_dropped;
+  if (measured > 0) device.core_share = std::min(1.0, cpu / measured);
   device.busy = busy / length;
   device.waits_for_input = input / length;
   device.waits_for_credit = credit / length;
   device.between_acts = std::max(0.0, 1 - device.busy - device.waits_for_input - device.waits_for_credit);
-  report->window_ns = std::max(report->window_ns, static_cast<int64_t>(length));
-  return length;
 }
 
-std::string Milliseconds(double ns) { return absl::StrFormat("%.3f ms", ns * 1e-6); }
-std::string Percent(double share) { return absl::StrFormat("%.1f %%", share * 100); }
+// One row of equal things in many layers: "move layers.*.y x 4".
+std::string NameOfAll(const std::string& family, const std::set<std::string>& names) {
+  return names.size() == 1 ? *names.begin() : absl::StrCat(family, " x ", names.size());
+}
 
 void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text) {
-  absl::StrAppend(text, "\nexposed communication, mean of ", report.devices.size(),
-                  " devices: waiting for another rank with nothing else to do, and how much of that after it had sent\n",
-                  "  ms per step  share of step  after sending  boxing\n");
-  const auto row = [text](const ExposedReport& e) {
-    absl::StrAppendFormat(text, "  %11.3f  %13s  %13s  %s\n", e.ns_per_step * 1e-6, Percent(e.share),
-                          Percent(e.share_sent), e.boxing);
+  struct Row {
+    double ns_per_step = 0, share = 0, sent = 0;
+    std::set<std::string> names;
   };
-  ExposedReport all, left_out;
-  for (size_t i = 0; i < report.exposed.size(); ++i) {
-    const ExposedReport& e = report.exposed[i];
-    if (i < rows_max) row(e);
-    for (ExposedReport* sum : {&all, &left_out}) {
-      if (sum == &left_out && i < rows_max) continue;
-      sum->ns_per_step += e.ns_per_step;
-      sum->share += e.share;
-      sum->share_sent += e.share * e.share_sent;  // weighted; divided below
-    }
+  std::map<std::string, Row> by_family;
+  Row all, left_out;
+  const auto add = [](double ns, double share, double sent, Row* row) {
+    row->ns_per_step += ns;
+    row->share += share;
+    row->sent += sent;
+  };
+  for (const ExposedReport& e : report.exposed) {
+    Row& row = by_family[LayerFamily(e.boxing)];
+    add(e.ns_per_step, e.share, e.share * e.share_sent, &row);
+    add(e.ns_per_step, e.share, e.share * e.share_sent, &all);
+    row.names.insert(e.boxing);
   }
-  for (ExposedReport* sum : {&all, &left_out}) sum->share_sent /= std::max(sum->share, 1e-12);
-  if (report.exposed.size() > rows_max) {
-    left_out.boxing = absl::StrCat("(", report.exposed.size() - rows_max, " more)");
-    row(left_out);
+  std::vector<std::pair<std::string, Row>> rows(by_family.begin(), by_family.end());
+  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.share > b.second.share; });
+  AppendLine(absl::StrCat("\nexposed communication, mean of ", Counted(static_cast<int64_t>(report.devices.size()), "device"),
+                          ": waiting for another rank with nothing else to do, and how much of that after it had sent"),
+             2, text);
+  absl::StrAppend(text, "  ms per step  share of step  after sending  boxing\n");
+  const auto append = [text](const Row& row, const std::string& name) {
+    AppendLine(absl::StrFormat("  %11.3f  %13s  %13s  %s", row.ns_per_step * 1e-6, PercentText(row.share),
+                               PercentText(row.sent / std::max(row.share, 1e-12)), name),
+               kExposedIndent, text);
+  };
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const Row& row = rows[i].second;
+    if (i < rows_max) append(row, NameOfAll(rows[i].first, row.names));
+    if (i >= rows_max) add(row.ns_per_step, row.share, row.sent, &left_out);
   }
-  all.boxing = "(all)";
-  row(all);
+  if (rows.size() > rows_max) append(left_out, absl::StrCat("(", rows.size() - rows_max, " more)"));
+  append(all, "(all)");
+}
+
+// "actor 'x' on rank 1" in two.
+std::pair<std::string, int> HolderParts(const std::string& holder) {
+  int rank = -1;
+  const size_t at = holder.rfind("rank ");
+  if (at == std::string::npos || !absl::SimpleAtoi(holder.substr(at + 5), &rank)) return {holder, -1};
+  const size_t begin = holder.find('\''), end = holder.rfind('\'');
+  return {end > begin ? holder.substr(begin + 1, end - begin - 1) : std::string(), rank};
+}
+
+void AppendWaits(const TraceReport& report, size_t rows_max, std::string* text) {
+  struct Row {
+    double share = 0;
+    std::string before, family, after;
+    std::set<std::string> names;
+  };
+  std::map<std::tuple<std::string, std::string, std::string>, Row> by_name;
+  for (const WaitReport& wait : report.waits) {
+    const bool input = wait.kind == WaitReport::Kind::kInput;
+    const auto [actor, rank] = HolderParts(wait.holder);
+    std::string name(absl::StripSuffix(wait.register_name, absl::StrCat(" rank ", input ? rank : wait.rank, " to ", input ? wait.rank : rank)));
+    Row row;
+    row.before = absl::StrCat("rank ", wait.rank, " for ", input ? "" : "a free slot of ");
+    row.family = LayerFamily(name);
+    row.after = absl::StrCat(input ? " from " : ", held by ",
+                             rank >= 0 && rank != wait.rank ? absl::StrCat("rank ", rank)
+                             : actor.empty()                ? wait.holder
+                                                            : absl::StrCat("`", LayerFamily(actor), "`"));
+    Row& sum = by_name.try_emplace({row.before, row.family, row.after}, row).first->second;
+    sum.share += wait.share;
+    sum.names.insert(std::move(name));
+  }
+  std::vector<Row> rows;
+  for (auto& [name, row] : by_name) rows.push_back(std::move(row));
+  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.share > b.share; });
+  absl::StrAppend(text, rows.empty() ? "\nno waits worth a name\n" : "\nworst waits, per step of that rank\n");
+  for (size_t i = 0; i < rows.size() && i < rows_max; ++i) {
+    AppendLine(absl::StrFormat("  %7s  %9.3f ms  %s%s%s", PercentText(rows[i].share), rows[i].share * report.step_ns * 1e-6,
+                               rows[i].before, NameOfAll(rows[i].family, rows[i].names), rows[i].after),
+               kWaitIndent, text);
+  }
+}
+
+void AppendDevices(const TraceReport& report, std::string* text) {
+  size_t columns = 0;  // of the longest name; " · " is a byte longer than it looks
+  for (const DeviceReport& device : report.devices) columns = std::max(columns, device.name.size());
+  bool cores = false;
+  for (const DeviceReport& device : report.devices) cores = cores || device.core_share >= 0;
+  absl::StrAppend(text, std::string(columns, ' '), "    busy   waits for: input   credit   between acts", cores ? "   has a core" : "", "\n");
+  for (const DeviceReport& device : report.devices) {
+    const bool wide = absl::StrContains(device.name, "·");
+    absl::StrAppendFormat(text, "%s%s  %6s   %16s   %6s   %12s", device.name, std::string(columns - device.name.size() + (wide ? 0 : 1), ' '),
+                          PercentText(device.busy), PercentText(device.waits_for_input), PercentText(device.waits_for_credit),
+                          PercentText(device.between_acts));
+    if (cores) absl::StrAppendFormat(text, "   %10s", device.core_share < 0 ? "" : PercentText(device.core_share));
+    absl::StrAppend(text, "\n");
+    if (device.acts_dropped > 0) absl::StrAppend(text, "  ", Counted(device.acts_dropped, "older act"), " not kept\n");
+  }
+}
+
+// The ranks of the job that the trace lacks.
+std::vector<std::string> MissingRanks(const TraceReport& report) {
+  std::set<int> present;
+  for (const DeviceReport& device : report.devices) present.insert(device.rank);
+  std::vector<std::string> missing;
+  for (int rank = 0; rank < report.num_ranks; ++rank) {
+    if (present.count(rank) == 0) missing.push_back(absl::StrCat(rank));
+  }
+  return missing;
 }
 
 }  // namespace
@@ -200,13 +278,14 @@ absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
 TraceReport MakeTraceReport(const TraceReader& reader) {
   TraceReport report;
   report.plan_id = reader.JobText("plan");
+  report.num_ranks = static_cast<int>(std::clamp<int64_t>(reader.JobNumber(kTraceRanks), 0, kRanksMax));
   report.num_stages = std::max<int64_t>(1, reader.JobNumber("stages"));
   report.micro_batches = std::max<int64_t>(1, reader.JobNumber("micro-batches"));
-  const Window window = SteadyWindow(reader.processes, &report);
+  const Window window = SteadyWindow(reader, &report);
+  report.window_ns = window.ns();
   WaitSums waits(reader, window);
-  std::map<int, double> length_of;
   for (const auto& [track, process] : reader.processes) {
-    if (process.rank >= 0) length_of[process.rank] = ReportDevice(process, window, &waits, &report);
+    if (process.rank >= 0) ReportDevice(process, window, &waits, &report);
   }
   std::sort(report.devices.begin(), report.devices.end(),
             [](const DeviceReport& a, const DeviceReport& b) { return a.rank < b.rank; });
@@ -220,7 +299,7 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
   report.schedule = reader.JobText(kTraceSchedule);
   report.predicted_bubble = static_cast<double>(reader.JobNumber(kTracePredictedBubble)) * 1e-6;
   if (report.num_stages > 1) report.pipeline_bubble = MeasurePipelineBubble(reader, report.first_step, report.last_step);
-  waits.Report(length_of, &report);
+  waits.Report(&report);
   return report;
 }
 
@@ -229,24 +308,36 @@ std::string ToText(const TraceReport& report, size_t waits_max) {
 }
 
 std::string OverviewText(const TraceReport& report) {
-  std::string text = absl::StrFormat(
-      "plan %s: %d devices, %d stages, %d micro-batches; steps %d to %d, %s, %s per step\n\n", report.plan_id,
-      report.devices.size(), report.num_stages, report.micro_batches, report.first_step, report.last_step,
-      Milliseconds(static_cast<double>(report.window_ns)), Milliseconds(report.step_ns));
-  for (const DeviceReport& device : report.devices) {
-    absl::StrAppend(&text, device.name, ": busy ", Percent(device.busy), ", waits for input ",
-                    Percent(device.waits_for_input), ", waits for credit ", Percent(device.waits_for_credit),
-                    ", between acts ", Percent(device.between_acts));
-    if (device.acts_dropped > 0) absl::StrAppend(&text, " (", device.acts_dropped, " older acts not kept)");
-    absl::StrAppend(&text, "\n");
+  const int64_t devices = std::max<int64_t>(report.num_ranks, static_cast<int64_t>(report.devices.size()));
+  std::string text;
+  std::string steps = "no step is whole in the trace";
+  if (report.window_ns > 0) {
+    steps = absl::StrCat(report.first_step == report.last_step
+                             ? absl::StrCat("step ", report.first_step)
+                             : absl::StrCat("steps ", report.first_step, " to ", report.last_step, ", ",
+                                            MillisecondsText(static_cast<double>(report.window_ns))),
+                         ", ", MillisecondsText(report.step_ns), " per step");
   }
+  AppendLine(absl::StrCat("plan ", report.plan_id, ": ", Counted(devices, "device"), ", ", Counted(report.num_stages, "stage"), ", ",
+                          Counted(report.micro_batches, "micro-batch", "micro-batches"), "; ", steps),
+             2, &text);
+  if (const std::vector<std::string> missing = MissingRanks(report); !missing.empty()) {
+    AppendLine(absl::StrCat("the trace lacks ", missing.size() == 1 ? "rank " : "ranks ", Listed(missing, 8),
+                            ": their processes ended before they could write it"),
+               2, &text);
+  }
+  text += "\n";
+  AppendDevices(report, &text);
   if (report.num_stages > 1) {
     const std::string expected =
         report.predicted_bubble > 0
-            ? absl::StrCat(Percent(report.predicted_bubble), " predicted when it was planned")
-            : absl::StrCat(Percent(report.bubble_formula), " by the formula (p-1)/(m+p-1)");
-    absl::StrAppend(&text, "\npipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule), ": bubble ",
-                    Percent(report.pipeline_bubble), " measured between the first forward and the last backward act of a step, ", expected, "\n");
+            ? absl::StrCat(PercentText(report.predicted_bubble), " predicted when it was planned")
+            : absl::StrCat(PercentText(report.bubble_formula), " by the formula (p-1)/(m+p-1)");
+    text += "\n";
+    AppendLine(absl::StrCat("pipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule), ": bubble ",
+                            PercentText(report.pipeline_bubble),
+                            " measured between the first forward and the last backward act of a step, ", expected),
+               2, &text);
   }
   return text;
 }
@@ -254,14 +345,7 @@ std::string OverviewText(const TraceReport& report) {
 std::string WaitsText(const TraceReport& report, size_t waits_max) {
   std::string text;
   if (!report.exposed.empty()) AppendExposed(report, waits_max, &text);
-  absl::StrAppend(&text, report.waits.empty() ? "\nno waits worth a name\n" : "\nworst waits, per step of that rank\n");
-  for (size_t i = 0; i < report.waits.size() && i < waits_max; ++i) {
-    const WaitReport& wait = report.waits[i];
-    const bool input = wait.kind == WaitReport::Kind::kInput;
-    absl::StrAppendFormat(&text, "  %7s  %9.3f ms  rank %d for %sregister %s%s%s\n", Percent(wait.share),
-                          wait.share * report.step_ns * 1e-6, wait.rank, input ? "" : "a free slot of ",
-                          wait.register_name, input ? " from " : ", held by ", wait.holder);
-  }
+  AppendWaits(report, waits_max, &text);
   return text;
 }
 

@@ -3,8 +3,8 @@
 // beside the formula, how much communication was not hidden behind work. Works on the file
 // alone, be it of one process or of several, one after another.
 //
-// The first step fills pipelines and caches, so figures are of the steady window: from
-// the end of the first step kept to the end of the last, if there is more than one.
+// The first step fills pipelines and caches, so figures are of the steady window: the steps that are whole in the
+// trace (step_times.h) but the first, if there is more than one. Rests between runs of the session belong to no step.
 // Thread rule: pure functions.
 #pragma once
 
@@ -25,6 +25,8 @@ struct DeviceReport {
   double waits_for_input = 0;
   double waits_for_credit = 0;
   double between_acts = 0;  // ready, but not started: the engine, the scheduler, short gaps
+  // Of the time in acts that were long enough to be measured, the share that the rank's thread had a core; negative: unknown.
+  double core_share = -1;
   int64_t acts_dropped = 0;  // older than what the ring could keep
 };
 
@@ -36,7 +38,7 @@ struct WaitReport {
   std::string holder;  // "actor 'x' on rank 1"
   double total_ns = 0;
   int64_t times = 0;
-  double share = 0;  // of the rank's window
+  double share = 0;  // of the window
 };
 
 // Communication that no work hid: devices waited for tokens of one boxing from other ranks
@@ -51,11 +53,12 @@ struct ExposedReport {
 
 struct TraceReport {
   std::string plan_id;
+  int num_ranks = 0;  // of the job; the trace of one that failed may lack some. 0: the trace does not say
   int64_t num_stages = 1;
   int64_t micro_batches = 1;
   int64_t first_step = 0;  // of the steady window
   int64_t last_step = 0;
-  int64_t window_ns = 0;   // without rests between runs
+  int64_t window_ns = 0;   // the sum of these steps
   double step_ns = 0;      // mean over the steady window
   std::vector<DeviceReport> devices;
   std::vector<WaitReport> waits;  // worst first
@@ -73,7 +76,8 @@ TraceReport MakeTraceReport(const TraceReader& reader);
 // The same of a file. kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file);
 
-// The text of a report in two parts: devices and bubble; then boxings and waits, at most `waits_max` of each.
+// The text of a report in two parts: devices and bubble; then boxings and waits, at most `waits_max` rows of each, equal rows
+// of many layers in one.
 std::string OverviewText(const TraceReport& report);
 std::string WaitsText(const TraceReport& report, size_t waits_max);
 std::string ToText(const TraceReport& report, size_t waits_max = 5);  // both

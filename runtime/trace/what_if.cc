@@ -15,19 +15,36 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
+#include "runtime/trace/report_text.h"
 
 namespace weir {
 namespace {
 
 constexpr int64_t kPlenty = 1000;    // of slots: more than a run can use
 constexpr int kNamesListed = 8;      // in a message
-constexpr int kRegistersTried = 4;   // one by one
-constexpr int kRegistersJoined = 6;  // at most, one after another
+constexpr int kRegistersTried = 4;    // one by one
+constexpr int kRegistersJoined = 12;  // at most, one after another
 constexpr int kFunctionsTried = 5;
 constexpr double kGainMin = 0.002;  // of the step; less is not told
 
+// A `*` stands for any text.
 bool Matches(absl::string_view pattern, absl::string_view name) {
-  return absl::ConsumeSuffix(&pattern, "*") ? absl::StartsWith(name, pattern) : name == pattern;
+  size_t p = 0, n = 0, star = absl::string_view::npos, from = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      from = n;
+    } else if (p < pattern.size() && pattern[p] == name[n]) {
+      ++p;
+      ++n;
+    } else if (star != absl::string_view::npos) {  // the last star takes one more
+      p = star + 1;
+      n = ++from;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == absl::string_view::npos;
 }
 
 // A place that is written again when all have read it, as a weight is, has the slots that it has.
@@ -37,15 +54,10 @@ absl::Status NotUnderstood(absl::string_view spec, const std::string& expected, 
   return Rejected({"W0533", absl::StrCat("--what-if '", spec, "'"), expected, found, ""});
 }
 
-// "'a', 'b', ... and 12 more"
-std::string Listed(const std::set<std::string>& names) {
-  std::vector<std::string> shown;
-  for (const std::string& name : names) {
-    if (shown.size() < kNamesListed) shown.push_back(absl::StrCat("'", name, "'"));
-  }
-  std::string text = absl::StrJoin(shown, ", ");
-  if (names.size() > shown.size()) absl::StrAppend(&text, " and ", names.size() - shown.size(), " more");
-  return text.empty() ? "none" : text;
+std::string NoneButThese(const std::set<std::string>& names) {
+  std::vector<std::string> quoted;
+  for (const std::string& name : names) quoted.push_back(absl::StrCat("'", name, "'"));
+  return absl::StrCat("nothing of that name; there are ", quoted.empty() ? "none" : Listed(quoted, kNamesListed));
 }
 
 // "0-1": from the writer's rank to the reader's.
@@ -72,13 +84,16 @@ class ChangeParser {
         continue;
       }
       const size_t equals = kind.second.rfind('=');
-      const bool known = kind.first == "slots" || kind.first == "link";
+      const bool known = kind.first == "slots" || kind.first == "link" || kind.first == "rank";
       if (!known || equals == absl::string_view::npos) {
-        return NotUnderstood(spec, "slots:NAME=N, slots:NAME=+N, free:NAME, link:A-B=F or link:all=F, joined by ';'",
-                             absl::StrCat("'", part, "'"));
+        return NotUnderstood(
+            spec, "slots:NAME=N, slots:NAME=+N, free:NAME, link:A-B=F, link:all=F, rank:R=F or rank:all=F, joined by ';'",
+            absl::StrCat("'", part, "'"));
       }
       const absl::string_view name = kind.second.substr(0, equals), value = kind.second.substr(equals + 1);
-      WEIR_RETURN_IF_ERROR(kind.first == "slots" ? AddSlots(spec, name, value) : AddLink(spec, name, value));
+      WEIR_RETURN_IF_ERROR(kind.first == "slots"  ? AddSlots(spec, name, value)
+                           : kind.first == "link" ? AddLink(spec, name, value)
+                                                  : AddRank(spec, name, value));
     }
     return absl::OkStatus();
   }
@@ -104,7 +119,7 @@ class ChangeParser {
       changes_.act_factor[a] = 0;
       found = true;
     }
-    if (!found) return NotUnderstood(spec, "the name of a function, actor or phase of this run", "nothing of that name; there are " + Listed(names));
+    if (!found) return NotUnderstood(spec, "the name of a function, actor or phase of this run", NoneButThese(names));
     about_.push_back(absl::StrCat("`", name, "` takes no time"));
     return absl::OkStatus();
   }
@@ -125,23 +140,45 @@ class ChangeParser {
       changes_.slots[i] = std::max(more ? r.slots + slots : slots, std::max<int64_t>(1, r.initial_tokens));
       before.insert(r.slots);
     }
-    if (before.empty()) return NotUnderstood(spec, "the name of a register of this run that is no variable", "nothing of that name; there are " + Listed(names));
+    if (before.empty()) return NotUnderstood(spec, "the name of a register of this run that is no variable", NoneButThese(names));
     const std::string had = *before.begin() == *before.rbegin()
                                 ? absl::StrCat(*before.begin())
                                 : absl::StrCat(*before.begin(), " to ", *before.rbegin());
     if (more && slots == kPlenty) {
       about_.push_back("as many slots as wanted everywhere");
     } else {
-      about_.push_back(absl::StrCat(more ? "+" : "", slots, more && slots == 1 ? " slot of `" : " slots of `", name, "` (has ", had, ")"));
+      about_.push_back(absl::StrCat(more ? "+" : "", slots, slots == 1 ? " slot of `" : " slots of `", name, "` (has ", had, ")"));
     }
     return absl::OkStatus();
   }
 
-  absl::Status AddLink(absl::string_view spec, absl::string_view name, absl::string_view value) {
+  // How many times as fast: a number above 0, or inf.
+  static absl::StatusOr<double> Speed(absl::string_view spec, absl::string_view value) {
     double factor = 0;
-    if (!absl::SimpleAtod(value, &factor) || !(factor > 0)) {
-      return NotUnderstood(spec, "how many times as fast: a number above 0, or inf", absl::StrCat("'", value, "'"));
+    if (absl::SimpleAtod(value, &factor) && factor > 0) return factor;
+    return NotUnderstood(spec, "how many times as fast: a number above 0, or inf", absl::StrCat("'", value, "'"));
+  }
+
+  absl::Status AddRank(absl::string_view spec, absl::string_view name, absl::string_view value) {
+    WEIR_ASSIGN_OR_RETURN(const double factor, Speed(spec, value));
+    std::set<std::string> names;
+    bool found = false;
+    for (size_t a = 0; a < run_.actors.size(); ++a) {
+      const std::string rank = absl::StrCat(run_.ranks[run_.actors[a].rank_index].rank);
+      names.insert(rank);
+      if (name != "all" && name != rank) continue;
+      changes_.act_factor[a] /= factor;
+      found = true;
     }
+    if (!found) return NotUnderstood(spec, "'all' or a rank of this run", NoneButThese(names));
+    const std::string who = name == "all" ? "every rank" : absl::StrCat("rank ", name);
+    about_.push_back(std::isinf(factor) ? absl::StrCat(who, " takes no time")
+                                        : absl::StrFormat("%s is %g times as fast", who, factor));
+    return absl::OkStatus();
+  }
+
+  absl::Status AddLink(absl::string_view spec, absl::string_view name, absl::string_view value) {
+    WEIR_ASSIGN_OR_RETURN(const double factor, Speed(spec, value));
     std::set<std::string> names;
     bool found = false;
     for (size_t i = 0; i < run_.registers.size(); ++i) {
@@ -153,7 +190,7 @@ class ChangeParser {
       changes_.transfer_factor[i] = 1 / factor;
       found = true;
     }
-    if (!found) return NotUnderstood(spec, "'all' or the ranks of a link of this run", "nothing of that name; there are " + Listed(names));
+    if (!found) return NotUnderstood(spec, "'all' or the ranks of a link of this run", NoneButThese(names));
     const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(name, absl::MaxSplits('-', 1));
     const std::string link =
         name == "all" ? "every link" : absl::StrCat("the link from rank ", ends.first, " to ", ends.second);
@@ -173,14 +210,15 @@ bool CanBeNamed(const std::string& name) { return !name.empty() && name.find(';'
 // Tries what the replay and the path point to.
 class WhatIfSearch {
  public:
-  WhatIfSearch(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path)
-      : replayer_(replayer), run_(run), path_(path), as_it_was_(replayer.as_it_was()) {}
+  WhatIfSearch(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path, const std::vector<Straggler>& stragglers)
+      : replayer_(replayer), run_(run), path_(path), stragglers_(stragglers), as_it_was_(replayer.as_it_was()) {}
 
   std::vector<WhatIfRow> Find() {
     if (!as_it_was_.finished) return {};
     TrySlots();
     TryFree();
     TryLinks();
+    TryRanks();
     std::stable_sort(rows_.begin(), rows_.end(),
                      [](const WhatIfRow& a, const WhatIfRow& b) { return a.gain > b.gain; });
     return std::move(rows_);
@@ -196,13 +234,13 @@ class WhatIfSearch {
     return gain;
   }
 
-  // Registers that their writers waited for, most first.
+  // Registers that their writers waited for, most first; those of equal layers are one.
   std::vector<std::string> WaitedFor(const ReplayResult& result) const {
     std::map<std::string, int64_t> waited;
     for (size_t i = 0; i < run_.registers.size(); ++i) {
       const RecordedRegister& r = run_.registers[i];
       if (result.waited_for_slot_ns[i] == 0 || IsVariable(r) || !CanBeNamed(r.family)) continue;
-      waited[r.family] += result.waited_for_slot_ns[i];
+      waited[LayerFamily(r.family)] += result.waited_for_slot_ns[i];
     }
     std::vector<std::pair<int64_t, std::string>> order;
     for (const auto& [name, ns] : waited) order.emplace_back(-ns, name);
@@ -245,7 +283,7 @@ class WhatIfSearch {
   void TryFree() {
     std::map<std::string, double> by_function;
     for (const PathActs& acts : path_.acts) {
-      if (CanBeNamed(acts.function)) by_function[acts.function] += acts.share;
+      if (CanBeNamed(acts.function)) by_function[LayerFamily(acts.function)] += acts.share;
     }
     std::vector<std::pair<double, std::string>> order;
     for (const auto& [function, share] : by_function) order.emplace_back(-share, function);
@@ -271,9 +309,15 @@ class WhatIfSearch {
     if (links.size() > 1 && worst != on_path.end()) Try(absl::StrCat("link:", worst->first, "=2"));
   }
 
+  // As fast as its peers.
+  void TryRanks() {
+    for (const Straggler& straggler : stragglers_) Try(absl::StrFormat("rank:%d=%.3g", straggler.rank, straggler.factor));
+  }
+
   const Replayer& replayer_;
   const RecordedRun& run_;
   const CriticalPath& path_;
+  const std::vector<Straggler>& stragglers_;
   const ReplayResult& as_it_was_;
   std::vector<WhatIfRow> rows_;
 };
@@ -296,8 +340,9 @@ absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun&
   return row;
 }
 
-std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path) {
-  return WhatIfSearch(replayer, run, path).Find();
+std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path,
+                                  const std::vector<Straggler>& stragglers) {
+  return WhatIfSearch(replayer, run, path, stragglers).Find();
 }
 
 }  // namespace weir

@@ -1,11 +1,12 @@
 // What a change would make of a recorded run, each by a replay of it: more slots of a
-// register, an op that takes no time, links that are faster.
+// register, an op that takes no time, links that are faster, a rank that is faster.
 //
 //   slots:NAME=N     N slots of every register NAME, or +N more: slots:NAME=+1
 //   free:NAME        what is called NAME (function, actor or phase) takes no time
 //   link:A-B=F       messages from rank A to rank B take 1/F of the time; link:all=F on every link
+//   rank:R=F         acts of rank R take 1/F of the time; rank:all=F on every rank
 //
-// A NAME may end in `*`; several changes at once are joined by `;`.
+// A `*` in a NAME stands for anything; several changes at once are joined by `;`.
 // Thread rule: pure functions.
 #pragma once
 
@@ -17,6 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "runtime/trace/critical_path.h"
 #include "runtime/trace/replay.h"
+#include "runtime/trace/stragglers.h"
 
 namespace weir {
 
@@ -33,7 +35,8 @@ struct WhatIfRow {
 absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run, absl::string_view spec);
 
 // One more slot of the registers that producers waited for most, the ops with the largest parts of the path
-// for nothing, faster links: each tried, best first. Those that gain nothing are left out.
-std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path);
+// for nothing, faster links, slow ranks as fast as their peers: each tried, best first. Those that gain nothing are left out.
+std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path,
+                                  const std::vector<Straggler>& stragglers);
 
 }  // namespace weir

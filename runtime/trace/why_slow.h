@@ -1,17 +1,19 @@
 // The second half of `weir trace report`: where the time of a step goes along its critical
 // path, and what changes would make of it, by replays of the recorded run; first of all how near the
-// replay without changes comes to what was recorded, since that is what the rest is worth.
+// replay without changes comes to what was recorded, since that is what the rest is worth. Then what to do about it.
 // Thread rule: pure functions.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "runtime/trace/critical_path.h"
+#include "runtime/trace/stragglers.h"
 #include "runtime/trace/trace_reader.h"
 #include "runtime/trace/what_if.h"
 
@@ -24,6 +26,8 @@ struct WhySlowOptions {
 
 struct WhySlow {
   CriticalPath path;
+  SpeedReport speeds;
+  std::map<int, std::string> devices;  // by rank: "stage 0, dp=0, tp=1"; empty if the trace does not say
   double recorded_step_ns = 0;  // mean over all steps but the first
   double replayed_step_ns = 0;  // the same of a replay without changes; 0: it came to a standstill
   std::vector<WhatIfRow> what_ifs;  // best first
@@ -35,7 +39,10 @@ struct WhySlow {
 // W0534 for a step that is not in the trace.
 absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptions& options);
 
-// At most `rows_max` rows in each table.
+// At most `rows_max` rows in each table; equal rows of many layers are one.
 std::string ToText(const WhySlow& why, size_t rows_max);
+
+// What to change first, in a sentence or two; empty if nothing that was tried gains anything.
+std::string Advice(const WhySlow& why);
 
 }  // namespace weir

@@ -1,16 +1,21 @@
 // Hand-made records whose paths and replays are known in closed form.
 #include "runtime/trace/why_slow.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/trace/replay.h"
+#include "runtime/trace/report_text.h"
 #include "runtime/trace/trace_file.h"
+#include "runtime/trace/trace_report.h"
 
 namespace weir {
 namespace {
@@ -166,12 +171,12 @@ TEST(WhySlowTest, WhatIsTriedUnaskedComesBestFirst) {
     }
     return false;
   };
-  EXPECT_TRUE(tried("slots:move x=+1"));
+  EXPECT_TRUE(tried("slots:move x=+1")) << ToText(why, 99);
   EXPECT_TRUE(tried("free:make x"));
   EXPECT_TRUE(tried("link:all=2"));
   const std::string text = ToText(why, 3);
   EXPECT_THAT(text, HasSubstr("57.1 %      0.020 ms  `read x` on rank 1\n"));
-  EXPECT_THAT(text, HasSubstr("waits for `move x`, sent but not there, rank 0 to 1\n"));
+  EXPECT_THAT(text, HasSubstr("waits for `move x` under way, rank 0 to 1\n"));
   EXPECT_THAT(text, HasSubstr("recorded 0.035 ms: +0.0 %"));
   EXPECT_THAT(text, HasSubstr("`read x` takes no time"));
 }
@@ -188,6 +193,127 @@ TEST(WhySlowTest, AChangeThatNamesNothingSaysWhatThereIs) {
                            "link:all=nan", "more:x=2", "free:make x;", ";"}) {
     EXPECT_THAT(error(spec), HasSubstr("W0533")) << spec;
   }
+}
+
+// Two ranks that do the same: a layer's function three times a step, then each waits for the other's token. The acts of rank 1
+// take `factor` times as long, with a core for `core` of that time.
+std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 1000) {
+  constexpr int64_t kSteps = 5, kAct = 1'000'000;
+  const int64_t slow = static_cast<int64_t>(kAct * factor), step_ns = 3 * std::max(kAct, slow);
+  TracedJob job;
+  job.plan_id = "equal work";
+  std::vector<ActRing> rings(2, ActRing(256));
+  for (int number : {0, 1}) {
+    TracedRank& rank = job.ranks.emplace_back();
+    rank.rank = number;
+    rank.device = absl::StrCat("stage 0, dp=", number);
+    rank.acts = &rings[number];
+    const int64_t act_ns = number == 0 ? kAct : slow;
+    for (int layer = 0; layer < 3; ++layer) {
+      TracedActor& actor = rank.actors.emplace_back();
+      actor.name = actor.function = absl::StrCat("forward layers.", layer);
+      actor.phase = "forward";
+      actor.planned_ns = number == 0 ? 1000 : planned_of_rank_1;
+      actor.inputs = {{layer == 0 ? 0 : 1 + layer}};
+      actor.outputs = {{layer == 2 ? 1 : 2 + layer}};
+    }
+    for (int r = 0; r < 4; ++r) {
+      TracedRegister& reg = rank.registers.emplace_back();
+      reg.bytes = 4;
+      reg.slots = 2;
+      if (r > 1) {
+        reg.name = absl::StrCat("y", r);
+        continue;
+      }
+      const bool in = r == 0;
+      reg.name = in ? absl::StrCat("all-reduce y rank ", 1 - number, " to ", number) : absl::StrCat("all-reduce y rank ", number, " to ", 1 - number);
+      reg.boxing = "all-reduce y";
+      reg.edge = in ? 10 + number : 11 - number;
+      reg.crosses_ranks = true;
+      reg.initial_tokens = 1;
+    }
+    for (int64_t step = 0; step < kSteps; ++step) {
+      for (int layer = 0; layer < 3; ++layer) {
+        ActRecord& act = rings[number].Add();
+        act = {};
+        act.actor = layer;
+        act.step = step;
+        act.start = act.ready = kBegin + step * step_ns + layer * act_ns;
+        act.end = act.start + act_ns;
+        act.cpu_us = static_cast<uint32_t>((number == 0 ? 1.0 : core) * static_cast<double>(act_ns) * 1e-3);
+        if (layer == 0 && step > 0) {
+          act.wait = ActRecord::Wait::kInput;
+          act.waited_register = 0;
+        }
+      }
+    }
+  }
+  std::stringstream out;
+  EXPECT_EQ(WriteTrace(job, TraceBeginNs(job), out), absl::OkStatus());
+  return out.str();
+}
+
+TEST(WhySlowTest, ARankThatIsSlowerAtEqualWorkIsNamed) {
+  const WhySlow why = WhyOf(EqualWork(2.5, 0.4));
+  ASSERT_EQ(why.speeds.stragglers.size(), 1u);
+  const Straggler& slow = why.speeds.stragglers[0];
+  EXPECT_EQ(slow.rank, 1);
+  EXPECT_DOUBLE_EQ(slow.factor, 2.5);
+  EXPECT_EQ(slow.peers, std::vector<int>{0});
+  ASSERT_EQ(slow.functions.size(), 1u);  // the layers are one
+  EXPECT_EQ(slow.functions[0].name, "forward layers.*");
+  EXPECT_DOUBLE_EQ(slow.functions[0].own_ns, 2.5e6);
+  EXPECT_DOUBLE_EQ(slow.functions[0].others_ns, 1e6);
+  EXPECT_NEAR(slow.more_ns_per_step, 4.5e6, 1);
+  EXPECT_NEAR(why.speeds.devices[1].core_share, 0.4, 1e-3);
+  EXPECT_THAT(Advice(why), HasSubstr("rank 1 is slow: its acts take 2.5 times as long as the same acts of rank 0; it has a core for only 40 %"));
+  EXPECT_THAT(ToText(why, 5), HasSubstr("`forward layers.*`: an act takes 2.500 ms, elsewhere 1.000 ms"));
+  EXPECT_THAT(Advice(WhyOf(EqualWork(2.5, 1))), HasSubstr("its device is slower"));
+}
+
+TEST(WhySlowTest, ARankWithOtherWorkIsNotSlow) {
+  EXPECT_TRUE(WhyOf(EqualWork(1.1, 1)).speeds.stragglers.empty());
+  EXPECT_TRUE(WhyOf(EqualWork(2.5, 1, /*planned_of_rank_1=*/2500)).speeds.stragglers.empty()) << "its plan promises as much";
+}
+
+TEST(WhySlowTest, AFasterRankIsReplayed) {
+  const std::string file = EqualWork(2.5, 1);
+  EXPECT_NEAR(WhyOf(file, {.what_ifs = {"rank:1=2.5"}}).what_ifs[0].gain, 0.6, 0.01);
+  EXPECT_NEAR(WhyOf(file, {.what_ifs = {"rank:all=2"}}).what_ifs[0].gain, 0.5, 0.01);
+  EXPECT_NEAR(WhyOf(file, {.what_ifs = {"free:forward layers.*"}}).what_ifs[0].gain, 1, 0.01);
+  EXPECT_NEAR(WhyOf(file, {.what_ifs = {"free:*layers.1"}}).what_ifs[0].gain, 1.0 / 3, 0.01);
+  EXPECT_THAT(FindWhySlow(Read(file), {.what_ifs = {"rank:2=2"}}).status().message(), HasSubstr("there are '0', '1'"));
+}
+
+TEST(WhySlowTest, RowsOfEqualLayersAreOneRow) {
+  const std::string text = ToText(WhyOf(EqualWork(1, 1)), 5);
+  EXPECT_THAT(text, HasSubstr("`forward layers.*` x 3 on rank 0"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("layers.1")));
+}
+
+TEST(WhySlowTest, NoLineIsWiderThanTheReport) {
+  for (const std::string& file : {EqualWork(2.5, 0.4), Relay(8).File({0, 1})}) {
+    const std::string text = absl::StrCat(ToText(WhyOf(file), 99), ToText(MakeTraceReport(Read(file)), 99));
+    for (absl::string_view line : absl::StrSplit(text, '\n')) EXPECT_LE(line.size(), kReportColumns) << line;
+  }
+}
+
+TEST(ReportTextTest, LayersLoseTheirNumbersAndOtherNamesDoNot) {
+  EXPECT_EQ(LayerFamily("backward layers.3"), "backward layers.*");
+  EXPECT_EQ(LayerFamily("all-reduce layers.12.d_wq +15"), "all-reduce layers.*.d_wq +15");
+  EXPECT_EQ(LayerFamily("encoder.0.blocks.11.y"), "encoder.*.blocks.*.y");
+  EXPECT_EQ(LayerFamily("backward main.1"), "backward main.1");
+  EXPECT_EQ(LayerFamily("domain.1"), "domain.*");
+  EXPECT_EQ(LayerFamily("x.1a, v2.5"), "x.1a, v2.*");
+}
+
+TEST(ReportTextTest, LinesBreakAtSpaces) {
+  std::string text;
+  AppendLine("  row " + std::string(60, 'a') + " " + std::string(60, 'b') + " end", 4, &text);
+  EXPECT_EQ(text, "  row " + std::string(60, 'a') + "\n    " + std::string(60, 'b') + " end\n");
+  text.clear();
+  AppendLine(std::string(150, 'c'), 4, &text);
+  EXPECT_EQ(text, std::string(150, 'c') + "\n");
 }
 
 TEST(WhySlowTest, ATraceThatLacksARankIsNotReplayed) {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "runtime/trace/report_text.h"
 #include "tools/sim/simulate.h"
 
 namespace weir {
@@ -87,11 +88,38 @@ std::string DeviceTable(const SimulateReport& report) {
 }
 
 std::string KernelsText(const ActCosts::Sources& kernels) {
-  std::string text = absl::StrFormat("%d that differ", kernels.kernels);
+  std::string text = absl::StrFormat("%d distinct", kernels.kernels);
   if (kernels.estimated == 0) return text + ", each as the cluster file says";
-  absl::StrAppendFormat(&text, ", %d of them interpolated or from peaks: %.1f %% of the work", kernels.estimated,
+  absl::StrAppendFormat(&text, ", %d of them estimated (interpolated, or from peaks): %.1f %% of the work", kernels.estimated,
                         100 * kernels.estimated_ns / std::max(1.0, kernels.step_ns));
   return text;
+}
+
+// What takes most of a step, and what to try.
+std::string SimulationAdvice(const SimulateReport& report) {
+  const SimulateReport::Device& fullest = Fullest(report);
+  if (fullest.memory_bytes > 0 && fullest.arena_bytes > fullest.memory_bytes) {
+    return absl::StrFormat("rank %d has too little memory: split over more devices, or recompute (docs/how_to/save_memory.md)",
+                           fullest.rank);
+  }
+  const auto [least, most] = std::minmax_element(report.devices.begin(), report.devices.end(),
+                                                 [](const auto& a, const auto& b) { return a.compute < b.compute; });
+  const double communication = report.exposed + report.transfer;
+  if (communication >= std::max(report.compute, report.waiting)) {
+    return absl::StrFormat("communication is in the way (%.1f %% of the step): another mesh or other rules, more micro-batches to hide it "
+                           "behind, or faster links; --trace and `weir trace report` name the exchange",
+                           communication * 100);
+  }
+  if (report.waiting > report.compute) {
+    if (report.stages > 1 && report.bubble_formula > report.waiting / 2) {
+      return absl::StrFormat("the pipeline is in the way (its bubble is %.1f %%): more micro-batches, fewer stages or another schedule",
+                             report.bubble_formula * 100);
+    }
+    return absl::StrFormat("uneven work is in the way: rank %d computes %.1f %% of the step, rank %d only %.1f %%", most->rank,
+                           most->compute * 100, least->rank, least->compute * 100);
+  }
+  return absl::StrFormat("work is in the way: devices compute %.1f %% of the step; only more or faster devices, or less work, shorten it much",
+                         report.compute * 100);
 }
 
 }  // namespace
@@ -110,9 +138,12 @@ std::string ToText(const SimulateReport& report) {
   absl::StrAppendFormat(&text, "\n  step              %s\n", TimeText(report.step_ns));
   absl::StrAppendFormat(&text, "  %-17s %s\n", report.item + "/s", CountText(report.items_per_second));
   const double busy = report.compute + report.transfer;
-  absl::StrAppendFormat(&text, "  bubble            %.1f %% of the step no act runs; the pipeline alone, (p - 1) / (m + p - 1), gives %.1f %%\n",
-                        (1 - busy) * 100, report.bubble_formula * 100);
-  absl::StrAppendFormat(&text, "  exposed           %.1f %% waits for messages under way, beside %.1f %% that packs and fills them\n",
+  absl::StrAppendFormat(&text, "  idle              %.1f %% of the step: a device runs no act\n", (1 - busy) * 100);
+  if (report.stages > 1) {
+    absl::StrAppendFormat(&text, "  bubble            %.1f %% of the step is what the pipeline alone leaves idle, (p - 1) / (m + p - 1)\n",
+                          report.bubble_formula * 100);
+  }
+  absl::StrAppendFormat(&text, "  exposed           %.1f %% waits for messages under way; %.1f %% more packs and fills them\n",
                         report.exposed * 100, report.transfer * 100);
   absl::StrAppendFormat(&text, "  sent              %s a step over all links\n", BytesText(report.sent_bytes));
   absl::StrAppendFormat(&text, "  kernels           %s\n", KernelsText(report.kernels));
@@ -120,7 +151,9 @@ std::string ToText(const SimulateReport& report) {
   if (report.mfu > 0) {
     absl::StrAppendFormat(&text, "  MFU               %.1f %% (%.3g flop a step)\n", report.mfu * 100, report.model_flops);
   }
-  return text + "\n" + DeviceTable(report);
+  text += "\n" + DeviceTable(report);
+  AppendLine("  so: " + SimulationAdvice(report), 6, &text);
+  return text;
 }
 
 std::string ToJson(const SimulateReport& report) {

@@ -7,9 +7,12 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "compiler/compile.h"
 #include "compiler/rhythm/rhythm_curve.h"
+#include "runtime/trace/trace_report.h"
+#include "runtime/trace/why_slow.h"
 #include "tools/job_file.h"
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
@@ -109,6 +112,32 @@ TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
   EXPECT_EQ(traces[0], traces[1]);
   EXPECT_EQ(steps[0], steps[1]);
   EXPECT_NE(steps[0], steps[2]);
+}
+
+TEST(SimulateTest, TheReportOfItsTraceTellsTheSameStep) {
+  for (const char* mesh : {"", "dp=2", "tp=2", "pp=2", "pp=4", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
+    for (const int64_t steps : {0, 4}) {
+      for (const int zero : {0, 2}) {
+        SCOPED_TRACE(absl::StrCat(mesh, ", ", steps, " steps, zero ", zero));
+        Job job = SmallGpt(mesh);
+        job.mutable_training()->set_zero_stage(zero);
+        SimulateOptions options;
+        options.steps = steps;
+        options.trace = std::string(::testing::TempDir()) + "/step.pftrace";
+        const SimulateReport simulated = Simulated(job, GivenCluster(), options);
+        std::stringstream bytes;
+        bytes << std::ifstream(options.trace, std::ios::binary).rdbuf();
+        TraceReader trace;
+        ASSERT_EQ(trace.Read(bytes.str()), absl::OkStatus());
+        EXPECT_NEAR(MakeTraceReport(trace).step_ns / simulated.step_ns, 1, 0.01);
+        const absl::StatusOr<WhySlow> why = FindWhySlow(trace, {});
+        ASSERT_TRUE(why.ok()) << why.status();
+        EXPECT_NEAR(why->path.step_ns / simulated.step_ns, 1, 0.01);
+        EXPECT_NEAR(why->replayed_step_ns / simulated.step_ns, 1, 0.01);
+        for (const WhatIfRow& row : why->what_ifs) EXPECT_LT(row.gain, 0.95) << row.about;
+      }
+    }
+  }
 }
 
 TEST(SimulateTest, SharesOfEveryDeviceSumToOne) {
@@ -265,7 +294,7 @@ TEST(SimulateTest, TheTextSaysWhatAUserAsksFor) {
   const std::string text = ToText(report);
   EXPECT_THAT(text, HasSubstr("gpt on a small cluster: 8 devices (dp=4,pp=2), 2 stages, 4 micro-batches\n"
                               "by symmetry: 2 ranks, one of each stage, stand for all 8\n"));
-  for (const char* line : {"  step  ", "  tokens/s  ", "  bubble  ", "  exposed  ", "  memory  ", "  MFU  ", "rank 1 · stage 1"}) {
+  for (const char* line : {"  step  ", "  tokens/s  ", "  idle  ", "  bubble  ", "  exposed  ", "  memory  ", "  MFU  ", "rank 1 · stage 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   const auto json = nlohmann::json::parse(ToJson(report));
@@ -273,6 +302,18 @@ TEST(SimulateTest, TheTextSaysWhatAUserAsksFor) {
   EXPECT_EQ(json["by_symmetry"], true);
   EXPECT_EQ(json["devices"].size(), 2u);
   EXPECT_GT(json["tokens_per_second"], 0);
+  // Without a pipeline there is no bubble to tell.
+  EXPECT_THAT(ToText(Simulated(SmallGpt("dp=2"), GivenCluster())), ::testing::Not(HasSubstr("bubble")));
+}
+
+TEST(SimulateTest, TheLastLineSaysWhatIsInTheWay) {
+  EXPECT_THAT(ToText(Simulated(SmallGpt(""), GivenCluster())), HasSubstr("  so: work is in the way: devices compute"));
+  Cluster slow = GivenCluster();
+  slow.mutable_within_host()->set_bytes_per_second(1e7);
+  EXPECT_THAT(ToText(Simulated(SmallGpt("tp=2"), slow)), HasSubstr("  so: communication is in the way"));
+  Cluster small = GivenCluster();
+  small.mutable_device(0)->set_memory_bytes(1e5);
+  EXPECT_THAT(ToText(Simulated(SmallGpt(""), small)), HasSubstr("  so: rank 0 has too little memory"));
 }
 
 }  // namespace

@@ -1,0 +1,41 @@
+// When a training step begins and ends: one rule for traces, replays and simulations.
+//
+//   A step ends when its last act on any rank ends that is no report. Reports are the acts that compute or print
+//   metrics, and the transfers whose tokens only reports read: a device does them when it has nothing better to do,
+//   which may be a whole step later. The last step of a run of the session ends when every act of the run has ended.
+//   A step begins where the step before it ended; the first step of a run begins with the run.
+//
+// So the steps of a run tile the run: their sum is the run's wall time, and rests between runs belong to no step.
+// A plan of reports alone has steps that end with their last act.
+// Not here: finding the acts of a trace (step_times.h).
+// Thread rule: pure functions.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace weir {
+
+// An actor as the rule sees it. Registers are numbered over all ranks, so that both ends of a transfer have one number.
+struct StepActor {
+  enum class Kind : uint8_t {
+    kWork,
+    kTransfer,  // moves what another actor made
+    kReport,    // computes or prints a metric
+  };
+  Kind kind = Kind::kWork;
+  std::vector<int32_t> reads;
+  std::vector<int32_t> writes;
+};
+
+// The kind of an actor whose phase has this name (the names of phases in plans and traces).
+StepActor::Kind StepKindOf(absl::string_view phase);
+
+// By actor: whether the end of its act may be the end of the step. `num_registers` is more than every number in `actors`.
+// A register without a known reader counts as read by work.
+std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers);
+
+}  // namespace weir

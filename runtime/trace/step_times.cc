@@ -1,0 +1,187 @@
+#include "runtime/trace/step_times.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+#include <unordered_map>
+#include <utility>
+
+#include "runtime/trace/step_rule.h"
+#include "runtime/trace/trace_names.h"
+
+namespace weir {
+namespace {
+
+std::string TextOf(const trace::PlanFacts& facts, uint32_t index) {
+  return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index)) : std::string();
+}
+
+// What the acts of one step show.
+struct SeenStep {
+  int64_t acts = 0;
+  int64_t first_start = 0;
+  std::optional<int64_t> end;  // of those that may end it
+};
+
+// Where a run of the session began, and the one before it ended.
+struct SeenRun {
+  int64_t begin = 0;
+  int64_t end_before = 0;
+};
+
+class StepFinder {
+ public:
+  explicit StepFinder(const TraceReader& trace) : trace_(trace), enders_(FindStepEnders(trace)) {}
+
+  StepTimes Find() {
+    for (const auto& [track, process] : trace_.processes) {
+      if (process.rank >= 0) Look(process);
+    }
+    Choose();
+    return std::move(times_);
+  }
+
+ private:
+  void Look(const TraceProcess& process);
+  int64_t ActsExpected(int64_t step) const;
+  void Choose();
+
+  const TraceReader& trace_;
+  const std::map<int, std::vector<char>> enders_;
+  int64_t last_end_ = 0;  // of all acts
+  std::map<int64_t, SeenStep> steps_;
+  std::map<int64_t, SeenRun> runs_;  // by first step; not the first run that is kept
+  StepTimes times_;
+};
+
+void StepFinder::Look(const TraceProcess& process) {
+  std::unordered_map<std::string, bool> ends_step;  // by name of actor; all, if the plan is not there
+  const auto enders = enders_.find(process.rank);
+  if (enders != enders_.end()) {
+    const trace::PlanFacts& facts = trace_.plans.at(process.rank);
+    for (int a = 0; a < facts.actor_size(); ++a) {
+      bool& ends = ends_step[TextOf(facts, facts.actor(a).name_text())];
+      ends = ends || enders->second[a] != 0;
+    }
+  }
+  std::optional<SeenRun> run;  // the present one, unless it is the first that is kept
+  std::optional<int64_t> run_step;
+  int64_t own_end = 0;
+  const auto end_run = [&] {
+    if (!run.has_value() || !run_step.has_value()) return;
+    auto [at, added] = runs_.try_emplace(*run_step, *run);
+    at->second.begin = std::min(at->second.begin, run->begin);
+    at->second.end_before = std::max(at->second.end_before, run->end_before);
+  };
+  for (const TraceSlice& slice : process.slices) {
+    if (slice.category == kTraceRest && own_end > 0) {
+      end_run();
+      run = SeenRun{slice.end, own_end};
+      run_step.reset();
+    }
+    auto number = slice.numbers.find("step");
+    if (slice.category != kTraceAct || number == slice.numbers.end()) continue;
+    const int64_t step = number->second;
+    run_step = std::min(run_step.value_or(step), step);  // an update may be a step ahead of the first
+    own_end = std::max(own_end, slice.end);
+    last_end_ = std::max(last_end_, slice.end);
+    auto [at, added] = steps_.try_emplace(step, SeenStep{0, slice.begin, std::nullopt});
+    ++at->second.acts;
+    at->second.first_start = std::min(at->second.first_start, slice.begin);
+    auto ends = ends_step.find(slice.name);
+    if (ends != ends_step.end() && !ends->second) continue;
+    at->second.end = std::max(at->second.end.value_or(slice.end), slice.end);
+  }
+  end_run();
+}
+
+// Negative if no plan tells.
+int64_t StepFinder::ActsExpected(int64_t step) const {
+  int64_t acts = 0;
+  for (const auto& [track, process] : trace_.processes) {
+    if (process.rank < 0) continue;
+    auto facts = trace_.plans.find(process.rank);
+    if (facts == trace_.plans.end()) return -1;
+    for (const trace::ActorFacts& actor : facts->second.actor()) {
+      if (actor.every() > 0 && step % actor.every() == actor.every_phase()) acts += actor.acts_per_step();
+    }
+  }
+  return acts;
+}
+
+void StepFinder::Choose() {
+  auto last = steps_.end(), first = steps_.end();
+  for (auto at = steps_.end(); at != steps_.begin();) {
+    --at;
+    const int64_t expected = ActsExpected(at->first);
+    const bool whole = expected < 0 || at->second.acts == expected;
+    if (first != steps_.end() && (!whole || at->first != first->first - 1)) break;
+    if (!whole) continue;
+    if (first == steps_.end()) last = at;
+    first = at;
+  }
+  if (first == steps_.end()) return;
+  times_.last_ends_run = std::next(last) == steps_.end();
+  int64_t begin = first->second.first_start;
+  if (first != steps_.begin()) begin = std::prev(first)->second.end.value_or(begin);
+  for (auto at = first; at != std::next(last); ++at) {
+    StepTime time{at->first, begin, at->second.end.value_or(begin), StepTime::Place::kWithinRun};
+    if (auto run = runs_.find(at->first); run != runs_.end()) {
+      time.begin = run->second.begin;
+      time.place = StepTime::Place::kFirstOfRun;
+    }
+    if (auto next_run = runs_.find(at->first + 1); next_run != runs_.end()) time.end = next_run->second.end_before;
+    if (at == last && times_.last_ends_run) time.end = last_end_;
+    time.end = std::max(time.end, time.begin);
+    begin = time.end;
+    times_.steps.push_back(time);
+  }
+}
+
+}  // namespace
+
+int64_t StepTimes::Inside(int64_t from, int64_t to, size_t first) const {
+  int64_t ns = 0;
+  // Steps are in order: the first that ends after `from`.
+  auto at = std::upper_bound(steps.begin() + static_cast<std::ptrdiff_t>(std::min(first, steps.size())), steps.end(), from,
+                             [](int64_t t, const StepTime& step) { return t < step.end; });
+  for (; at != steps.end() && at->begin < to; ++at) ns += std::max<int64_t>(0, std::min(to, at->end) - std::max(from, at->begin));
+  return ns;
+}
+
+std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
+  std::vector<StepActor> actors;
+  std::unordered_map<uint64_t, int32_t> register_of_edge;
+  int32_t num_registers = 0;
+  for (const auto& [rank, facts] : trace.plans) {
+    std::vector<int32_t> register_of;
+    for (const trace::RegisterFacts& r : facts.registers()) {
+      const int32_t id = r.crosses_ranks() ? register_of_edge.try_emplace(r.edge(), num_registers).first->second : num_registers;
+      if (id == num_registers) ++num_registers;
+      register_of.push_back(id);
+    }
+    const auto add = [&register_of](const google::protobuf::RepeatedPtrField<trace::PortFacts>& ports, std::vector<int32_t>* to) {
+      for (const trace::PortFacts& port : ports) {
+        const int64_t id = port.register_id();
+        if (id >= 0 && id < static_cast<int64_t>(register_of.size())) to->push_back(register_of[id]);
+      }
+    };
+    for (const trace::ActorFacts& from : facts.actor()) {
+      StepActor& actor = actors.emplace_back();
+      actor.kind = StepKindOf(TextOf(facts, from.phase_text()));
+      add(from.input(), &actor.reads);
+      add(from.output(), &actor.writes);
+    }
+  }
+  const std::vector<char> ends = ActorsThatEndSteps(actors, num_registers);
+  std::map<int, std::vector<char>> by_rank;
+  auto at = ends.begin();
+  for (const auto& [rank, facts] : trace.plans) {
+    by_rank[rank].assign(at, at + facts.actor_size());
+    at += facts.actor_size();
+  }
+  return by_rank;
+}
+
+}  // namespace weir

@@ -1,0 +1,26 @@
+// The layouts that tests of whole runs go through: dp, ZeRO 1 to 3, tp, both sequence kinds, pp and their products.
+// Thread rule: pure functions.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tools/zoo/zoo_options.h"
+
+namespace weir::testing {
+
+struct Layout {
+  std::string mesh;
+  int zero = 0;
+  SequenceParallel sequence = SequenceParallel::kNone;
+};
+
+std::vector<Layout> LayoutMatrix();
+
+// "dp=2 zero 3"
+std::string NameOf(const Layout& layout);
+
+// A model of four layers that every layout of the matrix can split.
+TransformerOptions SmallTransformer();
+
+}  // namespace weir::testing

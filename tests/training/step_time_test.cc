@@ -1,0 +1,111 @@
+// A step has one length, whoever tells it: on every layout the steps of a trace add up to the time that the run took, the
+// path of each step is as long as the step, and a replay takes the same time. In virtual time, so to the nanosecond.
+#include <cstdint>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "actors/launch.h"
+#include "compiler/compile.h"
+#include "gtest/gtest.h"
+#include "runtime/trace/step_times.h"
+#include "runtime/trace/trace_report.h"
+#include "runtime/trace/why_slow.h"
+#include "tests/training/layouts.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir::testing {
+namespace {
+
+constexpr int64_t kSteps = 5;
+constexpr double kNear = 0.01;
+
+struct PlayedRun {
+  TraceReader trace;
+  int64_t wall_ns = 0;
+};
+
+// All acts take the time that the plan was made with; messages take a while.
+PlayedRun Play(const Job& job, int64_t steps) {
+  PlayedRun played;
+  const absl::StatusOr<std::unique_ptr<LogicalPlan>> logical = CompileJob(job, {});
+  EXPECT_TRUE(logical.ok()) << logical.status();
+  if (!logical.ok()) return played;
+  std::vector<RankPlan> plans;
+  for (int64_t rank = 0; rank < (*logical)->mesh.num_ranks(); ++rank) {
+    absl::StatusOr<RankPlan> plan = LowerForRank(**logical, rank);
+    EXPECT_TRUE(plan.ok()) << plan.status();
+    if (!plan.ok()) return played;
+    plans.push_back(*std::move(plan));
+  }
+  const std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
+  SessionOptions options;
+  options.feed = feed.get();
+  options.engine = SessionOptions::EngineKind::kSim;
+  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
+  options.compute = RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [](const Plan&, const PlanActor& actor) { return actor.timing.time_ns; };
+  options.sim_latency_ns = [](int64_t bytes, int, int) -> int64_t { return 5000 + bytes / 4; };
+  const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  if (!session.ok()) return played;
+  EXPECT_EQ((*session)->RunSteps(steps), absl::OkStatus());
+  played.wall_ns = (*session)->simulator()->now_ns();
+  std::stringstream file;
+  EXPECT_EQ((*session)->WriteTrace(file, {}), absl::OkStatus());
+  EXPECT_EQ(played.trace.Read(file.str()), absl::OkStatus());
+  return played;
+}
+
+void ExpectOneLength(const PlayedRun& played, int64_t steps) {
+  const StepTimes times = FindStepTimes(played.trace);
+  ASSERT_EQ(times.steps.size(), static_cast<size_t>(steps));
+  const double wall = static_cast<double>(played.wall_ns);
+  EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / wall, 1, kNear);
+  const double steady = static_cast<double>(times.SumFrom(1)) / static_cast<double>(steps - 1);
+  EXPECT_NEAR(MakeTraceReport(played.trace).step_ns / steady, 1, 1e-9);
+  double paths = 0;
+  for (int64_t step = 0; step < steps; ++step) {
+    const absl::StatusOr<WhySlow> why = FindWhySlow(played.trace, {.step = step, .what_ifs = {"link:all=1"}});
+    ASSERT_TRUE(why.ok()) << why.status();
+    EXPECT_NEAR(why->path.step_ns, static_cast<double>(times.steps[step].ns()), 1) << "step " << step;
+    EXPECT_NEAR(why->recorded_step_ns / steady, 1, 1e-9);
+    EXPECT_NEAR(why->replayed_step_ns / why->recorded_step_ns, 1, kNear);
+    paths += why->path.step_ns;
+    // What is done again and again takes as long again: no step borrows from its neighbours.
+    if (step > 0) EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
+  }
+  EXPECT_NEAR(paths / wall, 1, kNear);
+}
+
+TEST(StepTime, TheStepsOfARunAddUpToItsTimeOnEveryLayout) {
+  for (const Layout& layout : LayoutMatrix()) {
+    SCOPED_TRACE(NameOf(layout));
+    TransformerOptions options = SmallTransformer();
+    options.sequence_parallel = layout.sequence;
+    absl::StatusOr<Job> job = GptJob(options);
+    ASSERT_TRUE(job.ok()) << job.status();
+    job->mutable_training()->set_zero_stage(layout.zero);
+    ExpectOneLength(Play(WithMesh(*job, layout.mesh), kSteps), kSteps);
+  }
+}
+
+TEST(StepTime, StepsThatUpdateNothingHaveALengthToo) {
+  absl::StatusOr<Job> job = GptJob(SmallTransformer());
+  ASSERT_TRUE(job.ok()) << job.status();
+  for (int64_t delay : {0, 1}) {
+    job->mutable_training()->set_update_every(2);
+    job->mutable_training()->set_gradient_delay(delay);
+    const PlayedRun played = Play(WithMesh(*job, "dp=2"), 8);
+    const StepTimes times = FindStepTimes(played.trace);
+    ASSERT_EQ(times.steps.size(), 8u);
+    EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / static_cast<double>(played.wall_ns), 1, kNear);
+    for (const StepTime& step : times.steps) EXPECT_GT(step.ns(), 0) << step.step;
+  }
+}
+
+}  // namespace
+}  // namespace weir::testing
