@@ -106,6 +106,7 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   std::unique_ptr<Fleet> fleet;
   if (arguments.fleet.processes > 0) {
     WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
+    options.trace = arguments.options.trace;
     arguments.options.runner = [&fleet, options](const Job& trained, int threads_per_device, int64_t first_step) {
       return FleetRunner::Open(options, trained, threads_per_device, first_step, &fleet);
     };
@@ -175,7 +176,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
   verb->add_option("--checkpoint-every", train->options.checkpoint_every, "Also write it every so many steps")
       ->type_name("N")->check(CLI::PositiveNumber);
   verb->add_option("--metrics", train->options.metrics, "Write a line of JSON per step")->type_name("PATH");
-  verb->add_option("--trace", train->options.trace, "Write a Perfetto trace of the last acts")->type_name("PATH");
+  verb->add_option("--trace", train->options.trace, "Write a Perfetto trace of the last acts, also if the job fails")->type_name("PATH");
   verb->add_option("--threads", train->options.threads_per_device, "Threads per device [cores / devices]")
       ->type_name("N")->check(CLI::PositiveNumber);
   train->fleet.AddTo(verb);

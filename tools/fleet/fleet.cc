@@ -12,11 +12,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/status.h"
+#include "runtime/trace/trace_parts.h"
 #include "tools/fleet/stall_lines.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
+#include "tools/train/job_runner.h"
 
 namespace weir {
 namespace {
@@ -27,7 +30,7 @@ constexpr int64_t kTickMs = 50;
 // that know the job has ended may take to leave by themselves.
 constexpr int64_t kNoticeMs = 500;
 constexpr int64_t kLeaveMs = 1000;
-// The same of a job that is stuck: its workers first tell what each actor waits for.
+// The same of workers that first tell what each actor waits for, or write what their ranks did.
 constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
 // How often, within the time after which silence is death, a starved worker is looked at.
@@ -130,6 +133,7 @@ absl::Status Fleet::Launch() {
     bundle.set_job_key(credentials.job_key);
     bundle.set_heartbeat_ms(options_.heartbeat_ms);
     bundle.set_dead_after_ms(options_.dead_after_ms);
+    bundle.set_trace_part(TracePartOf(worker));
     // A worker that is gone already shows in WaitForWorkers.
     supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
   }
@@ -144,7 +148,7 @@ void Fleet::WatchProcesses() {
     CheckProgress();
   }
   // Workers that know of the end leave by themselves; those that do not, or cannot, are asked, then killed.
-  const int64_t deadline_ns = clock_.NowNs() + (IsStuck() ? kTellMs : kLeaveMs) * 1'000'000;
+  const int64_t deadline_ns = clock_.NowNs() + (IsStuck() || !options_.trace.empty() ? kTellMs : kLeaveMs) * 1'000'000;
   while (supervisor_->num_running() > NumFrozen() && clock_.NowNs() < deadline_ns) {
     absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
@@ -302,6 +306,37 @@ absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(const std::vector<Work
   return answers;
 }
 
+std::string Fleet::TracePartOf(int worker) const {
+  return options_.trace.empty() ? "" : absl::StrCat(log_directory_, "/worker-", worker, ".pftrace-part");
+}
+
+// Workers that could still do so have written their parts by now.
+void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
+  std::vector<TracePart> parts;
+  std::vector<std::string> missing;
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    std::ifstream file(TracePartOf(worker), std::ios::binary);
+    if (!file) {
+      missing.push_back(RankLabel(ranks_of_[worker]));
+      continue;
+    }
+    parts.push_back({std::string(std::istreambuf_iterator<char>(file), {}), clock_offset_ns[worker]});
+  }
+  if (parts.empty()) {
+    options_.console->Say("no trace: no worker could write what its ranks did");
+    return;
+  }
+  const absl::StatusOr<std::string> joined = JoinTraceParts(parts);
+  const absl::Status written = joined.ok() ? WriteTraceFile(options_.trace, *joined) : joined.status();
+  if (!written.ok()) {
+    options_.console->Say(absl::StrCat("no trace: ", written.message()));
+    return;
+  }
+  for (int worker = 0; worker < num_workers(); ++worker) ::unlink(TracePartOf(worker).c_str());
+  options_.console->Say(absl::StrCat("trace of the failed job written to ", options_.trace,
+                                     missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));
+}
+
 FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
   bool failed = !status.ok();
@@ -324,9 +359,15 @@ FailureReport Fleet::Finish(const absl::Status& status) {
     std::lock_guard<std::mutex> lock(mutex_);
     job.events = failures_;
   }
+  std::vector<int64_t> clock_offset_ns(num_workers(), 0);
+  if (coordinator_ != nullptr) {
+    const std::vector<WorkerHealth> health = coordinator_->Health();
+    for (int worker = 0; worker < num_workers(); ++worker) clock_offset_ns[worker] = health[worker].clock_offset_ns;
+  }
   ending_.store(true);
   if (supervisor_ != nullptr) supervisor_->Wake();
   watcher_.join();
+  if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
   if (job.events.empty()) return {};  // nothing failed by itself; what followed from the end does not count
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;

@@ -41,6 +41,7 @@ struct FleetOptions {
   int64_t dead_after_ms = 4000;
   int64_t stuck_after_ms = 60'000;
   int64_t grace_ms = 5000;
+  std::string trace;  // where the trace of the job is wanted, also if it fails; empty: nowhere
   std::string program = "/proc/self/exe";  // of the workers; tests name another
   Console* console = nullptr;              // must outlive the fleet; required
 };
@@ -67,8 +68,12 @@ class Fleet {
   absl::StatusOr<std::vector<WorkerAnswer>> Call(const WorkerCommand& command, Watch watch);
   absl::StatusOr<std::vector<WorkerAnswer>> CallEach(const std::vector<WorkerCommand>& commands, Watch watch);
 
+  // The trace has been written in full: should the job fail after all, what its workers leave does not replace it.
+  void NoteTraceWritten() { trace_written_ = true; }
+
   // Ends all workers, in order if `status` (of what was done with them) is ok. If a process failed
   // rather than a command, the report says which and how, and stands for `status`; else it is empty.
+  // If the job failed, what the surviving workers recorded becomes the trace.
   FailureReport Finish(const absl::Status& status);
 
  private:
@@ -84,6 +89,8 @@ class Fleet {
   std::string ActivityOf(int worker);
   int64_t ExcuseMs(int worker);  // on the coordinator's thread
   void Fail(FailureEvent event, const absl::Status& reason);
+  std::string TracePartOf(int worker) const;  // where its part is; empty: no trace is wanted
+  void GatherTrace(const std::vector<int64_t>& clock_offset_ns);
 
   const std::vector<std::vector<int>> ranks_of_;
   FleetOptions options_;
@@ -92,6 +99,7 @@ class Fleet {
   int64_t started_ns_ = 0;
   CpuStarvation starvation_;  // the coordinator's thread's
   std::string log_directory_;
+  bool trace_written_ = false;
   ConsoleLines worker_lines_;  // written to by supervisor_
 
   std::unique_ptr<Supervisor> supervisor_;    // made and used by watcher_, but for Wake

@@ -1,7 +1,6 @@
 #include "tools/fleet/fleet_runner.h"
 
 #include <algorithm>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
@@ -87,15 +86,29 @@ absl::Status FleetRunner::Load(const std::string& path, StateSet set) {
 absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
   WorkerCommand command;
   command.mutable_run()->set_steps(steps);
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kProgress));
-  return MetricsOf(answers);
+  absl::StatusOr<std::vector<WorkerAnswer>> answers = fleet_->Call(command, Fleet::Watch::kProgress);
+  failed_ = !answers.ok();
+  WEIR_RETURN_IF_ERROR(answers.status());
+  TakeWork(*answers);
+  return MetricsOf(*answers);
+}
+
+void FleetRunner::TakeWork(const std::vector<WorkerAnswer>& answers) {
+  work_.clear();
+  for (const WorkerAnswer& answer : answers) {
+    for (const RankWorkFact& fact : answer.work()) {
+      work_.push_back({fact.rank(), fact.stage(), fact.busy_ns(), fact.planned_ns(), fact.measured_ns(), fact.cpu_ns()});
+    }
+  }
 }
 
 absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
   WorkerCommand command;
   command.mutable_evaluate();
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kProgress));
-  return MetricsOf(answers);
+  absl::StatusOr<std::vector<WorkerAnswer>> answers = fleet_->Call(command, Fleet::Watch::kProgress);
+  failed_ = !answers.ok();
+  WEIR_RETURN_IF_ERROR(answers.status());
+  return MetricsOf(*answers);
 }
 
 absl::Status FleetRunner::Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) {
@@ -111,6 +124,7 @@ absl::Status FleetRunner::Save(StateSet set, const std::map<std::string, std::st
 }
 
 absl::Status FleetRunner::WriteTrace(const std::string& path) {
+  if (failed_) return absl::FailedPreconditionError("the job failed: its workers leave the trace as they end");
   WorkerCommand command;
   command.mutable_trace_begin();
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> begins, fleet_->Call(command, Fleet::Watch::kNone));
@@ -126,10 +140,10 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
   // Traces are sequences of packets: those of all ranks, one after another, are one trace.
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  for (const WorkerAnswer& answer : answers) file << answer.trace();
-  file.close();
-  if (!file) return CannotWriteTrace(path, "none");
+  std::string joined;
+  for (const WorkerAnswer& answer : answers) joined += answer.trace();
+  WEIR_RETURN_IF_ERROR(WriteTraceFile(path, joined));
+  fleet_->NoteTraceWritten();
   return absl::OkStatus();
 }
 

@@ -23,14 +23,19 @@ class FleetRunner final : public JobRunner {
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override;
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override;
   absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override;
+  std::vector<RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
 
  private:
   explicit FleetRunner(Fleet* fleet) : fleet_(fleet) {}
   absl::Status TakeFacts(const std::vector<WorkerAnswer>& answers);
 
+  void TakeWork(const std::vector<WorkerAnswer>& answers);
+
   Fleet* const fleet_;
   RunnerFacts facts_;
+  std::vector<RankWorkReport> work_;  // as of the last run
+  bool failed_ = false;  // workers may be at work still, and answer to nothing but the end of the job
 };
 
 }  // namespace weir

@@ -5,11 +5,14 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
+#include <fstream>
 #include <iterator>
 #include <memory>
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/worker.pb.h"
@@ -47,6 +50,18 @@ void AddMetrics(const std::map<int64_t, StepMetrics>& reported, WorkerAnswer* an
   }
 }
 
+void AddWork(const std::vector<RankWorkReport>& work, WorkerAnswer* answer) {
+  for (const RankWorkReport& rank : work) {
+    RankWorkFact* fact = answer->add_work();
+    fact->set_rank(rank.rank);
+    fact->set_stage(rank.stage);
+    fact->set_busy_ns(rank.busy_ns);
+    fact->set_planned_ns(rank.planned_ns);
+    fact->set_measured_ns(rank.measured_ns);
+    fact->set_cpu_ns(rank.cpu_ns);
+  }
+}
+
 class Worker {
  public:
   Worker(WorkerBundle bundle, std::ostream& log) : bundle_(std::move(bundle)), log_(log) {}
@@ -65,6 +80,7 @@ class Worker {
     options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
     WEIR_ASSIGN_OR_RETURN(link_, WorkerLink::Connect(std::move(options)));
     absl::Status end = link_->Serve([this](const std::string& command) { return Handle(command); });
+    if (!end.ok()) WriteTracePart();
     CloseGroup();
     if (end.ok()) return end;
     return absl::AbortedError(absl::StrCat("the job has ended: ", end.message()));
@@ -91,6 +107,20 @@ class Worker {
     std::unique_lock<std::mutex> lock(mutex_);
     aborted_.wait_for(lock, kReasonLimit, [this] { return !abort_.ok(); });
     return abort_.ok() ? status : abort_;
+  }
+
+  // The job has failed, and no command runs any more: what these ranks did is left for whoever asks why.
+  void WriteTracePart() {
+    if (group_ == nullptr || bundle_.trace_part().empty()) return;
+    const Session& session = group_->session();
+    const std::string partial = bundle_.trace_part() + ".partial";
+    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
+    const absl::Status status =
+        session.WriteTrace(file, {.begin_ns = session.TraceBeginNs(), .describing_rank = session.local_ranks().front()});
+    file.close();
+    if (!status.ok() || !file || std::rename(partial.c_str(), bundle_.trace_part().c_str()) != 0) {
+      log_ << "no trace of these ranks: cannot write " << bundle_.trace_part() << std::endl;
+    }
   }
 
   // No command runs any more.
@@ -124,6 +154,7 @@ class Worker {
       case WorkerCommand::kRun: {
         WEIR_ASSIGN_OR_RETURN(auto reported, group_->RunSteps(command.run().steps()));
         AddMetrics(reported, answer);
+        AddWork(group_->session().Work(), answer);
         return absl::OkStatus();
       }
       case WorkerCommand::kEvaluate: {

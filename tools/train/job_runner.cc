@@ -1,11 +1,19 @@
 #include "tools/train/job_runner.h"
 
+#include <fstream>
+#include <sstream>
+#include <utility>
+
 #include "runtime/base/status.h"
 
 namespace weir {
 
-absl::Status CannotWriteTrace(const std::string& path, const std::string& found) {
-  return Missing({"W0075", "--trace " + path, "a file that can be written", found, "check that the folder exists and has room"});
+absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << trace;
+  file.close();
+  if (file) return absl::OkStatus();
+  return Missing({"W0075", "--trace " + path, "a file that can be written", "none", "check that the folder exists and has room"});
 }
 
 absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job, int threads_per_device, int64_t first_step) {
@@ -34,8 +42,10 @@ absl::Status LocalRunner::Save(StateSet set, const std::map<std::string, std::st
 }
 
 absl::Status LocalRunner::WriteTrace(const std::string& path) {
-  absl::Status status = group_->session().WriteTrace(path);
-  return status.ok() ? status : CannotWriteTrace(path, "none");
+  const Session& session = group_->session();
+  std::ostringstream trace;
+  WEIR_RETURN_IF_ERROR(session.WriteTrace(trace, {.begin_ns = session.TraceBeginNs()}));
+  return WriteTraceFile(path, std::move(trace).str());
 }
 
 }  // namespace weir

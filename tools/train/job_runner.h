@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tools/train/rank_group.h"
@@ -26,8 +27,8 @@ struct RunnerFacts {
   std::string where;                        // "" or "in 2 processes", for people
 };
 
-// kNotFound (W0075).
-absl::Status CannotWriteTrace(const std::string& path, const std::string& found);
+// Puts a trace at `path`. kNotFound (W0075) if that cannot be done.
+absl::Status WriteTraceFile(const std::string& path, const std::string& trace);
 
 class JobRunner {
  public:
@@ -41,7 +42,10 @@ class JobRunner {
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
   // Every state of `set` to `path`, atomically.
   virtual absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) = 0;
-  // One Perfetto file of all ranks. CannotWriteTrace, or what kept the ranks from telling.
+  // What each rank has done since the job began, as of the end of the last RunSteps. Ranks without an account are left out.
+  virtual std::vector<RankWorkReport> Work() const = 0;
+  // One Perfetto file of all ranks, also after RunSteps has failed. Errors of WriteTraceFile, or what kept the ranks from
+  // telling; kFailedPrecondition if whoever ends the job writes the trace.
   virtual absl::Status WriteTrace(const std::string& path) = 0;
 };
 
@@ -54,6 +58,7 @@ class LocalRunner final : public JobRunner {
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override { return group_->RunSteps(steps); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
   absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override;
+  std::vector<RankWorkReport> Work() const override { return group_->session().Work(); }
   absl::Status WriteTrace(const std::string& path) override;
 
  private:

@@ -12,6 +12,7 @@
 #include "runtime/base/status.h"
 #include "tools/train/job_data.h"
 #include "tools/train/session_states.h"
+#include "tools/train/straggler_watch.h"
 
 namespace weir {
 namespace {
@@ -53,7 +54,10 @@ class Trainer {
     WEIR_RETURN_IF_ERROR(Open());
     absl::Status status = RunAllSteps();
     progress_.Finish();
-    WEIR_RETURN_IF_ERROR(status);
+    if (!status.ok()) {
+      if (!options_.trace.empty()) LeaveTrace();
+      return status;
+    }
     WEIR_RETURN_IF_ERROR(WriteResults());
     return result_;
   }
@@ -165,6 +169,7 @@ class Trainer {
       result_.steps_done += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
       running_seconds_ += seconds;
+      for (const std::string& line : stragglers_.Look(runner_->Work(), seconds)) progress_.Say("WARNING: " + line);
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
     result_.interrupted = result_.steps_done < steps;
@@ -280,6 +285,13 @@ class Trainer {
                          options_.checkpoint);
   }
 
+  // Of a job that failed, for whoever asks why.
+  void LeaveTrace() {
+    const absl::Status written = runner_->WriteTrace(options_.trace);
+    if (written.ok()) progress_.Say("trace of the failed job written to " + options_.trace);
+    if (!written.ok() && !absl::IsFailedPrecondition(written)) progress_.Say(absl::StrCat("no trace: ", written.message()));
+  }
+
   absl::Status WriteResults() {
     if (updates_.IsBetweenUpdates(result_.steps_done)) WEIR_RETURN_IF_ERROR(WriteCheckpoint());
     if (checkpoint_step_ >= 0) {
@@ -313,6 +325,7 @@ class Trainer {
   double step_seconds_ = 0;  // mean over the last burst
   double running_seconds_ = 0;  // of all bursts, without evaluations
   bool warned_ = false;
+  StragglerWatch stragglers_;
 };
 
 }  // namespace

@@ -81,6 +81,7 @@ class WatchedRunner final : public JobRunner {
     if (set == StateSet::kAll) notes_.saved.push_back(metadata.at("step"));
     return runner_->Save(set, metadata, path);
   }
+  std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:

@@ -1,0 +1,99 @@
+"""What a trace is for when a job goes wrong: a job that fails leaves the trace of those who lived, and a rank that is slower than
+its equals is named, while the job runs and in the report of its trace."""
+
+import json
+import os
+import signal
+import time
+import unittest
+
+from tests.processes import weir_jobs
+
+NAMED_S = 200  # at most until a slow rank is named
+
+
+class Trace(unittest.TestCase):
+    def setUp(self):
+        self.place = weir_jobs.Place()
+        self.addCleanup(self.place.close)
+
+    def report(self, *words):
+        return self.place.run("trace", "report", "t.pftrace", *words).stdout
+
+    def expect_no_parts(self):
+        for _, _, names in os.walk(self.place.path("weir-logs")):
+            self.assertEqual([name for name in names if "pftrace" in name], [])
+
+    def fail(self, kill, *arguments):
+        """Runs a job of four ranks in four processes until kill({ranks: pid}) ends it."""
+        self.place.remove("t.pftrace")
+        job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", "--trace", "t.pftrace", *arguments)
+        workers = job.wait_for_workers(4)
+        job.wait_for_step()
+        kill(workers)
+        ended = job.wait()
+        self.assertNotEqual(ended.code, 0)
+        return ended
+
+    def test_when_a_worker_is_killed_the_others_leave_the_trace(self):
+        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        for victim in range(4):  # rank 0 too, which describes the job otherwise
+            with self.subTest(victim=victim):
+                ended = self.fail(lambda workers, victim=victim: os.kill(workers[str(victim)], signal.SIGKILL))
+                self.assertIn(f"trace of the failed job written to t.pftrace; missing: rank {victim}\n", ended.err)
+                text = self.report()
+                self.assertIn("4 devices, 1 stage, 2 micro-batches", text)
+                self.assertIn(f"the trace lacks rank {victim}: ", text)
+                report = json.loads(self.report("--json"))
+                self.assertEqual([device["rank"] for device in report["devices"]], [rank for rank in range(4) if rank != victim])
+                self.assertGreater(report["step_ns"], 0)
+                self.assertTrue(all(device["busy"] > 0 for device in report["devices"]))
+                self.expect_no_parts()
+
+    def test_when_a_worker_freezes_the_others_leave_the_trace(self):
+        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        ended = self.fail(lambda workers: os.kill(workers["3"], signal.SIGSTOP), "--heartbeat", "0.3", "--dead-after", "3")
+        self.assertIn("trace of the failed job written to t.pftrace; missing: rank 3\n", ended.err)
+        self.assertIn("the trace lacks rank 3: ", self.report())
+        self.expect_no_parts()
+
+    def test_a_job_that_is_interrupted_leaves_a_trace_of_all_ranks(self):
+        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        for processes in ([], ["--processes", "2"]):
+            with self.subTest(processes=processes):
+                self.place.remove("t.pftrace")
+                job = self.place.start("--mesh", "dp=2", "--trace", "t.pftrace", *processes)
+                job.wait_for_step()
+                os.kill(job.starter.pid, signal.SIGINT)
+                self.assertEqual(job.wait().code, 130)
+                self.assertEqual([device["rank"] for device in json.loads(self.report("--json"))["devices"]], [0, 1])
+
+    def test_a_rank_that_is_slower_than_its_equals_is_named_while_the_job_runs_and_in_the_report(self):
+        self.place.write_job("--layers", "2", "--hidden", "64", "--heads", "4", "--ffn", "256", "--sequence", "64", "--batch", "16",
+                             "--steps", "1000000")
+        job = self.place.start("--mesh", "dp=2", "--processes", "2", "--threads", "1", "--trace", "t.pftrace", "--dead-after", "30")
+        slow = job.wait_for_workers(2)["1"]
+        job.wait_for_step()
+        end = time.monotonic() + NAMED_S
+        while "is slow" not in job.errors():  # it gets a third of the time
+            self.assertLess(time.monotonic(), end, job.errors())
+            os.kill(slow, signal.SIGSTOP)
+            time.sleep(0.2)
+            os.kill(slow, signal.SIGCONT)
+            time.sleep(0.1)
+        os.kill(job.starter.pid, signal.SIGINT)
+        ended = job.wait()
+        self.assertRegex(ended.err, r"WARNING: rank 1 is slow: for \d+ s its acts have taken \d+\.\d times as long as the same acts of "
+                                    r"rank 0; it had a core for only \d+ % of that time")
+        self.assertEqual(ended.err.count("is slow"), 1)
+        report = json.loads(self.report("--json"))
+        slow_ranks = report["why_slow"]["slow_ranks"]
+        self.assertEqual([rank["rank"] for rank in slow_ranks], [1])
+        self.assertGreater(slow_ranks[0]["factor"], 1.3)
+        self.assertIn("rank 1 is slow", report["why_slow"]["advice"])
+        self.assertLess(report["devices"][1]["core_share"], 0.75)
+        self.assertRegex(self.report(), r"(?m)^  so: rank 1 is slow: its acts take \d+\.\d times as long as the same acts of rank 0")
+
+
+if __name__ == "__main__":
+    unittest.main()

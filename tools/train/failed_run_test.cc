@@ -1,0 +1,83 @@
+// A run that fails leaves its trace.
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <utility>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/trace/trace_report.h"
+#include "tools/train/trainer.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Runs its steps until it has run so many, and then says that they failed.
+class FailingRunner final : public JobRunner {
+ public:
+  FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until) : runner_(std::move(runner)), steps_until_(steps_until) {}
+  const RunnerFacts& facts() const override { return runner_->facts(); }
+  absl::Status Load(const std::string& path, StateSet set) override { return runner_->Load(path, set); }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    steps_until_ -= steps;
+    absl::StatusOr<std::map<int64_t, StepMetrics>> reported = runner_->RunSteps(steps);
+    if (steps_until_ <= 0) return absl::AbortedError("a step that failed");
+    return reported;
+  }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
+  absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override {
+    return runner_->Save(set, metadata, path);
+  }
+  std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
+  absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
+
+ private:
+  std::unique_ptr<JobRunner> runner_;
+  int64_t steps_until_;
+};
+
+TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
+  TransformerOptions job_options;
+  job_options.layers = 1;
+  job_options.hidden = 16;
+  job_options.heads = 2;
+  job_options.sequence = 8;
+  job_options.training.batch = 4;
+  job_options.training.steps = 1000;
+  job_options.training.mesh = "dp=2";
+  const absl::StatusOr<Job> job = GptJob(job_options);
+  ASSERT_TRUE(job.ok()) << job.status();
+  std::ostringstream log;
+  Console console(Console::Style::kPlain, &log);
+  TrainOptions options;
+  options.console = &console;
+  options.threads_per_device = 1;
+  options.trace = std::string(::testing::TempDir()) + "/failed.pftrace";
+  std::remove(options.trace.c_str());
+  options.runner = [](const Job& trained, int threads, int64_t first_step) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, threads, first_step);
+    if (!runner.ok()) return runner.status();
+    return std::make_unique<FailingRunner>(*std::move(runner), 5);
+  };
+  EXPECT_EQ(Train(*job, options).status().message(), "a step that failed");
+  EXPECT_THAT(log.str(), HasSubstr("trace of the failed job written to " + options.trace));
+  std::ifstream file(options.trace, std::ios::binary);
+  const absl::StatusOr<TraceReport> report = ReadTraceReport(std::string(std::istreambuf_iterator<char>(file), {}));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->devices.size(), 2u);
+  EXPECT_GE(report->last_step, 4);
+
+  // Where the trace cannot be written either, the failure is still what is told.
+  options.trace = "/no/such/folder/failed.pftrace";
+  EXPECT_EQ(Train(*job, options).status().message(), "a step that failed");
+  EXPECT_THAT(log.str(), HasSubstr("no trace: W0075 at --trace /no/such/folder/failed.pftrace"));
+}
+
+}  // namespace
+}  // namespace weir

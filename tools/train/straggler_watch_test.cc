@@ -1,0 +1,78 @@
+// Who is named, and who is not, by what ranks say they have done.
+#include "tools/train/straggler_watch.h"
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A job whose ranks do so much more in each burst of half a second.
+class Job {
+ public:
+  explicit Job(std::vector<int> stages) {
+    for (size_t rank = 0; rank < stages.size(); ++rank) work_.push_back({static_cast<int>(rank), stages[rank]});
+  }
+  // `slowness` of each rank; `core` is the share of a core that slow ranks have.
+  std::vector<std::string> Bursts(int bursts, const std::vector<double>& slowness, double core = 1) {
+    std::vector<std::string> lines;
+    for (int i = 0; i < bursts; ++i) {
+      for (size_t rank = 0; rank < work_.size(); ++rank) {
+        const int64_t planned = 100'000'000 * (1 + work_[rank].stage);
+        work_[rank].planned_ns += planned;
+        work_[rank].busy_ns += static_cast<int64_t>(slowness[rank] * static_cast<double>(planned));
+        work_[rank].measured_ns += 1000;
+        work_[rank].cpu_ns += static_cast<int64_t>(1000 * (slowness[rank] > 1 ? core : 1));
+      }
+      for (std::string& line : watch_.Look(work_, 0.5)) lines.push_back(std::move(line));
+    }
+    return lines;
+  }
+
+ private:
+  std::vector<RankWorkReport> work_;
+  StragglerWatch watch_;
+};
+
+TEST(StragglerWatchTest, ARankWhoseActsTakeLongerThanItsPeersIsNamedOnce) {
+  Job job({0, 0, 0});
+  const std::vector<std::string> lines = job.Bursts(100, {1, 3, 1});
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("rank 1 is slow: for 6 s its acts have taken 3.0 times as long as the same acts of ranks 0, 2"),
+                              HasSubstr("its device is slower")));
+}
+
+TEST(StragglerWatchTest, OneThatHasNoCoreIsToldApartFromASlowDevice) {
+  EXPECT_THAT(Job({0, 0}).Bursts(100, {1, 3}, 0.33), ::testing::ElementsAre(HasSubstr("it had a core for only 33 % of that time")));
+}
+
+TEST(StragglerWatchTest, SlownessMustLast) {
+  Job job({0, 0});
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_THAT(job.Bursts(8, {1, 3}), IsEmpty()) << i;  // two windows of three
+    EXPECT_THAT(job.Bursts(5, {1, 1}), IsEmpty()) << i;
+  }
+}
+
+TEST(StragglerWatchTest, NoiseIsNotNamed) {
+  Job job({0, 0, 0, 0});
+  for (int i = 0; i < 50; ++i) EXPECT_THAT(job.Bursts(1, {1.2, i % 2 == 0 ? 2.0 : 0.8, 1.0, 1.4}), IsEmpty());
+}
+
+TEST(StragglerWatchTest, StagesAreNotComparedWithEachOther) {
+  // The second stage takes longer than its plan says on both of its ranks: a wrong price, and no slow rank.
+  EXPECT_THAT(Job({0, 0, 1, 1}).Bursts(100, {1, 1, 4, 4}), IsEmpty());
+  EXPECT_THAT(Job({0, 1}).Bursts(100, {1, 4}), IsEmpty());
+}
+
+}  // namespace
+}  // namespace weir
