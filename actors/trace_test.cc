@@ -132,7 +132,10 @@ std::multiset<std::string> ActsAndFlows(const std::string& file) {
     if (event.type() != trace::TrackEvent::TYPE_SLICE_BEGIN && event.type() != trace::TrackEvent::TYPE_INSTANT) continue;
     std::string text = absl::StrCat(tracks[event.track_uuid()], " ", names[event.name_iid()]);
     if (absl::StrContains(text, "/waits ")) continue;
-    for (const auto& a : event.debug_annotations()) absl::StrAppend(&text, " ", annotations[a.name_iid()], "=", a.int_value());
+    for (const auto& a : event.debug_annotations()) {
+      if (annotations[a.name_iid()] == "cpu_us") continue;
+      absl::StrAppend(&text, " ", annotations[a.name_iid()], "=", a.int_value());
+    }
     for (uint64_t flow : event.flow_ids()) absl::StrAppend(&text, " sends ", flow);
     for (uint64_t flow : event.terminating_flow_ids()) absl::StrAppend(&text, " takes ", flow);
     acts.insert(text);

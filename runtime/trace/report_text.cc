@@ -64,6 +64,7 @@ void AppendLine(absl::string_view line, size_t indent, std::string* text) {
     // The last space that leaves the line short enough, or the first if none does.
     size_t cut = absl::string_view::npos;
     for (size_t at = line.find_first_not_of(' '); (at = line.find(' ', at)) != absl::string_view::npos; ++at) {
+      if (line.substr(at, 2) == " %") continue;  // stays with its number
       if (cut != absl::string_view::npos && Columns(begin) + Columns(line.substr(0, at)) > kReportColumns) break;
       cut = at;
     }

@@ -333,11 +333,9 @@ std::string OverviewText(const TraceReport& report) {
         report.predicted_bubble > 0
             ? absl::StrCat(PercentText(report.predicted_bubble), " predicted when it was planned")
             : absl::StrCat(PercentText(report.bubble_formula), " by the formula (p-1)/(m+p-1)");
-    text += "\n";
-    AppendLine(absl::StrCat("pipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule), ": bubble ",
-                            PercentText(report.pipeline_bubble),
-                            " measured between the first forward and the last backward act of a step, ", expected),
-               2, &text);
+    absl::StrAppend(&text, "\npipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule), ": bubble ",
+                    PercentText(report.pipeline_bubble), " of a step, from its first forward act to its last backward act\n  ", expected,
+                    "\n");
   }
   return text;
 }
