@@ -38,6 +38,7 @@ constexpr int64_t kGrpcBytesPerWorker = 1 << 20;
 // Pings that follow one another at once when a worker has come, for a good first estimate of its clock.
 constexpr int kFirstPings = 8;
 constexpr size_t kActivityBytesMax = 4 << 10;
+constexpr size_t kKeyShownBytes = 64;
 // How long the end waits for the word of an abort to reach workers that read.
 constexpr int64_t kFarewellMs = 250;
 
@@ -492,7 +493,14 @@ absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes
 }
 
 void GrpcCoordinator::HandlePublish(int worker, control::Publish* publish) {
-  auto waiters = values_.Publish(publish->key(), publish->value());
+  if (options_.may_publish && !options_.may_publish(worker, publish->key())) {
+    const absl::Status refused = absl::PermissionDeniedError(
+        Format({.code = "W0810", .where = NameOf(worker), .expected = "a key of one of its own ranks",
+                .found = absl::StrCat("key '", publish->key().substr(0, kKeyShownBytes), "'")}));
+    Reply(worker, publish->request(), refused, "");
+    return;
+  }
+  auto waiters = values_.Publish(worker, publish->key(), publish->value());
   Reply(worker, publish->request(), waiters.status(), "");
   if (!waiters.ok()) return;
   for (const PublishedValues::Waiter& waiter : *waiters) Reply(waiter.worker, waiter.request, absl::OkStatus(), publish->value());

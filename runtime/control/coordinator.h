@@ -52,6 +52,9 @@ struct CoordinatorOptions {
   // Asked before a worker is lost for want of a heartbeat: so many more milliseconds it has, from now; 0: none. For who can see
   // why it is silent. Null: none. Not a hook: it answers at once and calls nothing of the coordinator.
   std::function<int64_t(int worker)> excuse_ms;
+  // Whether a worker may publish under a key; W0810 refuses it. Null: under any. Answers at once, from a thread of the
+  // coordinator, and calls nothing of it.
+  std::function<bool(int worker, const std::string& key)> may_publish;
   // A worker sent an event (WorkerLink::Send).
   std::function<void(int worker, std::string event)> on_event;
 };

@@ -186,6 +186,19 @@ TEST(CoordinatorTest, AFetchFindsWhatWasPublishedBeforeOrAfter) {
   EXPECT_EQ(links[1]->Publish(std::string(2000, 'k'), "").code(), absl::StatusCode::kInvalidArgument);
 }
 
+TEST(CoordinatorTest, AWorkerPublishesUnderItsOwnKeysAlone) {
+  TestJob job(2, [](CoordinatorOptions* options) {
+    options->may_publish = [](int worker, const std::string& key) { return key == absl::StrCat("card ", worker); };
+  });
+  auto honest = *WorkerLink::Connect(job.WorkerOptions(0)), forger = *WorkerLink::Connect(job.WorkerOptions(1));
+  const absl::Status refused = forger->Publish("card 0", "forged");
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(MessageOf(refused), AllOf(HasSubstr("W0810"), HasSubstr("worker 1"), HasSubstr("card 0")));
+  EXPECT_TRUE(honest->Publish("card 0", "true").ok());
+  EXPECT_EQ(*forger->Fetch("card 0"), "true");
+  EXPECT_TRUE(forger->Publish("card 1", "").ok());
+}
+
 TEST(CoordinatorTest, AFetchOfWhatNobodyPublishesEndsAtItsLimitAndNamesTheKey) {
   TestJob job(1);
   WorkerLinkOptions options = job.WorkerOptions(0);

@@ -21,7 +21,8 @@ absl::Status TooMuch(const std::string& key, const std::string& expected, const 
 
 }  // namespace
 
-absl::StatusOr<std::vector<PublishedValues::Waiter>> PublishedValues::Publish(const std::string& key, std::string value) {
+absl::StatusOr<std::vector<PublishedValues::Waiter>> PublishedValues::Publish(int worker, const std::string& key,
+                                                                               std::string value) {
   if (absl::Status status = CheckKey(key); !status.ok()) return status;
   if (values_.count(key) != 0) {
     return absl::AlreadyExistsError(Format({.code = "W0612", .where = absl::StrCat("key '", key, "'"),
@@ -32,7 +33,11 @@ absl::StatusOr<std::vector<PublishedValues::Waiter>> PublishedValues::Publish(co
   if (bytes > kPublishedBytesMax - bytes_) {
     return TooMuch(key, absl::StrCat("at most ", kPublishedBytesMax, " bytes published in all"), absl::StrCat(bytes_ + bytes));
   }
+  if (const int64_t of_worker = bytes_of_[worker] + bytes; of_worker > kPublishedBytesOfWorkerMax) {
+    return TooMuch(key, absl::StrCat("at most ", kPublishedBytesOfWorkerMax, " bytes published by one worker"), absl::StrCat(of_worker));
+  }
   bytes_ += bytes;
+  bytes_of_[worker] += bytes;
   values_.emplace(key, std::move(value));
   std::vector<Waiter> waiters;
   if (auto found = waiting_.find(key); found != waiting_.end()) {

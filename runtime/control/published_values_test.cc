@@ -10,11 +10,11 @@ namespace {
 
 TEST(PublishedValuesTest, AFetchFindsAValueOrWaitsForIt) {
   PublishedValues values;
-  ASSERT_TRUE(values.Publish("there", "value")->empty());
+  ASSERT_TRUE(values.Publish(0, "there", "value")->empty());
   EXPECT_EQ(**values.Fetch("there", {1, 10}), "value");
   EXPECT_EQ(*values.Fetch("later", {1, 11}), nullptr);
   EXPECT_EQ(*values.Fetch("later", {2, 5}), nullptr);
-  const auto waiters = values.Publish("later", "");
+  const auto waiters = values.Publish(0, "later", "");
   ASSERT_TRUE(waiters.ok());
   ASSERT_EQ(waiters->size(), 2u);
   EXPECT_EQ((*waiters)[0].worker, 1);
@@ -25,21 +25,30 @@ TEST(PublishedValuesTest, AFetchFindsAValueOrWaitsForIt) {
 
 TEST(PublishedValuesTest, AKeyIsPublishedOnce) {
   PublishedValues values;
-  ASSERT_TRUE(values.Publish("key", "first").ok());
-  EXPECT_EQ(values.Publish("key", "second").status().code(), absl::StatusCode::kAlreadyExists);
+  ASSERT_TRUE(values.Publish(0, "key", "first").ok());
+  EXPECT_EQ(values.Publish(0, "key", "second").status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(**values.Fetch("key", {}), "first");
 }
 
 TEST(PublishedValuesTest, KeysValuesAndWaitersHaveBounds) {
   PublishedValues values;
-  EXPECT_EQ(values.Publish(std::string(kKeyBytesMax + 1, 'k'), "").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(values.Publish(0, std::string(kKeyBytesMax + 1, 'k'), "").status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(values.Fetch(std::string(kKeyBytesMax + 1, 'k'), {}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(values.Publish("large", std::string(kPublishedBytesMax, 'v')).status().code(), absl::StatusCode::kResourceExhausted);
-  for (size_t i = 0; i < kPublishedKeysMax; ++i) ASSERT_TRUE(values.Publish(absl::StrCat(i), "").ok());
-  EXPECT_EQ(values.Publish("one more", "").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(values.Publish(0, "large", std::string(kPublishedBytesMax, 'v')).status().code(), absl::StatusCode::kResourceExhausted);
+  for (size_t i = 0; i < kPublishedKeysMax; ++i) ASSERT_TRUE(values.Publish(0, absl::StrCat(i), "").ok());
+  EXPECT_EQ(values.Publish(0, "one more", "").status().code(), absl::StatusCode::kResourceExhausted);
   for (size_t i = 0; i < kWaitingMax; ++i) ASSERT_EQ(*values.Fetch("never", {}), nullptr);
   EXPECT_EQ(values.Fetch("never", {}).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(values.Fetch("0", {}).ok());
+}
+
+TEST(PublishedValuesTest, AWorkerThatPublishesTooMuchLeavesRoomForTheOthers) {
+  PublishedValues values;
+  const std::string half(kPublishedBytesOfWorkerMax / 2, 'v');
+  ASSERT_TRUE(values.Publish(3, "a", half).ok());
+  EXPECT_EQ(values.Publish(3, "b", half).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(values.Publish(3, "b", "small").ok());
+  EXPECT_TRUE(values.Publish(4, "c", half).ok());
 }
 
 }  // namespace

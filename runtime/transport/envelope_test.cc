@@ -147,5 +147,14 @@ TEST(RankCardTest, AnEdgeThatOneSideLacksOrHasTwiceIsNamed) {
   EXPECT_NE(text(changed, theirs).find("edge 7: rank 0 has it twice"), std::string::npos);
 }
 
+TEST(RankCardTest, TheNameOfACardSaysWhoseItIs) {
+  EXPECT_EQ(RankOfCardSubject(CardSubject(1, 0, 3)), 3);
+  EXPECT_EQ(RankOfCardSubject(CardSubject(UINT32_MAX, UINT16_MAX, INT32_MAX)), INT32_MAX);
+  for (const char* other : {"", "card 3", "transport/1/0", "transport/1/0/3/4", "transport/1/0/-3", "transport/1/0/+3", "transport/1/0/ 3",
+                            "transport/1/0/03", "transport/1/65536/3", "transport/4294967296/0/3", "transport/1/0/2147483648"}) {
+    EXPECT_EQ(RankOfCardSubject(other), -1) << other;
+  }
+}
+
 }  // namespace
 }  // namespace weir

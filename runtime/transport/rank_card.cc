@@ -3,13 +3,16 @@
 #include <cstring>
 #include <map>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
 
 namespace weir {
 namespace {
 
 constexpr uint32_t kVersion = 2;
+constexpr char kCardPrefix[] = "transport";
 constexpr uint64_t kStringBytesMax = 1 << 16;
 constexpr uint64_t kEdgesMax = 1 << 20;
 constexpr size_t kEdgeBytes = 8 + 1 + 4 + 4 + 4 + 8 + 8 + 4 + 8 + 8 + 1;
@@ -127,6 +130,20 @@ std::string TextOf(const CardEdge& edge) {
 }
 
 }  // namespace
+
+std::string CardSubject(uint32_t epoch, uint16_t role, int rank) {
+  return absl::StrCat(kCardPrefix, "/", epoch, "/", role, "/", rank);
+}
+
+int RankOfCardSubject(const std::string& subject) {
+  const std::vector<std::string> parts = absl::StrSplit(subject, '/');
+  uint32_t epoch = 0, role = 0;
+  int rank = -1;
+  const bool reads = parts.size() == 4 && absl::SimpleAtoi(parts[1], &epoch) && absl::SimpleAtoi(parts[2], &role) &&
+                     absl::SimpleAtoi(parts[3], &rank) && rank >= 0 && role <= UINT16_MAX;
+  // Other spellings of the same numbers (" 7", "+7", "007") are other names.
+  return reads && subject == CardSubject(epoch, static_cast<uint16_t>(role), rank) ? rank : -1;
+}
 
 std::string EncodeRankCard(const RankCard& card) {
   CardWriter write;

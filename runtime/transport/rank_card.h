@@ -42,6 +42,11 @@ struct RankCard {
   std::vector<CardEdge> edges;
 };
 
+// Under which name the card of a rank travels, for the session of a role in an epoch of the plan.
+std::string CardSubject(uint32_t epoch, uint16_t role, int rank);
+// The rank whose card a name is for; -1 if CardSubject makes no such name.
+int RankOfCardSubject(const std::string& subject);
+
 std::string EncodeRankCard(const RankCard& card);
 // kDataLoss unless the bytes are exactly a card whose numbers make sense by themselves.
 absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes);

@@ -34,7 +34,7 @@ absl::Status UcxEndpoint::Connect() {
   FindPeers();
   WEIR_ASSIGN_OR_RETURN(const RankCard mine, MakeCard());
   const std::string& key = network_->options.job_key;
-  const std::string subject = SubjectOf(rank_);
+  const std::string subject = CardSubject(network_->options.epoch, network_->options.role, rank_);
   WEIR_RETURN_IF_ERROR(network_->exchange->Publish(subject, SealEnvelope(key, subject, EncodeRankCard(mine))));
   for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(ReadCard(peer, mine));
   const UcxDoor::Scope scope(&door_);
@@ -45,10 +45,6 @@ absl::Status UcxEndpoint::Connect() {
   door_.Close();
   connected_ = true;
   return absl::OkStatus();
-}
-
-std::string UcxEndpoint::SubjectOf(int rank) const {
-  return absl::StrCat("transport/", network_->options.epoch, "/", network_->options.role, "/", rank);
 }
 
 // The ranks that share an edge, and what is kept per edge and slot.
@@ -124,7 +120,7 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
 
 // Nothing of a card is used before its envelope has proved whole.
 absl::Status UcxEndpoint::ReadCard(Peer& peer, const RankCard& mine) {
-  const std::string subject = SubjectOf(peer.rank);
+  const std::string subject = CardSubject(network_->options.epoch, network_->options.role, peer.rank);
   WEIR_ASSIGN_OR_RETURN(const std::string envelope, network_->exchange->Fetch(subject));
   WEIR_ASSIGN_OR_RETURN(const std::string content, OpenEnvelope(network_->options.job_key, subject, envelope));
   WEIR_ASSIGN_OR_RETURN(peer.card, DecodeRankCard(content));

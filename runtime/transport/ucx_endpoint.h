@@ -99,7 +99,6 @@ class UcxEndpoint final : public TransportEndpoint {
 
   // Connecting (ucx_connect.cc).
   absl::StatusOr<RankCard> MakeCard() const;
-  std::string SubjectOf(int rank) const;
   void FindPeers();
   absl::Status ReadCard(Peer& peer, const RankCard& mine);
   absl::Status Reach(Peer& peer);

@@ -16,6 +16,7 @@
 #include "runtime/base/build_id.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_parts.h"
+#include "runtime/transport/rank_card.h"
 #include "tools/fleet/stall_lines.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
@@ -111,6 +112,10 @@ absl::Status Fleet::Launch() {
     supervisor_->Wake();
   };
   options.excuse_ms = [this](int worker) { return ExcuseMs(worker); };
+  options.may_publish = [this](int worker, const std::string& key) {
+    const std::vector<int>& ranks = ranks_of_[static_cast<size_t>(worker)];
+    return std::find(ranks.begin(), ranks.end(), RankOfCardSubject(key)) != ranks.end();
+  };
   WEIR_ASSIGN_OR_RETURN(options.credentials, authority.Issue(CoordinatorIdentity(job_id_)));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, Coordinator::Start(std::move(options)));
   bool failed = false;
