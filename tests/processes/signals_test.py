@@ -184,13 +184,26 @@ class Secrets(unittest.TestCase):
 
     def test_a_worker_is_told_nothing_by_argument_or_environment(self):
         self.place.environment["UCX_LOG_LEVEL"] = "info"
+        secret = {"CLOUD_TOKEN": "not for workers", "http_proxy": "http://127.0.0.1:1"}
+        self.place.environment.update(secret)
         job = self.place.start(*TWO)
         job.wait_for_step()
-        given = {f"{name}={value}" for name, value in self.place.environment.items()}
+        given = {f"{name}={value}" for name, value in self.place.environment.items() if name not in secret}
         for ranks, pid in job.wait_for_workers(2).items():
             self.assertEqual(census.arguments_of(pid), [self.place.program, "worker", f"rank {ranks}"])
             with open(f"/proc/{pid}/environ", encoding="utf-8") as file:
                 self.assertEqual(set(file.read().split("\0")) - {""}, given)
+        job.end()
+
+    def test_a_worker_can_start_no_program(self):
+        with open("/proc/self/status", encoding="utf-8") as file:
+            if "Seccomp_filters:" not in file.read():
+                self.skipTest("NOT PROVED: this kernel does not filter system calls")
+        job = self.place.start(*TWO)
+        job.wait_for_step()
+        for pid in job.wait_for_workers(2).values():
+            with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+                self.assertRegex(file.read(), r"NoNewPrivs:\s1\n(.*\n)*?Seccomp:\s2\n")
         job.end()
 
     def test_no_key_is_in_logs_in_files_or_on_the_console(self):

@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "tools/launch/worker_environment.h"
 
 namespace weir {
 namespace {
@@ -60,6 +61,7 @@ struct ChildSetup {
   pid_t parent = 0;
   int input = -1, output = -1, failure = -1;
   char* const* arguments = nullptr;
+  char* const* environment = nullptr;
 };
 
 // Of the steps before the program runs: which one failed, and why.
@@ -91,8 +93,16 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execv(setup.arguments[0], setup.arguments);
+  ::execve(setup.arguments[0], setup.arguments, setup.environment);
   GiveUp(setup, 4);
+}
+
+// As execve takes them; they point into `texts`.
+std::vector<char*> PointersTo(const std::vector<std::string>& texts) {
+  std::vector<char*> pointers;
+  for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
+  pointers.push_back(nullptr);
+  return pointers;
 }
 
 // The pid, or -1 with errno.
@@ -125,10 +135,10 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
   for (Pipe* pipe : {&input, &output, &failure}) {
     if (int error = OpenPipe(pipe)) return CannotStart(arguments[0], "pipe", error);
   }
-  std::vector<char*> pointers;
-  for (const std::string& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
-  pointers.push_back(nullptr);
-  const ChildSetup setup = {::getpid(), input.read.get(), output.write.get(), failure.write.get(), pointers.data()};
+  const std::vector<std::string> environment = WorkerEnvironment(::environ);
+  const std::vector<char*> argument_pointers = PointersTo(arguments), environment_pointers = PointersTo(environment);
+  const ChildSetup setup = {::getpid(),         input.read.get(),         output.write.get(),
+                            failure.write.get(), argument_pointers.data(), environment_pointers.data()};
   WorkerProcess process;
   process.pid = ForkWorker(setup);
   if (process.pid < 0) return CannotStart(arguments[0], "fork", errno);

@@ -6,7 +6,8 @@
 //     it prints is kept) and no other of this process, whoever opened it;
 //   - is killed with SIGKILL when the thread that started it ends;
 //   - leads a process group of its own: a terminal's Ctrl-C does not reach it;
-//   - starts with no signal blocked or ignored.
+//   - starts with no signal blocked or ignored;
+//   - inherits the listed variables of the environment alone (worker_environment.h).
 //
 // Thread rule: StartProcess by a thread that lives as long as the process shall; the rest by
 // one thread at a time, but SendSignal by any while the process is not collected.
