@@ -1,9 +1,8 @@
 #include "tools/job_file.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <memory>
@@ -15,8 +14,11 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
+#include "runtime/base/printable_text.h"
 #include "runtime/base/status.h"
+#include "runtime/store/input_file.h"
 #include "sbp/mesh.h"
+#include "tools/text_bounds.h"
 
 namespace weir {
 namespace {
@@ -111,29 +113,12 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> errors_;
 };
 
-// The length of the UTF-8 character at `at`, 0 if none is there. A NUL is none in a text.
-size_t CharacterAt(absl::string_view text, size_t at) {
-  unsigned char lead = static_cast<unsigned char>(text[at]);
-  if (lead == 0) return 0;
-  if (lead < 0x80) return 1;
-  size_t length = lead >= 0xc2 && lead < 0xe0 ? 2 : lead >= 0xe0 && lead < 0xf0 ? 3 : lead >= 0xf0 && lead < 0xf5 ? 4 : 0;
-  if (length == 0 || at + length > text.size()) return 0;
-  uint32_t code = lead & (0xff >> (length + 1));
-  for (size_t i = 1; i < length; ++i) {
-    unsigned char next = static_cast<unsigned char>(text[at + i]);
-    if ((next & 0xc0) != 0x80) return 0;
-    code = code << 6 | (next & 0x3f);
-  }
-  bool overlong = (length == 3 && code < 0x800) || (length == 4 && (code < 0x10000 || code > 0x10ffff));
-  return overlong || (code >= 0xd800 && code < 0xe000) ? 0 : length;
-}
-
-// The first byte that begins no character; text.size() if there is none.
+// The first byte that begins no character; text.size() if there is none. A NUL is none in a text.
 size_t FindNoCharacter(absl::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
-    size_t length = CharacterAt(text, at);
-    if (length == 0) break;
+    const size_t length = Utf8CharacterAt(text, at);
+    if (length == 0 || text[at] == 0) break;
     at += length;
   }
   return at;
@@ -164,14 +149,36 @@ absl::Status CheckStrings(const Message& message, const std::string& where) {
         WEIR_RETURN_IF_ERROR(CheckStrings(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
                                                                : reflection->GetMessage(message, field), place));
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-        const std::string text = field->is_repeated() ? reflection->GetRepeatedString(message, field, i)
-                                                      : reflection->GetString(message, field);
+        std::string copy;  // unused by the messages of a job, which hold their strings
+        const std::string& text = field->is_repeated() ? reflection->GetRepeatedStringReference(message, field, i, &copy)
+                                                       : reflection->GetStringReference(message, field, &copy);
         if (FindNoCharacter(text) == text.size()) continue;
         return Rejected({"W0010", place, "text in UTF-8", "bytes that are none", ""});
       }
     }
   }
   return absl::OkStatus();
+}
+
+constexpr char kNoJobFile[] = "W0006";
+constexpr char kJobFile[] = "a job file";
+constexpr char kStandardInput[] = "standard input";
+
+// What a descriptor delivers until its end, or one piece more than ParseJob takes. `expected_bytes` come probably.
+absl::StatusOr<std::string> ReadText(int descriptor, int64_t expected_bytes, const std::string& name) {
+  constexpr size_t kPieceBytes = 65536;
+  std::string text;
+  text.reserve(static_cast<size_t>(std::min(expected_bytes, kJobBytesMax)) + kPieceBytes);
+  while (static_cast<int64_t>(text.size()) <= kJobBytesMax) {
+    const size_t before = text.size();
+    text.resize(before + kPieceBytes);
+    const ssize_t got = ::read(descriptor, text.data() + before, kPieceBytes);
+    const int error = errno;
+    text.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got == 0) return text;
+    if (got < 0 && error != EINTR) return Missing({kNoJobFile, name, kJobFile, ::strerror(error), ""});
+  }
+  return text;
 }
 
 absl::Status BadPath(const std::string& assignment, const std::string& expected, const std::string& found,
@@ -341,6 +348,7 @@ absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
                      absl::StrCat(text.size(), " bytes"), "write repeated layers as one function with `repeat`"});
   }
   WEIR_RETURN_IF_ERROR(CheckCharacters(text, name));
+  WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
   Job job;
   ErrorCollector collector(name);
   TextFormat::Parser parser;
@@ -357,24 +365,14 @@ absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
 }
 
 absl::StatusOr<Job> ReadJobFile(const std::string& path) {
-  auto missing = [&](const std::string& found) {
-    return Missing({"W0006", path, "a job file", found, "`weir zoo gpt > gpt.textproto` writes one"});
-  };
-  bool is_stdin = path == "-";
-  struct stat info;
-  if (!is_stdin && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return missing("a folder");
-  std::unique_ptr<FILE, int (*)(FILE*)> file(is_stdin ? stdin : ::fopen(path.c_str(), "rb"),
-                                             is_stdin ? [](FILE*) { return 0; } : &::fclose);
-  if (file == nullptr) return missing(strerror(errno));
-  std::string text;
-  char piece[65536];
-  size_t got;
-  while ((got = ::fread(piece, 1, sizeof piece, file.get())) > 0) {
-    text.append(piece, got);
-    if (static_cast<int64_t>(text.size()) > kJobBytesMax) break;  // ParseJob refuses it
+  if (path == "-") {
+    WEIR_ASSIGN_OR_RETURN(const std::string text, ReadText(STDIN_FILENO, 0, kStandardInput));
+    return ParseJob(text, kStandardInput);
   }
-  if (::ferror(file.get())) return missing(strerror(errno));
-  return ParseJob(text, is_stdin ? "standard input" : path);
+  WEIR_ASSIGN_OR_RETURN(const InputFile file,
+                        InputFile::Open(path, {kNoJobFile, kJobFile, "`weir zoo gpt > gpt.textproto` writes one; `-` reads it from a pipe"}));
+  WEIR_ASSIGN_OR_RETURN(const std::string text, ReadText(file.descriptor(), file.size(), path));
+  return ParseJob(text, path);
 }
 
 absl::Status SetField(const std::string& assignment, Job* job) {
@@ -388,8 +386,14 @@ absl::Status SetField(const std::string& assignment, Job* job) {
   if (equals == assignment.size() || equals == 0) {
     return BadPath(assignment, "path=value", assignment, "training.steps=10");
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<PathStep> steps, ParsePath(assignment, assignment.substr(0, equals)));
-  WEIR_RETURN_IF_ERROR(FieldSetter(assignment, assignment.substr(equals + 1)).Set(steps, job));
+  const std::string value = assignment.substr(equals + 1), path = assignment.substr(0, equals);
+  // Strings need no quotes here, so the value as a whole may be one.
+  if (static_cast<int64_t>(value.size()) > kTextStringBytesMax) {
+    return Rejected({"W0812", absl::StrCat("--set ", path), absl::StrCat("a value of at most ", kTextStringBytesMax, " bytes"),
+                     absl::StrCat(value.size(), " bytes"), "say it in the job file"});
+  }
+  WEIR_ASSIGN_OR_RETURN(std::vector<PathStep> steps, ParsePath(assignment, path));
+  WEIR_RETURN_IF_ERROR(FieldSetter(assignment, value).Set(steps, job));
   return At("--set " + assignment, CheckStrings(*job, ""));
 }
 

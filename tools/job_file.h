@@ -14,8 +14,9 @@ namespace weir {
 
 inline constexpr int64_t kJobBytesMax = 64 << 20;
 
-// Reads and parses `path` ("-": standard input). kNotFound: no file. kInvalidArgument:
-// larger than kJobBytesMax, or not a job (the first errors with path:line:column).
+// Reads and parses `path` ("-": standard input, until its end). kNotFound: no file, or none that is regular: a pipe is
+// named "-", so that nothing waits for who may never write. kInvalidArgument: larger than kJobBytesMax, beyond the bounds
+// of text_bounds.h, or not a job (the first errors with path:line:column).
 absl::StatusOr<Job> ReadJobFile(const std::string& path);
 // The same for text; `name` stands for the path in errors.
 absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name);
@@ -23,7 +24,7 @@ absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name);
 // Applies "path=value". A path is field names joined by dots; an element of a list is
 // chosen by number or by the value of its field `name`: "graph.dim[hidden].size=256",
 // "rule[0].axis=tp". A list field without brackets appends. Values are protobuf
-// text; strings need no quotes, enum values may be in lower case.
+// text of at most kTextStringBytesMax; strings need no quotes, enum values may be in lower case.
 absl::Status SetField(const std::string& assignment, Job* job);
 
 // Replaces the mesh by `text`, "dp=2,tp=2"; "" is the mesh of one device.

@@ -1,13 +1,12 @@
 #include "runtime/store/idx_file.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/store/input_file.h"
 #include "zlib.h"
 
 namespace weir {
@@ -15,12 +14,20 @@ namespace {
 
 constexpr int64_t kPieceBytes = 1 << 20;
 constexpr int64_t kElementsMax = int64_t{1} << 34;
+// What a file may unpack to: gzip can pack a thousand zeros into one byte, so that a small file would take all memory.
+constexpr int64_t kUnpackedTimesMax = 4;
+constexpr int64_t kUnpackedBytesMin = 32 << 20;
 
 class GzipFile {
  public:
-  explicit GzipFile(const std::string& path) : file_(gzopen(path.c_str(), "rb")) {}
+  // Reads from where the descriptor stands, and closes it.
+  explicit GzipFile(int descriptor) : file_(gzdopen(descriptor, "rb")), descriptor_(descriptor) {}
   ~GzipFile() {
-    if (file_ != nullptr) gzclose(file_);
+    if (file_ != nullptr) {
+      gzclose(file_);
+    } else {
+      ::close(descriptor_);
+    }
   }
   bool is_open() const { return file_ != nullptr; }
   // Bytes read, at most `bytes`; fewer only at the end or on an error (see Flaw).
@@ -42,6 +49,7 @@ class GzipFile {
 
  private:
   gzFile file_;
+  int descriptor_;
 };
 
 absl::Status DamagedIdx(const std::string& path, const std::string& expected, const std::string& found) {
@@ -51,13 +59,11 @@ absl::Status DamagedIdx(const std::string& path, const std::string& expected, co
 }  // namespace
 
 absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims, const std::string& purpose) {
-  struct stat info;
-  bool regular = ::stat(path.c_str(), &info) == 0 && S_ISREG(info.st_mode);
-  GzipFile file(regular ? path : std::string());
-  if (!regular || !file.is_open()) {
-    return Missing({"W0040", path, "a readable file (" + purpose + ")", regular ? "no permission" : "no such file",
-                    "check the path; relative paths count from the current directory"});
-  }
+  const InputFile::Naming naming = {.expected = "a readable file (" + purpose + ")"};
+  WEIR_ASSIGN_OR_RETURN(InputFile input, InputFile::Open(path, naming));
+  const int64_t elements_max = std::min(kElementsMax, kUnpackedTimesMax * input.size() + kUnpackedBytesMin);
+  GzipFile file(input.Release());
+  if (!file.is_open()) return Missing({naming.code, path, naming.expected, "no memory to read it with", naming.hint});
   unsigned char magic[4];
   if (file.Read(magic, 4) != 4) return DamagedIdx(path, "an IDX header", "a file that ends before it");
   if (magic[0] != 0 || magic[1] != 0 || magic[2] != 8 || magic[3] != num_dims) {
@@ -74,6 +80,11 @@ absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims, cons
   if (elements < 0 || elements > kElementsMax) {
     return DamagedIdx(path, absl::StrCat("at most ", kElementsMax, " elements"), ToText(array.shape));
   }
+  if (elements > elements_max) {
+    return Damaged({"W0057", path, absl::StrCat("at most ", kUnpackedTimesMax, " times the size of the file and ", kUnpackedBytesMin >> 20, " MiB"),
+                    absl::StrCat("shape ", ToText(array.shape), ", ", elements, " bytes"), "fetch it again, or unpack it with gunzip"});
+  }
+  array.data.reserve(static_cast<size_t>(elements));  // not touched before it is read
   // In pieces: a header may promise far more than the file has.
   while (static_cast<int64_t>(array.data.size()) < elements) {
     size_t before = array.data.size();

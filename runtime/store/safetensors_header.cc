@@ -11,6 +11,14 @@ namespace {
 
 using Json = nlohmann::json;
 
+// An entry of 50 bytes of text takes some 500 in memory, so what a header may hold has bounds: with them reading it takes
+// at most 4 times the file and 64 MiB.
+constexpr size_t kTensorsMax = 100'000;
+constexpr size_t kMetadataMax = 200'000;
+constexpr size_t kNumbersMax = 16;  // of a shape; the most that anybody uses is 8
+constexpr size_t kNameBytesMax = 64 << 10;
+constexpr size_t kMetadataBytesMax = 16 << 20;
+
 // Receives the header piece by piece; no document is ever built. Where it is:
 //
 //   kStart -{-> kTop -key-> kValue -{-> kTensor -"dtype"-> kDtype -string-> kTensor
@@ -32,7 +40,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     if (state_ != State::kItems) return Unexpected(absl::StrCat("the number ", value));
     if (value > static_cast<uint64_t>(INT64_MAX)) return Fail(absl::StrCat("the number ", value, ", beyond 2^63"));
     items_->push_back(static_cast<int64_t>(value));
-    if (items_->size() > 64) return Fail("a list of more than 64 numbers");
+    if (items_->size() > kNumbersMax) return Fail(absl::StrCat("a list of more than ", kNumbersMax, " numbers"));
     return true;
   }
   bool string(std::string& value) override {
@@ -42,6 +50,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       return true;
     }
     if (state_ == State::kMetadataValue) {
+      if (value.size() > kMetadataBytesMax) return Fail(absl::StrCat("metadata of more than ", kMetadataBytesMax, " bytes"));
+      if (header_->metadata.size() == kMetadataMax) return Fail(absl::StrCat("more than ", kMetadataMax, " entries of metadata"));
       header_->metadata[key_] = value;
       state_ = State::kMetadata;
       return true;
@@ -52,6 +62,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     switch (state_) {
       case State::kStart: state_ = State::kTop; return true;
       case State::kValue:
+        if (header_->tensors.size() == kTensorsMax) return Fail(absl::StrCat("more than ", kTensorsMax, " tensors"));
         header_->tensors.push_back({key_, "", {}, {}});
         seen_.clear();
         state_ = State::kTensor;
@@ -82,6 +93,7 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(std::string& key) override {
+    if (key.size() > kNameBytesMax) return Fail(absl::StrCat("a name of more than ", kNameBytesMax, " bytes"));
     if (state_ == State::kTop) {
       key_ = key;
       if (!names_.insert(key).second) return Fail("the same name twice");

@@ -13,6 +13,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
+#include "tools/text_bounds.h"
 
 namespace weir {
 namespace {
@@ -165,6 +166,7 @@ absl::StatusOr<Cluster> ReadClusterFile(const std::string& path) {
 }
 
 absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string& name) {
+  WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
   Cluster cluster;
   ErrorCollector errors(name);
   google::protobuf::TextFormat::Parser parser;

@@ -1,0 +1,125 @@
+"""Reading a file takes at most 4 times its size and 64 MiB, whatever is in it: the largest memory of `weir` on files that
+are made to need much of it."""
+
+import gzip
+import json
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import unittest
+
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+WEIR = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
+MIB = 1 << 20
+TIMES, SPARE = 4, 64 * MIB
+TIMEOUT_S = 120
+
+
+class MemoryTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+        with open(os.path.join(FOLDER, "good.textproto"), encoding="utf-8") as file:
+            self.good = self.write("good.textproto", file.read().encode())
+
+    def write(self, name, content):
+        path = os.path.join(self.folder.name, name)
+        with open(path, "wb") as file:
+            file.write(content)
+        return path
+
+    def check(self, *words, size, refusal=None):
+        """Runs weir and looks at its largest memory. `size` is that of what it reads."""
+        with tempfile.TemporaryFile() as err:
+            # With a start of its own, so that nothing of this process counts.
+            process = subprocess.Popen([WEIR, *words], stdout=subprocess.DEVNULL, stderr=err, cwd=self.folder.name)
+            _, status, usage = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            err.seek(0)
+            text = err.read().decode()
+        peak = usage.ru_maxrss * 1024
+        print(f"{self.id().rsplit('.', 1)[1]}: {size / MIB:.1f} MiB read, {peak / MIB:.0f} MiB taken, {usage.ru_utime:.1f} s, code {process.returncode}")
+        self.assertLess(peak, TIMES * size + SPARE, text[:500])
+        self.assertIn(process.returncode, (0, 65, 66), text[:500])
+        if refusal is not None:
+            self.assertIn(refusal, text)
+
+    def check_job(self, content, refusal):
+        self.check("check", self.write("job.textproto", content), size=len(content), refusal=refusal)
+
+    def test_a_job_of_empty_nodes(self):
+        self.check_job(b"graph { function { " + b"node {} " * (2 * MIB) + b"} }", "W0811")
+
+    def test_a_job_of_as_many_empty_nodes_as_are_read(self):
+        self.check_job(b"graph { function { " + b"node{}" * 99_000 + b"} }", "W04")
+
+    def test_a_job_of_as_many_empty_functions_as_are_read(self):
+        self.check_job(b"graph { " + b"function{}" * 99_000 + b"}", "W04")
+
+    def test_a_job_of_empty_dimensions(self):
+        self.check_job(b"graph { " + b"dim {} " * (2 * MIB) + b"}", "W0811")
+
+    def test_a_job_of_empty_strings_in_a_list(self):
+        self.check_job(b"graph { function { output: [" + b'"",' * (5 * MIB) + b'""] } }', "W0811")
+
+    def test_a_job_of_numbers_in_a_list(self):
+        self.check_job(b"graph { function { node { attr { value { ints { values: [" + b"1," * (8 * MIB) + b"1] } } } } } }", "W0811")
+
+    def test_a_job_of_one_string(self):
+        self.check_job(b'name: "' + b"x" * (60 * MIB) + b'"', "W0812")
+
+    def test_a_job_of_strings_that_follow_one_another(self):
+        self.check_job(b"name: " + (b'"' + b"x" * 60_000 + b'" ') * 900, "W0812")
+
+    def test_a_job_that_is_one_comment(self):
+        self.check_job(b"# " + b"x" * (60 * MIB), "W0410")
+
+    def test_a_job_of_closing_braces(self):
+        self.check_job(b"}" * (30 * MIB), "W0002")
+
+    def test_what_set_says(self):
+        words, size = [], 0
+        while size < MIB - 65_000:
+            words += ["--set", "graph.function=" + "node{}" * 10_000]
+            size += len(words[-1])
+        self.check("check", self.good, *words, size=size)
+
+    def test_a_cluster_of_empty_devices(self):
+        content = b"device {} " * (2 * MIB)
+        cluster = self.write("cluster.textproto", content)
+        self.check("sim", self.good, "--cluster", cluster, size=len(content), refusal="W0811")
+        self.check("plan", self.good, "--cluster", cluster, size=len(content), refusal="W0811")
+
+    def weights(self, header):
+        content = struct.pack("<Q", len(header)) + header
+        self.write("w.safetensors", content)
+        return len(content)
+
+    def test_weights_of_many_tensors(self):
+        entries = b",".join(b'"%d":{"dtype":"F32","shape":[%s],"data_offsets":[0,0]}' % (i, b",".join([b"0"] * 16)) for i in range(200_000))
+        size = self.weights(b"{" + entries + b"}")
+        self.check("eval", self.good, "--init", "w.safetensors", size=size, refusal="more than 100000 tensors")
+
+    def test_weights_of_as_many_tensors_as_are_read(self):
+        for shape in (b"0", b",".join([b"0"] * 16)):
+            entries = b",".join(b'"%d":{"dtype":"F32","shape":[%s],"data_offsets":[0,0]}' % (i, shape) for i in range(99_999))
+            size = self.weights(b"{" + entries + b"}")
+            self.check("train", self.good, "--init", "w.safetensors", size=size)
+
+    def test_weights_of_much_metadata(self):
+        size = self.weights(json.dumps({"__metadata__": {str(i): "" for i in range(300_000)}}, separators=(",", ":")).encode())
+        self.check("train", self.good, "--init", "w.safetensors", size=size, refusal="more than 200000 entries of metadata")
+        size = self.weights(json.dumps({"__metadata__": {"a": "x" * (60 * MIB)}}).encode())
+        self.check("train", self.good, "--init", "w.safetensors", size=size, refusal="metadata of more than")
+
+    def test_images_that_unpack_to_much(self):
+        images = gzip.compress(struct.pack(">IIII", 0x803, 1 << 19, 28, 28) + bytes((1 << 19) * 784), 9, mtime=0)
+        self.write("images.gz", images)
+        self.write("labels", struct.pack(">II", 0x801, 16) + bytes(16))
+        self.check("check", self.good, "--set", 'data={idx{images:"images.gz" labels:"labels"}}', size=len(images), refusal="W0057")
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
