@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <exception>
+#include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"
+#include "tools/console/console.h"
+#include "tools/data_paths.h"
 #include "tools/job_file.h"
 
 namespace weir {
@@ -76,6 +80,25 @@ std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& arg
                       nearest.empty() ? "one of " + absl::StrJoin(names, ", ") : nearest, "\nSee: weir --help\n");
 }
 
+// All values of --set together: each takes several times its text as a part of a job.
+absl::Status CheckSetBytes(const std::vector<std::string>& assignments) {
+  constexpr size_t kSetBytesMax = 1 << 20;
+  size_t bytes = 0;
+  for (const std::string& assignment : assignments) bytes += assignment.size();
+  if (bytes <= kSetBytesMax) return absl::OkStatus();
+  return Rejected({"W0812", "--set", absl::StrCat("at most ", kSetBytesMax, " bytes in all"), absl::StrCat(bytes, " bytes"), "say it in the job file"});
+}
+
+// Fields of the data that `assignment` has changed, or names in full.
+void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& after, const std::string& assignment,
+             std::set<std::string>* said) {
+  for (const DataPath& now : after) {
+    const bool was_there = std::any_of(before.begin(), before.end(),
+                                       [&](const DataPath& old) { return old.field == now.field && old.path == now.path; });
+    if (!was_there || absl::StartsWith(assignment, now.field + "=")) said->insert(now.field);
+  }
+}
+
 int Finish(const CliContext& context) {
   if (context.status.ok()) return context.exit_code;
   *context.err << "weir: " << std::string(context.status.message()) << "\n";
@@ -88,7 +111,14 @@ int Finish(const CliContext& context) {
 
 }  // namespace
 
-void JobArguments::AddTo(CLI::App* verb) {
+SandboxFacts CliContext::Confine(const SandboxRules& rules, CpuTime time) const {
+  if (sandbox == CliSandbox::kOff) return {0, false, "it was not asked for"};
+  LimitProcess(time);
+  return EnterSandbox(rules);
+}
+
+void JobArguments::AddTo(CLI::App* verb, Data opens) {
+  data = opens;
   verb->add_option("JOB", path, "Job file (protobuf text); - is standard input")->required();
   verb->add_option_function<std::string>(
           "--mesh",
@@ -101,11 +131,27 @@ void JobArguments::AddTo(CLI::App* verb) {
   verb->add_option("--set", set, "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
+  if (opens == Data::kNotOpened) return;
+  verb->add_option("--allow-path", allowed_paths,
+                   "Let the job name data in this folder, too [its own folder, the current one, /usr/share]; repeatable")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
 }
 
 absl::StatusOr<Job> JobArguments::Read() const {
   WEIR_ASSIGN_OR_RETURN(Job job, ReadJobFile(path));
-  for (const std::string& assignment : set) WEIR_RETURN_IF_ERROR(SetField(assignment, &job));
+  WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
+  std::set<std::string> said;  // fields of the data that the command line names
+  for (const std::string& assignment : set) {
+    const std::vector<DataPath> before = DataPathsOf(job);
+    WEIR_RETURN_IF_ERROR(SetField(assignment, &job));
+    AddSaid(before, DataPathsOf(job), assignment, &said);
+  }
+  if (data == Data::kOpened) {
+    std::vector<DataPath> written = DataPathsOf(job);
+    std::erase_if(written, [&](const DataPath& named) { return said.count(named.field) > 0; });
+    WEIR_RETURN_IF_ERROR(CheckDataPaths(written, {path, allowed_paths}));
+  }
   if (has_mesh) WEIR_RETURN_IF_ERROR(SetMesh(mesh, &job));
   return job;
 }
@@ -118,10 +164,14 @@ CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name, c
   return verb;
 }
 
-int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err) {
+int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err, CliSandbox sandbox) {
   CliContext context;
-  context.out = &out;
-  context.err = &err;
+  context.sandbox = sandbox;
+  PrintableStream printable_out(&out), printable_err(&err);
+  context.out = &printable_out;
+  context.err = &printable_err;
+  context.raw_out = &out;
+  context.raw_err = &err;
   CLI::App app("Weir: distributed training and running of neural networks.", "weir");
   app.set_version_flag("--version", kVersion);
   app.footer(kFooter);
@@ -133,24 +183,24 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
   if (args.empty()) {
-    out << app.help();
+    printable_out << app.help();
     return kExitUsage;
   }
   if (std::string unknown = UnknownVerb(app, args); !unknown.empty()) {
-    err << unknown;
+    printable_err << unknown;
     return kExitUsage;
   }
   try {
     std::vector<std::string> reversed(args.rbegin(), args.rend());  // as CLI11 takes them
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    out << DeepestVerb(&app)->help();
+    printable_out << DeepestVerb(&app)->help();
     return 0;
   } catch (const CLI::CallForVersion&) {
-    out << kVersion << "\n";
+    printable_out << kVersion << "\n";
     return 0;
   } catch (const CLI::ParseError& error) {
-    err << UsageText(&app, error);
+    printable_err << UsageText(&app, error);
     return kExitUsage;
   } catch (const std::exception& error) {
     context.status = absl::InternalError(absl::StrCat("unexpected exception: ", error.what()));

@@ -5,6 +5,7 @@
 // Thread rule: one call at a time; `train`, `eval` and `generate` handle SIGINT while they run.
 #pragma once
 
+#include <cstdint>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -14,7 +15,12 @@ namespace weir {
 inline constexpr int kExitUsage = 2;
 inline constexpr int kExitInterrupted = 130;
 
-// `args` without the program's name. Results go to `out`; errors, progress and warnings to `err`.
-int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err);
+// Whether the verbs that only read (check, plan, sim, trace report) enter the sandbox of tools/sandbox and limit themselves. For
+// a process that ends with the verb: nobody leaves the sandbox.
+enum class CliSandbox : uint8_t { kOff, kOn };
+
+// `args` without the program's name. Results go to `out`; errors, progress and warnings to `err`; both without control
+// characters (runtime/base/printable_text.h), but for what `generate` writes elsewhere than to a terminal.
+int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err, CliSandbox sandbox = CliSandbox::kOff);
 
 }  // namespace weir

@@ -14,6 +14,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"
+#include "tools/data_paths.h"
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
 #include "tools/train/job_data.h"
@@ -36,10 +37,19 @@ absl::StatusOr<PlanMode> ParseMode(const std::string& mode) {
 struct CheckArguments {
   JobArguments job;
   bool without_data = false;
+  bool verbose = false;
 };
 
-absl::Status Check(const CheckArguments& arguments, std::ostream& out) {
+absl::Status Check(CheckArguments arguments, const CliContext& context) {
+  std::ostream& out = *context.out;
+  if (arguments.without_data) arguments.job.data = JobArguments::Data::kNotOpened;
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  SandboxRules rules;
+  if (!arguments.without_data) {
+    for (const DataPath& data : DataPathsOf(job)) rules.read.push_back(data.path);
+  }
+  const SandboxFacts sandbox = context.Confine(rules, CpuTime::kLimited);
+  if (arguments.verbose) *context.err << sandbox.Text() << "\n";
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
   int64_t ranks = plan->mesh.num_ranks();
   int64_t arena = 0, actors = 0;
@@ -169,7 +179,7 @@ absl::Status PrintJson(const LogicalPlan& plan, std::ostream& out) {
                                  {"schedule", ScheduleJson(plan)},
                                  {"passes", passes},
                                  {"ranks", ranks}};
-  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  out << json.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace) << "\n";
   return absl::OkStatus();
 }
 
@@ -200,7 +210,7 @@ absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& cost
   WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> curve, compiler::RegisterCurve(plan, costs, kCurvePointsMax));
   if (arguments.json) {
     nlohmann::ordered_json json = {{"job", plan.job.name()}, {"mesh", plan.mesh.ToText()}, {"choices", PointsJson(choices)}, {"curve", PointsJson(curve)}};
-    out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+    out << json.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace) << "\n";
     return absl::OkStatus();
   }
   out << "memory and throughput of " << (plan.job.name().empty() ? arguments.job.path : plan.job.name()) << " by register counts (runtime.registers)\n"
@@ -219,12 +229,13 @@ absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out)
   return absl::OkStatus();
 }
 
-absl::Status ShowPlan(const PlanArguments& arguments, std::ostream& out, std::ostream& err) {
+absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context) {
+  std::ostream& out = *context.out;
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
   CompileOptions options;
   WEIR_ASSIGN_OR_RETURN(options.mode, ParseMode(arguments.mode));
   options.dump_after = arguments.dump_after;
-  options.dump_to = &err;
+  options.dump_to = context.err;
   options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
   std::unique_ptr<compiler::CostModel> costs = std::make_unique<compiler::PeakCosts>();
   if (!arguments.cluster.empty()) {
@@ -232,6 +243,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, std::ostream& out, std::os
     costs = std::make_unique<ClusterCosts>(std::move(cluster));
   }
   options.costs = costs.get();
+  context.Confine({}, CpuTime::kLimited);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, *costs, arguments, out);
@@ -253,10 +265,13 @@ absl::Status ShowPlan(const PlanArguments& arguments, std::ostream& out, std::os
 void AddJobVerbs(CLI::App* app, CliContext* context) {
   auto check = std::make_shared<CheckArguments>();
   CLI::App* verb = AddVerb(app, context, "check", "Say whether a job is sound: model, layouts, plan, data",
-                           "  weir check gpt.textproto\n  weir check gpt.textproto --mesh dp=4,tp=8 --no-data",
-                           [check, context] { return Check(*check, *context->out); });
-  check->job.AddTo(verb);
+                           "  weir check gpt.textproto\n  weir check gpt.textproto --mesh dp=4,tp=8 --no-data\n"
+                           "  weir check gpt.textproto --allow-path /data\n"
+                           "A job from somebody else is read in a sandbox; --verbose says of what it is made on this machine.",
+                           [check, context] { return Check(*check, *context); });
+  check->job.AddTo(verb, JobArguments::Data::kOpened);
   verb->add_flag("--no-data", check->without_data, "Do not open the files of the data");
+  verb->add_flag("--verbose", check->verbose, "Say what of the sandbox is in place, in which the job is read");
 
   auto plan = std::make_shared<PlanArguments>();
   verb = AddVerb(app, context, "plan", "Show how a job would run: layouts, boxings with bytes, memory, actors",
@@ -267,8 +282,8 @@ void AddJobVerbs(CLI::App* app, CliContext* context) {
                  "  weir plan gpt.textproto --mesh pp=4 --curve  what register counts buy: memory against speed\n"
                  "  weir plan gpt.textproto --mesh pp=4 --cluster here.textproto --set runtime.registers=SOLVED\n"
                  "  weir plan gpt.textproto --dump-after 'propagate-.*'",
-                 [plan, context] { return ShowPlan(*plan, *context->out, *context->err); });
-  plan->job.AddTo(verb);
+                 [plan, context] { return ShowPlan(*plan, *context); });
+  plan->job.AddTo(verb, JobArguments::Data::kNotOpened);
   verb->add_option("--cluster", plan->cluster, "Machines whose costs the plan is made for (protobuf text) [a server's cores]")->type_name("PATH");
   verb->add_option("--mode", plan->mode, "train, evaluate or generate")->type_name("MODE")->capture_default_str();
   verb->add_flag("--json", plan->json, "Print figures of every rank as JSON");

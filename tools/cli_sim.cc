@@ -1,4 +1,5 @@
 // weir sim and weir calibrate: a job on machines that need not be here.
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/match.h"
@@ -31,6 +32,9 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
   using Symmetry = SimulateOptions::Symmetry;
   arguments.options.symmetry = arguments.symmetry == "on" ? Symmetry::kOn : arguments.symmetry == "off" ? Symmetry::kOff : Symmetry::kAuto;
+  SandboxRules rules;
+  if (!arguments.options.trace.empty()) rules.write_folders = {std::filesystem::absolute(arguments.options.trace).parent_path().string()};
+  context->Confine(rules, CpuTime::kUnlimited);
   WEIR_ASSIGN_OR_RETURN(SimulateReport report, Simulate(job, cluster, arguments.options));
   *context->out << (arguments.json ? ToJson(report) : ToText(report));
   *context->err << absl::StrFormat("simulated %d step%s, %d acts and %d events, in %.1f s, after %.1f s of compiling\n", report.steps,
@@ -86,7 +90,7 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
     arguments.options.layouts.push_back(std::move(other));
   }
   arguments.options.say = [context](const std::string& line) { *context->err << "measuring " << line << std::endl; };
-  Console console(Console::Style::kPlain, context->err);
+  Console console(Console::Style::kPlain, context->raw_err);
   if (!arguments.transport.empty()) {
     FleetOptions fleet;
     fleet.processes = kProcessesMeasured;
@@ -131,7 +135,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
                            "  weir calibrate gpt.textproto --mesh pp=4 -o here.textproto --trace measured.pftrace\n"
                            "Let nothing else run meanwhile.",
                            [calibrate, context] { return RunCalibrate(*calibrate, context); });
-  calibrate->job.AddTo(verb);
+  calibrate->job.AddTo(verb, JobArguments::Data::kOpened);
   verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")->type_name("PATH");
   verb->add_option("--also", calibrate->also, "Measure kernels as this layout has them, too: a mesh, what --set takes, another job file; repeatable")
       ->type_name("LAYOUT")->allow_extra_args(false);
@@ -159,7 +163,7 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
                            "  weir sim gpt.textproto --cluster c.textproto --json | jq .step_seconds\n"
                            "Costs are those of the cluster file (proto/cluster.proto); `weir calibrate` measures this machine.",
                            [sim, context] { return Sim(*sim, context); });
-  sim->job.AddTo(verb);
+  sim->job.AddTo(verb, JobArguments::Data::kNotOpened);
   verb->add_option("--cluster", sim->cluster, "Description of the machines (protobuf text)")->type_name("PATH")->required();
   verb->add_option("--steps", sim->options.steps, "Steps to simulate; figures are of those after the first that updates [up to the second update, of very large jobs the first]")
       ->type_name("N")->check(CLI::Range(1, 1000));

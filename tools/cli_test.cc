@@ -1,5 +1,6 @@
 #include "tools/cli.h"
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -135,6 +136,31 @@ TEST(CliTest, AMissingJobIs66AndARejectedOneIs65) {
   EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=/no/such/text"}).code, 65) << "no dimension sequence";
   EXPECT_EQ(Weir({"eval", job, "--init", "/no/such/weights"}).code, 66);
   EXPECT_EQ(Weir({"eval", job, "--init", WriteFile("damaged.safetensors", "12345678901")}).code, 66);
+}
+
+// A language model over bytes whose job is in one folder and whose text, of 5,000 bytes, in another.
+std::string TextJob(const std::string& text_path) {
+  Outcome zoo = Weir({"zoo", "gpt", "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--batch", "2", "--steps", "1",
+                      "--data", text_path});
+  EXPECT_EQ(zoo.code, 0) << zoo.err;
+  std::filesystem::create_directories(PathFor("jobs"));
+  return WriteFile("jobs/gpt.textproto", zoo.out);
+}
+
+TEST(CliTest, AJobNamesDataNearItselfUnlessTheUserAllowsMore) {
+  std::filesystem::create_directories(PathFor("texts"));
+  const std::string text = WriteFile("texts/text", std::string(5000, 'a')), job = TextJob(text);
+  for (const char* verb : {"check", "train", "calibrate"}) {
+    Outcome refused = Weir({verb, job});
+    EXPECT_EQ(refused.code, 65) << verb;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("W0813"), HasSubstr("data.text.path"), HasSubstr("--allow-path " + PathFor("texts"))));
+  }
+  EXPECT_EQ(Weir({"check", job, "--allow-path", PathFor("texts")}).code, 0);
+  EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=" + text}).code, 0) << "the user's own word";
+  EXPECT_EQ(Weir({"check", job, "--set", "training.steps=2"}).code, 65);
+  EXPECT_EQ(Weir({"check", job, "--no-data"}).code, 0) << "opens nothing";
+  EXPECT_EQ(Weir({"plan", job}).code, 0) << "opens nothing";
+  EXPECT_EQ(Weir({"plan", job, "--allow-path", "/"}).code, 2);
 }
 
 TEST(CliTest, CheckAndPlanDescribeAJobOnAnyMesh) {

@@ -23,8 +23,10 @@ struct ReportArguments {
   bool json = false;
 };
 
-absl::Status Report(const ReportArguments& arguments, std::ostream& out) {
+absl::Status Report(const ReportArguments& arguments, const CliContext& context) {
+  std::ostream& out = *context.out;
   WEIR_ASSIGN_OR_RETURN(auto file, MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
+  context.Confine({}, CpuTime::kLimited);
   TraceReader reader;
   WEIR_RETURN_IF_ERROR(
       reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())), arguments.path));
@@ -67,7 +69,7 @@ void AddTraceVerbs(CLI::App* app, CliContext* context) {
                            "  free:NAME             a function, actor or phase takes no time\n"
                            "  link:A-B=F            messages from rank A to rank B are F times as fast; link:all=F\n"
                            "  rank:R=F              acts of rank R are F times as fast; rank:all=F",
-                           [arguments, context] { return Report(*arguments, *context->out); });
+                           [arguments, context] { return Report(*arguments, *context); });
   verb->add_option("FILE", arguments->path, "Trace written by weir train --trace or weir sim --trace")->required();
   verb->add_option("--rows,--waits", arguments->rows, "Rows of each table")->check(CLI::NonNegativeNumber)->capture_default_str();
   verb->add_option("--step", arguments->step, "Critical path of this step alone");

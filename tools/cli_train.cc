@@ -18,6 +18,7 @@
 #include "tools/launch/placement.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
+#include "tools/train/job_session.h"
 #include "tools/train/trainer.h"
 
 namespace weir {
@@ -67,7 +68,7 @@ absl::StatusOr<FleetOptions> FleetArguments::Options(const Job& job, Console* co
   options.checksums = checksums == "on" ? FleetOptions::Checksums::kOn : FleetOptions::Checksums::kOff;
   options.log_base = logs;
   if (!ranks.empty()) {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, {}));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileConfined(job, {}));
     WEIR_ASSIGN_OR_RETURN(options.ranks_shown, ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
   }
   const auto ms = [](double seconds) { return std::max<int64_t>(1, std::llround(seconds * 1e3)); };
@@ -99,7 +100,7 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
     return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
   }
   SignalWatch signals(SecondSignal::kEndsTheProcess);
-  Console console(::isatty(STDERR_FILENO) ? Console::Style::kTerminal : Console::Style::kPlain, context->err,
+  Console console(::isatty(STDERR_FILENO) ? Console::Style::kTerminal : Console::Style::kPlain, context->raw_err,
                   [] { return TerminalColumns(STDERR_FILENO); });
   arguments.options.console = &console;
   arguments.options.interrupted = &signals.interrupted();
@@ -149,9 +150,11 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
   SignalWatch signals(SecondSignal::kEndsTheProcess);
   arguments.options.interrupted = &signals.interrupted();
-  *context->out << arguments.options.prompt << std::flush;
-  absl::Status status = Generate(job, arguments.options, [context](char byte) { *context->out << byte << std::flush; });
-  *context->out << "\n";
+  // A file or a pipe gets the model's bytes; a terminal would obey some.
+  std::ostream& out = ::isatty(STDOUT_FILENO) ? *context->out : *context->raw_out;
+  out << arguments.options.prompt << std::flush;
+  absl::Status status = Generate(job, arguments.options, [&out](char byte) { out << byte << std::flush; });
+  out << "\n";
   if (signals.interrupted().load()) context->exit_code = kExitInterrupted;
   return status;
 }
@@ -166,7 +169,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
                            "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
                            "Ctrl-C ends after the step and still writes --save, --checkpoint and --trace.",
                            [train, context] { return RunTrain(*train, context); });
-  train->job.AddTo(verb);
+  train->job.AddTo(verb, JobArguments::Data::kOpened);
   verb->add_option("--steps", train->steps, "Steps, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
   verb->add_option("--seed", train->seed, "Seed, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
   verb->add_option("--init", train->options.init, "Start from these weights (safetensors)")->type_name("PATH");
@@ -204,7 +207,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
   CLI::App* verb = AddVerb(app, context, "eval", "Evaluate weights on the held-out part of a job's data",
                            "  weir eval gpt.textproto --init gpt.safetensors",
                            [eval, context] { return RunEval(*eval, context); });
-  eval->job.AddTo(verb);
+  eval->job.AddTo(verb, JobArguments::Data::kOpened);
   verb->add_option("--init", eval->init, "The weights (safetensors)")->type_name("PATH")->required();
   verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")->type_name("N")->check(CLI::PositiveNumber);
 
@@ -213,7 +216,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
                  "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once upon' --tokens 300\n"
                  "  weir generate gpt.textproto --init gpt.safetensors --temperature 0",
                  [generate, context] { return RunGenerate(*generate, context); });
-  generate->job.AddTo(verb);
+  generate->job.AddTo(verb, JobArguments::Data::kNotOpened);
   verb->add_option("--init", generate->options.init, "The weights (safetensors)")->type_name("PATH")->required();
   verb->add_option("--prompt", generate->options.prompt, "Text to continue [a new line]")->type_name("TEXT");
   verb->add_option("--tokens", generate->options.tokens, "Bytes to add")->type_name("N")->capture_default_str();

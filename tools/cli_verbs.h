@@ -12,14 +12,25 @@
 #include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
+#include "tools/cli.h"
+#include "tools/sandbox/process_limits.h"
+#include "tools/sandbox/sandbox.h"
 
 namespace weir {
 
 struct CliContext {
-  std::ostream* out = nullptr;
-  std::ostream* err = nullptr;
+  std::ostream* out = nullptr;  // as people may see it: control characters are escaped
+  std::ostream* err = nullptr;  // likewise
+  // Behind them: for bytes as they are, and for a Console, which escapes by itself.
+  std::ostream* raw_out = nullptr;
+  std::ostream* raw_err = nullptr;
   absl::Status status;  // of the verb that ran
   int exit_code = 0;    // if status is ok
+  CliSandbox sandbox = CliSandbox::kOff;
+
+  // For a verb that has opened what it was given and from now on reads and computes: confines the process for good, if `sandbox`
+  // is on. What is in place.
+  SandboxFacts Confine(const SandboxRules& rules, CpuTime time) const;
 };
 
 // Where a job comes from and how the command line changes it.
@@ -28,9 +39,13 @@ struct JobArguments {
   std::string mesh;
   bool has_mesh = false;
   std::vector<std::string> set;
+  // Whether the verb opens the data of the job, whose paths then must be allowed (data_paths.h).
+  enum class Data : uint8_t { kOpened, kNotOpened } data = Data::kOpened;
+  std::vector<std::string> allowed_paths;
 
-  // Adds the positional JOB, --mesh and --set.
-  void AddTo(CLI::App* verb);
+  // Adds the positional JOB, --mesh and --set; and --allow-path if the verb opens the data.
+  void AddTo(CLI::App* verb, Data opens);
+  // The job with what the command line changes.
   absl::StatusOr<Job> Read() const;
 };
 

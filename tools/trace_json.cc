@@ -123,7 +123,7 @@ std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why
   } else {
     json["why_slow_error"] = std::string(why.status().message());
   }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace weir

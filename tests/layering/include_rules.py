@@ -40,6 +40,7 @@ LIBRARY_HOMES = [
     ("Highway", r"hwy/", r"(ops/kernels/cpu/|runtime/device/cpu_)"),
     ("gRPC", r"(grpc|grpcpp|grpc\+\+)/", r"runtime/control/"),
     ("CLI11", r"CLI/", r"tools/"),
+    ("libseccomp", r"seccomp", r"tools/sandbox/"),
     ("TBB", r"(tbb|oneapi/tbb)(/|\.h)", r"(tests|tools)/bench/"),
 ]
 _LIBRARY_BENCHES = re.compile(r"(tests|tools)/bench/")

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "runtime/base/printable_text.h"
+
 namespace weir {
 namespace {
 
@@ -23,7 +25,7 @@ absl::string_view Fitting(absl::string_view text, int columns) {
 void Console::Say(absl::string_view text) {
   std::lock_guard<std::mutex> lock(mutex_);
   Erase();
-  out_->write(text.data(), static_cast<std::streamsize>(text.size()));
+  *out_ << Printable(text, PrintableText::Lines::kKept);
   if (text.empty() || text.back() != '\n') out_->put('\n');
   Draw();
   out_->flush();
@@ -33,7 +35,7 @@ void Console::ShowStatus(absl::string_view line) {
   if (style_ == Style::kPlain) return Say(line);
   std::lock_guard<std::mutex> lock(mutex_);
   Erase();
-  status_ = std::string(line);
+  status_ = Printable(line, PrintableText::Lines::kEscaped);
   Draw();
   out_->flush();
 }
@@ -74,6 +76,32 @@ std::streamsize ConsoleLines::Buffer::xsputn(const char* bytes, std::streamsize 
     rest_.erase(0, end + 1);
   }
   return count;
+}
+
+PrintableStream::~PrintableStream() { buffer_.WriteRest(); }
+
+void PrintableStream::Buffer::WriteRest() {
+  std::string text;
+  printable_.End(&text);
+  *out_ << text << std::flush;
+}
+
+int PrintableStream::Buffer::overflow(int c) {
+  if (c == traits_type::eof()) return traits_type::not_eof(c);
+  const char byte = traits_type::to_char_type(c);
+  return xsputn(&byte, 1) == 1 ? c : traits_type::eof();
+}
+
+std::streamsize PrintableStream::Buffer::xsputn(const char* bytes, std::streamsize count) {
+  std::string text;
+  printable_.Add(absl::string_view(bytes, static_cast<size_t>(count)), &text);
+  *out_ << text;
+  return out_->good() ? count : 0;
+}
+
+int PrintableStream::Buffer::sync() {
+  out_->flush();
+  return out_->good() ? 0 : -1;
 }
 
 int TerminalColumns(int descriptor) {

@@ -1,6 +1,7 @@
 // The one place through which a command writes what people read while it works: lines that
 // stay, from any thread, and on a terminal one line at the bottom that is redrawn. A line is never
 // broken by another, nor by the redrawn one, which makes room and comes back below.
+// What is written has no control characters but its line ends (runtime/base/printable_text.h), wherever it came from.
 // Not here: what the lines say (tools/train/progress.h, tools/launch/worker_output.h), results, which go to standard output.
 // Thread rule: Console any thread; a ConsoleLines one thread at a time, any number of them beside each other.
 #pragma once
@@ -13,6 +14,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "runtime/base/printable_text.h"
 
 namespace weir {
 
@@ -67,6 +69,30 @@ class ConsoleLines final : public std::ostream {
 
     Console* console_;
     std::string rest_;  // of a line without its end
+  };
+  Buffer buffer_;
+};
+
+// A stream in front of another, which gets every text as people may see it (printable_text.h).
+class PrintableStream final : public std::ostream {
+ public:
+  // `out` must outlive this.
+  explicit PrintableStream(std::ostream* out) : std::ostream(nullptr), buffer_(out) { rdbuf(&buffer_); }
+  ~PrintableStream() override;
+
+ private:
+  class Buffer final : public std::streambuf {
+   public:
+    explicit Buffer(std::ostream* out) : out_(out), printable_(PrintableText::Lines::kKept) {}
+    void WriteRest();
+
+   private:
+    int overflow(int c) override;
+    std::streamsize xsputn(const char* bytes, std::streamsize count) override;
+    int sync() override;
+
+    std::ostream* const out_;
+    PrintableText printable_;
   };
   Buffer buffer_;
 };

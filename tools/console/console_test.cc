@@ -165,5 +165,30 @@ TEST(ConsoleTest, OnATerminalManyWritersBreakNoLine) {
   EXPECT_EQ(screen[num_lines + 1], absl::StrCat("step ", kLines - 1, std::string(51, '.')));
 }
 
+TEST(ConsoleTest, NoTextControlsTheTerminal) {
+  std::ostringstream out;
+  Console console(Console::Style::kPlain, &out);
+  console.Say("a\x1b[2Jb\xff");
+  console.ShowStatus("c\rd");
+  EXPECT_EQ(out.str(), "a\\x1b[2Jb\\xff\nc\\x0dd\n");
+}
+
+TEST(PrintableStreamTest, EscapesWhatIsNoTextAndKeepsWhatIs) {
+  std::ostringstream out;
+  {
+    PrintableStream printable(&out);
+    printable << "ö\x1b[31m" << 7 << '\n' << "\xe6" << std::flush << "\xa8\xa1" << '\xc3';
+  }
+  EXPECT_EQ(out.str(), "ö\\x1b[31m7\n模\\xc3");
+}
+
+TEST(PrintableStreamTest, AFailureBehindItShows) {
+  std::ostringstream out;
+  PrintableStream printable(&out);
+  out.setstate(std::ios::badbit);
+  printable << "text" << std::flush;
+  EXPECT_FALSE(printable.good());
+}
+
 }  // namespace
 }  // namespace weir

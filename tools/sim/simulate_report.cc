@@ -196,7 +196,7 @@ std::string ToJson(const SimulateReport& report) {
                                  {"mfu", report.mfu},
                                  {"history_hash", absl::StrCat(absl::Hex(report.history_hash, absl::kZeroPad16))},
                                  {"devices", devices}};
-  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+  return json.dump(2, ' ', true, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace weir

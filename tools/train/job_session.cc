@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "tools/sandbox/run_confined.h"
 #include "tools/train/memory_budget.h"
 
 namespace weir {
@@ -54,13 +55,22 @@ int ThreadsPerDevice(const Job& job, int asked, int64_t devices) {
   return static_cast<int>(std::max<int64_t>(1, cores / std::max<int64_t>(1, devices)));
 }
 
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job, const CompileOptions& options) {
+  std::unique_ptr<LogicalPlan> plan;
+  WEIR_RETURN_IF_ERROR(RunConfined([&]() -> absl::Status {
+    WEIR_ASSIGN_OR_RETURN(plan, CompileJob(job, options));
+    return absl::OkStatus();
+  }));
+  return plan;
+}
+
 absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options) {
   CompileOptions compile;
   compile.mode = options.mode;
   JobSession opened;
   opened.plan = options.plan;
   if (opened.plan == nullptr) {
-    WEIR_ASSIGN_OR_RETURN(opened.plan, CompileJob(job, compile));
+    WEIR_ASSIGN_OR_RETURN(opened.plan, CompileConfined(job, compile));
   }
   if (!options.plan_id.empty() && options.plan_id != opened.plan->plan_id) {
     return absl::FailedPreconditionError(Format({"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
@@ -76,10 +86,13 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     std::iota(ranks.begin(), ranks.end(), 0);
   }
   std::vector<RankPlan> plans;
-  for (int rank : ranks) {
-    WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
-    plans.push_back(std::move(plan));
-  }
+  WEIR_RETURN_IF_ERROR(RunConfined([&]() -> absl::Status {
+    for (int rank : ranks) {
+      WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
+      plans.push_back(std::move(plan));
+    }
+    return absl::OkStatus();
+  }));
   // Who starts processes has looked at all of them before.
   if (options.ranks.empty() && options.plan == nullptr) WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing, NeedOf(plans, opened.threads_per_device), BudgetOf(job)));
   SessionOptions session;

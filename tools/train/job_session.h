@@ -43,6 +43,9 @@ struct JobSession {
   int threads_per_device = 1;
 };
 
+// CompileJob, on a thread that may open no file and start nothing (tools/sandbox/run_confined.h).
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job, const CompileOptions& options);
+
 absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options);
 
 // Threads for each of `devices` devices: `asked`, else the job's, else cores / devices, at least 1.

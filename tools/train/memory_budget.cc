@@ -263,11 +263,11 @@ absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed&
 
 absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset& dataset) {
   TrainingPlans plans;
-  WEIR_ASSIGN_OR_RETURN(plans.training, CompileJob(job, {}));
+  WEIR_ASSIGN_OR_RETURN(plans.training, CompileConfined(job, {}));
   if (dataset.num_held_out_batches() == 0) return plans;
   CompileOptions options;
   options.mode = PlanMode::kEvaluate;
-  WEIR_ASSIGN_OR_RETURN(plans.evaluation, CompileJob(EvaluationJob(job), options));
+  WEIR_ASSIGN_OR_RETURN(plans.evaluation, CompileConfined(EvaluationJob(job), options));
   return plans;
 }
 
