@@ -13,6 +13,10 @@
 namespace weir {
 namespace {
 
+// More is damage.
+constexpr int64_t kStepMax = int64_t{1} << 31;
+constexpr int64_t kActsPerStepMax = 1 << 20;
+
 std::string TextOf(const trace::PlanFacts& facts, uint32_t index) {
   return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index)) : std::string();
 }
@@ -21,13 +25,8 @@ std::string TextOf(const trace::PlanFacts& facts, uint32_t index) {
 struct SeenStep {
   int64_t acts = 0;
   int64_t first_start = 0;
+  int64_t last_end = 0;
   std::optional<int64_t> end;  // of those that may end it
-};
-
-// Where a run of the session began, and the one before it ended.
-struct SeenRun {
-  int64_t begin = 0;
-  int64_t end_before = 0;
 };
 
 class StepFinder {
@@ -49,9 +48,8 @@ class StepFinder {
 
   const TraceReader& trace_;
   const std::map<int, std::vector<char>> enders_;
-  int64_t last_end_ = 0;  // of all acts
   std::map<int64_t, SeenStep> steps_;
-  std::map<int64_t, SeenRun> runs_;  // by first step; not the first run that is kept
+  std::map<int64_t, int64_t> runs_;  // where runs of the session began, by first step; not the first run that is kept
   StepTimes times_;
 };
 
@@ -65,29 +63,29 @@ void StepFinder::Look(const TraceProcess& process) {
       ends = ends || enders->second[a] != 0;
     }
   }
-  std::optional<SeenRun> run;  // the present one, unless it is the first that is kept
+  std::optional<int64_t> run;  // where the present one began, unless it is the first that is kept
   std::optional<int64_t> run_step;
-  int64_t own_end = 0;
+  bool acted = false;
   const auto end_run = [&] {
     if (!run.has_value() || !run_step.has_value()) return;
     auto [at, added] = runs_.try_emplace(*run_step, *run);
-    at->second.begin = std::min(at->second.begin, run->begin);
-    at->second.end_before = std::max(at->second.end_before, run->end_before);
+    at->second = std::min(at->second, *run);
   };
   for (const TraceSlice& slice : process.slices) {
-    if (slice.category == kTraceRest && own_end > 0) {
+    if (slice.category == kTraceRest && acted) {
       end_run();
-      run = SeenRun{slice.end, own_end};
+      run = slice.end;
       run_step.reset();
     }
     auto number = slice.numbers.find("step");
     if (slice.category != kTraceAct || number == slice.numbers.end()) continue;
     const int64_t step = number->second;
+    if (step < 0 || step >= kStepMax) continue;
     run_step = std::min(run_step.value_or(step), step);  // an update may be a step ahead of the first
-    own_end = std::max(own_end, slice.end);
-    last_end_ = std::max(last_end_, slice.end);
-    auto [at, added] = steps_.try_emplace(step, SeenStep{0, slice.begin, std::nullopt});
+    acted = true;
+    auto [at, added] = steps_.try_emplace(step, SeenStep{0, slice.begin, slice.end, std::nullopt});
     ++at->second.acts;
+    at->second.last_end = std::max(at->second.last_end, slice.end);
     at->second.first_start = std::min(at->second.first_start, slice.begin);
     auto ends = ends_step.find(slice.name);
     if (ends != ends_step.end() && !ends->second) continue;
@@ -104,7 +102,8 @@ int64_t StepFinder::ActsExpected(int64_t step) const {
     auto facts = trace_.plans.find(process.rank);
     if (facts == trace_.plans.end()) return -1;
     for (const trace::ActorFacts& actor : facts->second.actor()) {
-      if (actor.every() > 0 && step % actor.every() == actor.every_phase()) acts += actor.acts_per_step();
+      if (actor.every() <= 0 || step % actor.every() != actor.every_phase()) continue;
+      acts += std::clamp<int64_t>(actor.acts_per_step(), 0, kActsPerStepMax);
     }
   }
   return acts;
@@ -125,14 +124,16 @@ void StepFinder::Choose() {
   times_.last_ends_run = std::next(last) == steps_.end();
   int64_t begin = first->second.first_start;
   if (first != steps_.begin()) begin = std::prev(first)->second.end.value_or(begin);
+  int64_t last_end = begin;  // of all acts so far: where a run ends that ends here
+  for (auto at = steps_.begin(); at != first; ++at) last_end = std::max(last_end, at->second.last_end);
   for (auto at = first; at != std::next(last); ++at) {
+    last_end = std::max(last_end, at->second.last_end);
     StepTime time{at->first, begin, at->second.end.value_or(begin), StepTime::Place::kWithinRun};
     if (auto run = runs_.find(at->first); run != runs_.end()) {
-      time.begin = run->second.begin;
+      time.begin = std::max(begin, run->second);
       time.place = StepTime::Place::kFirstOfRun;
     }
-    if (auto next_run = runs_.find(at->first + 1); next_run != runs_.end()) time.end = next_run->second.end_before;
-    if (at == last && times_.last_ends_run) time.end = last_end_;
+    if (runs_.count(at->first + 1) > 0 || (at == last && times_.last_ends_run)) time.end = last_end;
     time.end = std::max(time.end, time.begin);
     begin = time.end;
     times_.steps.push_back(time);
