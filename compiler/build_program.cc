@@ -232,6 +232,7 @@ class ProgramBuilder {
     int out = NewValue(value.name, value.type, layout, stage, Rate::kMicroBatch);
     ProgramItem& item = NewItem(ItemKind::kSource, PhaseKind::kData, absl::StrCat("data ", value.name), Rate::kMicroBatch);
     item.feed = value.name;
+    item.range = value.use.range;
     item.outputs = {out};
     at_[v][stage] = out;
     return out;

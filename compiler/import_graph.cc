@@ -6,6 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/batch_dim.h"
+#include "compiler/infer_index_ranges.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -23,6 +25,21 @@ absl::StatusOr<TensorType> ParseTensorType(const std::string& text, const Dims& 
   absl::StatusOr<TensorType> type = ParseType(text, dims);
   if (!type.ok()) return At(where, type.status());
   return type;
+}
+
+struct InputType {
+  TensorType type;
+  std::optional<IndexRange> range;  // as declared
+};
+
+absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& dims, const std::string& where) {
+  absl::StatusOr<DeclaredType> declared = ParseDeclaredType(text, dims);
+  if (!declared.ok()) return At(where, declared.status());
+  InputType input{declared->type, std::nullopt};
+  if (declared->range.has_value()) {
+    input.range = IndexRange{declared->range->below, absl::StrCat("the range <", declared->range->text, "> that ", where, " declares")};
+  }
+  return input;
 }
 
 std::string FunctionWhere(const std::string& function) { return absl::StrCat("function ", function); }
@@ -86,9 +103,9 @@ class FunctionImporter {
     return absl::OkStatus();
   }
 
-  absl::Status AddArg(const std::string& name, const TensorType& type, ArgKind kind) {
+  absl::Status AddArg(const std::string& name, const TensorType& type, ArgKind kind, std::optional<IndexRange> declared = std::nullopt) {
     ValueId value = function_.AddValue(name, type);
-    function_.args.push_back({value, kind});
+    function_.args.push_back({value, kind, std::move(declared)});
     return Define(name, value, FunctionWhere(graph_function_));
   }
 
@@ -267,8 +284,8 @@ class GraphImporter {
   absl::Status ImportMain(const weir::Function& main) {
     for (const TensorDecl& input : main.input()) {
       std::string where = absl::StrCat(FunctionWhere(main.name()), ", input ", input.name());
-      WEIR_ASSIGN_OR_RETURN(TensorType type, ParseTensorType(input.type(), dims_, where));
-      WEIR_RETURN_IF_ERROR(DefineMain(input.name(), ModelValue{input.name(), type, -1, 0}));
+      WEIR_ASSIGN_OR_RETURN(InputType input_type, ParseInputType(input.type(), dims_, where));
+      WEIR_RETURN_IF_ERROR(DefineMain(input.name(), ModelValue{input.name(), input_type.type, -1, 0, {input_type.range}}));
     }
     int begin = 0;
     while (begin < main.node_size()) {
@@ -419,8 +436,8 @@ class GraphImporter {
     const weir::Function& graph = *it->second;
     for (const TensorDecl& input : graph.input()) {
       std::string input_where = absl::StrCat(FunctionWhere(name), ", input ", input.name());
-      WEIR_ASSIGN_OR_RETURN(TensorType type, ParseTensorType(input.type(), dims_, input_where));
-      WEIR_RETURN_IF_ERROR(importer.AddArg(input.name(), type, ArgKind::kActivation));
+      WEIR_ASSIGN_OR_RETURN(InputType input_type, ParseInputType(input.type(), dims_, input_where));
+      WEIR_RETURN_IF_ERROR(importer.AddArg(input.name(), input_type.type, ArgKind::kActivation, input_type.range));
     }
     for (const Parameter& parameter : graph.parameter()) WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     for (int i = 0; i < graph.node_size(); ++i) {
@@ -545,7 +562,7 @@ class GraphImporter {
 
 }  // namespace
 
-absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
+absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job) {
   std::map<std::string, TensorDim> dims;
   for (const Dim& dim : job.graph().dim()) {
     std::string where = absl::StrCat("graph, dim ", dim.name());
@@ -561,19 +578,18 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
       return Rejected({"W0433", where, "each dimension once", absl::StrCat("\"", dim.name(), "\" twice"), ""});
     }
   }
+  return dims;
+}
+
+absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
+  WEIR_ASSIGN_OR_RETURN(Dims dims, ImportDimTable(job));
   int64_t micro_batches = job.training().micro_batches();
   if (micro_batches < 0 || micro_batches > 1'000'000) {
     return Rejected({"W0434", "training.micro_batches", "between 1 and 1000000", absl::StrCat(micro_batches), ""});
   }
   if (micro_batches > 1) {
-    std::string batch = job.training().batch_dim().empty() ? "batch" : job.training().batch_dim();
+    WEIR_ASSIGN_OR_RETURN(const std::string batch, BatchDim(job, dims));
     auto it = dims.find(batch);
-    if (it == dims.end()) {
-      std::vector<std::string> names;
-      for (const auto& [name, dim] : dims) names.push_back(name);
-      return Rejected({"W0436", "training.batch_dim", "the dimension that is cut into micro-batches, one of the graph's dim table",
-                       absl::StrCat("\"", batch, "\""), Nearest(batch, names)});
-    }
     if (it->second.size % micro_batches != 0) {
       return Rejected({"W0435", "training.micro_batches",
                        absl::StrCat("a number that divides dimension \"", batch, "\""),
@@ -586,7 +602,9 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
 }
 
 absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims, PlanMode mode) {
-  return GraphImporter(job, dims, mode).Run();
+  WEIR_ASSIGN_OR_RETURN(Module module, GraphImporter(job, dims, mode).Run());
+  WEIR_RETURN_IF_ERROR(InferIndexRanges(job.graph().main(), &module));
+  return module;
 }
 
 }  // namespace weir::compiler

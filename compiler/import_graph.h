@@ -1,7 +1,7 @@
 // From the graph of a job to the compiler's model: types parsed and inferred, schemas
 // checked, calls of calls flattened, the loose nodes of `main` gathered into functions
 // between its calls ("main.0", "main.1"). Everything wrong with a graph is found
-// here (W04xx), with function, node, expectation, finding and the nearest legal choice.
+// here (W04xx, W09xx), with function, node, expectation, finding and the nearest legal choice.
 // Thread rule: pure function.
 #pragma once
 
@@ -14,7 +14,10 @@
 
 namespace weir::compiler {
 
-// The dimension table of a graph, checked; `batch` divided by the micro-batches.
+// The dimension table of a graph, checked.
+absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job);
+
+// The same for one micro-batch: the dimension of the samples (batch_dim.h) divided by the micro-batches.
 absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job);
 
 absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims,

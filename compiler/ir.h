@@ -52,9 +52,17 @@ enum class ArgKind : uint8_t {
   kFixed,       // layout given: stashes, gradients, scalars of the runtime
 };
 
+// Integers from 0 to below `below`, because something reads them as indices or the graph declares it.
+struct IndexRange {
+  int64_t below = 0;
+  std::string reader;    // for people: who has room for no more
+  bool of_rows = false;  // some reader looks up rows of a table: the values are tokens
+};
+
 struct Arg {
   ValueId value = -1;
   ArgKind kind = ArgKind::kActivation;
+  std::optional<IndexRange> declared;  // by the user's function
 };
 
 enum class ResultKind : uint8_t {
@@ -123,11 +131,18 @@ struct ModelFunction {
   std::vector<int> weight_gradient_results;  // as backward_results
 };
 
+// How a model reads what data feeds it.
+struct InputUse {
+  std::optional<IndexRange> range;  // none: any value will do
+  bool needed = true;               // the result of some call depends on it, so plans feed it
+};
+
 struct ModelValue {
   std::string name;
   TensorType type;
   int call = -1;     // the call that produces it, or -1: fed by data under `name`
   int result = 0;
+  InputUse use = {};  // of what is fed
 };
 
 struct ModelCall {
@@ -184,6 +199,7 @@ struct ProgramItem {
   std::vector<int> inputs;   // program values
   std::vector<int> outputs;  // kBoxing: outputs[i] is inputs[i] in its new place
   std::string feed;          // kSource, kSink
+  std::optional<IndexRange> range;  // kSource: of the values fed
   std::string state_prefix;  // kCall with function states: state k is named state_names[k]
   std::vector<std::string> state_names;
   std::vector<Layout> state_layouts;

@@ -30,6 +30,19 @@ std::string OperandNames(const std::vector<OperandSchema>& operands) {
   return absl::StrJoin(names, ", ");
 }
 
+// "indices along dimension 0 of table".
+std::string IndexText(const OpSchema& schema, const IndexedAxis& index) {
+  const std::vector<OperandSchema>& of = index.side == IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
+  return absl::StrCat("indices along ", index.axis >= 0 ? absl::StrCat("dimension ", index.axis) : index.axis == -1 ? "the last dimension" : absl::StrCat("dimension ", index.axis, " from the end"),
+                      " of ", of[index.operand].name, ": from 0 to below its size, checked");
+}
+
+void PrintIndices(const OpSchema& schema, std::ostream& out) {
+  for (const OperandSchema& operand : schema.inputs) {
+    if (operand.index.has_value()) out << absl::StrFormat("  %-14s %s\n", operand.name, IndexText(schema, *operand.index));
+  }
+}
+
 void PrintOperands(const std::string& title, const std::vector<OperandSchema>& operands, std::ostream& out) {
   if (operands.empty()) return;
   out << title << "\n";
@@ -48,6 +61,10 @@ void PrintOp(const OpSchema& schema, bool has_gradient, std::ostream& out) {
   for (const AttrSchema& attr : schema.attrs) {
     std::string fallback = attr.fallback.has_value() ? "default " + ValueText(attr.name, *attr.fallback) : "required";
     out << absl::StrFormat("  %-14s %s (%s, %s)\n", attr.name, attr.doc, Name(attr.kind), fallback);
+  }
+  if (std::any_of(schema.inputs.begin(), schema.inputs.end(), [](const OperandSchema& operand) { return operand.index.has_value(); })) {
+    out << "indices\n";
+    PrintIndices(schema, out);
   }
   if (!schema.factors.empty()) out << "factors\n  " << schema.factors << "\n";
   out << "gradient\n  " << (has_gradient ? "yes" : "none") << "\n";

@@ -209,6 +209,10 @@ class RegisterAllocator {
     spec->set_function(actor.function);
     spec->set_phase(ToProto(actor.phase));
     if (actor.kind == ActorSpec::SOURCE) SetSlice(actor.feed_slice, spec->mutable_feed_slice());
+    if (actor.feed_range.has_value()) {
+      spec->mutable_feed_range()->set_below(actor.feed_range->below);
+      spec->mutable_feed_range()->set_reader(actor.feed_range->reader);
+    }
     std::map<int, int> in_ports, out_ports;
     for (int input : actor.inputs) {
       int id = places_[input].register_id;

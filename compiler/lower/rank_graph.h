@@ -95,6 +95,7 @@ struct RankActor {
   uint64_t instance = 0;
   std::string feed;
   TensorSlice feed_slice;
+  std::optional<IndexRange> feed_range;
   std::string function;
 };
 

@@ -129,6 +129,7 @@ class RankLowering {
     actor.kind = ActorSpec::SOURCE;
     actor.feed = item.feed;
     actor.feed_slice = Local(value.type, value.layout);
+    actor.feed_range = item.range;
     actor.outputs = {TensorOf(item.outputs[0])};
     AddActor(std::move(actor));
   }

@@ -10,7 +10,8 @@ OpDef AccuracyDef() {
   OpDef def;
   def.schema = {.name = "accuracy",
                 .doc = "1 for each sample whose largest logit is the target's, else 0. Not differentiable.",
-                .inputs = {{.name = "logits", .doc = "[..., v]"}, {.name = "targets", .doc = "i32[...]"}},
+                .inputs = {{.name = "logits", .doc = "[..., v]"},
+                           {.name = "targets", .doc = "i32[...], places of v", .index = IndexedAxis{.operand = 0, .axis = -1}}},
                 .outputs = {{.name = "hit", .doc = "f32[...]"}},
                 .factors = "... v, ... -> ...; v is whole"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {

@@ -14,7 +14,8 @@ OpDef CastDef() {
                 .inputs = {{.name = "x", .doc = "any shape"}},
                 .outputs = {{.name = "y", .doc = "like x, of type `to`"}},
                 .attrs = {{"to", AttrKind::kString, std::nullopt, "f32, bf16 or i32"}},
-                .factors = "... -> ...; linear in x (real to real)"};
+                .factors = "... -> ...; linear in x (real to real)",
+                .moves_elements = true};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     std::string to = in.attrs.Str("to");
     WEIR_RETURN_IF_ERROR(CheckChoice("to", to, {"f32", "bf16", "i32"}));

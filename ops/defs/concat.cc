@@ -54,7 +54,8 @@ OpDef ConcatDef() {
                 .inputs = {{.name = "x", .variadic = true, .doc = "equal in all dimensions but the axis"}},
                 .outputs = {{.name = "y", .doc = "named like the first input; the sizes of the axis added up"}},
                 .attrs = {{"axis", AttrKind::kInt, std::nullopt, "axis of the inputs, from 0"}},
-                .factors = "..., ... -> ...; the axis is whole; linear in all inputs together"};
+                .factors = "..., ... -> ...; the axis is whole; linear in all inputs together",
+                .moves_elements = true};
   def.infer = InferConcat;
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
     FactorRule rule = WholeAxisRule(inputs, outputs, static_cast<int>(attrs.Int("axis")));

@@ -24,8 +24,8 @@ absl::Status EmbeddingGradient(GradientBuilder& b) {
 OpDef EmbeddingDef() {
   OpDef def;
   def.schema = {.name = "embedding",
-                .doc = "y[..., :] = table[ids[...], :]; ids outside the table give zeros.",
-                .inputs = {{.name = "table", .doc = "[v, h]"}, {.name = "ids", .doc = "i32[...]"}},
+                .doc = "y[..., :] = table[ids[...], :].",
+                .inputs = {{.name = "table", .doc = "[v, h]"}, {.name = "ids", .doc = "i32[...], rows of the table", .index = IndexedAxis{.operand = 0, .axis = 0}}},
                 .outputs = {{.name = "y", .doc = "[..., h]"}},
                 .factors = "v h, ... -> ... h; v is summed (a shard of the table gives zeros for ids outside it); "
                            "linear in table"};
@@ -48,7 +48,10 @@ OpDef EmbeddingGradDef() {
   OpDef def;
   def.schema = {.name = "embedding_grad",
                 .doc = "dtable[i, :] = sum of dy[..., :] where ids is i, in the order of the samples.",
-                .inputs = {{.name = "ids", .doc = "i32[...]"}, {.name = "dy", .doc = "[..., h]"}},
+                .inputs = {{.name = "ids",
+                            .doc = "i32[...], rows of dtable",
+                            .index = IndexedAxis{.side = IndexedAxis::Side::kOutput, .operand = 0, .axis = 0}},
+                           {.name = "dy", .doc = "[..., h]"}},
                 .outputs = {{.name = "dtable", .doc = "[v, h]"}},
                 .attrs = {{"vocab", AttrKind::kInt, std::nullopt, "rows of the table"},
                           {"vocab_dim", AttrKind::kString, std::nullopt, "name of its first dimension"},

@@ -30,11 +30,19 @@ struct AttrSchema {
   std::string doc;
 };
 
+// The dimension along which the values of an integer operand count: each is from 0 to below its size.
+struct IndexedAxis {
+  enum class Side : uint8_t { kInput, kOutput } side = Side::kInput;
+  int operand = 0;
+  int axis = 0;  // negative: from the end
+};
+
 struct OperandSchema {
   std::string name;
   bool optional = false;  // may be absent; only trailing ones
   bool variadic = false;  // one or more; only the last
   std::string doc;
+  std::optional<IndexedAxis> index;  // set: the op reads the operand, of type i32, as indices
 };
 
 struct OpSchema {
@@ -47,7 +55,13 @@ struct OpSchema {
   bool internal = false;
   // How dimensions map to factors, in words of ops/defs/rule_builder.h; shown by `weir ops NAME`.
   std::string factors;
+  // Every element of an output is an element of an input, if both are of one type: the range of integers passes through.
+  bool moves_elements = false;
 };
+
+// What the operand that `index` belongs to counts along, of the op's types. Precondition: types that the op infers.
+const TensorDim& IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
+                            const std::vector<TensorType>& outputs);
 
 // What inference sees. Input types are logical (whole micro-batch tensors).
 struct InferInput {

@@ -143,7 +143,8 @@ OpDef ReshapeDef() {
                 .outputs = {{.name = "y", .doc = "the dimensions of `to`"}},
                 .attrs = {{"to", AttrKind::kString, std::nullopt,
                            "items name[=size[/unit]], such as \"batch, sequence, heads=4/1, head_dim=16\""}},
-                .factors = "the common parts of both shapes, such as b s (h d) -> b s h d; linear in x"};
+                .factors = "the common parts of both shapes, such as b s (h d) -> b s h d; linear in x",
+                .moves_elements = true};
   def.infer = InferReshape;
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     FactorRule rule = FactorMatcher(inputs[0].dims, outputs[0].dims).Rule(inputs, outputs);

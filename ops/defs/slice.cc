@@ -26,7 +26,8 @@ OpDef SliceDef() {
                 .attrs = {{"axis", AttrKind::kInt, std::nullopt, "axis of x, from 0"},
                           {"begin", AttrKind::kInt, std::nullopt, "first element"},
                           {"size", AttrKind::kInt, std::nullopt, "number of elements"}},
-                .factors = "... -> ...; the axis is whole; linear in x"};
+                .factors = "... -> ...; the axis is whole; linear in x",
+                .moves_elements = true};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     int64_t axis = in.attrs.Int("axis"), begin = in.attrs.Int("begin"), size = in.attrs.Int("size");
     OperandCheck check(in, {"x"});

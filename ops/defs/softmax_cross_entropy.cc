@@ -16,6 +16,10 @@ TensorType PerSample(const TensorType& logits) {
   return type;
 }
 
+OperandSchema TargetsSchema() {
+  return {.name = "targets", .doc = "i32[...], places of v", .index = IndexedAxis{.operand = 0, .axis = -1}};
+}
+
 void CheckLogitsAndTargets(OperandCheck& check) {
   check.Real(0).MinRank(0, 1).Is(1, DType::kI32).LeadingShape(1, 0, 1);
 }
@@ -24,7 +28,7 @@ OpDef SoftmaxCrossEntropyDef() {
   OpDef def;
   def.schema = {.name = "softmax_cross_entropy",
                 .doc = "loss = -log softmax(logits)[target] for each sample.",
-                .inputs = {{.name = "logits", .doc = "[..., v]"}, {.name = "targets", .doc = "i32[...]"}},
+                .inputs = {{.name = "logits", .doc = "[..., v]"}, TargetsSchema()},
                 .outputs = {{.name = "loss", .doc = "f32[...]"},
                             {.name = "max", .optional = true, .doc = "f32[...], largest logit"},
                             {.name = "sum_exp", .optional = true, .doc = "f32[...], sum of exp(logit - max)"}},
@@ -55,7 +59,7 @@ OpDef SoftmaxCrossEntropyGradDef() {
   def.schema = {.name = "softmax_cross_entropy_grad",
                 .doc = "dlogits = (softmax(logits) - onehot(target)) * dloss.",
                 .inputs = {{.name = "logits", .doc = "[..., v]"},
-                           {.name = "targets", .doc = "i32[...]"},
+                           TargetsSchema(),
                            {.name = "max", .doc = "f32[...]"},
                            {.name = "sum_exp", .doc = "f32[...]"},
                            {.name = "dloss", .doc = "f32[...]"}},
@@ -81,7 +85,7 @@ OpDef ExpSumPickDef() {
   def.schema = {.name = "exp_sum_pick",
                 .doc = "Sum of exp(logit - max), and the logit of the target (0 in shards that lack it).",
                 .inputs = {{.name = "logits", .doc = "[..., v]"},
-                           {.name = "targets", .doc = "i32[...]"},
+                           TargetsSchema(),
                            {.name = "max", .doc = "f32[...], over the whole of v"}},
                 .outputs = {{.name = "sum_exp", .doc = "f32[...]"}, {.name = "picked", .doc = "f32[...]"}},
                 .internal = true,

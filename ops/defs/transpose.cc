@@ -31,7 +31,8 @@ OpDef TransposeDef() {
                 .inputs = {{.name = "x", .doc = "any shape"}},
                 .outputs = {{.name = "y", .doc = "the dimensions of x in the order of perm"}},
                 .attrs = {{"perm", AttrKind::kInts, std::nullopt, "each axis of x once, such as [1, 0]"}},
-                .factors = "... -> ... in the order of perm; linear in x"};
+                .factors = "... -> ... in the order of perm; linear in x",
+                .moves_elements = true};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     const TensorType& x = in.inputs[0];
     std::vector<int64_t> perm = in.attrs.Ints("perm");

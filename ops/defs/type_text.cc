@@ -95,6 +95,27 @@ absl::StatusOr<TensorDim> ParseItem(const std::string& raw, const DimTable& tabl
   return dim;
 }
 
+absl::StatusOr<DeclaredRange> ParseRange(const std::string& text, const DimTable& table) {
+  constexpr int64_t kBelowMax = int64_t{1} << 31;  // the values are i32
+  DeclaredRange range{0, text};
+  auto known = table.find(text);
+  if (known != table.end()) {
+    range.below = known->second.size;
+  } else if (!text.empty() && std::isdigit(static_cast<unsigned char>(text[0]))) {
+    WEIR_ASSIGN_OR_RETURN(range.below, ParseCount(text, absl::StrCat("<", text, ">"), "range"));
+  } else {
+    std::vector<std::string> names;
+    for (const auto& [name, unused] : table) names.push_back(name);
+    std::string nearest = Nearest(text, names);
+    return Rejected({"W0901", "", absl::StrCat("a range that is a number or a dimension of the table (", TableText(table), ")"),
+                     Quote(text), nearest.empty() ? "i32<256>[...]" : absl::StrCat("i32<", nearest, ">[...]")});
+  }
+  if (range.below > kBelowMax) {
+    return Rejected({"W0901", "", "a range of at most 2^31, since the values are i32", absl::StrCat(range.below), ""});
+  }
+  return range;
+}
+
 absl::Status CheckCountable(const std::vector<TensorDim>& dims, const std::string& text) {
   TensorType type{DType::kF32, dims};
   int64_t elements = NumElements(type.shape());
@@ -135,6 +156,24 @@ absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& ta
   }
   WEIR_ASSIGN_OR_RETURN(auto dims, ParseDims(all.substr(open + 1, all.size() - open - 2), table));
   return TensorType{*dtype, std::move(dims)};
+}
+
+absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const DimTable& table) {
+  DeclaredType declared;
+  const size_t open = text.find('<'), close = text.find('>');
+  if (open == std::string::npos || open > text.find('[')) {
+    WEIR_ASSIGN_OR_RETURN(declared.type, ParseType(text, table));
+    return declared;
+  }
+  if (close == std::string::npos || close < open) {
+    return Rejected({"W0311", "", "a type whose range ends in \">\"", Quote(text), "i32<vocab>[batch, sequence]"});
+  }
+  WEIR_ASSIGN_OR_RETURN(declared.type, ParseType(text.substr(0, open) + text.substr(close + 1), table));
+  if (declared.type.dtype != DType::kI32) {
+    return Rejected({"W0900", "", "a range on integers (i32) only", Quote(text), text.substr(0, open) + text.substr(close + 1)});
+  }
+  WEIR_ASSIGN_OR_RETURN(declared.range, ParseRange(Trim(text.substr(open + 1, close - open - 1)), table));
+  return declared;
 }
 
 std::string DimsText(const std::vector<TensorDim>& dims) {

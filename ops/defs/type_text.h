@@ -9,6 +9,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,26 @@ absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const 
 
 // A whole type.
 absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table);
+
+// How far the values of an integer tensor go: from 0 to below `below`.
+struct DeclaredRange {
+  int64_t below = 0;
+  std::string text;  // as declared: "vocab" or "500"
+};
+
+struct DeclaredType {
+  TensorType type;
+  std::optional<DeclaredRange> range;
+};
+
+// The type of an input as a graph declares it: a whole type, whose element type may carry a range in angle brackets,
+// a named dimension of the table or a number:
+//
+//   i32<vocab>[batch, sequence]     i32<500>[batch]
+//
+// Refuses, with W0900 and W0901 and as ParseType: a range of a type that is not i32, a range that is neither a
+// dimension nor a number from 1 to 2^31.
+absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const DimTable& table);
 
 // "batch=8/1, heads=64/16": sizes and units written out, so that ParseDims reads it back with any table.
 std::string DimsText(const std::vector<TensorDim>& dims);

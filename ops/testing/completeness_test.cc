@@ -20,6 +20,12 @@ const std::map<std::string, std::string>& NotDifferentiable() {
   return *reasons;
 }
 
+// Internal ops that carry tensors of any type from rank to rank, after ranges have been found.
+const std::set<std::string>& MovesBytes() {
+  static const auto* ops = new std::set<std::string>{"exchange_pack", "exchange_fill"};
+  return *ops;
+}
+
 template <typename Check>
 void ForEachOp(Check&& check) {
   for (const std::string& name : OpRegistry::Names()) {
@@ -77,6 +83,23 @@ TEST(Completeness, EveryCaseInfersAndCosts) {
     auto example = MakeExample(op_case, 1);
     ASSERT_TRUE(example.ok()) << op_case.name << ": " << example.status();
     EXPECT_GE(example->def->flops(example->attrs, example->input_types, example->output_types), 0) << op_case.name;
+  }
+}
+
+// An integer that an op reads in any other way has no range that the runtime could check.
+TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
+  for (const OpCase& op_case : OpCases()) {
+    auto example = MakeExample(op_case, 1);
+    ASSERT_TRUE(example.ok()) << op_case.name << ": " << example.status();
+    const OpSchema& schema = example->def->schema;
+    for (size_t i = 0; i < example->input_types.size(); ++i) {
+      if (example->input_types[i].dtype != DType::kI32) continue;
+      const OperandSchema& operand = schema.inputs[std::min(i, schema.inputs.size() - 1)];
+      EXPECT_TRUE(operand.index.has_value() || schema.moves_elements || MovesBytes().count(op_case.op) > 0)
+          << op_case.name << ": say in ops/defs what " << operand.name << " indexes (OperandSchema::index), or that the op only moves elements";
+      if (!operand.index.has_value()) continue;
+      EXPECT_GT(IndexedDim(*operand.index, example->input_types, example->output_types).size, 0) << op_case.name;
+    }
   }
 }
 

@@ -16,6 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "compiler/import_graph.h"
 #include "google/protobuf/util/json_util.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
@@ -41,11 +42,7 @@ absl::StatusOr<Job> JobFrom(const std::string& path, const std::vector<std::stri
 // All batches of one input of the model, which must be integers.
 absl::Status AddBatches(const Job& job, const TensorDecl& input, int64_t steps, TensorArchive* archive) {
   int64_t micro_batches = std::max<int64_t>(1, job.training().micro_batches());
-  std::map<std::string, TensorDim> dims;
-  for (const Dim& dim : job.graph().dim()) {
-    int64_t size = dim.name() == "batch" ? dim.size() / micro_batches : dim.size();
-    dims[dim.name()] = {dim.name(), size, std::max<int64_t>(1, dim.unit())};
-  }
+  WEIR_ASSIGN_OR_RETURN(const auto dims, compiler::ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(TensorType type, ParseType(input.type(), dims));
   if (type.dtype != DType::kI32) return absl::UnimplementedError(absl::StrCat("input ", input.name(), " is not i32"));
   TensorSlice slice = TensorSlice::Whole(type.dtype, type.shape());
