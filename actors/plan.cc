@@ -694,6 +694,14 @@ absl::Status PlanReader::CheckKind(const ActorSpec& in, const std::string& where
                  absl::StrCat(out->feed_slice.bytes()));
     }
   }
+  if (in.has_feed_range()) {
+    out->feed_below = in.feed_range().below();
+    out->feed_reader = in.feed_range().reader();
+    const bool integers = out->kind == ActorKind::kSource && out->feed_slice.dtype == DType::kI32;
+    if (out->feed_below < 0 || (out->feed_below > 0 && !integers)) {
+      return Bad("W0503", where, "a feed_range of 0 or more, and of a SOURCE of i32 only", absl::StrCat(out->feed_below));
+    }
+  }
   if (out->kind == ActorKind::kSink) {
     if (out->inputs.empty() || plan_.registers[out->inputs[0].register_id].bytes < SizeOf(DType::kF32)) {
       return Bad("W0503", where, "an input port with an f32 scalar on a SINK", "none");

@@ -111,6 +111,8 @@ struct PlanActor : PlanRate {
   uint64_t instance = 0;
   std::string feed;
   TensorSlice feed_slice;
+  int64_t feed_below = 0;   // values of an integer feed are from 0 to below this; 0: any
+  std::string feed_reader;  // who reads them as indices, for people
   std::string function;
   ActorPhase phase = ActorPhase::kNone;
 };

@@ -546,12 +546,15 @@ void RankExecutor::RunBody(void* context) {
   if (self.options_.compute == RankExecutorOptions::Compute::kSkip) return;
   if (actor.kind == ActorKind::kSource) {
     const ActorMachine::Port& port = actor.machine.output(0);
-    absl::Status filled = self.options_.feed->Fill(actor.plan->feed, actor.step, actor.micro_batch, actor.plan->feed_slice,
-                                                   self.registers_[port.register_id].addresses[port.held_slot]);
+    void* const memory = self.registers_[port.register_id].addresses[port.held_slot];
+    absl::Status filled = self.options_.feed->Fill(actor.plan->feed, actor.step, actor.micro_batch, actor.plan->feed_slice, memory);
     if (!filled.ok()) {
       self.Fault(absl::Status(filled.code(), absl::StrCat("W0514 rank ", self.plan_->rank, ", actor '", actor.plan->name,
                                                           "', feed '", actor.plan->feed, "': ", filled.message())));
+      return;
     }
+    absl::Status in_range = CheckFed(*self.options_.feed, *actor.plan, actor.step, actor.micro_batch, memory);
+    if (!in_range.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), in_range));
   } else if (actor.kind == ActorKind::kSend && actor.machine.num_inputs() > 0) {
     const ActorMachine::Port& from = actor.machine.input(0);
     const ActorMachine::Port& to = actor.machine.output(0);

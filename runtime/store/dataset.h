@@ -7,8 +7,9 @@
 //   n = (step * micro_batches + micro_batch) * rows + row
 // so the same samples are seen in a step however it is cut into micro-batches.
 //
-// Feeds: text and synthetic have "tokens" and "targets", i32[batch, sequence], targets
-// being the tokens that follow; IDX has "images" f32[batch, ...] in [0, 1] and "labels" i32[batch].
+// A dataset declares its feeds: what each is called, in which forms it comes, how large a sample is, and which values
+// are possible. What a model asks of a feed (FeedRequest) is compared with that before anything is filled
+// (CheckRequest). No dimension means anything by its name: the first counts samples.
 // Thread rule: immutable after opening; any thread calls Fill.
 #pragma once
 
@@ -34,11 +35,49 @@ struct BatchPosition {
   int64_t micro_batches = 1;
 };
 
+// One form in which a feed comes.
+struct FeedForm {
+  enum class Role : uint8_t {
+    kIndex,  // whole numbers from 0 on that name things: a byte, a class
+    kReal,   // measured numbers
+  } role = Role::kIndex;
+  DType dtype = DType::kI32;
+};
+
+struct FeedType {
+  std::string name;
+  std::vector<FeedForm> forms;  // one for each element type that Fill can write
+  // The dimensions after the one that counts samples.
+  enum class Sample : uint8_t {
+    kOne,       // none: one element a sample
+    kWindow,    // one, of `elements`
+    kElements,  // any, with `elements` in all
+    kAny,       // any
+  } sample = Sample::kOne;
+  int64_t elements = 1;
+};
+
+// "i32[samples, 128]", or several with "or" between them.
+std::string ToText(const FeedType& feed);
+
+// What a model asks of a feed.
+struct FeedRequest {
+  std::string input;   // of the model, for messages
+  std::string feed;
+  DType dtype = DType::kF32;
+  Shape shape;         // of a whole step, [samples, ...]
+  int64_t below = 0;   // the model has room for values from 0 to below this; 0: for any
+  std::string reader;  // who reads the values as indices, for messages
+};
+
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  virtual std::vector<std::string> feeds() const = 0;
+  virtual std::vector<FeedType> feeds() const = 0;
+  // That no value of the feed, in the training part or the held-out one, is outside what the request has room for, as far
+  // as can be known before reading it. kInvalidArgument names the first value that is.
+  virtual absl::Status CheckValues(const FeedRequest& request) const = 0;
   // Whole batches of held-out samples; samples beyond the last whole batch are not used.
   virtual int64_t num_held_out_batches() const = 0;
   // "text file.txt: 1,000,000 bytes to train on, 111,111 held out": for the log.
@@ -55,9 +94,13 @@ inline int64_t SampleNumber(const BatchPosition& position, int64_t rows, int64_t
   return (position.step * position.micro_batches + position.micro_batch) * rows + row;
 }
 
-// The error for a feed that is none of `known`.
-absl::Status UnknownFeed(const std::string& feed, const std::vector<std::string>& known);
-// The error for a slice that is not `expected` ("i32[batch, sequence]").
-absl::Status WrongFeedType(const std::string& feed, const std::string& expected, const TensorSlice& slice);
+// Whether the dataset can deliver what is asked: the feed is known (W0055), of that type (W0056), and every value known up
+// front is in range (Dataset::CheckValues).
+absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request);
+
+// The error for feed `from`, wanted by input `input`, that is none of `known`.
+absl::Status UnknownFeed(const std::string& input, const std::string& from, const std::vector<FeedType>& known);
+// The error for Fill of a slice that `feed` cannot be.
+absl::Status WrongFeedType(const FeedType& feed, const TensorSlice& slice);
 
 }  // namespace weir

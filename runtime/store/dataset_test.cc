@@ -17,6 +17,7 @@ namespace weir {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string WriteFile(const std::string& name, const std::string& bytes) {
   std::string path = std::string(::testing::TempDir()) + "/" + name;
@@ -52,7 +53,6 @@ IdxDataOptions WriteImages(const std::string& name, int n) {
   options.test_images = options.images;
   options.test_labels = options.labels;
   options.batch = 4;
-  options.classes = 5;
   return options;
 }
 
@@ -193,9 +193,14 @@ TEST(TextDatasetTest, RefusesFilesThatAreTooShortWithTheByteCounts) {
 
 TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
   TextDataOptions options = TextOptions(WriteFile("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
-  options.vocabulary = 'b';
   auto data = OpenTextDataset(options);
-  EXPECT_THAT(std::string(data.status().message()), HasSubstr("byte 500"));
+  ASSERT_TRUE(data.ok()) << data.status();
+  FeedRequest request{"x", "targets", DType::kI32, {4, 6}, 'z' + 1, "dimension v of \"logits\""};
+  EXPECT_TRUE(CheckRequest(**data, request).ok());
+  request.below = 'z';
+  absl::Status status = CheckRequest(**data, request);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("byte 500: expected bytes below 122 for input x, for dimension v of \"logits\"; found byte value 122"));
 }
 
 TEST(TextDatasetTest, RefusesFeedsAndShapesItCannotFill) {
@@ -203,7 +208,7 @@ TEST(TextDatasetTest, RefusesFeedsAndShapesItCannotFill) {
   ASSERT_TRUE(data.ok());
   std::vector<int32_t> out(100);
   absl::Status status = (*data)->Fill("token", {}, TensorSlice::Whole(DType::kI32, {4, 6}), out.data());
-  EXPECT_THAT(std::string(status.message()), HasSubstr("call the input tokens"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("from: \"tokens\""));
   EXPECT_FALSE((*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kI32, {4, 7}), out.data()).ok());
   EXPECT_FALSE((*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kF32, {4, 6}), out.data()).ok());
 }
@@ -262,9 +267,6 @@ TEST(IdxDatasetTest, HeldOutIsInOrderOnce) {
 
 TEST(IdxDatasetTest, RefusesLabelsCountsAndBatchesThatDoNotFit) {
   IdxDataOptions options = WriteImages("refuse", 20);
-  options.classes = 4;
-  EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("labels below 4"));
-  options.classes = 5;
   options.batch = 21;
   EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("at least one batch of 21"));
   options.batch = 4;
@@ -272,6 +274,57 @@ TEST(IdxDatasetTest, RefusesLabelsCountsAndBatchesThatDoNotFit) {
   EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("20 labels"));
   options.labels = "/no/such/labels";
   EXPECT_EQ(OpenIdxDataset(options).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(IdxDatasetTest, LabelsBeyondTheRangeAreNamedInTrainingAndTestFiles) {
+  IdxDataOptions options = WriteImages("range", 20);
+  FeedRequest request{"c", "labels", DType::kI32, {4}, 5, "dimension k of \"logits\""};
+  EXPECT_TRUE(CheckRequest(**OpenIdxDataset(options), request).ok());
+  request.below = 4;
+  EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()),
+              HasSubstr("range-labels.gz, label 4: expected values below 4 for input c, for dimension k of \"logits\"; found 4"));
+  request.below = 5;
+  options.test_labels = WriteFile("range-test-labels", IdxBytes({20}, std::string(19, '\0') + "\5"));
+  EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()), HasSubstr("range-test-labels, label 19"));
+}
+
+TEST(IdxDatasetTest, LabelsThatNobodyWantsNeedNoFile) {
+  IdxDataOptions options = WriteImages("unlabelled", 20);
+  options.labels.clear();
+  EXPECT_EQ(OpenIdxDataset(options).status().code(), absl::StatusCode::kInvalidArgument) << "test labels without labels";
+  options.test_labels.clear();
+  auto data = OpenIdxDataset(options);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ((*data)->num_held_out_batches(), 5);
+  ExpectSlicesEqualWhole<float>(**data, "images", {4, 6}, DType::kF32);
+  int32_t out[4];
+  EXPECT_FALSE((*data)->Fill("labels", {}, TensorSlice::Whole(DType::kI32, {4}), out).ok());
+}
+
+TEST(IdxDatasetTest, ImagesComeAsShareOfWhiteOrAsBytes) {
+  auto data = OpenIdxDataset(WriteImages("bytes", 20));
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE(CheckRequest(**data, {"x", "images", DType::kI32, {4, 6}, 20, "table"}).ok());
+  EXPECT_THAT(std::string(CheckRequest(**data, {"x", "images", DType::kI32, {4, 6}, 19, "table"}).message()), HasSubstr("pixel 114: expected values below 19"));
+  EXPECT_THAT(std::string(CheckRequest(**data, {"x", "images", DType::kBF16, {4, 6}, 0, ""}).message()),
+              HasSubstr("expected f32[samples, ...] with 6 elements a sample or i32[samples, ...] with 6 elements a sample, as feed images delivers"));
+  EXPECT_FALSE(CheckRequest(**data, {"x", "images", DType::kF32, {4, 7}, 0, ""}).ok());
+  ExpectSlicesEqualWhole<int32_t>(**data, "images", {4, 6}, DType::kI32);
+  auto real = Filled<float>(**data, "images", {}, TensorSlice::Whole(DType::kF32, {4, 6}));
+  auto bytes = Filled<int32_t>(**data, "images", {}, TensorSlice::Whole(DType::kI32, {4, 6}));
+  for (size_t i = 0; i < real.size(); ++i) EXPECT_EQ(real[i], static_cast<float>(bytes[i]) / 255.0f);
+}
+
+TEST(IdxFileTest, FilesOfAnotherKindAreNotCalledDamaged) {
+  std::string floats = IdxBytes({1, 1, 1}, "abcd");
+  floats[2] = 13;
+  absl::Status status = ReadIdxFile(WriteFile("floats.idx", floats), 3, "training images").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("expected IDX of unsigned bytes with 3 dimensions (training images); found IDX of 32-bit floats with 3 dimensions"));
+  status = ReadIdxFile(WriteFile("flat.idx", IdxBytes({2, 2}, "abcd")), 3, "training images").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("found IDX of unsigned bytes with 2 dimensions"));
+  EXPECT_THAT(std::string(status.message()), Not(HasSubstr("fetch the file again")));
 }
 
 TEST(IdxFileTest, EveryTruncationIsDamagePlainAndCompressed) {
@@ -297,22 +350,55 @@ TEST(IdxFileTest, RefusesOtherMagicExtraBytesAndImpossibleSizes) {
   EXPECT_FALSE(ReadIdxFile(WriteFile("g.idx", IdxBytes({0x3fffffffu}, "abc")), 1, "test").ok());
 }
 
-TEST(SyntheticDatasetTest, SlicesEqualTheWholeAndTargetsFollowTokens) {
-  SyntheticDataOptions options;
-  options.feeds = {"tokens", "targets", "images"};
-  options.vocabulary = 17;
-  auto data = MakeSyntheticDataset(options);
-  ExpectSlicesEqualWhole<int32_t>(*data, "tokens", {4, 6}, DType::kI32);
-  ExpectSlicesEqualWhole<int32_t>(*data, "targets", {4, 6}, DType::kI32);
-  ExpectSlicesEqualWhole<float>(*data, "images", {4, 6}, DType::kF32);
-  TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
-  auto tokens = Filled<int32_t>(*data, "tokens", {}, slice), targets = Filled<int32_t>(*data, "targets", {}, slice);
-  for (int i = 0; i < 5; ++i) EXPECT_EQ(targets[i], tokens[i + 1]);
+FeedRequest Integers(const std::string& feed, Shape shape, int64_t below) {
+  return {feed, feed, DType::kI32, std::move(shape), below, below == 0 ? "" : "a table"};
+}
+
+std::set<int32_t> Seen(const Dataset& data, const std::string& feed, const TensorSlice& slice) {
   std::set<int32_t> seen;
-  for (int64_t step = 0; step < 50; ++step)
-    for (int32_t token : Filled<int32_t>(*data, "tokens", {DataPart::kTrain, step, 0, 1}, slice)) seen.insert(token);
-  EXPECT_EQ(seen.size(), 17u);
-  EXPECT_EQ(*seen.rbegin(), 16);
+  for (int64_t step = 0; step < 200; ++step) {
+    for (int32_t value : Filled<int32_t>(data, feed, {DataPart::kTrain, step, 0, 1}, slice)) seen.insert(value);
+  }
+  return seen;
+}
+
+TEST(SyntheticDatasetTest, SlicesEqualTheWholeAndTargetsFollowTokens) {
+  auto data = MakeSyntheticDataset({{Integers("tokens", {4, 6}, 17), Integers("targets", {4, 6}, 17), {"images", "images", DType::kF32, {4, 6}, 0, ""}}, 0});
+  ASSERT_TRUE(data.ok()) << data.status();
+  ExpectSlicesEqualWhole<int32_t>(**data, "tokens", {4, 6}, DType::kI32);
+  ExpectSlicesEqualWhole<int32_t>(**data, "targets", {4, 6}, DType::kI32);
+  ExpectSlicesEqualWhole<float>(**data, "images", {4, 6}, DType::kF32);
+  TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
+  auto tokens = Filled<int32_t>(**data, "tokens", {}, slice), targets = Filled<int32_t>(**data, "targets", {}, slice);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(targets[i], tokens[i + 1]);
+}
+
+TEST(SyntheticDatasetTest, EachFeedIsUniformOverTheRangeThatIsAskedForWhateverItsName) {
+  auto data = MakeSyntheticDataset({{Integers("tokens", {4, 6}, 17), Integers("targets", {4}, 3), Integers("anything", {4, 6}, 5), Integers("free", {4, 6}, 0)}, 0});
+  ASSERT_TRUE(data.ok()) << data.status();
+  const TensorSlice window = TensorSlice::Whole(DType::kI32, {4, 6}), one = TensorSlice::Whole(DType::kI32, {4});
+  for (const auto& [feed, slice, below] : {std::tuple{"tokens", window, 17}, std::tuple{"targets", one, 3}, std::tuple{"anything", window, 5}, std::tuple{"free", window, 256}}) {
+    const std::set<int32_t> seen = Seen(**data, feed, slice);
+    EXPECT_EQ(*seen.begin(), 0) << feed;
+    EXPECT_EQ(*seen.rbegin(), below - 1) << feed;
+    EXPECT_EQ(static_cast<int>(seen.size()), below) << feed;
+  }
+}
+
+TEST(SyntheticDatasetTest, InputsThatShareAFeedAgreeOnTheNarrowestRange) {
+  auto data = MakeSyntheticDataset({{Integers("ids", {4, 6}, 17), Integers("ids", {4, 6}, 5)}, 0});
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_EQ(*Seen(**data, "ids", TensorSlice::Whole(DType::kI32, {4, 6})).rbegin(), 4);
+  EXPECT_FALSE(MakeSyntheticDataset({{Integers("ids", {4, 6}, 17), {"x", "ids", DType::kF32, {4, 6}, 0, ""}}, 0}).ok());
+}
+
+TEST(SyntheticDatasetTest, SaysWhatItDraws) {
+  auto data = MakeSyntheticDataset({{Integers("a", {4, 6}, 500), Integers("b", {4}, 0), {"c", "c", DType::kF32, {4, 6}, 0, ""}}, 9});
+  EXPECT_EQ((*data)->Describe(),
+            "synthetic data, seed 9: a integers uniform below 500; b integers uniform below 256, since nothing reads them as indices; "
+            "c real numbers uniform in [0, 1)");
+  EXPECT_FALSE(MakeSyntheticDataset({{{"x", "x", DType::kBF16, {4}, 0, ""}}, 0}).ok());
+  EXPECT_FALSE(MakeSyntheticDataset({{{"x", "x", DType::kF32, {}, 0, ""}}, 0}).ok());
 }
 
 }  // namespace

@@ -10,10 +10,14 @@
 namespace weir {
 namespace {
 
+constexpr char kImages[] = "images", kLabels[] = "labels";
+constexpr int64_t kByteValues = 256;
+
 struct LabelledImages {
+  std::string images_path, labels_path;  // labels_path empty: no labels
   IdxArray images;
   IdxArray labels;
-  int64_t size() const { return labels.shape.empty() ? 0 : labels.shape[0]; }
+  int64_t size() const { return images.shape.empty() ? 0 : images.shape[0]; }
   int64_t pixels() const { return images.shape[1] * images.shape[2]; }
 };
 
@@ -22,17 +26,36 @@ class IdxDataset : public Dataset {
   IdxDataset(LabelledImages train, LabelledImages test, const IdxDataOptions& options)
       : train_(std::move(train)), test_(std::move(test)), options_(options) {}
 
-  std::vector<std::string> feeds() const override { return {"images", "labels"}; }
+  std::vector<FeedType> feeds() const override {
+    std::vector<FeedType> feeds{ImagesFeed()};
+    if (!train_.labels_path.empty()) feeds.push_back(LabelsFeed());
+    return feeds;
+  }
   int64_t num_held_out_batches() const override { return test_.size() / options_.batch; }
   std::string Describe() const override {
     return absl::StrCat("images ", options_.images, ": ", train_.size(), " to train on, ", test_.size(), " held out");
   }
 
+  absl::Status CheckValues(const FeedRequest& request) const override {
+    if (request.below == 0 || request.below >= kByteValues) return absl::OkStatus();
+    for (const LabelledImages* part : {&train_, &test_}) {
+      const bool labels = request.feed == kLabels;
+      const std::vector<uint8_t>& values = labels ? part->labels.data : part->images.data;
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (values[i] < request.below) continue;
+        return Rejected({"W0059", absl::StrCat(labels ? part->labels_path : part->images_path, labels ? ", label " : ", pixel ", i),
+                         absl::StrCat("values below ", request.below, " for input ", request.input, ", for ", request.reader),
+                         absl::StrCat(values[i]), "give that dimension a larger size"});
+      }
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
                     void* out) const override {
     const LabelledImages& from = position.part == DataPart::kTrain ? train_ : test_;
-    if (feed == "labels") {
-      if (slice.dtype != DType::kI32 || slice.shape.size() != 1) return WrongFeedType(feed, "i32[rows]", slice);
+    if (feed == kLabels && !train_.labels_path.empty()) {
+      if (slice.dtype != DType::kI32 || slice.shape.size() != 1) return WrongFeedType(LabelsFeed(), slice);
       int32_t* to = static_cast<int32_t*>(out);
       for (int64_t row = 0; row < slice.shape[0]; ++row) {
         WEIR_ASSIGN_OR_RETURN(int64_t index, IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
@@ -40,11 +63,19 @@ class IdxDataset : public Dataset {
       }
       return absl::OkStatus();
     }
-    if (feed != "images") return UnknownFeed(feed, feeds());
-    return FillImages(from, position, slice, static_cast<float*>(out));
+    if (feed != kImages) return UnknownFeed(feed, feed, feeds());
+    if (slice.dtype == DType::kI32) {
+      return FillImages(from, position, slice, static_cast<int32_t*>(out), [](uint8_t pixel) { return int32_t{pixel}; });
+    }
+    return FillImages(from, position, slice, static_cast<float*>(out), [](uint8_t pixel) { return static_cast<float>(pixel) / 255.0f; });
   }
 
  private:
+  FeedType ImagesFeed() const {
+    return {kImages, {{FeedForm::Role::kReal, DType::kF32}, {FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kElements, train_.pixels()};
+  }
+  static FeedType LabelsFeed() { return {kLabels, {{FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kOne, 1}; }
+
   // The image of row `row`, or an error beyond the held-out part.
   absl::StatusOr<int64_t> IndexOf(const BatchPosition& position, int64_t rows, int64_t row) const {
     int64_t sample = SampleNumber(position, rows, row);
@@ -56,10 +87,11 @@ class IdxDataset : public Dataset {
     return IndexPermutation(key, train_.size()).At(sample % train_.size());
   }
 
-  absl::Status FillImages(const LabelledImages& from, const BatchPosition& position, const TensorSlice& slice,
-                          float* to) const {
+  template <class T, class Convert>
+  absl::Status FillImages(const LabelledImages& from, const BatchPosition& position, const TensorSlice& slice, T* to,
+                          Convert&& convert) const {
     int64_t pixels = from.pixels();
-    bool fits = slice.dtype == DType::kF32 && !slice.shape.empty();
+    bool fits = slice.dtype != DType::kBF16 && !slice.shape.empty();
     TensorSlice image;  // what one row takes of an image
     if (fits) {
       image.shape.assign(slice.shape.begin() + 1, slice.shape.end());
@@ -67,13 +99,13 @@ class IdxDataset : public Dataset {
       image.global_shape.assign(slice.global_shape.begin() + 1, slice.global_shape.end());
       fits = NumElements(image.global_shape) == pixels;
     }
-    if (!fits) return WrongFeedType("images", absl::StrCat("f32[rows, ...] with ", pixels, " elements a row"), slice);
+    if (!fits) return WrongFeedType(ImagesFeed(), slice);
     int64_t width = image.num_elements();
     for (int64_t row = 0; row < slice.shape[0]; ++row) {
       WEIR_ASSIGN_OR_RETURN(int64_t index, IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
       const uint8_t* data = from.images.data.data() + index * pixels;
       ForEachRun(image, [&](int64_t local, int64_t global, int64_t count) {
-        for (int64_t i = 0; i < count; ++i) to[local + i] = static_cast<float>(data[global + i]) / 255.0f;
+        for (int64_t i = 0; i < count; ++i) to[local + i] = convert(data[global + i]);
       });
       to += width;
     }
@@ -84,22 +116,16 @@ class IdxDataset : public Dataset {
   IdxDataOptions options_;
 };
 
-absl::StatusOr<LabelledImages> ReadPart(const std::string& images, const std::string& labels, int64_t classes,
-                                        const std::string& purpose) {
+absl::StatusOr<LabelledImages> ReadPart(const std::string& images, const std::string& labels, const std::string& purpose) {
   LabelledImages part;
+  part.images_path = images;
+  part.labels_path = labels;
   WEIR_ASSIGN_OR_RETURN(part.images, ReadIdxFile(images, 3, purpose + " images"));
+  if (labels.empty()) return part;
   WEIR_ASSIGN_OR_RETURN(part.labels, ReadIdxFile(labels, 1, purpose + " labels"));
-  if (part.images.shape[0] != part.labels.shape[0]) {
-    return Rejected({"W0058", labels, absl::StrCat(part.images.shape[0], " labels, one for each image of ", images),
-                     absl::StrCat(part.labels.shape[0]), "name the files that belong together"});
-  }
-  for (size_t i = 0; i < part.labels.data.size(); ++i) {
-    if (part.labels.data[i] >= classes) {
-      return Rejected({"W0059", absl::StrCat(labels, ", label ", i), absl::StrCat("labels below ", classes, ", the classes of the model"),
-                       absl::StrCat(part.labels.data[i]), "give the model more classes"});
-    }
-  }
-  return part;
+  if (part.images.shape[0] == part.labels.shape[0]) return part;
+  return Rejected({"W0058", labels, absl::StrCat(part.images.shape[0], " labels, one for each image of ", images),
+                   absl::StrCat(part.labels.shape[0]), "name the files that belong together"});
 }
 
 absl::Status CheckHoldsABatch(const LabelledImages& part, const std::string& path, int64_t batch) {
@@ -111,17 +137,19 @@ absl::Status CheckHoldsABatch(const LabelledImages& part, const std::string& pat
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& options) {
-  if (options.test_images.empty() != options.test_labels.empty()) {
-    return Rejected({"W0052", "data.idx", "test_images and test_labels, or neither", "only one of them", "name both"});
+  const bool held_out = !options.test_images.empty();
+  if ((held_out && options.labels.empty() != options.test_labels.empty()) || (!held_out && !options.test_labels.empty())) {
+    return Rejected({"W0052", "data.idx", options.labels.empty() ? "test_images alone, as images has no labels" : "test_images and test_labels, or neither",
+                     absl::StrCat("test_images \"", options.test_images, "\", test_labels \"", options.test_labels, "\""), "name the files that belong together"});
   }
   if (options.batch < 1) {
     return Rejected({"W0052", "data.idx", "a batch of at least 1", absl::StrCat(options.batch), ""});
   }
-  WEIR_ASSIGN_OR_RETURN(LabelledImages train, ReadPart(options.images, options.labels, options.classes, "training"));
+  WEIR_ASSIGN_OR_RETURN(LabelledImages train, ReadPart(options.images, options.labels, "training"));
   WEIR_RETURN_IF_ERROR(CheckHoldsABatch(train, options.images, options.batch));
   LabelledImages test;
-  if (!options.test_images.empty()) {
-    WEIR_ASSIGN_OR_RETURN(test, ReadPart(options.test_images, options.test_labels, options.classes, "test"));
+  if (held_out) {
+    WEIR_ASSIGN_OR_RETURN(test, ReadPart(options.test_images, options.test_labels, "test"));
     WEIR_RETURN_IF_ERROR(CheckHoldsABatch(test, options.test_images, options.batch));
     if (test.pixels() != train.pixels()) {
       return Rejected({"W0058", options.test_images, absl::StrCat("images of ", train.pixels(), " pixels, as in ", options.images),

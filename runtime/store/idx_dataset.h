@@ -13,16 +13,15 @@
 namespace weir {
 
 struct IdxDataOptions {
-  std::string images, labels;            // [n, rows, columns] and [n]
-  std::string test_images, test_labels;  // both or neither
+  std::string images;                    // [n, rows, columns]
+  std::string labels;                    // [n]; empty: there is no feed "labels"
+  std::string test_images, test_labels;  // as images and labels; empty: nothing is held out
   int64_t batch = 1;                     // samples per step
-  int64_t classes = 256;                 // labels must be below
   uint64_t seed = 0;
 };
 
 // Reads the files into memory (a byte per pixel). kNotFound: no file. kDataLoss: a damaged
-// file. kInvalidArgument: counts or sizes that disagree, fewer images than one
-// batch, or a label that the model has no class for.
+// file. kInvalidArgument: counts or sizes that disagree, or fewer images than one batch.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& options);
 
 }  // namespace weir

@@ -18,6 +18,23 @@ constexpr int64_t kElementsMax = int64_t{1} << 34;
 constexpr int64_t kUnpackedTimesMax = 4;
 constexpr int64_t kUnpackedBytesMin = 32 << 20;
 
+constexpr unsigned char kUnsignedBytes = 8;
+
+// What the third byte of an IDX file says of its elements; null: no IDX file says that.
+const char* ElementName(unsigned char code) {
+  switch (code) {
+    case kUnsignedBytes: return "unsigned bytes";
+    case 9: return "signed bytes";
+    case 11: return "16-bit integers";
+    case 12: return "32-bit integers";
+    case 13: return "32-bit floats";
+    case 14: return "64-bit floats";
+    default: return nullptr;
+  }
+}
+
+std::string Dimensions(int count) { return absl::StrCat(count, count == 1 ? " dimension" : " dimensions"); }
+
 class GzipFile {
  public:
   // Reads from where the descriptor stands, and closes it.
@@ -66,9 +83,16 @@ absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims, cons
   if (!file.is_open()) return Missing({naming.code, path, naming.expected, "no memory to read it with", naming.hint});
   unsigned char magic[4];
   if (file.Read(magic, 4) != 4) return DamagedIdx(path, "an IDX header", "a file that ends before it");
-  if (magic[0] != 0 || magic[1] != 0 || magic[2] != 8 || magic[3] != num_dims) {
+  const char* const type = magic[0] == 0 && magic[1] == 0 ? ElementName(magic[2]) : nullptr;
+  if (type == nullptr) {
     return DamagedIdx(path, absl::StrCat("IDX of bytes with ", num_dims, " dimensions (magic 0 0 8 ", num_dims, ")"),
                       absl::StrCat("magic ", magic[0], " ", magic[1], " ", magic[2], " ", magic[3]));
+  }
+  if (magic[2] != kUnsignedBytes || magic[3] != num_dims) {
+    return Rejected({"W0905", path, absl::StrCat("IDX of ", ElementName(kUnsignedBytes), " with ", Dimensions(num_dims), " (", purpose, ")"),
+                     absl::StrCat("IDX of ", type, " with ", Dimensions(magic[3])),
+                     magic[2] == kUnsignedBytes ? "check that images and labels are not exchanged"
+                                                : "convert the elements to unsigned bytes; Weir reads no other IDX files"});
   }
   IdxArray array;
   for (int i = 0; i < num_dims; ++i) {

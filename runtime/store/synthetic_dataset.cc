@@ -1,50 +1,88 @@
 #include "runtime/store/synthetic_dataset.h"
 
-#include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "runtime/base/random.h"
+#include "runtime/base/status.h"
 #include "runtime/store/slice_runs.h"
 
 namespace weir {
 namespace {
 
+// How one feed is drawn.
+struct Draw {
+  DType dtype = DType::kF32;
+  int64_t below = kUnknownRangeBelow;  // integers
+  std::string reader;                  // who asks for that range; empty: nobody
+  uint64_t key = 0;                    // of the stream of random numbers
+  // Where the numbers of a sample begin in the stream, and how many numbers lie between samples beyond its elements.
+  int64_t first = 0;
+  int64_t gap = 0;
+};
+
+Draw DrawOf(const FeedRequest& request, uint64_t seed) {
+  Draw draw;
+  draw.dtype = request.dtype;
+  // "tokens" and "targets" share a stream of one number more than a sample has; targets begin one number later.
+  const bool stream = request.dtype == DType::kI32 && (request.feed == "tokens" || request.feed == "targets");
+  const std::string name = stream ? "tokens" : request.feed;
+  draw.key = MixKey(seed, KeyOf(name.data(), name.size()));
+  if (stream) draw.gap = 1;
+  if (stream && request.feed == "targets") draw.first = 1;
+  return draw;
+}
+
 class SyntheticDataset : public Dataset {
  public:
-  explicit SyntheticDataset(const SyntheticDataOptions& options) : options_(options) {}
+  SyntheticDataset(std::map<std::string, Draw> draws, uint64_t seed) : draws_(std::move(draws)), seed_(seed) {}
 
-  std::vector<std::string> feeds() const override { return options_.feeds; }
+  std::vector<FeedType> feeds() const override {
+    std::vector<FeedType> feeds;
+    for (const auto& [name, draw] : draws_) {
+      const FeedForm::Role role = draw.dtype == DType::kI32 ? FeedForm::Role::kIndex : FeedForm::Role::kReal;
+      feeds.push_back({name, {{role, draw.dtype}}, FeedType::Sample::kAny, 0});
+    }
+    return feeds;
+  }
+
+  absl::Status CheckValues(const FeedRequest&) const override { return absl::OkStatus(); }
   int64_t num_held_out_batches() const override { return 0; }
+
   std::string Describe() const override {
-    return absl::StrCat("synthetic: uniform tokens below ", options_.vocabulary, ", seed ", options_.seed);
+    std::vector<std::string> parts;
+    for (const auto& [name, draw] : draws_) {
+      if (draw.dtype == DType::kF32) {
+        parts.push_back(absl::StrCat(name, " real numbers uniform in [0, 1)"));
+      } else {
+        parts.push_back(absl::StrCat(name, " integers uniform below ", draw.below, draw.reader.empty() ? ", since nothing reads them as indices" : ""));
+      }
+    }
+    return absl::StrCat("synthetic data, seed ", seed_, ": ", absl::StrJoin(parts, "; "));
   }
 
   absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
                     void* out) const override {
-    if (std::find(options_.feeds.begin(), options_.feeds.end(), feed) == options_.feeds.end()) {
-      return UnknownFeed(feed, options_.feeds);
+    auto known = draws_.find(feed);
+    if (known == draws_.end()) return UnknownFeed(feed, feed, feeds());
+    const Draw& draw = known->second;
+    if (slice.shape.empty() || slice.dtype != draw.dtype) {
+      return WrongFeedType({feed, {{FeedForm::Role::kIndex, draw.dtype}}, FeedType::Sample::kAny, 0}, slice);
     }
-    if (slice.shape.empty() || slice.dtype == DType::kBF16) {
-      return WrongFeedType(feed, "f32[rows, ...] or i32[rows, ...]", slice);
-    }
-    bool stream = feed == "tokens" || feed == "targets";
-    if (stream && slice.dtype != DType::kI32) return WrongFeedType(feed, "i32[rows, sequence]", slice);
-    // One stream of numbers per feed; tokens and targets share one, a number apart.
-    std::string name = stream ? "tokens" : feed;
-    uint64_t key = MixKey(MixKey(options_.seed, KeyOf(name.data(), name.size())), static_cast<uint64_t>(position.part));
-    int64_t rows = slice.global_shape[0];
-    int64_t width = rows == 0 ? 0 : NumElements(slice.global_shape) / rows;
-    int64_t first_sample = SampleNumber(position, rows, 0);
-    int64_t bound = stream ? options_.vocabulary : options_.classes;
+    const uint64_t key = MixKey(draw.key, static_cast<uint64_t>(position.part));
+    const int64_t rows = slice.global_shape[0];
+    const int64_t width = rows == 0 ? 0 : NumElements(slice.global_shape) / rows;
+    const int64_t first_sample = SampleNumber(position, rows, 0);
     ForEachRun(slice, [&](int64_t local, int64_t global, int64_t count) {
       for (int64_t i = 0; i < count; ++i) {
-        int64_t sample = first_sample + (global + i) / width, element = (global + i) % width;
-        int64_t place = stream ? sample * (width + 1) + element + (feed == "targets" ? 1 : 0) : sample * width + element;
-        float uniform = UniformAt(key, static_cast<uint64_t>(place));
+        const int64_t sample = first_sample + (global + i) / width, element = (global + i) % width;
+        const int64_t place = sample * (width + draw.gap) + element + draw.first;
+        const float uniform = UniformAt(key, static_cast<uint64_t>(place));
         if (slice.dtype == DType::kF32) {
           static_cast<float*>(out)[local + i] = uniform;
         } else {
-          static_cast<int32_t*>(out)[local + i] = static_cast<int32_t>(uniform * static_cast<double>(bound));
+          static_cast<int32_t*>(out)[local + i] = static_cast<int32_t>(uniform * static_cast<double>(draw.below));
         }
       }
     });
@@ -52,13 +90,33 @@ class SyntheticDataset : public Dataset {
   }
 
  private:
-  SyntheticDataOptions options_;
+  std::map<std::string, Draw> draws_;  // by feed
+  uint64_t seed_;
 };
 
 }  // namespace
 
-std::unique_ptr<Dataset> MakeSyntheticDataset(const SyntheticDataOptions& options) {
-  return std::make_unique<SyntheticDataset>(options);
+absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDataOptions& options) {
+  std::map<std::string, Draw> draws;
+  for (const FeedRequest& request : options.requests) {
+    const std::string where = absl::StrCat("input ", request.input, " of main");
+    if (request.shape.empty() || request.dtype == DType::kBF16) {
+      return Rejected({"W0056", where, "f32[samples, ...] or i32[samples, ...] for synthetic data",
+                       absl::StrCat(Name(request.dtype), ToText(request.shape)), "change the type of the input"});
+    }
+    auto [known, is_new] = draws.emplace(request.feed, DrawOf(request, options.seed));
+    Draw& draw = known->second;
+    if (draw.dtype != request.dtype) {
+      return Rejected({"W0056", where, absl::StrCat(Name(draw.dtype), ", as another input takes of feed ", request.feed),
+                       absl::StrCat(Name(request.dtype), ToText(request.shape)), "bind the inputs to feeds of their own"});
+    }
+    // Room for whoever asks for the least.
+    if (request.below > 0 && (draw.reader.empty() || request.below < draw.below)) {
+      draw.below = request.below;
+      draw.reader = request.reader;
+    }
+  }
+  return std::unique_ptr<Dataset>(std::make_unique<SyntheticDataset>(std::move(draws), options.seed));
 }
 
 }  // namespace weir

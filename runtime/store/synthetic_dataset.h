@@ -1,24 +1,27 @@
-// Seeded random data that needs no file, for tests and trials of speed. "tokens"
-// and "targets" are one stream, as in text, of uniform tokens (nothing can be learnt beyond the
-// size of the vocabulary); any other i32 feed is uniform below `classes`, any f32 feed in [0, 1).
+// Seeded random data that needs no file, for tests and trials of speed. It draws what the model asks for: integers
+// uniform over the range that the model has room for, real numbers uniform in [0, 1). Nothing can be learnt from it but the
+// sizes of those ranges. Feeds may have any name. Two integer feeds called "tokens" and "targets" draw from one stream of
+// numbers, as text does: with equal ranges and shapes, a target is the token after.
 // Nothing is held out. Thread rule: see dataset.h.
 #pragma once
 
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "runtime/store/dataset.h"
 
 namespace weir {
 
+// Of integers that nothing reads as indices, so that their range is unknown.
+inline constexpr int64_t kUnknownRangeBelow = 256;
+
 struct SyntheticDataOptions {
-  std::vector<std::string> feeds;  // the inputs of the model
-  int64_t vocabulary = 256;        // of tokens and targets
-  int64_t classes = 10;            // of other integers
+  std::vector<FeedRequest> requests;  // those of one feed have one element type
   uint64_t seed = 0;
 };
 
-std::unique_ptr<Dataset> MakeSyntheticDataset(const SyntheticDataOptions& options);
+// kInvalidArgument: bf16, or a request without a dimension that counts samples (W0056); a feed of two element types.
+absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDataOptions& options);
 
 }  // namespace weir

@@ -10,6 +10,9 @@
 namespace weir {
 namespace {
 
+constexpr char kTokens[] = "tokens", kTargets[] = "targets";
+constexpr int64_t kByteValues = 256;
+
 // Uniform in [0, range), from 64 random bits.
 int64_t UniformBelow(uint64_t key, uint64_t counter, int64_t range) {
   auto words = RandomBits(key, counter);
@@ -25,7 +28,19 @@ class TextDataset : public Dataset {
         train_bytes_(train_bytes),
         key_(MixKey(options.seed, KeyOf("text windows", 12))) {}
 
-  std::vector<std::string> feeds() const override { return {"tokens", "targets"}; }
+  std::vector<FeedType> feeds() const override { return {Feed(kTokens), Feed(kTargets)}; }
+
+  // Tokens and targets are the same bytes.
+  absl::Status CheckValues(const FeedRequest& request) const override {
+    if (request.below == 0 || request.below >= kByteValues) return absl::OkStatus();
+    for (int64_t i = 0; i < file_->size(); ++i) {
+      if (file_->data()[i] < request.below) continue;
+      return Rejected({"W0051", absl::StrCat(file_->path(), ", byte ", i),
+                       absl::StrCat("bytes below ", request.below, " for input ", request.input, ", for ", request.reader),
+                       absl::StrCat("byte value ", file_->data()[i]), "give that dimension a size of 256, or clean the text"});
+    }
+    return absl::OkStatus();
+  }
 
   int64_t num_held_out_batches() const override {
     int64_t held = file_->size() - train_bytes_;
@@ -39,10 +54,10 @@ class TextDataset : public Dataset {
 
   absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
                     void* out) const override {
-    bool is_targets = feed == "targets";
-    if (!is_targets && feed != "tokens") return UnknownFeed(feed, feeds());
+    bool is_targets = feed == kTargets;
+    if (!is_targets && feed != kTokens) return UnknownFeed(feed, feed, feeds());
     if (slice.dtype != DType::kI32 || slice.global_shape.size() != 2 || slice.global_shape[1] != options_.sequence) {
-      return WrongFeedType(feed, absl::StrCat("i32[rows, ", options_.sequence, "]"), slice);
+      return WrongFeedType(Feed(feed), slice);
     }
     int32_t* to = static_cast<int32_t*>(out);
     for (int64_t row = 0; row < slice.shape[0]; ++row) {
@@ -63,23 +78,15 @@ class TextDataset : public Dataset {
   }
 
  private:
+  FeedType Feed(const std::string& name) const {
+    return {name, {{FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kWindow, options_.sequence};
+  }
+
   std::unique_ptr<MappedFile> file_;
   TextDataOptions options_;
   int64_t train_bytes_;
   uint64_t key_;
 };
-
-absl::Status CheckBytes(const MappedFile& file, int64_t vocabulary) {
-  if (vocabulary >= 256) return absl::OkStatus();
-  for (int64_t i = 0; i < file.size(); ++i) {
-    if (file.data()[i] >= vocabulary) {
-      return Rejected({"W0051", absl::StrCat(file.path(), ", byte ", i),
-                       absl::StrCat("bytes below ", vocabulary, ", the vocabulary of the model"),
-                       absl::StrCat("byte value ", file.data()[i]), "give the model a vocabulary of 256"});
-    }
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -111,7 +118,6 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const TextDataOptions& 
                        "hold out a larger share, or 0 for no evaluation, or use a smaller batch"});
     }
   }
-  WEIR_RETURN_IF_ERROR(CheckBytes(*file, options.vocabulary));
   return std::unique_ptr<Dataset>(std::make_unique<TextDataset>(std::move(file), options, train_bytes));
 }
 

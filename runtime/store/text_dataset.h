@@ -17,12 +17,11 @@ struct TextDataOptions {
   double held_out = 0;   // share of the file, at its end; 0 <= held_out < 1
   int64_t batch = 1;     // samples per step
   int64_t sequence = 1;  // tokens per sample
-  int64_t vocabulary = 256;  // bytes of this value or above are refused at opening
   uint64_t seed = 0;
 };
 
 // kNotFound: no file. kInvalidArgument: the file is too short for one training window, or,
-// if anything is held out, for one held-out batch; or a byte is outside the vocabulary.
+// if anything is held out, for one held-out batch.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const TextDataOptions& options);
 
 }  // namespace weir

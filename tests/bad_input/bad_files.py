@@ -58,6 +58,7 @@ def write_files(folder, good_job):
         "three_bytes.txt": b"abc",
         "text.txt": b"The quick brown fox jumps over the lazy dog.\n" * 50,
         "images.idx": images,
+        "floats.idx": _idx(0xD03, [16, 2, 2], bytes(256)),
         "labels.idx": _idx(0x801, [16], bytes(16)),
         "one_label.idx": _idx(0x801, [1], bytes(1)),
         "truncated.idx": images[:40],

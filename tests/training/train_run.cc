@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "runtime/store/synthetic_dataset.h"
 #include "tests/training/trace_check.h"
+#include "tools/train/job_data.h"
 
 namespace weir::testing {
 namespace {
@@ -14,13 +14,9 @@ namespace {
 class SyntheticFeed final : public DataFeed {
  public:
   SyntheticFeed(const Job& job, int64_t steps) : steps_(steps), micro_batches_(std::max<int64_t>(1, job.training().micro_batches())) {
-    SyntheticDataOptions options;
-    options.feeds = {"tokens", "targets"};
-    for (const Dim& dim : job.graph().dim()) {
-      if (dim.name() == "vocab") options.vocabulary = dim.size();
-    }
-    options.seed = job.training().seed();
-    data_ = MakeSyntheticDataset(options);
+    Job synthetic = job;
+    synthetic.mutable_data()->mutable_synthetic();
+    data_ = OpenJobData(synthetic).value();
   }
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
     return data_->Fill(feed, {DataPart::kTrain, step % steps_, micro_batch, micro_batches_}, slice, out);

@@ -176,8 +176,9 @@ class Simulation {
     report_.hosts = map_->num_hosts_used();
     report_.micro_batches = logical_->micro_batches;
     report_.ranks_simulated = static_cast<int64_t>(run_->plans().size());
-    report_.item = ItemName(job_);
-    report_.items_per_second = static_cast<double>(ItemsPerStep(job_)) / std::max(report_.step_ns, 1.0) * 1e9;
+    const StepItems items = ItemsOf(job_);
+    report_.item = items.name;
+    report_.items_per_second = static_cast<double>(items.count) / std::max(report_.step_ns, 1.0) * 1e9;
     report_.bubble_formula = static_cast<double>(report_.stages - 1) /
                              static_cast<double>(report_.micro_batches + report_.stages - 1);
     const double window_ns = std::max(1.0, report_.step_ns * static_cast<double>(counted));

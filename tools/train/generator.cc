@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
-#include "tools/train/job_data.h"
 #include "tools/train/job_variant.h"
 #include "tools/train/session_states.h"
 
@@ -20,7 +19,7 @@ constexpr char kLogitsState[] = "fetch/logits";
 // Feeds the window of the last tokens; whatever else the model wants is zero.
 class WindowFeed final : public DataFeed {
  public:
-  explicit WindowFeed(int64_t sequence) : tokens_(static_cast<size_t>(sequence), 0) {}
+  WindowFeed(std::string input, int64_t window) : input_(std::move(input)), tokens_(static_cast<size_t>(window), 0) {}
 
   // Puts the last tokens of `text` at the start of the window. Returns the place of the last.
   int64_t Show(const std::string& text) {
@@ -33,15 +32,16 @@ class WindowFeed final : public DataFeed {
   absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice& slice, void* out) override {
     if (slice.bytes() == 0) return absl::OkStatus();
     memset(out, 0, static_cast<size_t>(slice.bytes()));
-    if (feed != "tokens") return absl::OkStatus();
+    if (feed != input_) return absl::OkStatus();
     if (slice.dtype != DType::kI32 || !slice.is_whole() || slice.num_elements() != static_cast<int64_t>(tokens_.size())) {
-      return Rejected({"W0070", "input tokens", absl::StrCat("i32[1, ", tokens_.size(), "]"), ToText(slice), ""});
+      return Rejected({"W0070", absl::StrCat("input ", input_), absl::StrCat("i32[1, ", tokens_.size(), "]"), ToText(slice), ""});
     }
     memcpy(out, tokens_.data(), tokens_.size() * sizeof(int32_t));
     return absl::OkStatus();
   }
 
  private:
+  std::string input_;  // of main
   std::vector<int32_t> tokens_;
 };
 
@@ -69,16 +69,15 @@ absl::StatusOr<std::vector<float>> LogitsAt(const Session& session, int64_t plac
   return absl::InternalError(absl::StrCat("the plan has no state ", kLogitsState, " with a row for each token"));
 }
 
-absl::Status CheckOptions(const Job& job, const GenerateOptions& options) {
+absl::Status CheckOptions(const GenerateOptions& options, int64_t below) {
   if (options.prompt.empty()) return Rejected({"W0078", "--prompt", "at least one byte", "nothing", "--prompt \"Once\""});
   if (!(options.temperature >= 0)) {
     return Rejected({"W0078", "--temperature", "0 or more", absl::StrCat(options.temperature), ""});
   }
   if (options.tokens < 0) return Rejected({"W0078", "--tokens", "0 or more", absl::StrCat(options.tokens), ""});
-  int64_t vocabulary = DimSize(job, "vocab", 256);
   for (char c : options.prompt) {
-    if (static_cast<unsigned char>(c) >= vocabulary) {
-      return Rejected({"W0078", "--prompt", absl::StrCat("bytes below ", vocabulary, ", the vocabulary of the model"),
+    if (static_cast<unsigned char>(c) >= below) {
+      return Rejected({"W0078", "--prompt", absl::StrCat("bytes below ", below, ", the tokens of the model"),
                        absl::StrCat("byte value ", static_cast<unsigned char>(c)), ""});
     }
   }
@@ -109,9 +108,9 @@ int64_t SampleToken(const std::vector<float>& logits, double temperature, double
 }
 
 absl::Status Generate(const Job& job, const GenerateOptions& options, const std::function<void(char)>& emit) {
-  WEIR_RETURN_IF_ERROR(CheckOptions(job, options));
-  WEIR_ASSIGN_OR_RETURN(Job variant, GenerationJob(job));
-  WindowFeed feed(DimSize(job, "sequence", 1));
+  WEIR_ASSIGN_OR_RETURN(const GenerationVariant variant, GenerationJob(job));
+  WEIR_RETURN_IF_ERROR(CheckOptions(options, variant.below));
+  WindowFeed feed(variant.input, variant.window);
   JobSessionOptions session_options;
   session_options.mode = PlanMode::kGenerate;
   session_options.threads_per_device = options.threads;
@@ -120,7 +119,7 @@ absl::Status Generate(const Job& job, const GenerateOptions& options, const std:
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(weights, SafetensorsReader::Open(options.init));
   }
-  WEIR_ASSIGN_OR_RETURN(JobSession opened, OpenJobSession(variant, session_options));
+  WEIR_ASSIGN_OR_RETURN(JobSession opened, OpenJobSession(variant.job, session_options));
   if (weights != nullptr) WEIR_RETURN_IF_ERROR(LoadStates(*weights, StateSet::kWeights, opened.session.get()));
   std::string text = options.prompt;
   uint64_t key = MixKey(options.seed, KeyOf("generate", 8));
@@ -129,7 +128,8 @@ absl::Status Generate(const Job& job, const GenerateOptions& options, const std:
     int64_t place = feed.Show(text);
     WEIR_RETURN_IF_ERROR(opened.session->RunSteps(1));
     WEIR_ASSIGN_OR_RETURN(std::vector<float> logits, LogitsAt(*opened.session, place));
-    logits.resize(std::min<size_t>(logits.size(), 256));  // tokens beyond a byte cannot be written
+    // Tokens beyond a byte cannot be written, and those that the model does not read cannot go back into it.
+    logits.resize(std::min<size_t>(logits.size(), std::min<int64_t>(variant.below, 256)));
     int64_t token = SampleToken(logits, options.temperature, UniformAt(key, static_cast<uint64_t>(i)));
     if (token < 0) {
       return Damaged({"W0079", options.init.empty() ? "the model" : options.init, "finite logits", "not a number",

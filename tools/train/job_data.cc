@@ -1,9 +1,14 @@
 #include "tools/train/job_data.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "compiler/batch_dim.h"
+#include "compiler/import_graph.h"
+#include "compiler/model_inputs.h"
 #include "runtime/base/status.h"
 #include "runtime/store/idx_dataset.h"
 #include "runtime/store/synthetic_dataset.h"
@@ -12,59 +17,155 @@
 namespace weir {
 namespace {
 
-std::vector<std::string> InputsOfMain(const Job& job) {
-  std::vector<std::string> names;
-  for (const Function& function : job.graph().function()) {
-    if (function.name() != job.graph().main()) continue;
-    for (const TensorDecl& input : function.input()) names.push_back(input.name());
+using compiler::ModelInput;
+
+// A dataset under the names of the inputs that take its feeds.
+class BoundDataset final : public Dataset {
+ public:
+  BoundDataset(std::unique_ptr<Dataset> dataset, std::map<std::string, std::string> feed_of)
+      : dataset_(std::move(dataset)), feed_of_(std::move(feed_of)) {}
+
+  std::vector<FeedType> feeds() const override {
+    std::vector<FeedType> feeds;
+    for (const auto& [input, from] : feed_of_) {
+      for (FeedType& feed : dataset_->feeds()) {
+        if (feed.name != from) continue;
+        feed.name = input;
+        feeds.push_back(std::move(feed));
+      }
+    }
+    return feeds;
   }
-  return names;
+  absl::Status CheckValues(const FeedRequest& request) const override { return dataset_->CheckValues(request); }
+  int64_t num_held_out_batches() const override { return dataset_->num_held_out_batches(); }
+  std::string Describe() const override {
+    std::vector<std::string> bindings;
+    for (const auto& [input, from] : feed_of_) {
+      if (input != from) bindings.push_back(absl::StrCat(input, " from ", from));
+    }
+    return absl::StrCat(dataset_->Describe(), bindings.empty() ? "" : absl::StrCat(" (", absl::StrJoin(bindings, ", "), ")"));
+  }
+  absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
+                    void* out) const override {
+    auto known = feed_of_.find(feed);
+    return dataset_->Fill(known == feed_of_.end() ? feed : known->second, position, slice, out);
+  }
+
+ private:
+  std::unique_ptr<Dataset> dataset_;
+  std::map<std::string, std::string> feed_of_;  // by input
+};
+
+std::string InputText(const std::string& input) { return absl::StrCat("input ", input, " of main"); }
+
+// The feed of each input that data.feed binds.
+absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job, const std::vector<ModelInput>& inputs) {
+  std::vector<std::string> names;
+  for (const ModelInput& input : inputs) names.push_back(input.name);
+  std::map<std::string, std::string> bindings;
+  for (const FeedBinding& binding : job.data().feed()) {
+    const std::string where = absl::StrCat("data.feed of input \"", binding.input(), "\"");
+    if (std::find(names.begin(), names.end(), binding.input()) == names.end()) {
+      const std::string nearest = Nearest(binding.input(), names);
+      return Rejected({"W0907", where, absl::StrCat("`input` to name an input of main: ", absl::StrJoin(names, ", ")),
+                       absl::StrCat("\"", binding.input(), "\""), nearest.empty() ? "" : absl::StrCat("input: \"", nearest, "\"")});
+    }
+    if (binding.from().empty()) {
+      return Rejected({"W0907", where, "`from` to name a feed of the data", "nothing", "from: \"tokens\""});
+    }
+    if (!bindings.emplace(binding.input(), binding.from()).second) {
+      return Rejected({"W0907", where, "each input once", "two entries", "remove one of them"});
+    }
+  }
+  return bindings;
 }
 
-bool ReadsTokens(const Job& job) {
-  std::vector<std::string> inputs = InputsOfMain(job);
-  return std::find(inputs.begin(), inputs.end(), "tokens") != inputs.end();
+// What the inputs that the model reads ask of the data.
+absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<ModelInput> inputs, compiler::ModelInputsOf(job, compiler::PlanMode::kTrain));
+  WEIR_ASSIGN_OR_RETURN(const auto bindings, Bindings(job, inputs));
+  std::vector<FeedRequest> requests;
+  for (const ModelInput& input : inputs) {
+    if (!input.use.needed) continue;
+    auto bound = bindings.find(input.name);
+    FeedRequest request;
+    request.input = input.name;
+    request.feed = bound == bindings.end() ? input.name : bound->second;
+    request.dtype = input.type.dtype;
+    request.shape = input.type.shape();
+    if (input.use.range.has_value()) {
+      request.below = input.use.range->below;
+      request.reader = input.use.range->reader;
+    }
+    requests.push_back(std::move(request));
+  }
+  return requests;
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const Job& job) {
+// The samples of a step: the size of training.batch_dim, else of the first dimension that all inputs have in common.
+absl::StatusOr<int64_t> SamplesOf(const Job& job, const std::vector<FeedRequest>& requests) {
+  int64_t samples = 0;
+  std::string from = "training.batch_dim";
+  if (!job.training().batch_dim().empty()) {
+    WEIR_ASSIGN_OR_RETURN(const auto dims, compiler::ImportDimTable(job));
+    WEIR_ASSIGN_OR_RETURN(const std::string dim, compiler::BatchDim(job, dims));
+    samples = dims.at(dim).size;
+  }
+  for (const FeedRequest& request : requests) {
+    const int64_t first = request.shape.empty() ? 0 : request.shape[0];
+    if (samples == 0 && first > 0) {
+      samples = first;
+      from = absl::StrCat("input ", request.input);
+    }
+    if (first == samples && first > 0) continue;
+    return Rejected({"W0908", InputText(request.input),
+                     samples == 0 ? "a first dimension that counts samples" : absl::StrCat("a first dimension of ", samples, ", the samples of a step by ", from),
+                     absl::StrCat(Name(request.dtype), ToText(request.shape)), "let every input of main begin with the dimension of the samples"});
+  }
+  return samples;
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const Job& job, const std::vector<FeedRequest>& requests) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
   TextDataOptions options;
   options.path = job.data().text().path();
   options.held_out = job.data().text().held_out();
-  options.batch = DimSize(job, BatchDim(job), 1);
-  options.sequence = DimSize(job, "sequence", 0);
-  options.vocabulary = DimSize(job, "vocab", 256);
+  options.batch = samples;
+  options.sequence = 0;
   options.seed = job.training().seed();
+  for (const FeedRequest& request : requests) {
+    if (options.sequence == 0 && request.shape.size() == 2) options.sequence = request.shape[1];
+  }
   if (options.sequence == 0) {
-    return Rejected({"W0050", "graph", "a dimension called sequence, the length of a window of text", "none",
-                     "dim { name: \"sequence\" size: 128 }"});
+    return Rejected({"W0050", "inputs of main", "an input i32[samples, window] for text, such as \"tokens\"",
+                     requests.empty() ? "no inputs" : absl::StrCat("input ", requests[0].input, " ", Name(requests[0].dtype), ToText(requests[0].shape)),
+                     "input { name: \"tokens\" type: \"i32[batch, sequence]\" }"});
   }
   return OpenTextDataset(options);
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const Job& job) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const Job& job, const std::vector<FeedRequest>& requests) {
+  WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
   IdxDataOptions options;
   options.images = job.data().idx().images();
   options.labels = job.data().idx().labels();
   options.test_images = job.data().idx().test_images();
   options.test_labels = job.data().idx().test_labels();
-  options.batch = DimSize(job, BatchDim(job), 1);
-  options.classes = DimSize(job, "classes", 256);
+  options.batch = std::max<int64_t>(1, samples);
   options.seed = job.training().seed();
+  for (const FeedRequest& request : requests) {
+    if (request.feed == "labels" && options.labels.empty()) {
+      return Rejected({"W0052", "data.idx", absl::StrCat("a file of labels, for input ", request.input), "no `labels`", "data { idx { labels: \"...\" } }"});
+    }
+  }
   return OpenIdxDataset(options);
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenByKind(const Job& job) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenByKind(const Job& job, const std::vector<FeedRequest>& requests) {
   switch (job.data().kind_case()) {
-    case Data::kText: return OpenText(job);
-    case Data::kIdx: return OpenIdx(job);
-    case Data::kSynthetic: {
-      SyntheticDataOptions options;
-      options.feeds = InputsOfMain(job);
-      options.vocabulary = DimSize(job, "vocab", 256);
-      options.classes = DimSize(job, "classes", 10);
-      options.seed = job.training().seed();
-      return MakeSyntheticDataset(options);
-    }
+    case Data::kText: return OpenText(job, requests);
+    case Data::kIdx: return OpenIdx(job, requests);
+    case Data::kSynthetic: return MakeSyntheticDataset({requests, job.training().seed()});
     case Data::KIND_NOT_SET: break;
   }
   return Rejected({"W0050", "data", "one of text, idx, synthetic", "nothing", "data { synthetic {} }"});
@@ -72,39 +173,48 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenByKind(const Job& job) {
 
 }  // namespace
 
-int64_t DimSize(const Job& job, const std::string& name, int64_t fallback) {
-  for (const Dim& dim : job.graph().dim()) {
-    if (dim.name() == name) return dim.size();
-  }
-  return fallback;
-}
-
-std::string BatchDim(const Job& job) {
-  return job.training().batch_dim().empty() ? "batch" : job.training().batch_dim();
-}
-
 int64_t MicroBatches(const Job& job) { return std::max<int64_t>(1, job.training().micro_batches()); }
 
-int64_t ItemsPerStep(const Job& job) {
-  int64_t batch = DimSize(job, BatchDim(job), 1);
-  return ReadsTokens(job) ? batch * DimSize(job, "sequence", 1) : batch;
+StepItems ItemsOf(const Job& job) {
+  StepItems items;
+  const absl::StatusOr<std::vector<ModelInput>> inputs = compiler::ModelInputsOf(job, compiler::PlanMode::kTrain);
+  if (!inputs.ok()) return items;
+  int64_t tokens = 0;
+  for (const ModelInput& input : *inputs) {
+    if (!input.use.needed || input.type.dims.empty()) continue;
+    const std::string& batch_dim = job.training().batch_dim();
+    if (batch_dim.empty() || batch_dim == input.type.dims[0].name) items.count = std::max(items.count, input.type.dims[0].size);
+    const bool looks_up = input.use.range.has_value() && input.use.range->of_rows;
+    if (looks_up && input.type.dims.size() > 1) tokens = std::max(tokens, input.type.num_elements());
+  }
+  return tokens > 0 ? StepItems{tokens, "tokens"} : items;
 }
 
-const char* ItemName(const Job& job) { return ReadsTokens(job) ? "tokens" : "samples"; }
-
 absl::StatusOr<std::unique_ptr<Dataset>> OpenJobData(const Job& job) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenByKind(job));
-  std::vector<std::string> feeds = dataset->feeds();
-  for (const std::string& input : InputsOfMain(job)) {
-    if (std::find(feeds.begin(), feeds.end(), input) == feeds.end()) return UnknownFeed(input, feeds);
+  WEIR_ASSIGN_OR_RETURN(const std::vector<FeedRequest> requests, RequestsOf(job));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenByKind(job, requests));
+  std::map<std::string, std::string> feed_of;
+  for (const FeedRequest& request : requests) {
+    WEIR_RETURN_IF_ERROR(CheckRequest(*dataset, request));
+    feed_of.emplace(request.input, request.feed);
   }
-  return dataset;
+  return std::unique_ptr<Dataset>(std::make_unique<BoundDataset>(std::move(dataset), std::move(feed_of)));
+}
+
+BatchPosition DatasetFeed::PositionAt(int64_t step, int64_t micro_batch) const {
+  if (part_ == DataPart::kHeldOut && batches_ > 0) step %= batches_;
+  return {part_, step, micro_batch, micro_batches_};
 }
 
 absl::Status DatasetFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
                                void* out) {
-  if (part_ == DataPart::kHeldOut && batches_ > 0) step %= batches_;
-  return dataset_->Fill(feed, {part_, step, micro_batch, micro_batches_}, slice, out);
+  return dataset_->Fill(feed, PositionAt(step, micro_batch), slice, out);
+}
+
+std::string DatasetFeed::SampleText(const std::string&, int64_t step, int64_t micro_batch, int64_t row) const {
+  const BatchPosition position = PositionAt(step, micro_batch);
+  return absl::StrCat(part_ == DataPart::kHeldOut ? "held-out batch " : "step ", position.step + 1, ", ",
+                      micro_batches_ > 1 ? absl::StrCat("micro-batch ", micro_batch, ", ") : "", "sample ", row);
 }
 
 }  // namespace weir

@@ -1,9 +1,11 @@
-// The data of a job, opened: from the names of the job (inputs of main, dimensions
-// "batch", "sequence", "vocab", "classes") to a Dataset, checked against the model.
+// The data of a job, opened and compared with the model before anything runs: each input of `main` that the model reads is
+// bound to a feed (data.feed, or the feed of its own name), and types, sizes and ranges must fit. No name of a dimension has
+// a meaning: the first dimension of an input counts samples, and the second, for text, the bytes of a window.
 // Thread rule: pure functions, but for opening files; DatasetFeed as dataset.h.
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "actors/feed.h"
@@ -12,17 +14,19 @@
 
 namespace weir {
 
-// Size of a named dimension of the graph, or `fallback`.
-int64_t DimSize(const Job& job, const std::string& name, int64_t fallback);
-// The name of the dimension that micro-batches divide.
-std::string BatchDim(const Job& job);
 int64_t MicroBatches(const Job& job);
 
-// What one step counts, for rates: tokens of text, or samples.
-int64_t ItemsPerStep(const Job& job);
-const char* ItemName(const Job& job);  // "tokens" or "samples"
+// What one step counts, for rates. Tokens: the elements of the largest input that looks up rows of a table (embedding) and has
+// a dimension after the samples. A model without such an input counts samples.
+struct StepItems {
+  int64_t count = 1;
+  std::string name = "samples";  // or "tokens"
+};
+// Of a job whose graph is unsound: one sample.
+StepItems ItemsOf(const Job& job);
 
-// Errors: those of the datasets; kInvalidArgument if an input of main is no feed of the data.
+// The feeds of the dataset are called as the inputs that take them. Errors: those of the graph and of the datasets; W0907 a
+// data.feed entry that names no input, or an input twice; W0908 inputs that count different numbers of samples.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenJobData(const Job& job);
 
 // Feeds a session from one part of a dataset. Step s of the held-out part is its batch s
@@ -38,8 +42,11 @@ class DatasetFeed final : public DataFeed {
 
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
                     void* out) override;
+  std::string SampleText(const std::string& feed, int64_t step, int64_t micro_batch, int64_t row) const override;
 
  private:
+  BatchPosition PositionAt(int64_t step, int64_t micro_batch) const;
+
   const Dataset* dataset_;
   DataPart part_;
   int64_t micro_batches_;

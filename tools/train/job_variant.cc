@@ -1,9 +1,36 @@
 #include "tools/train/job_variant.h"
 
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/model_inputs.h"
 #include "runtime/base/status.h"
-#include "tools/train/job_data.h"
 
 namespace weir {
+namespace {
+
+bool IsWindowOfTokens(const compiler::ModelInput& input) {
+  return input.type.dims.size() == 2 && input.use.range.has_value() && input.use.range->of_rows;
+}
+
+absl::StatusOr<compiler::ModelInput> TokensOf(const Job& job) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<compiler::ModelInput> inputs, compiler::ModelInputsOf(job, compiler::PlanMode::kGenerate));
+  std::vector<std::string> found;
+  const compiler::ModelInput* tokens = nullptr;
+  for (const compiler::ModelInput& input : inputs) {
+    if (!IsWindowOfTokens(input)) continue;
+    found.push_back(input.name);
+    tokens = &input;
+  }
+  if (found.size() == 1) return *tokens;
+  return Rejected({"W0070", absl::StrCat("function ", job.graph().main()),
+                   "a language model: one input i32[samples, window] that looks up rows of a table (embedding)",
+                   found.empty() ? "no such input" : absl::StrCat("inputs ", absl::StrJoin(found, ", ")),
+                   "generate works with the models of `weir zoo gpt` and `weir zoo llama`"});
+}
+
+}  // namespace
 
 Job EvaluationJob(const Job& job) {
   Job variant = job;
@@ -18,20 +45,16 @@ Job EvaluationJob(const Job& job) {
   return variant;
 }
 
-absl::StatusOr<Job> GenerationJob(const Job& job) {
-  Job variant = EvaluationJob(job);
-  bool reads_tokens = false;
-  for (const Function& function : job.graph().function()) {
-    for (const TensorDecl& input : function.input()) {
-      reads_tokens |= function.name() == job.graph().main() && input.name() == "tokens";
-    }
-  }
-  if (!reads_tokens || DimSize(job, "sequence", 0) < 1) {
-    return Rejected({"W0070", "function " + job.graph().main(), "a language model: an input tokens, i32[batch, sequence]",
-                     "no such input or dimension", "generate works with the models of `weir zoo gpt` and `weir zoo llama`"});
-  }
+absl::StatusOr<GenerationVariant> GenerationJob(const Job& job) {
+  GenerationVariant generation;
+  WEIR_ASSIGN_OR_RETURN(const compiler::ModelInput tokens, TokensOf(job));
+  generation.input = tokens.name;
+  generation.window = tokens.type.dims[1].size;
+  generation.below = tokens.use.range->below;
+  generation.job = EvaluationJob(job);
+  Job& variant = generation.job;
   for (Dim& dim : *variant.mutable_graph()->mutable_dim()) {
-    if (dim.name() != BatchDim(job)) continue;
+    if (dim.name() != tokens.type.dims[0].name) continue;
     dim.set_size(1);
     dim.clear_unit();
   }
@@ -40,7 +63,7 @@ absl::StatusOr<Job> GenerationJob(const Job& job) {
   variant.clear_pipeline();
   variant.mutable_training()->set_micro_batches(1);
   variant.mutable_training()->set_zero_stage(0);
-  return variant;
+  return generation;
 }
 
 }  // namespace weir

@@ -14,6 +14,8 @@
 #include "absl/strings/str_join.h"
 #include "actors/engine/program_binding.h"
 #include "actors/plan.h"
+#include "compiler/batch_dim.h"
+#include "compiler/import_graph.h"
 #include "compiler/memory_view.h"
 #include "compiler/unit_text.h"
 #include "runtime/base/status.h"
@@ -144,9 +146,12 @@ void AddZero(const LogicalPlan& plan, std::vector<Change>* changes) {
 }
 
 void AddMicroBatches(const LogicalPlan& plan, std::vector<Change>* changes) {
-  const std::string batch = plan.job.training().batch_dim().empty() ? "batch" : plan.job.training().batch_dim();
+  const auto dims = compiler::ImportDimTable(plan.job);
+  if (!dims.ok()) return;
+  const absl::StatusOr<std::string> batch = compiler::BatchDim(plan.job, *dims);
+  if (!batch.ok()) return;
   for (const Dim& dim : plan.job.graph().dim()) {
-    if (dim.name() != batch) continue;
+    if (dim.name() != *batch) continue;
     for (int64_t factor = 2; factor <= kMicroBatchesMost; factor *= 2) {
       const int64_t more = plan.micro_batches * factor;
       if (more > dim.size() || dim.size() % more != 0) break;

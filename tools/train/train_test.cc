@@ -316,16 +316,6 @@ TEST(GenerateTest, ImpossibleOptionsAreRefused) {
   EXPECT_EQ(refused(), absl::StatusCode::kNotFound);
 }
 
-TEST(JobDataTest, AnInputThatNoFeedFillsIsNamedWithTheNearest) {
-  Job job = ImageJob();
-  job.mutable_graph()->mutable_function(1)->mutable_input(0)->set_name("image");
-  auto data = OpenJobData(job);
-  EXPECT_EQ(data.status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(data.status().message()), HasSubstr("call the input images"));
-  job.clear_data();
-  EXPECT_THAT(std::string(OpenJobData(job).status().message()), HasSubstr("one of text, idx, synthetic"));
-}
-
 TEST(JobVariantTest, GenerationIsOneSampleOnOneDeviceWithoutDropout) {
   TransformerOptions options;
   options.dropout = 0.1;
@@ -333,9 +323,13 @@ TEST(JobVariantTest, GenerationIsOneSampleOnOneDeviceWithoutDropout) {
   options.training.micro_batches = 2;
   auto job = GenerationJob(*GptJob(options));
   ASSERT_TRUE(job.ok());
-  EXPECT_EQ(DimSize(*job, "batch", 0), 1);
-  EXPECT_EQ(job->mesh().axis_size(), 0);
-  EXPECT_THAT(job->DebugString(), Not(HasSubstr("f: 0.1\n")));
+  EXPECT_EQ(job->job.graph().dim(0).name(), "batch");
+  EXPECT_EQ(job->job.graph().dim(0).size(), 1);
+  EXPECT_EQ(job->input, "tokens");
+  EXPECT_EQ(job->window, options.sequence);
+  EXPECT_EQ(job->below, options.vocab);
+  EXPECT_EQ(job->job.mesh().axis_size(), 0);
+  EXPECT_THAT(job->job.DebugString(), Not(HasSubstr("f: 0.1\n")));
   EXPECT_EQ(GenerationJob(ImageJob()).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

@@ -46,7 +46,8 @@ class Trainer {
   Trainer(const Job& job, const TrainOptions& options)
       : job_(job),
         options_(options),
-        progress_(ItemName(job), &clock_, options.console),
+        items_(ItemsOf(job)),
+        progress_(items_.name, &clock_, options.console),
         schedule_(ScheduleOf(job)),
         updates_(compiler::UpdateRateOf(job.training())) {}
 
@@ -227,7 +228,7 @@ class Trainer {
   absl::Status ReportStep(int64_t step, int64_t steps, const StepMetrics& metrics, bool evaluated) {
     double loss = ValueOf(metrics, LossName(job_));
     if (metrics.count("grad_norm") > 0) gradient_norm_ = ValueOf(metrics, "grad_norm");
-    double rate = static_cast<double>(ItemsPerStep(job_)) / step_seconds_;
+    double rate = static_cast<double>(items_.count) / step_seconds_;
     if (step == started_at_) result_.first_loss = loss;
     result_.last_loss = loss;
     if (!std::isfinite(loss) && !warned_) {
@@ -258,7 +259,7 @@ class Trainer {
     line.Add("loss", ValueOf(metrics, LossName(job_)));
     if (metrics.count("grad_norm") > 0) line.Add("grad_norm", ValueOf(metrics, "grad_norm"));
     line.Add("lr", LearningRate(step));
-    line.Add(absl::StrCat(ItemName(job_), "_per_second"), rate);
+    line.Add(absl::StrCat(items_.name, "_per_second"), rate);
     line.Add("step_seconds", step_seconds_);
     for (const auto& [name, value] : metrics) {
       if (name != LossName(job_) && name != "grad_norm") line.Add(name, value);
@@ -312,6 +313,7 @@ class Trainer {
   const Job& job_;
   const TrainOptions& options_;
   MonotonicClock clock_;
+  const StepItems items_;
   Progress progress_;
   LearningRateSchedule schedule_;
   UpdateRate updates_;  // of any sense once a runner has been opened

@@ -1,0 +1,120 @@
+// No meaning in names: a GPT whose every dimension, and every input, is called otherwise trains to the same bits.
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+#include "tests/training/train_run.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir::testing {
+namespace {
+
+TransformerOptions Small() {
+  TransformerOptions options;
+  options.layers = 2;
+  options.hidden = 32;
+  options.heads = 4;
+  options.ffn = 64;
+  options.vocab = 64;
+  options.sequence = 16;
+  options.training.batch = 8;
+  options.training.micro_batches = 2;
+  options.training.steps = 6;
+  options.training.learning_rate = 3e-3;
+  return options;
+}
+
+using Names = std::map<std::string, std::string>;
+
+bool IsOfName(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+// Every name of `names` in `text`, replaced.
+std::string Renamed(const std::string& text, const Names& names) {
+  std::string result;
+  for (size_t i = 0; i < text.size();) {
+    size_t end = i;
+    while (end < text.size() && IsOfName(text[end])) ++end;
+    if (end == i) {
+      result.push_back(text[i++]);
+      continue;
+    }
+    const std::string word = text.substr(i, end - i);
+    auto known = names.find(word);
+    result += known == names.end() ? word : known->second;
+    i = end;
+  }
+  return result;
+}
+
+// Names that sort the other way round, so that nothing depends on their order either.
+Job WithRenamedDims(Job job) {
+  Names names;
+  for (Dim& dim : *job.mutable_graph()->mutable_dim()) {
+    const std::string name = absl::StrCat("d", 99 - names.size());
+    names[dim.name()] = name;
+    dim.set_name(name);
+  }
+  for (Function& function : *job.mutable_graph()->mutable_function()) {
+    for (TensorDecl& input : *function.mutable_input()) input.set_type(Renamed(input.type(), names));
+    for (Parameter& parameter : *function.mutable_parameter()) parameter.set_type(Renamed(parameter.type(), names));
+    for (Node& node : *function.mutable_node()) {
+      for (NamedAttr& attr : *node.mutable_attr()) {
+        if (attr.name() == "to") attr.mutable_value()->set_s(Renamed(attr.value().s(), names));
+      }
+    }
+  }
+  for (Rule& rule : *job.mutable_rule()) rule.set_dim(names.at(rule.dim()));
+  return job;
+}
+
+// Inputs of main called otherwise, and bound to the feeds.
+Job WithRenamedInputs(Job job) {
+  const Names names = {{"tokens", "z_read"}, {"targets", "a_said"}};
+  Function& main = *job.mutable_graph()->mutable_function(1);
+  for (TensorDecl& input : *main.mutable_input()) {
+    FeedBinding* feed = job.mutable_data()->add_feed();
+    feed->set_from(input.name());
+    input.set_name(names.at(input.name()));
+    feed->set_input(input.name());
+  }
+  for (Node& node : *main.mutable_node()) {
+    for (std::string& input : *node.mutable_input()) input = Renamed(input, names);
+  }
+  return job;
+}
+
+struct Case {
+  const char* mesh;
+  int zero = 0;
+  SequenceParallel sequence = SequenceParallel::kNone;
+};
+
+class RenamedJob : public ::testing::TestWithParam<Case> {};
+
+TEST_P(RenamedJob, TrainsToTheSameBits) {
+  TransformerOptions options = Small();
+  options.sequence_parallel = GetParam().sequence;
+  absl::StatusOr<Job> named = GptJob(options);
+  ASSERT_TRUE(named.ok()) << named.status();
+  named->mutable_training()->set_zero_stage(GetParam().zero);
+  const Job job = WithMesh(*named, GetParam().mesh);
+  TrainRunOptions run_options;
+  run_options.steps = 6;
+  auto expected = Train(job, run_options);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  ASSERT_EQ(expected->losses.size(), 6u);
+  for (const Job& other : {WithRenamedDims(job), WithRenamedInputs(WithRenamedDims(job))}) {
+    auto run = Train(other, run_options);
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(run->losses, expected->losses);
+    EXPECT_EQ(run->weights, expected->weights);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, RenamedJob,
+                         ::testing::Values(Case{""}, Case{"dp=2"}, Case{"tp=2"}, Case{"pp=2"}, Case{"dp=2,tp=2", 3}, Case{"dp=2,tp=2,pp=2", 1},
+                                           Case{"tp=2", 0, SequenceParallel::kMegatron}, Case{"dp=2,sp=2", 0, SequenceParallel::kUlysses}),
+                         [](const auto& info) { return absl::StrCat("Case", info.index); });
+
+}  // namespace
+}  // namespace weir::testing
