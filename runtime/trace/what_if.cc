@@ -26,6 +26,8 @@ constexpr int kRegistersTried = 4;    // one by one
 constexpr int kRegistersJoined = 12;  // at most, one after another
 constexpr int kFunctionsTried = 5;
 constexpr double kGainMin = 0.002;  // of the step; less is not told
+constexpr int64_t kActsReplayedMax = 2'000'000;  // by all that is tried unasked: a second or two
+constexpr int64_t kTriesMin = 6;                 // of long traces
 
 // A `*` stands for any text.
 bool Matches(absl::string_view pattern, absl::string_view name) {
@@ -215,10 +217,15 @@ class WhatIfSearch {
 
   std::vector<WhatIfRow> Find() {
     if (!as_it_was_.finished) return {};
-    TrySlots();
-    TryFree();
-    TryLinks();
+    int64_t acts = 0;
+    for (const RecordedActor& actor : run_.actors) acts += static_cast<int64_t>(actor.acts.size());
+    tries_left_ = std::max(kTriesMin, kActsReplayedMax / std::max<int64_t>(1, acts));
+    // What tells most comes first, should there be time for little.
+    const double most = Try(absl::StrCat("slots:*=+", kPlenty));
     TryRanks();
+    TryLinks();
+    TryFree();
+    if (most >= kGainMin) TrySlots(most);
     std::stable_sort(rows_.begin(), rows_.end(),
                      [](const WhatIfRow& a, const WhatIfRow& b) { return a.gain > b.gain; });
     return std::move(rows_);
@@ -227,6 +234,7 @@ class WhatIfSearch {
  private:
   // Keeps the row if it gains something; returns its gain.
   double Try(const std::string& spec) {
+    if (tries_left_-- <= 0) return 0;
     absl::StatusOr<WhatIfRow> row = TryWhatIf(replayer_, run_, spec);
     if (!row.ok() || !row->finished) return 0;
     const double gain = row->gain;
@@ -251,10 +259,8 @@ class WhatIfSearch {
   }
 
   // One register at a time; then, since a full register often hides the next, one after another until
-  // little is left of what any number of slots could gain.
-  void TrySlots() {
-    const double most = Try(absl::StrCat("slots:*=+", kPlenty));
-    if (most < kGainMin) return;
+  // little is left of `most`, what any number of slots could gain.
+  void TrySlots(double most) {
     std::vector<std::string> names = WaitedFor(as_it_was_);
     double best = 0;
     for (size_t i = 0; i < names.size() && i < kRegistersTried; ++i) {
@@ -263,7 +269,7 @@ class WhatIfSearch {
     std::map<std::string, int> more;
     double gain = best;
     int added = 0;
-    for (; added < kRegistersJoined && gain < 0.9 * most && !names.empty(); ++added) {
+    for (; added < kRegistersJoined && gain < 0.9 * most && !names.empty() && tries_left_-- > 1; ++added) {
       ++more[names[0]];
       ChangeParser parser(run_);
       if (!parser.Add(Joined(more)).ok()) return;
@@ -319,6 +325,7 @@ class WhatIfSearch {
   const CriticalPath& path_;
   const std::vector<Straggler>& stragglers_;
   const ReplayResult& as_it_was_;
+  int64_t tries_left_ = 0;
   std::vector<WhatIfRow> rows_;
 };
 
