@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "compiler/cost/cost_model.h"
 #include "compiler/ir.h"
+#include "compiler/lower/stage_shape.h"
 #include "compiler/pass.h"
 #include "compiler/pipeline_schedule.h"
 #include "compiler/rhythm/job_rhythm.h"
@@ -50,6 +51,7 @@ struct LogicalPlan {
   double predicted_bubble = 0;  // of a training step, by the costs that it is planned with; 0 with one stage
   std::string plan_id;  // hash of what was compiled
   Module module;
+  std::vector<StageShape> stages;  // what the ranks of each do, taken together
   JobRhythm rhythm;        // when every station acts
   std::vector<PassTiming> timings;
 };

@@ -82,6 +82,7 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
   plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);
+  WEIR_RETURN_IF_ERROR(ShapeStages(plan.get()));
   const PeakCosts defaults;
   WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, options.costs != nullptr ? *options.costs : defaults));
   plan->predicted_bubble = plan->rhythm.bubble;

@@ -110,7 +110,7 @@ class RegisterAllocator {
     out_.set_predicted_bubble(plan_.predicted_bubble);
     GroupTensors();
     for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
-    WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, &out_));
+    WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, readers_, &out_));
     WEIR_RETURN_IF_ERROR(CheckMemory());
     PlaceMemory(AddStates(), LandingOrders(), &out_);
     return std::move(out_);
@@ -149,6 +149,7 @@ class RegisterAllocator {
       if (tensor.consumers.empty() && !outbound && tensor.variable < 0) continue;
       std::string key = absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.every, "|", tensor.variable >= 0, "|", tensor.delay, "|");
       for (int consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
+      for (const Station& reader : tensor.readers) absl::StrAppend(&key, "|", reader.item, ".", reader.place);
       if (tensor.side != RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
       auto known = groups.emplace(key, out_.registers_size());
       if (known.second) AddRegister(tensor);
@@ -173,6 +174,7 @@ class RegisterAllocator {
       spec->set_edge(tensor.edge);
     }
     spec->set_initial_tokens(static_cast<int>(InitialTokens(tensor)));
+    readers_.push_back(tensor.readers);
   }
 
   // Acts from one token of the tensor to the next.
@@ -360,6 +362,7 @@ class RegisterAllocator {
   const RankGraph& graph_;
   RankPlan out_;
   std::vector<Place> places_;
+  std::vector<std::vector<Station>> readers_;  // by register, on all ranks of the stage
   std::map<std::string, int> programs_;
 };
 

@@ -111,7 +111,48 @@ struct Exchange {
   std::vector<int> fills;
 };
 
-// A call with what moves for it: actors of this rank, by what of its memory they use.
+// Whoever is in a ring acts once for every micro-batch, or in chunks of it.
+bool ActsEvenly(const LogicalPlan& plan, const RankActor& actor) { return actor.acts_per_step == actor.chunks * plan.micro_batches; }
+
+// The actors and exchanges of a graph, by item.
+class ItemView {
+ public:
+  ItemView(const LogicalPlan& plan, const RankGraph& graph) : actors_(plan.module.items.size()), exchanges_(plan.module.items.size()) {
+    for (size_t a = 0; a < graph.actors.size(); ++a) actors_[graph.actors[a].station.item].push_back(static_cast<int>(a));
+    for (const Station& station : graph.exchanges) {
+      Exchange exchange;
+      for (int a : actors_[station.item]) {
+        const int place = graph.actors[a].station.place;
+        if (place == station.place) exchange.sends.push_back(a);
+        if (place == station.place + 1) exchange.fills.push_back(a);
+      }
+      exchanges_[station.item].push_back(std::move(exchange));
+    }
+  }
+
+  const std::vector<int>& actors(int item) const { return actors_[item]; }
+  const std::vector<Exchange>& exchanges(int item) const { return exchanges_[item]; }
+
+  // The exchanges that take turns among themselves. Of transfers in several steps those that read what is to go.
+  std::vector<std::vector<Exchange>> TurnsOfExchanges(const MemoryRings::Ring& ring) const {
+    std::vector<std::vector<Exchange>> turns(1);
+    for (int call : ring.calls) turns[0].insert(turns[0].end(), exchanges_[call].begin(), exchanges_[call].end());
+    for (const std::vector<int>* items : {&ring.gathers, &ring.gradients}) {
+      turns.emplace_back();
+      for (int item : *items) {
+        if (!exchanges_[item].empty()) turns.back().push_back(exchanges_[item].front());
+      }
+    }
+    std::erase_if(turns, [](const std::vector<Exchange>& exchanges) { return exchanges.size() < kExchangesMin; });
+    return turns;
+  }
+
+ private:
+  std::vector<std::vector<int>> actors_;
+  std::vector<std::vector<Exchange>> exchanges_;
+};
+
+// A call with what moves for it: actors of the shape, by what of a rank's memory they use.
 struct Turn {
   std::vector<int> begins;   // write first
   std::vector<int> ends;     // read last
@@ -119,55 +160,39 @@ struct Turn {
   std::vector<int> sends;    // read what is to leave it, and sum up what of that comes back
 };
 
-class MemoryOrderer {
+class OrderFinder {
  public:
-  MemoryOrderer(const LogicalPlan& plan, const MemoryRings& rings, RankGraph* graph)
-      : micro_batches_(plan.micro_batches), rings_(rings), graph_(*graph), actors_of_(plan.module.items.size()), exchanges_of_(plan.module.items.size()) {}
+  OrderFinder(const LogicalPlan& plan, const MemoryRings& rings, const RankGraph& shape)
+      : plan_(plan), rings_(rings), shape_(shape), view_(plan, shape) {}
 
-  void Run() {
+  std::vector<MemoryOrder> Run() {
     const std::vector<MemoryRings::Ring> rings = rings_.rings();
-    if (rings.empty()) return;
-    for (size_t a = 0; a < graph_.actors.size(); ++a) actors_of_[graph_.actors[a].station.item].push_back(static_cast<int>(a));
-    FindExchanges();
-    FindTurns();
+    if (!rings.empty()) FindTurns();
     for (const MemoryRings::Ring& ring : rings) {
       OrderTurns(ring.calls);
-      std::vector<Exchange> inside;
-      for (int call : ring.calls) inside.insert(inside.end(), exchanges_of_[call].begin(), exchanges_of_[call].end());
-      OrderExchanges(inside);
-      OrderExchanges(FirstSteps(ring.gathers));
-      OrderExchanges(FirstSteps(ring.gradients));
+      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring)) OrderExchanges(exchanges);
     }
+    return std::move(orders_);
   }
 
  private:
-  void FindExchanges() {
-    for (const Station& station : graph_.exchanges) {
-      Exchange exchange;
-      for (int a : actors_of_[station.item]) {
-        const int place = graph_.actors[a].station.place;
-        if (place == station.place) exchange.sends.push_back(a);
-        if (place == station.place + 1) exchange.fills.push_back(a);
-      }
-      exchanges_of_[station.item].push_back(std::move(exchange));
-    }
-  }
-
   void FindTurns() {
-    for (size_t i = 0; i < actors_of_.size(); ++i) {
-      if (rings_.RoleOf(static_cast<int>(i)) == Role::kNone) continue;
-      Turn& turn = turns_[rings_.CallOf(static_cast<int>(i))];
-      switch (rings_.RoleOf(static_cast<int>(i))) {
-        case Role::kCall: AddCall(actors_of_[i], &turn); break;
-        case Role::kSum: Append(actors_of_[i], &turn.sends); break;
+    for (size_t i = 0; i < plan_.module.items.size(); ++i) {
+      const int item = static_cast<int>(i);
+      if (rings_.RoleOf(item) == Role::kNone) continue;
+      Turn& turn = turns_[rings_.CallOf(item)];
+      const std::vector<Exchange>& exchanges = view_.exchanges(item);
+      switch (rings_.RoleOf(item)) {
+        case Role::kCall: AddCall(view_.actors(item), &turn); break;
+        case Role::kSum: Append(view_.actors(item), &turn.sends); break;
         case Role::kGather:
-          if (!exchanges_of_[i].empty()) Append(exchanges_of_[i].front().fills, &turn.gathers);
+          if (!exchanges.empty()) Append(exchanges.front().fills, &turn.gathers);
           break;
         case Role::kGradient:
         case Role::kValue:
-          if (exchanges_of_[i].empty()) break;
-          Append(exchanges_of_[i].front().sends, &turn.sends);
-          Append(exchanges_of_[i].front().fills, &turn.sends);
+          if (exchanges.empty()) break;
+          Append(exchanges.front().sends, &turn.sends);
+          Append(exchanges.front().fills, &turn.sends);
           break;
         case Role::kNone: break;
       }
@@ -179,27 +204,18 @@ class MemoryOrderer {
   // With its own transfers.
   void AddCall(const std::vector<int>& actors, Turn* turn) const {
     const std::set<int> here(actors.begin(), actors.end());
-    const auto is_here = [&](int actor) { return here.count(actor) > 0 && !IsSend(graph_.actors[actor]); };
+    const auto is_here = [&](int actor) { return here.count(actor) > 0 && !IsSend(shape_.actors[actor]); };
     for (int a : actors) {
-      const RankActor& actor = graph_.actors[a];
+      const RankActor& actor = shape_.actors[a];
       if (IsSend(actor)) {
         turn->sends.push_back(a);
         continue;
       }
-      const auto read_here = [&](int t) { return std::any_of(graph_.tensors[t].consumers.begin(), graph_.tensors[t].consumers.end(), is_here); };
-      const auto made_here = [&](int t) { return is_here(graph_.tensors[t].producer); };
+      const auto read_here = [&](int t) { return std::any_of(shape_.tensors[t].consumers.begin(), shape_.tensors[t].consumers.end(), is_here); };
+      const auto made_here = [&](int t) { return is_here(shape_.tensors[t].producer); };
       if (std::none_of(actor.outputs.begin(), actor.outputs.end(), read_here)) turn->ends.push_back(a);
       if (std::none_of(actor.inputs.begin(), actor.inputs.end(), made_here)) turn->begins.push_back(a);
     }
-  }
-
-  // Of transfers in several steps those that read what is to go.
-  std::vector<Exchange> FirstSteps(const std::vector<int>& items) const {
-    std::vector<Exchange> exchanges;
-    for (int item : items) {
-      if (!exchanges_of_[item].empty()) exchanges.push_back(exchanges_of_[item].front());
-    }
-    return exchanges;
   }
 
   void OrderTurns(const std::vector<int>& calls) {
@@ -212,26 +228,94 @@ class MemoryOrderer {
     }
   }
 
-  // One after the other, and what lands for one after what was sent for the one before.
+  // One after the other.
   void OrderExchanges(const std::vector<Exchange>& exchanges) {
-    if (exchanges.size() < kExchangesMin) return;
     for (size_t i = 0; i < exchanges.size(); ++i) {
       const size_t next = (i + 1) % exchanges.size();
-      const int64_t lag = next < i ? 1 : 0;
-      Order(exchanges[i].fills, exchanges[next].sends, lag);
-      for (int fill : exchanges[next].fills) TieLanding(exchanges[i].sends, fill, lag);
+      Order(exchanges[i].fills, exchanges[next].sends, next < i ? 1 : 0);
+    }
+  }
+
+  void Order(const std::vector<int>& before, const std::vector<int>& after, int64_t lag) {
+    MemoryOrder order;
+    order.lag = lag;
+    for (int a : after) {
+      if (ActsEvenly(plan_, shape_.actors[a])) order.after.push_back(shape_.actors[a].station);
+    }
+    if (order.after.empty()) return;
+    std::sort(order.after.begin(), order.after.end());
+    for (int a : before) {
+      if (!ActsEvenly(plan_, shape_.actors[a])) continue;
+      order.before = shape_.actors[a].station;
+      orders_.push_back(order);
+    }
+  }
+
+  const LogicalPlan& plan_;
+  const MemoryRings& rings_;
+  const RankGraph& shape_;
+  const ItemView view_;
+  std::map<int, Turn> turns_;  // by call
+  std::vector<MemoryOrder> orders_;
+};
+
+class MemoryOrderer {
+ public:
+  MemoryOrderer(const LogicalPlan& plan, const MemoryRings& rings, RankGraph* graph)
+      : plan_(plan), rings_(rings), graph_(*graph), view_(plan, *graph) {}
+
+  void Run(const std::vector<MemoryOrder>& orders) {
+    for (size_t a = 0; a < graph_.actors.size(); ++a) actors_at_[graph_.actors[a].station].push_back(static_cast<int>(a));
+    for (const MemoryOrder& order : orders) Add(order);
+    for (const MemoryRings::Ring& ring : rings_.rings()) {
+      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring)) TieExchanges(exchanges);
+    }
+  }
+
+ private:
+  // A token without bytes, where this rank has both ends.
+  void Add(const MemoryOrder& order) {
+    const auto before = actors_at_.find(order.before);
+    if (before == actors_at_.end()) return;
+    RankTensor token;
+    for (const Station& station : order.after) {
+      const auto after = actors_at_.find(station);
+      if (after != actors_at_.end()) token.consumers.insert(token.consumers.end(), after->second.begin(), after->second.end());
+    }
+    if (token.consumers.empty()) return;
+    std::sort(token.consumers.begin(), token.consumers.end());
+    token.name = absl::StrCat("room for ", graph_.actors[token.consumers[0]].name);
+    token.readers = order.after;
+    token.tokens_per_step = plan_.micro_batches;
+    token.delay = order.lag;
+    token.slots = order.lag + 1;
+    for (int a : before->second) {
+      token.producer = a;
+      const int tensor = static_cast<int>(graph_.tensors.size());
+      graph_.tensors.push_back(token);
+      graph_.actors[a].outputs.push_back(tensor);
+      for (int consumer : token.consumers) graph_.actors[consumer].inputs.push_back(tensor);
+    }
+  }
+
+  // What lands for one comes after what was sent for the one before.
+  void TieExchanges(const std::vector<Exchange>& exchanges) {
+    for (size_t i = 0; i < exchanges.size(); ++i) {
+      const size_t next = (i + 1) % exchanges.size();
+      for (int fill : exchanges[next].fills) TieLanding(exchanges[i].sends, fill, next < i ? 1 : 0);
       for (int send : exchanges[next].sends) HoldWhole(graph_.actors[send], graph_.actors[send].outputs[0]);
     }
   }
 
   void TieLanding(const std::vector<int>& sends, int fill, int64_t lag) {
-    if (!ActsEvenly(fill)) return;
+    if (!ActsEvenly(plan_, graph_.actors[fill])) return;
     for (int input : graph_.actors[fill].inputs) {
       RankTensor& landing = graph_.tensors[input];
       if (landing.side != RegisterSpec::INBOUND) continue;
       HoldWhole(graph_.actors[fill], input);
       for (int send : sends) {
-        if (graph_.tensors[graph_.actors[send].outputs[0]].peer == landing.peer && ActsEvenly(send)) landing.written_after = {send, lag};
+        const RankActor& sender = graph_.actors[send];
+        if (graph_.tensors[sender.outputs[0]].peer == landing.peer && ActsEvenly(plan_, sender)) landing.written_after = {send, lag};
       }
     }
   }
@@ -241,41 +325,21 @@ class MemoryOrderer {
     if (actor.chunks == 1 && rings_.LandsWhole(actor.station.item)) graph_.tensors[message].slots = 1;
   }
 
-  // Whoever is in a ring acts once for every micro-batch, or in chunks of it.
-  bool ActsEvenly(int a) const { return graph_.actors[a].acts_per_step == graph_.actors[a].chunks * micro_batches_; }
-
-  // Acts of `after` for micro-batch n begin when those of `before` for micro-batch n - lag are done.
-  void Order(const std::vector<int>& before, const std::vector<int>& after, int64_t lag) {
-    RankTensor order;
-    order.tokens_per_step = micro_batches_;
-    order.delay = lag;
-    order.slots = lag + 1;
-    for (int a : after) {
-      if (ActsEvenly(a)) order.consumers.push_back(a);
-    }
-    if (order.consumers.empty()) return;
-    std::sort(order.consumers.begin(), order.consumers.end());
-    order.name = absl::StrCat("room for ", graph_.actors[order.consumers[0]].name);
-    for (int a : before) {
-      if (!ActsEvenly(a)) continue;
-      order.producer = a;
-      const int tensor = static_cast<int>(graph_.tensors.size());
-      graph_.tensors.push_back(order);
-      graph_.actors[a].outputs.push_back(tensor);
-      for (int consumer : order.consumers) graph_.actors[consumer].inputs.push_back(tensor);
-    }
-  }
-
-  const int64_t micro_batches_;
+  const LogicalPlan& plan_;
   const MemoryRings& rings_;
   RankGraph& graph_;
-  std::vector<std::vector<int>> actors_of_;          // by item
-  std::vector<std::vector<Exchange>> exchanges_of_;  // by item
-  std::map<int, Turn> turns_;                        // by call
+  const ItemView view_;
+  std::map<Station, std::vector<int>> actors_at_;
 };
 
 }  // namespace
 
-void OrderMemory(const LogicalPlan& plan, const MemoryRings& rings, RankGraph* graph) { MemoryOrderer(plan, rings, graph).Run(); }
+std::vector<MemoryOrder> FindMemoryOrders(const LogicalPlan& plan, const MemoryRings& rings, const RankGraph& shape) {
+  return OrderFinder(plan, rings, shape).Run();
+}
+
+void OrderMemory(const LogicalPlan& plan, const MemoryRings& rings, const std::vector<MemoryOrder>& orders, RankGraph* graph) {
+  if (!rings.rings().empty()) MemoryOrderer(plan, rings, graph).Run(orders);
+}
 
 }  // namespace weir::compiler

@@ -21,9 +21,10 @@
 // An order is a token without bytes. All of them point forward in the program, or from its end to the next micro-batch,
 // as all data does; so they close no circle that the program, micro-batch after micro-batch, could not go around.
 // Which orders there are depends on the program and the stage, not on the rank, because all ranks of a stage share their
-// times (compiler/rhythm); and they are there before times and slots are solved, so the certificate proves them too.
+// times (compiler/rhythm): they are found once, between the stations of the stage's shape, and a rank takes those between
+// stations that it has. They are there before times and slots are solved, so the certificate proves them too.
 // Not here: which registers share a place (place_memory.h finds that from the orders).
-// Thread rule: pure function.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -78,8 +79,12 @@ class MemoryRings {
   std::map<Key, Ring> rings_;
 };
 
-// Adds orders to what was lowered of the same plan and stage. Precondition: producers and consumers of all tensors are
+// The orders of a stage. Precondition: `shape` is the graph of its StageShape; producers and consumers of all tensors are
 // known.
-void OrderMemory(const LogicalPlan& plan, const MemoryRings& rings, RankGraph* graph);
+std::vector<MemoryOrder> FindMemoryOrders(const LogicalPlan& plan, const MemoryRings& rings, const RankGraph& shape);
+
+// Adds the stage's orders to what was lowered of the same plan and stage, and what follows from them for landing buffers.
+// Precondition: producers and consumers of all tensors are known.
+void OrderMemory(const LogicalPlan& plan, const MemoryRings& rings, const std::vector<MemoryOrder>& orders, RankGraph* graph);
 
 }  // namespace weir::compiler

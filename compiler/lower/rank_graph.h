@@ -13,6 +13,15 @@
 
 namespace weir::compiler {
 
+// Where an actor stands in the program, equal on all ranks: the item, and within it segments and the exchanges of
+// transfers in order, each exchange as its sends and then its fill. The other end of a remote tensor is the
+// neighbouring place of the same item.
+struct Station {
+  int item = -1;
+  int place = 0;
+  friend auto operator<=>(const Station&, const Station&) = default;
+};
+
 // A tensor (or message) that leaves an actor. Becomes part of a register.
 struct RankTensor {
   std::string name;
@@ -21,6 +30,10 @@ struct RankTensor {
   int64_t every = 1;           // steps in which it has so many tokens
   int producer = -1;           // actor; -1: inbound from `peer`
   std::vector<int> consumers;  // actors, ascending; empty for outbound
+  int output = -1;             // which output of its station: with that, all ranks know it
+  // Of a local tensor: the stations that read it on some rank of the stage, ascending. Slots and times follow from
+  // these, and so are the same on all ranks, whoever reads the tensor here.
+  std::vector<Station> readers;
   RegisterSpec::Side side = RegisterSpec::LOCAL;
   int64_t peer = -1;
   uint64_t edge = 0;
@@ -66,15 +79,6 @@ struct RankState {
 
 // Which pass of a micro-batch through the pipeline an actor works for.
 enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
-
-// Where an actor stands in the program, equal on all ranks: the item, and within it segments and the exchanges of
-// transfers in order, each exchange as its sends and then its fill. The other end of a remote tensor is the
-// neighbouring place of the same item.
-struct Station {
-  int item = -1;
-  int place = 0;
-  friend auto operator<=>(const Station&, const Station&) = default;
-};
 
 struct RankActor {
   std::string name;

@@ -2,11 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/lower/largest_shard.h"
 #include "compiler/lower/order_memory.h"
 #include "compiler/lower/segments.h"
+#include "compiler/lower/slot_policy.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -16,10 +19,14 @@ namespace {
 // More than any message has.
 constexpr int64_t kBytesMax = int64_t{1} << 46;
 
+// Whether a step leaves every rank with what it has, or a part of it: nobody sends anything.
+bool MovesNothing(const BoxingStep& step) { return IsLocal({step}); }
+
 class RankLowering {
  public:
-  RankLowering(const LogicalPlan& plan, int64_t rank)
-      : plan_(plan), module_(plan.module), rank_(rank), stage_(plan.mesh.StageOf(rank)), rings_(plan, stage_) {
+  // `shape`: of the rank's stage; null: this lowering makes it, and stands for all ranks of the stage.
+  RankLowering(const LogicalPlan& plan, int64_t rank, const StageShape* shape)
+      : plan_(plan), module_(plan.module), rank_(rank), stage_(plan.mesh.StageOf(rank)), rings_(plan, stage_), shape_(shape), largest_shard_(plan.mesh) {
     coords_ = plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank));
     graph_.rank = rank;
     graph_.stage = stage_;
@@ -28,6 +35,35 @@ class RankLowering {
   }
 
   absl::StatusOr<RankGraph> Run() {
+    WEIR_RETURN_IF_ERROR(LowerItems());
+    if (shape_->gate.has_value()) AddGate(*shape_->gate);
+    ConnectConsumers();
+    TakeReaders();
+    OrderMemory(plan_, rings_, shape_->orders, &graph_);
+    return std::move(graph_);
+  }
+
+  absl::StatusOr<StageShape> RunForStage() {
+    WEIR_RETURN_IF_ERROR(LowerItems());
+    StageShape shape;
+    if (plan_.schedule.gates_backward()) shape.gate = FindGate();
+    if (shape.gate.has_value()) AddGate(*shape.gate);
+    ConnectConsumers();
+    for (RankTensor& tensor : graph_.tensors) {
+      if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
+      tensor.readers.clear();
+      for (int consumer : tensor.consumers) tensor.readers.push_back(graph_.actors[consumer].station);
+      shape.tensors[{graph_.actors[tensor.producer].station, tensor.output}] = {tensor.readers, GivenSlots(plan_, graph_, tensor)};
+    }
+    shape.orders = FindMemoryOrders(plan_, rings_, graph_);
+    OrderMemory(plan_, rings_, shape.orders, &graph_);
+    for (RankActor& actor : graph_.actors) actor.kernels.clear();  // they are a rank's, and large
+    shape.graph = std::move(graph_);
+    return shape;
+  }
+
+ private:
+  absl::Status LowerItems() {
     for (size_t i = 0; i < module_.items.size(); ++i) {
       const ProgramItem& item = module_.items[i];
       item_ = static_cast<int>(i);
@@ -42,13 +78,9 @@ class RankLowering {
     }
     DelayGradients();
     DropUselessActors();
-    if (plan_.schedule.gates_backward()) GateBackward();
-    ConnectConsumers();
-    OrderMemory(plan_, rings_, &graph_);
-    return std::move(graph_);
+    return absl::OkStatus();
   }
 
- private:
   int64_t Tokens(Rate rate) const { return rate == Rate::kMicroBatch ? plan_.micro_batches : 1; }
   int64_t Every(Rate rate) const { return rate == Rate::kUpdate || rate == Rate::kAfterUpdate ? plan_.updates.every : 1; }
 
@@ -98,7 +130,10 @@ class RankLowering {
 
   int AddActor(RankActor actor) {
     int id = static_cast<int>(graph_.actors.size());
-    for (int output : actor.outputs) graph_.tensors[output].producer = id;
+    for (size_t i = 0; i < actor.outputs.size(); ++i) {
+      graph_.tensors[actor.outputs[i]].producer = id;
+      graph_.tensors[actor.outputs[i]].output = static_cast<int>(i);
+    }
     graph_.actors.push_back(std::move(actor));
     return id;
   }
@@ -135,6 +170,7 @@ class RankLowering {
   }
 
   void LowerSink(const ProgramItem& item) {
+    // The first rank reports; it stands for the stage, too.
     if (StageOfItem(item) != stage_ || plan_.mesh.StageRankOf(rank_) != 0) return;
     RankActor actor = MakeActor(item, item.name);
     actor.kind = ActorSpec::SINK;
@@ -430,12 +466,16 @@ class RankLowering {
     for (size_t k = 0; k < steps[0].size(); ++k) {
       std::vector<BoxingStep> now;
       for (const auto& list : steps) now.push_back(list[k]);
-      RankExchange exchange = BuildExchange(types, now, plan_.mesh, rank_);
       std::string step_name = absl::StrCat(Name(now[0].method), " ", name);
       graph_.exchanges.push_back({item_, place_});
       int64_t element = SizeOf(types[0].dtype);
       const int64_t chunk_bytes = k == 0 && rings_.LandsWhole(item_) ? kBytesMax : plan_.chunk_bytes_max;
       int64_t chunk_elements = std::max<int64_t>(1, chunk_bytes / element);
+      if (shape_ == nullptr) {
+        inputs = LowerForStage(item, step_name, types, now, inputs, chunk_elements);
+        continue;
+      }
+      RankExchange exchange = BuildExchange(types, now, plan_.mesh, rank_);
       std::vector<RankOperand> sources;
       for (size_t i = 0; i < types.size() && !exchange.sends.empty(); ++i) {
         sources.push_back({RankOperand::kTensor, inputs[i], StepInput(types[i], now[i], plan_.mesh, rank_)});
@@ -454,6 +494,49 @@ class RankLowering {
       ++place_;
     }
     return inputs;
+  }
+
+  // An exchange as all ranks of the stage have it, taken together: one send of all that moves, one fill.
+  std::vector<int> LowerForStage(const ProgramItem& item, const std::string& name, const std::vector<TensorType>& types,
+                                 const std::vector<BoxingStep>& steps, const std::vector<int>& inputs, int64_t chunk_elements) {
+    const int64_t elements = largest_shard_.Elements(types, steps, chunk_elements);
+    const int64_t chunks = std::max<int64_t>(1, (elements + chunk_elements - 1) / chunk_elements);
+    const auto add = [&](ActorSpec::Kind kind, const std::vector<int>& read, const std::vector<int>& made) {
+      RankActor actor = MakeActor(item, name);
+      actor.kind = kind;
+      actor.phase = PhaseKind::kBoxing;
+      actor.chunks = chunks;
+      actor.acts_per_step = chunks * Tokens(item.rate);
+      for (int input : read) {
+        if (input >= 0 && std::find(actor.inputs.begin(), actor.inputs.end(), input) == actor.inputs.end()) actor.inputs.push_back(input);
+      }
+      actor.outputs = made;
+      AddActor(std::move(actor));
+    };
+    const auto message = [&](RegisterSpec::Side side, int64_t peer) {
+      const int tensor = NewTensor(name, std::min(elements, chunk_elements) * SizeOf(types[0].dtype), chunks * Tokens(item.rate), Every(item.rate));
+      graph_.tensors[tensor].side = side;
+      graph_.tensors[tensor].peer = peer;
+      return tensor;
+    };
+    const int64_t from = steps[0].from.stage, to = steps[0].to.stage;
+    std::vector<int> moved;
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (!MovesNothing(steps[i])) moved.push_back(inputs[i]);
+    }
+    if (stage_ == from && !moved.empty()) add(ActorSpec::SEND, moved, {message(RegisterSpec::OUTBOUND, plan_.mesh.GlobalRank(to, 0))});
+    ++place_;
+    std::vector<int> outputs(types.size(), -1);
+    if (stage_ == to) {
+      std::vector<int> read = stage_ == from ? inputs : std::vector<int>();
+      if (!moved.empty()) read.push_back(message(RegisterSpec::INBOUND, plan_.mesh.GlobalRank(from, 0)));
+      for (size_t i = 0; i < types.size(); ++i) {
+        outputs[i] = NewTensor(name, StepOutput(types[i], steps[i], plan_.mesh, rank_).bytes(), Tokens(item.rate), Every(item.rate));
+      }
+      add(ActorSpec::COMPUTE, read, outputs);
+    }
+    ++place_;
+    return outputs;
   }
 
   // `sources`: by tensor of the exchange, what of it is here.
@@ -502,6 +585,7 @@ class RankLowering {
     if (fill->chunks == 1 || sender.chunks != fill->chunks) return;
     const int pace = NewTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step, fill->every);
     graph_.tensors[pace].paces = true;
+    graph_.tensors[pace].readers = {fill->station};
     graph_.tensors[pace].producer = send;
     sender.outputs.push_back(pace);
     fill->inputs.push_back(pace);
@@ -632,22 +716,42 @@ class RankLowering {
   }
 
   // GPipe: the backward pass of the loss begins when this rank has done its last forward pass of the step. All other
-  // backward acts follow from that one. A token without bytes: made once a step, read by every micro-batch.
-  void GateBackward() {
-    if (plan_.mode != PlanMode::kTrain) return;
+  // backward acts follow from that one.
+  std::optional<StageShape::Gate> FindGate() const {
+    if (plan_.mode != PlanMode::kTrain) return std::nullopt;
     const int loss_call = module_.model.values[module_.model.loss].call;
-    int last_forward = -1, first_backward = -1;
-    for (size_t a = 0; a < graph_.actors.size(); ++a) {
-      const RankActor& actor = graph_.actors[a];
+    const RankActor *last_forward = nullptr, *first_backward = nullptr;
+    for (const RankActor& actor : graph_.actors) {
       if (static_cast<int64_t>(actor.instance) != loss_call || actor.acts_per_step != plan_.micro_batches) continue;
-      if (actor.phase == PhaseKind::kForward) last_forward = static_cast<int>(a);
-      if (actor.phase == PhaseKind::kBackward && first_backward < 0) first_backward = static_cast<int>(a);
+      if (actor.phase == PhaseKind::kForward) last_forward = &actor;
+      if (actor.phase == PhaseKind::kBackward && first_backward == nullptr) first_backward = &actor;
     }
-    if (last_forward < 0 || first_backward < 0) return;
+    if (last_forward == nullptr || first_backward == nullptr) return std::nullopt;
+    return StageShape::Gate{last_forward->station, first_backward->station};
+  }
+
+  // A token without bytes: made once a step, read by every micro-batch.
+  void AddGate(const StageShape::Gate& stations) {
+    const auto at = [&](const Station& station) {
+      return std::find_if(graph_.actors.begin(), graph_.actors.end(), [&](const RankActor& actor) { return actor.station == station; });
+    };
+    const auto before = at(stations.before), after = at(stations.after);
+    if (before == graph_.actors.end() || after == graph_.actors.end()) return;
     int gate = NewTensor("all forward passes are done", 0, 1, 1);
-    graph_.tensors[gate].producer = last_forward;
-    graph_.actors[last_forward].outputs.push_back(gate);
-    graph_.actors[first_backward].inputs.push_back(gate);
+    graph_.tensors[gate].producer = static_cast<int>(before - graph_.actors.begin());
+    graph_.tensors[gate].readers = {stations.after};
+    before->outputs.push_back(gate);
+    after->inputs.push_back(gate);
+  }
+
+  void TakeReaders() {
+    for (RankTensor& tensor : graph_.tensors) {
+      if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0 || tensor.output < 0) continue;
+      const auto known = shape_->tensors.find({graph_.actors[tensor.producer].station, tensor.output});
+      if (known == shape_->tensors.end()) continue;
+      tensor.readers = known->second.readers;
+      tensor.slots = known->second.slots;
+    }
   }
 
   void ConnectConsumers() {
@@ -660,6 +764,7 @@ class RankLowering {
   const Module& module_;
   int64_t rank_, stage_;
   const MemoryRings rings_;
+  const StageShape* const shape_;
   Coords coords_;
   RankGraph graph_;
   int item_ = 0;
@@ -668,15 +773,25 @@ class RankLowering {
   std::vector<Wave> waves_;
   std::map<int, SegmentedFunction> segmented_;
   std::map<ValueId, int> scratch_;
+  LargestShard largest_shard_;
 };
 
 }  // namespace
+
+absl::Status ShapeStages(LogicalPlan* plan) {
+  plan->stages.clear();
+  for (int64_t stage = 0; stage < plan->mesh.num_stages(); ++stage) {
+    WEIR_ASSIGN_OR_RETURN(StageShape shape, RankLowering(*plan, plan->mesh.GlobalRank(stage, 0), nullptr).RunForStage());
+    plan->stages.push_back(std::move(shape));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank) {
   if (rank < 0 || rank >= plan.mesh.num_ranks()) {
     return absl::InvalidArgumentError(absl::StrCat("rank ", rank, " of ", plan.mesh.num_ranks()));
   }
-  return RankLowering(plan, rank).Run();
+  return RankLowering(plan, rank, &plan.stages[plan.mesh.StageOf(rank)]).Run();
 }
 
 }  // namespace weir::compiler

@@ -9,9 +9,6 @@
 
 namespace weir::compiler {
 
-// For edges that bound nothing.
-inline constexpr int64_t kSlotsUnbounded = int64_t{1} << 20;
-
 // The slots of the register that holds `tensor`, equal on both sides of a message; 0: to be solved.
 int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor);
 

@@ -20,7 +20,7 @@ struct StationTime {
   int64_t latency_ns = 0;  // of the messages that leave here
 };
 
-// Registers that all ranks of a stage may have: the outputs of a station with the same readers.
+// Registers that all ranks of a stage may have: the outputs of a station with the same readers, whichever of these a rank has.
 struct RegisterFamily {
   Station producer;
   std::vector<Station> consumers;  // ascending
@@ -34,7 +34,7 @@ struct JobRhythm {
   int64_t micro_batch_ns = 0;
   double bubble = 0;  // of a pipeline in training, as its stations play it; 0: none, or unknown
   std::vector<std::vector<StationTime>> stations;  // by item, by place
-  // Solved slots. A family that is not here gets as many as the times ask for; one that is, never fewer than that.
+  // Solved slots. A register gets never fewer than the times ask for.
   std::map<RegisterFamily, int64_t> slots;
   const StationTime* Find(const Station& station) const;
 };

@@ -1,7 +1,6 @@
 #include "compiler/rhythm/rank_rhythm.h"
 
 #include <algorithm>
-#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -73,8 +72,8 @@ std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t ran
 
 class RankRhythm {
  public:
-  RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, RankPlan* plan)
-      : rhythm_(rhythm), steps_per_iteration_(steps_per_iteration), graph_(graph), plan_(*plan) {
+  RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, const std::vector<std::vector<Station>>& readers, RankPlan* plan)
+      : rhythm_(rhythm), steps_per_iteration_(steps_per_iteration), graph_(graph), readers_(readers), plan_(*plan) {
     times_.iteration_ns = rhythm.iteration_ns;
     times_.micro_batch_ns = rhythm.micro_batch_ns;
   }
@@ -96,7 +95,7 @@ class RankRhythm {
       entry.initial_tokens = spec->initial_tokens();
       entry.bytes = spec->bytes();
       if (spec->side() != RegisterSpec::LOCAL) WEIR_RETURN_IF_ERROR(AddFarEnd(spec, &entry));
-      if (spec->slots() == 0) spec->set_slots(static_cast<int>(SolvedSlots(*spec, entry)));
+      if (spec->slots() == 0) spec->set_slots(static_cast<int>(SolvedSlots(r, *spec, entry)));
       entry.slots = spec->slots();
     }
     // A weight that this rank only keeps or only reads has no second end to check.
@@ -110,12 +109,11 @@ class RankRhythm {
   }
 
  private:
-  int64_t SolvedSlots(const RegisterSpec& spec, const TimedGraph::Register& entry) const {
+  int64_t SolvedSlots(int r, const RegisterSpec& spec, const TimedGraph::Register& entry) const {
     if (entry.producer.actor < 0) return 1;
-    RegisterFamily family{stations_[entry.producer.actor], {}, spec.side() == RegisterSpec::LOCAL ? spec.tokens_per_step() : 0, spec.initial_tokens()};
-    std::set<Station> consumers;
-    for (const TimedGraph::Port& port : entry.consumers) consumers.insert(stations_[port.actor]);
-    family.consumers.assign(consumers.begin(), consumers.end());
+    const bool local = spec.side() == RegisterSpec::LOCAL;
+    RegisterFamily family{stations_[entry.producer.actor], readers_[r], local ? spec.tokens_per_step() : 0, spec.initial_tokens()};
+    if (!local) family.consumers = {stations_[entry.consumers.at(0).actor]};
     const auto solved = rhythm_.slots.find(family);
     const int64_t needed = SlotsNeeded(timed_, times_, entry);
     return solved == rhythm_.slots.end() ? needed : std::max(needed, solved->second);
@@ -194,6 +192,7 @@ class RankRhythm {
   const JobRhythm& rhythm_;
   const int64_t steps_per_iteration_;
   const RankGraph& graph_;
+  const std::vector<std::vector<Station>>& readers_;
   RankPlan& plan_;
   TimedGraph timed_;
   StartTimes times_;
@@ -202,8 +201,9 @@ class RankRhythm {
 
 }  // namespace
 
-absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, RankPlan* plan) {
-  return RankRhythm(rhythm, steps_per_iteration, graph, plan).Apply();
+absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
+                         RankPlan* plan) {
+  return RankRhythm(rhythm, steps_per_iteration, graph, readers, plan).Apply();
 }
 
 }  // namespace weir::compiler

@@ -3,6 +3,8 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <vector>
+
 #include "absl/status/status.h"
 #include "compiler/lower/rank_graph.h"
 #include "compiler/rates/start_times.h"
@@ -14,9 +16,11 @@ namespace weir::compiler {
 // The fewest slots with which no act of `entry`'s producer starts before a slot is free, at these times.
 int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times, const TimedGraph::Register& entry);
 
-// `plan` has the actors of `graph`, one by one, and its registers; slots of 0 are filled in. kInternal if the
-// certificate does not hold here: the rhythm was solved without a rank like this one. kInvalidArgument (W0549): an
+// `plan` has the actors of `graph`, one by one, and its registers, and `readers` the stations that read each register on
+// some rank of the stage (RankTensor::readers); slots of 0 are filled in. kInternal if the certificate does not hold here:
+// this rank does something that the shape of its stage has not. kInvalidArgument (W0549): an
 // iteration of `steps_per_iteration` steps takes longer than a plan can say.
-absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, RankPlan* plan);
+absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
+                         RankPlan* plan);
 
 }  // namespace weir::compiler

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "compiler/unit_text.h"
 #include "runtime/base/status.h"
@@ -17,11 +18,12 @@ constexpr int kBarWidth = 32;
 constexpr size_t kRegistersShown = 12;
 constexpr size_t kActorsShown = 4;
 
-LogicalPlan WithRegisters(const LogicalPlan& plan, Runtime::Registers registers) {
+absl::StatusOr<LogicalPlan> WithRegisters(const LogicalPlan& plan, Runtime::Registers registers) {
   LogicalPlan out = plan;
   out.job.mutable_runtime()->set_registers(registers);
   out.job.mutable_runtime()->clear_debug_register_slots();
   if (registers != Runtime::SOLVED) out.job.mutable_runtime()->clear_register_bytes_max();
+  WEIR_RETURN_IF_ERROR(ShapeStages(&out));
   return out;
 }
 
@@ -108,7 +110,7 @@ std::string SlotsText(const TimedGraph& graph, const std::vector<int64_t>& slots
 absl::StatusOr<std::vector<RhythmPoint>> CompareRegisterChoices(const LogicalPlan& plan, const CostModel& costs) {
   std::vector<RhythmPoint> points;
   for (Runtime::Registers registers : {Runtime::ONE, Runtime::TWO, Runtime::TWICE_STAGES, Runtime::SCHEDULE, Runtime::SOLVED}) {
-    LogicalPlan changed = WithRegisters(plan, registers);
+    WEIR_ASSIGN_OR_RETURN(LogicalPlan changed, WithRegisters(plan, registers));
     changed.job.mutable_runtime()->clear_register_bytes_max();
     WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(changed, costs));
     points.push_back(Measure(Runtime::Registers_Name(registers), changed, graph));
@@ -122,7 +124,8 @@ absl::StatusOr<std::vector<RhythmPoint>> CompareRegisterChoices(const LogicalPla
 }
 
 absl::StatusOr<std::vector<RhythmPoint>> RegisterCurve(const LogicalPlan& plan, const CostModel& costs, int points_max) {
-  WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(WithRegisters(plan, Runtime::SOLVED), costs));
+  WEIR_ASSIGN_OR_RETURN(LogicalPlan changed, WithRegisters(plan, Runtime::SOLVED));
+  WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(changed, costs));
   WEIR_ASSIGN_OR_RETURN(std::vector<CurvePoint> curve, MemoryCurve(graph.timed, points_max));
   std::vector<RhythmPoint> points;
   for (const CurvePoint& at : curve) {

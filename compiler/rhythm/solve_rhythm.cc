@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
-#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/lower/rank_lowering.h"
@@ -20,18 +18,6 @@ int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>
   int64_t most = 0;
   for (const auto& [device, bytes] : RegisterBytes(graph, slots)) most = std::max(most, bytes);
   return most;
-}
-
-// Whether two ranks of a stage do the same for a micro-batch, whatever the size of their shards and whoever their peers.
-bool Alike(const RankGraph& a, const RankGraph& b) {
-  const auto stations_of = [](const RankGraph& graph) {
-    std::set<Station> stations;
-    for (const RankActor& actor : graph.actors) {
-      if (actor.wave != Wave::kNone) stations.insert(actor.station);
-    }
-    return stations;
-  };
-  return stations_of(a) == stations_of(b);
 }
 
 // The shortest period at which the registers of no device take more than `bytes_max`.
@@ -89,27 +75,19 @@ const StationTime* JobRhythm::Find(const Station& station) const {
 }
 
 absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs, const RhythmOptions& options) {
+  for (const StageShape& shape : plan.stages) WEIR_RETURN_IF_ERROR(CheckSizes(shape.graph));
   StationGraphBuilder builder(plan, costs);
   const int64_t of_stage = plan.mesh.StageMesh().num_ranks();
-  int64_t shown = of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
-  bool all = true;
+  const int64_t shown = of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
   for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage) {
-    std::optional<RankGraph> first;
-    int64_t of_this = shown;
-    for (int64_t i = 0; i < of_this; ++i) {
-      const int64_t place = i > 0 && i + 1 == of_this ? of_stage - 1 : i;
+    for (int64_t i = 0; i < shown; ++i) {
+      const int64_t place = i > 0 && i + 1 == shown ? of_stage - 1 : i;
       WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, plan.mesh.GlobalRank(stage, place)));
       WEIR_RETURN_IF_ERROR(CheckSizes(graph));
       builder.Add(graph);
-      if (i == 0) first = std::move(graph);
-      const bool last = i > 0 && i + 1 == of_this && of_this < of_stage;
-      if (!last || of_stage > RhythmOptions::kRanksUnlikeMax || Alike(*first, graph)) continue;
-      of_this = of_stage;  // those between, and the last once more
-      --i;
     }
-    all &= of_this == of_stage;
   }
-  return builder.Finish(all ? StationGraphBuilder::Ranks::kAll : StationGraphBuilder::Ranks::kSome);
+  return builder.Finish();
 }
 
 absl::StatusOr<RegisterSolution> SolveStations(const LogicalPlan& plan, const StationGraph& graph) {

@@ -15,16 +15,15 @@
 namespace weir::compiler {
 
 struct RhythmOptions {
-  // Ranks looked at of each stage: the first, the last, and those between from the front. The sizes of uneven shards,
-  // and who sends to whom, are mostly told by the first and the last. Should these two not do the same (some shards are
-  // empty), all are looked at, if they are not more than kRanksUnlikeMax. Where a stage has more ranks than kRanksMany, only
+  // Ranks of each stage whose sizes are looked at: the first, the last, and those between from the front. The sizes of
+  // uneven shards are mostly told by the first and the last. Where a stage has more ranks than kRanksMany, only
   // the first: each has transfers with many others, and lowering one takes as long as a rank's whole compilation may.
   int64_t ranks_of_stage_max = 2;
-  static constexpr int64_t kRanksUnlikeMax = 32;
   static constexpr int64_t kRanksMany = 256;
 };
 
-// The graph of a job's stations, with slots as the job's choice gives them. Errors: what a rank's plan is rejected for.
+// The graph of a job's stations, with slots as the job's choice gives them. Precondition: plan.stages. Errors: what a
+// rank's plan is rejected for.
 absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs, const RhythmOptions& options = {});
 
 // What all registers of a device take, by device of the graph. A message lies where it is read.

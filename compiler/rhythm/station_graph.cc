@@ -17,11 +17,6 @@ int64_t AlignedBytes(int64_t bytes) {
   return bytes < 0 || bytes > kBytesMax ? kBytesMax : (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
-// "all-gather x to rank 3" is one of the sends of "all-gather x".
-std::string StationName(const RankActor& actor) {
-  return actor.kind == ActorSpec::SEND ? actor.name.substr(0, actor.name.rfind(" to rank ")) : actor.name;
-}
-
 }  // namespace
 
 int64_t ActNs(const RankActor& actor, const CostModel& costs) {
@@ -41,12 +36,26 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
   return std::clamp<int64_t>(ns, 1, kActNsMax);
 }
 
-void StationGraphBuilder::Add(const RankGraph& graph) {
-  AddStations(graph);
-  AddRegisters(graph);
+StationGraphBuilder::StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs) : plan_(plan), costs_(costs) {
+  for (const StageShape& shape : plan.stages) AddStations(shape.graph);
+  for (const StageShape& shape : plan.stages) AddRegisters(shape.graph, Sizes::kUnknown);
 }
 
-void StationGraphBuilder::AddStations(const RankGraph& graph) {
+void StationGraphBuilder::AddStations(const RankGraph& shape) {
+  for (const RankActor& actor : shape.actors) {
+    StationData& data = stations_[actor.station];
+    data.name = actor.name;
+    data.stage = shape.stage;
+    data.act_ns = std::clamp<int64_t>(costs_.ActNs(), 1, kActNsMax);
+    data.priority = SchedulePriority(plan_, shape, actor);
+    data.micro_batches = actor.acts_per_step / actor.chunks;
+    // Both ends of a message have as many chunks.
+    data.chunks = actor.chunks;
+    data.pass = {ComputedPass(actor), actor.part, ScheduleTurn(plan_, actor)};
+  }
+}
+
+void StationGraphBuilder::Add(const RankGraph& graph) {
   struct Load {
     double ns = 0;
     int64_t chunks = 1;
@@ -56,56 +65,41 @@ void StationGraphBuilder::AddStations(const RankGraph& graph) {
     Load& load = loads[actor.station];
     load.ns += static_cast<double>(ActNs(actor, costs_)) * static_cast<double>(actor.chunks);
     load.chunks = std::max(load.chunks, actor.chunks);
-    auto [known, is_new] = stations_.try_emplace(actor.station);
-    StationData& data = known->second;
-    if (is_new) {
-      data.name = StationName(actor);
-      data.stage = graph.stage;
-      data.micro_batches = actor.acts_per_step / actor.chunks;
-      data.pass = {ComputedPass(actor), actor.part, ScheduleTurn(plan_, actor)};
-      data.fills = actor.phase == PhaseKind::kBoxing && actor.kind == ActorSpec::COMPUTE;
-    }
-    data.priority = SchedulePriority(plan_, graph, actor);
-    data.chunks = std::max(data.chunks, actor.chunks);
   }
   for (const auto& [station, load] : loads) {
-    StationData& data = stations_[station];
+    const auto known = stations_.find(station);
+    if (known == stations_.end()) continue;  // a fault of the shape, which the rank's own check finds
+    StationData& data = known->second;
     data.act_ns = std::clamp<int64_t>(static_cast<int64_t>(load.ns / static_cast<double>(load.chunks)), data.act_ns, kActNsMax);
   }
+  AddRegisters(graph, Sizes::kKnown);
 }
 
-void StationGraphBuilder::AddRegisters(const RankGraph& graph) {
+void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
   std::map<RegisterFamily, RegisterData> here;
   for (const RankTensor& tensor : graph.tensors) {
     RegisterFamily key;
     const bool local = tensor.side == RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
     if (tensor.paces) continue;                  // the messages of the exchange say as much, and have a latency besides
-    std::set<Station> consumers;
-    for (int consumer : tensor.consumers) consumers.insert(graph.actors[consumer].station);
     RegisterData data;
     data.name = tensor.name;
     data.slots = GivenSlots(plan_, graph, tensor);
     if (local) {
-      if (consumers.empty()) continue;  // scratch, or a weight that nobody reads
-      key = {graph.actors[tensor.producer].station, {consumers.begin(), consumers.end()}, tensor.tokens_per_step, InitialTokens(tensor)};
+      if (tensor.consumers.empty()) continue;  // scratch, or a weight that nobody reads
+      key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step, InitialTokens(tensor)};
     } else if (tensor.side == RegisterSpec::OUTBOUND) {
-      const RankActor& send = graph.actors[tensor.producer];
-      const int64_t stage = plan_.mesh.StageOf(tensor.peer);
-      Station fill{send.station.item, send.station.place + 1};
-      Other(fill, stations_.at(send.station), stage, StationName(send)).fills = true;
-      key = {send.station, {fill}, 0, 0};
+      const Station& send = graph.actors[tensor.producer].station;
+      key = {send, {{send.item, send.place + 1}}, 0, 0};
     } else {
-      const RankActor& fill = graph.actors[tensor.consumers[0]];
-      Station send{fill.station.item, fill.station.place - 1};
-      Other(send, stations_.at(fill.station), plan_.mesh.StageOf(tensor.peer), StationName(fill));
-      key = {send, {fill.station}, 0, 0};
+      const Station& fill = graph.actors[tensor.consumers[0]].station;
+      key = {{fill.item, fill.place - 1}, {fill}, 0, 0};
     }
-    if (!local) {
+    if (!local && sizes == Sizes::kKnown) {
       data.latency_ns = std::min(kActNsMax, costs_.LatencyNs(costs_.LevelBetween(graph.rank, tensor.peer), tensor.bytes));
     }
     // The memory of a message is at the receiver.
-    if (tensor.side != RegisterSpec::OUTBOUND) data.bytes = AlignedBytes(tensor.bytes);
+    if (tensor.side != RegisterSpec::OUTBOUND && sizes == Sizes::kKnown) data.bytes = AlignedBytes(tensor.bytes);
     auto [known, is_new] = here.emplace(key, data);
     if (is_new) continue;
     known->second.bytes = std::min(kBytesMax, known->second.bytes + data.bytes);
@@ -115,82 +109,11 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph) {
     auto [known, is_new] = registers_.emplace(key, data);
     if (is_new) continue;
     known->second.bytes = std::max(known->second.bytes, data.bytes);
-    if (known->second.slots > 0) known->second.slots = std::max(known->second.slots, data.slots);
     known->second.latency_ns = std::max(known->second.latency_ns, data.latency_ns);
   }
 }
 
-// The far end of an exchange, on a rank that is perhaps never looked at.
-StationGraphBuilder::StationData& StationGraphBuilder::Other(const Station& station, const StationData& known, int64_t stage,
-                                                             const std::string& name) {
-  auto [other, is_new] = stations_.try_emplace(station);
-  if (is_new) {
-    other->second.name = name;
-    other->second.stage = stage;
-    other->second.priority = known.priority;
-    other->second.micro_batches = known.micro_batches;
-    other->second.chunks = known.chunks;
-  }
-  return other->second;
-}
-
-void StationGraphBuilder::AddPossibleEdges() {
-  std::vector<std::pair<Station, StationData>> fills;
-  for (const auto& [station, data] : stations_) {
-    if (data.fills) fills.emplace_back(station, data);
-  }
-  std::map<Station, Station> send_of;  // by fill
-  for (const auto& [fill, data] : fills) {
-    Station send{fill.item, fill.place - 1};
-    Other(send, data, data.stage, data.name);
-    registers_.try_emplace({send, {fill}, 0, 0}, RegisterData{data.name, 0, kSlotsUnbounded, 0});
-    send_of[fill] = send;
-  }
-  // What a fill reads of its own rank, other ranks may send.
-  std::map<RegisterFamily, RegisterData> more;
-  std::map<int, std::set<int>> follows;  // items whose stations read what another item's made
-  for (const auto& [key, data] : registers_) {
-    std::set<Station> readers;
-    for (const Station& consumer : key.consumers) {
-      follows[key.producer.item].insert(consumer.item);
-      auto send = send_of.find(consumer);
-      if (key.tokens > 0 && send != send_of.end() && send->second != key.producer) readers.insert(send->second);
-    }
-    for (const Station& consumer : key.consumers) readers.erase(consumer);
-    if (!readers.empty()) more.emplace(RegisterFamily{key.producer, {readers.begin(), readers.end()}, key.tokens, key.initial_tokens}, RegisterData{data.name, 0, data.slots, 0});
-  }
-  registers_.insert(more.begin(), more.end());
-  // An item that makes a value comes before one that reads it, even if nobody was seen to do both.
-  std::vector<int> maker(plan_.module.values.size(), -1);
-  for (size_t i = 0; i < plan_.module.items.size(); ++i) {
-    const ProgramItem& item = plan_.module.items[i];
-    for (int input : item.inputs) {
-      if (input < 0 || maker[input] < 0 || follows[maker[input]].count(static_cast<int>(i)) > 0) continue;
-      auto last = stations_.lower_bound({maker[input] + 1, 0});
-      auto first = stations_.lower_bound({static_cast<int>(i), 0});
-      if (last == stations_.begin() || first == stations_.end() || first->first.item != static_cast<int>(i)) continue;
-      --last;
-      if (last->first.item != maker[input]) continue;
-      const int64_t tokens = std::min(last->second.micro_batches, first->second.micro_batches);
-      registers_.try_emplace({last->first, {first->first}, tokens, plan_.module.values[input].delay}, RegisterData{plan_.module.values[input].name, 0, kSlotsUnbounded, 0});
-    }
-    for (int output : item.outputs) maker[output] = static_cast<int>(i);
-  }
-}
-
-// Uneven shards are of different numbers of chunks: a station has the most that either end of its messages has.
-void StationGraphBuilder::EqualizeChunks() {
-  for (const auto& [key, data] : registers_) {
-    if (key.tokens > 0) continue;
-    StationData& send = stations_.at(key.producer);
-    StationData& fill = stations_.at(key.consumers[0]);
-    send.chunks = fill.chunks = std::max(send.chunks, fill.chunks);
-  }
-}
-
-StationGraph StationGraphBuilder::Finish(Ranks ranks) {
-  if (ranks == Ranks::kSome) AddPossibleEdges();
-  EqualizeChunks();
+StationGraph StationGraphBuilder::Finish() {
   StationGraph out;
   std::map<Station, int> index;
   for (const auto& [station, data] : stations_) {

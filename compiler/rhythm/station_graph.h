@@ -1,9 +1,10 @@
-// The time of one step of a whole job, with an update, as one graph: its stations (see Station), whatever the number of ranks. Built from a few
-// lowered ranks: those of a stage do the same but for the sizes of their shards and the peers that they send to, so
-// a station takes what the slowest of them takes, and a register the bytes of the largest.
+// The time of one step of a whole job, with an update, as one graph: its stations (see Station), whatever the number of ranks.
 //
-// Ranks that were not looked at may have an edge that none of the others has. Edges that could be are added with no
-// bytes and no bound on slots. Should one be missing still, the rank's own check of its plan finds it.
+// Who waits for whom is told by the shapes of the stages (lower/stage_shape.h), which have all that any rank does. So a
+// rank's waits are among those here: of a register, a rank has some of the consumers and the same slots; of a message
+// with fewer chunks, the first ones. Times that hold here hold on every rank, and its own check of its plan says so.
+// What acts and registers take is told by a few lowered ranks: a station takes what the slowest of them takes, and a
+// register the bytes of the largest. That is a guess for the others, which costs time and memory, never soundness.
 // Thread rule: one thread.
 #pragma once
 
@@ -40,12 +41,13 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs);
 
 class StationGraphBuilder {
  public:
-  StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs) : plan_(plan), costs_(costs) {}
+  // With the shapes of all stages.
+  StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs);
 
+  // What a rank's acts and registers take.
   void Add(const RankGraph& graph);
 
-  enum class Ranks : uint8_t { kAll, kSome };  // whether all ranks of the job were added
-  StationGraph Finish(Ranks ranks);
+  StationGraph Finish();
 
  private:
   struct StationData {
@@ -56,7 +58,6 @@ class StationGraphBuilder {
     int64_t chunks = 1;
     int64_t act_ns = 1;
     StationPass pass;
-    bool fills = false;         // the second half of an exchange; the sends stand before it
   };
   struct RegisterData {
     std::string name;
@@ -65,11 +66,9 @@ class StationGraphBuilder {
     int64_t latency_ns = 0;
   };
 
-  void AddStations(const RankGraph& graph);
-  void AddRegisters(const RankGraph& graph);
-  StationData& Other(const Station& station, const StationData& known, int64_t stage, const std::string& name);
-  void AddPossibleEdges();
-  void EqualizeChunks();
+  void AddStations(const RankGraph& shape);
+  enum class Sizes : uint8_t { kUnknown, kKnown };  // of a shape, of a rank
+  void AddRegisters(const RankGraph& graph, Sizes sizes);
 
   const LogicalPlan& plan_;
   const CostModel& costs_;

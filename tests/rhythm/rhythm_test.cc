@@ -1,5 +1,8 @@
 // The rhythm of a job holds on every rank of it, looked at or not; slots and times do what they say.
+#include <algorithm>
 #include <functional>
+#include <map>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "actors/certificate.h"
@@ -13,6 +16,7 @@
 #include "tests/training/train_run.h"
 #include "tools/job_file.h"
 #include "tools/zoo/gpt.h"
+#include "tools/zoo/llama.h"
 
 namespace weir::testing {
 namespace {
@@ -82,6 +86,78 @@ TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
       }
     }
   }
+}
+
+// More devices than a transfer has anything for: three ranks for two samples, three for one position.
+std::vector<Job> JobsWithEmptyShards() {
+  TransformerOptions options;
+  options.layers = 1;
+  options.heads = 4;
+  options.training.batch = 2;
+  options.hidden = 16;
+  options.sequence = 6;
+  options.sequence_parallel = SequenceParallel::kUlysses;
+  absl::StatusOr<Job> gpt = GptJob(options);
+  options.hidden = 24;
+  options.sequence = 1;
+  options.sequence_parallel = SequenceParallel::kMegatron;
+  options.training.micro_batches = 2;
+  absl::StatusOr<Job> llama = LlamaJob(options);
+  EXPECT_TRUE(gpt.ok() && llama.ok());
+  if (!gpt.ok() || !llama.ok()) return {};
+  std::vector<Job> jobs = {*std::move(gpt), *std::move(llama)};
+  for (Job& job : jobs) EXPECT_TRUE(SetMesh("dp=3,sp=3,tp=4", &job).ok());
+  return jobs;
+}
+
+TEST(Rhythm, HoldsWhereTheRanksBetweenEndTheirCallsElsewhere) {
+  for (Job& job : JobsWithEmptyShards()) {
+    for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
+      SCOPED_TRACE(absl::StrCat(job.name(), ", ", Runtime::Registers_Name(registers)));
+      job.mutable_runtime()->set_registers(registers);
+      std::unique_ptr<LogicalPlan> plan = Compile(job);
+      ASSERT_NE(plan, nullptr);
+      for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+        absl::StatusOr<RankPlan> lowered = LowerForRank(*plan, rank);
+        ASSERT_TRUE(lowered.ok()) << "rank " << rank << ": " << lowered.status();
+      }
+    }
+  }
+}
+
+// What rhythms rest on: a rank does a part of what the shape of its stage does, and nothing else.
+TEST(StageShape, HasWhateverARankDoes) {
+  std::vector<Job> jobs = JobsWithEmptyShards();
+  for (RhythmJob& entry : JobsOfManyLayouts()) jobs.push_back(std::move(entry.job));
+  int64_t less = 0;  // actors of a shape that some rank lacks
+  for (const Job& job : jobs) {
+    std::unique_ptr<LogicalPlan> plan = Compile(job);
+    ASSERT_NE(plan, nullptr);
+    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      SCOPED_TRACE(absl::StrCat(job.name(), " on ", plan->mesh.ToText(), ", rank ", rank));
+      const compiler::StageShape& shape = plan->stages[plan->mesh.StageOf(rank)];
+      std::map<compiler::Station, const compiler::RankActor*> at;
+      for (const compiler::RankActor& actor : shape.graph.actors) ASSERT_TRUE(at.emplace(actor.station, &actor).second) << actor.name;
+      absl::StatusOr<compiler::RankGraph> graph = compiler::LowerToRankGraph(*plan, rank);
+      ASSERT_TRUE(graph.ok()) << graph.status();
+      std::set<compiler::Station> here;
+      for (const compiler::RankActor& actor : graph->actors) {
+        ASSERT_TRUE(at.contains(actor.station)) << actor.name;
+        EXPECT_LE(actor.chunks, at[actor.station]->chunks) << actor.name;
+        EXPECT_EQ(actor.acts_per_step / actor.chunks, at[actor.station]->acts_per_step / at[actor.station]->chunks) << actor.name;
+        here.insert(actor.station);
+      }
+      less += static_cast<int64_t>(at.size() - here.size());
+      for (const compiler::RankTensor& tensor : graph->tensors) {
+        if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
+        for (int consumer : tensor.consumers) {
+          const compiler::Station& reader = graph->actors[consumer].station;
+          EXPECT_TRUE(std::binary_search(tensor.readers.begin(), tensor.readers.end(), reader)) << tensor.name << ", read by " << graph->actors[consumer].name;
+        }
+      }
+    }
+  }
+  EXPECT_GT(less, 0);
 }
 
 TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
