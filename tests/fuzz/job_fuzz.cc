@@ -12,9 +12,10 @@
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   absl::StatusOr<weir::Job> job = weir::ParseJob(std::string(reinterpret_cast<const char*>(data), size), "job");
   if (!job.ok()) return 0;
-  absl::Status status = weir::CheckCompile(*job);
-  if (!status.ok()) {
-    std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  if (weir::RepeatsVeryOften(*job)) return 0;
+  const absl::StatusOr<std::string> refused = weir::CheckCompile(*job, {.ranks_lowered_max = 8});
+  if (!refused.ok()) {
+    std::fprintf(stderr, "%s\n", refused.status().ToString().c_str());
     std::abort();
   }
   return 0;

@@ -1,0 +1,20 @@
+// Random jobs that make sense: a model of the zoo with random options or a random graph (graph_generator.h), on a random
+// mesh with odd sizes and axes longer than what they split, with random rules, layouts, schedule, ZeRO stage, micro-batches,
+// precision, recomputation, registers and updates. Most compile; the others ask for what a layout or a schedule forbids.
+// Thread rule: pure function of the seed.
+#pragma once
+
+#include <cstdint>
+
+#include "proto/job.pb.h"
+
+namespace weir {
+
+// Meshes have at most this many devices, one in fifty up to the second number.
+inline constexpr int64_t kDevicesOften = 48;
+inline constexpr int64_t kDevicesMax = 360;
+
+// The same seed makes the same job.
+Job GenerateJob(uint64_t seed);
+
+}  // namespace weir

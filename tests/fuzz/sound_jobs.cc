@@ -1,0 +1,36 @@
+#include "tests/fuzz/sound_jobs.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "tools/job_file.h"
+
+namespace weir {
+namespace {
+
+const char* const kFolders[] = {"tests/golden/plans/", "tests/golden/passes/build_program/", "tests/golden/passes/propagate_layouts/"};
+
+}  // namespace
+
+std::vector<Job> SoundJobs() {
+  std::vector<Job> jobs;
+  for (const char* folder : kFolders) {
+    std::vector<std::string> paths;
+    std::error_code error;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) paths.push_back(entry.path());
+    std::sort(paths.begin(), paths.end());
+    for (const std::string& path : paths) {
+      // x.rank0.textproto is a plan.
+      if (!path.ends_with(".textproto") || path.find(".rank") != std::string::npos) continue;
+      absl::StatusOr<Job> job = ReadJobFile(path);
+      if (job.ok()) jobs.push_back(*std::move(job));
+    }
+  }
+  return jobs;
+}
+
+}  // namespace weir
