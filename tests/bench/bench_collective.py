@@ -90,7 +90,7 @@ class Party:
 def compile_mpi(cache):
     """The program that asks Open MPI, or None where it is not installed."""
     if not shutil.which("mpicxx") or not shutil.which("mpirun"):
-        print("collective: no Open MPI; see --install-mpi", file=sys.stderr)
+        print("collective: skips the comparison with Open MPI, which is not installed. Try: tools/bench collective --install", file=sys.stderr)
         return None
     cache.mkdir(parents=True, exist_ok=True)
     program = cache / "mpi_collective"
@@ -160,13 +160,13 @@ def row(what, size, moved, ours, against, theirs, at_least, note):
     return made
 
 
-def all_reduce_rows(parties, pairs, lasting):
+def all_reduce_rows(parties, sizes, pairs, lasting):
     rows = []
     for lanes in ("shm", "tcp"):
         ours = [f"{lanes} checksum", f"{lanes} plain"]
         others = [(f"Open MPI {lanes}", ALMOST), (f"Open MPI over UCX, {lanes}", ALMOST), ("gloo", THREE_TIMES)]
         others = [(name, limit) for name, limit in others if parties.has(name)]
-        for size in SIZES:
+        for size in sizes:
             taken = parties.in_turn(ours + [name for name, _ in others], "all_reduce", size, pairs, lasting)
             for checksum in ours:
                 what = f"all-reduce of {bytes_text(size)}, {lanes}{'' if 'checksum' in checksum else ', no checksum'}"
@@ -194,8 +194,8 @@ def boxing_rows(parties, pairs, lasting):
 def collective_rows(bench, cache):
     """`bench`: that of tools/bench; `cache`: a folder to compile in."""
     if not bench.torch:
-        print("collective: no Python with torch, so nothing beside gloo; see --install-torch", file=sys.stderr)
+        print("collective: skips the comparison with gloo: no interpreter here can import torch. Try: tools/bench collective --install", file=sys.stderr)
     forward = [sys.executable, bench.root / "tests/bench/foreground.py", "--nice", bench.args.nice, "--"]
-    pairs, lasting = (5, 0.03) if bench.args.quick else (11, 0.1)
-    with Parties(forward, bench.root / "bazel-bin/tests/bench/collective_bench", compile_mpi(cache), bench.torch) as parties:
-        return all_reduce_rows(parties, pairs, lasting) + boxing_rows(parties, pairs, lasting)
+    pairs, lasting, sizes = bench.sized((11, 0.1, SIZES), (5, 0.03, SIZES), (1, 0.001, SIZES[:2]))
+    with Parties(forward, bench.binaries / "tests/bench/collective_bench", compile_mpi(cache), bench.torch) as parties:
+        return all_reduce_rows(parties, sizes, pairs, lasting) + boxing_rows(parties, pairs, lasting)

@@ -10,6 +10,7 @@ import itertools
 import json
 import pathlib
 import statistics
+import sys
 import tempfile
 
 from tests.bench import bench_report
@@ -52,8 +53,9 @@ class Runs:
 
     def __init__(self, bench, net, folder):
         self.bench, self.net, self.folder = bench, net, pathlib.Path(folder)
-        self.steps = 20 if bench.args.quick else 40
-        self.torch_steps = 8 if bench.args.quick else 15
+        self.steps = bench.sized(40, 20, 2)
+        self.torch_steps = bench.sized(15, 8, 1)
+        self.warmup_steps = bench.sized(WARMUP_STEPS, WARMUP_STEPS, 1)
         self.version = ""
         self.numbers = itertools.count()
 
@@ -68,7 +70,7 @@ class Runs:
     def train(self, job, *options, steps=None):
         """The command, and the file of its metrics."""
         metrics = self.folder / f"{next(self.numbers)}.jsonl"
-        return [self.bench.weir, "train", job, "--threads", 1, "--steps", steps or WARMUP_STEPS + self.steps, "--metrics", metrics,
+        return [self.bench.weir, "train", job, "--threads", 1, "--steps", steps or self.warmup_steps + self.steps, "--metrics", metrics,
                 *options], metrics
 
     def fleet(self, job, mesh, steps=None):
@@ -77,35 +79,34 @@ class Runs:
     def alone(self, job):
         command, metrics = self.train(job)
         self.bench.run(command, cores="0")
-        return step_seconds(metrics)
+        return self.step_seconds(metrics)
 
     def together(self, job, mesh):
         command, metrics = self.fleet(job, mesh)
         self.bench.run(command, pin_children=True)
-        return step_seconds(metrics)
+        return self.step_seconds(metrics)
 
     def side_by_side(self, job):
         """As many processes as cores, which know nothing of each other; the slower one's."""
         runs = [self.train(job, "--seed", core) for core in range(PROCESSES)]
         self.bench.run_at_once([(command, str(core)) for core, (command, _) in enumerate(runs)])
-        return max(step_seconds(metrics) for _, metrics in runs)
+        return max(self.step_seconds(metrics) for _, metrics in runs)
+
+    def step_seconds(self, metrics):
+        lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+        return statistics.median(line["step_seconds"] for line in lines[self.warmup_steps:])
 
     def torch_command(self, how, micro_batches, steps, warmup, *options):
         return [self.bench.torch, self.bench.root / "tests/bench/torch_parallel.py", "--how", how, *flags_of(self.net),
                 "--micro-batches", micro_batches, "--steps", steps, "--warmup", warmup, *options]
 
     def torch(self, how, micro_batches):
-        command = self.torch_command(how, micro_batches, self.torch_steps, WARMUP_STEPS)
+        command = self.torch_command(how, micro_batches, self.torch_steps, self.warmup_steps)
         where = {"cores": "0"} if how == "single" else {"pin_children": True}
         output = self.bench.run(command, **where)
         answer = json.loads(next(line for line in output.splitlines() if line.startswith("{")))
         self.version = answer["version"]
         return statistics.median(answer["wall"])
-
-
-def step_seconds(metrics):
-    lines = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
-    return statistics.median(line["step_seconds"] for line in lines[WARMUP_STEPS:])
 
 
 @dataclasses.dataclass
@@ -119,8 +120,22 @@ def efficiencies(one, two):
     return [a / (PROCESSES * b) for a, b in zip(one, two)]
 
 
+def ways_of_torch(bench, net):
+    """Those that the installed PyTorch has; the others are named on standard error."""
+    if not bench.torch:
+        print("parallel: skips the comparison with PyTorch, which no interpreter here can import. Try: tools/bench parallel --install", file=sys.stderr)
+        return []
+    script = bench.root / "tests/bench/torch_parallel.py"
+    answer = json.loads(bench.run([bench.torch, script, "--how", "list", *flags_of(net)]))
+    for way in WAYS:
+        if way.how in answer["lacks"]:
+            print(f"parallel: skips {way.theirs}: PyTorch {answer['version']} lacks {answer['lacks'][way.how]}. Try: --install-torch", file=sys.stderr)
+    return [way.how for way in WAYS if way.how not in answer["lacks"]]
+
+
 def parallel_rows(bench, net):
-    rounds = 3 if bench.args.quick else 6
+    rounds = bench.sized(6, 3, 1)
+    theirs = ways_of_torch(bench, net)
     one, pieces, apart = Seconds(), Seconds(), Seconds()
     two = {way.name: Seconds() for way in WAYS}
     with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +151,7 @@ def parallel_rows(bench, net):
                 pieces.theirs.append(runs.torch("single", MICRO_BATCHES))
             for way in WAYS:
                 two[way.name].ours.append(runs.together(runs.job(way.name, *way.zoo), way.mesh))
-                if bench.torch:
+                if way.how in theirs:
                     two[way.name].theirs.append(runs.torch(way.how, way.micro_batches))
         version = runs.version
     return rows_of(net, one, pieces, apart, two, version)
@@ -172,7 +187,9 @@ def rows_of(net, one, pieces, apart, two, version):
 def launch_rows(bench, net):
     """From exec to the first step's metrics and to the end, and the memory of a worker."""
     row = bench_report.row
-    rounds = 5 if bench.args.quick else 11
+    rounds = bench.sized(11, 5, 1)
+    if not bench.torch:
+        print("launch: skips the comparison with PyTorch, which no interpreter here can import. Try: tools/bench launch --install", file=sys.stderr)
     rows = []
     for name, sizes in (("tiny GPT", TINY_NET), ("small GPT", net)):
         first, end, theirs_first, theirs_end = [], [], [], []
@@ -203,15 +220,15 @@ def memory_rows(runs, job):
     """What a worker holds at most, less its plan; their tensors are counted as beside tensors too, all 2 MiB of them."""
     bench, row = runs.bench, bench_report.row
     ours, theirs, private, theirs_private = [], [], [], []
-    for _ in range(3):
+    for _ in range(bench.sized(3, 3, 1)):
         # Enough steps that memory is seen at work.
-        command, metrics = runs.fleet(job, "dp=2", steps=1500)
+        command, metrics = runs.fleet(job, "dp=2", steps=bench.sized(1500, 1500, 300))
         report = bench.report(command)
         planned = planned_bytes(report["errors"])
         ours.append(mib(peak_of(report) - planned))
         private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"]) - planned))
         if bench.torch:
-            report = bench.report(runs.torch_command("ddp", 1, 100, 0))
+            report = bench.report(runs.torch_command("ddp", 1, bench.sized(100, 100, 2), 0))
             theirs.append(mib(peak_of(report)))
             theirs_private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])))
     rows = [row("memory of a process beside tensors", "MiB", ours, "budget 40 MB", [mib(40e6)], "lower", 1.0, "libraries included"),
@@ -226,7 +243,7 @@ def fleet_memory_rows(bench, net):
     """What two processes hold for tensors, both together, beside what is planned: what they hold of the medium GPT less what they hold of the tiny
     one, whose own tensors are the plan's too."""
     held, planned = [], []
-    for _ in range(1 if bench.args.quick else 3):
+    for _ in range(bench.sized(3, 1, 1)):
         of = []
         for sizes, steps in ((TINY_NET, 200), (net, 6)):
             with tempfile.TemporaryDirectory() as folder:

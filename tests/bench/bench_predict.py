@@ -15,6 +15,7 @@ import tempfile
 from tests.bench import bench_report
 
 NET = {"layers": 4, "hidden": 256, "heads": 4, "vocab": 256, "sequence": 128, "batch": 8, "micro-batches": 4}
+SMOKE_NET = {**NET, "hidden": 16, "sequence": 8}
 
 
 @dataclasses.dataclass
@@ -65,22 +66,22 @@ WITHIN = 0.1
 
 
 def predict_rows(bench):
-    rounds = 2 if bench.args.quick else 3
-    steps = 10 if bench.args.quick else 25
+    rounds, steps = bench.sized((3, 25), (2, 10), (1, 2))
+    layouts = bench.sized(LAYOUTS, LAYOUTS, [LAYOUTS[0], LAYOUTS[2], LAYOUTS[-1]])
     rows, errors = [], []
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         jobs = job_files(bench, folder)
-        samples = {index: ([], []) for index in range(len(LAYOUTS))}
+        samples = {index: ([], []) for index in range(len(layouts))}
         for _ in range(rounds):
             # In turn with what it is to predict, since the machine is not the same from minute to minute.
-            clusters = {processes: calibrated(bench, folder, jobs, processes) for processes in {layout.processes for layout in LAYOUTS}}
-            for index, layout in enumerate(LAYOUTS):
+            clusters = {processes: calibrated(bench, folder, jobs, layouts, processes) for processes in {layout.processes for layout in layouts}}
+            for index, layout in enumerate(layouts):
                 job = [jobs[layout.zoo], "--mesh", layout.mesh, *[part for path in layout.sets for part in ("--set", path)]]
                 spread = ["--processes", layout.processes, "--logs", folder / "logs"] if layout.processes else []
                 samples[index][0].append(predicted(bench, job, clusters[layout.processes]))
                 samples[index][1].append(measured(bench, [*job, *spread], folder / "metrics.jsonl", steps))
-        for index, layout in enumerate(LAYOUTS):
+        for index, layout in enumerate(layouts):
             ours, theirs = ([seconds * 1e3 for seconds in side] for side in samples[index])
             error = statistics.median(ours) / statistics.median(theirs) - 1
             errors.append(abs(error))
@@ -91,10 +92,10 @@ def predict_rows(bench):
     return rows
 
 
-def calibrated(bench, folder, jobs, processes):
+def calibrated(bench, folder, jobs, layouts, processes):
     """The file of this machine as it is for all layouts in so many processes."""
     cluster = folder / f"cluster{processes}.textproto"
-    here = [layout for layout in LAYOUTS if layout.processes == processes]
+    here = [layout for layout in layouts if layout.processes == processes]
     also = [part for layout in here if layout.mesh or layout.zoo
             for part in ("--also", " ".join([str(jobs[layout.zoo]), layout.mesh, *layout.sets]))]
     between = ["--between-processes", "auto", "--logs", folder / "logs"] if processes else []
@@ -106,7 +107,7 @@ def job_files(bench, folder):
     """Of each way in which the layouts write the model."""
     jobs = {}
     for zoo in {layout.zoo for layout in LAYOUTS}:
-        flags = [part for name, value in NET.items() for part in ("--" + name, value)]
+        flags = [part for name, value in bench.sized(NET, NET, SMOKE_NET).items() for part in ("--" + name, value)]
         jobs[zoo] = folder / f"job{len(jobs)}.textproto"
         jobs[zoo].write_text(bench.run([bench.weir, "zoo", "gpt", *flags, *zoo]), encoding="utf-8")
     return jobs

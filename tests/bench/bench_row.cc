@@ -36,16 +36,27 @@ bool BenchArgs::Wants(const std::string& section) const {
   return sections.empty() || std::find(sections.begin(), sections.end(), section) != sections.end();
 }
 
+int BenchArgs::Repeats(int full) const {
+  switch (extent) {
+    case Extent::kFull: return full;
+    case Extent::kQuick: return (full + 2) / 3;
+    case Extent::kSmoke: return 1;
+  }
+  return full;
+}
+
 BenchArgs ParseArgs(int argc, char** argv) {
   BenchArgs args;
   for (int i = 1; i < argc; ++i) {
     const std::string arg = argv[i];
     if (arg == "--quick") {
-      args.quick = true;
+      args.extent = BenchArgs::Extent::kQuick;
+    } else if (arg == "--smoke") {
+      args.extent = BenchArgs::Extent::kSmoke;
     } else if (arg[0] != '-') {
       args.sections.push_back(arg);
     } else {
-      std::fprintf(stderr, "%s: expected --quick or a section; found '%s'\n", argv[0], argv[i]);
+      std::fprintf(stderr, "%s: expected --quick, --smoke or a section; found '%s'\n", argv[0], argv[i]);
       std::exit(2);
     }
   }

@@ -31,13 +31,18 @@ struct BenchRow {
 
 void PrintRow(const BenchRow& row);
 
-// How often to repeat; `--quick` on the command line lowers it. Exits on any other flag
-// that `Args` does not name.
+// How much to measure. On the command line `--quick` lowers how often; `--smoke` lowers all, so that a section ends within
+// seconds, and its figures mean nothing: a test that the section runs. Exits on any other flag.
 struct BenchArgs {
-  bool quick = false;
+  enum class Extent : uint8_t { kFull, kQuick, kSmoke } extent = Extent::kFull;
   std::vector<std::string> sections;  // empty: all
   bool Wants(const std::string& section) const;
-  int Repeats(int full) const { return quick ? (full + 2) / 3 : full; }
+  int Repeats(int full) const;
+  // Of something measured.
+  template <typename T>
+  T Sized(T full, T smoke) const {
+    return extent == Extent::kSmoke ? smoke : full;
+  }
 };
 BenchArgs ParseArgs(int argc, char** argv);
 

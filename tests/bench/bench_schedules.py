@@ -18,6 +18,7 @@ import tempfile
 from tests.bench import bench_report
 
 NET = {"layers": 8, "hidden": 256, "heads": 4, "vocab": 256, "sequence": 64, "batch": 32, "micro-batches": 16}
+SMOKE_NET = {**NET, "hidden": 16, "sequence": 8}
 SCHEDULES = ("1f1b", "gpipe", "interleaved", "zero-bubble")
 FOUR, TWO = "pp=4", "pp=2"
 MEBI = 1 << 20
@@ -28,9 +29,9 @@ class Schedules:
     def __init__(self, bench, folder):
         self.bench = bench
         self.folder = pathlib.Path(folder)
-        self.steps = 4 if bench.args.quick else 6
+        self.steps = bench.sized(6, 4, 2)
         for schedule in SCHEDULES:
-            flags = [part for name, value in NET.items() for part in ("--" + name, value)]
+            flags = [part for name, value in bench.sized(NET, NET, SMOKE_NET).items() for part in ("--" + name, value)]
             text = self.weir("zoo", "gpt", *flags, "--schedule", schedule)
             self.job(schedule).write_text(text, encoding="utf-8")
 
@@ -102,7 +103,7 @@ def memory(plan):
 
 
 def schedules_tables(bench):
-    rounds = 1 if bench.args.quick else 3
+    rounds = bench.sized(3, 1, 1)
     with tempfile.TemporaryDirectory() as folder:
         runs = Schedules(bench, folder)
         return [four_stages(runs, rounds), two_stages(runs, rounds)]

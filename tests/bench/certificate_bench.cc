@@ -12,23 +12,24 @@
 namespace weir::bench {
 namespace {
 
-constexpr int kActors = 20000;
+constexpr int kActors = 20000, kActorsOfSmoke = 200;
 constexpr int kMicroBatches = 64;
 constexpr double kBudgetMs = 50;
 
 // A chain, and from every actor of its first half a register to the one that mirrors it, as what forward keeps for
 // backward; all act in turn.
-RankPlan MirroredChain() {
-  RankPlan plan = ChainPlan(kActors, 1, kMicroBatches);
-  const int64_t time = 10, turn = 40;
-  for (int i = 0; i < kActors; ++i) {
+RankPlan MirroredChain(int actors) {
+  RankPlan plan = ChainPlan(actors, 1, kMicroBatches);
+  // The registers of 20,000 actors have 10 million slots, of the 16 million that a plan may have.
+  const int64_t time = 10, turn = 100;
+  for (int i = 0; i < actors; ++i) {
     ActorTiming* timing = plan.mutable_actor(i)->mutable_timing();
     timing->set_start_ns(i * time);
     timing->set_turn_ns(turn);
     timing->set_time_ns(time);
   }
-  for (int i = 0; i < kActors / 2; ++i) {
-    const int mirror = kActors - 1 - i;
+  for (int i = 0; i < actors / 2; ++i) {
+    const int mirror = actors - 1 - i;
     RegisterSpec* r = plan.add_registers();
     r->set_id(plan.registers_size() - 1);
     r->set_name(absl::StrCat("kept ", i));
@@ -41,7 +42,7 @@ RankPlan MirroredChain() {
     in->set_register_id(r->id());
     in->set_period(1);
   }
-  plan.mutable_certificate()->set_iteration_ns(kActors * time + kMicroBatches * turn);
+  plan.mutable_certificate()->set_iteration_ns(actors * time + kMicroBatches * turn);
   return plan;
 }
 
@@ -71,7 +72,7 @@ void Measure(const BenchArgs& args, const std::string& what, const RankPlan& pro
 
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
-  weir::RankPlan plan = weir::bench::MirroredChain();
+  weir::RankPlan plan = weir::bench::MirroredChain(args.Sized(weir::bench::kActors, weir::bench::kActorsOfSmoke));
   weir::bench::Measure(args, "check of a certificate, even", plan);
   weir::bench::ListStarts(&plan);
   weir::bench::Measure(args, "check of a certificate, every act its own time", plan);

@@ -190,6 +190,10 @@ void Measure(const BenchArgs& args, const std::string& net, TransformerOptions g
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
   omp_set_num_threads(1);
+  if (args.extent == weir::bench::BenchArgs::Extent::kSmoke) {
+    weir::bench::Measure(args, "tiny GPT", weir::bench::TinyGpt(), "f32");
+    return 0;
+  }
   weir::bench::Measure(args, "small GPT", weir::bench::SmallGpt(), "f32");
   weir::bench::Measure(args, "medium GPT", weir::bench::MediumGpt(), "f32");
   weir::bench::Measure(args, "medium GPT", weir::bench::MediumGpt(), "bf16");

@@ -36,6 +36,10 @@ void Measure(const std::string& net, const TransformerOptions& gpt, const Memory
 int main(int argc, char** argv) {
   using namespace weir::bench;
   const BenchArgs args = ParseArgs(argc, argv);
+  if (args.extent == BenchArgs::Extent::kSmoke) {
+    for (const MemoryCase& of : MemoryCases()) Measure("tiny GPT", TinyGpt(), of, 1);
+    return 0;
+  }
   Measure("medium GPT", MediumGpt(), MemoryCases()[0], args.Repeats(3));  // first: tools/bench puts PyTorch's beside it
   for (const MemoryCase& of : MemoryCases()) Measure("GPT of 12 layers", DeepGpt(), of, args.Repeats(3));
 }

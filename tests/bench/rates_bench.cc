@@ -102,6 +102,11 @@ void MeasureQuality(const BenchArgs& args, int layers, int stages) {
 
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
+  if (args.extent == weir::bench::BenchArgs::Extent::kSmoke) {
+    weir::bench::MeasureTimes(args, {.layers = 50, .stages = 4, .micro_batches = 8}, {});
+    weir::bench::MeasureQuality(args, 20, 4);
+    return 0;
+  }
   weir::bench::MeasureTimes(args, {.layers = 1000, .stages = 16, .micro_batches = 64}, {});
   weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 32}, {.solve_ms = 200, .check_ms = 50, .play_ms = 100});
   weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 256}, {.solve_ms = 200, .check_ms = 50});

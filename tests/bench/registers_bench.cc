@@ -149,5 +149,5 @@ void Measure(const BenchArgs& args, int seed) {
 
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
-  for (int seed = 1; seed <= weir::bench::kPipelines; ++seed) weir::bench::Measure(args, seed);
+  for (int seed = 1; seed <= args.Sized(weir::bench::kPipelines, 1); ++seed) weir::bench::Measure(args, seed);
 }

@@ -2,8 +2,8 @@
 
     torch_gpt.py --layers 8 --hidden 256 --heads 4 --vocab 256 --sequence 64 --batch 8 --steps 10 --threads 1
 
-It gets what PyTorch has: the fused projection of q, k and v, scaled_dot_product_attention, AdamW's fused
-implementation where the installed one has it, clipping over all tensors at once, autocast for bf16.
+It gets what PyTorch has: the fused projection of q, k and v, scaled_dot_product_attention and AdamW's fused
+implementation where the installed one has them, clipping over all tensors at once, autocast for bf16.
 `--eager` measures single small operations instead. Not imported by anything: it runs in its own process.
 """
 
@@ -14,6 +14,15 @@ import time
 
 import torch
 import torch.nn.functional as F
+
+
+def causal_attention(q, k, v):
+    if hasattr(F, "scaled_dot_product_attention"):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    # Before PyTorch 2.
+    tokens = q.shape[-2]
+    mask = torch.full((tokens, tokens), float("-inf"), dtype=q.dtype).triu(1)
+    return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + mask, dim=-1) @ v
 
 
 class Block(torch.nn.Module):
@@ -32,7 +41,7 @@ class Block(torch.nn.Module):
         batch, sequence, hidden = x.shape
         q, k, v = (y.view(batch, sequence, self.heads, -1).transpose(1, 2)
                    for y in self.qkv(self.attention_norm(x)).split(hidden, -1))
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = causal_attention(q, k, v)
         x = x + self.out(attended.transpose(1, 2).reshape(batch, sequence, hidden))
         return x + self.down(F.gelu(self.up(self.ffn_norm(x)), approximate="tanh"))
 
@@ -61,7 +70,10 @@ class Gpt(torch.nn.Module):
 def adamw(model):
     matrices = [p for p in model.parameters() if p.ndim > 1]
     vectors = [p for p in model.parameters() if p.ndim <= 1]
-    groups = [{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}]
+    return adamw_of([{"params": matrices, "weight_decay": 0.1}, {"params": vectors, "weight_decay": 0.0}])
+
+
+def adamw_of(groups):
     options = {"lr": 1e-4, "betas": (0.9, 0.95), "eps": 1e-8}
     try:
         return torch.optim.AdamW(groups, fused=True, **options)

@@ -4,13 +4,15 @@
 
 --how: single (one process; micro-batches are accumulated), ddp (DistributedDataParallel), fsdp (fully_shard, so
 ZeRO-3), tp (DTensor: columns, then rows), megatron (the same with SequenceParallel), ulysses (all-to-all around
-attention, which PyTorch lacks and a user writes; gradients by DDP), 1f1b (Schedule1F1B). The batch is that of all
+attention, which PyTorch lacks and a user writes; gradients by DDP), 1f1b (Schedule1F1B), or list, which only says what
+the installed PyTorch lacks for each of them. The batch is that of all
 processes together, and they compute what one process does.
 
 Without RANK in its environment it starts its processes itself: torchrun without its agent, so a little faster.
 """
 
 import argparse
+import importlib
 import json
 import os
 import socket
@@ -23,7 +25,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     for name in ("layers", "hidden", "heads", "vocab", "sequence", "batch"):
         parser.add_argument("--" + name, type=int, required=True)
-    parser.add_argument("--how", choices=sorted(["single", *WAYS]), required=True)
+    parser.add_argument("--how", choices=sorted(["single", "list", *WAYS]), required=True)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--micro-batches", type=int, default=1)
     parser.add_argument("--steps", type=int, default=10)
@@ -34,6 +36,16 @@ def arguments():
 
 # Name on the command line: the class below.
 WAYS = {"ddp": "Ddp", "fsdp": "Fsdp", "tp": "TensorParallel", "megatron": "MegatronParallel", "ulysses": "Ulysses", "1f1b": "OneForwardOneBackward"}
+
+
+# What each takes from where; older releases lack some.
+MODULES = {
+    "fsdp": [("torch.distributed.device_mesh", "init_device_mesh"), ("torch.distributed.fsdp", "fully_shard")],
+    "tp": [("torch.distributed.tensor.parallel", "loss_parallel"), ("torch.nn.utils", "get_total_norm")],
+    "megatron": [("torch.distributed.tensor.parallel", "loss_parallel"), ("torch.nn.utils", "get_total_norm")],
+    "ulysses": [("torch.distributed._functional_collectives", "all_to_all_single_autograd")],
+    "1f1b": [("torch.distributed.pipelining", "Schedule1F1B"), ("torch.nn.utils", "get_total_norm")],
+}
 
 
 def start_processes(count):
@@ -48,7 +60,7 @@ def start_processes(count):
 
 if __name__ == "__main__":
     ARGS = arguments()
-    if ARGS.how != "single" and "RANK" not in os.environ:
+    if ARGS.how not in ("single", "list") and "RANK" not in os.environ:
         sys.exit(start_processes(ARGS.processes))
 
 import torch  # noqa: E402  (the starter does without)
@@ -73,7 +85,7 @@ class Trainer:
         self.tokens = torch.randint(args.vocab, (args.batch, args.sequence))
         self.targets = torch.randint(args.vocab, (args.batch, args.sequence))
         self.model = self.make_model()
-        self.optimizer = torch.optim.AdamW(self.parameter_groups(), fused=True, lr=1e-4, betas=(0.9, 0.95), eps=1e-8)
+        self.optimizer = torch_gpt.adamw_of(self.parameter_groups())
 
     def make_model(self):
         return torch_gpt.Gpt(self.args)
@@ -145,7 +157,7 @@ class Attention(torch.nn.Module):
 
     def forward(self, x):
         q, k, v = (part.view(*part.shape[:2], -1, self.head_size).transpose(1, 2) for part in (self.q(x), self.k(x), self.v(x)))
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        attended = torch_gpt.causal_attention(q, k, v)
         return self.out(attended.transpose(1, 2).flatten(2))
 
 
@@ -265,7 +277,7 @@ class UlyssesBlock(torch_gpt.Block):
         qkv = self.qkv(self.attention_norm(x)).view(batch, tokens, 3, world, hidden // world)
         qkv = swap(qkv.permute(3, 0, 2, 1, 4)).permute(2, 1, 0, 3, 4)
         q, k, v = qkv.reshape(3, batch, world * tokens, self.heads // world, -1).transpose(2, 3)
-        attended = F.scaled_dot_product_attention(q, k, v, is_causal=True).transpose(1, 2)
+        attended = torch_gpt.causal_attention(q, k, v).transpose(1, 2)
         attended = swap(attended.reshape(batch, world, tokens, hidden // world).transpose(0, 1))
         x = x + self.out(attended.permute(1, 2, 0, 3).reshape(batch, tokens, hidden))
         return x + self.down(F.gelu(self.up(self.ffn_norm(x)), **GELU))
@@ -341,7 +353,22 @@ class OneForwardOneBackward(Trainer):
         torch._foreach_mul_(gradients, clip_factor([squares.sqrt()]))
 
 
+def lacks(how):
+    """The module that the installed PyTorch would need for this, or ""."""
+    for module in MODULES.get(how, []):
+        try:
+            found = importlib.import_module(module[0])
+        except ImportError:
+            return module[0]
+        if not hasattr(found, module[1]):
+            return ".".join(module)
+    return ""
+
+
 def main(args):
+    if args.how == "list":
+        print(json.dumps({"version": torch.__version__, "lacks": {how: lacks(how) for how in WAYS if lacks(how)}}))
+        return
     torch.set_num_threads(1)
     trainer_of = globals()[WAYS[args.how]] if args.how != "single" else Trainer
     if args.how != "single":

@@ -176,7 +176,9 @@ class SidePair {
   pid_t pids_[2] = {};
 };
 
-// What ucx_perftest of Debian's ucx-utils finds: ns one way, or GB/s. 0 if it is not there.
+bool HasPerftest() { return std::system("command -v ucx_perftest >/dev/null 2>&1") == 0; }
+
+// What ucx_perftest of Debian's ucx-utils finds: ns one way, or GB/s.
 double Perftest(Lanes lanes, char what) {
   const std::string environment =
       absl::StrCat("UCX_TLS=", lanes == Lanes::kTcp ? "tcp" : "posix,cma", " UCX_NET_DEVICES=lo UCX_WARN_UNUSED_ENV_VARS=n");
@@ -209,9 +211,11 @@ void Compare(const BenchArgs& args, Lanes lanes, const std::string& name) {
     const auto better = latency ? BenchRow::Better::kLower : BenchRow::Better::kHigher;
     const double limit = latency ? 2.0 : 0.9;
     const int repeats = args.Repeats(9);
-    Pairs pairs = Alternate(repeats, [&] { return without.Measure(what); }, [&] { return Perftest(lanes, what); });
-    PrintRow({text, unit, pairs.ours, "ucx_perftest, active messages", pairs.theirs, better, limit, "no checksums"});
-    pairs = Alternate(repeats, [&] { return with.Measure(what); }, [&] { return without.Measure(what); });
+    if (HasPerftest()) {
+      const Pairs pairs = Alternate(repeats, [&] { return without.Measure(what); }, [&] { return Perftest(lanes, what); });
+      PrintRow({text, unit, pairs.ours, "ucx_perftest, active messages", pairs.theirs, better, limit, "no checksums"});
+    }
+    const Pairs pairs = Alternate(repeats, [&] { return with.Measure(what); }, [&] { return without.Measure(what); });
     PrintRow({absl::StrCat(text, ", CRC32C"), unit, pairs.ours, "without", pairs.theirs, better, std::nullopt, ""});
   }
 }
@@ -221,6 +225,9 @@ void Compare(const BenchArgs& args, Lanes lanes, const std::string& name) {
 
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
+  if (!weir::bench::HasPerftest()) {
+    std::fprintf(stderr, "transport: skips the comparison with ucx_perftest, which is not installed. Try: tools/bench transport --install\n");
+  }
   weir::bench::Compare(args, weir::UcxTransportOptions::Lanes::kSharedMemory, "shared memory");
   weir::bench::Compare(args, weir::UcxTransportOptions::Lanes::kTcp, "TCP");
 }

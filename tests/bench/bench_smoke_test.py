@@ -1,0 +1,49 @@
+"""Every section of tools/bench runs, with and without what it compares with. Tiny sizes: what it prints means nothing."""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+BENCH = pathlib.Path("tools/bench").resolve()
+LIMIT_S = 600
+
+
+def sections():
+    """As tools/bench names them where it names none: its error for one that is not there."""
+    said = subprocess.run([sys.executable, BENCH, "no-such-section"], capture_output=True, text=True, check=False).stderr
+    return re.search(r"there are (.*)", said).group(1).split(", ")
+
+
+def run(*arguments):
+    # Not ahead of the tests that run at the same time.
+    command = [sys.executable, BENCH, *arguments, "--smoke", "--no-build", "--nice", "0", "--binaries", os.getcwd()]
+    return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=LIMIT_S, check=False)
+
+
+class BenchSmokeTest(unittest.TestCase):
+
+    def test_every_section_prints_a_table(self):
+        for section in sections():
+            with self.subTest(section=section):
+                ended = run(section)
+                self.assertEqual(ended.returncode, 0, ended.stderr)
+                self.assertIn(f"== {section} (load", ended.stdout)
+                self.assertGreater(len(ended.stdout.splitlines()), 4, ended.stdout)
+
+    def test_an_interpreter_without_torch_is_named(self):
+        ended = run("step", "--torch", "/nowhere/python")
+        self.assertEqual(ended.returncode, 1)
+        self.assertIn("/nowhere/python cannot", ended.stderr)
+        self.assertNotIn("Traceback", ended.stderr)
+
+    def test_the_document_lists_every_section(self):
+        document = (BENCH.parent.parent / "docs/how_to/measure.md").read_text(encoding="utf-8")
+        listed = re.findall(r"^\| `(\w+)` \|", document, re.MULTILINE)
+        self.assertEqual(sorted(listed), sorted(sections()))
+
+
+if __name__ == "__main__":
+    unittest.main()
