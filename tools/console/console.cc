@@ -2,9 +2,11 @@
 
 #include <sys/ioctl.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/base/printable_text.h"
+#include "runtime/base/wrap_text.h"
 
 namespace weir {
 namespace {
@@ -31,11 +33,12 @@ void Console::Say(absl::string_view text) {
   out_->flush();
 }
 
-void Console::ShowStatus(absl::string_view line) {
-  if (style_ == Style::kPlain) return Say(line);
+void Console::ShowStatus(std::vector<std::string> forms) {
+  if (style_ == Style::kPlain) return Say(forms.front());
   std::lock_guard<std::mutex> lock(mutex_);
   Erase();
-  status_ = Printable(line, PrintableText::Lines::kEscaped);
+  for (std::string& form : forms) form = Printable(form, PrintableText::Lines::kEscaped);
+  status_ = std::move(forms);
   Draw();
   out_->flush();
 }
@@ -54,7 +57,15 @@ void Console::Erase() {
 
 // A line as wide as the terminal would wrap, and could not be erased.
 void Console::Draw() {
-  if (!status_.empty()) *out_ << Fitting(status_, columns_ ? columns_() - 1 : 0);
+  if (status_.empty()) return;
+  const int columns = columns_ ? columns_() - 1 : 0;
+  for (const std::string& form : status_) {
+    if (columns <= 0 || NumCharacters(form) <= columns) {
+      *out_ << form;
+      return;
+    }
+  }
+  *out_ << Fitting(status_.back(), columns);
 }
 
 void ConsoleLines::Buffer::SayRest() {
@@ -107,6 +118,12 @@ int PrintableStream::Buffer::sync() {
 int TerminalColumns(int descriptor) {
   winsize size{};
   return ::ioctl(descriptor, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+int TextColumns(int descriptor) {
+  constexpr int kColumnsMin = 20;  // of a terminal that says less
+  const int columns = TerminalColumns(descriptor);
+  return columns > 0 ? std::max(columns, kColumnsMin) : kColumnsWithoutTerminal;
 }
 
 }  // namespace weir

@@ -12,6 +12,7 @@
 #include <ostream>
 #include <streambuf>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "runtime/base/printable_text.h"
@@ -34,8 +35,10 @@ class Console {
 
   // Writes lines that stay; `text` ends with a newline or gets one.
   void Say(absl::string_view text);
-  // On a terminal `line` takes the place of the redrawn line, cut to the width; elsewhere it stays, as with Say.
-  void ShowStatus(absl::string_view line);
+  // On a terminal the line takes the place of the redrawn one; elsewhere it stays, as with Say. `forms` say the same, the
+  // fullest first: a terminal shows the first that fits, or the last one cut; elsewhere the first stays. Precondition: one
+  // form or more.
+  void ShowStatus(std::vector<std::string> forms);
   // Leaves the redrawn line standing.
   void EndStatus();
 
@@ -47,7 +50,7 @@ class Console {
   std::mutex mutex_;  // guards the rest
   std::ostream* const out_;
   const std::function<int()> columns_;
-  std::string status_;  // empty: none is shown
+  std::vector<std::string> status_;  // forms of the redrawn line; empty: none is shown
 };
 
 // A stream of lines for a console: each goes there when it is whole, the last one at the end.
@@ -99,5 +102,7 @@ class PrintableStream final : public std::ostream {
 
 // How wide the terminal at a descriptor is; 0 if that is none.
 int TerminalColumns(int descriptor);
+// The width of text for people: that of the terminal, kColumnsWithoutTerminal (runtime/base/wrap_text.h) if that is none.
+int TextColumns(int descriptor);
 
 }  // namespace weir

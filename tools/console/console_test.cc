@@ -49,12 +49,12 @@ TEST(ConsoleTest, LinesStayAboveTheLineThatIsRedrawn) {
   std::ostringstream out;
   {
     Console console(Console::Style::kTerminal, &out);
-    console.ShowStatus("step 1");
+    console.ShowStatus({"step 1"});
     console.Say("first");
-    console.ShowStatus("step 2");
+    console.ShowStatus({"step 2"});
     console.Say("second\nthird\n");
     EXPECT_EQ(Screen(out.str(), 80), (std::vector<std::string>{"first", "second", "third", "step 2"}));
-    console.ShowStatus("3");
+    console.ShowStatus({"3"});
   }
   EXPECT_EQ(Screen(out.str(), 80), (std::vector<std::string>{"first", "second", "third", "3", ""}));
 }
@@ -63,8 +63,8 @@ TEST(ConsoleTest, ALineThatIsRedrawnNeverWraps) {
   std::ostringstream out;
   int columns = 10;
   Console console(Console::Style::kTerminal, &out, [&columns] { return columns; });
-  console.ShowStatus("0123456789abcdef");
-  console.ShowStatus("an ümlaut is one column");
+  console.ShowStatus({"0123456789abcdef"});
+  console.ShowStatus({"an ümlaut is one column"});
   console.Say("said");
   const std::vector<std::string> screen = Screen(out.str(), 12);
   ASSERT_EQ(screen.size(), 2u);
@@ -75,7 +75,7 @@ TEST(ConsoleTest, ALineThatIsRedrawnNeverWraps) {
 TEST(ConsoleTest, ElsewhereEveryLineIsPlain) {
   std::ostringstream out;
   Console console(Console::Style::kPlain, &out);
-  console.ShowStatus("step 1");
+  console.ShowStatus({"step 1"});
   console.Say("said");
   console.EndStatus();
   EXPECT_EQ(out.str(), "step 1\nsaid\n");
@@ -144,7 +144,7 @@ TEST(ConsoleTest, OnATerminalManyWritersBreakNoLine) {
         for (int i = 0; i < kLines; ++i) lines << "[rank " << w << "] line " << i << std::flush << " of a worker\n";
       });
     }
-    for (int i = 0; i < kLines; ++i) console.ShowStatus(absl::StrCat("step ", i, std::string(100, '.')));
+    for (int i = 0; i < kLines; ++i) console.ShowStatus({absl::StrCat("step ", i, std::string(100, '.'))});
     for (std::thread& writer : writers) writer.join();
     console.Say("done");
   }
@@ -169,7 +169,7 @@ TEST(ConsoleTest, NoTextControlsTheTerminal) {
   std::ostringstream out;
   Console console(Console::Style::kPlain, &out);
   console.Say("a\x1b[2Jb\xff");
-  console.ShowStatus("c\rd");
+  console.ShowStatus({"c\rd"});
   EXPECT_EQ(out.str(), "a\\x1b[2Jb\\xff\nc\\x0dd\n");
 }
 
@@ -188,6 +188,23 @@ TEST(PrintableStreamTest, AFailureBehindItShows) {
   out.setstate(std::ios::badbit);
   printable << "text" << std::flush;
   EXPECT_FALSE(printable.good());
+}
+
+TEST(ConsoleTest, ShowsTheFullestFormThatFitsAndPlainlyTheFirst) {
+  const std::vector<std::string> forms = {"step 1 of 10, loss 2.5", "1 of 10, loss 2.5", "1/10, 2.5"};
+  const auto shown = [&](Console::Style style, int columns) {
+    std::ostringstream out;
+    {
+      Console console(style, &out, [columns] { return columns; });
+      console.ShowStatus(forms);
+    }
+    return out.str();
+  };
+  EXPECT_EQ(shown(Console::Style::kTerminal, 80), forms[0] + "\n");
+  EXPECT_EQ(shown(Console::Style::kTerminal, 20), forms[1] + "\n");
+  EXPECT_EQ(shown(Console::Style::kTerminal, 10), forms[2] + "\n");
+  EXPECT_EQ(shown(Console::Style::kTerminal, 5), "1/10\n");
+  EXPECT_EQ(shown(Console::Style::kPlain, 5), forms[0] + "\n");
 }
 
 }  // namespace

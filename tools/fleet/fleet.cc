@@ -71,6 +71,7 @@ Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 // Processes first, so that they load while the control plane is made; they wait for their bundle.
 absl::Status Fleet::Launch() {
   WEIR_ASSIGN_OR_RETURN(log_directory_, MakeLogDirectory(options_.log_base));
+  PointLatestAt(log_directory_);
   std::promise<absl::Status> launched;
   watcher_ = std::thread([this, &launched] {
     std::vector<WorkerLaunch> launches;
@@ -373,7 +374,10 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   if (supervisor_ != nullptr) supervisor_->Wake();
   watcher_.join();
   if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
-  if (job.events.empty()) return {};  // nothing failed by itself; what followed from the end does not count
+  if (job.events.empty()) {  // nothing failed by itself; what followed from the end does not count
+    if (status.ok()) RemoveEmptyLogs(log_directory_);
+    return {};
+  }
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
   job.events = failures_;

@@ -6,6 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -13,6 +17,10 @@
 
 namespace weir {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kLatest[] = "latest";
 
 absl::Status CannotLog(const std::string& path, const std::string& expected, int error) {
   return absl::UnavailableError(Format({"W0092", path.empty() ? "the empty path" : path, expected, ::strerror(error),
@@ -38,6 +46,34 @@ absl::StatusOr<std::string> MakeLogDirectory(const std::string& base) {
   const std::string path = LogDirectoryName(base.empty() ? "." : base, local_time, ::getpid());
   WEIR_RETURN_IF_ERROR(MakeDirectories(path));
   return path;
+}
+
+void PointLatestAt(const std::string& path) {
+  // A link in the place of another: made under a name of its own, then renamed.
+  const fs::path directory(path), link = directory.parent_path() / kLatest, made = directory.parent_path() / absl::StrCat(".latest-", ::getpid());
+  std::error_code error;
+  fs::create_symlink(directory.filename(), made, error);
+  if (error) return;
+  fs::rename(made, link, error);
+  if (error) fs::remove(made, error);
+}
+
+void RemoveEmptyLogs(const std::string& path) {
+  const fs::path directory(path), base = directory.parent_path(), link = base / kLatest;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error)) {
+    if (!entry.is_regular_file(error) || entry.file_size(error) > 0 || error) return;
+  }
+  if (error) return;
+  fs::remove_all(directory, error);
+  if (error || fs::read_symlink(link, error) != directory.filename()) return;
+  std::string last;  // names begin with the date, so they stand in the order of time
+  for (const fs::directory_entry& entry : fs::directory_iterator(base, error)) {
+    if (entry.is_directory(error) && !entry.is_symlink(error)) last = std::max(last, entry.path().filename().string());
+  }
+  if (!last.empty()) return PointLatestAt((base / last).string());
+  fs::remove(link, error);
+  fs::remove(base, error);  // only if nothing else is in it
 }
 
 absl::Status MakeDirectories(const std::string& path) {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/unit_text.h"
 
 namespace weir {
 namespace {
@@ -22,18 +23,16 @@ std::string DurationText(double seconds) {
   return absl::StrFormat("%dh%02dm", whole / 3600, whole / 60 % 60);
 }
 
-std::string CountText(double count) {
-  if (!std::isfinite(count)) return "?";
-  if (count < 1000) return absl::StrFormat("%.0f", count);
-  if (count < 1e6) return absl::StrFormat("%.1fk", count / 1e3);
-  if (count < 1e9) return absl::StrFormat("%.2fM", count / 1e6);
-  return absl::StrFormat("%.2fG", count / 1e9);
-}
-
-std::string ProgressText(const ProgressStep& step, const std::string& item) {
+std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item) {
+  const std::string steps = absl::StrCat(step.step, "/", step.steps), loss = absl::StrFormat("  loss %.4f", step.loss);
   const std::string gradient = step.gradient_norm.has_value() ? absl::StrFormat("  grad %.3g", *step.gradient_norm) : "";
-  return absl::StrFormat("step %d/%d  loss %.4f%s  lr %.2e  %s %s/s  %s left", step.step, step.steps, step.loss, gradient, step.learning_rate, CountText(step.items_per_second), item,
-                         DurationText(step.seconds_left));
+  const std::string rate = absl::StrFormat("  lr %.2e", step.learning_rate), speed = absl::StrCat("  ", ShortCount(step.items_per_second));
+  const std::string left = absl::StrCat("  ", DurationText(step.seconds_left));
+  return {absl::StrCat("step ", steps, loss, gradient, rate, speed, " ", item, "/s", left, " left"),
+          absl::StrCat("step ", steps, loss, gradient, speed, " ", item, "/s", left, " left"),
+          absl::StrCat("step ", steps, loss, speed, " ", item, "/s", left, " left"),
+          absl::StrCat(steps, loss, speed, " ", item, "/s", left),
+          absl::StrCat(steps, loss, speed, "/s")};
 }
 
 void Progress::Show(const ProgressStep& step) {
@@ -43,7 +42,7 @@ void Progress::Show(const ProgressStep& step) {
   if (shown_ && !last && now - last_shown_ns_ < pause) return;
   shown_ = true;
   last_shown_ns_ = now;
-  console_->ShowStatus(ProgressText(step, item_));
+  console_->ShowStatus(ProgressForms(step, item_));
 }
 
 }  // namespace weir

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/base/clock.h"
 #include "tools/console/console.h"
@@ -43,11 +44,10 @@ class Progress {
   int64_t last_shown_ns_ = 0;
 };
 
-// "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left"
-std::string ProgressText(const ProgressStep& step, const std::string& item);
+// "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left", and shorter forms for narrow terminals.
+// What a reader misses least goes first: the learning rate, the norm, words; step, loss and speed stay.
+std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item);
 // "850ms", "12.3s", "1m12s", "3h05m".
 std::string DurationText(double seconds);
-// "512", "52.3k", "1.20M".
-std::string CountText(double count);
 
 }  // namespace weir

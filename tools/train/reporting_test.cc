@@ -48,13 +48,25 @@ ProgressStep StepNumber(int64_t step) {
 }
 
 TEST(ProgressTest, SaysWhatAPersonWantsToKnow) {
-  EXPECT_EQ(ProgressText(StepNumber(3), "tokens"),
+  EXPECT_EQ(ProgressForms(StepNumber(3), "tokens")[0],
             "step 3/10  loss 2.5000  grad 0.87  lr 1.00e-03  52.3k tokens/s  1m12s left");
   EXPECT_EQ(DurationText(0.85), "850ms");
   EXPECT_EQ(DurationText(11100), "3h05m");
   EXPECT_EQ(DurationText(std::nan("")), "?");
-  EXPECT_EQ(CountText(512), "512");
-  EXPECT_EQ(CountText(1.2e6), "1.20M");
+}
+
+TEST(ProgressTest, ANarrowTerminalLosesTheLearningRateBeforeTheSpeed) {
+  for (const int columns : {100, 80, 60, 50, 40, 30}) {
+    ManualClock clock;
+    std::ostringstream out;
+    Console console(Console::Style::kTerminal, &out, [columns] { return columns; });
+    Progress progress("tokens", &clock, &console);
+    progress.Show(StepNumber(3));
+    EXPECT_THAT(out.str(), HasSubstr("loss 2.5000")) << columns;
+    EXPECT_THAT(out.str(), HasSubstr("52.3k")) << columns;
+    EXPECT_THAT(out.str(), HasSubstr("/s")) << columns;
+    EXPECT_LT(out.str().size(), static_cast<size_t>(columns)) << columns;
+  }
 }
 
 TEST(ProgressTest, OnATerminalRedrawsOneLineAndLeavesItStanding) {

@@ -10,6 +10,7 @@
 #include "compiler/check_training.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "tools/train/job_data.h"
 #include "tools/train/session_states.h"
 #include "tools/train/straggler_watch.h"
@@ -128,12 +129,12 @@ class Trainer {
       if (BelongsTo(name, StateSet::kWeights)) parameters += NumElements(type.shape);
     }
     progress_.Say(facts.data);
-    progress_.Say(absl::StrFormat("%s: %s parameters, %d device%s%s%s, %d thread%s each, %.1f MiB per device",
-                                  job_.name(), CountText(static_cast<double>(parameters)), facts.num_ranks,
+    progress_.Say(absl::StrFormat("%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device",
+                                  job_.name(), ShortCount(static_cast<double>(parameters)), facts.num_ranks,
                                   facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
                                   facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
                                   facts.threads_per_device == 1 ? "" : "s",
-                                  static_cast<double>(facts.bytes_per_device) / (1 << 20)));
+                                  BytesText(static_cast<double>(facts.bytes_per_device))));
     SayWhatUpdates();
     if (result_.steps_done > 0) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
   }

@@ -1,0 +1,80 @@
+#include "tools/launch/log_directory.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+namespace fs = std::filesystem;
+
+class LogDirectoryTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/logs-XXXXXX");
+    base_ = absl::StrCat(::mkdtemp(pattern.data()), "/weir-logs");
+  }
+  // The directory of a job with one log file.
+  std::string Job(const std::string& name, const std::string& text) {
+    const std::string path = absl::StrCat(base_, "/", name);
+    EXPECT_TRUE(MakeDirectories(path).ok());
+    std::ofstream(path + "/rank-0.log") << text;
+    PointLatestAt(path);
+    return path;
+  }
+  std::string Latest() const { return fs::is_symlink(base_ + "/latest") ? fs::read_symlink(base_ + "/latest").string() : ""; }
+
+  std::string base_;
+};
+
+TEST_F(LogDirectoryTest, LatestLeadsToTheJobThatBeganLast) {
+  Job("20310109-070500-1", "a line\n");
+  EXPECT_EQ(Latest(), "20310109-070500-1");
+  Job("20310109-070501-2", "a line\n");
+  EXPECT_EQ(Latest(), "20310109-070501-2");
+  std::ifstream log(base_ + "/latest/rank-0.log");
+  std::string line;
+  EXPECT_TRUE(std::getline(log, line));
+}
+
+TEST_F(LogDirectoryTest, EmptyLogsLeaveNothingBehind) {
+  RemoveEmptyLogs(Job("20310109-070500-1", ""));
+  EXPECT_FALSE(fs::exists(base_));
+}
+
+TEST_F(LogDirectoryTest, LogsWithALineStay) {
+  const std::string path = Job("20310109-070500-1", "a line\n");
+  RemoveEmptyLogs(path);
+  EXPECT_TRUE(fs::exists(path + "/rank-0.log"));
+  EXPECT_EQ(Latest(), "20310109-070500-1");
+}
+
+TEST_F(LogDirectoryTest, LatestThenLeadsToTheJobBefore) {
+  const std::string before = Job("20310109-070500-1", "a line\n"), last = Job("20310109-070501-2", "");
+  RemoveEmptyLogs(last);
+  EXPECT_FALSE(fs::exists(last));
+  EXPECT_EQ(Latest(), "20310109-070500-1");
+}
+
+TEST_F(LogDirectoryTest, AJobThatEndsLeavesLatestOfALaterOneAlone) {
+  const std::string first = Job("20310109-070500-1", ""), last = Job("20310109-070501-2", "");
+  RemoveEmptyLogs(first);
+  EXPECT_EQ(Latest(), "20310109-070501-2");
+  EXPECT_TRUE(fs::exists(last));
+}
+
+TEST_F(LogDirectoryTest, FilesThatAreNoLogsAreKept) {
+  const std::string path = Job("20310109-070500-1", "");
+  fs::create_directory(path + "/mine");
+  RemoveEmptyLogs(path);
+  EXPECT_TRUE(fs::exists(path + "/mine"));
+  EXPECT_TRUE(fs::exists(path + "/rank-0.log"));
+}
+
+}  // namespace
+}  // namespace weir
