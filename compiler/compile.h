@@ -67,18 +67,12 @@ int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate);
 // mean over those of an update.
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan);
 
-// The text of `weir plan`: layouts and why, boxings with method and bytes, actors,
-// registers and memory per rank, stages.
-// `costs` are those that the plan was compiled with; null: PeakCosts.
-absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan, const CostModel* costs = nullptr);
-
 }  // namespace weir::compiler
 
 namespace weir {
 using compiler::BytesPerStep;
 using compiler::CompileJob;
 using compiler::CompileOptions;
-using compiler::ExplainPlan;
 using compiler::LogicalPlan;
 using compiler::LowerForRank;
 using compiler::PlanMode;

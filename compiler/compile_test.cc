@@ -119,7 +119,7 @@ TEST(Compile, EvaluateAndGenerateLower) {
   }
 }
 
-TEST(Compile, ThePlanExplainsItself) {
+TEST(Compile, ADumpSaysWhichRuleGaveALayout) {
   std::ostringstream dump;
   CompileOptions options;
   options.dump_after = "propagate-layouts";
@@ -127,10 +127,6 @@ TEST(Compile, ThePlanExplainsItself) {
   auto plan = CompileJob(TinyJob("dp=2,tp=2"), options);
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_NE(dump.str().find("rule heads -> tp"), std::string::npos);
-  auto text = ExplainPlan(**plan);
-  ASSERT_TRUE(text.ok()) << text.status();
-  EXPECT_NE(text->find("reduce-scatter + all-gather"), std::string::npos) << *text;
-  if (getenv("WEIR_SHOW")) std::cout << *text;
 }
 
 TEST(Compile, ATransferOfEarlyDataThatStandsLateLosesNoOp) {

@@ -54,19 +54,31 @@ int LayoutRules::Find(const std::string& dim, int axis, Rule::Scope scope) const
 
 std::string LayoutRules::Describe(int rule) const { return entries_[rule].text; }
 
+std::pair<int, int> LayoutRules::BestFor(const TensorType& type, int axis, Rule::Scope scope) const {
+  std::pair<int, int> best{-1, -1};
+  for (size_t d = 0; d < type.dims.size(); ++d) {
+    const int rule = Find(type.dims[d].name, axis, scope);
+    if (rule >= 0 && (best.first < 0 || rule < best.first)) best = {rule, static_cast<int>(d)};
+  }
+  return best;
+}
+
 Layout LayoutRules::LayoutOf(const TensorType& type, Rule::Scope scope) const {
   Layout layout = Broadcast(stage_mesh_);
   for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
-    int best = -1;
-    for (size_t d = 0; d < type.dims.size(); ++d) {
-      int rule = Find(type.dims[d].name, axis, scope);
-      if (rule >= 0 && (best < 0 || rule < best)) {
-        best = rule;
-        layout[axis] = Sbp::S(static_cast<int>(d));
-      }
-    }
+    const auto [rule, dim] = BestFor(type, axis, scope);
+    if (rule >= 0) layout[axis] = Sbp::S(dim);
   }
   return layout;
+}
+
+std::string LayoutRules::WhyOf(const TensorType& type, Rule::Scope scope) const {
+  std::string why;
+  for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
+    const int rule = BestFor(type, axis, scope).first;
+    if (rule >= 0) absl::StrAppend(&why, why.empty() ? "" : ", ", stage_mesh_.axes()[axis].name, ": ", Describe(rule));
+  }
+  return why;
 }
 
 absl::Status LayoutRules::CheckOverrides(const Module& module) const {

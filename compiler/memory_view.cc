@@ -6,8 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/unit_text.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/unit_text.h"
+#include "runtime/base/wrap_text.h"
 
 namespace weir::compiler {
 namespace {
@@ -342,12 +343,8 @@ class Viewer {
 
 std::string Bytes(int64_t bytes) { return BytesText(static_cast<double>(bytes)); }
 
-// Keeps tables narrow: the middle of a long name says least.
-std::string Short(const std::string& name, size_t length) {
-  if (name.size() <= length) return name;
-  const size_t head = length * 2 / 3;
-  return absl::StrCat(name.substr(0, head), "..", name.substr(name.size() - (length - head - 2)));
-}
+// Characters of a line of the table; what is longer goes on in the next.
+constexpr int kColumns = 100;
 
 }  // namespace
 
@@ -357,7 +354,7 @@ std::string ChartText(const MemoryView& view, int rows) {
   std::string text = absl::StrCat("  ", Bytes(view.arena_bytes), " planned, ", Bytes(std::max<int64_t>(0, view.unshared_bytes - view.arena_bytes)),
                                   " saved by sharing places");
   if (view.columns.empty()) return text + "\n";
-  absl::StrAppend(&text, "; most alive ", Bytes(view.most_bytes), " at ", TimeText(view.most_ns));
+  absl::StrAppend(&text, "; most alive ", Bytes(view.most_bytes), " at ", TimeText(static_cast<double>(view.most_ns)));
   if (!view.most_at.empty()) absl::StrAppend(&text, ", as `", view.most_at, "` starts");
   absl::StrAppend(&text, "\n");
   for (int row = rows; row > 0; --row) {
@@ -366,23 +363,33 @@ std::string ChartText(const MemoryView& view, int rows) {
     std::string line;
     for (const MemoryView::Column& column : view.columns) line.push_back(static_cast<double>(column.bytes) > below ? '#' : ' ');
     while (!line.empty() && line.back() == ' ') line.pop_back();
-    absl::StrAppendFormat(&text, "  %10s |%s\n", row == rows || row == rows / 2 ? BytesText(level) : "", line);
+    absl::StrAppendFormat(&text, "  %10s |%s\n", row == rows || row == rows / 2 ? BytesText(level, ByteUnitOf(static_cast<double>(view.most_bytes))) : "", line);
   }
   absl::StrAppendFormat(&text, "  %10s +", "");
   for (const MemoryView::Column& column : view.columns) text.push_back(column.phase);
-  absl::StrAppend(&text, " ", TimeText(view.iteration_ns), view.steps > 1 ? absl::StrCat(", ", view.steps, " steps") : "", "\n");
+  absl::StrAppend(&text, " ", TimeText(static_cast<double>(view.iteration_ns)), view.steps > 1 ? absl::StrCat(", ", view.steps, " steps") : "", "\n");
   return text;
 }
 
-// At most 120 columns.
+// One unit a column; names are whole, as the last column may go on in the next line.
 std::string LargestText(const MemoryView& view) {
-  constexpr char kRow[] = "  %-24s %10s %7s  %-16s %-16s %10s %6s  %s\n";
-  std::string text = absl::StrFormat(kRow, "largest", "bytes", "slots", "from", "until", "alive", "shared", "why");
+  constexpr char kRow[] = "  %10s  %7s  %9s  %6s  %s";
+  int64_t alive_ns = 0, bytes = 0;
+  for (const MemoryView::Tensor& tensor : view.largest) {
+    alive_ns = std::max(alive_ns, tensor.alive_ns);
+    bytes = std::max(bytes, tensor.bytes);
+  }
+  const TimeUnit time_unit = TimeUnitOf(static_cast<double>(alive_ns));
+  const ByteUnit byte_unit = ByteUnitOf(static_cast<double>(bytes));
+  std::string text = absl::StrFormat(kRow, "bytes", "slots", "alive", "shared", "the largest tensors\n");
   for (const MemoryView::Tensor& tensor : view.largest) {
     const std::string slots = tensor.held < tensor.slots ? absl::StrCat(tensor.held, " of ", tensor.slots) : absl::StrCat(tensor.slots);
-    absl::StrAppendFormat(&text, kRow, Short(tensor.name, 24), Bytes(tensor.bytes), slots, tensor.from.empty() ? "always" : Short(tensor.from, 16),
-                          Short(tensor.until, 16), tensor.alive_ns == 0 ? "" : TimeText(tensor.alive_ns),
-                          tensor.sharers == 0 ? "" : absl::StrCat(tensor.sharers), tensor.why);
+    std::string about = tensor.name;
+    if (!tensor.from.empty()) absl::StrAppend(&about, ", from ", tensor.from, " to ", tensor.until);
+    const std::string line = absl::StrFormat(kRow, BytesText(static_cast<double>(tensor.bytes), byte_unit), slots,
+                                             tensor.alive_ns == 0 ? "always" : TimeText(static_cast<double>(tensor.alive_ns), time_unit),
+                                             tensor.sharers == 0 ? "" : absl::StrCat(tensor.sharers), absl::StrCat(about, ": ", tensor.why));
+    absl::StrAppend(&text, WrapText(line, kColumns, /*hanging=*/38), "\n");
   }
   return text;
 }

@@ -90,10 +90,22 @@ TEST(MemoryView, TextNamesPeakAndReason) {
   EXPECT_THAT(chart, HasSubstr("264 B planned, 0 B saved by sharing places; most alive 264 B at 10 ns, as `forward block` starts\n"));
   EXPECT_THAT(chart, HasSubstr("       264 B |  ####\n"));
   EXPECT_THAT(chart, HasSubstr("+ffffbbbb 40 ns\n"));
-  EXPECT_THAT(LargestText(view), HasSubstr(" shared  why\n  hidden "));
-  EXPECT_THAT(LargestText(view), HasSubstr("  for a gradient\n"));
-  std::istringstream lines(LargestText(view));
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 120u) << line;
+  EXPECT_THAT(LargestText(view), HasSubstr("  hidden, from forward block to "));
+  EXPECT_THAT(LargestText(view), HasSubstr(": for a gradient\n"));
+}
+
+TEST(MemoryView, TheTableKeepsNamesWholeAndLinesNarrow) {
+  MemoryView view;
+  view.largest.resize(2);
+  const std::string name = "all-reduce of forward layers.12: attention_residual_of_the_second_block";
+  view.largest[0] = {name, 1, 1, 3 << 20, "forward layers.12 #0", "backward layers.12 #1", 75'300'000, "for a gradient", 3};
+  view.largest[1] = {"small", 2, 1, 512 << 10, "forward layers.12 #0", "forward layers.12 #1", 421'700, "boxed", 0};
+  const std::string table = LargestText(view);
+  EXPECT_THAT(table, HasSubstr("attention_residual_of_the_second_block"));
+  EXPECT_THAT(table, HasSubstr("0.5 MiB"));  // a column has one unit
+  EXPECT_THAT(table, HasSubstr("0.42 ms"));
+  std::istringstream lines(table);
+  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
 }
 
 TEST(MemoryView, WithoutStartTimesThereIsNoChart) {

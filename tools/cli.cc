@@ -1,5 +1,7 @@
 #include "tools/cli.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <exception>
 #include <set>
@@ -7,10 +9,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
+#include "runtime/base/wrap_text.h"
 #include "tools/cli_verbs.h"
 #include "tools/console/console.h"
 #include "tools/data_paths.h"
+#include "tools/errors/error_pages.h"
 #include "tools/job_file.h"
 
 namespace weir {
@@ -99,9 +104,21 @@ void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& a
   }
 }
 
+// An error as people read it: what to try and where to look on lines of their own.
+std::string ErrorText(const CliContext& context) {
+  const std::string message(WithPlace(context.source, context.status).message());
+  std::string text = absl::StrCat("weir: ", absl::StrReplaceAll(message, {{". Try: ", ".\n  Try: "}}), "\n");
+  if (const std::string code = CodeOf(message); !code.empty()) absl::StrAppend(&text, "  See: weir explain ", code, "\n");
+  return WrapText(text, context.columns);
+}
+
 int Finish(const CliContext& context) {
   if (context.status.ok()) return context.exit_code;
-  *context.err << "weir: " << std::string(context.status.message()) << "\n";
+  if (context.reader == Reader::kPeople) {
+    *context.err << ErrorText(context);
+  } else {
+    *context.err << "weir: " << std::string(context.status.message()) << "\n";
+  }
   int code = ExitCode(context.status);
   // What is unavailable is the machine's: processes, descriptors, a place for logs.
   const bool is_ours = code == 70 && !absl::IsUnavailable(context.status);
@@ -117,7 +134,8 @@ SandboxFacts CliContext::Confine(const SandboxRules& rules, CpuTime time) const 
   return EnterSandbox(rules);
 }
 
-void JobArguments::AddTo(CLI::App* verb, Data opens) {
+void JobArguments::AddTo(CLI::App* verb, CliContext* of, Data opens) {
+  context = of;
   data = opens;
   verb->add_option("JOB", path, "Job file (protobuf text); - is standard input")->required();
   verb->add_option_function<std::string>(
@@ -139,7 +157,10 @@ void JobArguments::AddTo(CLI::App* verb, Data opens) {
 }
 
 absl::StatusOr<Job> JobArguments::Read() const {
-  WEIR_ASSIGN_OR_RETURN(Job job, ReadJobFile(path));
+  WEIR_ASSIGN_OR_RETURN(std::string text, ReadJobText(path));
+  WEIR_ASSIGN_OR_RETURN(Job job, ParseJob(text, JobName(path)));
+  if (text.size() > kPlacedJobBytesMax) text = std::string();
+  context->source = {JobName(path), std::move(text), set, has_mesh, mesh};
   WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
   std::set<std::string> said;  // fields of the data that the command line names
   for (const std::string& assignment : set) {
@@ -172,6 +193,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   context.err = &printable_err;
   context.raw_out = &out;
   context.raw_err = &err;
+  context.columns = TextColumns(STDERR_FILENO);  // in a sandbox nobody may ask
   CLI::App app("Weir: distributed training and running of neural networks.", "weir");
   app.set_version_flag("--version", kVersion);
   app.footer(kFooter);
@@ -182,6 +204,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   AddOpsVerb(&app, &context);
   AddSimVerbs(&app, &context);
   AddTraceVerbs(&app, &context);
+  AddExplainVerb(&app, &context);
   if (args.empty()) {
     printable_out << app.help();
     return kExitUsage;

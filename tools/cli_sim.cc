@@ -1,6 +1,7 @@
 // weir sim and weir calibrate: a job on machines that need not be here.
 #include <filesystem>
 #include <fstream>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_format.h"
@@ -12,6 +13,7 @@
 #include "tools/launch/log_directory.h"
 #include "tools/sim/calibrate.h"
 #include "tools/sim/cluster_file.h"
+#include "tools/sim/job_costs.h"
 #include "tools/sim/simulate.h"
 
 namespace weir {
@@ -28,14 +30,18 @@ struct SimArguments {
 };
 
 absl::Status Sim(SimArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(Cluster cluster, ReadClusterFile(arguments.cluster));
+  WEIR_ASSIGN_OR_RETURN(const JobCosts costs, JobCosts::Choose(arguments.cluster));
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
   using Symmetry = SimulateOptions::Symmetry;
   arguments.options.symmetry = arguments.symmetry == "on" ? Symmetry::kOn : arguments.symmetry == "off" ? Symmetry::kOff : Symmetry::kAuto;
   SandboxRules rules;
   if (!arguments.options.trace.empty()) rules.write_folders = {std::filesystem::absolute(arguments.options.trace).parent_path().string()};
   context->Confine(rules, CpuTime::kUnlimited);
-  WEIR_ASSIGN_OR_RETURN(SimulateReport report, Simulate(job, cluster, arguments.options));
+  CompileOptions compile;
+  compile.costs = &costs.model();
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> plan, CompileJob(job, compile));
+  WEIR_ASSIGN_OR_RETURN(SimulateReport report, SimulatePlan(*plan, costs.ClusterFor(plan->mesh.num_ranks()), arguments.options));
+  report.costs = costs.Text();
   *context->out << (arguments.json ? ToJson(report) : ToText(report));
   *context->err << absl::StrFormat("simulated %d step%s, %d acts and %d events, in %.1f s, after %.1f s of compiling\n", report.steps,
                                    report.steps == 1 ? "" : "s", report.acts, report.events, report.simulate_seconds,
@@ -46,6 +52,7 @@ absl::Status Sim(SimArguments arguments, CliContext* context) {
 struct CalibrateArguments {
   JobArguments job;
   std::string out;
+  bool keep = false;
   std::string transport;  // between processes; empty: one process
   std::string logs = kLogBaseDefault;
   std::vector<std::string> also;
@@ -83,8 +90,22 @@ absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const FleetOptions& options
   return samples;
 }
 
+// Where --keep writes, with the folders above it.
+absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments) {
+  if (!arguments.out.empty()) return Rejected({"W0942", "-o and --keep", "one of them", "both", "--keep alone: other verbs then find the costs"});
+  const std::string path = KeptClusterPath();
+  if (path.empty()) return Missing({"W0942", "--keep", "a folder of the user's ($HOME)", "none", "-o PATH, and --cluster PATH with other verbs"});
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error) return Missing({"W0942", "--keep " + path, "a folder that can be made", error.message(), "-o PATH, and --cluster PATH with other verbs"});
+  return path;
+}
+
 absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  if (arguments.keep) {
+    WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments));
+  }
   for (const std::string& layout : arguments.also) {
     WEIR_ASSIGN_OR_RETURN(Job other, InLayout(arguments.job, layout));
     arguments.options.layouts.push_back(std::move(other));
@@ -128,6 +149,7 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
 void AddCalibrate(CLI::App* app, CliContext* context) {
   auto calibrate = std::make_shared<CalibrateArguments>();
   CLI::App* verb = AddVerb(app, context, "calibrate", "Measure what a job's kernels take on this machine, for weir sim",
+                           "  weir calibrate gpt.textproto --keep               for plan, sim and train of jobs like this one\n"
                            "  weir calibrate gpt.textproto -o here.textproto\n"
                            "  weir calibrate gpt.textproto --also dp=2 --also 'dp=2 training.zero_stage=3' -o here.textproto\n"
                            "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
@@ -135,8 +157,9 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
                            "  weir calibrate gpt.textproto --mesh pp=4 -o here.textproto --trace measured.pftrace\n"
                            "Let nothing else run meanwhile.",
                            [calibrate, context] { return RunCalibrate(*calibrate, context); });
-  calibrate->job.AddTo(verb, JobArguments::Data::kOpened);
+  calibrate->job.AddTo(verb, context, JobArguments::Data::kOpened);
   verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")->type_name("PATH");
+  verb->add_flag("--keep", calibrate->keep, "Write it where plan, sim and train look for the costs of this machine ($WEIR_CLUSTER, ~/.config/weir/here.textproto)");
   verb->add_option("--also", calibrate->also, "Measure kernels as this layout has them, too: a mesh, what --set takes, another job file; repeatable")
       ->type_name("LAYOUT")->allow_extra_args(false);
   verb->add_option("--between-processes", calibrate->transport,
@@ -161,10 +184,11 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
                            "  weir sim gpt.textproto --cluster c.textproto --mesh pp=4,dp=2 --trace sim.pftrace\n"
                            "  weir trace report sim.pftrace                      as of a real run\n"
                            "  weir sim gpt.textproto --cluster c.textproto --json | jq .step_seconds\n"
-                           "Costs are those of the cluster file (proto/cluster.proto); `weir calibrate` measures this machine.",
+                           "Costs are those of --cluster (proto/cluster.proto), else those of this machine that `weir calibrate --keep` measured,\n"
+                           "else the defaults of a server's core. `weir plan` predicts the same step.",
                            [sim, context] { return Sim(*sim, context); });
-  sim->job.AddTo(verb, JobArguments::Data::kNotOpened);
-  verb->add_option("--cluster", sim->cluster, "Description of the machines (protobuf text)")->type_name("PATH")->required();
+  sim->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
+  verb->add_option("--cluster", sim->cluster, kClusterHelp)->type_name("PATH");
   verb->add_option("--steps", sim->options.steps, "Steps to simulate; figures are of those after the first that updates [up to the second update, of very large jobs the first]")
       ->type_name("N")->check(CLI::Range(1, 1000));
   verb->add_option("--seed", sim->options.seed, "Seed of jitter, if the cluster has any")->type_name("N")->capture_default_str();

@@ -169,7 +169,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
                            "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
                            "Ctrl-C ends after the step and still writes --save, --checkpoint and --trace.",
                            [train, context] { return RunTrain(*train, context); });
-  train->job.AddTo(verb, JobArguments::Data::kOpened);
+  train->job.AddTo(verb, context, JobArguments::Data::kOpened);
   verb->add_option("--steps", train->steps, "Steps, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
   verb->add_option("--seed", train->seed, "Seed, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
   verb->add_option("--init", train->options.init, "Start from these weights (safetensors)")->type_name("PATH");
@@ -188,6 +188,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
 // Not for people: hidden from --help. Its label only shows in the list of processes.
 void AddWorker(CLI::App* app, CliContext* context) {
   CLI::App* verb = AddVerb(app, context, "worker", "Hold some ranks of a job that weir train --processes started", "", [context] {
+    context->reader = Reader::kProgram;
     absl::Status status = RunWorker(std::cin, *context->err);
     if (!absl::IsAborted(status)) return status;
     context->exit_code = kExitFollowing;  // the starter tells what happened
@@ -207,7 +208,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
   CLI::App* verb = AddVerb(app, context, "eval", "Evaluate weights on the held-out part of a job's data",
                            "  weir eval gpt.textproto --init gpt.safetensors",
                            [eval, context] { return RunEval(*eval, context); });
-  eval->job.AddTo(verb, JobArguments::Data::kOpened);
+  eval->job.AddTo(verb, context, JobArguments::Data::kOpened);
   verb->add_option("--init", eval->init, "The weights (safetensors)")->type_name("PATH")->required();
   verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")->type_name("N")->check(CLI::PositiveNumber);
 
@@ -216,7 +217,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
                  "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once upon' --tokens 300\n"
                  "  weir generate gpt.textproto --init gpt.safetensors --temperature 0",
                  [generate, context] { return RunGenerate(*generate, context); });
-  generate->job.AddTo(verb, JobArguments::Data::kNotOpened);
+  generate->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
   verb->add_option("--init", generate->options.init, "The weights (safetensors)")->type_name("PATH")->required();
   verb->add_option("--prompt", generate->options.prompt, "Text to continue [a new line]")->type_name("TEXT");
   verb->add_option("--tokens", generate->options.tokens, "Bytes to add")->type_name("N")->capture_default_str();

@@ -13,10 +13,14 @@
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
 #include "tools/cli.h"
+#include "tools/job_places.h"
 #include "tools/sandbox/process_limits.h"
 #include "tools/sandbox/sandbox.h"
 
 namespace weir {
+
+// Who reads what a verb says on `err`: people, in lines that fit the terminal, or a program.
+enum class Reader : uint8_t { kPeople, kProgram };
 
 struct CliContext {
   std::ostream* out = nullptr;  // as people may see it: control characters are escaped
@@ -26,6 +30,9 @@ struct CliContext {
   std::ostream* raw_err = nullptr;
   absl::Status status;  // of the verb that ran
   int exit_code = 0;    // if status is ok
+  Reader reader = Reader::kPeople;
+  int columns = 0;      // of a line on `err`
+  JobSource source;     // of the job that was read last, for the places of errors
   CliSandbox sandbox = CliSandbox::kOff;
 
   // For a verb that has opened what it was given and from now on reads and computes: confines the process for good, if `sandbox`
@@ -42,22 +49,29 @@ struct JobArguments {
   // Whether the verb opens the data of the job, whose paths then must be allowed (data_paths.h).
   enum class Data : uint8_t { kOpened, kNotOpened } data = Data::kOpened;
   std::vector<std::string> allowed_paths;
+  CliContext* context = nullptr;  // of the verb that these belong to
 
   // Adds the positional JOB, --mesh and --set; and --allow-path if the verb opens the data.
-  void AddTo(CLI::App* verb, Data opens);
+  void AddTo(CLI::App* verb, CliContext* of, Data opens);
   // The job with what the command line changes.
   absl::StatusOr<Job> Read() const;
 };
+
+// About the option --cluster of the verbs that plan or predict.
+inline constexpr char kClusterHelp[] =
+    "Machines whose costs the plan is made for (proto/cluster.proto), or `defaults` [those kept by weir calibrate --keep, else the defaults]";
 
 // A verb with a description, examples and the work to do.
 CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name, const std::string& about,
                   const std::string& examples, std::function<absl::Status()> work);
 
 void AddJobVerbs(CLI::App* app, CliContext* context);    // check, plan
+void AddPlanVerb(CLI::App* app, CliContext* context);    // plan, for AddJobVerbs
 void AddTrainVerbs(CLI::App* app, CliContext* context);  // train, eval, generate
 void AddZooVerbs(CLI::App* app, CliContext* context);    // zoo gpt | llama | mlp
 void AddOpsVerb(CLI::App* app, CliContext* context);     // ops
 void AddSimVerbs(CLI::App* app, CliContext* context);    // sim, calibrate
 void AddTraceVerbs(CLI::App* app, CliContext* context);  // trace report
+void AddExplainVerb(CLI::App* app, CliContext* context);  // explain
 
 }  // namespace weir

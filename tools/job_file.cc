@@ -364,15 +364,18 @@ absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
   return job;
 }
 
+std::string JobName(const std::string& path) { return path == "-" ? kStandardInput : path; }
+
 absl::StatusOr<Job> ReadJobFile(const std::string& path) {
-  if (path == "-") {
-    WEIR_ASSIGN_OR_RETURN(const std::string text, ReadText(STDIN_FILENO, 0, kStandardInput));
-    return ParseJob(text, kStandardInput);
-  }
+  WEIR_ASSIGN_OR_RETURN(const std::string text, ReadJobText(path));
+  return ParseJob(text, JobName(path));
+}
+
+absl::StatusOr<std::string> ReadJobText(const std::string& path) {
+  if (path == "-") return ReadText(STDIN_FILENO, 0, kStandardInput);
   WEIR_ASSIGN_OR_RETURN(const InputFile file,
                         InputFile::Open(path, {kNoJobFile, kJobFile, "`weir zoo gpt > gpt.textproto` writes one; `-` reads it from a pipe"}));
-  WEIR_ASSIGN_OR_RETURN(const std::string text, ReadText(file.descriptor(), file.size(), path));
-  return ParseJob(text, path);
+  return ReadText(file.descriptor(), file.size(), path);
 }
 
 absl::Status SetField(const std::string& assignment, Job* job) {

@@ -18,8 +18,12 @@ inline constexpr int64_t kJobBytesMax = 64 << 20;
 // named "-", so that nothing waits for who may never write. kInvalidArgument: larger than kJobBytesMax, beyond the bounds
 // of text_bounds.h, or not a job (the first errors with path:line:column).
 absl::StatusOr<Job> ReadJobFile(const std::string& path);
-// The same for text; `name` stands for the path in errors.
+// The two halves of it: the text, at most a little more than kJobBytesMax of it, and what it says. `name` stands for the
+// path in errors (JobName).
+absl::StatusOr<std::string> ReadJobText(const std::string& path);
 absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name);
+// What errors call the file `path`.
+std::string JobName(const std::string& path);
 
 // Applies "path=value". A path is field names joined by dots; an element of a list is
 // chosen by number or by the value of its field `name`: "graph.dim[hidden].size=256",

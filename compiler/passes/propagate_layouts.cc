@@ -191,7 +191,7 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
     Rule::Scope scope = arg.kind == ArgKind::kParameter ? Rule::PARAMETERS : Rule::ACTIVATIONS;
     const Layout* explicit_layout = context.rules.Override(function->name, value.name);
     value.layout = explicit_layout ? *explicit_layout : context.rules.LayoutOf(value.type, scope);
-    value.why = explicit_layout ? "explicit layout" : "rules";
+    value.why = explicit_layout ? "explicit layout" : context.rules.WhyOf(value.type, scope);
     absl::Status valid = ValidateLayout(value.layout, value.type, context.stage_mesh);
     if (!valid.ok()) {
       return At(absl::StrCat("function ", function->name, ", tensor ", value.name), valid);

@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
-#include "compiler/unit_text.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 
 namespace weir::compiler {
 namespace {
@@ -61,7 +61,7 @@ PeriodBound BoundOfAllCounts(TimedGraph graph) {
   return BoundPeriod(graph);
 }
 
-// "stage 0: forward layers.3 21 %, backward layers.3 43 %"
+// "the work of stage 0: forward layers.3 21 %, backward layers.3 43 %"
 std::string BusiestText(const TimedGraph& graph, const PeriodBound& bound) {
   std::vector<std::pair<int64_t, int>> loads;
   int64_t micro_batches = 1;
@@ -78,7 +78,8 @@ std::string BusiestText(const TimedGraph& graph, const PeriodBound& bound) {
                                     100.0 * static_cast<double>(loads[i].first) / static_cast<double>(bound.micro_batch_ns)));
   }
   if (loads.size() > kActorsShown) parts.push_back(absl::StrCat("and ", loads.size() - kActorsShown, " more"));
-  std::string who = bound.is_device && !bound.busiest.empty() ? absl::StrCat("the device of stage ", graph.actors[bound.busiest[0]].device) : "a loop";
+  std::string who = bound.is_device && !bound.busiest.empty() ? absl::StrCat("the work of stage ", graph.actors[bound.busiest[0]].device)
+                                                              : "a chain of actors, each of which waits for the one before it";
   return absl::StrCat(who, parts.empty() ? "" : ": ", absl::StrJoin(parts, ", "));
 }
 
@@ -91,8 +92,8 @@ std::string SlotsText(const TimedGraph& graph, const std::vector<int64_t>& slots
     several.push_back(r);
     bytes += slots[r] * graph.registers[r].bytes;
   }
-  std::string text = absl::StrCat("  ", several.size(), " of ", slots.size(), " registers have more than one slot, ", BytesText(static_cast<double>(bytes)),
-                                  " over all stages\n");
+  std::string text = absl::StrCat("  ", several.size(), " of ", slots.size(), " registers have more than one slot",
+                                  several.empty() ? "" : absl::StrCat(", ", BytesText(static_cast<double>(bytes)), " over all stages"), "\n");
   std::stable_sort(several.begin(), several.end(), [&](size_t a, size_t b) {
     return slots[a] * graph.registers[a].bytes > slots[b] * graph.registers[b].bytes;
   });
@@ -166,12 +167,14 @@ absl::StatusOr<std::string> ExplainRhythm(const LogicalPlan& plan, const CostMod
   WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveStations(plan, graph));
   const PeriodBound bound = BoundOfAllCounts(graph.timed);
   const Runtime& runtime = plan.job.runtime();
-  std::string text = absl::StrCat("\ntime, by the cost model; registers ",
+  std::string text = absl::StrCat("\ntimes as planned by the costs of kernels and links; registers ",
                                   runtime.debug_register_slots() > 0 ? absl::StrCat("of ", runtime.debug_register_slots(), " slots each")
                                                                      : absl::StrCat("by ", Runtime::Registers_Name(runtime.registers())),
                                   "\n");
-  absl::StrAppend(&text, "  a micro-batch every ", TimeText(solution.micro_batch_ns), ", a step in ", TimeText(solution.times.iteration_ns), "\n");
-  absl::StrAppend(&text, "  no register counts beat ", TimeText(bound.micro_batch_ns), " a micro-batch: ", BusiestText(graph.timed, bound), "\n");
+  absl::StrAppend(&text, "  a micro-batch every ", TimeText(solution.micro_batch_ns), ", ",
+                  plan.updates.every > 1 ? absl::StrCat(plan.updates.every, " steps") : "a step", " in ", TimeText(solution.times.iteration_ns), "\n");
+  absl::StrAppend(&text, "  no choice of register counts takes less than ", TimeText(bound.micro_batch_ns), " per micro-batch; the bound is ",
+                  BusiestText(graph.timed, bound), "\n");
   RhythmPoint point = PointOf(graph.timed, solution);
   absl::StrAppend(&text, "  registers take ", BytesText(static_cast<double>(point.device_bytes)), " on the fullest device");
   if (runtime.registers() == Runtime::SOLVED && runtime.debug_register_slots() == 0) {

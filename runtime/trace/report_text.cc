@@ -27,12 +27,6 @@ bool EndsWithMain(absl::string_view before) {
 std::string PercentText(double share) { return absl::StrFormat("%.1f %%", share * 100); }
 std::string MillisecondsText(double ns) { return absl::StrFormat("%.3f ms", ns * 1e-6); }
 
-std::string BytesText(int64_t bytes) {
-  if (bytes < 1 << 10) return absl::StrCat(bytes, " B");
-  if (bytes < 1 << 20) return absl::StrFormat("%.1f KiB", static_cast<double>(bytes) / (1 << 10));
-  return absl::StrFormat("%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-}
-
 std::string Counted(int64_t count, absl::string_view one, absl::string_view many) {
   if (count == 1) return absl::StrCat("1 ", one);
   return many.empty() ? absl::StrCat(count, " ", one, "s") : absl::StrCat(count, " ", many);

@@ -1,4 +1,5 @@
-// How reports of traces write numbers, names and rows: lines of at most kReportColumns columns.
+// How reports of traces write numbers, names and rows: lines of at most kReportColumns columns. Sizes are written as
+// everywhere (runtime/base/unit_text.h).
 // Thread rule: pure functions.
 #pragma once
 
@@ -15,7 +16,6 @@ inline constexpr size_t kReportColumns = 100;
 
 std::string PercentText(double share);     // "12.5 %"
 std::string MillisecondsText(double ns);   // "3.142 ms"
-std::string BytesText(int64_t bytes);      // "1.5 MiB"
 // "1 stage", "2 stages"; `one` + "s" unless `many` is given.
 std::string Counted(int64_t count, absl::string_view one, absl::string_view many = "");
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "runtime/trace/recorded_run.h"
 #include "runtime/trace/replay.h"
 #include "runtime/trace/report_text.h"
@@ -261,7 +262,7 @@ void AppendWhatIfs(const WhySlow& why, size_t rows_max, std::string* text) {
     }
     const bool bound = absl::StrContains(row.spec, "*=+1000");
     const std::string memory =
-        row.more_bytes == 0 || bound ? "" : absl::StrCat(row.more_bytes > 0 ? "+" : "-", BytesText(std::abs(row.more_bytes)));
+        row.more_bytes == 0 || bound ? "" : absl::StrCat(row.more_bytes > 0 ? "+" : "-", BytesText(static_cast<double>(std::abs(row.more_bytes))));
     AppendLine(absl::StrFormat("  %7s  %10s  %9s  %s", PercentText(row.gain), MillisecondsText(row.step_ns), memory, row.about), 34,
                text);
   }

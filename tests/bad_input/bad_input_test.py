@@ -4,6 +4,7 @@ A crash, a hang (TIMEOUT_S) or a taste for memory (MEMORY_BYTES) fails, as does 
 """
 
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -22,6 +23,11 @@ USAGE = 2
 
 def _limit_memory():
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
+
+
+def unwrapped(message):
+    """Lines that were broken to fit the width are one again."""
+    return re.sub(r"\n +", " ", message)
 
 
 class BadInputTest(unittest.TestCase):
@@ -45,11 +51,14 @@ class BadInputTest(unittest.TestCase):
 
     def check(self, case):
         result = self.run_weir(case.arguments, case.job)
-        message = result.stderr.decode("utf-8")  # strictly: a message is text
+        message = unwrapped(result.stderr.decode("utf-8"))  # strictly: a message is text
         self.assertEqual(result.returncode, case.exit_code, f"{case.reason}\n{message}")
         self.assertTrue(message.startswith("weir") or "\nweir: W" in message, message)
         for text in case.contains:
             self.assertIn(text, message)
+        code = re.match(r"weir: (W\d{4}) ", message)
+        if code is not None:
+            self.assertTrue(message.rstrip().endswith(f"See: weir explain {code.group(1)}"), message)
         if case.exit_code != USAGE:
             self.assertRegex(message, r"(?m)^weir: W\d{4} at .+: expected .+; found ")
         self.assertNotIn("\x1b", message)

@@ -12,6 +12,7 @@
 #include "tests/golden/plan_text.h"
 #include "tools/job_file.h"
 #include "tools/job_text.h"
+#include "tools/plan/plan_sections.h"
 
 namespace weir {
 namespace {

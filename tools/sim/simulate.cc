@@ -60,8 +60,8 @@ double FlopsOf(const Plan& plan) {
 
 class Simulation {
  public:
-  Simulation(const Job& job, const Cluster& cluster, const SimulateOptions& options)
-      : job_(job), cluster_(cluster), options_(options) {}
+  Simulation(const LogicalPlan& logical, const Cluster& cluster, const SimulateOptions& options)
+      : logical_(&logical), cluster_(cluster), options_(options) {}
 
   absl::StatusOr<SimulateReport> Run() {
     WEIR_RETURN_IF_ERROR(MakePlans());
@@ -77,10 +77,6 @@ class Simulation {
  private:
   absl::Status MakePlans() {
     const int64_t begin = clock_.NowNs();
-    const ClusterCosts costs(cluster_);
-    CompileOptions compile;
-    compile.costs = &costs;
-    WEIR_ASSIGN_OR_RETURN(logical_, CompileJob(job_, compile));
     report_.ranks = logical_->mesh.num_ranks();
     report_.stages = logical_->mesh.num_stages();
     symmetrical_ = options_.symmetry == SimulateOptions::Symmetry::kOn ||
@@ -169,14 +165,15 @@ class Simulation {
     const std::vector<int64_t>& ends = engine.step_end_ns();
     const int64_t counted = report_.steps - settled_;
     report_.step_ns = static_cast<double>(ends.back() - (settled_ > 0 ? ends[settled_ - 1] : 0)) / static_cast<double>(counted);
-    report_.job = job_.name();
+    const Job& job = logical_->job;
+    report_.job = job.name();
     report_.cluster = cluster_.name();
     report_.mesh = logical_->mesh.ToText();
     report_.plan_id = logical_->plan_id;
     report_.hosts = map_->num_hosts_used();
     report_.micro_batches = logical_->micro_batches;
     report_.ranks_simulated = static_cast<int64_t>(run_->plans().size());
-    const StepItems items = ItemsOf(job_);
+    const StepItems items = ItemsOf(job);
     report_.item = items.name;
     report_.items_per_second = static_cast<double>(items.count) / std::max(report_.step_ns, 1.0) * 1e9;
     report_.bubble_formula = static_cast<double>(report_.stages - 1) /
@@ -186,7 +183,7 @@ class Simulation {
     const double stands_for = static_cast<double>(report_.ranks) / static_cast<double>(report_.ranks_simulated);
     report_.sent_bytes = run_->network().payload_bytes() * stands_for / static_cast<double>(report_.steps);
     report_.model_flops = 3 * ForwardFlops(logical_->module) * static_cast<double>(report_.micro_batches);
-    const char* dtype = job_.training().precision() == Training::BF16 ? "bf16" : "f32";
+    const char* dtype = job.training().precision() == Training::BF16 ? "bf16" : "f32";
     double peak = 0;
     for (int64_t rank = 0; rank < report_.ranks; ++rank) peak += map_->costs(rank).PeakFlops(dtype);
     report_.mfu = peak > 0 ? report_.model_flops / (peak * report_.step_ns * 1e-9) : 0;
@@ -216,12 +213,11 @@ class Simulation {
     report_.devices.push_back(std::move(device));
   }
 
-  const Job& job_;
+  const LogicalPlan* const logical_;
   const Cluster& cluster_;
   const SimulateOptions& options_;
   const MonotonicClock clock_;  // of what simulating takes; nothing that is predicted depends on it
   bool symmetrical_ = false;
-  std::unique_ptr<LogicalPlan> logical_;
   std::unique_ptr<ClusterMap> map_;
   std::vector<Plan> plans_;
   std::unique_ptr<VirtualRun> run_;
@@ -232,7 +228,20 @@ class Simulation {
 }  // namespace
 
 absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster, const SimulateOptions& options) {
-  return Simulation(job, cluster, options).Run();
+  const MonotonicClock clock;
+  const int64_t begin = clock.NowNs();
+  const ClusterCosts costs(cluster);
+  CompileOptions compile;
+  compile.costs = &costs;
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> logical, CompileJob(job, compile));
+  const double compile_seconds = static_cast<double>(clock.NowNs() - begin) * 1e-9;
+  WEIR_ASSIGN_OR_RETURN(SimulateReport report, SimulatePlan(*logical, cluster, options));
+  report.compile_seconds += compile_seconds;
+  return report;
+}
+
+absl::StatusOr<SimulateReport> SimulatePlan(const LogicalPlan& plan, const Cluster& cluster, const SimulateOptions& options) {
+  return Simulation(plan, cluster, options).Run();
 }
 
 }  // namespace weir

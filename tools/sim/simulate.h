@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "compiler/compile.h"
 #include "proto/cluster.pb.h"
 #include "proto/job.pb.h"
 #include "tools/sim/act_costs.h"
@@ -32,6 +33,7 @@ inline constexpr int64_t kRanksInFull = 256;
 
 struct SimulateReport {
   std::string job, cluster, mesh, plan_id;
+  std::string costs;  // whose, "the costs of here.textproto"; for who asks for the simulation to say; may be empty
   int64_t ranks = 1;
   int64_t hosts = 1;
   int64_t stages = 1;
@@ -64,8 +66,11 @@ struct SimulateReport {
   uint64_t history_hash = 0;
 };
 
+// Compiles the job with the costs of the cluster, and simulates it there.
 // Errors of the job (W03xx, W04xx), of the cluster (W0703, W0704), W0705, W0516.
 absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster, const SimulateOptions& options);
+// The same of a plan that was compiled already. `weir plan` and `weir sim` both predict with this.
+absl::StatusOr<SimulateReport> SimulatePlan(const LogicalPlan& plan, const Cluster& cluster, const SimulateOptions& options);
 
 // What `weir sim` prints, and the same as JSON.
 std::string ToText(const SimulateReport& report);

@@ -5,38 +5,15 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/unit_text.h"
+#include "runtime/base/wrap_text.h"
 #include "runtime/trace/report_text.h"
 #include "tools/sim/simulate.h"
 
 namespace weir {
 namespace {
 
-constexpr double kGiB = 1 << 30;
 constexpr size_t kDevicesShown = 16;
-
-std::string TimeText(double ns) {
-  if (ns < 1e4) return absl::StrFormat("%.0f ns", ns);
-  if (ns < 1e7) return absl::StrFormat("%.1f us", ns * 1e-3);
-  if (ns < 1e10) return absl::StrFormat("%.2f ms", ns * 1e-6);
-  return absl::StrFormat("%.2f s", ns * 1e-9);
-}
-
-std::string CountText(double count) {
-  const std::string digits = absl::StrFormat("%.0f", count);
-  std::string text;
-  for (size_t i = 0; i < digits.size(); ++i) {
-    if (i > 0 && (digits.size() - i) % 3 == 0) text.push_back(',');
-    text.push_back(digits[i]);
-  }
-  return text;
-}
-
-std::string BytesText(double bytes) {
-  if (bytes < 1e4) return absl::StrFormat("%.0f B", bytes);
-  if (bytes < 10 * (1 << 20)) return absl::StrFormat("%.1f KiB", bytes / 1024);
-  if (bytes < kGiB) return absl::StrFormat("%.1f MiB", bytes / (1 << 20));
-  return bytes < 1e4 * kGiB ? absl::StrFormat("%.2f GiB", bytes / kGiB) : absl::StrFormat("%.1f TiB", bytes / kGiB / 1024);
-}
 
 std::string MemoryText(const SimulateReport::Device& device) {
   std::string text = BytesText(device.arena_bytes);
@@ -90,6 +67,7 @@ std::string DeviceTable(const SimulateReport& report) {
 std::string KernelsText(const ActCosts::Sources& kernels) {
   std::string text = absl::StrFormat("%d distinct", kernels.kernels);
   if (kernels.estimated == 0) return text + ", each as the cluster file says";
+  if (kernels.estimated == kernels.kernels) return text + ", all estimated (interpolated, or from peaks)";
   absl::StrAppendFormat(&text, ", %d of them estimated (interpolated, or from peaks): %.1f %% of the work", kernels.estimated,
                         100 * kernels.estimated_ns / std::max(1.0, kernels.step_ns));
   return text;
@@ -122,35 +100,34 @@ std::string SimulationAdvice(const SimulateReport& report) {
                          report.compute * 100);
 }
 
+// A line of the head: a name and what there is to say of it.
+std::string HeadLine(const std::string& name, const std::string& about) {
+  return WrapText(absl::StrFormat("  %-17s %s", name, about), kColumnsWithoutTerminal, /*hanging=*/18) + "\n";
+}
+
 }  // namespace
 
 std::string ToText(const SimulateReport& report) {
-  std::string text = absl::StrFormat("%s on %s: %s device%s%s, %d stage%s, %d micro-batch%s\n",
-                                     report.job.empty() ? "job" : report.job, report.cluster.empty() ? "the cluster" : report.cluster,
-                                     CountText(static_cast<double>(report.ranks)), report.ranks == 1 ? "" : "s",
-                                     report.mesh.empty() ? "" : " (" + report.mesh + ")", report.stages,
-                                     report.stages == 1 ? "" : "s", report.micro_batches, report.micro_batches == 1 ? "" : "es");
+  std::string text = absl::StrCat(report.job.empty() ? "job" : report.job, " on ", report.cluster.empty() ? "the cluster" : report.cluster, ": ",
+                                  Plural(report.ranks, "device"), report.mesh.empty() ? "" : " (" + report.mesh + ")", ", ", Plural(report.stages, "stage"),
+                                  ", ", Plural(report.micro_batches, "micro-batch"), "\n");
   if (report.ranks_simulated < report.ranks) {
-    absl::StrAppendFormat(&text, "by symmetry: %d rank%s, one of each stage, stand%s for all %s\n", report.ranks_simulated,
-                          report.ranks_simulated == 1 ? "" : "s", report.ranks_simulated == 1 ? "s" : "",
-                          CountText(static_cast<double>(report.ranks)));
+    absl::StrAppend(&text, "by symmetry: ", Plural(report.ranks_simulated, "rank"), ", one of each stage, ", report.ranks_simulated == 1 ? "stands" : "stand",
+                    " for all ", CountText(static_cast<double>(report.ranks)), "\n");
   }
-  absl::StrAppendFormat(&text, "\n  step              %s\n", TimeText(report.step_ns));
-  absl::StrAppendFormat(&text, "  %-17s %s\n", report.item + "/s", CountText(report.items_per_second));
-  const double busy = report.compute + report.transfer;
-  absl::StrAppendFormat(&text, "  idle              %.1f %% of the step: a device runs no act\n", (1 - busy) * 100);
+  text = WrapText(text, kColumnsWithoutTerminal) + "\n";
+  text += HeadLine("step", TimeText(report.step_ns));
+  text += HeadLine(report.item + "/s", CountText(report.items_per_second));
+  if (!report.costs.empty()) text += HeadLine("costs", report.costs);
+  text += HeadLine("idle", absl::StrFormat("%.1f %% of the step: a device runs no act", (1 - report.compute - report.transfer) * 100));
   if (report.stages > 1) {
-    absl::StrAppendFormat(&text, "  bubble            %.1f %% of the step is what the pipeline alone leaves idle, (p - 1) / (m + p - 1)\n",
-                          report.bubble_formula * 100);
+    text += HeadLine("bubble", absl::StrFormat("%.1f %% of the step is what the pipeline alone leaves idle, (p - 1) / (m + p - 1)", report.bubble_formula * 100));
   }
-  absl::StrAppendFormat(&text, "  exposed           %.1f %% waits for messages under way; %.1f %% more packs and fills them\n",
-                        report.exposed * 100, report.transfer * 100);
-  absl::StrAppendFormat(&text, "  sent              %s a step over all links\n", BytesText(report.sent_bytes));
-  absl::StrAppendFormat(&text, "  kernels           %s\n", KernelsText(report.kernels));
-  absl::StrAppendFormat(&text, "  memory            %s\n", MemoryText(Fullest(report)));
-  if (report.mfu > 0) {
-    absl::StrAppendFormat(&text, "  MFU               %.1f %% (%.3g flop a step)\n", report.mfu * 100, report.model_flops);
-  }
+  text += HeadLine("exposed", absl::StrFormat("%.1f %% waits for messages under way; %.1f %% more packs and fills them", report.exposed * 100, report.transfer * 100));
+  text += HeadLine("sent", absl::StrCat(BytesText(report.sent_bytes), " a step over all links"));
+  text += HeadLine("kernels", KernelsText(report.kernels));
+  text += HeadLine("memory", MemoryText(Fullest(report)));
+  if (report.mfu > 0) text += HeadLine("MFU", absl::StrFormat("%.1f %% (%.3g flop a step)", report.mfu * 100, report.model_flops));
   text += "\n" + DeviceTable(report);
   AppendLine("  so: " + SimulationAdvice(report), 6, &text);
   return text;
@@ -171,6 +148,7 @@ std::string ToJson(const SimulateReport& report) {
   }
   nlohmann::ordered_json json = {{"job", report.job},
                                  {"cluster", report.cluster},
+                                 {"costs", report.costs},
                                  {"mesh", report.mesh},
                                  {"plan_id", report.plan_id},
                                  {"ranks", report.ranks},

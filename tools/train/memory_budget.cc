@@ -17,8 +17,8 @@
 #include "compiler/batch_dim.h"
 #include "compiler/import_graph.h"
 #include "compiler/memory_view.h"
-#include "compiler/unit_text.h"
 #include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
 
@@ -47,7 +47,7 @@ bool FitsMachine(const MemoryNeed& need, const MemoryBudget& budget) { return ne
 
 bool Fits(const MemoryNeed& need, const MemoryBudget& budget) { return FitsDevice(need, budget) && FitsMachine(need, budget); }
 
-std::string Text(double bytes) { return compiler::BytesText(bytes); }
+std::string Text(double bytes) { return BytesText(bytes); }
 
 // Ranks to look at, and for how many each stands.
 std::map<int64_t, int64_t> RanksLookedAt(const LogicalPlan& plan) {
@@ -253,7 +253,7 @@ absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed&
   if (Fits(need, budget)) return absl::OkStatus();
   const std::string remedies = absl::StrJoin(Remedies(plan, beside, need, budget), "; ");
   const std::string evaluation =
-      need.beside_bytes > 0 ? absl::StrCat(" (", Text(static_cast<double>(need.beside_bytes)), " of it for the evaluation beside the training)") : "";
+      need.beside_bytes > 0 ? absl::StrCat(" (", Text(static_cast<double>(need.beside_bytes)), " of it for evaluation)") : "";
   const std::string largest = LargestTensors(plan, need.rank);
   if (!FitsDevice(need, budget)) {
     return Rejected({"W0487", absl::StrCat("memory of rank ", need.rank),
@@ -283,15 +283,17 @@ absl::Status CheckTrainingMemory(const TrainingPlans& plans) {
 }
 
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget) {
-  std::string text = absl::StrCat("rank ", need.rank, " needs ", plan.mesh.num_ranks() > 1 ? "most, " : "", Text(static_cast<double>(need.bytes)));
-  if (need.beside_bytes > 0) absl::StrAppend(&text, ", ", Text(static_cast<double>(need.beside_bytes)), " of it to evaluate beside the training");
+  const std::string evaluation = need.beside_bytes > 0 ? absl::StrCat(", including ", Text(static_cast<double>(need.beside_bytes)), " for evaluation") : "";
+  const bool several = plan.mesh.num_ranks() > 1;
+  std::string text = Fits(need, budget) ? "fits: " : "DOES NOT FIT: ";
+  if (several) absl::StrAppend(&text, "all ", CountText(static_cast<double>(plan.mesh.num_ranks())), " ranks need ", Text(need.all_bytes));
+  if (!several) absl::StrAppend(&text, "the job needs ", Text(need.all_bytes), evaluation);
+  absl::StrAppend(&text, " of the ", Text(static_cast<double>(budget.machine_bytes)), " of ", budget.machine);
+  if (several) absl::StrAppend(&text, "; rank ", need.rank, " needs most, ", Text(static_cast<double>(need.bytes)), evaluation);
   if (budget.device_bytes > 0) {
-    absl::StrAppend(&text, FitsDevice(need, budget) ? "; fits " : "; DOES NOT FIT ", "runtime.memory_bytes_max of ",
-                    Text(static_cast<double>(budget.device_bytes)));
+    absl::StrAppend(&text, several ? ", of " : "; a device has ", "at most ", Text(static_cast<double>(budget.device_bytes)), " (runtime.memory_bytes_max)");
   }
-  absl::StrAppend(&text, "; ", plan.mesh.num_ranks() > 1 ? absl::StrCat("all ", plan.mesh.num_ranks(), " ranks need ", Text(need.all_bytes), ", ") : "",
-                  FitsMachine(need, budget) ? "fits " : "DOES NOT FIT ", budget.machine, " of ", Text(static_cast<double>(budget.machine_bytes)));
-  return text + "\n";
+  return text;
 }
 
 }  // namespace weir

@@ -64,7 +64,7 @@ absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset& dat
 // Before any session or process is there. Errors: as CheckNeed.
 absl::Status CheckTrainingMemory(const TrainingPlans& plans);
 
-// A line for `weir plan`: what is needed, of what there is, and whether that fits.
+// For people, without a newline: "fits: all 4 ranks need 166.7 MiB of the 23.5 GiB of this machine; rank 0 needs most, ...".
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget);
 
 }  // namespace weir

@@ -2,7 +2,7 @@
 #include "tools/train/memory_budget.h"
 
 #include "absl/strings/str_cat.h"
-#include "compiler/unit_text.h"
+#include "runtime/base/unit_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tools/job_file.h"
@@ -92,7 +92,7 @@ TEST(MemoryBudget, WhatIsSaidToHelpNeedsWhatIsSaid) {
   const MemoryNeed need = NeedOfJob(job, Beside::kNothing), then = NeedOfJob(changed, Beside::kNothing);
   ASSERT_LT(then.bytes, need.bytes);
   const std::unique_ptr<LogicalPlan> plan = Compiled(job);
-  const std::string remedy = absl::StrCat("training.zero_stage=3 (needs ", compiler::BytesText(static_cast<double>(then.bytes)));
+  const std::string remedy = absl::StrCat("training.zero_stage=3 (needs ", BytesText(static_cast<double>(then.bytes)));
   MemoryBudget budget{then.bytes, static_cast<int64_t>(need.all_bytes), "this machine"};
   EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr(remedy + ", fits)"));
   --budget.device_bytes;

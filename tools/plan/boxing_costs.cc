@@ -1,0 +1,267 @@
+#include "tools/plan/boxing_costs.h"
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "compiler/lower/segments.h"
+#include "runtime/base/status.h"
+#include "sbp/boxing.h"
+
+namespace weir {
+namespace {
+
+
+using compiler::ItemKind;
+using compiler::ProgramItem;
+using compiler::ProgramValue;
+using compiler::TransferBundle;
+
+// Meshes beyond this have no busiest link: to look at each of their links takes long.
+constexpr int64_t kRanksWithLinks = 64;
+// Bytes that a rule must save to be named, as a share of all.
+constexpr double kMuchLess = 0.6;
+constexpr size_t kRulesTried = 12;
+constexpr size_t kItemsTried = 4000;  // of the program, for each rule
+
+// "layers.12.d_wq +15" without its numbers: "layers.#.d_wq +15".
+std::string WithoutLayer(const std::string& name) {
+  std::string text;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool follows_point = i > 0 && name[i - 1] == '.';
+    if (!follows_point || !absl::ascii_isdigit(name[i])) {
+      text.push_back(name[i]);
+      continue;
+    }
+    while (i + 1 < name.size() && absl::ascii_isdigit(name[i + 1])) ++i;
+    text.push_back('#');
+  }
+  return text;
+}
+
+// "layers.3.d_attention_norm_gamma +15" -> "gradients of layers.3"; "" if it is no gradient of weights.
+std::string GradientsOf(const std::string& name) {
+  const size_t at = name.find(".d_");
+  return at == std::string::npos ? "" : absl::StrCat("gradients of ", name.substr(0, at));
+}
+
+class CostsOfPlan {
+ public:
+  explicit CostsOfPlan(const LogicalPlan& plan) : plan_(plan) {}
+
+  absl::StatusOr<std::vector<BoxingCost>> Run() {
+    WEIR_RETURN_IF_ERROR(OfFunctions());
+    WEIR_RETURN_IF_ERROR(OfProgram());
+    std::vector<BoxingCost> costs;
+    for (const std::string& key : order_) {
+      Group& group = groups_.at(key);
+      if (group.members > 1) absl::StrAppend(&group.cost.name, " and ", group.members - 1, " more");
+      for (const auto& [link, bytes] : group.links) {
+        if (bytes <= group.cost.link_bytes) continue;
+        group.cost.link_bytes = bytes;
+        std::tie(group.cost.from, group.cost.to) = link;
+      }
+      costs.push_back(std::move(group.cost));
+    }
+    std::stable_sort(costs.begin(), costs.end(), [](const BoxingCost& a, const BoxingCost& b) { return a.bytes > b.bytes; });
+    return costs;
+  }
+
+ private:
+  struct Group {
+    BoxingCost cost;
+    int64_t members = 0;
+    std::map<std::pair<int64_t, int64_t>, double> links;
+  };
+  // Tensors that one boxing moves together, all in the same steps.
+  struct Bundle {
+    std::vector<TensorType> types;
+    std::vector<std::vector<BoxingStep>> steps;
+    int64_t times = 1;  // in the steps from one update to the next
+  };
+
+  // Adds what a boxing sends to the boxings of the same key; the first of them gives name, layouts and cause.
+  void Add(const std::string& key, BoxingCost cost, const Bundle& bundle) {
+    const auto [it, is_new] = groups_.try_emplace(key);
+    Group& group = it->second;
+    if (is_new) {
+      order_.push_back(key);
+      std::vector<std::string> methods;
+      for (const BoxingStep& step : bundle.steps[0]) methods.push_back(Name(step.method));
+      cost.method = absl::StrJoin(methods, " + ");
+      cost.times = 0;
+      group.cost = std::move(cost);
+    }
+    const double per_step = static_cast<double>(bundle.times) / static_cast<double>(plan_.updates.every);
+    ++group.members;
+    group.cost.times += std::max<int64_t>(1, bundle.times / plan_.updates.every);
+    for (size_t i = 0; i < bundle.types.size(); ++i) {
+      group.cost.bytes += per_step * static_cast<double>(TotalBytes(bundle.types[i], bundle.steps[i], plan_.mesh));
+    }
+    if (plan_.mesh.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
+  }
+
+  void AddLinks(const Bundle& bundle, double per_step, Group* group) const {
+    for (size_t k = 0; k < bundle.steps[0].size(); ++k) {
+      std::vector<BoxingStep> now;
+      for (const auto& list : bundle.steps) now.push_back(list[k]);
+      for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
+        for (const auto& [peer, pieces] : BuildExchange(bundle.types, now, plan_.mesh, rank).sends) {
+          for (const Piece& piece : pieces) {
+            group->links[{rank, peer}] += per_step * static_cast<double>(piece.src.volume() * SizeOf(bundle.types[piece.tensor].dtype));
+          }
+        }
+      }
+    }
+  }
+
+  std::string LayoutsText(const Layout& from, const Layout& to) const {
+    return absl::StrCat(ToText(from, plan_.stage_mesh), " -> ", ToText(to, plan_.stage_mesh));
+  }
+
+  std::vector<std::string> ChangedAxes(const Layout& from, const Layout& to) const {
+    std::vector<std::string> axes;
+    for (size_t a = 0; a < from.size() && a < to.size(); ++a) {
+      if (!(from[a] == to[a])) axes.push_back(plan_.stage_mesh.axes()[a].name);
+    }
+    return axes;
+  }
+
+  // Of "dp: rule batch -> dp, tp: rule heads -> tp" what is about the axes that change.
+  std::string CauseOf(const compiler::Value& from, const Layout& to) const {
+    std::vector<std::string> causes;
+    for (const std::string& axis : ChangedAxes(from.layout, to)) {
+      for (absl::string_view reason : absl::StrSplit(from.why, ", ")) {
+        if (absl::StartsWith(reason, axis + ": ")) causes.emplace_back(reason.substr(axis.size() + 2));
+      }
+    }
+    return absl::StrJoin(causes, ", ");
+  }
+
+  // Gradients are added up over the axes that split what they were computed from.
+  std::string CauseOfMerge(const Layout& from, const Layout& to) const {
+    std::vector<std::string> causes;
+    for (const std::string& axis : ChangedAxes(from, to)) {
+      for (const Rule& rule : plan_.job.rule()) {
+        if (rule.axis() == axis && rule.scope() != Rule::PARAMETERS) {
+          causes.push_back(absl::StrCat("rule ", rule.dim(), " -> ", axis));
+          break;
+        }
+      }
+    }
+    return absl::StrJoin(causes, ", ");
+  }
+
+  absl::Status OfFunctions() {
+    std::map<std::pair<int, int64_t>, int64_t> calls;  // by (function, stage)
+    for (const ProgramItem& item : plan_.module.items) {
+      if (item.kind != ItemKind::kCall || item.inputs.empty()) continue;
+      const int value = item.outputs.empty() ? item.inputs[0] : item.outputs[0];
+      calls[{item.function, plan_.module.values[value].stage}] += compiler::TimesPerUpdate(plan_, item.rate);
+    }
+    for (const auto& [key, times] : calls) {
+      const compiler::Function& function = plan_.module.functions[key.first];
+      WEIR_ASSIGN_OR_RETURN(compiler::SegmentedFunction segmented, compiler::CutSegments(function, plan_.mesh));
+      for (TransferBundle& transfers : segmented.transfers) {
+        std::vector<std::string> names;
+        Bundle bundle{{}, std::move(transfers.steps), times};
+        for (size_t k = 0; k < transfers.nodes.size(); ++k) {
+          const compiler::Value& from = function.values[function.nodes[transfers.nodes[k]].inputs[0]];
+          bundle.types.push_back(from.type);
+          names.push_back(from.name);
+          for (BoxingStep& step : bundle.steps[k]) step.from.stage = step.to.stage = key.second;
+        }
+        const compiler::Node& first = function.nodes[transfers.nodes[0]];
+        BoxingCost cost;
+        cost.name = absl::StrCat(absl::StrJoin(names, ", "), " in ", function.name);
+        cost.layouts = LayoutsText(function.values[first.inputs[0]].layout, function.values[first.outputs[0]].layout);
+        cost.cause = CauseOf(function.values[first.inputs[0]], function.values[first.outputs[0]].layout);
+        if (plan_.mesh.num_stages() > 1) cost.stages = absl::StrCat("stage ", key.second);
+        Add(absl::StrCat("f", key.first, ".", key.second, ".", transfers.nodes[0]), std::move(cost), bundle);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status OfProgram() {
+    for (const ProgramItem& item : plan_.module.items) {
+      if (item.kind != ItemKind::kBoxing) continue;
+      Bundle bundle{{}, {}, compiler::TimesPerUpdate(plan_, item.rate)};
+      for (size_t i = 0; i < item.inputs.size(); ++i) {
+        const ProgramValue& from = plan_.module.values[item.inputs[i]];
+        const ProgramValue& to = plan_.module.values[item.outputs[i]];
+        bundle.types.push_back(from.type);
+        WEIR_ASSIGN_OR_RETURN(std::vector<BoxingStep> steps, PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
+        bundle.steps.push_back(std::move(steps));
+      }
+      const ProgramValue& from = plan_.module.values[item.inputs[0]];
+      const ProgramValue& to = plan_.module.values[item.outputs[0]];
+      BoxingCost cost;
+      cost.name = GradientsOf(item.name);
+      if (cost.name.empty()) cost.name = item.name;
+      cost.layouts = LayoutsText(from.layout, to.layout);
+      if (from.stage != to.stage) {
+        cost.stages = absl::StrCat("stage ", from.stage, " -> ", to.stage);
+      } else if (plan_.mesh.num_stages() > 1) {
+        cost.stages = absl::StrCat("stage ", from.stage);
+      }
+      cost.cause = CauseOfMerge(from.layout, to.layout);
+      const std::string key = absl::StrCat("p", WithoutLayer(item.name), " ", cost.layouts, " ", cost.stages);
+      Add(key, std::move(cost), bundle);
+    }
+    return absl::OkStatus();
+  }
+
+  const LogicalPlan& plan_;
+  std::map<std::string, Group> groups_;
+  std::vector<std::string> order_;  // keys, as they came
+};
+
+int64_t ArenaOfFirstRank(const LogicalPlan& plan) {
+  const absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);
+  return lowered.ok() ? lowered->arena_bytes() : 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<BoxingCost>> CostsOfBoxings(const LogicalPlan& plan) { return CostsOfPlan(plan).Run(); }
+
+std::vector<CostlyRule> FindCostlyRules(const LogicalPlan& plan, const compiler::CostModel& costs,
+                                        const std::function<double(const LogicalPlan& plan)>& step_ns_of) {
+  std::vector<CostlyRule> found;
+  const absl::StatusOr<int64_t> bytes = BytesPerStep(plan);
+  if (!bytes.ok() || *bytes == 0 || plan.module.items.size() > kItemsTried) return found;
+  double step_ns = 0;
+  size_t tried = 0;
+  for (int r = 0; r < plan.job.rule_size() && tried < kRulesTried; ++r) {
+    const Rule& rule = plan.job.rule(r);
+    const int axis = plan.stage_mesh.AxisIndex(rule.axis());
+    if (axis < 0 || plan.stage_mesh.size(axis) < 2) continue;
+    ++tried;
+    Job job = plan.job;
+    job.mutable_rule()->DeleteSubrange(r, 1);
+    CompileOptions options;
+    options.mode = plan.mode;
+    options.costs = &costs;
+    const absl::StatusOr<std::unique_ptr<LogicalPlan>> without = CompileJob(job, options);
+    if (!without.ok()) continue;
+    const absl::StatusOr<int64_t> bytes_without = BytesPerStep(**without);
+    if (!bytes_without.ok() || static_cast<double>(*bytes_without) > kMuchLess * static_cast<double>(*bytes)) continue;
+    // Fewer bytes are no gain where they come from work that every device then does by itself.
+    if (step_ns == 0) step_ns = step_ns_of(plan);
+    const double step_ns_without = step_ns_of(**without);
+    if (step_ns_without <= 0 || step_ns_without > step_ns) continue;
+    found.push_back({absl::StrCat(rule.dim(), " -> ", rule.axis()), static_cast<double>(*bytes), static_cast<double>(*bytes_without), step_ns,
+                     step_ns_without, ArenaOfFirstRank(plan), ArenaOfFirstRank(**without)});
+  }
+  return found;
+}
+
+}  // namespace weir

@@ -1,0 +1,219 @@
+// The screen of `weir plan` and the sections below it, for jobs of the zoo on several meshes.
+#include "tools/plan/plan_screen.h"
+
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/wrap_text.h"
+#include "tools/job_file.h"
+#include "tools/plan/boxing_costs.h"
+#include "tools/plan/plan_sections.h"
+#include "tools/sim/cluster_file.h"
+#include "tools/zoo/gpt.h"
+#include "tools/zoo/llama.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+TransformerOptions Options(const std::string& mesh) {
+  TransformerOptions options;
+  options.layers = 4;
+  options.hidden = 64;
+  options.heads = 4;
+  options.sequence = 32;
+  options.training.batch = 16;
+  options.training.micro_batches = 4;
+  options.training.mesh = mesh;
+  return options;
+}
+
+Job GptOn(const std::string& mesh) {
+  absl::StatusOr<Job> job = GptJob(Options(mesh));
+  EXPECT_TRUE(job.ok()) << job.status();
+  return *job;
+}
+
+struct Planned {
+  std::unique_ptr<LogicalPlan> plan;
+  JobCosts costs = JobCosts::Defaults();
+  StepPrediction prediction;
+  std::string screen;
+};
+
+Planned PlanOf(const Job& job, JobCosts costs = JobCosts::Defaults()) {
+  Planned planned;
+  planned.costs = std::move(costs);
+  CompileOptions options;
+  options.costs = &planned.costs.model();
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
+  EXPECT_TRUE(plan.ok()) << plan.status();
+  planned.plan = *std::move(plan);
+  planned.prediction = PredictStep(*planned.plan, planned.costs);
+  absl::StatusOr<NeedAndPlans> memory = NeedAndPlansOf(*planned.plan, Beside::kEvaluation);
+  EXPECT_TRUE(memory.ok()) << memory.status();
+  absl::StatusOr<std::string> screen = PlanScreen(*planned.plan, planned.costs, planned.prediction, *memory);
+  EXPECT_TRUE(screen.ok()) << screen.status();
+  planned.screen = *screen;
+  return planned;
+}
+
+std::vector<std::string> LinesOf(const std::string& text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  if (!lines.empty() && lines.back().empty()) lines.pop_back();
+  return lines;
+}
+
+JobCosts FromCluster(const std::string& text) {
+  absl::StatusOr<Cluster> cluster = ParseCluster(text, "cluster");
+  EXPECT_TRUE(cluster.ok()) << cluster.status();
+  return JobCosts::Of(*cluster);
+}
+
+constexpr char kAccelerators[] = R"(
+    name: "two hosts"
+    device {
+      name: "accelerator" memory_bytes: 1e9 act_ns: 500 kernel_ns: 1000 bytes_per_second: 1e11
+      peak { dtype: "f32" flops_per_second: 1e12 efficiency: 0.5 }
+    }
+    host { device: "accelerator" devices: 4 count: 2 }
+    within_host { latency_ns: 2000 bytes_per_second: 1e10 message_ns: 300 }
+    between_hosts { latency_ns: 9000 bytes_per_second: 2e9 message_ns: 300 shared: DEVICE })";
+
+class ScreenTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(ScreenTest, FitsOneScreenAndBeginsWithFit) {
+  const absl::StatusOr<Job> llama = LlamaJob(Options(GetParam()));
+  ASSERT_TRUE(llama.ok()) << llama.status();
+  for (const Job& job : {GptOn(GetParam()), *llama}) {
+    const Planned planned = PlanOf(job);
+    const std::vector<std::string> lines = LinesOf(planned.screen);
+    EXPECT_LE(lines.size(), static_cast<size_t>(kScreenLines)) << planned.screen;
+    EXPECT_TRUE(absl::StartsWith(planned.screen, "fit       fits: ")) << planned.screen;
+    for (const std::string& line : lines) EXPECT_LE(NumCharacters(line), kScreenColumns) << line;
+    EXPECT_THAT(planned.screen, HasSubstr("default costs"));
+    EXPECT_THAT(planned.screen, HasSubstr("\nwarnings  "));
+    EXPECT_THAT(planned.screen, HasSubstr("--layouts"));
+    EXPECT_TRUE(planned.prediction.report.has_value()) << planned.prediction.why_not;
+  }
+}
+
+TEST_P(ScreenTest, SectionsKeepToTheirColumnsAndGiveAReasonForEveryLayout) {
+  const Planned planned = PlanOf(GptOn(GetParam()));
+  const absl::StatusOr<std::string> text = ExplainPlan(*planned.plan, &planned.costs.model());
+  ASSERT_TRUE(text.ok()) << text.status();
+  for (const std::string& line : LinesOf(*text)) {
+    EXPECT_LE(NumCharacters(line), kSectionColumns) << line;
+    EXPECT_FALSE(absl::EndsWith(line, "]")) << "no reason: " << line;
+    EXPECT_FALSE(absl::EndsWith(line, "] ")) << "no reason: " << line;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest, ::testing::Values("", "dp=2", "dp=2,tp=2", "pp=2", "pp=4,dp=2,tp=2", "tp=4"), [](const auto& info) {
+  std::string name = "mesh";
+  for (char c : info.param) name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
+  return name;
+});
+
+TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
+  for (const std::string mesh : {"dp=2,tp=2", "pp=2,dp=2"}) {
+    const Job job = GptOn(mesh);
+    const JobCosts costs = FromCluster(kAccelerators);
+    const Planned planned = PlanOf(job, costs);
+    ASSERT_TRUE(planned.prediction.report.has_value()) << planned.prediction.why_not;
+    const absl::StatusOr<SimulateReport> simulated = Simulate(job, costs.cluster(), {});
+    ASSERT_TRUE(simulated.ok()) << simulated.status();
+    EXPECT_NEAR(planned.prediction.step_ns, simulated->step_ns, 0.01 * simulated->step_ns) << mesh;
+    EXPECT_THAT(planned.screen, HasSubstr("the costs of two hosts"));
+  }
+}
+
+TEST(PlanScreenTest, TheDefaultClusterCostsWhatTheCompilersDefaultsDo) {
+  const Job job = GptOn("dp=2,tp=2");
+  const JobCosts defaults = JobCosts::Defaults();
+  const Planned planned = PlanOf(job);
+  // The same cluster as if a file had described it.
+  const absl::StatusOr<SimulateReport> simulated = Simulate(job, defaults.ClusterFor(4), {});
+  ASSERT_TRUE(simulated.ok()) << simulated.status();
+  EXPECT_NEAR(planned.prediction.step_ns, simulated->step_ns, 0.01 * simulated->step_ns);
+  EXPECT_EQ(planned.plan->plan_id, simulated->plan_id);
+}
+
+TEST(PlanScreenTest, AClusterWithTooFewDevicesIsSaidAndThePlannedTimesStandIn) {
+  const Planned planned = PlanOf(GptOn("dp=4,tp=4"), FromCluster(kAccelerators));
+  EXPECT_FALSE(planned.prediction.report.has_value());
+  EXPECT_GT(planned.prediction.step_ns, 0);
+  EXPECT_THAT(planned.screen, HasSubstr("not simulated: "));
+  EXPECT_THAT(planned.screen, HasSubstr("8 devices"));
+}
+
+TEST(PlanScreenTest, WhatDoesNotFitTheClusterIsSaidFirst) {
+  std::string small(kAccelerators);
+  small.replace(small.find("1e9"), 3, "1e4");
+  EXPECT_TRUE(absl::StartsWith(PlanOf(GptOn("dp=2"), FromCluster(small)).screen, "fit       DOES NOT FIT: rank "));
+}
+
+TEST(PlanScreenTest, ARuleThatCostsMoreThanItBringsIsNamed) {
+  Job job = GptOn("dp=2,tp=2");
+  EXPECT_THAT(PlanOf(job).screen, Not(HasSubstr("costs more than it brings")));
+  // Before the others, so that it decides how activations lie between matmuls.
+  Rule* rule = job.add_rule();
+  rule->set_dim("hidden");
+  rule->set_axis("tp");
+  for (int r = job.rule_size() - 1; r > 0; --r) job.mutable_rule()->SwapElements(r, r - 1);
+  const std::string screen = PlanOf(job).screen;
+  EXPECT_THAT(screen, HasSubstr("rule hidden -> tp costs more than it brings"));
+  EXPECT_LE(LinesOf(screen).size(), static_cast<size_t>(kScreenLines)) << screen;
+}
+
+TEST(PlanScreenTest, BoxingsThatDifferInTheLayerAloneAreOne) {
+  const Planned planned = PlanOf(GptOn("dp=2,tp=2"));
+  const absl::StatusOr<std::vector<BoxingCost>> costs = CostsOfBoxings(*planned.plan);
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  double sum = 0;
+  int gradients_of_layers = 0;
+  for (size_t i = 0; i < costs->size(); ++i) {
+    sum += costs->at(i).bytes;
+    if (i > 0) {
+      EXPECT_LE(costs->at(i).bytes, costs->at(i - 1).bytes);
+    }
+    gradients_of_layers += absl::StrContains(costs->at(i).name, "gradients of layers.");
+  }
+  EXPECT_EQ(gradients_of_layers, 1);
+  EXPECT_NEAR(sum, static_cast<double>(*BytesPerStep(*planned.plan)), 1.0);
+}
+
+TEST(PlanSectionsTest, LayoutsOfOneFunctionNameWhatTheCompilerNumbers) {
+  const Planned planned = PlanOf(GptOn("dp=2,tp=2"));
+  const absl::StatusOr<std::string> block = LayoutsSection(*planned.plan, "block");
+  ASSERT_TRUE(block.ok()) << block.status();
+  EXPECT_THAT(*block, HasSubstr("forward layers.0 and 3 more"));
+  EXPECT_THAT(*block, HasSubstr("rule heads -> tp"));
+  EXPECT_THAT(*block, HasSubstr("no rule splits it"));
+  EXPECT_THAT(*block, Not(HasSubstr("forward main.0")));
+  const absl::StatusOr<std::string> all = LayoutsSection(*planned.plan, "");
+  ASSERT_TRUE(all.ok()) << all.status();
+  for (const std::string& line : LinesOf(*all)) {
+    const bool numbered = line.size() > 3 && absl::StartsWith(line, "  ") && (line[2] == 'v' || line[2] == 'a') && std::isdigit(static_cast<unsigned char>(line[3]));
+    EXPECT_FALSE(numbered) << line;
+  }
+  const absl::Status unknown = LayoutsSection(*planned.plan, "blok").status();
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("Try: block"));
+}
+
+TEST(PlanSectionsTest, NumbersInSequenceBecomeRanges) {
+  EXPECT_EQ(RangesText({0, 1, 2, 3, 6}), "0 to 3, 6");
+  EXPECT_EQ(RangesText({4, 5}), "4, 5");
+  EXPECT_EQ(RangesText({}), "");
+  const Planned planned = PlanOf(GptOn("pp=2"));
+  EXPECT_THAT(CallsText(*planned.plan, 0), HasSubstr("layers.0 to layers.1"));
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,104 @@
+#include "tools/sim/job_costs.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "tools/sim/cluster_costs.h"
+#include "tools/sim/cluster_file.h"
+
+namespace weir {
+namespace {
+
+void SetLink(const compiler::DevicePeaks::Link& from, Link* to) {
+  to->set_latency_ns(static_cast<double>(from.latency_ns));
+  to->set_bytes_per_second(from.bytes_per_second);
+}
+
+// What compiler::PeakCosts says, as a cluster.
+Cluster DefaultCluster(int64_t ranks) {
+  const compiler::DevicePeaks peaks;
+  Cluster cluster;
+  cluster.set_name("the defaults");
+  DeviceModel* device = cluster.add_device();
+  device->set_name("a core of a server");
+  for (const char* dtype : {"f32", "bf16"}) {
+    Peak* peak = device->add_peak();
+    peak->set_dtype(dtype);
+    peak->set_flops_per_second(peaks.flops_per_second);
+  }
+  device->set_bytes_per_second(peaks.memory_bytes_per_second);
+  device->set_act_ns(static_cast<double>(peaks.act_ns));
+  device->set_kernel_ns(static_cast<double>(peaks.kernel_ns));
+  HostGroup* host = cluster.add_host();
+  host->set_device(device->name());
+  host->set_devices(static_cast<int32_t>(peaks.devices_per_host));
+  host->set_count(static_cast<int32_t>((ranks + peaks.devices_per_host - 1) / peaks.devices_per_host));
+  SetLink(peaks.within_host, cluster.mutable_within_host());
+  SetLink(peaks.between_hosts, cluster.mutable_between_hosts());
+  return cluster;
+}
+
+std::string Environment(const char* name) {
+  const char* value = ::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+std::string KeptClusterPath() {
+  if (std::string path = Environment("WEIR_CLUSTER"); !path.empty()) return path;
+  std::string folder = Environment("XDG_CONFIG_HOME");
+  if (folder.empty()) {
+    const std::string home = Environment("HOME");
+    if (home.empty()) return "";
+    folder = home + "/.config";
+  }
+  return folder + "/weir/here.textproto";
+}
+
+absl::StatusOr<JobCosts> JobCosts::Choose(const std::string& cluster) {
+  if (cluster == kDefaultCosts) return Defaults();
+  const std::string path = cluster.empty() ? KeptClusterPath() : cluster;
+  if (cluster.empty() && (path.empty() || ::access(path.c_str(), F_OK) != 0)) return Defaults();
+  WEIR_ASSIGN_OR_RETURN(const Cluster read, ReadClusterFile(path));
+  JobCosts costs = Of(read);
+  costs.source_ = cluster.empty() ? Source::kKept : Source::kFile;
+  costs.path_ = path;
+  return costs;
+}
+
+JobCosts JobCosts::Defaults() {
+  JobCosts costs;
+  costs.model_ = std::make_shared<compiler::PeakCosts>();
+  return costs;
+}
+
+JobCosts JobCosts::Of(const Cluster& cluster) {
+  if (cluster.device_size() == 0) return Defaults();
+  JobCosts costs;
+  costs.source_ = Source::kFile;
+  costs.path_ = cluster.name();
+  costs.cluster_ = cluster;
+  costs.model_ = std::make_shared<ClusterCosts>(cluster);
+  return costs;
+}
+
+Cluster JobCosts::ClusterFor(int64_t ranks) const { return source_ == Source::kDefaults ? DefaultCluster(ranks) : cluster_; }
+
+std::string JobCosts::Text() const {
+  switch (source_) {
+    case Source::kKept:
+      return absl::StrCat("the costs measured on this machine (", path_, ")");
+    case Source::kFile:
+      return absl::StrCat("the costs of ", path_);
+    case Source::kDefaults:
+      break;
+  }
+  return "the default costs, those of a server's core, not of this machine";
+}
+
+}  // namespace weir

@@ -1,0 +1,89 @@
+#include "tools/sim/job_costs.h"
+
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kCluster[] = R"(
+    name: "mine"
+    device { name: "core" act_ns: 777 bytes_per_second: 1e10 peak { dtype: "f32" flops_per_second: 1e10 } }
+    host { device: "core" devices: 2 })";
+
+// Each test has a home of its own, so that nothing is kept there.
+class JobCostsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/home-XXXXXX");
+    home_ = ::mkdtemp(pattern.data());
+    ::setenv("HOME", home_.c_str(), 1);
+    ::unsetenv("XDG_CONFIG_HOME");
+    ::unsetenv("WEIR_CLUSTER");
+  }
+  std::string Write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path());
+    std::ofstream(path) << text;
+    return path;
+  }
+  std::string home_;
+};
+
+TEST_F(JobCostsTest, WithoutAFileThereAreTheDefaultsWhichSayThatTheyAreNotOfThisMachine) {
+  const absl::StatusOr<JobCosts> costs = JobCosts::Choose("");
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_EQ(costs->source(), JobCosts::Source::kDefaults);
+  EXPECT_EQ(costs->model().ActNs(), compiler::PeakCosts().ActNs());
+  EXPECT_THAT(costs->Text(), HasSubstr("not of this machine"));
+  // As many devices as any job asks for.
+  for (const int64_t ranks : {1, 8, 9, 1000}) {
+    const Cluster cluster = costs->ClusterFor(ranks);
+    EXPECT_GE(cluster.host(0).count() * cluster.host(0).devices(), ranks);
+  }
+}
+
+TEST_F(JobCostsTest, WhatIsKeptIsFoundAndNamed) {
+  const std::string path = Write(home_ + "/.config/weir/here.textproto", kCluster);
+  EXPECT_EQ(KeptClusterPath(), path);
+  const absl::StatusOr<JobCosts> costs = JobCosts::Choose("");
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  EXPECT_EQ(costs->source(), JobCosts::Source::kKept);
+  EXPECT_EQ(costs->model().ActNs(), 777);
+  EXPECT_THAT(costs->Text(), HasSubstr(path));
+  // Unless the defaults are asked for.
+  EXPECT_EQ(JobCosts::Choose("defaults")->source(), JobCosts::Source::kDefaults);
+}
+
+TEST_F(JobCostsTest, AVariableNamesAnotherPlaceAndAFlagWins) {
+  ::setenv("WEIR_CLUSTER", Write(home_ + "/kept.textproto", kCluster).c_str(), 1);
+  EXPECT_EQ(JobCosts::Choose("")->source(), JobCosts::Source::kKept);
+  const absl::StatusOr<JobCosts> given = JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->source(), JobCosts::Source::kFile);
+  EXPECT_THAT(given->Text(), HasSubstr("given.textproto"));
+}
+
+TEST_F(JobCostsTest, ABrokenFileIsAnErrorWithItsPlace) {
+  const std::string path = Write(home_ + "/.config/weir/here.textproto", "devise {}");
+  const absl::Status status = JobCosts::Choose("").status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr(path + ":1:"));
+  EXPECT_FALSE(JobCosts::Choose(home_ + "/none.textproto").ok());
+}
+
+TEST_F(JobCostsTest, AnotherProcessGetsTheSameCostsFromTheCluster) {
+  const absl::StatusOr<JobCosts> chosen = JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
+  ASSERT_TRUE(chosen.ok()) << chosen.status();
+  EXPECT_EQ(JobCosts::Of(chosen->cluster()).model().ActNs(), 777);
+  EXPECT_EQ(JobCosts::Of(JobCosts::Defaults().cluster()).source(), JobCosts::Source::kDefaults);
+}
+
+}  // namespace
+}  // namespace weir
