@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
@@ -14,45 +15,76 @@ namespace {
 using trace::TrackEvent;
 
 constexpr uint64_t kTimeMaxNs = uint64_t{1} << 53;  // later is damage; sums in doubles stay exact
+// What may be kept, slices themselves left out, and about what things take beside their texts.
+constexpr int64_t kKeptTimesMax = 6, kKeptBytesMin = 16 << 20;
+constexpr int64_t kSequenceBytes = 300, kInternedBytes = 100, kTrackBytes = 300;
+constexpr int64_t kFlowBytes = 64;
+constexpr size_t kAnnotationsMax = 1000;  // of an event; a slice of ours has ten, the job some fifty
 
 }  // namespace
 
 absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
-  WEIR_RETURN_IF_ERROR(ForEachTracePacket(file, name, [this](trace::TracePacket& packet) { OnPacket(packet); }));
+  kept_bytes_max_ = kKeptTimesMax * static_cast<int64_t>(file.size()) + kKeptBytesMin;
+  WEIR_RETURN_IF_ERROR(ForEachTracePacket(file, name, [this](trace::TracePacket& packet) {
+    if (!IsFull()) OnPacket(packet);
+  }));
+  if (IsFull()) return DamagedTrace(name, absl::StrCat("texts, tracks and plans that take more than ", kept_bytes_max_, " bytes"));
   if (!has_job) return DamagedTrace(name, "no description of a job");
   return absl::OkStatus();
 }
 
 void TraceReader::OnPacket(const trace::TracePacket& packet) {
   const int64_t ns = static_cast<int64_t>(std::min(packet.timestamp(), kTimeMaxNs));
-  Sequence& sequence = sequences_[packet.trusted_packet_sequence_id()];
+  const auto [at, is_new] = sequences_.try_emplace(packet.trusted_packet_sequence_id());
+  Sequence& sequence = at->second;
+  if (is_new) Keep(kSequenceBytes);
   if (packet.sequence_flags() & 1) sequence = {};
   if (packet.has_interned_data()) Learn(packet.interned_data(), &sequence);
-  if (packet.has_weir_plan()) plans[packet.weir_plan().rank()] = packet.weir_plan();
+  if (packet.has_weir_plan()) {
+    Keep(static_cast<int64_t>(packet.weir_plan().SpaceUsedLong()));
+    plans[packet.weir_plan().rank()] = packet.weir_plan();
+  }
   if (packet.has_track_descriptor()) OnTrack(packet.track_descriptor());
   if (packet.has_track_event()) OnEvent(packet.track_event(), ns, sequence);
 }
 
 void TraceReader::Learn(const trace::InternedData& data, Sequence* sequence) {
-  for (const auto& entry : data.event_names()) sequence->names[entry.iid()] = entry.str();
-  for (const auto& entry : data.event_categories()) sequence->categories[entry.iid()] = entry.str();
-  for (const auto& entry : data.debug_annotation_names()) sequence->annotations[entry.iid()] = entry.str();
-  for (const auto& entry : data.debug_annotation_string_values()) sequence->strings[entry.iid()] = entry.str();
+  const auto learn = [this](const auto& entries, Texts* texts) {
+    for (const auto& entry : entries) {
+      Keep(kInternedBytes);
+      (*texts)[entry.iid()] = Keep(entry.str());
+    }
+  };
+  learn(data.event_names(), &sequence->names);
+  learn(data.event_categories(), &sequence->categories);
+  learn(data.debug_annotation_names(), &sequence->annotations);
+  learn(data.debug_annotation_string_values(), &sequence->strings);
 }
 
 void TraceReader::OnTrack(const trace::TrackDescriptor& track) {
-  if (track.has_process()) processes[track.uuid()].name = track.process().process_name();
+  Keep(kTrackBytes);
+  if (track.has_process()) processes[track.uuid()].name = Keep(track.process().process_name());
   if (track.has_parent_uuid()) parent_of_[track.uuid()] = track.parent_uuid();
 }
 
 void TraceReader::ReadAnnotations(const TrackEvent& event, const Sequence& sequence, TraceSlice* out) {
-  for (const trace::DebugAnnotation& a : event.debug_annotations()) {
-    const std::string name = a.has_name() ? a.name() : Find(sequence.annotations, a.name_iid());
+  using Kind = trace::DebugAnnotation;
+  size_t num_texts = 0, num_numbers = 0;
+  for (const Kind& a : event.debug_annotations()) {
+    if (a.value_case() == Kind::kIntValue || a.value_case() == Kind::kUintValue) ++num_numbers;
+    if (a.value_case() == Kind::kStringValue || a.value_case() == Kind::kStringValueIid) ++num_texts;
+  }
+  if (num_texts + num_numbers > kAnnotationsMax) return;  // not ours
+  out->numbers.Reserve(num_numbers);
+  out->texts.Reserve(num_texts);
+  for (const Kind& a : event.debug_annotations()) {
+    const std::string& name = Keep(a.has_name() ? a.name() : Find(sequence.annotations, a.name_iid()));
+    if (IsFull()) return;
     switch (a.value_case()) {
-      case trace::DebugAnnotation::kIntValue: out->numbers[name] = a.int_value(); break;
-      case trace::DebugAnnotation::kUintValue: out->numbers[name] = static_cast<int64_t>(a.uint_value()); break;
-      case trace::DebugAnnotation::kStringValue: out->texts[name] = a.string_value(); break;
-      case trace::DebugAnnotation::kStringValueIid: out->texts[name] = Find(sequence.strings, a.string_value_iid()); break;
+      case Kind::kIntValue: out->numbers[name] = a.int_value(); break;
+      case Kind::kUintValue: out->numbers[name] = static_cast<int64_t>(a.uint_value()); break;
+      case Kind::kStringValue: out->texts[name] = Keep(a.string_value()); break;
+      case Kind::kStringValueIid: out->texts[name] = Keep(Find(sequence.strings, a.string_value_iid())); break;
       default: break;
     }
   }
@@ -62,33 +94,45 @@ void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequenc
   const auto parent = parent_of_.find(event.track_uuid());
   const uint64_t process = parent == parent_of_.end() ? event.track_uuid() : parent->second;
   if (event.type() == TrackEvent::TYPE_SLICE_BEGIN) {
-    TraceSlice& slice = open_[event.track_uuid()] = {};
-    slice.begin = ns;
-    slice.name = event.has_name() ? event.name() : Find(sequence.names, event.name_iid());
-    if (event.category_iids_size() > 0) slice.category = Find(sequence.categories, event.category_iids(0));
-    ReadAnnotations(event, sequence, &slice);
-    slice.sends.assign(event.flow_ids().begin(), event.flow_ids().end());
-    slice.takes.assign(event.terminating_flow_ids().begin(), event.terminating_flow_ids().end());
+    OpenSlice& open = open_[event.track_uuid()] = {};
+    open.slice.begin = ns;
+    open.slice.name = Keep(event.has_name() ? event.name() : Find(sequence.names, event.name_iid()));
+    if (event.category_iids_size() > 0) open.slice.category = Keep(Find(sequence.categories, event.category_iids(0)));
+    ReadAnnotations(event, sequence, &open.slice);
+    open.sends.assign(event.flow_ids().begin(), event.flow_ids().end());
+    open.takes.assign(event.terminating_flow_ids().begin(), event.terminating_flow_ids().end());
   } else if (event.type() == TrackEvent::TYPE_SLICE_END) {
-    auto at = open_.find(event.track_uuid());
-    if (at == open_.end()) return;
-    at->second.end = std::max(ns, at->second.begin);
-    for (uint64_t flow : at->second.sends) senders[flow] = {at->second.name, process, at->second.end};
-    for (uint64_t flow : at->second.takes) takers[flow] = {at->second.name, process, at->second.end};
-    processes[process].slices.push_back(std::move(at->second));
-    open_.erase(at);
+    OnSliceEnd(event.track_uuid(), process, ns);
   } else if (event.type() == TrackEvent::TYPE_INSTANT) {
-    TraceSlice instant;
-    ReadAnnotations(event, sequence, &instant);
-    const std::string name = Find(sequence.names, event.name_iid());
-    if (name == kTraceJobEvent) {
-      has_job = true;
-      job_texts = std::move(instant.texts);
-      job_numbers = std::move(instant.numbers);
-    } else if (name == kTraceRankEvent) {
-      processes[process].rank = static_cast<int>(instant.numbers["rank"]);
-      processes[process].acts_dropped = instant.numbers["acts dropped"];
-    }
+    OnInstant(event, process, sequence);
+  }
+}
+
+void TraceReader::OnSliceEnd(uint64_t track, uint64_t process, int64_t ns) {
+  auto at = open_.find(track);
+  if (at == open_.end()) return;
+  OpenSlice& open = at->second;
+  open.slice.end = std::max(ns, open.slice.begin);
+  Keep(kFlowBytes * static_cast<int64_t>(open.sends.size() + open.takes.size()));
+  for (uint64_t flow : open.sends) senders[flow] = {Keep(open.slice.name), process, open.slice.end};
+  for (uint64_t flow : open.takes) takers[flow] = {Keep(open.slice.name), process, open.slice.end};
+  const auto [to, is_new] = processes.try_emplace(process);
+  if (is_new) Keep(kTrackBytes);
+  to->second.slices.push_back(std::move(open.slice));
+  open_.erase(at);
+}
+
+void TraceReader::OnInstant(const TrackEvent& event, uint64_t process, const Sequence& sequence) {
+  TraceSlice instant;
+  ReadAnnotations(event, sequence, &instant);
+  const std::string& name = Find(sequence.names, event.name_iid());
+  if (name == kTraceJobEvent) {
+    has_job = true;
+    job_texts = std::map<std::string, std::string>(instant.texts.begin(), instant.texts.end());
+    job_numbers = std::map<std::string, int64_t>(instant.numbers.begin(), instant.numbers.end());
+  } else if (name == kTraceRankEvent) {
+    processes[process].rank = static_cast<int>(instant.numbers["rank"]);
+    processes[process].acts_dropped = instant.numbers["acts dropped"];
   }
 }
 

@@ -17,6 +17,19 @@ TIMES, SPARE = 4, 64 * MIB
 TIMEOUT_S = 120
 
 
+def varint(value):
+    out = b""
+    while value > 127:
+        out += bytes([value & 127 | 128])
+        value >>= 7
+    return out + bytes([value])
+
+
+def message(number, content):
+    """A field of a protobuf message that holds a message or bytes."""
+    return varint(number << 3 | 2) + varint(len(content)) + content
+
+
 class MemoryTest(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -119,6 +132,22 @@ class MemoryTest(unittest.TestCase):
         self.write("images.gz", images)
         self.write("labels", struct.pack(">II", 0x801, 16) + bytes(16))
         self.check("check", self.good, "--set", 'data={idx{images:"images.gz" labels:"labels"}}', size=len(images), refusal="W0057")
+
+    def check_trace(self, packets, refusal):
+        content = b"".join(message(1, packet) for packet in packets)
+        self.check("trace", "report", self.write("t.pftrace", content), size=len(content), refusal=refusal)
+
+    def test_a_trace_with_one_long_name_of_many_slices(self):
+        name = message(12, message(2, b"\x08\x01" + message(2, b"n" * MIB)))
+        begin, end = message(11, b"\x48\x01\x50\x01\x58\x07"), message(11, b"\x48\x02\x58\x07")
+        self.check_trace([name] + [begin, end] * 20_000, "take more than")
+
+    def test_a_trace_with_one_packet_of_many_parts(self):
+        self.check_trace([message(11, b"\x48\x01" + b"\x22\x00" * (7 * MIB))], "too many parts")
+        self.check_trace([message(20040, b"\x1a\x00" * (7 * MIB))], "too many parts")
+
+    def test_a_trace_of_many_sequences(self):
+        self.check_trace((b"\x50" + varint(i) for i in range(MIB)), "take more than")
 
 
 if __name__ == "__main__":
