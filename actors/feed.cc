@@ -47,7 +47,7 @@ absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step
   return Rejected({"W0906",
                    absl::StrCat("input ", actor.feed, " of the model, ", feed.SampleText(actor.feed, step, micro_batch, row),
                                 in_sample.empty() ? "" : absl::StrCat(", position ", ToText(in_sample))),
-                   absl::StrCat("a value from 0 to ", actor.feed_below - 1, ", for ", actor.feed_reader), absl::StrCat(values[at]),
+                   absl::StrCat("a value from 0 to ", actor.feed_below - 1, ", ", actor.feed_reader), absl::StrCat(values[at]),
                    "correct the data, or give that dimension a larger size"});
 }
 

@@ -23,7 +23,7 @@ PlanActor Source(int64_t below) {
   actor.feed = "x";
   actor.feed_slice = {DType::kI32, {2, 3}, {2, 4}, {4, 8}};
   actor.feed_below = below;
-  actor.feed_reader = "dimension v of \"table\"";
+  actor.feed_reader = "an index along dimension v of \"table\"";
   return actor;
 }
 
@@ -55,7 +55,7 @@ TEST(CheckFed, EveryPlaceIsLookedAt) {
 TEST(CheckFed, TheErrorNamesInputSamplePositionValueRangeAndReader) {
   std::string message(Check(10, {0, 0, 0, 0, 12, 0}).message());
   EXPECT_THAT(message, HasSubstr("W0906 at input x of the model, step 7, micro-batch 1, row 3, position [5]"));
-  EXPECT_THAT(message, HasSubstr("expected a value from 0 to 9, for dimension v of \"table\"; found 12"));
+  EXPECT_THAT(message, HasSubstr("expected a value from 0 to 9, an index along dimension v of \"table\"; found 12"));
 }
 
 TEST(CheckFed, AnEmptyShardPasses) {

@@ -112,7 +112,7 @@ struct PlanActor : PlanRate {
   std::string feed;
   TensorSlice feed_slice;
   int64_t feed_below = 0;   // values of an integer feed are from 0 to below this; 0: any
-  std::string feed_reader;  // who reads them as indices, for people
+  std::string feed_reader;  // why, for people: "an index along dimension vocab of …"
   std::string function;
   ActorPhase phase = ActorPhase::kNone;
 };

@@ -37,7 +37,7 @@ absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& di
   if (!declared.ok()) return At(where, declared.status());
   InputType input{declared->type, std::nullopt};
   if (declared->range.has_value()) {
-    input.range = IndexRange{declared->range->below, absl::StrCat("the range <", declared->range->text, "> that ", where, " declares")};
+    input.range = IndexRange{declared->range->below, absl::StrCat("in the range <", declared->range->text, "> that ", where, " declares")};
   }
   return input;
 }

@@ -22,7 +22,7 @@ void Narrow(const IndexRange& by, std::optional<IndexRange>* range) {
 // A declared range in place of what the readers need. `where` declares it.
 absl::Status Declare(const IndexRange& declared, const std::string& where, std::optional<IndexRange>* range) {
   if (range->has_value() && declared.below > (*range)->below) {
-    return Rejected({"W0902", where, absl::StrCat("values below ", (*range)->below, ", for ", (*range)->reader),
+    return Rejected({"W0902", where, absl::StrCat("values below ", (*range)->below, ", ", (*range)->reader),
                      absl::StrCat("a declared range of values below ", declared.below),
                      absl::StrCat("i32<", (*range)->below, ">, or no declared range")});
   }
@@ -75,9 +75,9 @@ class FunctionUses {
       for (ValueId input : node.inputs) {
         if (input < 0) continue;
         if (!def.schema.moves_elements || function_.values[input].type.dtype != DType::kI32) {
-          return Rejected({"W0903", node.where, absl::StrCat("an index that comes from an input of main as it is, for ", range->reader),
-                           absl::StrCat("\"", function_.values[output].name, "\", which ", node.op, " computes from ",
-                                        ToText(function_.values[input].type)),
+          return Rejected({"W0903", node.where,
+                           absl::StrCat("\"", function_.values[output].name, "\" to come from an input of main as it is, since it is ", range->reader),
+                           absl::StrCat("what ", node.op, " computes from ", ToText(function_.values[input].type)),
                            "feed the index to main as an input of type i32"});
         }
         Narrow(*range, &(*this)[input].range);
@@ -91,13 +91,13 @@ class FunctionUses {
       const std::optional<IndexedAxis>& index = schema.inputs[i].index;
       if (!index.has_value() || node.inputs[i] < 0) continue;
       const bool of_input = index->side == IndexedAxis::Side::kInput;
-      const TensorDim& dim = IndexedDim(*index, TypesOf(node.inputs), TypesOf(node.outputs));
+      const TensorDim dim = IndexedDim(*index, TypesOf(node.inputs), TypesOf(node.outputs));
       const ValueId indexed = (of_input ? node.inputs : node.outputs)[index->operand];
       IndexRange range;
       range.below = std::min(dim.size, kValues);
       range.of_rows = index->axis == 0;
-      range.reader = absl::StrCat("dimension ", dim.name, " of \"", function_.values[indexed].name, "\", which ", node.where,
-                                  " (", node.op, ") reads with it");
+      range.reader = absl::StrCat("an index along dimension ", dim.name, " of \"", function_.values[indexed].name, "\" (",
+                                  node.where, ", ", node.op, ")");
       Narrow(range, &(*this)[node.inputs[i]].range);
     }
   }

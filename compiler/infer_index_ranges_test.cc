@@ -97,7 +97,7 @@ TEST(IndexRanges, FollowUsesThroughCallsRepeatsAndOpsThatMoveElements) {
   auto uses = UsesOf(Towers());
   ASSERT_TRUE(uses["p"].range.has_value());
   EXPECT_EQ(uses["p"].range->below, 500);
-  EXPECT_EQ(uses["p"].range->reader, "dimension u of \"table\", which function left, node e (embedding) reads with it");
+  EXPECT_EQ(uses["p"].range->reader, "an index along dimension u of \"table\" (function left, node e, embedding)");
   EXPECT_TRUE(uses["p"].range->of_rows);
   EXPECT_EQ(uses["q"].range->below, 800);
   EXPECT_EQ(uses["c"].range->below, 2);
@@ -124,13 +124,13 @@ TEST(IndexRanges, ADeclaredRangeNarrowsAndOneOfItsReaderChangesNothing) {
   EXPECT_EQ(Below(Towers("i32<k>[a, w]"), "p"), 2);
   EXPECT_EQ(Below(Towers("i32<u>[a, w]"), "p"), 500);
   EXPECT_EQ(Below(Towers("i32[a, w]", "i32<30>[a, w]"), "p"), 30);
-  EXPECT_THAT(UsesOf(Towers("i32<200>[a, w]"))["p"].range->reader, HasSubstr("the range <200> that function main, input p declares"));
+  EXPECT_THAT(UsesOf(Towers("i32<200>[a, w]"))["p"].range->reader, HasSubstr("in the range <200> that function main, input p declares"));
 }
 
 TEST(IndexRanges, ADeclaredRangeWiderThanAReaderHasRoomForIsRefusedWithBothPlaces) {
   std::string error = ErrorOf(Towers("i32<i>[a, w]"));
-  EXPECT_THAT(error, HasSubstr("W0902 at function main, input p: expected values below 500, for dimension u of \"table\""));
-  EXPECT_THAT(error, HasSubstr("function left, node e (embedding)"));
+  EXPECT_THAT(error, HasSubstr("W0902 at function main, input p: expected values below 500, an index along dimension u of \"table\""));
+  EXPECT_THAT(error, HasSubstr("(function left, node e, embedding)"));
   EXPECT_THAT(error, HasSubstr("found a declared range of values below 800"));
   error = ErrorOf(Towers("i32[a, w]", "i32<501>[a, w]"));
   EXPECT_THAT(error, HasSubstr("W0902 at function left, input ids"));

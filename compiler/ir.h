@@ -55,7 +55,7 @@ enum class ArgKind : uint8_t {
 // Integers from 0 to below `below`, because something reads them as indices or the graph declares it.
 struct IndexRange {
   int64_t below = 0;
-  std::string reader;    // for people: who has room for no more
+  std::string reader;    // for people: who has room for no more, "an index along dimension vocab of …"
   bool of_rows = false;  // some reader looks up rows of a table: the values are tokens
 };
 

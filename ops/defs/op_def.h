@@ -60,7 +60,7 @@ struct OpSchema {
 };
 
 // What the operand that `index` belongs to counts along, of the op's types. Precondition: types that the op infers.
-const TensorDim& IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
+TensorDim IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
                             const std::vector<TensorType>& outputs);
 
 // What inference sees. Input types are logical (whole micro-batch tensors).

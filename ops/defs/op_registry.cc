@@ -144,7 +144,7 @@ void OpRegistry::Register(OpDef def) {
   }
 }
 
-const TensorDim& IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
+TensorDim IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
                             const std::vector<TensorType>& outputs) {
   const std::vector<TensorDim>& dims = (index.side == IndexedAxis::Side::kInput ? inputs : outputs)[index.operand].dims;
   return index.axis >= 0 ? dims[index.axis] : dims[dims.size() + index.axis];

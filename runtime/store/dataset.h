@@ -67,7 +67,7 @@ struct FeedRequest {
   DType dtype = DType::kF32;
   Shape shape;         // of a whole step, [samples, ...]
   int64_t below = 0;   // the model has room for values from 0 to below this; 0: for any
-  std::string reader;  // who reads the values as indices, for messages
+  std::string reader;  // why, for messages: "an index along dimension vocab of …"
 };
 
 class Dataset {

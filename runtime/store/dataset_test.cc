@@ -195,12 +195,12 @@ TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
   TextDataOptions options = TextOptions(WriteFile("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
   auto data = OpenTextDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
-  FeedRequest request{"x", "targets", DType::kI32, {4, 6}, 'z' + 1, "dimension v of \"logits\""};
+  FeedRequest request{"x", "targets", DType::kI32, {4, 6}, 'z' + 1, "an index along dimension v of \"logits\""};
   EXPECT_TRUE(CheckRequest(**data, request).ok());
   request.below = 'z';
   absl::Status status = CheckRequest(**data, request);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("byte 500: expected bytes below 122 for input x, for dimension v of \"logits\"; found byte value 122"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("byte 500: expected bytes below 122 for input x, an index along dimension v of \"logits\"; found byte value 122"));
 }
 
 TEST(TextDatasetTest, RefusesFeedsAndShapesItCannotFill) {
@@ -278,11 +278,11 @@ TEST(IdxDatasetTest, RefusesLabelsCountsAndBatchesThatDoNotFit) {
 
 TEST(IdxDatasetTest, LabelsBeyondTheRangeAreNamedInTrainingAndTestFiles) {
   IdxDataOptions options = WriteImages("range", 20);
-  FeedRequest request{"c", "labels", DType::kI32, {4}, 5, "dimension k of \"logits\""};
+  FeedRequest request{"c", "labels", DType::kI32, {4}, 5, "an index along dimension k of \"logits\""};
   EXPECT_TRUE(CheckRequest(**OpenIdxDataset(options), request).ok());
   request.below = 4;
   EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()),
-              HasSubstr("range-labels.gz, label 4: expected values below 4 for input c, for dimension k of \"logits\"; found 4"));
+              HasSubstr("range-labels.gz, label 4: expected values below 4 for input c, an index along dimension k of \"logits\"; found 4"));
   request.below = 5;
   options.test_labels = WriteFile("range-test-labels", IdxBytes({20}, std::string(19, '\0') + "\5"));
   EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()), HasSubstr("range-test-labels, label 19"));

@@ -44,7 +44,7 @@ class IdxDataset : public Dataset {
       for (size_t i = 0; i < values.size(); ++i) {
         if (values[i] < request.below) continue;
         return Rejected({"W0059", absl::StrCat(labels ? part->labels_path : part->images_path, labels ? ", label " : ", pixel ", i),
-                         absl::StrCat("values below ", request.below, " for input ", request.input, ", for ", request.reader),
+                         absl::StrCat("values below ", request.below, " for input ", request.input, ", ", request.reader),
                          absl::StrCat(values[i]), "give that dimension a larger size"});
       }
     }

@@ -36,7 +36,7 @@ class TextDataset : public Dataset {
     for (int64_t i = 0; i < file_->size(); ++i) {
       if (file_->data()[i] < request.below) continue;
       return Rejected({"W0051", absl::StrCat(file_->path(), ", byte ", i),
-                       absl::StrCat("bytes below ", request.below, " for input ", request.input, ", for ", request.reader),
+                       absl::StrCat("bytes below ", request.below, " for input ", request.input, ", ", request.reader),
                        absl::StrCat("byte value ", file_->data()[i]), "give that dimension a size of 256, or clean the text"});
     }
     return absl::OkStatus();

@@ -60,14 +60,14 @@ class OutOfRange : public ::testing::TestWithParam<Case> {
 };
 
 TEST_P(OutOfRange, TokensAndTargetsEndTheRunWithTheirPlace) {
-  for (const auto& [input, reader] : {std::pair{"tokens", "dimension vocab of \"token_table\", which function main, node embedded (embedding) reads with it"},
-                                      std::pair{"targets", "dimension vocab of \"logits\", which function main, node token_loss (softmax_cross_entropy) reads with it"}}) {
+  for (const auto& [input, reader] : {std::pair{"tokens", "an index along dimension vocab of \"token_table\" (function main, node embedded, embedding)"},
+                                      std::pair{"targets", "an index along dimension vocab of \"logits\" (function main, node token_loss, softmax_cross_entropy)"}}) {
     for (int32_t value : {60, -1, INT32_MAX, INT32_MIN}) {
       SCOPED_TRACE(absl::StrCat(input, " ", value));
       absl::Status status = Run(input, value);
       EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("W0906 at rank "));
-      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("input ", input, " of the model, step 2, micro-batch 1, row 2, position [11]: expected a value from 0 to 59, for ", reader,
+      EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("input ", input, " of the model, step 2, micro-batch 1, row 2, position [11]: expected a value from 0 to 59, ", reader,
                                                                         "; found ", value)));
     }
     EXPECT_TRUE(Run(input, 59).ok()) << "the last value of the range";

@@ -122,13 +122,13 @@ TEST(JobDataTest, ImagesAreTokensToAModelThatLooksThemUp) {
   EXPECT_EQ(ItemsOf(job).count, 6 * 16);
   EXPECT_EQ(ItemsOf(job).name, "tokens");
   job.mutable_graph()->mutable_dim(2)->set_size(20);
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0059 at " + PathFor("images") + ", pixel 160: expected values below 20 for input picture, for dimension bytes of \"table\""));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0059 at " + PathFor("images") + ", pixel 160: expected values below 20 for input picture, an index along dimension bytes of \"table\""));
 }
 
 TEST(JobDataTest, ALabelBeyondTheClassesIsRefusedBeforeTheFirstStep) {
   WriteImages(20, 5);
   EXPECT_THAT(ErrorOf(Classifier(kOfImages, Idx())),
-              HasSubstr("W0059 at " + PathFor("labels") + ", label 4: expected values below 4 for input kind, for dimension kinds of \"logits\""));
+              HasSubstr("W0059 at " + PathFor("labels") + ", label 4: expected values below 4 for input kind, an index along dimension kinds of \"logits\""));
   std::string labels = {0, 0, 8, 1, 0, 0, 0, 20};
   WriteFile("bad_test_labels", labels + std::string(19, '\1') + "\x04");
   WriteImages(20, 4);
