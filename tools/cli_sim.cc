@@ -149,7 +149,7 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
 void AddCalibrate(CLI::App* app, CliContext* context) {
   auto calibrate = std::make_shared<CalibrateArguments>();
   CLI::App* verb = AddVerb(app, context, "calibrate", "Measure what a job's kernels take on this machine, for weir sim",
-                           "  weir calibrate gpt.textproto --keep               for plan, sim and train of jobs like this one\n"
+                           "  weir calibrate gpt.textproto --keep               for plan and sim of jobs like this one\n"
                            "  weir calibrate gpt.textproto -o here.textproto\n"
                            "  weir calibrate gpt.textproto --also dp=2 --also 'dp=2 training.zero_stage=3' -o here.textproto\n"
                            "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
@@ -159,7 +159,7 @@ void AddCalibrate(CLI::App* app, CliContext* context) {
                            [calibrate, context] { return RunCalibrate(*calibrate, context); });
   calibrate->job.AddTo(verb, context, JobArguments::Data::kOpened);
   verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")->type_name("PATH");
-  verb->add_flag("--keep", calibrate->keep, "Write it where plan, sim and train look for the costs of this machine ($WEIR_CLUSTER, ~/.config/weir/here.textproto)");
+  verb->add_flag("--keep", calibrate->keep, "Write it where plan and sim look for the costs of this machine ($WEIR_CLUSTER, ~/.config/weir/here.textproto)");
   verb->add_option("--also", calibrate->also, "Measure kernels as this layout has them, too: a mesh, what --set takes, another job file; repeatable")
       ->type_name("LAYOUT")->allow_extra_args(false);
   verb->add_option("--between-processes", calibrate->transport,

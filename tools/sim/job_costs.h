@@ -1,11 +1,12 @@
-// Whose costs a job is planned and predicted with. `plan`, `sim` and `train` all ask here, so for one command line they
-// have the same costs and can say whose:
+// Whose costs a job is predicted with. `weir plan` and `weir sim` both ask here, so for one command line they have the same
+// costs and can say whose:
 //
 //   --cluster PATH       those of that file
 //   --cluster defaults   the defaults, whatever is kept
 //   no --cluster         those that `weir calibrate --keep` measured on this machine, if it did; else the defaults
 //
 // The defaults are a core of a present-day server (compiler::DevicePeaks), as many hosts of eight as the job needs.
+// Not here: `weir train`, which plans with the compiler's defaults; the bits of the result are the same with any.
 // Thread rule: immutable once made, but for reading files and the environment.
 #pragma once
 
@@ -28,7 +29,7 @@ class JobCosts {
   static absl::StatusOr<JobCosts> Choose(const std::string& cluster);
   // The built-in defaults.
   static JobCosts Defaults();
-  // Those of a cluster that another process chose; without devices: the defaults.
+  // Those of a cluster that was read already, called by its name; without devices: the defaults.
   static JobCosts Of(const Cluster& cluster);
 
   Source source() const { return source_; }

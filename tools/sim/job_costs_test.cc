@@ -78,7 +78,7 @@ TEST_F(JobCostsTest, ABrokenFileIsAnErrorWithItsPlace) {
   EXPECT_FALSE(JobCosts::Choose(home_ + "/none.textproto").ok());
 }
 
-TEST_F(JobCostsTest, AnotherProcessGetsTheSameCostsFromTheCluster) {
+TEST_F(JobCostsTest, AClusterThatWasReadGivesTheSameCosts) {
   const absl::StatusOr<JobCosts> chosen = JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(JobCosts::Of(chosen->cluster()).model().ActNs(), 777);
