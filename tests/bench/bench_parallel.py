@@ -265,7 +265,8 @@ def peak_of(report):
 
 def planned_bytes(said):
     """"..., 208.4 MiB per device" """
-    return float(said.split(" MiB per device")[0].split()[-1]) * (1 << 20)
+    number, unit = said.split(" per device")[0].split()[-2:]
+    return float(number) * 1024 ** ("B", "KiB", "MiB", "GiB", "TiB").index(unit)
 
 
 def mib(count):

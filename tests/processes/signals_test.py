@@ -103,7 +103,8 @@ class Signals(unittest.TestCase):
                 ended = self.place.train(*TWO, "--logs", f"logs of {shown}", *options)
                 self.assertIn(f"[rank {shown}] ", ended.err)
                 self.assertNotIn(f"[rank {hidden}] ", ended.err)
-                (folder,) = os.listdir(self.place.path(f"logs of {shown}"))
+                (folder,) = set(os.listdir(self.place.path(f"logs of {shown}"))) - {"latest"}
+                self.assertEqual(os.readlink(self.place.path(f"logs of {shown}/latest")), folder)
                 printed = [line.removeprefix(f"[rank {shown}] ") for line in ended.err.splitlines() if line.startswith("[rank ")]
                 for ranks in (shown, hidden):
                     with open(self.place.path(f"logs of {shown}/{folder}/rank-{ranks}.log"), encoding="utf-8") as file:

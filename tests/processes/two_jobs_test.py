@@ -26,16 +26,12 @@ class TwoJobs(unittest.TestCase):
     def test_two_jobs_at_once_each_give_the_bits_they_give_alone(self):
         for transports in (("shm", "shm"), ("tcp", "tcp"), ("shm", "tcp")):
             with self.subTest(transports=transports):
-                logs = set(os.listdir(self.place.path("weir-logs"))) if os.path.exists(self.place.path("weir-logs")) else set()
                 jobs = [self.start(name, transport) for name, transport in zip("ab", transports)]
                 for job in jobs:
                     self.assertEqual(job.wait().code, 0)
                 for name in "ab":
                     self.expect_own_answer(name)
-                new = set(os.listdir(self.place.path("weir-logs"))) - logs
-                self.assertEqual(len(new), 2, "a folder of logs each")
-                for folder in new:
-                    self.assertEqual(sorted(os.listdir(self.place.path(os.path.join("weir-logs", folder)))), ["rank-0-1.log", "rank-2-3.log"])
+                self.assertFalse(os.path.exists(self.place.path("weir-logs")), "jobs that end well and print nothing leave no logs")
 
     def test_a_job_whose_neighbour_is_killed_goes_on(self):
         for transport in ("shm", "tcp"):
