@@ -62,7 +62,9 @@ std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
 
 std::vector<DataPath> DataPathsOf(const Job& job) {
   std::vector<DataPath> found;
-  if (job.has_data()) AddTexts(job.data(), "data", &found);
+  const Reflection* reflection = job.data().GetReflection();
+  const FieldDescriptor* kind = reflection->GetOneofFieldDescriptor(job.data(), Data::descriptor()->FindOneofByName("kind"));
+  if (kind != nullptr) AddTexts(reflection->GetMessage(job.data(), kind), absl::StrCat("data.", std::string(kind->name())), &found);
   return found;
 }
 

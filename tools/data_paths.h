@@ -24,7 +24,8 @@ struct DataPath {
   std::string field;  // "data.text.path"
   std::string path;
 };
-// Every text in the `data` of a job that is not empty: a field that is added there later is confined without a word here.
+// Every text in the kind of data of a job (text, idx, ...) that is not empty: a field or a kind that is added later is confined without
+// a word here.
 std::vector<DataPath> DataPathsOf(const Job& job);
 
 struct DataPathRules {

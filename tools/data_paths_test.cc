@@ -78,6 +78,7 @@ TEST(DataPathsOfTest, FindsEveryTextOfTheData) {
   EXPECT_TRUE(DataPathsOf(job).empty());
   job.mutable_data()->mutable_idx()->set_images("i");
   job.mutable_data()->mutable_idx()->set_test_labels("t");
+  job.mutable_data()->add_feed()->set_from("a name, no file");
   const std::vector<DataPath> found = DataPathsOf(job);
   ASSERT_EQ(found.size(), 2u);
   EXPECT_EQ(found[0].field, "data.idx.images");
