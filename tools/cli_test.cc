@@ -147,6 +147,17 @@ std::string TextJob(const std::string& text_path) {
   return WriteFile("jobs/gpt.textproto", zoo.out);
 }
 
+TEST(CliTest, NoNameControlsTheTerminal) {
+  const std::string name = "name=a\x1b]0;title\x07\xc2\x9b" "31mb";
+  Outcome check = Weir({"check", SmallJob(), "--set", name});
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("a\\x1b]0;title\\x07\\xc2\\x9b31mb is sound"));
+  Outcome train = Weir({"train", SmallJob(), "--set", name, "--steps", "1"});
+  EXPECT_THAT(train.err, AllOf(HasSubstr("a\\x1b]0;title"), Not(HasSubstr("\x1b")), Not(HasSubstr("\x07"))));
+  EXPECT_THAT(Weir({"check", "/no/such/\x1b[2J\xff"}).err, AllOf(HasSubstr("\\x1b[2J\\xff"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(Weir({"plan", SmallJob(), "--set", name, "--json"}).out, Not(HasSubstr("\x1b")));
+}
+
 TEST(CliTest, AJobNamesDataNearItselfUnlessTheUserAllowsMore) {
   std::filesystem::create_directories(PathFor("texts"));
   const std::string text = WriteFile("texts/text", std::string(5000, 'a')), job = TextJob(text);

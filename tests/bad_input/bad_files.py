@@ -85,6 +85,7 @@ def write_files(folder, good_job):
         "long_name.textproto": good_job.replace('"matmul"', f'"{"x" * 1_000_000}"', 1).encode(),
         "huge.textproto": b"# " + b"x" * HUGE_BYTES + b"\n",
     }
+    os.mkfifo(os.path.join(folder, "pipe"))
     for name, data in files.items():
         with open(os.path.join(folder, name), "wb") as file:
             file.write(data)
