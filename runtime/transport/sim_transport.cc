@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
-#include "runtime/transport/checksum.h"
+#include "runtime/base/checksum.h"
 
 namespace weir {
 namespace {

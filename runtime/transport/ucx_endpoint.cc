@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/status.h"
-#include "runtime/transport/checksum.h"
+#include "runtime/base/checksum.h"
 #include "runtime/transport/envelope.h"
 
 namespace weir {

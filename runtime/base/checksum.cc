@@ -1,4 +1,4 @@
-#include "runtime/transport/checksum.h"
+#include "runtime/base/checksum.h"
 
 #include <isa-l/crc.h>
 
