@@ -47,7 +47,9 @@ OpDef SumSquaresDef() {
 
 std::vector<AttrSchema> ClipAttrs() {
   std::vector<AttrSchema> attrs = {{"clip_norm", AttrKind::kReal, std::nullopt, "largest norm; 0: no clipping"},
-                                   {"first_scale", AttrKind::kReal, 1.0, "factor of the gradients of the first update"}};
+                                   {"first_scale", AttrKind::kReal, 1.0, "factor of the gradients of the first update"},
+                                   {"on_nonfinite", AttrKind::kString, std::string("stop"),
+                                    "a norm that is not finite makes scale -1, no update: stop (then and ever after), skip (then) or continue (never)"}};
   AddUpdateRate(&attrs);
   return attrs;
 }
@@ -56,7 +58,8 @@ OpDef ClipScaleDef() {
   OpDef def;
   def.schema = {.name = "clip_scale",
                 .doc = "norm = sqrt(total); scale = min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0. Gradients of the "
-                       "first update count first_scale times: so does their norm, and scale makes them so.",
+                       "first update count first_scale times: so does their norm, and scale makes them so. Of a norm that is not "
+                       "finite see on_nonfinite.",
                 .inputs = {{.name = "total", .doc = "f32 scalar"}},
                 .outputs = {{.name = "scale", .doc = "f32 scalar"}, {.name = "norm", .doc = "f32 scalar"}},
                 .attrs = ClipAttrs(),
@@ -70,6 +73,7 @@ OpDef ClipScaleDef() {
     }
     WEIR_RETURN_IF_ERROR(check.status());
     WEIR_RETURN_IF_ERROR(CheckUpdateRate(in));
+    WEIR_RETURN_IF_ERROR(CheckChoice("on_nonfinite", in.attrs.Str("on_nonfinite", "stop"), {"stop", "skip", "continue"}));
     return std::vector<TensorType>(2, TensorType{DType::kF32, {}});
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {

@@ -41,7 +41,7 @@ OpDef AdamWDef() {
   OpDef def;
   def.schema = {.name = "adamw",
                 .doc = "One step of AdamW with decoupled weight decay and bias correction.",
-                .inputs = {{.name = "grad", .doc = "f32"}, {.name = "scale", .doc = "f32 scalar, a factor of grad"}},
+                .inputs = {{.name = "grad", .doc = "f32"}, {.name = "scale", .doc = "f32 scalar, a factor of grad; below 0: nothing is written"}},
                 .outputs = {{.name = "weight", .doc = "f32, like grad; read and written"},
                             {.name = "m", .doc = "f32, like grad; state"},
                             {.name = "v", .doc = "f32, like grad; state"}},
@@ -68,7 +68,7 @@ OpDef SgdDef() {
   OpDef def;
   def.schema = {.name = "sgd",
                 .doc = "One step of gradient descent with momentum; weight decay is added to the gradient.",
-                .inputs = {{.name = "grad", .doc = "f32"}, {.name = "scale", .doc = "f32 scalar, a factor of grad"}},
+                .inputs = {{.name = "grad", .doc = "f32"}, {.name = "scale", .doc = "f32 scalar, a factor of grad; below 0: nothing is written"}},
                 .outputs = {{.name = "weight", .doc = "f32, like grad; read and written"},
                             {.name = "momentum_buffer", .optional = true, .doc = "f32, like grad; state"}},
                 .attrs = WithSchedule({{"momentum", AttrKind::kReal, 0.0, "factor of the buffer; 0: no buffer"},

@@ -147,6 +147,7 @@ class AdamWKernel final : public Kernel {
     const double rate = schedule_.At(number);
     AdamStep step;
     step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
+    if (step.gradient_scale < 0) return;
     step.decay = static_cast<float>(1 - rate * weight_decay_);
     step.beta1_rest = static_cast<float>(1 - beta1_);
     step.beta2 = static_cast<float>(beta2_);
@@ -203,6 +204,7 @@ class SgdKernel final : public Kernel {
     if (number < 0) return;
     SgdStep step;
     step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
+    if (step.gradient_scale < 0) return;
     step.weight_decay = static_cast<float>(weight_decay_);
     step.momentum = static_cast<float>(momentum_);
     step.rate = static_cast<float>(schedule_.At(number));
@@ -279,13 +281,19 @@ KernelOr MakeSumSquares(const KernelSpec& spec) {
   return std::make_unique<SumSquaresKernel>(spec);
 }
 
+// Every rank that runs it sees the same total, so that all decide alike.
 class ClipScaleKernel final : public Kernel {
  public:
   explicit ClipScaleKernel(const Attributes& attrs)
-      : clip_norm_(attrs.Real("clip_norm")), first_scale_(static_cast<float>(attrs.Real("first_scale", 1))), updates_(UpdateRate::FromAttributes(attrs)) {}
+      : clip_norm_(attrs.Real("clip_norm")),
+        first_scale_(static_cast<float>(attrs.Real("first_scale", 1))),
+        updates_(UpdateRate::FromAttributes(attrs)),
+        leaves_out_(attrs.Str("on_nonfinite", "stop") != "continue"),
+        stays_(attrs.Str("on_nonfinite", "stop") == "stop") {}
 
   void Run(const KernelArgs& args) override {
     float norm = std::sqrt(*static_cast<const float*>(args.inputs[0]));
+    const bool finite = std::isfinite(norm);
     const bool counts_more = first_scale_ != 1 && updates_.OptimizerStep(args.step) == 0;
     if (counts_more) norm *= first_scale_;
     float scale = 1;
@@ -293,14 +301,24 @@ class ClipScaleKernel final : public Kernel {
       scale = static_cast<float>(clip_norm_) / (norm + 1e-6f);
       if (scale > 1) scale = 1;  // a NaN stays
     }
-    *static_cast<float*>(args.outputs[0]) = counts_more ? scale * first_scale_ : scale;
+    if (counts_more) scale *= first_scale_;
+    if (leaves_out_ && (!finite || stopped_)) {
+      scale = kNoUpdate;
+      stopped_ = stays_;
+    }
+    *static_cast<float*>(args.outputs[0]) = scale;
     if (args.outputs.size() > 1 && args.outputs[1]) *static_cast<float*>(args.outputs[1]) = norm;
   }
 
  private:
+  static constexpr float kNoUpdate = -1;
+
   const double clip_norm_;
   const float first_scale_;
   const UpdateRate updates_;
+  const bool leaves_out_;
+  const bool stays_;
+  bool stopped_ = false;  // by the first norm that was not finite: weights stay as they were before it
 };
 
 KernelOr MakeClipScale(const KernelSpec& spec) {

@@ -103,5 +103,77 @@ TEST(ClipScaleTest, ScalesOnlyNormsAboveTheLimit) {
   }
 }
 
+// The scales that one kernel makes of one total after another.
+std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm, const std::vector<float>& totals) {
+  const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
+  KernelSpec spec;
+  spec.op = "clip_scale";
+  spec.attrs = {{"clip_norm", clip_norm}, {"on_nonfinite", on_nonfinite}};
+  spec.inputs = {scalar};
+  spec.outputs = {scalar, scalar};
+  auto kernel = KernelRegistry::Create("cpu", spec);
+  EXPECT_TRUE(kernel.ok()) << kernel.status();
+  std::vector<float> scales;
+  for (float total : totals) {
+    float scale = 0, norm = 0;
+    const void* inputs[] = {&total};
+    void* outputs[] = {&scale, &norm};
+    KernelArgs args;
+    args.inputs = inputs;
+    args.outputs = outputs;
+    args.step = static_cast<int64_t>(scales.size());
+    (*kernel)->Run(args);
+    EXPECT_EQ(std::isfinite(norm), std::isfinite(total)) << "the norm is told as it is";
+    scales.push_back(scale);
+  }
+  return scales;
+}
+
+TEST(ClipScaleTest, ANormThatIsNotFiniteLeavesUpdatesOut) {
+  const float nan = std::nanf(""), infinity = std::numeric_limits<float>::infinity();
+  for (double clip : {0.0, 1.0}) {
+    for (float bad : {nan, infinity}) {
+      EXPECT_EQ(ScalesOf("stop", clip, {1.0f / 4, bad, 1.0f / 4}), (std::vector<float>{1, -1, -1}));
+      EXPECT_EQ(ScalesOf("skip", clip, {1.0f / 4, bad, 1.0f / 4}), (std::vector<float>{1, -1, 1}));
+    }
+  }
+  EXPECT_EQ(ScalesOf("continue", 0, {1.0f / 4, nan, infinity}), (std::vector<float>{1, 1, 1}));
+  EXPECT_TRUE(std::isnan(ScalesOf("continue", 1, {nan})[0]));
+}
+
+TEST(UpdateTest, AScaleBelowZeroWritesNothing) {
+  const std::vector<double> weights = {1, -2, 3}, gradient(3, std::nan("")), m = {0.5, 0.25, 0}, v = {1, 2, 0.5};
+  const TensorSlice like = TensorSlice::Whole(DType::kF32, {3});
+  for (const char* op : {"adamw", "sgd"}) {
+    const bool adam = std::string(op) == "adamw";
+    KernelSpec spec;
+    spec.op = op;
+    spec.attrs = adam ? Attributes{} : Attributes{{"momentum", 0.9}};
+    spec.inputs = {like, TensorSlice::Whole(DType::kF32, {})};
+    spec.outputs.assign(adam ? 3 : 2, like);
+    auto kernel = KernelRegistry::Create("cpu", spec);
+    ASSERT_TRUE(kernel.ok()) << kernel.status();
+    alignas(64) float g[3], state[3][16];
+    const std::vector<const std::vector<double>*> values = {&weights, &m, &v};
+    for (int i = 0; i < 3; ++i) {
+      g[i] = static_cast<float>(gradient[i]);
+      for (int k = 0; k < 3; ++k) state[k][i] = static_cast<float>((*values[k])[i]);
+    }
+    const float scale = -1;
+    const void* inputs[] = {g, &scale};
+    void* outputs[] = {state[0], state[1], state[2]};
+    ThreadTeam team(1);
+    KernelArgs args;
+    args.inputs = inputs;
+    args.outputs = absl::MakeSpan(outputs, adam ? 3 : 2);
+    args.team = &team;
+    args.step = 4;
+    (*kernel)->Run(args);
+    for (int i = 0; i < 3; ++i) {
+      for (int k = 0; k < 3; ++k) EXPECT_EQ(state[k][i], static_cast<float>((*values[k])[i])) << op;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace weir
