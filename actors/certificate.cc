@@ -268,6 +268,10 @@ void MixEnd(const PlanRate& rate, const PlanPort& port, const PlanTiming& timing
 
 absl::Status CheckCertificate(const Plan& plan) { return Checker(plan).Check(); }
 
+int64_t PlannedStartNs(const Plan& plan, const PlanActor& actor, int64_t act) {
+  return Clock(actor, actor.timing, plan.rhythm).StartOf(act);
+}
+
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r) {
   if (r.far.empty()) return 0;
   uint64_t key = static_cast<uint64_t>(r.latency_ns);

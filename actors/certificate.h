@@ -28,6 +28,9 @@ namespace weir {
 // certificate, W0508 times that no plan can have, W0509 an act that starts too early, with the edge and both actors.
 absl::Status CheckCertificate(const Plan& plan);
 
+// When act `act` of `actor`, counted from the first of the job, starts by the plan.
+int64_t PlannedStartNs(const Plan& plan, const PlanActor& actor, int64_t act);
+
 // What the plan says of the two ends of a remote register, as a number: equal on both ranks if they agree;
 // 0 if it says nothing.
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r);

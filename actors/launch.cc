@@ -151,6 +151,20 @@ absl::Status Session::RunSteps(int64_t steps) {
   return local_ranks_.size() == place_of_rank_.size() ? CheckAtRest() : absl::OkStatus();
 }
 
+absl::StatusOr<std::vector<NonfiniteFinding>> Session::InspectStep(int64_t as_step) {
+  std::vector<FiniteWatch> watches;
+  watches.reserve(executors_.size());
+  for (const auto& executor : executors_) executor->Watch(&watches.emplace_back(&executor->plan()), as_step - steps_done_);
+  const absl::Status status = RunSteps(1);
+  for (const auto& executor : executors_) executor->Unwatch();
+  WEIR_RETURN_IF_ERROR(status);
+  std::vector<NonfiniteFinding> findings;
+  for (const FiniteWatch& watch : watches) {
+    if (watch.first().has_value()) findings.push_back(*watch.first());
+  }
+  return findings;
+}
+
 SessionProgress Session::Progress() const {
   return ReadProgress(ranks_, ClosedScale());
 }

@@ -102,6 +102,10 @@ class Session {
   absl::Status RunSteps(int64_t steps);
   int64_t steps_done() const { return steps_done_; }  // first_step included
 
+  // One more step, under a watch (actors/engine/finite_watch.h): it repeats step `as_step`, with its data and its random
+  // numbers, on the present states. Where values that are not finite were first, on each local rank that has any.
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
+
   // Any thread, also while RunSteps runs: it then returns `reason`, which is not ok, once
   // the acts that run have ended; as do all later ones.
   void Stop(absl::Status reason) { engine_->Stop(std::move(reason)); }

@@ -29,8 +29,9 @@ constexpr char kFooter[] =
     "  weir plan gpt.textproto --mesh dp=2,tp=2       see how it lies over four devices\n"
     "  weir train gpt.textproto --save gpt.safetensors\n"
     "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once '\n\n"
-    "Exit codes: 0 done, 2 wrong usage, 65 job rejected, 66 input missing or damaged,\n"
-    "            70 our own fault, 130 interrupted.";
+    "Exit codes: 0 done, 2 wrong usage, 3 loss or gradients not finite, 65 job rejected,\n"
+    "            66 input missing or damaged, or output not written, 70 our own fault,\n"
+    "            130 interrupted.";
 
 std::vector<std::string> VerbNames(const CLI::App& app) {
   std::vector<std::string> names;
@@ -119,6 +120,7 @@ int Finish(const CliContext& context) {
   } else {
     *context.err << "weir: " << std::string(context.status.message()) << "\n";
   }
+  if (absl::IsOutOfRange(context.status)) return kExitNonfinite;
   int code = ExitCode(context.status);
   // What is unavailable is the machine's: processes, descriptors, a place for logs.
   const bool is_ours = code == 70 && !absl::IsUnavailable(context.status);

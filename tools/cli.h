@@ -1,6 +1,6 @@
 // The command line of Weir, as a function, so that tests run it without a process.
 //
-// Exit codes: 0 done, 2 wrong usage, 65 job rejected, 66 input missing or damaged,
+// Exit codes: 0 done, 2 wrong usage, 3 the loss or the gradients were not finite, 65 job rejected, 66 input missing or damaged,
 // 70 our own fault, 130 interrupted (after writing what was asked for).
 // Thread rule: one call at a time; `train`, `eval` and `generate` handle SIGINT while they run.
 #pragma once
@@ -13,6 +13,7 @@
 namespace weir {
 
 inline constexpr int kExitUsage = 2;
+inline constexpr int kExitNonfinite = 3;
 inline constexpr int kExitInterrupted = 130;
 
 // Whether the verbs that only read (check, plan, sim, trace report) enter the sandbox of tools/sandbox and limit themselves. For

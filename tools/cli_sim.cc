@@ -80,7 +80,7 @@ absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const FleetOptions& options
                                                      int64_t steps) {
   std::unique_ptr<Fleet> fleet;
   const auto timed = [&]() -> absl::StatusOr<std::vector<int64_t>> {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, FleetRunner::Open(options, job, threads_per_device, 0, &fleet));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, FleetRunner::Open(options, job, {threads_per_device, 0}, &fleet));
     return TimeRounds(runner.get(), rounds, steps);
   };
   absl::StatusOr<std::vector<int64_t>> samples = timed();

@@ -89,6 +89,7 @@ struct TrainArguments {
   TrainOptions options;
   int64_t steps = -1;
   int64_t seed = -1;
+  std::string on_nonfinite = "stop";
   FleetArguments fleet;
 };
 
@@ -99,7 +100,12 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   if (arguments.options.checkpoint_every > 0 && arguments.options.checkpoint.empty()) {
     return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
   }
+  arguments.options.on_nonfinite = arguments.on_nonfinite == "stop"   ? OnNonfinite::kStop
+                                   : arguments.on_nonfinite == "skip" ? OnNonfinite::kSkip
+                                                                      : OnNonfinite::kContinue;
   SignalWatch signals(SecondSignal::kEndsTheProcess);
+  signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n", kExitInterrupted);
+  arguments.options.before_steps = [&signals] { signals.KeepGoing(); };
   Console console(::isatty(STDERR_FILENO) ? Console::Style::kTerminal : Console::Style::kPlain, context->raw_err,
                   [] { return TerminalColumns(STDERR_FILENO); });
   arguments.options.console = &console;
@@ -108,8 +114,8 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   if (arguments.fleet.processes > 0) {
     WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
     options.trace = arguments.options.trace;
-    arguments.options.runner = [&fleet, options](const Job& trained, int threads_per_device, int64_t first_step) {
-      return FleetRunner::Open(options, trained, threads_per_device, first_step, &fleet);
+    arguments.options.runner = [&fleet, options](const Job& trained, const RunnerOptions& runner_options) {
+      return FleetRunner::Open(options, trained, runner_options, &fleet);
     };
   }
   absl::StatusOr<TrainResult> trained = Train(job, arguments.options);
@@ -121,7 +127,8 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
     }
   }
   WEIR_ASSIGN_OR_RETURN(TrainResult result, std::move(trained));
-  *context->out << absl::StrFormat("%d steps, loss %.6f", result.steps_done, result.last_loss);
+  *context->out << absl::StrFormat("%d steps", result.steps_done);
+  *context->out << (result.steps_here > 0 ? absl::StrFormat(", loss %.6f", result.last_loss) : ", none of them in this run");
   if (result.evaluation.has_value()) *context->out << ", " << EvaluationText(job, *result.evaluation);
   *context->out << "\n";
   if (result.interrupted) context->exit_code = kExitInterrupted;
@@ -167,7 +174,9 @@ void AddTrain(CLI::App* app, CliContext* context) {
                            "  weir train gpt.textproto --checkpoint c.safetensors --checkpoint-every 100\n"
                            "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may go on\n"
                            "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
-                           "Ctrl-C ends after the step and still writes --save, --checkpoint and --trace.",
+                           "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends after the step and still writes --save, --checkpoint and\n"
+                           "--trace; before the first step it ends at once and writes nothing. A second one ends at once, too.\n"
+                           "A disk that is full costs no step: metrics and checkpoints on the way are warned of and tried again.",
                            [train, context] { return RunTrain(*train, context); });
   train->job.AddTo(verb, context, JobArguments::Data::kOpened);
   verb->add_option("--steps", train->steps, "Steps, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
@@ -180,6 +189,10 @@ void AddTrain(CLI::App* app, CliContext* context) {
       ->type_name("N")->check(CLI::PositiveNumber);
   verb->add_option("--metrics", train->options.metrics, "Write a line of JSON per step")->type_name("PATH");
   verb->add_option("--trace", train->options.trace, "Write a Perfetto trace of the last acts, also if the job fails")->type_name("PATH");
+  verb->add_option("--on-nonfinite", train->on_nonfinite,
+                   "When the loss or the gradients are NaN or infinite: stop (exit code 3; the last finite state is kept in PATH.stopped "
+                   "files), skip (leave that update out) or continue")
+      ->type_name("HOW")->check(CLI::IsMember({"stop", "skip", "continue"}))->capture_default_str();
   verb->add_option("--threads", train->options.threads_per_device, "Threads per device [cores / devices]")
       ->type_name("N")->check(CLI::PositiveNumber);
   train->fleet.AddTo(verb);

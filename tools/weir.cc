@@ -1,13 +1,28 @@
 // The program `weir`. Everything is in tools/cli.h.
 //
 // WEIR_SANDBOX=off in the environment leaves the sandbox of the verbs that only read out (tools/sandbox/sandbox.h).
+#include <signal.h>
+
 #include <cstdlib>
 #include <iostream>
 
 #include "absl/strings/string_view.h"
 #include "tools/cli.h"
 
+namespace {
+
+// UCX's library takes SIGHUP for itself as it is loaded, which is before main. What the process had for it, from a shell
+// or from nohup, is kept here before any library begins and put back after.
+struct sigaction hangup_of_parent = {};
+
+void KeepHangup(int, char**, char**) { ::sigaction(SIGHUP, nullptr, &hangup_of_parent); }
+
+__attribute__((section(".preinit_array"), used)) void (*const kKeepHangup)(int, char**, char**) = KeepHangup;
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  ::sigaction(SIGHUP, &hangup_of_parent, nullptr);
   const char* sandbox = std::getenv("WEIR_SANDBOX");
   const bool off = sandbox != nullptr && absl::string_view(sandbox) == "off";
   return weir::RunCli(std::vector<std::string>(argv + 1, argv + argc), std::cout, std::cerr,

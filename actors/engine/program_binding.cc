@@ -150,6 +150,18 @@ void BoundProgram::RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, st
   }
 }
 
+void BoundProgram::RunWatched(int64_t step, int64_t micro_batch, int64_t chunk, FiniteWatch* watch) {
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    Call& call = calls_[i];
+    call.args.step = step;
+    call.args.micro_batch = micro_batch;
+    call.args.chunk = chunk;
+    watch->BeforeCall(i, call.args);
+    call.kernel->Run(call.args);
+    watch->AfterCall(i, call.args);
+  }
+}
+
 int64_t BoundProgram::PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const {
   if (packers_[port] == nullptr) return slot_bytes;
   const int64_t filled = packers_[port]->output_bytes(chunk);

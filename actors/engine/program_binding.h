@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "actors/engine/finite_watch.h"
 #include "actors/plan.h"
 #include "ops/kernels/kernel.h"
 
@@ -59,6 +60,9 @@ class BoundProgram {
   void Run(int64_t step, int64_t micro_batch, int64_t chunk);
   // The same, and what each kernel took.
   void RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, std::vector<int64_t>* kernel_ns);
+
+  // The same under a watch, which knows of the act already.
+  void RunWatched(int64_t step, int64_t micro_batch, int64_t chunk, FiniteWatch* watch);
 
   // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.
   int64_t PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const;

@@ -531,11 +531,27 @@ void RankExecutor::BindSlots(ActorRuntime& actor) {
   }
 }
 
+void RankExecutor::Watch(FiniteWatch* watch, int64_t step_shift) {
+  watch_ = watch;
+  step_shift_ = step_shift;
+  for (ActorRuntime& actor : actors_) actor.step += step_shift;
+  for (size_t i = 0; i < plan_->states.size(); ++i) watch->LookAtState(plan_->states[i], StateMemory(static_cast<int>(i)).data());
+}
+
+void RankExecutor::Unwatch() {
+  for (ActorRuntime& actor : actors_) actor.step -= step_shift_;
+  watch_ = nullptr;
+  step_shift_ = 0;
+}
+
 void RankExecutor::RunBody(void* context) {
   ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
   RankExecutor& self = *actor.owner;
+  if (self.watch_ != nullptr) self.watch_->BeginAct(*actor.plan, actor.machine.acts_done(), actor.micro_batch, actor.chunk);
   if (actor.program != nullptr) {
-    if (self.options_.on_kernels) {
+    if (self.watch_ != nullptr) {
+      actor.program->RunWatched(actor.step, actor.micro_batch, actor.chunk, self.watch_);
+    } else if (self.options_.on_kernels) {
       actor.program->RunTimed(actor.step, actor.micro_batch, actor.chunk, &self.kernel_ns_);
       self.options_.on_kernels(*actor.plan, self.kernel_ns_);
     } else {
@@ -553,6 +569,7 @@ void RankExecutor::RunBody(void* context) {
                                                           "', feed '", actor.plan->feed, "': ", filled.message())));
       return;
     }
+    if (self.watch_ != nullptr) self.watch_->AfterFeed(memory);
     absl::Status in_range = CheckFed(*self.options_.feed, *actor.plan, actor.step, actor.micro_batch, memory);
     if (!in_range.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), in_range));
   } else if (actor.kind == ActorKind::kSend && actor.machine.num_inputs() > 0) {

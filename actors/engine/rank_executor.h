@@ -20,6 +20,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "actors/engine/finite_watch.h"
 #include "actors/engine/program_binding.h"
 #include "actors/engine/ready_set.h"
 #include "actors/feed.h"
@@ -121,6 +122,11 @@ class RankExecutor final : private MessageReceiver {
   void Rewind();
   // Of all that decides what may come next, the contents of its memory included.
   uint64_t HashState() const;
+
+  // From now on every act is looked at by `watch`, which must live until Unwatch, and has the step that its own number
+  // and `step_shift` make: its data and random numbers are those of that step. At rest.
+  void Watch(FiniteWatch* watch, int64_t step_shift);
+  void Unwatch();
 
   // Any thread; the executor must be connected.
   Progress progress() const;
@@ -306,6 +312,8 @@ class RankExecutor final : private MessageReceiver {
   std::vector<std::unique_ptr<BoundProgram>> programs_;
   std::vector<int64_t> kernel_ns_;  // of the act that ran last, for on_kernels
   const int64_t made_ns_, made_ticks_;  // the same moment, in both measures
+  FiniteWatch* watch_ = nullptr;    // null: nobody looks
+  int64_t step_shift_ = 0;          // of all actors, while somebody does
   ActRing trace_;
   Shown shown_;
 };

@@ -13,8 +13,10 @@
 #include <numeric>
 #include <set>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
+#include "runtime/base/checksum.h"
 #include "runtime/base/status.h"
 #include "runtime/store/safetensors_header.h"
 #include "runtime/store/slice_runs.h"
@@ -133,9 +135,27 @@ absl::Status CheckCoverage(const std::string& path, const std::vector<Safetensor
   return absl::OkStatus();
 }
 
-absl::Status CannotWrite(const std::string& path, const std::string& what) {
-  return Missing({"W0046", path, "to write the file", absl::StrCat(what, ": ", strerror(errno)),
-                  "check that the folder exists, may be written, and has room"});
+// The keys and the form of checksums in the metadata.
+constexpr char kHeaderSum[] = "crc32c";
+constexpr char kNoSum[] = "00000000";
+std::string SumKey(const std::string& tensor) { return absl::StrCat(kHeaderSum, ":", tensor); }
+std::string SumText(uint32_t sum) { return absl::StrCat(absl::Hex(sum, absl::kZeroPad8)); }
+
+// With its own digits taken as 0; they stand where the only unescaped text of this form is. Empty if they do not.
+std::string HeaderSum(std::string header) {
+  const std::string key = absl::StrCat("\"", kHeaderSum, "\":\"");
+  const size_t at = header.find(key);
+  if (at == std::string::npos || at + key.size() + 8 > header.size()) return "";
+  header.replace(at + key.size(), 8, kNoSum);
+  const uint64_t length = header.size();
+  header.insert(0, reinterpret_cast<const char*>(&length), sizeof(length));
+  return SumText(Crc32c(header.data(), header.size()));
+}
+
+bool IsSumKey(const std::string& key) { return key == kHeaderSum || absl::StartsWith(key, SumKey("")); }
+
+absl::Status WrongSum(const std::string& where, const std::string& expected, const std::string& found) {
+  return Damaged({"W0960", where, expected, found, "another copy or an earlier checkpoint: this file has changed since it was written"});
 }
 
 std::string HeaderText(const std::vector<SafetensorsWriter::Entry>& entries,
@@ -185,7 +205,27 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(const
   }
   WEIR_RETURN_IF_ERROR(CheckCoverage(path, header.tensors, data_bytes));
   reader->metadata_ = std::move(header.metadata);
+  reader->header_end_ = data_begin;
   return reader;
+}
+
+absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSums() const {
+  if (std::none_of(metadata_.begin(), metadata_.end(), [](const auto& entry) { return IsSumKey(entry.first); })) {
+    return Checked::kHasNoChecksums;
+  }
+  const auto check = [this](const std::string& key, const std::string& where, const std::string& sum) -> absl::Status {
+    const auto it = metadata_.find(key);
+    if (it != metadata_.end() && it->second == sum) return absl::OkStatus();
+    return WrongSum(where, it == metadata_.end() ? "a checksum, as other parts of the file have" : "bytes with CRC32C " + it->second,
+                    it == metadata_.end() ? "none" : "bytes with CRC32C " + sum);
+  };
+  const auto* bytes = reinterpret_cast<const char*>(file_->data());
+  WEIR_RETURN_IF_ERROR(check(kHeaderSum, path() + ", header", HeaderSum(std::string(bytes + 8, static_cast<size_t>(header_end_ - 8)))));
+  for (const auto& [name, tensor] : tensors_) {
+    WEIR_RETURN_IF_ERROR(check(SumKey(name), absl::StrCat(path(), ", tensor ", name),
+                               SumText(Crc32c(bytes + tensor.begin, static_cast<size_t>(tensor.end - tensor.begin)))));
+  }
+  return Checked::kSound;
 }
 
 absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice& slice, void* out) const {
@@ -237,23 +277,25 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   });
   auto writer = std::unique_ptr<SafetensorsWriter>(new SafetensorsWriter());
   writer->path_ = path;
+  writer->metadata_ = metadata;
+  writer->metadata_[kHeaderSum] = kNoSum;
+  for (const Entry& entry : entries) writer->metadata_[SumKey(entry.name)] = kNoSum;
   writer->entries_ = std::move(entries);
   writer->written_.resize(writer->entries_.size(), 0);
-  std::string header = HeaderText(writer->entries_, metadata, &writer->positions_);
+  std::string header = HeaderText(writer->entries_, writer->metadata_, &writer->positions_);
   if (static_cast<int64_t>(header.size()) > kSafetensorsHeaderBytesMax) {
     return Rejected({"W0046", path, "a header within the limit of the format", absl::StrCat(header.size(), " bytes"), ""});
   }
   for (int64_t& position : writer->positions_) position += 8 + static_cast<int64_t>(header.size());
-  errno = writer->file_.Create(path);
-  if (errno != 0) return CannotWrite(path, "cannot make a temporary file beside it");
+  if (const int error = writer->file_.Create(path)) return CannotWrite(path, "cannot make a temporary file beside it", error);
   uint64_t length = header.size();
   WEIR_RETURN_IF_ERROR(writer->WriteAt(0, &length, 8));
   WEIR_RETURN_IF_ERROR(writer->WriteAt(8, header.data(), static_cast<int64_t>(header.size())));
   // Room for everything now: whoever maps the file must not meet a full disk.
   int64_t end = 8 + static_cast<int64_t>(header.size());
   for (const Entry& entry : writer->entries_) end += NumElements(entry.shape) * SizeOf(entry.dtype);
-  errno = ::posix_fallocate(writer->file_.descriptor(), 0, end);
-  if (errno != 0) return CannotWrite(path, absl::StrCat("no room for ", end, " bytes"));
+  const int error = ::posix_fallocate(writer->file_.descriptor(), 0, end);
+  if (error != 0) return CannotWrite(path, absl::StrCat("no room for ", end, " bytes"), error);
   return writer;
 }
 
@@ -262,7 +304,7 @@ absl::Status SafetensorsWriter::WriteAt(int64_t position, const void* data, int6
   while (bytes > 0) {
     ssize_t done = ::pwrite(file_.descriptor(), from, static_cast<size_t>(bytes), position);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return CannotWrite(path_, absl::StrCat("write failed at byte ", position));
+    if (done <= 0) return CannotWrite(path_, absl::StrCat("write failed at byte ", position), done < 0 ? errno : ENOSPC);
     from += done;
     position += done;
     bytes -= done;
@@ -294,32 +336,46 @@ absl::Status SafetensorsWriter::Commit() {
     return absl::InternalError(absl::StrCat("W0072 at state ", entries_[i].name, ": expected each of its ", elements,
                                             " elements written once; found ", written_[i], "."));
   }
-  if (::fsync(file_.descriptor()) != 0) return CannotWrite(path_, "cannot flush");
-  errno = file_.Publish();
-  if (errno != 0) return CannotWrite(path_, "cannot put it in its place");
+  WEIR_RETURN_IF_ERROR(WriteChecksums());
+  if (::fsync(file_.descriptor()) != 0) return CannotWrite(path_, "cannot flush", errno);
+  if (const int error = file_.Publish()) return CannotWrite(path_, "cannot put it in its place", error);
   // The name itself must outlive a power cut, too.
-  size_t slash = path_.rfind('/');
-  std::string folder = slash == std::string::npos ? "." : path_.substr(0, slash + 1);
-  int folder_fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder_fd >= 0) {
-    ::fsync(folder_fd);
-    ::close(folder_fd);
-  }
+  if (const int error = file_.FlushFolder()) return CannotWrite(path_, "it is in its place, but its folder cannot be flushed", error);
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<SafetensorsPart>> SafetensorsPart::Open(const std::string& temporary_path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> reader, SafetensorsReader::Open(temporary_path));
+// Into the header, whose length does not change.
+absl::Status SafetensorsWriter::WriteChecksums() {
+  struct stat info;
+  if (::fstat(file_.descriptor(), &info) != 0) return CannotWrite(path_, "cannot look at it", errno);
+  void* mapped = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
+  if (mapped == MAP_FAILED) return CannotWrite(path_, "cannot read it back", errno);
+  for (size_t i = 0; i < entries_.size(); ++i) {
+    const int64_t bytes = NumElements(entries_[i].shape) * SizeOf(entries_[i].dtype);
+    metadata_[SumKey(entries_[i].name)] = SumText(Crc32c(static_cast<const char*>(mapped) + positions_[i], static_cast<size_t>(bytes)));
+  }
+  ::munmap(mapped, static_cast<size_t>(info.st_size));
+  std::vector<int64_t> positions;
+  metadata_[kHeaderSum] = HeaderSum(HeaderText(entries_, metadata_, &positions));
+  const std::string header = HeaderText(entries_, metadata_, &positions);
+  return WriteAt(8, header.data(), static_cast<int64_t>(header.size()));
+}
+
+absl::StatusOr<std::unique_ptr<SafetensorsPart>> SafetensorsPart::Open(const std::string& temporary_path, const std::string& path) {
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> opened = SafetensorsReader::Open(temporary_path);
+  if (!opened.ok()) return CannotWrite(path, absl::StrCat("cannot open it to write a part, ", opened.status().message()), errno);
+  const SafetensorsReader* const reader = opened->get();
   auto part = std::unique_ptr<SafetensorsPart>(new SafetensorsPart());
-  part->path_ = temporary_path;
+  part->path_ = path;
   part->tensors_ = reader->tensors();
   for (const auto& [name, tensor] : part->tensors_) part->size_ = std::max(part->size_, tensor.end);
   if (part->size_ == 0) return part;
   const int fd = ::open(temporary_path.c_str(), O_RDWR | O_CLOEXEC);
-  if (fd < 0) return CannotWrite(temporary_path, "cannot open");
+  if (fd < 0) return CannotWrite(path, "cannot open it to write a part", errno);
   void* data = ::mmap(nullptr, static_cast<size_t>(part->size_), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  const int error = errno;
   ::close(fd);
-  if (data == MAP_FAILED) return CannotWrite(temporary_path, "cannot map");
+  if (data == MAP_FAILED) return CannotWrite(path, "cannot map it to write a part", error);
   part->data_ = static_cast<char*>(data);
   return part;
 }
@@ -344,7 +400,7 @@ absl::Status SafetensorsPart::Write(const std::string& name, const TensorSlice& 
 }
 
 absl::Status SafetensorsPart::Flush() {
-  if (data_ != nullptr && ::msync(data_, static_cast<size_t>(size_), MS_SYNC) != 0) return CannotWrite(path_, "cannot flush");
+  if (data_ != nullptr && ::msync(data_, static_cast<size_t>(size_), MS_SYNC) != 0) return CannotWrite(path_, "cannot flush a part", errno);
   return absl::OkStatus();
 }
 

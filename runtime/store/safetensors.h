@@ -6,6 +6,10 @@
 // where the last tensor ends, shape and dtype agree with the offsets) or kDataLoss
 // with the file, the tensor and the offsets named. The writer is atomic: the path
 // has the whole new file or is as it was.
+//
+// What the writer writes carries checksums in the metadata, which other programs ignore: "crc32c:NAME" is the CRC32C of
+// the bytes of tensor NAME, "crc32c" that of the first eight bytes and the header with its own digits taken as 0. Each is
+// of eight hexadecimal digits. A file has all of them or none.
 // Thread rule: a reader is immutable, any thread; a writer belongs to one thread.
 #pragma once
 
@@ -41,6 +45,10 @@ class SafetensorsReader {
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
+  // Reads the whole file once. kDataLoss (W0960) if a checksum is wrong or missing among others, with the tensor named.
+  enum class Checked : uint8_t { kSound, kHasNoChecksums };
+  absl::StatusOr<Checked> CheckSums() const;
+
   // Copies the part `slice` of tensor `name` to `out` (slice.bytes()), converting
   // between F32, BF16 and F16 where slice.dtype asks for it. kNotFound: no such tensor.
   // kInvalidArgument: the file's shape is not slice.global_shape, or the dtypes do not convert.
@@ -52,6 +60,7 @@ class SafetensorsReader {
   std::unique_ptr<MappedFile> file_;
   std::map<std::string, StoredTensor> tensors_;
   std::map<std::string, std::string> metadata_;
+  int64_t header_end_ = 0;  // where data begins
 };
 
 class SafetensorsWriter {
@@ -76,14 +85,16 @@ class SafetensorsWriter {
   // Where a SafetensorsPart writes, and what it has written: `elements` of the tensor `name`.
   const std::string& temporary_path() const { return file_.open_path(); }
   absl::Status NotePart(const std::string& name, int64_t elements);
-  // Every element must have been written once. Flushes to disk, then replaces what is at `path`.
+  // Every element must have been written once. Reads the file back for its checksums, flushes to disk, then replaces what is at `path`.
   absl::Status Commit();
 
  private:
   SafetensorsWriter() = default;
   absl::Status WriteAt(int64_t position, const void* data, int64_t bytes);
+  absl::Status WriteChecksums();
 
   std::string path_;
+  std::map<std::string, std::string> metadata_;
   PendingFile file_;
   std::vector<Entry> entries_;
   std::vector<int64_t> positions_;  // of each entry, from the start of the file
@@ -95,8 +106,8 @@ class SafetensorsWriter {
 // Thread rule: one thread.
 class SafetensorsPart {
  public:
-  // `temporary_path` of the writer. Errors as SafetensorsReader::Open.
-  static absl::StatusOr<std::unique_ptr<SafetensorsPart>> Open(const std::string& temporary_path);
+  // `temporary_path` of the writer; `path` is what messages call the file. Errors as SafetensorsReader::Open.
+  static absl::StatusOr<std::unique_ptr<SafetensorsPart>> Open(const std::string& temporary_path, const std::string& path);
   ~SafetensorsPart();
   SafetensorsPart(const SafetensorsPart&) = delete;
   SafetensorsPart& operator=(const SafetensorsPart&) = delete;

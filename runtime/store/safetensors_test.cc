@@ -132,6 +132,35 @@ TEST(SafetensorsTest, EveryTruncationIsDamage) {
   }
 }
 
+TEST(SafetensorsTest, EveryFlippedBitIsFoundAndTheTensorNamed) {
+  const std::string whole = FileBytes(WriteSample("sums.safetensors"));
+  auto sound = SafetensorsReader::Open(WriteFile("sums.copy.safetensors", whole)).value();
+  EXPECT_EQ(sound->CheckSums().value(), SafetensorsReader::Checked::kSound);
+  const std::map<std::string, StoredTensor> tensors = sound->tensors();
+  for (size_t bit = 0; bit < 8 * whole.size(); ++bit) {
+    std::string bytes = whole;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    const std::string path = WriteFile("sums.flip.safetensors", bytes);
+    auto reader = SafetensorsReader::Open(path);
+    const absl::Status status = reader.ok() ? (*reader)->CheckSums().status() : reader.status();
+    ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << "bit " << bit;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(path));
+    for (const auto& [name, tensor] : tensors) {
+      const auto at = static_cast<int64_t>(bit / 8);
+      if (at < tensor.begin || at >= tensor.end) continue;
+      EXPECT_THAT(std::string(status.message()), HasSubstr("W0960"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("tensor " + name));
+    }
+  }
+}
+
+TEST(SafetensorsTest, AFileOfAnotherProgramHasNoChecksumsAndIsRead) {
+  const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"__metadata__":{"format":"pt"}})";
+  auto reader = SafetensorsReader::Open(WriteFile("foreign.safetensors", FileWith(header, 4)));
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  EXPECT_EQ((*reader)->CheckSums().value(), SafetensorsReader::Checked::kHasNoChecksums);
+}
+
 TEST(SafetensorsTest, EveryFlippedByteOfTheHeaderIsDamageOrALegalFile) {
   std::string whole = FileBytes(WriteSample("flip_source.safetensors"));
   size_t header_end = whole.size() - 12 * 4 - 2 * 4;
@@ -233,7 +262,7 @@ TEST(SafetensorsTest, ShardsWrittenApartMakeOneFile) {
   for (int i = 0; i < 12; ++i) whole[i] = static_cast<float>(i);
   int32_t ids[] = {7, 8};
   for (int column : {0, 1}) {  // two holders, of columns 0 and 1..3
-    auto part = SafetensorsPart::Open(writer->temporary_path()).value();
+    auto part = SafetensorsPart::Open(writer->temporary_path(), path).value();
     TensorSlice slice{DType::kF32, {3, column == 0 ? 1 : 3}, {0, column}, {3, 4}};
     std::vector<float> shard;
     for (int row = 0; row < 3; ++row) {

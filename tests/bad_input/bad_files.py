@@ -45,6 +45,10 @@ def _gap(header):
     header["head"]["shape"] = [4, 16]
 
 
+def _wrong_checksum(header):
+    header["__metadata__"] = {"crc32c:head": "12345678"}
+
+
 def _idx(magic, shape, data):
     return struct.pack(">I", magic) + b"".join(struct.pack(">I", size) for size in shape) + data
 
@@ -75,6 +79,7 @@ def write_files(folder, good_job):
         "missing_tensor.safetensors": _safetensors({name: shape for name, shape in SHAPES.items() if name != "head"}),
         "additional_tensor.safetensors": _safetensors({**SHAPES, "tail": [2]}),
         "integers.safetensors": _safetensors(dtype="I32"),
+        "wrong_checksum.safetensors": _safetensors(edit=_wrong_checksum),
         "random.bin": random.Random(1).randbytes(4096),
         "nul.bin": bytes(4096),
         "serialized.bin": b"\x0a\x04good\x12\x06\x0a\x04good",

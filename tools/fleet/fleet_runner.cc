@@ -21,12 +21,21 @@ std::map<int64_t, StepMetrics> MetricsOf(const std::vector<WorkerAnswer>& answer
   return steps;
 }
 
+OpenCommand::OnNonfinite CommandOf(OnNonfinite on_nonfinite) {
+  switch (on_nonfinite) {
+    case OnNonfinite::kStop: return OpenCommand::STOP;
+    case OnNonfinite::kSkip: return OpenCommand::SKIP;
+    case OnNonfinite::kContinue: return OpenCommand::CONTINUE;
+  }
+  return OpenCommand::STOP;
+}
+
 bool Everything(StateSet set) { return set == StateSet::kAll; }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions& options, const Job& job,
-                                                             int threads_per_device, int64_t first_step,
+                                                             const RunnerOptions& runner_options,
                                                              std::unique_ptr<Fleet>* owner) {
   // What is wrong with the job is better said before anything starts.
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenJobData(job));
@@ -49,8 +58,9 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
     OpenCommand* open = commands[worker].mutable_open();
     *open->mutable_job() = job;
     for (int rank : fleet->ranks_of(worker)) open->add_rank(rank);
-    open->set_threads_per_device(threads_per_device);
-    open->set_first_step(first_step);
+    open->set_threads_per_device(runner_options.threads_per_device);
+    open->set_first_step(runner_options.first_step);
+    open->set_on_nonfinite(CommandOf(runner_options.on_nonfinite));
     open->set_lanes(options.lanes);
     open->set_checksums(options.checksums == FleetOptions::Checksums::kOn);
     open->set_plan_id(plan->plan_id);
@@ -102,25 +112,50 @@ void FleetRunner::TakeWork(const std::vector<WorkerAnswer>& answers) {
   }
 }
 
+// Where one worker fails, its peers see it leave: what it says counts, not what they say.
 absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
   WorkerCommand command;
   command.mutable_evaluate();
   absl::StatusOr<std::vector<WorkerAnswer>> answers = fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
+  absl::Status failure;
+  for (const WorkerAnswer& answer : *answers) {
+    if (!answer.has_failure()) continue;
+    const absl::Status status(static_cast<absl::StatusCode>(answer.failure().code()), answer.failure().message());
+    if (failure.ok() || absl::IsUnavailable(failure)) failure = status;
+  }
+  if (absl::IsUnavailable(failure)) failure = absl::InternalError(failure.message());  // workers live: it is not the job's end
+  WEIR_RETURN_IF_ERROR(failure);
   return MetricsOf(*answers);
 }
 
-absl::Status FleetRunner::Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer, BeginSave(facts_.states, set, metadata, path));
+absl::Status FleetRunner::Save(const SaveOrder& order) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer, BeginSave(facts_.states, order.set, order.metadata, order.path));
   WorkerCommand command;
   command.mutable_save()->set_temporary_path(writer->temporary_path());
-  command.mutable_save()->set_everything(Everything(set));
+  command.mutable_save()->set_everything(Everything(order.set));
+  command.mutable_save()->set_path(order.path);
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kNone));
   for (const WorkerAnswer& answer : answers) {
-    for (const PartFact& part : answer.part()) WEIR_RETURN_IF_ERROR(writer->NotePart(part.name(), part.elements()));
+    std::map<std::string, SavedPart> parts;
+    for (const PartFact& part : answer.part()) parts[part.name()] = {part.elements(), part.nonfinite()};
+    WEIR_RETURN_IF_ERROR(NoteParts(parts, order, writer.get()));
   }
   return writer->Commit();
+}
+
+absl::StatusOr<std::vector<NonfiniteFinding>> FleetRunner::InspectStep(int64_t as_step) {
+  WorkerCommand command;
+  command.mutable_inspect()->set_as_step(as_step);
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kProgress));
+  std::vector<NonfiniteFinding> findings;
+  for (const WorkerAnswer& answer : answers) {
+    for (const NonfiniteFact& fact : answer.nonfinite()) {
+      findings.push_back({fact.rank(), static_cast<NonfiniteFinding::Origin>(fact.origin()), fact.start_ns(), fact.text()});
+    }
+  }
+  return findings;
 }
 
 absl::Status FleetRunner::WriteTrace(const std::string& path) {

@@ -15,14 +15,15 @@ class FleetRunner final : public JobRunner {
   // Compiles, spreads the ranks evenly over options.processes and starts them. `*fleet` is set as
   // soon as there may be processes, also if an error is returned: it tells what failed, and must
   // outlive the runner.
-  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const FleetOptions& options, const Job& job, int threads_per_device,
-                                                         int64_t first_step, std::unique_ptr<Fleet>* fleet);
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const FleetOptions& options, const Job& job,
+                                                         const RunnerOptions& runner_options, std::unique_ptr<Fleet>* fleet);
 
   const RunnerFacts& facts() const override { return facts_; }
   absl::Status Load(const std::string& path, StateSet set) override;
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override;
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override;
-  absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override;
+  absl::Status Save(const SaveOrder& order) override;
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override;
   std::vector<RankWorkReport> Work() const override { return work_; }
   absl::Status WriteTrace(const std::string& path) override;
 

@@ -40,6 +40,14 @@ UcxTransportOptions::Lanes LanesOf(OpenCommand::Lanes lanes) {
   }
 }
 
+OnNonfinite OnNonfiniteOf(OpenCommand::OnNonfinite on_nonfinite) {
+  switch (on_nonfinite) {
+    case OpenCommand::SKIP: return OnNonfinite::kSkip;
+    case OpenCommand::CONTINUE: return OnNonfinite::kContinue;
+    default: return OnNonfinite::kStop;
+  }
+}
+
 void AddMetrics(const std::map<int64_t, StepMetrics>& reported, WorkerAnswer* answer) {
   for (const auto& [step, metrics] : reported) {
     for (const auto& [name, value] : metrics) {
@@ -102,6 +110,12 @@ class Worker {
     if (group_ != nullptr) group_->Stop(reason);
   }
 
+  // Whether the job has: what fails then, fails because of that.
+  bool HasEnded() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return !abort_.ok();
+  }
+
   // A peer mostly has left because the job ends: why it ends is on its way here too.
   absl::Status EndReason(const absl::Status& status) {
     if (!absl::IsUnavailable(status)) return status;
@@ -159,16 +173,36 @@ class Worker {
         return absl::OkStatus();
       }
       case WorkerCommand::kEvaluate: {
-        WEIR_ASSIGN_OR_RETURN(auto reported, group_->Evaluate());
-        AddMetrics(reported, answer);
+        absl::StatusOr<std::map<int64_t, StepMetrics>> reported = group_->Evaluate();
+        if (reported.ok()) {
+          AddMetrics(*reported, answer);
+        } else if (!HasEnded()) {
+          answer->mutable_failure()->set_code(static_cast<int>(reported.status().code()));
+          answer->mutable_failure()->set_message(std::string(reported.status().message()));
+        } else {
+          return reported.status();
+        }
         return absl::OkStatus();
       }
       case WorkerCommand::kSave: {
-        WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(SetOf(command.save().everything()), command.save().temporary_path()));
-        for (const auto& [name, elements] : parts) {
+        WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(SetOf(command.save().everything()), command.save().temporary_path(),
+                                                             command.save().path()));
+        for (const auto& [name, saved] : parts) {
           PartFact* part = answer->add_part();
           part->set_name(name);
-          part->set_elements(elements);
+          part->set_elements(saved.elements);
+          part->set_nonfinite(saved.nonfinite);
+        }
+        return absl::OkStatus();
+      }
+      case WorkerCommand::kInspect: {
+        WEIR_ASSIGN_OR_RETURN(auto findings, group_->InspectStep(command.inspect().as_step()));
+        for (const NonfiniteFinding& finding : findings) {
+          NonfiniteFact* fact = answer->add_nonfinite();
+          fact->set_rank(finding.rank);
+          fact->set_origin(static_cast<int>(finding.origin));
+          fact->set_start_ns(finding.start_ns);
+          fact->set_text(finding.text);
         }
         return absl::OkStatus();
       }
@@ -190,6 +224,7 @@ class Worker {
     options.first_step = command.first_step();
     options.plan_id = command.plan_id();
     options.epoch = bundle_.epoch();
+    options.on_nonfinite = OnNonfiniteOf(command.on_nonfinite());
     options.network = [&](GroupRole role) -> NetworkFactory {
       UcxTransportOptions ucx;
       ucx.lanes = LanesOf(command.lanes());
@@ -239,6 +274,7 @@ class Worker {
 
 absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGHUP, SIG_IGN);  // who hangs up asks the starter to end the job
   // It reads what others send for as long as it lives, and needs no program. Where the kernel cannot forbid them, it works as well.
   ForbidPrograms();
   std::string bytes((std::istreambuf_iterator<char>(bundle)), {});

@@ -4,6 +4,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
+
 namespace weir {
 namespace {
 
@@ -14,9 +17,24 @@ std::atomic<bool> second_ends{false};
 // Opened once and never closed: a handler on another thread may still be writing when a watch ends.
 std::atomic<int> read_end{-1};
 std::atomic<int> write_end{-1};
+// What the first signal says before it ends the process. Written while end_code is -1, read by handlers when it is not:
+// the release and the acquire of end_code order the two.
+constexpr size_t kMessageMax = 256;
+char end_message[kMessageMax];
+std::atomic<size_t> end_message_size{0};
+std::atomic<int> end_code{-1};
 static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_always_lock_free);
 
+void EndIfAsked() {
+  const int code = end_code.load(std::memory_order_acquire);
+  if (code < 0) return;
+  // Whether anybody reads it makes no difference.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, end_message, end_message_size.load());
+  ::_exit(code);
+}
+
 void OnSignal(int signal) {
+  EndIfAsked();
   const int error = errno;
   const bool second = signal_came.exchange(true);
   const char byte = static_cast<char>(signal);
@@ -46,18 +64,39 @@ SignalWatch::SignalWatch(SecondSignal second) {
   second_ends.store(second == SecondSignal::kEndsTheProcess);
   ::sigaction(SIGINT, nullptr, &old_interrupt_);
   ::sigaction(SIGTERM, nullptr, &old_terminate_);
+  ::sigaction(SIGHUP, nullptr, &old_hangup_);
+  struct sigaction ignore = {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &old_pipe_);
+  ::sigaction(SIGXFSZ, &ignore, &old_file_size_);
   if (descriptor() < 0) return;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
   action.sa_flags = SA_RESTART;
   if (old_interrupt_.sa_handler != SIG_IGN) ::sigaction(SIGINT, &action, nullptr);
+  if (old_hangup_.sa_handler != SIG_IGN) ::sigaction(SIGHUP, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
 }
 
 SignalWatch::~SignalWatch() {
   ::sigaction(SIGINT, &old_interrupt_, nullptr);
   ::sigaction(SIGTERM, &old_terminate_, nullptr);
+  ::sigaction(SIGHUP, &old_hangup_, nullptr);
+  ::sigaction(SIGPIPE, &old_pipe_, nullptr);
+  ::sigaction(SIGXFSZ, &old_file_size_, nullptr);
+  KeepGoing();
 }
+
+void SignalWatch::EndAtOnce(const std::string& message, int code) {
+  KeepGoing();
+  const size_t size = std::min(message.size(), kMessageMax);
+  std::memcpy(end_message, message.data(), size);
+  end_message_size.store(size);
+  end_code.store(code, std::memory_order_release);
+  if (signal_came.load()) EndIfAsked();
+}
+
+void SignalWatch::KeepGoing() { end_code.store(-1); }
 
 const std::atomic<bool>& SignalWatch::interrupted() const { return signal_came; }
 

@@ -1,9 +1,11 @@
-// SIGINT and SIGTERM as events: while it lives they do not end the process at once. Serves both a
-// process that works (it looks at a flag between two steps) and a starter of workers (it polls a
-// descriptor and takes the signals one by one: the first asks the job to end, the second kills it).
-// It passes nothing on to workers: that is the starter's, by Supervisor::Stop.
+// SIGINT, SIGTERM and SIGHUP (a terminal that is closed) as events: while it lives they do not end the process at once.
+// Serves both a process that works (it looks at a flag between two steps) and a starter of workers (it polls a descriptor
+// and takes the signals one by one: the first asks the job to end, the second kills it). It passes nothing on to workers:
+// that is the starter's, by Supervisor::Stop. As long as there is nothing to lose, EndAtOnce lets the first signal end the
+// process.
 //
-// A SIGINT that was ignored before (nohup, a script's background job) stays ignored.
+// A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. SIGPIPE and SIGXFSZ are
+// ignored: a write to a closed pipe, or beyond the limit of a file's size, fails and ends nothing.
 // Thread rule: one at a time, made and destroyed by the main thread; the rest from any thread.
 #pragma once
 
@@ -11,6 +13,7 @@
 
 #include <atomic>
 #include <optional>
+#include <string>
 
 namespace weir {
 
@@ -27,6 +30,11 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
+  // From now on the first signal writes `message` to standard error and ends the process with exit code `code`, whatever
+  // it is doing; until KeepGoing. A signal that has come already does so now.
+  void EndAtOnce(const std::string& message, int code);
+  void KeepGoing();
+
   // Whether any has come.
   const std::atomic<bool>& interrupted() const;
 
@@ -36,7 +44,7 @@ class SignalWatch {
   std::optional<int> Take();
 
  private:
-  struct sigaction old_interrupt_ = {}, old_terminate_ = {};
+  struct sigaction old_interrupt_ = {}, old_terminate_ = {}, old_hangup_ = {}, old_pipe_ = {}, old_file_size_ = {};
 };
 
 }  // namespace weir

@@ -70,6 +70,56 @@ TEST(SignalWatchTest, AnIgnoredInterruptStaysIgnored) {
   ::signal(SIGINT, old);
 }
 
+TEST(SignalWatchTest, AClosedTerminalIsAnEventUnlessItWasIgnored) {
+  {
+    SignalWatch watch(SecondSignal::kIsAnEvent);
+    ::raise(SIGHUP);
+    EXPECT_TRUE(watch.interrupted());
+    EXPECT_EQ(watch.Take(), SIGHUP);
+  }
+  auto old = ::signal(SIGHUP, SIG_IGN);
+  {
+    SignalWatch watch(SecondSignal::kIsAnEvent);
+    ::raise(SIGHUP);
+    EXPECT_FALSE(watch.interrupted());
+  }
+  ::signal(SIGHUP, old);
+}
+
+TEST(SignalWatchTest, AClosedPipeAndALimitOfSizeEndNothing) {
+  SignalWatch watch(SecondSignal::kIsAnEvent);
+  ::raise(SIGPIPE);
+  ::raise(SIGXFSZ);
+  EXPECT_FALSE(watch.interrupted());
+}
+
+TEST(SignalWatchTest, WithNothingToLoseTheFirstSignalEndsTheProcessWithItsMessage) {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    auto interrupted = [signal] {
+      SignalWatch watch(SecondSignal::kEndsTheProcess);
+      watch.EndAtOnce("nothing was written\n", 130);
+      ::raise(signal);
+      ::_exit(1);
+    };
+    EXPECT_EXIT(interrupted(), ::testing::ExitedWithCode(130), "nothing was written");
+    auto earlier = [signal] {
+      SignalWatch watch(SecondSignal::kEndsTheProcess);
+      ::raise(signal);
+      watch.EndAtOnce("nothing was written\n", 130);
+      ::_exit(1);
+    };
+    EXPECT_EXIT(earlier(), ::testing::ExitedWithCode(130), "nothing was written");
+  }
+}
+
+TEST(SignalWatchTest, OnceThereIsSomethingToLoseASignalIsAnEventAgain) {
+  SignalWatch watch(SecondSignal::kEndsTheProcess);
+  watch.EndAtOnce("nothing was written\n", 130);
+  watch.KeepGoing();
+  ::raise(SIGTERM);
+  EXPECT_TRUE(watch.interrupted());
+}
+
 TEST(SignalWatchTest, MoreSignalsThanAnybodyTakesDoNotBlock) {
   SignalWatch watch(SecondSignal::kIsAnEvent);
   for (int i = 0; i < 100000; ++i) ::raise(SIGINT);

@@ -310,7 +310,7 @@ class Calibration {
     if (where == Where::kProcesses) {
       WEIR_ASSIGN_OR_RETURN(samples, options_.in_processes(job, options_.threads_per_device, rounds, steps));
     } else {
-      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, LocalRunner::Open(job, options_.threads_per_device, 0));
+      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, LocalRunner::Open(job, {options_.threads_per_device, 0}));
       WEIR_ASSIGN_OR_RETURN(samples, TimeRounds(runner.get(), rounds, steps));
     }
     return static_cast<double>(Median(std::move(samples)));

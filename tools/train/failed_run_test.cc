@@ -31,9 +31,8 @@ class FailingRunner final : public JobRunner {
     return reported;
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
-  absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override {
-    return runner_->Save(set, metadata, path);
-  }
+  absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return runner_->InspectStep(as_step); }
   std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
@@ -60,8 +59,8 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
   options.threads_per_device = 1;
   options.trace = std::string(::testing::TempDir()) + "/failed.pftrace";
   std::remove(options.trace.c_str());
-  options.runner = [](const Job& trained, int threads, int64_t first_step) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
-    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, threads, first_step);
+  options.runner = [](const Job& trained, const RunnerOptions& runner_options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, runner_options);
     if (!runner.ok()) return runner.status();
     return std::make_unique<FailingRunner>(*std::move(runner), 5);
   };

@@ -118,6 +118,7 @@ absl::Status Generate(const Job& job, const GenerateOptions& options, const std:
   std::unique_ptr<SafetensorsReader> weights;
   if (!options.init.empty()) {
     WEIR_ASSIGN_OR_RETURN(weights, SafetensorsReader::Open(options.init));
+    WEIR_RETURN_IF_ERROR(weights->CheckSums().status());
   }
   WEIR_ASSIGN_OR_RETURN(JobSession opened, OpenJobSession(variant.job, session_options));
   if (weights != nullptr) WEIR_RETURN_IF_ERROR(LoadStates(*weights, StateSet::kWeights, opened.session.get()));

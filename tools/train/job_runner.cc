@@ -1,27 +1,29 @@
 #include "tools/train/job_runner.h"
 
-#include <fstream>
 #include <sstream>
 #include <utility>
 
 #include "runtime/base/status.h"
+#include "runtime/store/whole_file.h"
 
 namespace weir {
 
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << trace;
-  file.close();
-  if (file) return absl::OkStatus();
-  return Missing({"W0075", "--trace " + path, "a file that can be written", "none", "check that the folder exists and has room"});
+  const absl::Status written = WriteWholeFile(path, [&trace](std::ostream& out) {
+    out << trace;
+    return absl::OkStatus();
+  });
+  if (written.ok()) return written;
+  return Missing({"W0075", "--trace " + path, "a file that can be written", std::string(written.message()), ""});
 }
 
-absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job, int threads_per_device, int64_t first_step) {
+absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job, const RunnerOptions& options) {
   std::unique_ptr<LocalRunner> runner(new LocalRunner());
-  RankGroupOptions options;
-  options.threads_per_device = threads_per_device;
-  options.first_step = first_step;
-  WEIR_ASSIGN_OR_RETURN(runner->group_, RankGroup::Open(job, options));
+  RankGroupOptions group_options;
+  group_options.threads_per_device = options.threads_per_device;
+  group_options.first_step = options.first_step;
+  group_options.on_nonfinite = options.on_nonfinite;
+  WEIR_ASSIGN_OR_RETURN(runner->group_, RankGroup::Open(job, group_options));
   const RankGroup& group = *runner->group_;
   RunnerFacts& facts = runner->facts_;
   facts.data = group.dataset().Describe();
@@ -34,10 +36,10 @@ absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job, int
   return runner;
 }
 
-absl::Status LocalRunner::Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer, BeginSave(facts_.states, set, metadata, path));
-  WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(set, writer->temporary_path()));
-  for (const auto& [name, elements] : parts) WEIR_RETURN_IF_ERROR(writer->NotePart(name, elements));
+absl::Status LocalRunner::Save(const SaveOrder& order) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer, BeginSave(facts_.states, order.set, order.metadata, order.path));
+  WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(order.set, writer->temporary_path(), order.path));
+  WEIR_RETURN_IF_ERROR(NoteParts(parts, order, writer.get()));
   return writer->Commit();
 }
 

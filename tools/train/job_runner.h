@@ -27,9 +27,17 @@ struct RunnerFacts {
   std::string where;                        // "" or "in 2 processes", for people
 };
 
-// Puts a trace at `path`. kNotFound (W0075) if that cannot be done.
+// Puts a trace at `path`, as a whole or not at all. kNotFound (W0075) if that cannot be done.
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace);
 
+struct RunnerOptions {
+  int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
+  int64_t first_step = 0;
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
+};
+
+// After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone; after any other of Save,
+// WriteTrace and Evaluate they are as before, but that there is no more evaluation after one that failed.
 class JobRunner {
  public:
   virtual ~JobRunner() = default;
@@ -40,8 +48,10 @@ class JobRunner {
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) = 0;
   // The present weights on what is held out; what was reported of each batch.
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
-  // Every state of `set` to `path`, atomically.
-  virtual absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) = 0;
+  // Every state of order.set, atomically. CannotWrite (pending_file.h), or W0963 as of NoteParts.
+  virtual absl::Status Save(const SaveOrder& order) = 0;
+  // One more step that repeats step `as_step`: where values are first not finite, on each rank that has any.
+  virtual absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) = 0;
   // What each rank has done since the job began, as of the end of the last RunSteps. Ranks without an account are left out.
   virtual std::vector<RankWorkReport> Work() const = 0;
   // One Perfetto file of all ranks, also after RunSteps has failed. Errors of WriteTraceFile, or what kept the ranks from
@@ -51,13 +61,14 @@ class JobRunner {
 
 class LocalRunner final : public JobRunner {
  public:
-  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const Job& job, int threads_per_device, int64_t first_step);
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const Job& job, const RunnerOptions& options);
 
   const RunnerFacts& facts() const override { return facts_; }
   absl::Status Load(const std::string& path, StateSet set) override { return group_->Load(path, set); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override { return group_->RunSteps(steps); }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
-  absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override;
+  absl::Status Save(const SaveOrder& order) override;
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return group_->InspectStep(as_step); }
   std::vector<RankWorkReport> Work() const override { return group_->session().Work(); }
   absl::Status WriteTrace(const std::string& path) override;
 

@@ -89,6 +89,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   WEIR_RETURN_IF_ERROR(RunConfined([&]() -> absl::Status {
     for (int rank : ranks) {
       WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*opened.plan, rank));
+      SetOnNonfinite(options.on_nonfinite, &plan);
       plans.push_back(std::move(plan));
     }
     return absl::OkStatus();

@@ -12,6 +12,7 @@
 #include "compiler/compile.h"
 #include "proto/job.pb.h"
 #include "runtime/transport/transport.h"
+#include "tools/train/on_nonfinite.h"
 
 namespace weir {
 
@@ -34,6 +35,7 @@ struct JobSessionOptions {
   // Acts that WriteTrace of the session can tell: none, or those of the last steps (kTracedSteps).
   enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
   StateInitializer state_init;  // null: as the plan says
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
 };
 
 struct JobSession {

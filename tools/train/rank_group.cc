@@ -27,6 +27,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const
   session.role = static_cast<uint16_t>(GroupRole::kTraining);
   session.plan_id = options.plan_id;
   session.plan = plans.training;
+  session.on_nonfinite = options.on_nonfinite;
   if (options.network) session.network = options.network(GroupRole::kTraining);
   WEIR_ASSIGN_OR_RETURN(group->training_, OpenJobSession(job, session));
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
@@ -34,6 +35,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const
   session.plan = plans.evaluation;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(group->evaluator_, Evaluator::Create(job, group->dataset_.get(), session));
+  if (group->evaluator_ != nullptr) group->evaluation_batches_ = group->evaluator_->batches();
   return group;
 }
 
@@ -57,22 +59,37 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::RunSteps(int64_t steps
 }
 
 absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
+  if (evaluator_ == nullptr) return absl::FailedPreconditionError("there is no evaluation after one that failed");
   WEIR_RETURN_IF_ERROR(CopyWeights(*training_.session, evaluator_->session()));
-  return evaluator_->Run();
+  absl::StatusOr<std::map<int64_t, StepMetrics>> reported = evaluator_->Run();
+  if (reported.ok()) return reported;
+  std::unique_ptr<Evaluator> failed;
+  std::lock_guard<std::mutex> lock(mutex_);
+  failed = std::move(evaluator_);
+  return reported;
 }
 
-absl::StatusOr<std::map<std::string, int64_t>> RankGroup::SaveShards(StateSet set, const std::string& temporary_path) {
-  return weir::SaveShards(*training_.session, set, temporary_path);
+absl::StatusOr<std::vector<NonfiniteFinding>> RankGroup::InspectStep(int64_t as_step) {
+  absl::StatusOr<std::vector<NonfiniteFinding>> findings = training_.session->InspectStep(as_step);
+  log_.Take();  // what that step reports, has been
+  return findings;
+}
+
+absl::StatusOr<std::map<std::string, SavedPart>> RankGroup::SaveShards(StateSet set, const std::string& temporary_path,
+                                                                      const std::string& path) {
+  return weir::SaveShards(*training_.session, set, temporary_path, path);
 }
 
 void RankGroup::Stop(const absl::Status& reason) {
   training_.session->Stop(reason);
+  std::lock_guard<std::mutex> lock(mutex_);
   if (evaluator_ != nullptr) evaluator_->session()->Stop(reason);
 }
 
 // Only one of the two sessions runs at a time; the other one's counts stand still.
 SessionProgress RankGroup::Progress() const {
   SessionProgress progress = training_.session->Progress();
+  std::lock_guard<std::mutex> lock(mutex_);
   if (evaluator_ == nullptr) return progress;
   const SessionProgress evaluating = evaluator_->session()->Progress();
   progress.acts += evaluating.acts;

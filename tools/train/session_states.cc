@@ -5,6 +5,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "actors/engine/finite_watch.h"
+#include "runtime/base/finite.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -108,18 +110,33 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(const std::map<std:
   return SafetensorsWriter::Create(path, std::move(entries), metadata);
 }
 
-absl::StatusOr<std::map<std::string, int64_t>> SaveShards(const Session& session, StateSet set,
-                                                          const std::string& temporary_path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsPart> part, SafetensorsPart::Open(temporary_path));
-  std::map<std::string, int64_t> elements;
+absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& session, StateSet set,
+                                                            const std::string& temporary_path, const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsPart> part, SafetensorsPart::Open(temporary_path, path));
+  std::map<std::string, SavedPart> parts;
   WEIR_RETURN_IF_ERROR(ForEachShard(session, set, [&](int rank, const PlanState& state) -> absl::Status {
     if (!state.owner) return absl::OkStatus();
     WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session.StateMemory(rank, state.name));
-    elements[state.name] += state.slice.num_elements();
+    SavedPart& saved = parts[state.name];
+    saved.elements += state.slice.num_elements();
+    if (saved.nonfinite.empty() && !AllFinite(state.slice.dtype, memory.data(), state.slice.num_elements())) {
+      saved.nonfinite = absl::StrCat(NonfiniteText(state.slice.dtype, memory.data(), state.slice.num_elements()), " on rank ", rank);
+    }
     return part->Write(state.name, state.slice, memory.data());
   }));
   WEIR_RETURN_IF_ERROR(part->Flush());
-  return elements;
+  return parts;
+}
+
+absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order, SafetensorsWriter* writer) {
+  for (const auto& [name, part] : parts) {
+    if (order.nonfinite == Nonfinite::kRefuse && !part.nonfinite.empty()) {
+      return absl::OutOfRangeError(Format({"W0963", absl::StrCat(order.path, ", state ", name), "finite values to keep", part.nonfinite,
+                                           "an earlier checkpoint with a lower training.schedule.learning_rate"}));
+    }
+    WEIR_RETURN_IF_ERROR(writer->NotePart(name, part.elements));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CopyWeights(const Session& from, Session* to) {

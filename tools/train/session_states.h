@@ -47,9 +47,28 @@ absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* se
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(const std::map<std::string, StateType>& states, StateSet set,
                                                              const std::map<std::string, std::string>& metadata,
                                                              const std::string& path);
-// Writes what local ranks own; the elements written, by name, are for SafetensorsWriter::NotePart.
-absl::StatusOr<std::map<std::string, int64_t>> SaveShards(const Session& session, StateSet set,
-                                                          const std::string& temporary_path);
+// What the ranks of one process wrote of a state.
+struct SavedPart {
+  int64_t elements = 0;   // for SafetensorsWriter::NotePart
+  std::string nonfinite;  // what of them is NaN or infinite, for people; empty: nothing
+};
+// Writes what local ranks own into the file that will be at `path`; by name.
+absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& session, StateSet set,
+                                                            const std::string& temporary_path, const std::string& path);
+
+enum class Nonfinite : uint8_t {
+  kRefuse,  // a file with NaN or infinity in it is not made
+  kKeep,
+};
+struct SaveOrder {
+  StateSet set = StateSet::kWeights;
+  std::map<std::string, std::string> metadata;
+  std::string path;
+  Nonfinite nonfinite = Nonfinite::kRefuse;
+};
+// Tells the writer what was written of all parts. kOutOfRange (W0963) names the first state that is not finite, if the
+// order refuses such.
+absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order, SafetensorsWriter* writer);
 
 // Every weight of the local ranks of `to`, from the same rank of `from`, which holds the same shard.
 absl::Status CopyWeights(const Session& from, Session* to);

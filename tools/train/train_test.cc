@@ -232,23 +232,6 @@ TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
   EXPECT_EQ(Error(job).code(), absl::StatusCode::kNotFound);
 }
 
-TEST_F(TrainTest, AnInterruptEndsAtAStepAndStillSaves) {
-  std::atomic<bool> interrupted = true;
-  options_.interrupted = &interrupted;
-  options_.save = PathFor("interrupted.safetensors");
-  std::remove(options_.save.c_str());
-  TrainResult result = Run(ImageJob());
-  EXPECT_TRUE(result.interrupted);
-  EXPECT_EQ(result.steps_done, 0);
-  EXPECT_FALSE(Weights(options_.save).empty());
-}
-
-TEST_F(TrainTest, ALossThatIsNotANumberIsSaidClearly) {
-  Job job = ImageJob();
-  job.mutable_training()->mutable_schedule()->set_learning_rate(1e30);
-  Run(job);
-  EXPECT_THAT(log_.str(), HasSubstr("WARNING: the loss is"));
-}
 
 // A text that repeats one short sentence: a model that has learnt it says it.
 Job TextJob(const std::string& mesh = "") {

@@ -1,8 +1,11 @@
 #include "tools/train/trainer.h"
 
+#include <string.h>
+
 #include <algorithm>
 #include <cmath>
-#include <fstream>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -11,7 +14,10 @@
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
+#include "runtime/store/pending_file.h"
 #include "tools/train/job_data.h"
+#include "tools/train/metrics_file.h"
+#include "tools/train/nonfinite_steps.h"
 #include "tools/train/session_states.h"
 #include "tools/train/straggler_watch.h"
 
@@ -22,6 +28,8 @@ constexpr double kBurstSeconds = 0.2;
 constexpr int64_t kBurstMax = 64;
 constexpr char kStepKey[] = "step";
 constexpr char kOptimizerStepKey[] = "optimizer_step";
+constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
+constexpr int64_t kStepsInspectedMax = 64;
 
 std::string LossName(const Job& job) { return job.graph().loss().empty() ? "loss" : job.graph().loss(); }
 
@@ -42,6 +50,11 @@ double ValueOf(const StepMetrics& metrics, const std::string& name) {
   return it == metrics.end() ? std::nan("") : it->second;
 }
 
+// Whether nothing more can be done with the ranks (job_runner.h).
+bool RanksAreGone(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
+}
+
 class Trainer {
  public:
   Trainer(const Job& job, const TrainOptions& options)
@@ -50,7 +63,8 @@ class Trainer {
         items_(ItemsOf(job)),
         progress_(items_.name, &clock_, options.console),
         schedule_(ScheduleOf(job)),
-        updates_(compiler::UpdateRateOf(job.training())) {}
+        updates_(compiler::UpdateRateOf(job.training())),
+        nonfinite_(options.on_nonfinite, LossName(job)) {}
 
   absl::StatusOr<TrainResult> Run() {
     WEIR_RETURN_IF_ERROR(Open());
@@ -60,7 +74,7 @@ class Trainer {
       if (!options_.trace.empty()) LeaveTrace();
       return status;
     }
-    WEIR_RETURN_IF_ERROR(WriteResults());
+    WEIR_RETURN_IF_ERROR(stops() ? EndAtNonfinite() : WriteResults());
     return result_;
   }
 
@@ -69,28 +83,47 @@ class Trainer {
     if (!options_.init.empty() && !options_.resume.empty()) {
       return Rejected({"W0074", "--init and --resume", "one of them", "both", "--resume alone: a checkpoint holds the weights"});
     }
+    WEIR_RETURN_IF_ERROR(CheckPlaces());
     std::unique_ptr<SafetensorsReader> checkpoint, init;
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(OpenCheckpoint(&checkpoint));
     if (!options_.init.empty()) {
-      WEIR_ASSIGN_OR_RETURN(init, SafetensorsReader::Open(options_.init));
+      WEIR_ASSIGN_OR_RETURN(init, OpenSound(options_.init));
     }
-    WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, options_.threads_per_device, result_.steps_done));
+    if (!options_.metrics.empty()) {
+      const auto begin = result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
+      WEIR_ASSIGN_OR_RETURN(metrics_file_, MetricsFile::Open(options_.metrics, begin));
+    }
+    WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, {options_.threads_per_device, result_.steps_done, options_.on_nonfinite}));
     if (init != nullptr) WEIR_RETURN_IF_ERROR(Load(*init, StateSet::kWeights));
     if (checkpoint != nullptr) WEIR_RETURN_IF_ERROR(Load(*checkpoint, StateSet::kAll));
-    if (!options_.metrics.empty()) {
-      metrics_file_.open(options_.metrics, result_.steps_done > 0 ? std::ios::app : std::ios::trunc);
-      if (!metrics_file_) {
-        return Missing({"W0075", "--metrics " + options_.metrics, "a file that can be written", "none",
-                        "check that the folder exists"});
-      }
-    }
     SayWhatRuns();
+    if (options_.before_steps) options_.before_steps();
     return absl::OkStatus();
+  }
+
+  // Whether what is asked for can be written, as far as that can be known before.
+  absl::Status CheckPlaces() const {
+    for (const std::string& path : {options_.checkpoint, options_.save}) {
+      if (path.empty()) continue;
+      if (const int error = CheckPlace(path)) return CannotWrite(path, "cannot make a temporary file beside it", error);
+    }
+    if (options_.trace.empty()) return absl::OkStatus();
+    const int error = CheckPlace(options_.trace);
+    if (error == 0) return absl::OkStatus();
+    return Missing({"W0075", "--trace " + options_.trace, "a file that can be written", strerror(error), "check that the folder exists and has room"});
+  }
+
+  // The file, once its checksums are found right.
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenSound(const std::string& path) {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
+    WEIR_ASSIGN_OR_RETURN(const SafetensorsReader::Checked checked, file->CheckSums());
+    if (checked == SafetensorsReader::Checked::kHasNoChecksums) progress_.Say(path + " carries no checksums: its values are unverified");
+    return file;
   }
 
   // Reads the number of steps done from the checkpoint.
   absl::Status OpenCheckpoint(std::unique_ptr<SafetensorsReader>* checkpoint) {
-    WEIR_ASSIGN_OR_RETURN(*checkpoint, SafetensorsReader::Open(options_.resume));
+    WEIR_ASSIGN_OR_RETURN(*checkpoint, OpenSound(options_.resume));
     auto it = (*checkpoint)->metadata().find(kStepKey);
     int64_t step = -1;
     if (it == (*checkpoint)->metadata().end() || !absl::SimpleAtoi(it->second, &step) || step < 0) {
@@ -136,7 +169,11 @@ class Trainer {
                                   facts.threads_per_device == 1 ? "" : "s",
                                   BytesText(static_cast<double>(facts.bytes_per_device))));
     SayWhatUpdates();
+    const int64_t steps = job_.training().steps();
     if (result_.steps_done > 0) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
+    if (result_.steps_done >= steps && !options_.resume.empty()) {
+      progress_.Say(absl::StrCat("nothing to train: the checkpoint is of step ", result_.steps_done, ", and the job has ", steps, " steps in all (--steps)"));
+    }
   }
 
   void SayWhatUpdates() {
@@ -153,7 +190,7 @@ class Trainer {
     }
   }
 
-  bool evaluates() const { return runner_->facts().evaluation_batches > 0; }
+  bool evaluates() const { return runner_->facts().evaluation_batches > 0 && evaluation_problem_.ok(); }
   bool Interrupted() const { return options_.interrupted != nullptr && options_.interrupted->load(); }
 
   absl::Status RunAllSteps() {
@@ -161,21 +198,22 @@ class Trainer {
     int64_t burst = 1;
     started_at_ = result_.steps_done;
     // Resumed after the last update: the checkpoint is that of the beginning.
-    if (started_at_ < steps && started_at_ == updates_.RoundDown(steps)) WEIR_RETURN_IF_ERROR(WriteCheckpoint());
-    while (result_.steps_done < steps && !(Interrupted() && MayEnd())) {
+    if (started_at_ < steps && started_at_ == updates_.RoundDown(steps)) WEIR_RETURN_IF_ERROR(WriteCheckpointOnTheWay());
+    while (result_.steps_done < steps && !(Interrupted() && MayEnd()) && !stops()) {
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
       const int64_t checkpoint_at = NextCheckpoint(steps);
       WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
       double seconds = static_cast<double>(clock_.NowNs() - before) * 1e-9;
       burst = std::clamp<int64_t>(std::llround(kBurstSeconds * static_cast<double>(count) / std::max(seconds, 1e-9)), 1, kBurstMax);
       result_.steps_done += count;
+      result_.steps_here += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
       running_seconds_ += seconds;
       for (const std::string& line : stragglers_.Look(runner_->Work(), seconds)) progress_.Say("WARNING: " + line);
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
-    result_.interrupted = result_.steps_done < steps;
-    if (result_.interrupted) progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+    result_.interrupted = result_.steps_done < steps && !stops();
+    if (result_.interrupted && result_.steps_here > 0) progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
     return absl::OkStatus();
   }
 
@@ -188,7 +226,7 @@ class Trainer {
     return std::min(last, due > done ? due : updates_.RoundUp((done / every + 1) * every));
   }
   bool MayEnd() const {
-    return options_.checkpoint.empty() || updates_.IsBetweenUpdates(result_.steps_done) ||
+    return result_.steps_here == 0 || options_.checkpoint.empty() || updates_.IsBetweenUpdates(result_.steps_done) ||
            updates_.RoundUp(result_.steps_done) > job_.training().steps();
   }
 
@@ -203,22 +241,38 @@ class Trainer {
     return until;
   }
 
+  bool stops() const { return options_.on_nonfinite == OnNonfinite::kStop && nonfinite_.first().has_value(); }
+
   absl::Status AfterBurst(int64_t steps, int64_t checkpoint_at) {
+    for (const auto& [step, metrics] : reported_) {
+      if (const std::string line = nonfinite_.Look(step, metrics); !line.empty()) progress_.Say(line);
+    }
     int64_t done = result_.steps_done;
     int64_t eval_every = job_.training().eval_every();
-    bool evaluate = evaluates() && (done == steps || (eval_every > 0 && done % eval_every == 0));
-    if (evaluate) WEIR_RETURN_IF_ERROR(Evaluate());
+    bool evaluate = !stops() && evaluates() && (done == steps || (eval_every > 0 && done % eval_every == 0));
+    if (evaluate) {
+      WEIR_RETURN_IF_ERROR(Evaluate());
+      evaluate = evaluation_problem_.ok();
+    }
     for (const auto& [step, metrics] : reported_) {
-      WEIR_RETURN_IF_ERROR(ReportStep(step, steps, metrics, evaluate && step + 1 == done));
+      if (stops() && step > nonfinite_.first()->step) break;
+      ReportStep(step, steps, metrics, evaluate && step + 1 == done);
     }
     if (evaluate) progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
-    if (done == checkpoint_at && done < steps) return WriteCheckpoint();
+    if (done == checkpoint_at && done < steps && !stops()) return WriteCheckpointOnTheWay();
     return absl::OkStatus();
   }
 
+  // An evaluation that fails ends evaluations, not the run; what it found is returned at the end.
   absl::Status Evaluate() {
-    WEIR_ASSIGN_OR_RETURN(auto batches, runner_->Evaluate());
-    result_.evaluation = MeanOf(batches);
+    absl::StatusOr<std::map<int64_t, StepMetrics>> batches = runner_->Evaluate();
+    if (RanksAreGone(batches.status())) return batches.status();
+    if (!batches.ok()) {
+      evaluation_problem_ = batches.status();
+      progress_.Say(absl::StrCat("WARNING: the evaluation after step ", result_.steps_done, " failed, and there will be no more: ", batches.status().message()));
+      return absl::OkStatus();
+    }
+    result_.evaluation = MeanOf(*batches);
     if (result_.evaluation->batches != runner_->facts().evaluation_batches) {
       return absl::InternalError(absl::StrCat("W0073: expected metrics of ", runner_->facts().evaluation_batches,
                                               " batches; found ", result_.evaluation->batches, "."));
@@ -226,18 +280,12 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  absl::Status ReportStep(int64_t step, int64_t steps, const StepMetrics& metrics, bool evaluated) {
+  void ReportStep(int64_t step, int64_t steps, const StepMetrics& metrics, bool evaluated) {
     double loss = ValueOf(metrics, LossName(job_));
     if (metrics.count("grad_norm") > 0) gradient_norm_ = ValueOf(metrics, "grad_norm");
     double rate = static_cast<double>(items_.count) / step_seconds_;
     if (step == started_at_) result_.first_loss = loss;
     result_.last_loss = loss;
-    if (!std::isfinite(loss) && !warned_) {
-      warned_ = true;
-      progress_.Say(absl::StrCat("WARNING: the loss is ", std::isnan(loss) ? "not a number" : "infinite", " at step ", step + 1,
-                                 "; weights are likely lost. Try a lower training.schedule.learning_rate, warm-up, "
-                                 "or training.optimizer.clip_norm=1."));
-    }
     ProgressStep shown;
     shown.step = step + 1;
     shown.steps = steps;
@@ -248,14 +296,13 @@ class Trainer {
     double mean = running_seconds_ / static_cast<double>(result_.steps_done - started_at_);
     shown.seconds_left = mean * static_cast<double>(steps - step - 1);
     progress_.Show(shown);
-    return WriteMetrics(step, metrics, rate, evaluated);
+    if (metrics_file_ != nullptr) WriteMetrics(step, metrics, rate, evaluated);
   }
 
   // Of the update that `step` makes or gathers gradients for.
   double LearningRate(int64_t step) const { return schedule_.At(std::max<int64_t>(0, updates_.OptimizerStep(step))); }
 
-  absl::Status WriteMetrics(int64_t step, const StepMetrics& metrics, double rate, bool evaluated) {
-    if (!metrics_file_.is_open()) return absl::OkStatus();
+  void WriteMetrics(int64_t step, const StepMetrics& metrics, double rate, bool evaluated) {
     MetricLine line(step + 1);
     line.Add("loss", ValueOf(metrics, LossName(job_)));
     if (metrics.count("grad_norm") > 0) line.Add("grad_norm", ValueOf(metrics, "grad_norm"));
@@ -271,20 +318,41 @@ class Trainer {
       }
       if (auto bits = BitsPerByte(job_, *result_.evaluation)) line.Add("eval_bits_per_byte", *bits);
     }
-    metrics_file_ << line.Text() << "\n" << std::flush;
-    if (metrics_file_) return absl::OkStatus();
-    return Missing({"W0075", "--metrics " + options_.metrics, "to write the file", "a write that failed", "is the disk full?"});
+    if (const std::string said = metrics_file_->Write(line); !said.empty()) progress_.Say(said);
   }
 
-  absl::Status WriteCheckpoint() {
+  Nonfinite nonfinite_in_files() const { return options_.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse; }
+
+  absl::Status SaveCheckpoint(const std::string& path) {
+    const int64_t step = result_.steps_done;
+    return runner_->Save({StateSet::kAll,
+                          {{"format", "weir"},
+                           {"job", job_.name()},
+                           {kStepKey, absl::StrCat(step)},
+                           {kOptimizerStepKey, absl::StrCat(updates_.OptimizerStep(step))}},
+                          path,
+                          nonfinite_in_files()});
+  }
+
+  absl::Status SaveWeights(const std::string& path) {
+    return runner_->Save({StateSet::kWeights, {{"format", "weir"}, {"job", job_.name()}}, path, nonfinite_in_files()});
+  }
+
+  // What the disk does not take is warned of, and tried again with the next checkpoint.
+  absl::Status WriteCheckpointOnTheWay() {
     if (options_.checkpoint.empty()) return absl::OkStatus();
-    checkpoint_step_ = result_.steps_done;
-    return runner_->Save(StateSet::kAll,
-                         {{"format", "weir"},
-                          {"job", job_.name()},
-                          {kStepKey, absl::StrCat(result_.steps_done)},
-                          {kOptimizerStepKey, absl::StrCat(updates_.OptimizerStep(result_.steps_done))}},
-                         options_.checkpoint);
+    const absl::Status status = SaveCheckpoint(options_.checkpoint);
+    if (status.ok()) {
+      if (checkpoint_fails_) progress_.Say(absl::StrCat("checkpoint of step ", result_.steps_done, " written to ", options_.checkpoint, " again"));
+      checkpoint_fails_ = false;
+      checkpoint_step_ = result_.steps_done;
+      return absl::OkStatus();
+    }
+    if (!IsCannotWrite(status)) return status;
+    checkpoint_fails_ = true;
+    progress_.Say(absl::StrCat("WARNING: no checkpoint of step ", result_.steps_done, ": ", status.message(), " The run goes on; ",
+                               checkpoint_step_ < 0 ? "there is none of this run yet" : absl::StrCat("that of step ", checkpoint_step_, " is kept")));
+    return absl::OkStatus();
   }
 
   // Of a job that failed, for whoever asks why.
@@ -294,21 +362,106 @@ class Trainer {
     if (!written.ok() && !absl::IsFailedPrecondition(written)) progress_.Say(absl::StrCat("no trace: ", written.message()));
   }
 
+  // Everything that can be written is, then the first problem is returned.
   absl::Status WriteResults() {
-    if (updates_.IsBetweenUpdates(result_.steps_done)) WEIR_RETURN_IF_ERROR(WriteCheckpoint());
-    if (checkpoint_step_ >= 0) {
+    if (result_.interrupted && result_.steps_here == 0) {
+      progress_.Say("interrupted before the first step of this run: no file is written or changed");
+      return absl::OkStatus();
+    }
+    std::vector<absl::Status> problems;
+    if (!options_.checkpoint.empty()) WEIR_RETURN_IF_ERROR(WriteLastCheckpoint(&problems));
+    if (!options_.save.empty()) WEIR_RETURN_IF_ERROR(WriteWeights(&problems));
+    WriteTrace();
+    if (!evaluation_problem_.ok()) problems.push_back(evaluation_problem_);
+    SayWhatIsMissing();
+    for (size_t i = 1; i < problems.size(); ++i) progress_.Say(absl::StrCat("ERROR: ", problems[i].message()));
+    return problems.empty() ? absl::OkStatus() : problems[0];
+  }
+
+  absl::Status WriteLastCheckpoint(std::vector<absl::Status>* problems) {
+    const int64_t step = result_.steps_done;
+    if (updates_.IsBetweenUpdates(step)) {
+      const absl::Status status = SaveCheckpoint(options_.checkpoint);
+      if (RanksAreGone(status)) return status;
+      if (status.ok()) checkpoint_step_ = step;
+      if (!status.ok()) problems->push_back(status);
+    }
+    if (checkpoint_step_ >= 0 && problems->empty()) {
       progress_.Say(absl::StrCat("checkpoint written to ", options_.checkpoint,
-                                 checkpoint_step_ == result_.steps_done ? "" : absl::StrCat(", as of step ", checkpoint_step_, ", the last that updates")));
-    }
-    if (!options_.save.empty()) {
-      WEIR_RETURN_IF_ERROR(runner_->Save(StateSet::kWeights, {{"format", "weir"}, {"job", job_.name()}}, options_.save));
-      progress_.Say("weights written to " + options_.save);
-    }
-    if (!options_.trace.empty()) {
-      WEIR_RETURN_IF_ERROR(runner_->WriteTrace(options_.trace));
-      progress_.Say("trace written to " + options_.trace + " (weir trace report " + options_.trace + ", or ui.perfetto.dev)");
+                                 checkpoint_step_ == step ? "" : absl::StrCat(", as of step ", checkpoint_step_, ", the last that updates")));
+    } else if (!problems->empty()) {
+      progress_.Say(absl::StrCat("ERROR: no checkpoint of step ", step,
+                                 checkpoint_step_ < 0 ? "" : absl::StrCat("; ", options_.checkpoint, " has that of step ", checkpoint_step_)));
     }
     return absl::OkStatus();
+  }
+
+  absl::Status WriteWeights(std::vector<absl::Status>* problems) {
+    const absl::Status status = SaveWeights(options_.save);
+    if (RanksAreGone(status)) return status;
+    if (status.ok()) {
+      progress_.Say("weights written to " + options_.save);
+      return absl::OkStatus();
+    }
+    problems->push_back(status);
+    if (checkpoint_step_ == result_.steps_done) {
+      progress_.Say(absl::StrCat("ERROR: weights not written to ", options_.save, "; the checkpoint has them: --resume ", options_.checkpoint, " --save PATH"));
+    }
+    return absl::OkStatus();
+  }
+
+  void WriteTrace() {
+    if (options_.trace.empty()) return;
+    const absl::Status status = runner_->WriteTrace(options_.trace);
+    progress_.Say(status.ok() ? "trace written to " + options_.trace + " (weir trace report " + options_.trace + ", or ui.perfetto.dev)"
+                              : absl::StrCat("WARNING: no trace: ", status.message()));
+  }
+
+  void SayWhatIsMissing() {
+    if (nonfinite_.num_skipped() > 0) {
+      progress_.Say(absl::StrCat(nonfinite_.num_skipped(), nonfinite_.num_skipped() == 1 ? " update was" : " updates were",
+                                 " left out, since gradients were not finite"));
+    }
+    if (metrics_file_ != nullptr && metrics_file_->num_lost() > 0) {
+      progress_.Say(absl::StrCat("WARNING: --metrics ", options_.metrics, " lacks ", metrics_file_->num_lost(),
+                                 metrics_file_->num_lost() == 1 ? " line" : " lines", " that could not be written"));
+    }
+  }
+
+  // No update was made since the norm of the gradients was not finite, so the weights are those before that step. Files of
+  // before stay as they are; that state goes into new ones beside them.
+  absl::Status EndAtNonfinite() {
+    const NonfiniteStep& bad = *nonfinite_.first();
+    const int64_t ran = result_.steps_done;
+    result_.steps_done = updates_.RoundDown(nonfinite_.first_bad_norm().value_or(ran));
+    if (result_.steps_done > started_at_) {
+      if (!options_.checkpoint.empty() && updates_.delay == 0) KeepStopped("checkpoint", options_.checkpoint, SaveCheckpoint(options_.checkpoint + kStoppedSuffix));
+      if (!options_.save.empty()) KeepStopped("weights", options_.save, SaveWeights(options_.save + kStoppedSuffix));
+    }
+    WriteTrace();
+    SayWhatIsMissing();
+    const std::string first = FindFirstTensor(bad);
+    return absl::OutOfRangeError(Format({"W0962", absl::StrCat("step ", bad.step + 1), "a finite loss and finite gradients",
+                                         absl::StrCat(bad.found, first.empty() ? "" : "; first not finite: " + first),
+                                         "a lower training.schedule.learning_rate, warm-up or training.optimizer.clip_norm=1; or "
+                                         "--on-nonfinite skip, which leaves such updates out"}));
+  }
+
+  void KeepStopped(const std::string& what, const std::string& path, const absl::Status& status) {
+    progress_.Say(status.ok() ? absl::StrCat(what, " of step ", result_.steps_done, ", the last finite, written to ", path, kStoppedSuffix, "; ", path,
+                                             " is left as it was")
+                              : absl::StrCat("WARNING: ", what, " of step ", result_.steps_done, " not kept: ", status.message()));
+  }
+
+  // Plays the steps again whose gradients the update would have used, until one shows where it comes from.
+  std::string FindFirstTensor(const NonfiniteStep& bad) {
+    const int64_t gathered = bad.loss_is_bad ? 1 : std::min(updates_.every * (updates_.delay + 1), kStepsInspectedMax);
+    for (int64_t step = std::max(started_at_, bad.step + 1 - gathered); step <= bad.step; ++step) {
+      absl::StatusOr<std::vector<NonfiniteFinding>> findings = runner_->InspectStep(step);
+      if (!findings.ok()) return "";
+      if (const std::optional<NonfiniteFinding> first = FirstOf(*findings); first.has_value()) return first->text;
+    }
+    return "";
   }
 
   const Job& job_;
@@ -320,14 +473,16 @@ class Trainer {
   UpdateRate updates_;  // of any sense once a runner has been opened
   std::unique_ptr<JobRunner> runner_;
   std::map<int64_t, StepMetrics> reported_;  // of the last burst
-  std::ofstream metrics_file_;
+  std::unique_ptr<MetricsFile> metrics_file_;  // null: none is asked for
+  NonfiniteSteps nonfinite_;
+  absl::Status evaluation_problem_;
   std::optional<double> gradient_norm_;  // the last reported
   int64_t checkpoint_step_ = -1;         // of the last checkpoint written here
   TrainResult result_;
   int64_t started_at_ = 0;  // steps done before
   double step_seconds_ = 0;  // mean over the last burst
   double running_seconds_ = 0;  // of all bursts, without evaluations
-  bool warned_ = false;
+  bool checkpoint_fails_ = false;  // the last one on the way did
   StragglerWatch stragglers_;
 };
 
@@ -337,6 +492,7 @@ absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options) {
 
 absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights, int threads_per_device) {
   WEIR_ASSIGN_OR_RETURN(auto file, SafetensorsReader::Open(weights));
+  WEIR_RETURN_IF_ERROR(file->CheckSums().status());
   WEIR_ASSIGN_OR_RETURN(auto dataset, OpenJobData(job));
   JobSessionOptions session;
   session.threads_per_device = threads_per_device;

@@ -3,7 +3,10 @@
 //
 //   open a runner -> { run a few steps, report, evaluate?, checkpoint? }* -> save
 //
-// Steps run in short bursts, so that an interrupt ends at a step and nothing is lost.
+// Steps run in short bursts, so that an interrupt ends at a step and nothing is lost. A run that is interrupted before its
+// first step writes nothing. What cannot be written costs no step: metrics and checkpoints on the way are warned of and
+// tried again, and at the end everything else is written before the error is returned. Files hold finite values only,
+// unless on_nonfinite is kContinue.
 // Thread rule: one thread; `interrupted` may be set from a signal handler.
 #pragma once
 
@@ -23,9 +26,8 @@
 
 namespace weir {
 
-// Opens the runner of a job whose first step has number `first_step`.
-using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(const Job& job, int threads_per_device,
-                                                                               int64_t first_step)>;
+// Opens the runner of a job.
+using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(const Job& job, const RunnerOptions& options)>;
 
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
@@ -37,19 +39,23 @@ struct TrainOptions {
   int64_t checkpoint_every = 0;  // also every so many steps
   std::string metrics;         // JSON lines
   std::string trace;           // Perfetto
+  OnNonfinite on_nonfinite = OnNonfinite::kStop;
+  std::function<void()> before_steps;  // called once all is loaded, before the first step; may be null
   Console* console = nullptr;   // must outlive the run; required
   const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct TrainResult {
   int64_t steps_done = 0;  // of the run, those before a resume included
+  int64_t steps_here = 0;  // of those, the ones run here
   double first_loss = 0;   // of the first step run here
   double last_loss = 0;
   std::optional<Evaluation> evaluation;  // the last one
   bool interrupted = false;
 };
 
-// Status: kInvalidArgument job rejected, kNotFound or kDataLoss an input, else our own fault.
+// Status: kInvalidArgument job rejected, kNotFound or kDataLoss an input or an output, kOutOfRange (W0962, W0963) values
+// that are not finite, else our own fault.
 absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options);
 
 // Evaluates the weights in `weights` on the held-out part of the job's data.

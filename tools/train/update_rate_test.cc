@@ -77,11 +77,12 @@ class WatchedRunner final : public JobRunner {
     return runner_->RunSteps(steps);
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
-  absl::Status Save(StateSet set, const std::map<std::string, std::string>& metadata, const std::string& path) override {
-    if (set == StateSet::kAll) notes_.saved.push_back(metadata.at("step"));
-    return runner_->Save(set, metadata, path);
+  absl::Status Save(const SaveOrder& order) override {
+    if (order.set == StateSet::kAll) notes_.saved.push_back(order.metadata.at("step"));
+    return runner_->Save(order);
   }
   std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return runner_->InspectStep(as_step); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
@@ -95,8 +96,8 @@ class UpdateRateTest : public ::testing::Test {
     options_.console = &console_;
     options_.threads_per_device = 1;
     options_.interrupted = &notes_.interrupted;
-    options_.runner = [this](const Job& job, int threads, int64_t first_step) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
-      absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, threads, first_step);
+    options_.runner = [this](const Job& job, const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+      absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
       if (!runner.ok()) return runner.status();
       return std::make_unique<WatchedRunner>(*std::move(runner), &notes_);
     };

@@ -1,0 +1,167 @@
+#include "runtime/store/pending_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/store/whole_file.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PendingFileTest : public ::testing::Test {
+ protected:
+  PendingFileTest() {
+    folder_ = absl::StrCat(::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".", ::getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+  }
+  ~PendingFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  static void Put(const std::string& path, const std::string& text) { std::ofstream(path) << text; }
+  static std::string Text(const std::string& path) {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  static absl::Status Replace(const std::string& path, const std::string& text) {
+    return WriteWholeFile(path, [&](std::ostream& out) {
+      out << text;
+      return absl::OkStatus();
+    });
+  }
+  static mode_t ModeOf(const std::string& path) {
+    struct stat info = {};
+    EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+    return info.st_mode & 07777;
+  }
+  std::set<std::string> Names() const {
+    std::set<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.insert(entry.path().filename());
+    return names;
+  }
+  std::string folder_;
+};
+
+TEST_F(PendingFileTest, ANewFileHasWhatTheUmaskLeavesAndAReplacedOneItsMode) {
+  for (mode_t mask : {022, 077, 007}) {
+    const mode_t old = ::umask(mask);
+    const std::string path = Path(absl::StrCat("new.", mask));
+    EXPECT_EQ(Replace(path, "one"), absl::OkStatus());
+    EXPECT_EQ(ModeOf(path), 0666 & ~mask);
+    for (mode_t mode : {0600, 0640, 0444}) {
+      ASSERT_EQ(::chmod(path.c_str(), mode), 0);
+      EXPECT_EQ(Replace(path, "two"), absl::OkStatus());
+      EXPECT_EQ(ModeOf(path), mode);
+      EXPECT_EQ(Text(path), "two");
+    }
+    ::umask(old);
+  }
+}
+
+TEST_F(PendingFileTest, ALinkIsFollowedAndStays) {
+  std::filesystem::create_directory(Path("elsewhere"));
+  Put(Path("elsewhere/file"), "old");
+  ASSERT_EQ(::symlink("elsewhere/file", Path("relative").c_str()), 0);
+  ASSERT_EQ(::symlink(Path("relative").c_str(), Path("of a link").c_str()), 0);
+  ASSERT_EQ(::symlink("elsewhere/not yet", Path("into nothing").c_str()), 0);
+  for (const char* name : {"relative", "of a link"}) {
+    EXPECT_EQ(Replace(Path(name), name), absl::OkStatus());
+    EXPECT_TRUE(std::filesystem::is_symlink(Path(name)));
+    EXPECT_EQ(Text(Path("elsewhere/file")), name);
+  }
+  EXPECT_EQ(Replace(Path("into nothing"), "new"), absl::OkStatus());
+  EXPECT_TRUE(std::filesystem::is_symlink(Path("into nothing")));
+  EXPECT_EQ(Text(Path("elsewhere/not yet")), "new");
+  ASSERT_EQ(::symlink("round", Path("round").c_str()), 0);
+  EXPECT_THAT(std::string(Replace(Path("round"), "").message()), HasSubstr("W0046"));
+}
+
+TEST_F(PendingFileTest, WhatIsNoFileIsNotReplaced) {
+  ASSERT_EQ(::mkfifo(Path("pipe").c_str(), 0600), 0);
+  std::filesystem::create_directory(Path("folder"));
+  for (const char* name : {"pipe", "folder"}) {
+    EXPECT_NE(CheckPlace(Path(name)), 0);
+    const absl::Status status = Replace(Path(name), "text");
+    EXPECT_TRUE(IsCannotWrite(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(Path(name)));
+  }
+  EXPECT_TRUE(std::filesystem::is_fifo(Path("pipe")));
+  EXPECT_EQ(CheckPlace(Path("free")), 0);
+  EXPECT_EQ(CheckPlace(Path("no/folder/file")), ENOENT);
+}
+
+TEST_F(PendingFileTest, FilesOfDeadMakersAreRemovedAndNoOthers) {
+  Put(Path("c"), "old");
+  const std::string dead = "c.partial-0123456789abcdef", alive = "c.partial-00000000000000ff";
+  Put(Path(dead), "half");
+  Put(Path(alive), "half");
+  const int held = ::open(Path(alive).c_str(), O_RDONLY);
+  ASSERT_EQ(::flock(held, LOCK_EX), 0);
+  const std::set<std::string> others = {"c.partial-012345678", "c.partial-0123456789abcdeg", "d.partial-0123456789abcdef", "c.partial-0123456789abcdef.txt"};
+  for (const std::string& name : others) Put(Path(name), "another's");
+  EXPECT_EQ(Replace(Path("c"), "new"), absl::OkStatus());
+  std::set<std::string> expected = others;
+  expected.insert({"c", alive});
+  EXPECT_EQ(Names(), expected);
+  ::close(held);
+  EXPECT_EQ(Replace(Path("c"), "newer"), absl::OkStatus());
+  expected.erase(alive);
+  EXPECT_EQ(Names(), expected);
+}
+
+// As a writer does that is interrupted between its link and its rename, which no other may take for a dead one.
+TEST_F(PendingFileTest, AMakerThatLivesHoldsALockOnItsFile) {
+  PendingFile file;
+  ASSERT_EQ(file.Create(Path("c")), 0);
+  const int other = ::open(file.open_path().c_str(), O_RDONLY);
+  ASSERT_GE(other, 0);
+  EXPECT_EQ(::flock(other, LOCK_EX | LOCK_NB), -1);
+  EXPECT_EQ(errno, EWOULDBLOCK);
+  ::close(other);
+  EXPECT_EQ(file.Publish(), 0);
+  EXPECT_EQ(file.FlushFolder(), 0);
+}
+
+TEST_F(PendingFileTest, AnErrorOfWhoFillsItLeavesWhatWasThere) {
+  Put(Path("c"), "old");
+  const absl::Status status = WriteWholeFile(Path("c"), [](std::ostream& out) {
+    out << "half";
+    return absl::InternalError("no more");
+  });
+  EXPECT_EQ(status.message(), "no more");
+  EXPECT_EQ(Text(Path("c")), "old");
+  EXPECT_EQ(Names(), std::set<std::string>{"c"});
+}
+
+TEST_F(PendingFileTest, AFullDiskLeavesWhatWasThereAndIsNamed) {
+  if (::mount("weir", folder_.c_str(), "tmpfs", 0, "size=64k") != 0) {
+    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not mount one: " << strerror(errno) << "\n";
+    GTEST_SKIP() << "cannot mount a tmpfs";
+  }
+  EXPECT_EQ(Replace(Path("c"), "old"), absl::OkStatus());
+  const absl::Status status = Replace(Path("c"), std::string(1 << 20, 'x'));
+  EXPECT_TRUE(IsCannotWrite(status)) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("No space left on device"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("make room"));
+  EXPECT_EQ(Text(Path("c")), "old");
+  EXPECT_EQ(Names(), std::set<std::string>{"c"});
+  EXPECT_EQ(::umount(folder_.c_str()), 0);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,96 @@
+#include "tools/train/metrics_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+// " (pid 123)", of the process that holds a lock on the file; empty if the system does not tell.
+std::string HolderOf(int descriptor) {
+  struct stat info;
+  if (::fstat(descriptor, &info) != 0) return "";
+  const std::string inode = absl::StrCat(":", info.st_ino);
+  std::ifstream locks("/proc/locks");
+  std::string line;
+  while (std::getline(locks, line)) {
+    // 1: FLOCK  ADVISORY  WRITE 123 08:02:9437 0 EOF
+    std::istringstream words(line);
+    std::string number, kind, mode, access, pid, place;
+    words >> number >> kind >> mode >> access >> pid >> place;
+    if (kind == "FLOCK" && absl::EndsWith(place, inode)) return absl::StrCat(" (pid ", pid, ")");
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string& path, Begin begin) {
+  std::unique_ptr<MetricsFile> file(new MetricsFile(path, begin));
+  if (const int error = file->Reopen(); error == EWOULDBLOCK) {
+    return Missing({"W0961", "--metrics " + path, "a file that no other job writes",
+                    absl::StrCat("one that a running job writes", HolderOf(file->descriptor_)), "another name, or wait until that job has ended"});
+  } else if (error != 0) {
+    return Missing({"W0075", "--metrics " + path, "a file that can be written", strerror(error), "check that the folder exists"});
+  }
+  return file;
+}
+
+MetricsFile::~MetricsFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+int MetricsFile::Reopen() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  if (descriptor_ < 0) return errno;
+  struct stat info;
+  regular_ = ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
+  // A file system without locks has none to respect.
+  return regular_ && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK ? EWOULDBLOCK : 0;
+}
+
+std::string MetricsFile::Write(const MetricLine& line) {
+  struct stat info;
+  int error = 0;
+  if (descriptor_ < 0 || (regular_ && ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0)) error = Reopen();  // somebody removed it
+  if (error == 0 && regular_ && begin_ == Begin::kAnew && ::ftruncate(descriptor_, 0) != 0) error = errno;
+  if (error == 0) begin_ = Begin::kAfterOthers;
+  if (error == 0) error = WriteText(line.Text() + "\n");
+  if (error != 0) {
+    ++num_lost_;
+    if (failing_) return "";
+    failing_ = true;
+    return absl::StrCat("WARNING: --metrics ", path_, ": a line could not be written: ", strerror(error), ". The run goes on; later lines are tried");
+  }
+  if (!failing_) return "";
+  failing_ = false;
+  return absl::StrCat("--metrics ", path_, ": lines are written again; ", num_lost_, num_lost_ == 1 ? " is" : " are", " lost");
+}
+
+// In one piece, so that other writers cannot come between. The part of a line that a full disk took is taken back.
+int MetricsFile::WriteText(const std::string& text) {
+  ssize_t done = -1;
+  do {
+    done = ::write(descriptor_, text.data(), text.size());
+  } while (done < 0 && errno == EINTR);
+  if (done < 0) return errno;
+  if (static_cast<size_t>(done) == text.size()) return 0;
+  struct stat info;
+  const bool taken_back = regular_ && ::fstat(descriptor_, &info) == 0 && ::ftruncate(descriptor_, info.st_size - done) == 0;
+  return taken_back || done == 0 ? ENOSPC : EIO;
+}
+
+}  // namespace weir

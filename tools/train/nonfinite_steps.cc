@@ -1,0 +1,43 @@
+#include "tools/train/nonfinite_steps.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kSkipsTold = 3;  // each; then those whose number is a power of two
+
+const char* TextOf(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
+
+bool IsTold(int64_t number) { return number <= kSkipsTold || (number & (number - 1)) == 0; }
+
+}  // namespace
+
+std::string NonfiniteSteps::Look(int64_t step, const StepMetrics& metrics) {
+  const auto loss = metrics.find(loss_), norm = metrics.find("grad_norm");
+  const bool loss_is_bad = loss != metrics.end() && !std::isfinite(loss->second);
+  const bool norm_is_bad = norm != metrics.end() && !std::isfinite(norm->second);
+  if (!loss_is_bad && !norm_is_bad) return "";
+  NonfiniteStep bad{step, loss_is_bad, ""};
+  if (loss_is_bad) bad.found = absl::StrCat("loss ", TextOf(loss->second));
+  if (norm_is_bad) absl::StrAppend(&bad.found, loss_is_bad ? ", " : "", "gradient norm ", TextOf(norm->second));
+  if (!first_.has_value()) first_ = bad;
+  if (norm_is_bad && !first_bad_norm_.has_value()) first_bad_norm_ = step;
+  if (on_nonfinite_ == OnNonfinite::kSkip && norm_is_bad) return LineOfSkip(bad);
+  if (on_nonfinite_ == OnNonfinite::kStop || warned_) return "";
+  warned_ = true;
+  return absl::StrCat("WARNING: step ", step + 1, ": ", bad.found,
+                      on_nonfinite_ == OnNonfinite::kContinue ? "; weights are likely lost" : "; its gradients are finite and were used",
+                      ". Try a lower training.schedule.learning_rate, warm-up, or training.optimizer.clip_norm=1.");
+}
+
+std::string NonfiniteSteps::LineOfSkip(const NonfiniteStep& bad) {
+  ++num_skipped_;
+  if (!IsTold(num_skipped_)) return "";
+  return absl::StrCat("WARNING: step ", bad.step + 1, ": ", bad.found, "; its update is left out (", num_skipped_,
+                      num_skipped_ == 1 ? " so far)" : " so far; not each is told)");
+}
+
+}  // namespace weir

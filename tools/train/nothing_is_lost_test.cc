@@ -1,0 +1,390 @@
+// What a run that meets trouble keeps: a full disk, an interrupt, an evaluation that fails, values that are not finite.
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "runtime/store/pending_file.h"
+#include "runtime/store/safetensors.h"
+#include "tools/train/metrics_file.h"
+#include "tools/train/nonfinite_steps.h"
+#include "tools/train/trainer.h"
+#include "tools/zoo/gpt.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kSteps = 12;
+
+// What a test does to the ranks.
+struct Trouble {
+  std::atomic<bool> interrupted = false;
+  int64_t interrupt_at = -1;           // steps done, of this run
+  int64_t saves_that_fail = 0;         // the first so many, of checkpoints
+  bool evaluation_fails = false;
+  int64_t steps = 0;
+};
+
+class TroubledRunner final : public JobRunner {
+ public:
+  TroubledRunner(std::unique_ptr<JobRunner> runner, Trouble* trouble) : runner_(std::move(runner)), trouble_(*trouble) {}
+  const RunnerFacts& facts() const override {
+    facts_ = runner_->facts();
+    if (trouble_.evaluation_fails) facts_.evaluation_batches = 1;
+    return facts_;
+  }
+  absl::Status Load(const std::string& path, StateSet set) override { return runner_->Load(path, set); }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    trouble_.steps += steps;
+    if (trouble_.steps == trouble_.interrupt_at) trouble_.interrupted = true;
+    return runner_->RunSteps(steps);
+  }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override {
+    return trouble_.evaluation_fails ? absl::InvalidArgumentError("W0514 no such image") : runner_->Evaluate();
+  }
+  absl::Status Save(const SaveOrder& order) override {
+    if (order.set == StateSet::kAll && trouble_.saves_that_fail-- > 0) return CannotWrite(order.path, "no room", ENOSPC);
+    return runner_->Save(order);
+  }
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return runner_->InspectStep(as_step); }
+  std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
+  absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
+
+ private:
+  std::unique_ptr<JobRunner> runner_;
+  Trouble& trouble_;
+  mutable RunnerFacts facts_;
+};
+
+class NothingIsLostTest : public ::testing::Test {
+ protected:
+  NothingIsLostTest() {
+    folder_ = absl::StrCat(::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".", ::getpid());
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    options_.console = &console_;
+    options_.threads_per_device = 1;
+    options_.interrupted = &trouble_.interrupted;
+    options_.runner = [this](const Job& job, const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+      absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
+      if (!runner.ok()) return runner.status();
+      return std::make_unique<TroubledRunner>(*std::move(runner), &trouble_);
+    };
+  }
+  ~NothingIsLostTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string Path(const std::string& name) const { return folder_ + "/" + name; }
+  static std::string Text(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  }
+  static Job SmallJob(const std::string& mesh = "") {
+    TransformerOptions options;
+    options.layers = 2;
+    options.hidden = 16;
+    options.heads = 2;
+    options.sequence = 8;
+    options.training.batch = 8;
+    options.training.micro_batches = 2;
+    options.training.steps = kSteps;
+    options.training.learning_rate = 0.01;
+    options.training.mesh = mesh;
+    absl::StatusOr<Job> job = GptJob(options);
+    EXPECT_TRUE(job.ok()) << job.status();
+    job->mutable_training()->mutable_schedule()->set_warmup_steps(0);
+    return *job;
+  }
+  TrainResult Run(const Job& job) {
+    absl::StatusOr<TrainResult> result = Train(job, options_);
+    EXPECT_TRUE(result.ok()) << result.status() << "\n" << log_.str();
+    return result.ok() ? *result : TrainResult{};
+  }
+  absl::Status Error(const Job& job) {
+    absl::StatusOr<TrainResult> result = Train(job, options_);
+    EXPECT_FALSE(result.ok()) << log_.str();
+    return result.status();
+  }
+  // Weights that the run with `options` saves, byte for byte.
+  std::string WeightsAfter(Job job, int64_t steps) {
+    TrainOptions options;
+    options.console = &console_;
+    options.threads_per_device = 1;
+    options.save = Path("reference");
+    job.mutable_training()->set_steps(steps);
+    EXPECT_TRUE(Train(job, options).ok());
+    return Text(options.save);
+  }
+  // The same file with the first value of tensor `name` replaced, and no checksums.
+  void PutNan(const std::string& path, const std::string& name) {
+    auto file = SafetensorsReader::Open(path).value();
+    std::vector<SafetensorsWriter::Entry> entries;
+    for (const auto& [tensor, stored] : file->tensors()) entries.push_back({tensor, DType::kF32, stored.shape});
+    auto writer = SafetensorsWriter::Create(path, entries, {}).value();
+    for (size_t i = 0; i < writer->entries().size(); ++i) {
+      const auto& entry = writer->entries()[i];
+      std::vector<float> values(static_cast<size_t>(NumElements(entry.shape)));
+      ASSERT_TRUE(file->Read(entry.name, TensorSlice::Whole(DType::kF32, entry.shape), values.data()).ok());
+      if (entry.name == name) values[0] = std::nanf("");
+      ASSERT_TRUE(writer->Write(i, values.data()).ok());
+    }
+    ASSERT_TRUE(writer->Commit().ok());
+  }
+
+  std::string folder_;
+  std::ostringstream log_;
+  Console console_{Console::Style::kPlain, &log_};
+  TrainOptions options_;
+  Trouble trouble_;
+};
+
+TEST_F(NothingIsLostTest, AnInterruptBeforeTheFirstStepChangesNoFile) {
+  for (const char* name : {"save", "checkpoint", "metrics", "trace"}) std::ofstream(Path(name)) << "of an earlier run";
+  options_.save = Path("save");
+  options_.checkpoint = Path("checkpoint");
+  options_.metrics = Path("metrics");
+  options_.trace = Path("trace");
+  trouble_.interrupted = true;
+  const TrainResult result = Run(SmallJob());
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.steps_here, 0);
+  EXPECT_THAT(log_.str(), HasSubstr("before the first step"));
+  for (const char* name : {"save", "checkpoint", "metrics", "trace"}) EXPECT_EQ(Text(Path(name)), "of an earlier run") << name;
+}
+
+TEST_F(NothingIsLostTest, AnInterruptLaterEndsAtAStepAndSaves) {
+  options_.save = Path("save");
+  trouble_.interrupt_at = 1;
+  const TrainResult result = Run(SmallJob());
+  EXPECT_TRUE(result.interrupted);
+  EXPECT_EQ(result.steps_done, 1);
+  EXPECT_EQ(Text(Path("save")), WeightsAfter(SmallJob(), 1));
+}
+
+TEST_F(NothingIsLostTest, ACheckpointThatTheDiskDoesNotTakeCostsNoStepAndTheNextIsTried) {
+  options_.checkpoint = Path("checkpoint");
+  options_.checkpoint_every = 4;
+  trouble_.saves_that_fail = 1;
+  EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 4: W0046 at " + Path("checkpoint")));
+  EXPECT_THAT(log_.str(), HasSubstr("No space left on device"));
+  EXPECT_THAT(log_.str(), HasSubstr("checkpoint of step 8 written"));
+  EXPECT_EQ(SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"), absl::StrCat(kSteps));
+}
+
+TEST_F(NothingIsLostTest, WeightsAreSavedThoughTheLastCheckpointIsNot) {
+  options_.checkpoint = Path("checkpoint");
+  options_.save = Path("save");
+  trouble_.saves_that_fail = 100;
+  const absl::Status status = Error(SmallJob());
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("W0046 at " + Path("checkpoint")));
+  EXPECT_EQ(Text(Path("save")), WeightsAfter(SmallJob(), kSteps));
+}
+
+TEST_F(NothingIsLostTest, AnEvaluationThatFailsLosesNoWeights) {
+  Job job = SmallJob();
+  job.mutable_training()->set_eval_every(3);
+  options_.save = Path("save");
+  trouble_.evaluation_fails = true;
+  EXPECT_THAT(std::string(Error(job).message()), HasSubstr("W0514 no such image"));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: the evaluation after step 3 failed"));
+  EXPECT_THAT(log_.str(), Not(HasSubstr("after step 6 failed")));
+  EXPECT_EQ(Text(Path("save")), WeightsAfter(SmallJob(), kSteps));
+}
+
+TEST_F(NothingIsLostTest, AFullDiskUnderTheMetricsCostsLinesAndNothingElse) {
+  std::filesystem::create_directory(Path("small"));
+  if (::mount("weir", Path("small").c_str(), "tmpfs", 0, "size=4k,nr_inodes=4") != 0) {
+    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not mount one: " << strerror(errno) << "\n";
+    GTEST_SKIP() << "cannot mount a tmpfs";
+  }
+  Job job = SmallJob();
+  job.mutable_training()->set_steps(100);
+  options_.metrics = Path("small/metrics");
+  options_.save = Path("save");
+  EXPECT_EQ(Run(job).steps_done, 100);
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: --metrics " + options_.metrics + ": a line could not be written: No space left on device"));
+  EXPECT_THAT(log_.str(), HasSubstr("lines that could not be written"));
+  std::ifstream lines(options_.metrics);
+  int64_t step = 0;
+  for (std::string line; std::getline(lines, line);) EXPECT_EQ(nlohmann::json::parse(line)["step"], ++step) << "no line is broken";
+  EXPECT_GT(step, 0);
+  EXPECT_LT(step, 100);
+  EXPECT_FALSE(Text(Path("save")).empty());
+  lines.close();
+  EXPECT_EQ(::umount(Path("small").c_str()), 0);
+}
+
+TEST_F(NothingIsLostTest, ATraceThatCannotBeWrittenIsAWarning) {
+  std::filesystem::create_directory(Path("small"));
+  if (::mount("weir", Path("small").c_str(), "tmpfs", 0, "size=4k") != 0) {
+    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not mount one: " << strerror(errno) << "\n";
+    GTEST_SKIP() << "cannot mount a tmpfs";
+  }
+  options_.trace = Path("small/trace");
+  options_.save = Path("save");
+  Run(SmallJob());
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no trace: W0075 at --trace " + options_.trace));
+  EXPECT_FALSE(std::filesystem::exists(options_.trace));
+  EXPECT_EQ(::umount(Path("small").c_str()), 0);
+}
+
+TEST_F(NothingIsLostTest, PlacesThatDoNotExistAreRefusedBeforeTheFirstStep) {
+  for (std::string TrainOptions::*path : {&TrainOptions::save, &TrainOptions::checkpoint, &TrainOptions::metrics, &TrainOptions::trace}) {
+    options_.*path = Path("no/folder/file");
+    EXPECT_EQ(Error(SmallJob()).code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(trouble_.steps, 0);
+    (options_.*path).clear();
+  }
+}
+
+TEST_F(NothingIsLostTest, TheSecondJobWithAMetricsFileIsTold) {
+  const std::string path = Path("metrics");
+  auto first = MetricsFile::Open(path, MetricsFile::Begin::kAnew).value();
+  const absl::Status second = MetricsFile::Open(path, MetricsFile::Begin::kAfterOthers).status();
+  EXPECT_THAT(std::string(second.message()), HasSubstr("W0961"));
+  EXPECT_THAT(std::string(second.message()), HasSubstr(absl::StrCat("pid ", ::getpid())));
+  first.reset();
+  EXPECT_TRUE(MetricsFile::Open(path, MetricsFile::Begin::kAfterOthers).ok());
+}
+
+TEST_F(NothingIsLostTest, AMetricsFileThatIsRemovedIsMadeAgain) {
+  auto file = MetricsFile::Open(Path("metrics"), MetricsFile::Begin::kAnew).value();
+  MetricLine line(1);
+  EXPECT_EQ(file->Write(line), "");
+  std::filesystem::remove(Path("metrics"));
+  EXPECT_EQ(file->Write(line), "");
+  EXPECT_EQ(Text(Path("metrics")), line.Text() + "\n");
+}
+
+TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {
+  for (const char* mesh : {"", "dp=2,tp=2", "pp=2"}) {
+    log_.str("");
+    Job job = SmallJob(mesh);
+    job.mutable_training()->mutable_optimizer()->set_clip_norm(0);
+    job.mutable_training()->mutable_schedule()->set_learning_rate(1e30);
+    options_.save = Path("save");
+    options_.checkpoint = Path("checkpoint");
+    std::ofstream(options_.save) << "good weights";
+    std::ofstream(options_.checkpoint) << "a good checkpoint";
+    const absl::Status status = Error(job);
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << mesh;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("W0962 at step 2: expected a finite loss and finite gradients; found loss"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("first not finite: rank "));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("forward"));
+    EXPECT_EQ(Text(options_.save), "good weights");
+    EXPECT_EQ(Text(options_.checkpoint), "a good checkpoint");
+    EXPECT_EQ(SafetensorsReader::Open(options_.checkpoint + ".stopped").value()->metadata().at("step"), "1");
+    EXPECT_EQ(Text(options_.save + ".stopped"), WeightsAfter(job, 1)) << "as after the last update that was made";
+  }
+}
+
+TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
+  const Job job = SmallJob();
+  options_.save = Path("weights");
+  Run(job);
+  PutNan(options_.save, "wte");
+  options_.init = options_.save;
+  options_.save = Path("save");
+  const absl::Status status = Error(job);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("W0962 at step 1"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, before the step: state wte, f32"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 NaN of"));
+  EXPECT_FALSE(std::filesystem::exists(options_.save));
+}
+
+// The update of the last step makes the weights infinite: no loss tells, but the file would have them.
+TEST_F(NothingIsLostTest, WeightsThatTheLastUpdateMadeInfiniteReplaceNoFile) {
+  Job job = SmallJob();
+  job.mutable_training()->set_steps(1);
+  job.mutable_training()->mutable_optimizer()->set_clip_norm(0);
+  job.mutable_training()->mutable_schedule()->set_learning_rate(1e39);
+  options_.save = Path("save");
+  std::ofstream(options_.save) << "good weights";
+  const absl::Status status = Error(job);
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("W0963 at " + options_.save));
+  EXPECT_EQ(Text(options_.save), "good weights");
+}
+
+// A weight is NaN for one step, and then as it was before.
+TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheNext) {
+  for (const char* mesh : {"", "dp=2", "dp=2,tp=2", "pp=2"}) {
+    for (OnNonfinite policy : {OnNonfinite::kSkip, OnNonfinite::kStop}) {
+      auto runner = LocalRunner::Open(SmallJob(mesh), {1, 0, policy}).value();
+      ASSERT_TRUE(runner->RunSteps(1).ok());
+      const auto save = [&](const std::string& name) { return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep}); };
+      ASSERT_EQ(save("good"), absl::OkStatus());
+      std::filesystem::copy_file(Path("good"), Path("bad"), std::filesystem::copy_options::overwrite_existing);
+      PutNan(Path("bad"), "wpe");
+      ASSERT_EQ(runner->Load(Path("bad"), StateSet::kAll), absl::OkStatus());
+      const auto bad_step = runner->RunSteps(1).value();
+      EXPECT_FALSE(std::isfinite(bad_step.at(1).at("loss"))) << mesh;
+      EXPECT_FALSE(std::isfinite(bad_step.at(1).at("grad_norm"))) << mesh;
+      ASSERT_EQ(save("after"), absl::OkStatus());
+      EXPECT_TRUE(Text(Path("after")) == Text(Path("bad"))) << mesh << ": a weight or a state of the optimiser has changed";
+      ASSERT_EQ(runner->Load(Path("good"), StateSet::kAll), absl::OkStatus());
+      const auto next_step = runner->RunSteps(1).value();
+      EXPECT_TRUE(std::isfinite(next_step.at(2).at("loss"))) << mesh;
+      ASSERT_EQ(save("after"), absl::OkStatus());
+      EXPECT_EQ(Text(Path("after")) == Text(Path("good")), policy == OnNonfinite::kStop) << mesh;
+    }
+  }
+}
+
+TEST_F(NothingIsLostTest, WhoSkipsOrContinuesForEverIsToldAndOnlyContinueSavesIt) {
+  Job job = SmallJob();
+  options_.save = Path("weights");
+  Run(job);
+  PutNan(options_.save, "wpe");
+  options_.init = options_.save;
+  options_.save = Path("save");
+  options_.on_nonfinite = OnNonfinite::kSkip;
+  EXPECT_THAT(std::string(Error(job).message()), HasSubstr("W0963"));
+  EXPECT_THAT(log_.str(), HasSubstr(absl::StrCat(kSteps, " updates were left out")));
+  EXPECT_FALSE(std::filesystem::exists(options_.save));
+  options_.on_nonfinite = OnNonfinite::kContinue;
+  Run(job);
+  EXPECT_THAT(log_.str(), HasSubstr("weights are likely lost"));
+  EXPECT_TRUE(std::filesystem::exists(options_.save)) << "as asked for";
+}
+
+TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
+  const double nan = std::nan(""), inf = INFINITY;
+  const StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}}, bad = {{"loss", inf}, {"grad_norm", nan}}, bad_norm = {{"loss", 1.0}, {"grad_norm", inf}};
+  NonfiniteSteps stop(OnNonfinite::kStop, "loss");
+  EXPECT_EQ(stop.Look(0, fine), "");
+  EXPECT_FALSE(stop.first().has_value());
+  EXPECT_EQ(stop.Look(1, {{"loss", nan}, {"grad_norm", 1.0}}), "");
+  EXPECT_EQ(stop.Look(2, bad), "");
+  EXPECT_EQ(stop.first()->step, 1);
+  EXPECT_EQ(stop.first()->found, "loss nan");
+  EXPECT_EQ(stop.first_bad_norm(), 2);
+
+  NonfiniteSteps skip(OnNonfinite::kSkip, "loss");
+  EXPECT_THAT(skip.Look(0, bad), HasSubstr("step 1: loss inf, gradient norm nan; its update is left out (1 so far)"));
+  int told = 1;
+  for (int64_t step = 1; step < 100; ++step) told += skip.Look(step, bad_norm).empty() ? 0 : 1;
+  EXPECT_EQ(skip.num_skipped(), 100);
+  EXPECT_EQ(told, 3 + 5);  // 1, 2, 3; 4, 8, 16, 32, 64
+
+  NonfiniteSteps go_on(OnNonfinite::kContinue, "loss");
+  EXPECT_THAT(go_on.Look(0, bad), HasSubstr("weights are likely lost"));
+  EXPECT_EQ(go_on.Look(1, bad), "") << "once";
+}
+
+}  // namespace
+}  // namespace weir
