@@ -413,6 +413,7 @@ class Trainer {
   void WriteTrace() {
     if (options_.trace.empty()) return;
     const absl::Status status = runner_->WriteTrace(options_.trace);
+    if (absl::IsFailedPrecondition(status)) return;  // whoever ends the job does it
     progress_.Say(status.ok() ? "trace written to " + options_.trace + " (weir trace report " + options_.trace + ", or ui.perfetto.dev)"
                               : absl::StrCat("WARNING: no trace: ", status.message()));
   }
