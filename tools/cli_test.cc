@@ -1,9 +1,14 @@
 #include "tools/cli.h"
 
+#include <stdlib.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <sstream>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -19,10 +24,25 @@ struct Outcome {
   std::string out, err;
 };
 
+// Lines that were broken to fit the width are one again.
+std::string Unwrapped(const std::string& text) {
+  std::string unwrapped;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\n' && i + 1 < text.size() && text[i + 1] == ' ') {
+      i = text.find_first_not_of(' ', i + 1) - 1;
+      unwrapped.push_back(' ');
+    } else {
+      unwrapped.push_back(text[i]);
+    }
+  }
+  return unwrapped;
+}
+
 Outcome Weir(const std::vector<std::string>& args) {
+  ::setenv("HOME", ::testing::TempDir().c_str(), 1);  // no costs of this machine are kept there
   std::ostringstream out, err;
   int code = RunCli(args, out, err);
-  return {code, out.str(), err.str()};
+  return {code, out.str(), Unwrapped(err.str())};
 }
 
 std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
@@ -47,7 +67,7 @@ TEST(CliTest, WithoutArgumentsShowsHelpAsWrongUsage) {
 
 TEST(CliTest, EveryVerbHasHelpWithExamples) {
   std::vector<std::vector<std::string>> verbs = {{"check"}, {"plan"}, {"train"}, {"eval"}, {"generate"},
-                                                 {"zoo"}, {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"}, {"sim"}, {"calibrate"}, {"trace"}, {"trace", "report"}};
+                                                 {"zoo"}, {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"}, {"sim"}, {"calibrate"}, {"explain"}, {"trace"}, {"trace", "report"}};
   for (std::vector<std::string> verb : verbs) {
     verb.push_back("--help");
     Outcome run = Weir(verb);
@@ -93,7 +113,7 @@ TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
   EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster, "--curve"}).out, Weir({"plan", SmallJob(), "--curve"}).out);
   EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster}).out, Weir({"plan", SmallJob()}).out);
   EXPECT_EQ(Weir({"plan", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
-  EXPECT_EQ(Weir({"sim", SmallJob()}).code, 2) << "without a cluster";
+  EXPECT_THAT(Weir({"sim", SmallJob()}).out, HasSubstr("the default costs")) << "without a cluster";
   EXPECT_EQ(Weir({"sim", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
   Outcome bad = Weir({"sim", SmallJob(), "--cluster", WriteFile("bad_cluster.textproto", "devise {}")});
   EXPECT_EQ(bad.code, 65);
@@ -121,6 +141,59 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   EXPECT_THAT(Weir({"trace", "report", trace}).out, AllOf(HasSubstr("2 devices, 2 stages"), HasSubstr("pipeline, 1F1B: bubble ")));
   EXPECT_EQ(Weir({"calibrate", job, "--steps", "1", "-o", "/no/such/folder/c.textproto"}).code, 66);
   EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
+}
+
+// What stands after the name of a line: "85.2 ms" of "  step    85.2 ms, 24,045 tokens/s".
+std::string LineCalled(const std::string& name, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t begin = line.find_first_not_of(' ');
+    if (begin == std::string::npos || line.compare(begin, name.size() + 1, name + " ") != 0) continue;
+    const std::string rest = line.substr(line.find_first_not_of(' ', begin + name.size()));
+    return rest.substr(0, rest.find(','));
+  }
+  return "";
+}
+
+TEST(CliTest, PlanAndSimPrintTheSameStep) {
+  const std::string job = SmallJob(), cluster = WriteFile("same.textproto", R"(
+    name: "same" device { name: "d" act_ns: 2000 peak { dtype: "f32" flops_per_second: 1e10 } bytes_per_second: 1e9 }
+    host { device: "d" devices: 4 cores: 2 }
+    within_host { latency_ns: 1000 bytes_per_second: 1e9 })");
+  for (const char* costs : {cluster.c_str(), "defaults"}) {
+    for (const char* mesh : {"dp=2", "dp=2,tp=2", "pp=2"}) {
+      const std::string plan = Weir({"plan", job, "--mesh", mesh, "--cluster", costs}).out, sim = Weir({"sim", job, "--mesh", mesh, "--cluster", costs}).out;
+      EXPECT_EQ(LineCalled("step", plan), LineCalled("step", sim)) << plan << sim;
+      EXPECT_THAT(LineCalled("step", plan), HasSubstr("s")) << plan;
+    }
+  }
+}
+
+TEST(CliTest, AnErrorInTheGraphHasItsLineAndSaysWhereToLook) {
+  const std::string job = SmallJob();
+  std::ifstream file(job);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t at = text.find("op: \"matmul\"");
+  ASSERT_NE(at, std::string::npos) << text;
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
+  text.replace(at, 12, "op: \"matmull\"");
+  const std::string spoilt = WriteFile("spoilt.textproto", text);
+  Outcome check = Weir({"check", spoilt});
+  EXPECT_EQ(check.code, 65);
+  EXPECT_THAT(check.err, HasSubstr(absl::StrCat("W0301 at ", spoilt, ":", line, ", function ")));
+  EXPECT_THAT(check.err, ::testing::EndsWith("See: weir explain W0301\n"));
+  Outcome set = Weir({"check", job, "--set", "training.micro_batches=-1"});
+  EXPECT_THAT(set.err, HasSubstr(" at --set training.micro_batches=-1, training.micro_batches: expected"));
+}
+
+TEST(CliTest, ExplainPrintsThePageOfACodeAndListsAll) {
+  Outcome page = Weir({"explain", "W0417"});
+  EXPECT_EQ(page.code, 0) << page.err;
+  EXPECT_THAT(page.out, AllOf(HasSubstr("W0417: "), HasSubstr("What to do.")));
+  EXPECT_THAT(Weir({"explain"}).out, HasSubstr("W0417  "));
+  Outcome unknown = Weir({"explain", "W0409"});
+  EXPECT_EQ(unknown.code, 65);
+  EXPECT_THAT(unknown.err, HasSubstr("Try: weir explain W0407"));
 }
 
 TEST(CliTest, AMissingJobIs66AndARejectedOneIs65) {
@@ -183,6 +256,14 @@ TEST(CliTest, CheckAndPlanDescribeAJobOnAnyMesh) {
   }
   Outcome plan = Weir({"plan", job, "--mesh", "tp=2", "--timings"});
   EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, ::testing::StartsWith("fit "));
+  EXPECT_THAT(plan.out, ::testing::Not(HasSubstr("\nlayouts")));
+  const std::string all = Weir({"plan", job, "--mesh", "tp=2", "--all"}).out;
+  for (const char* section : {"\nlayouts", "\nboxings: ", "\nstages", "\ntimes as planned", "\nactors", "\nmemory over the step"}) {
+    EXPECT_THAT(all, HasSubstr(section));
+  }
+  EXPECT_THAT(Weir({"plan", job, "--mesh", "tp=2", "--layouts"}).out, HasSubstr("\nlayouts: every tensor"));
+  EXPECT_EQ(Weir({"plan", job, "--layouts", "no_such_function"}).code, 65);
   EXPECT_THAT(plan.out, HasSubstr("tp=2"));
   EXPECT_THAT(plan.out, HasSubstr("propagate-layouts"));
   Outcome rank = Weir({"plan", job, "--mesh", "tp=2", "--rank", "1"});
