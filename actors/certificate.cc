@@ -178,15 +178,27 @@ absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, cons
     return absl::OkStatus();
   };
   const int64_t chunks = producer.rate.chunks;
-  // Where both ends are even, the room that an edge has is linear from turn to turn, chunk by chunk, but for the two
-  // tokens where one of the ends begins its step: the turns beside those tell of all.
-  if (alike && producer.even() && consumer.even() && chunks == consumer.rate.chunks && tokens > 8 * chunks) {
+  if (alike && producer.even() && consumer.even() && chunks == consumer.rate.chunks) {
+    // Where both ends are even, the room that an edge has is linear over the chunks of a turn, but where the other end
+    // goes on to its next turn: the chunks beside that, the first and the last tell of all.
     const int64_t lag = r.initial_tokens % tokens, lead = (r.slots - r.initial_tokens) % tokens;
-    WEIR_RETURN_IF_ERROR(check(0, chunks));
-    WEIR_RETURN_IF_ERROR(check(tokens - chunks, tokens));
-    if (lag > 0) WEIR_RETURN_IF_ERROR(check(std::max<int64_t>(0, lag - chunks), std::min(tokens, lag + chunks)));
+    const int64_t breaks[] = {0, lag % chunks, (chunks - lead % chunks) % chunks, chunks};
+    const auto check_turns = [&](int64_t from, int64_t to) -> absl::Status {
+      for (int64_t turn = std::max<int64_t>(0, from); turn < std::min(to, tokens / chunks); ++turn) {
+        for (int64_t chunk : breaks) {
+          const int64_t begin = turn * chunks;
+          WEIR_RETURN_IF_ERROR(check(begin + std::max<int64_t>(0, chunk - 1), begin + std::min(chunks, chunk + 1)));
+        }
+      }
+      return absl::OkStatus();
+    };
+    if (tokens <= 8 * chunks) return check_turns(0, tokens / chunks);
+    // And it is linear from turn to turn, but for the two tokens where one of the ends begins its step.
+    WEIR_RETURN_IF_ERROR(check_turns(0, 1));
+    WEIR_RETURN_IF_ERROR(check_turns(tokens / chunks - 1, tokens / chunks));
+    if (lag > 0) WEIR_RETURN_IF_ERROR(check_turns(lag / chunks - 1, lag / chunks + 2));
     const int64_t wrap = tokens - lead;
-    if (lead > 0) WEIR_RETURN_IF_ERROR(check(std::max<int64_t>(0, wrap - chunks), std::min(tokens, wrap + chunks)));
+    if (lead > 0) WEIR_RETURN_IF_ERROR(check_turns(wrap / chunks - 1, wrap / chunks + 2));
     return absl::OkStatus();
   }
   checks_left_ -= tokens;

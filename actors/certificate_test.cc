@@ -170,7 +170,7 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
   for (uint64_t seed = 0; seed < 60000; ++seed) {
     uint64_t key = MixKey(seed, 77);
     PairPlan p;
-    p.chunks = 1 + static_cast<int>(Draw(&key, 2));
+    p.chunks = 1 + static_cast<int>(Draw(&key, 6));
     const int turns = 1 + static_cast<int>(Draw(&key, 12));
     p.producer_acts = p.consumer_acts = p.chunks * turns;
     p.steps = 1 + static_cast<int>(Draw(&key, 2));
@@ -181,16 +181,16 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
     if (Draw(&key, 2) == 0 && p.tokens % 2 == 0) p.consumer_tokens = 2;
     p.consumer_period = acts / (p.tokens / p.consumer_tokens);
     if (Draw(&key, 3) == 0) p.consumer_phase = static_cast<int>(Draw(&key, p.consumer_period));
-    p.slots = p.consumer_tokens + static_cast<int>(Draw(&key, 4));
+    p.slots = p.consumer_tokens + static_cast<int>(Draw(&key, 2 * p.chunks + 2));
     p.initial = static_cast<int>(Draw(&key, std::min(p.slots, 3) + 1));
     RankPlan proto = MakePairPlan(p);
-    std::vector<int64_t> times = {Draw(&key, 30), 4 + Draw(&key, 8), 1 + Draw(&key, 3), 1 + Draw(&key, 3)};
+    std::vector<int64_t> times = {Draw(&key, 30), 2 + 2 * p.chunks + Draw(&key, 8), 1 + Draw(&key, 3), 1 + Draw(&key, 3)};
     SetTiming(times, proto.mutable_actor(0)->mutable_timing());
     times[0] += Draw(&key, 40);
     if (Draw(&key, 4) == 0) times[1] += Draw(&key, 3) - 1;
     SetTiming(times, proto.mutable_actor(1)->mutable_timing());
     PlanCertificate* certificate = proto.mutable_certificate();
-    certificate->set_step_ns(turns * 12 + Draw(&key, 12));
+    certificate->set_step_ns(turns * (10 + 2 * p.chunks) + Draw(&key, 12));
     certificate->set_iteration_ns(p.steps * certificate->step_ns() + Draw(&key, 60));
     absl::StatusOr<Plan> plan = PlanFromProto(proto);
     if (!plan.ok()) continue;  // a step that cannot end without the next

@@ -55,6 +55,9 @@ struct Resident {
   std::string until = {};
 };
 
+// Of plans with more, nobody looks at when each token is there: it takes longer than all else.
+constexpr int64_t kActsFollowed = int64_t{1} << 18;
+
 char PhaseLetter(ActorSpec::Phase phase) {
   switch (phase) {
     case ActorSpec::FORWARD: return 'f';
@@ -78,7 +81,8 @@ class Viewer {
     FindSides();
     FindResidents();
     Sum();
-    if (iteration_ns_ > 0) {
+    followed_ = iteration_ns_ > 0 && ActsOfIteration() <= kActsFollowed;
+    if (followed_) {
       FollowTokens();
       AddColumns(columns_max);
     }
@@ -190,6 +194,12 @@ class Viewer {
       *always += amount;
       (*changes)[begin + rest - iteration_ns_].amount -= amount;
     }
+  }
+
+  int64_t ActsOfIteration() const {
+    int64_t acts = 0;
+    for (const ActorSpec& actor : plan_.actor()) acts += actor.acts_per_step() * steps_;
+    return acts;
   }
 
   // Sets what is alive when, and for each register how many of its tokens at once.
@@ -315,7 +325,7 @@ class Viewer {
       MemoryView::Tensor tensor;
       tensor.name = r->state != nullptr ? r->state->name() : r->reg->name();
       tensor.slots = r->state != nullptr ? 1 : r->reg->slots();
-      tensor.held = r->writer == nullptr ? tensor.slots : r->held;
+      tensor.held = r->writer == nullptr || !followed_ ? tensor.slots : r->held;
       tensor.bytes = r->bytes;
       if (r->writer != nullptr) {
         tensor.from = r->writer->name;
@@ -338,6 +348,7 @@ class Viewer {
   std::vector<Resident> residents_;
   std::map<int64_t, Change> changes_;
   int64_t always_bytes_ = 0;
+  bool followed_ = false;
   MemoryView view_;
 };
 
@@ -387,7 +398,7 @@ std::string LargestText(const MemoryView& view) {
     std::string about = tensor.name;
     if (!tensor.from.empty()) absl::StrAppend(&about, ", from ", tensor.from, " to ", tensor.until);
     const std::string line = absl::StrFormat(kRow, BytesText(static_cast<double>(tensor.bytes), byte_unit), slots,
-                                             tensor.alive_ns == 0 ? "always" : TimeText(static_cast<double>(tensor.alive_ns), time_unit),
+                                             tensor.alive_ns == 0 ? (tensor.from.empty() ? "always" : "-") : TimeText(static_cast<double>(tensor.alive_ns), time_unit),
                                              tensor.sharers == 0 ? "" : absl::StrCat(tensor.sharers), absl::StrCat(about, ": ", tensor.why));
     absl::StrAppend(&text, WrapText(line, kColumns, /*hanging=*/38), "\n");
   }

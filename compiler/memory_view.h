@@ -24,7 +24,8 @@ struct MemoryView {
   int64_t scratch_bytes = 0;
   int64_t unshared_bytes = 0;   // the arena, if every register had a place of its own
 
-  int64_t iteration_ns = 0;     // what the columns cover, in equal parts; 0 without start times: then there are none
+  int64_t iteration_ns = 0;     // what the columns cover, in equal parts; without start times, or with a quarter of a
+                                // million acts and more, there are none, and nothing is said of when a tensor is alive
   int64_t steps = 1;            // in an iteration
   struct Column {
     int64_t bytes = 0;          // alive at most
