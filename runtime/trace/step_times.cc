@@ -151,6 +151,8 @@ int64_t StepTimes::Inside(int64_t from, int64_t to, size_t first) const {
   return ns;
 }
 
+StepTimes FindStepTimes(const TraceReader& trace) { return StepFinder(trace).Find(); }
+
 std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
   std::vector<StepActor> actors;
   std::unordered_map<uint64_t, int32_t> register_of_edge;
