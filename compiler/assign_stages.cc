@@ -69,16 +69,21 @@ std::string PartsText(const PipelineSchedule& schedule) {
 absl::Status CheckParts(const PipelineSchedule& schedule, int64_t num_calls) {
   const int64_t parts_max = std::min<int64_t>(kStagesMax, num_calls);
   if (schedule.num_parts() <= parts_max) return absl::OkStatus();
-  const std::string expected = absl::StrCat("at most ", parts_max, schedule.virtual_stages == 1 ? " stages" : " parts",
-                                            " (one per call of main, and ", kStagesMax, ")");
+  const char* what = schedule.virtual_stages == 1 ? " stage" : " part";
+  std::string expected = absl::StrCat("at most ", parts_max, what, parts_max == 1 ? "" : "s");
+  std::string more;
+  if (num_calls <= kStagesMax) {
+    absl::StrAppend(&expected, ", as main has ", num_calls, num_calls == 1 ? " call" : " calls", " (all nodes between two calls count as one)");
+    more = "; for more, move layers into functions that main calls: only calls lie on stages of their own";
+  }
   if (schedule.virtual_stages == 1) {
-    return Rejected({"W0470", "mesh axis pp", expected, absl::StrCat(schedule.num_stages), absl::StrCat("pp=", parts_max)});
+    return Rejected({"W0470", "mesh axis pp", expected, absl::StrCat(schedule.num_stages), absl::StrCat("pp=", parts_max, more)});
   }
   return Rejected({"W0470", "pipeline.virtual_stages", expected,
                    absl::StrCat(schedule.num_parts(), ": ", PartsText(schedule)),
                    parts_max >= 2 * schedule.num_stages
                        ? absl::StrCat("pipeline.virtual_stages=", parts_max / schedule.num_stages)
-                       : std::string("another schedule, or fewer stages")});
+                       : absl::StrCat("another schedule, or fewer stages", more)});
 }
 
 absl::Status CutCalls(const Job& job, const PipelineSchedule& schedule, Module* module) {
@@ -94,7 +99,7 @@ absl::Status CutCalls(const Job& job, const PipelineSchedule& schedule, Module* 
     return absl::OkStatus();
   }
   if (job.pipeline().cut_size() != num_parts - 1) {
-    return Rejected({"W0471", "pipeline.cut", absl::StrCat(num_parts - 1, " cuts for ", PartsText(schedule)),
+    return Rejected({"W0471", "pipeline.cut", absl::StrCat(num_parts - 1, num_parts == 2 ? " cut for " : " cuts for ", PartsText(schedule)),
                      absl::StrCat(job.pipeline().cut_size()), "one call name per later part, or none for a balanced cut"});
   }
   std::vector<std::string> names;

@@ -227,6 +227,13 @@ class GraphImporter {
     return names;
   }
 
+  bool IsParameterOfMain(const std::string& name) const {
+    for (const Parameter& parameter : by_name_.at(job_.graph().main())->parameter()) {
+      if (parameter.name() == name) return true;
+    }
+    return false;
+  }
+
   absl::Status IndexFunctions() {
     int64_t nodes = 0;
     for (const weir::Function& function : job_.graph().function()) {
@@ -359,7 +366,7 @@ class GraphImporter {
       if (!used_parameters_.insert(parameter.name()).second) {
         return Rejected({"W0417", absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
                          "uses of a parameter of main on one side of its calls", "uses before and after a call",
-                         "split it in two parameters"});
+                         "write the calls between its uses as nodes of main; or two parameters, which are then trained apart"});
       }
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     }
@@ -488,6 +495,12 @@ class GraphImporter {
     std::vector<int> args;
     for (const std::string& input : node.input()) {
       auto it = main_names_.find(input);
+      if (it == main_names_.end() && IsParameterOfMain(input)) {
+        return Rejected({"W0925", where, "inputs that data or nodes of main give: a call brings parameters of its own",
+                         absl::StrCat("\"", input, "\", a parameter of main"),
+                         absl::StrCat("declare it in function ", node.function(), ", which gives each call its own; to use one parameter in several places, "
+                                      "write the nodes of the function into main")});
+      }
       if (it == main_names_.end()) {
         return Rejected({"W0407", where, "a tensor defined before this point", absl::StrCat("\"", input, "\""),
                          Nearest(input, MainNames())});
@@ -564,10 +577,14 @@ class GraphImporter {
 
 absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job) {
   std::map<std::string, TensorDim> dims;
-  for (const Dim& dim : job.graph().dim()) {
+  for (int index = 0; index < job.graph().dim_size(); ++index) {
+    const Dim& dim = job.graph().dim(index);
     std::string where = absl::StrCat("graph, dim ", dim.name());
     int64_t unit = dim.unit() == 0 ? 1 : dim.unit();
-    if (dim.name().empty()) return Rejected({"W0430", where, "a name", "an empty name", ""});
+    if (dim.name().empty()) {
+      return Rejected({"W0430", absl::StrCat("graph.dim[", index, "]"), "a name", absl::StrCat("none, for the dimension of size ", dim.size()),
+                       "dim { name: \"hidden\" size: 64 }"});
+    }
     if (dim.size() < 1 || dim.size() > (int64_t{1} << 40)) {
       return Rejected({"W0431", where, "a size between 1 and 2^40", absl::StrCat(dim.size()), ""});
     }

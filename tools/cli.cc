@@ -33,9 +33,12 @@ constexpr char kFooter[] =
     "            66 input missing or damaged, or output not written, 70 our own fault,\n"
     "            130 interrupted.";
 
+// Of the verbs for people: those in a group, which help shows.
 std::vector<std::string> VerbNames(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App*) { return true; })) names.push_back(verb->get_name());
+  for (const CLI::App* verb : app.get_subcommands([](const CLI::App* verb) { return !verb->get_group().empty(); })) {
+    names.push_back(verb->get_name());
+  }
   return names;
 }
 
@@ -79,9 +82,10 @@ std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
 // A first word that is no verb: CLI11 would only say that one is required.
 std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return "";
-  std::vector<std::string> names = VerbNames(app);
-  if (std::find(names.begin(), names.end(), args[0]) != names.end()) return "";
-  std::string nearest = Nearest(args[0], names);
+  const auto is_named = [&](const CLI::App* verb) { return verb->get_name() == args[0]; };
+  if (!app.get_subcommands(is_named).empty()) return "";
+  const std::vector<std::string> names = VerbNames(app);
+  const std::string nearest = Nearest(args[0], names);
   return absl::StrCat("weir: unknown verb ", args[0], ". Try: ",
                       nearest.empty() ? "one of " + absl::StrJoin(names, ", ") : nearest, "\nSee: weir --help\n");
 }
@@ -111,6 +115,14 @@ std::string ErrorText(const CliContext& context) {
   std::string text = absl::StrCat("weir: ", absl::StrReplaceAll(message, {{". Try: ", ".\n  Try: "}}), "\n");
   if (const std::string code = CodeOf(message); !code.empty()) absl::StrAppend(&text, "  See: weir explain ", code, "\n");
   return WrapText(text, context.columns);
+}
+
+// `weir help train` as `weir train --help`.
+std::vector<std::string> HelpAsFlag(std::vector<std::string> args) {
+  if (args[0] != "help") return args;
+  args.erase(args.begin());
+  args.push_back("--help");
+  return args;
 }
 
 int Finish(const CliContext& context) {
@@ -211,15 +223,16 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     printable_out << app.help();
     return kExitUsage;
   }
-  if (std::string unknown = UnknownVerb(app, args); !unknown.empty()) {
+  const std::vector<std::string> words = HelpAsFlag(args);
+  if (std::string unknown = UnknownVerb(app, words); !unknown.empty()) {
     printable_err << unknown;
     return kExitUsage;
   }
   try {
-    std::vector<std::string> reversed(args.rbegin(), args.rend());  // as CLI11 takes them
+    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    printable_out << DeepestVerb(&app)->help();
+    printable_out << app.help();  // of the verb that was named, with the names before it
     return 0;
   } catch (const CLI::CallForVersion&) {
     printable_out << kVersion << "\n";

@@ -18,6 +18,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Outcome {
   int code;
@@ -76,6 +77,22 @@ TEST(CliTest, EveryVerbHasHelpWithExamples) {
   }
   EXPECT_EQ(Weir({"--help"}).code, 0);
   EXPECT_THAT(Weir({"--version"}).out, HasSubstr("weir "));
+}
+
+TEST(CliTest, HelpSaysTheWholeCommandAndIsAVerbToo) {
+  const Outcome flag = Weir({"zoo", "gpt", "--help"}), verb = Weir({"help", "zoo", "gpt"});
+  EXPECT_EQ(verb.code, 0);
+  EXPECT_EQ(verb.out, flag.out);
+  EXPECT_THAT(flag.out, HasSubstr("Usage: weir zoo gpt [OPTIONS]"));
+  EXPECT_THAT(Weir({"train", "--help"}).out, HasSubstr("Usage: weir train [OPTIONS] JOB"));
+  EXPECT_EQ(Weir({"help"}).out, Weir({"--help"}).out);
+  EXPECT_EQ(Weir({"help", "trian"}).code, 2);
+}
+
+TEST(CliTest, AnUnknownVerbListsThoseForPeople) {
+  const Outcome verb = Weir({"fnord"});
+  EXPECT_EQ(verb.code, 2);
+  EXPECT_THAT(verb.err, AllOf(HasSubstr("one of check, plan, train"), Not(HasSubstr("worker"))));
 }
 
 TEST(CliTest, AnUnknownFlagOrVerbIsWrongUsageAndTheNearestIsNamed) {

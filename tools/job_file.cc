@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
@@ -31,6 +32,9 @@ using google::protobuf::TextFormat;
 
 constexpr int kRecursionMax = 32;
 constexpr size_t kErrorsMax = 10;
+constexpr size_t kFieldsShown = 6;
+constexpr char kAJob[] = "a job in protobuf text form (proto/job.proto)";
+constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::vector<std::string> FieldNames(const Descriptor* type) {
   std::vector<std::string> names;
@@ -48,7 +52,7 @@ std::vector<std::string> ValueNames(const google::protobuf::EnumDescriptor* type
 std::string NearestOrAll(const std::string& word, const std::vector<std::string>& known) {
   std::string nearest = Nearest(word, known);
   if (!nearest.empty()) return nearest;
-  return known.size() <= 16 ? "one of " + absl::StrJoin(known, ", ") : "";
+  return !known.empty() && known.size() <= 16 ? "one of " + absl::StrJoin(known, ", ") : "";
 }
 
 // The text between the first pair of quotes after `from`; moves `from` past it.
@@ -75,7 +79,8 @@ const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const s
 // Turns the parser's complaints into ours.
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
-  explicit ErrorCollector(std::string name) : name_(std::move(name)) {}
+  // `expected`: what the text is, for messages.
+  ErrorCollector(std::string name, std::string expected) : name_(std::move(name)), expected_(std::move(expected)) {}
 
   void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
     if (errors_.size() >= kErrorsMax) return;
@@ -98,7 +103,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
       if (type != nullptr) problem.hint = NearestOrAll(absl::AsciiStrToUpper(value), ValueNames(type));
     } else {
       problem.code = "W0002";
-      problem.expected = "a job in protobuf text form (proto/job.proto)";
+      problem.expected = expected_;
       problem.found = message;
       while (!problem.found.empty() && problem.found.back() == '.') problem.found.pop_back();
     }
@@ -109,7 +114,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   const std::vector<std::string>& errors() const { return errors_; }
 
  private:
-  std::string name_;
+  std::string name_, expected_;
   std::vector<std::string> errors_;
 };
 
@@ -214,6 +219,13 @@ absl::StatusOr<std::vector<PathStep>> ParsePath(const std::string& assignment, c
   }
 }
 
+// What is between braces, if they are all around: a message may be written with or without.
+std::string WithoutBraces(const std::string& value) {
+  const absl::string_view text = absl::StripAsciiWhitespace(value);
+  if (text.size() < 2 || text.front() != '{' || text.back() != '}') return value;
+  return std::string(text.substr(1, text.size() - 2));
+}
+
 class FieldSetter {
  public:
   FieldSetter(const std::string& assignment, std::string value) : assignment_(assignment), value_(std::move(value)) {}
@@ -289,7 +301,7 @@ class FieldSetter {
     } else {
       std::string text = field->enum_type() != nullptr ? absl::AsciiStrToUpper(value_) : value_;
       TextFormat::Parser parser;
-      ErrorCollector ignored("");
+      ErrorCollector ignored("", "");
       parser.RecordErrorsTo(&ignored);
       ok = parser.ParseFieldValueFromString(text, field, parsed.get());
     }
@@ -317,10 +329,13 @@ class FieldSetter {
                              ->GetPrototype(field->message_type())->New();
     std::unique_ptr<Message> parsed(prototype);
     TextFormat::Parser parser;
-    ErrorCollector collector("--set " + assignment_);
+    std::vector<std::string> fields = FieldNames(field->message_type());
+    if (fields.size() > kFieldsShown) fields.resize(kFieldsShown);
+    ErrorCollector collector("--set " + assignment_, absl::StrCat("fields of ", step.field, " (", absl::StrJoin(fields, ", "), ") in protobuf text form, as in '",
+                                                                  step.field, "=", fields[0], ": …'"));
     parser.RecordErrorsTo(&collector);
     parser.SetRecursionLimit(kRecursionMax);
-    if (!parser.ParseFromString(value_, parsed.get())) {
+    if (!parser.ParseFromString(WithoutBraces(value_), parsed.get())) {
       return absl::InvalidArgumentError(absl::StrJoin(collector.errors(), "\n"));
     }
     Message* target = nullptr;
@@ -342,7 +357,9 @@ class FieldSetter {
 
 }  // namespace
 
-absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
+absl::StatusOr<Job> ParseJob(const std::string& with_mark, const std::string& name) {
+  // Some editors begin a text with a mark, which is no part of it.
+  const std::string text(absl::StripPrefix(with_mark, kByteOrderMark));
   if (static_cast<int64_t>(text.size()) > kJobBytesMax) {
     return Rejected({"W0001", name, absl::StrCat("a job of at most ", kJobBytesMax, " bytes"),
                      absl::StrCat(text.size(), " bytes"), "write repeated layers as one function with `repeat`"});
@@ -350,13 +367,13 @@ absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name) {
   WEIR_RETURN_IF_ERROR(CheckCharacters(text, name));
   WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
   Job job;
-  ErrorCollector collector(name);
+  ErrorCollector collector(name, kAJob);
   TextFormat::Parser parser;
   parser.RecordErrorsTo(&collector);
   parser.SetRecursionLimit(kRecursionMax);
   if (!parser.ParseFromString(text, &job)) {
     if (collector.errors().empty()) {
-      return Rejected({"W0002", name, "a job in protobuf text form (proto/job.proto)", "something else", ""});
+      return Rejected({"W0002", name, kAJob, "something else", ""});
     }
     return absl::InvalidArgumentError(absl::StrJoin(collector.errors(), "\n"));
   }

@@ -11,6 +11,7 @@ namespace weir {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 std::string Message(const absl::Status& status) { return std::string(status.message()); }
 
@@ -50,6 +51,13 @@ TEST(JobFileTest, AJobBeyondTheLimitIsRefusedAndAMissingOneNotFound) {
   EXPECT_THAT(Message(ParseJob(std::string(static_cast<size_t>(kJobBytesMax) + 1, ' '), "big").status()), HasSubstr("W0001"));
   EXPECT_EQ(ReadJobFile("/no/such/job").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ReadJobFile(::testing::TempDir()).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(JobFileTest, AByteOrderMarkBeforeTheTextIsNoPartOfIt) {
+  const auto job = ParseJob("\xEF\xBB\xBFname: \"x\"", "job.textproto");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "x");
+  EXPECT_THAT(Message(ParseJob("name: \"x\"\n\xEF\xBB\xBF", "job.textproto").status()), HasSubstr("job.textproto:2:1"));
 }
 
 class SetFieldTest : public ::testing::Test {
@@ -94,6 +102,21 @@ TEST_F(SetFieldTest, SetsNumbersStringsEnumsAndElements) {
   EXPECT_EQ(job_.data().text().path(), "a=b.txt");
   EXPECT_THAT(job_.pipeline().cut(), ::testing::ElementsAre("layers.1", "layers.4"));
   EXPECT_EQ(job_.training().optimizer().adamw().beta1(), 0.5);
+}
+
+TEST_F(SetFieldTest, AMessageIsWrittenWithOrWithoutBraces) {
+  ASSERT_TRUE(SetField("rule={ dim: \"hidden\" axis: \"tp\" }", &job_).ok());
+  ASSERT_TRUE(SetField("rule=dim: \"hidden\" axis: \"sp\"", &job_).ok());
+  ASSERT_EQ(job_.rule_size(), 3);
+  EXPECT_EQ(job_.rule(1).axis(), "tp");
+  EXPECT_EQ(job_.rule(2).axis(), "sp");
+  const std::string error = Error("rule=hidden -> tp");
+  EXPECT_THAT(error, HasSubstr("at --set rule=hidden -> tp:1:"));
+  EXPECT_THAT(error, HasSubstr("expected fields of rule (dim, axis, scope) in protobuf text form, as in 'rule=dim: …'"));
+}
+
+TEST_F(SetFieldTest, ASelectorOfAnEmptyListHasNoRemedy) {
+  EXPECT_THAT(Error("layout[x].sbp=B"), Not(HasSubstr("Try")));
 }
 
 TEST_F(SetFieldTest, ErrorsNameTheNearestFieldElementOrValue) {

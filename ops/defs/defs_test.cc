@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 const DimTable& Table() {
   static const auto* table = new DimTable{{"batch", {"batch", 8, 1}},
@@ -130,6 +131,7 @@ TEST(Schema, OperandCountsSayWhatIsPossible) {
 TEST(Registry, UsersGetTheNearestUserOp) {
   auto message = [](const std::string& op) { return std::string(OpRegistry::FindForUser(op, "node a").status().message()); };
   EXPECT_THAT(message("matmull"), AllOf(HasSubstr("W0301 at node a"), HasSubstr("Try: matmul")));
+  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: one of "), HasSubstr("matmul, "), Not(HasSubstr("matmul_grad_w"))));
   EXPECT_THAT(message("relu_grad"), HasSubstr("that graphs may use"));
   EXPECT_TRUE(OpRegistry::FindForUser("gelu", "").ok());
 }
@@ -148,7 +150,9 @@ TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "bf16[hidden, hidden]"}), HasSubstr("W0309"));
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden]"}), HasSubstr("W0307"));
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"}, {{"activation", std::string("geelu")}}),
-              AllOf(HasSubstr("W0310"), HasSubstr("Try: gelu")));
+              AllOf(HasSubstr("W0310"), HasSubstr("Try: activation: \"gelu\"")));
+  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"}, {{"activation", std::string("tanh")}}),
+              AllOf(HasSubstr("W0310"), HasSubstr("one of none, relu, gelu, silu"), Not(HasSubstr("Try"))));
   EXPECT_THAT(InferText("matmul", {"f32[]", "f32[hidden, hidden]"}), HasSubstr("at least 1 dimension in x"));
   EXPECT_THAT(InferText("relu", {"i32[batch]"}), HasSubstr("W0309"));
   EXPECT_THAT(InferText("embedding", {"f32[v=10, hidden]", "f32[batch]"}), HasSubstr("i32 elements in ids"));

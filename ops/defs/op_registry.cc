@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "ops/defs/op_def.h"
 #include "runtime/base/status.h"
 
@@ -169,8 +170,9 @@ absl::StatusOr<const OpDef*> OpRegistry::FindForUser(const std::string& name, co
     if (!other_def.schema.internal) names.push_back(other);
   }
   names.push_back("call");
+  const std::string nearest = Nearest(name, names);
   return Rejected({"W0301", where, def == nullptr ? "an op (`weir ops` lists them)" : "an op that graphs may use (`weir ops` lists them)", absl::StrCat("\"", name, "\""),
-                   Nearest(name, names)});
+                   nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest});
 }
 
 absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs, Attributes* attrs,

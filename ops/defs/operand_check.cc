@@ -114,7 +114,7 @@ absl::Status CheckChoice(const std::string& attr, const std::string& value, cons
   }
   std::string nearest = Nearest(value, choices);
   return Rejected({"W0310", "", absl::StrCat(attr, " to be one of ", absl::StrJoin(choices, ", ")),
-                   absl::StrCat("\"", value, "\""), nearest.empty() ? choices[0] : nearest});
+                   absl::StrCat("\"", value, "\""), nearest.empty() ? "" : absl::StrCat(attr, ": \"", nearest, "\"")});
 }
 
 absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name) {

@@ -141,7 +141,7 @@ absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {
     if (std::find(names.begin(), names.end(), host.device()) == names.end()) {
       const std::string nearest = Nearest(host.device(), names);
       check.Name(where + ", device", "the name of a device of this file", absl::StrCat("\"", host.device(), "\""),
-                 nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest);
+                 names.empty() ? "device { name: \"core\" … }, as `weir calibrate` writes it" : nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest);
     }
     check.Number(where + ", count", host.count(), 0, kDevicesMax);
     check.Number(where + ", devices", host.devices(), 1, kDevicesMax, "devices: 8");

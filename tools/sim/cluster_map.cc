@@ -36,7 +36,7 @@ absl::StatusOr<ClusterMap> ClusterMap::Create(const Cluster& cluster, int64_t nu
   if (devices >= num_ranks) return map;
   return Rejected({"W0704", absl::StrCat("cluster ", cluster.name().empty() ? "without a name" : cluster.name()),
                    absl::StrCat("a device for each of ", num_ranks, " ranks"), absl::StrCat(devices, " devices"),
-                   "a smaller --mesh, or a larger count of hosts"});
+                   "a smaller --mesh, or the file of a larger cluster (host.count is a count of machines: raise it only if there are more)"});
 }
 
 const Link& ClusterMap::LinkBetween(int64_t from, int64_t to) const {
