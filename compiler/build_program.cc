@@ -582,14 +582,7 @@ class ProgramBuilder {
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
       Attributes attrs;
-      LearningRateSchedule schedule;
-      schedule.learning_rate = training.schedule().learning_rate();
-      schedule.warmup_steps = training.schedule().warmup_steps();
-      schedule.decay = training.schedule().decay() == Schedule::COSINE ? "cosine"
-                       : training.schedule().decay() == Schedule::LINEAR ? "linear" : "constant";
-      schedule.decay_steps = training.schedule().decay_steps() > 0 ? training.schedule().decay_steps() : OptimizerSteps(training, plan_.updates);
-      schedule.min_learning_rate = training.schedule().min_learning_rate();
-      schedule.ToAttributes(&attrs);
+      LearningRatesOf(training).ToAttributes(&attrs);
       plan_.updates.ToAttributes(&attrs);
       std::pair<TensorType, Layout> slot{variable.type, variable.layout};
       std::vector<ValueId> out;

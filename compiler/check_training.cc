@@ -124,6 +124,32 @@ UpdateRate UpdateRateOf(const Training& training) {
   return updates;
 }
 
+LearningRateSchedule LearningRatesOf(const Training& training) {
+  const Schedule& from = training.schedule();
+  LearningRateSchedule schedule;
+  schedule.learning_rate = from.learning_rate();
+  schedule.warmup_steps = from.warmup_steps();
+  schedule.decay = from.decay() == Schedule::COSINE ? "cosine" : from.decay() == Schedule::LINEAR ? "linear" : "constant";
+  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps() : OptimizerSteps(training, UpdateRateOf(training));
+  schedule.min_learning_rate = from.min_learning_rate();
+  return schedule;
+}
+
+absl::Status CheckLearningRates(const Training& training) {
+  const LearningRateSchedule rates = LearningRatesOf(training);
+  if (!(rates.learning_rate > 0)) {
+    return Rejected({"W0921", "training.schedule.learning_rate", "a number above 0: how far each update moves the weights",
+                     training.has_schedule() ? "0, or none" : "no training.schedule",
+                     "training { schedule { learning_rate: 0.001 } }, or --set training.schedule.learning_rate=0.001"});
+  }
+  const int64_t updates = OptimizerSteps(training, UpdateRateOf(training));
+  if (updates == 0 || rates.At(updates - 1) > 0) return absl::OkStatus();
+  return Rejected({"W0922", "training.schedule", absl::StrCat("a learning rate above 0 in each of the ", updates, " updates of the run"),
+                   absl::StrCat("0 from update ", rates.decay_steps + 1, " on: ", Schedule::Decay_Name(training.schedule().decay()),
+                                " decay ends at update ", rates.decay_steps, ", and min_learning_rate is 0"),
+                   absl::StrCat("--set training.schedule.decay_steps=", updates, ", which stretches the decay over the run, or a min_learning_rate above 0")});
+}
+
 int64_t OptimizerSteps(const Training& training, const UpdateRate& updates) {
   return std::max<int64_t>(0, updates.OptimizerStep(training.steps()));
 }

@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "compiler/compile.h"
 #include "proto/job.pb.h"
+#include "runtime/base/schedule.h"
 #include "runtime/base/update_rate.h"
 #include "sbp/mesh.h"
 
@@ -24,6 +25,10 @@ absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode
 
 // What `training` says of updates, defaults filled in; of any sense only if CheckTraining is ok.
 UpdateRate UpdateRateOf(const Training& training);
+// What `training` says of learning rates, defaults filled in; its steps are those of the optimiser.
+LearningRateSchedule LearningRatesOf(const Training& training);
+// kInvalidArgument: W0921 if there is no learning rate, W0922 if it is 0 in some steps of the run.
+absl::Status CheckLearningRates(const Training& training);
 // Steps that the optimiser makes in the run.
 int64_t OptimizerSteps(const Training& training, const UpdateRate& updates);
 

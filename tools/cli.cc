@@ -212,7 +212,8 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   app.set_version_flag("--version", kVersion);
   app.footer(kFooter);
   app.require_subcommand(1);
-  AddJobVerbs(&app, &context);
+  AddCheckVerb(&app, &context);
+  AddPlanVerb(&app, &context);
   AddTrainVerbs(&app, &context);
   AddZooVerbs(&app, &context);
   AddOpsVerb(&app, &context);

@@ -5,6 +5,7 @@
 #include "absl/strings/str_format.h"
 #include "compiler/compile.h"
 #include "compiler/memory_view.h"
+#include "compiler/mesh_use.h"
 #include "compiler/rhythm/rhythm_curve.h"
 #include "google/protobuf/text_format.h"
 #include "nlohmann/json.hpp"
@@ -222,6 +223,8 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   options.costs = &costs.model();
   context.Confine({}, CpuTime::kLimited);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
+  WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
+  for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) *context.err << "WARNING: " << sentence << "\n";
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
   if (arguments.json) return PrintJson(*plan, costs, out);

@@ -14,92 +14,18 @@
 #include "tools/fleet/fleet_runner.h"
 #include "tools/fleet/worker.h"
 #include "tools/launch/failure_report.h"
-#include "tools/launch/log_directory.h"
-#include "tools/launch/placement.h"
 #include "tools/launch/signal_watch.h"
 #include "tools/train/generator.h"
 #include "tools/train/job_session.h"
 #include "tools/train/trainer.h"
+#include "tools/train_arguments.h"
 
 namespace weir {
 namespace {
 
-// How a job is spread over processes.
-struct FleetArguments {
-  int processes = 0;  // 0: all ranks in this one
-  std::string transport = "auto";
-  std::string checksums = "on";
-  std::string logs = kLogBaseDefault;
-  std::string ranks;
-  double heartbeat_seconds = 1;
-  double dead_after_seconds = 4;
-  double stuck_after_seconds = 60;
-  double grace_seconds = 5;
-
-  void AddTo(CLI::App* verb);
-  absl::StatusOr<FleetOptions> Options(const Job& job, Console* console) const;
-};
-
-void FleetArguments::AddTo(CLI::App* verb) {
-  const auto seconds = [&](const char* name, double* value, const char* about) {
-    verb->add_option(name, *value, about)->type_name("SECONDS")->check(CLI::Range(0.01, 1e6))->capture_default_str()
-        ->group("Processes");
-  };
-  verb->add_option("--processes", processes, "Spread the devices over so many processes of this machine [all in this one]")
-      ->type_name("N")->check(CLI::Range(1, 4096))->group("Processes");
-  verb->add_option("--transport", transport, "How tensors travel between processes: auto, shm or tcp")
-      ->type_name("HOW")->check(CLI::IsMember({"auto", "shm", "tcp"}))->capture_default_str()->group("Processes");
-  verb->add_option("--checksums", checksums, "CRC32C of every tensor between processes: on or off")
-      ->type_name("SWITCH")->check(CLI::IsMember({"on", "off"}))->capture_default_str()->group("Processes");
-  verb->add_option("--logs", logs, "Folder of the processes' logs; a folder per run is made in it")
-      ->type_name("DIR")->capture_default_str()->group("Processes");
-  verb->add_option("--ranks", ranks, "Show only what these ranks print, such as 0,3-5; logs have all [all]")
-      ->type_name("LIST")->group("Processes");
-  seconds("--heartbeat", &heartbeat_seconds, "How often a process says that it is alive");
-  seconds("--dead-after", &dead_after_seconds, "A process silent for so long counts as dead, and the job ends");
-  seconds("--stuck-after", &stuck_after_seconds, "If no actor acts for so long, the job says what each waits for and ends");
-  seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
-}
-
-absl::StatusOr<FleetOptions> FleetArguments::Options(const Job& job, Console* console) const {
-  FleetOptions options;
-  options.processes = processes;
-  options.lanes = transport == "shm" ? OpenCommand::SHARED_MEMORY : transport == "tcp" ? OpenCommand::TCP : OpenCommand::AUTOMATIC;
-  options.checksums = checksums == "on" ? FleetOptions::Checksums::kOn : FleetOptions::Checksums::kOff;
-  options.log_base = logs;
-  if (!ranks.empty()) {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileConfined(job, {}));
-    WEIR_ASSIGN_OR_RETURN(options.ranks_shown, ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
-  }
-  const auto ms = [](double seconds) { return std::max<int64_t>(1, std::llround(seconds * 1e3)); };
-  options.heartbeat_ms = ms(heartbeat_seconds);
-  options.dead_after_ms = ms(dead_after_seconds);
-  options.stuck_after_ms = ms(stuck_after_seconds);
-  options.grace_ms = ms(grace_seconds);
-  options.console = console;
-  if (options.heartbeat_ms * 2 > options.dead_after_ms) {
-    return Rejected({"W0074", "--dead-after", absl::StrCat("at least twice --heartbeat ", heartbeat_seconds, " s"),
-                     absl::StrCat(dead_after_seconds, " s"), "a smaller --heartbeat"});
-  }
-  return options;
-}
-
-struct TrainArguments {
-  JobArguments job;
-  TrainOptions options;
-  int64_t steps = -1;
-  int64_t seed = -1;
-  std::string on_nonfinite = "stop";
-  FleetArguments fleet;
-};
-
 absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
-  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
-  if (arguments.steps >= 0) job.mutable_training()->set_steps(arguments.steps);
-  if (arguments.seed >= 0) job.mutable_training()->set_seed(static_cast<uint64_t>(arguments.seed));
-  if (arguments.options.checkpoint_every > 0 && arguments.options.checkpoint.empty()) {
-    return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
-  }
+  WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.Read());
+  const Job& job = read.job;
   arguments.options.on_nonfinite = arguments.on_nonfinite == "stop"   ? OnNonfinite::kStop
                                    : arguments.on_nonfinite == "skip" ? OnNonfinite::kSkip
                                                                       : OnNonfinite::kContinue;
@@ -110,6 +36,7 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
                   [] { return TerminalColumns(STDERR_FILENO); });
   arguments.options.console = &console;
   arguments.options.interrupted = &signals.interrupted();
+  if (!read.note.empty()) console.Say(read.note);
   std::unique_ptr<Fleet> fleet;
   if (arguments.fleet.processes > 0) {
     WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
@@ -178,24 +105,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
                            "--trace; before the first step it ends at once and writes nothing. A second one ends at once, too.\n"
                            "A disk that is full costs no step: metrics and checkpoints on the way are warned of and tried again.",
                            [train, context] { return RunTrain(*train, context); });
-  train->job.AddTo(verb, context, JobArguments::Data::kOpened);
-  verb->add_option("--steps", train->steps, "Steps, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
-  verb->add_option("--seed", train->seed, "Seed, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
-  verb->add_option("--init", train->options.init, "Start from these weights (safetensors)")->type_name("PATH");
-  verb->add_option("--resume", train->options.resume, "Go on from this checkpoint, under any mesh")->type_name("PATH");
-  verb->add_option("--save", train->options.save, "Write the weights at the end (safetensors)")->type_name("PATH");
-  verb->add_option("--checkpoint", train->options.checkpoint, "Write weights, optimiser states and the step")->type_name("PATH");
-  verb->add_option("--checkpoint-every", train->options.checkpoint_every, "Also write it every so many steps")
-      ->type_name("N")->check(CLI::PositiveNumber);
-  verb->add_option("--metrics", train->options.metrics, "Write a line of JSON per step")->type_name("PATH");
-  verb->add_option("--trace", train->options.trace, "Write a Perfetto trace of the last acts, also if the job fails")->type_name("PATH");
-  verb->add_option("--on-nonfinite", train->on_nonfinite,
-                   "When the loss or the gradients are NaN or infinite: stop (exit code 3; the last finite state is kept in PATH.stopped "
-                   "files), skip (leave that update out) or continue")
-      ->type_name("HOW")->check(CLI::IsMember({"stop", "skip", "continue"}))->capture_default_str();
-  verb->add_option("--threads", train->options.threads_per_device, "Threads per device [cores / devices]")
-      ->type_name("N")->check(CLI::PositiveNumber);
-  train->fleet.AddTo(verb);
+  train->AddTo(verb, context);
 }
 
 // Not for people: hidden from --help. Its label only shows in the list of processes.

@@ -65,8 +65,8 @@ inline constexpr char kClusterHelp[] =
 CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name, const std::string& about,
                   const std::string& examples, std::function<absl::Status()> work);
 
-void AddJobVerbs(CLI::App* app, CliContext* context);    // check, plan
-void AddPlanVerb(CLI::App* app, CliContext* context);    // plan, for AddJobVerbs
+void AddCheckVerb(CLI::App* app, CliContext* context);   // check
+void AddPlanVerb(CLI::App* app, CliContext* context);    // plan
 void AddTrainVerbs(CLI::App* app, CliContext* context);  // train, eval, generate
 void AddZooVerbs(CLI::App* app, CliContext* context);    // zoo gpt | llama | mlp
 void AddOpsVerb(CLI::App* app, CliContext* context);     // ops

@@ -19,6 +19,7 @@ WEIR = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
 TIMEOUT_S = 60
 MEMORY_BYTES = 8 << 30
 USAGE = 2
+CHECK_ALONE = {"--no-data", "--any-machine"}  # flags that train has not
 
 
 def _limit_memory():
@@ -68,6 +69,20 @@ class BadInputTest(unittest.TestCase):
         for arguments in (["check", "JOB"], ["train", "JOB"], ["train", "JOB", "--init", "good.safetensors"]):
             result = self.run_weir(arguments, self.good)
             self.assertEqual(result.returncode, 0, result.stderr.decode())
+
+    def test_what_train_refuses_at_its_start_check_refuses_with_the_same_words(self):
+        compared = 0
+        for case in bad_input_cases.read_cases(FOLDER):
+            if case.arguments[0] not in ("check", "train") or case.exit_code == USAGE or CHECK_ALONE.intersection(case.arguments):
+                continue
+            with self.subTest(case=case.name):
+                answers = [self.run_weir([verb] + case.arguments[1:], case.job) for verb in ("train", "check")]
+                trained, checked = ((answer.returncode, answer.stderr.decode()) for answer in answers)
+                self.assertEqual(trained[0], case.exit_code, trained[1])
+                self.assertNotIn("step 1/", trained[1], "it trained before it refused")
+                self.assertEqual(checked, trained, "check and train disagree")
+                compared += 1
+        self.assertGreater(compared, 150)
 
     def test_a_broken_description_of_a_case_is_refused(self):
         for text in ("- no such line\n! 65\n! W", "? what\n", "# reason\n+ x\n! 65\n", "# reason\n+ x\n! W0001\n"):

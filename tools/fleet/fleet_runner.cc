@@ -6,8 +6,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
 #include "tools/launch/placement.h"
-#include "tools/train/job_data.h"
-#include "tools/train/memory_budget.h"
+#include "tools/train/prepare_training.h"
 
 namespace weir {
 namespace {
@@ -38,10 +37,15 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
                                                              const RunnerOptions& runner_options,
                                                              std::unique_ptr<Fleet>* owner) {
   // What is wrong with the job is better said before anything starts.
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset, OpenJobData(job));
-  WEIR_ASSIGN_OR_RETURN(const TrainingPlans plans, CompileTraining(job, *dataset));
-  WEIR_RETURN_IF_ERROR(CheckTrainingMemory(plans));
-  const LogicalPlan* const plan = plans.training.get();
+  PreparedTraining own;
+  const PreparedTraining* prepared = runner_options.prepared;
+  if (prepared == nullptr) {
+    TrainOptions train_options;
+    train_options.threads_per_device = runner_options.threads_per_device;
+    WEIR_ASSIGN_OR_RETURN(own, PrepareTraining(job, train_options, {}));
+    prepared = &own;
+  }
+  const LogicalPlan* const plan = prepared->plans.training.get();
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerPlacement> placement,
                         PlaceRanks(static_cast<int>(plan->mesh.num_ranks()), options.processes));
   std::vector<std::vector<int>> ranks_of;

@@ -1,11 +1,10 @@
 #include "tools/train/evaluator.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "actors/initialize_state.h"
 #include "runtime/base/status.h"
 #include "tools/train/job_variant.h"
+#include "tools/train/prepare_training.h"
 #include "tools/train/session_states.h"
 
 namespace weir {
@@ -21,8 +20,7 @@ Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches) {
 }
 
 absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, const Dataset* dataset, JobSessionOptions session) {
-  int64_t batches = dataset->num_held_out_batches();
-  if (job.training().eval_batches() > 0) batches = std::min(batches, job.training().eval_batches());
+  const int64_t batches = EvaluationBatches(job, *dataset);
   if (batches == 0) return std::unique_ptr<Evaluator>();
   std::unique_ptr<Evaluator> evaluator(new Evaluator(dataset, batches, MicroBatches(job)));
   session.mode = PlanMode::kEvaluate;

@@ -30,10 +30,13 @@ struct RunnerFacts {
 // Puts a trace at `path`, as a whole or not at all. kNotFound (W0075) if that cannot be done.
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace);
 
+struct PreparedTraining;  // prepare_training.h
+
 struct RunnerOptions {
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
+  const PreparedTraining* prepared = nullptr;  // what was compiled and opened before; null: the runner does so
 };
 
 // After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone; after any other of Save,

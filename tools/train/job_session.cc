@@ -20,7 +20,7 @@ constexpr int64_t kThreadsMax = 4096;
 absl::Status CheckDevices(const Mesh& mesh) {
   if (mesh.num_ranks() <= kDevicesMax) return absl::OkStatus();
   return Rejected({"W0080", absl::StrCat("mesh ", mesh.ToText()), absl::StrCat("at most ", kDevicesMax, " devices in one process"),
-                   absl::StrCat(mesh.num_ranks()), "a smaller --mesh; `weir check` and `weir plan` take any"});
+                   absl::StrCat(mesh.num_ranks()), "a smaller --mesh; `weir check --any-machine` and `weir plan` take any"});
 }
 
 absl::Status CheckThreads(int per_device, int64_t devices) {
@@ -64,6 +64,12 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job, con
   return plan;
 }
 
+absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device) {
+  const int64_t devices = plan.mesh.num_ranks();
+  WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
+  return CheckThreads(ThreadsPerDevice(plan.job, threads_per_device, devices), devices);
+}
+
 absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options) {
   CompileOptions compile;
   compile.mode = options.mode;
@@ -77,9 +83,8 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
                                                  opened.plan->plan_id, "start all processes of a job from one program"}));
   }
   int64_t devices = opened.plan->mesh.num_ranks();
-  WEIR_RETURN_IF_ERROR(CheckDevices(opened.plan->mesh));
+  WEIR_RETURN_IF_ERROR(CheckMachine(*opened.plan, options.threads_per_device));
   opened.threads_per_device = ThreadsPerDevice(job, options.threads_per_device, devices);
-  WEIR_RETURN_IF_ERROR(CheckThreads(opened.threads_per_device, devices));
   std::vector<int> ranks = options.ranks;
   if (ranks.empty()) {
     ranks.resize(static_cast<size_t>(devices));

@@ -50,6 +50,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job, con
 
 absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options);
 
+// Whether one process can hold the devices of `plan` and their threads. kInvalidArgument: W0080, W0081.
+absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device);
+
 // Threads for each of `devices` devices: `asked`, else the job's, else cores / devices, at least 1.
 int ThreadsPerDevice(const Job& job, int asked, int64_t devices);
 

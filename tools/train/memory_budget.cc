@@ -266,21 +266,17 @@ absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed&
                    absl::StrCat(Text(need.all_bytes), " planned", of_rank), remedies});
 }
 
-absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset& dataset) {
+absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dataset) {
   TrainingPlans plans;
   WEIR_ASSIGN_OR_RETURN(plans.training, CompileConfined(job, {}));
-  if (dataset.num_held_out_batches() == 0) return plans;
+  if (dataset == nullptr || dataset->num_held_out_batches() == 0) return plans;
   CompileOptions options;
   options.mode = PlanMode::kEvaluate;
   WEIR_ASSIGN_OR_RETURN(plans.evaluation, CompileConfined(EvaluationJob(job), options));
   return plans;
 }
 
-absl::Status CheckTrainingMemory(const TrainingPlans& plans) {
-  const Beside beside = plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
-  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedBeside(*plans.training, plans.evaluation.get()));
-  return CheckNeed(*plans.training, beside, of.need, BudgetOf(plans.training->job));
-}
+absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans) { return NeedBeside(*plans.training, plans.evaluation.get()); }
 
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget) {
   const std::string evaluation = need.beside_bytes > 0 ? absl::StrCat(", including ", Text(static_cast<double>(need.beside_bytes)), " for evaluation") : "";

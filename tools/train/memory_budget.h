@@ -59,10 +59,10 @@ struct TrainingPlans {
   std::shared_ptr<const LogicalPlan> training;
   std::shared_ptr<const LogicalPlan> evaluation;  // null: nothing is held out
 };
-absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset& dataset);
+// Without a dataset (null) the evaluation is left out.
+absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dataset);
 
-// Before any session or process is there. Errors: as CheckNeed.
-absl::Status CheckTrainingMemory(const TrainingPlans& plans);
+absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans);
 
 // For people, without a newline: "fits: all 4 ranks need 166.7 MiB of the 23.5 GiB of this machine; rank 0 needs most, ...".
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget);

@@ -3,18 +3,18 @@
 #include <algorithm>
 
 #include "runtime/base/status.h"
-#include "tools/train/memory_budget.h"
+#include "tools/train/prepare_training.h"
 
 namespace weir {
 
 absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const RankGroupOptions& options) {
   std::unique_ptr<RankGroup> group(new RankGroup());
-  WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
-  // Two sessions need more together than each of them can see.
   TrainingPlans plans;
-  if (options.ranks.empty() && group->dataset_->num_held_out_batches() > 0) {
-    WEIR_ASSIGN_OR_RETURN(plans, CompileTraining(job, *group->dataset_));
-    WEIR_RETURN_IF_ERROR(CheckTrainingMemory(plans));
+  if (options.prepared != nullptr) {
+    group->dataset_ = options.prepared->dataset;
+    plans = options.prepared->plans;
+  } else {
+    WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
   }
   group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
   JobSessionOptions session;

@@ -29,12 +29,15 @@ namespace weir {
 // What a network of the group carries; tells its messages apart from those of the other.
 enum class GroupRole : uint16_t { kTraining, kEvaluation };
 
+struct PreparedTraining;  // prepare_training.h
+
 struct RankGroupOptions {
   std::vector<int> ranks;      // empty: all
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::string plan_id;         // what must come out of compiling; empty: anything
+  const PreparedTraining* prepared = nullptr;  // with all ranks: what was compiled and opened before; null: nothing
   uint32_t epoch = 1;          // of the plan; messages carry it
   // Makes the network of a role; null: all ranks are in this process.
   std::function<NetworkFactory(GroupRole role)> network;
@@ -73,7 +76,7 @@ class RankGroup {
  private:
   RankGroup() = default;
 
-  std::unique_ptr<Dataset> dataset_;
+  std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<DatasetFeed> feed_;
   MetricLog log_;
   JobSession training_;  // after what it feeds from and reports to

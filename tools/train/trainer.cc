@@ -15,9 +15,11 @@
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/pending_file.h"
+#include "tools/train/checkpoint_header.h"
 #include "tools/train/job_data.h"
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
+#include "tools/train/prepare_training.h"
 #include "tools/train/session_states.h"
 #include "tools/train/straggler_watch.h"
 
@@ -26,24 +28,10 @@ namespace {
 
 constexpr double kBurstSeconds = 0.2;
 constexpr int64_t kBurstMax = 64;
-constexpr char kStepKey[] = "step";
-constexpr char kOptimizerStepKey[] = "optimizer_step";
 constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
 constexpr int64_t kStepsInspectedMax = 64;
 
 std::string LossName(const Job& job) { return job.graph().loss().empty() ? "loss" : job.graph().loss(); }
-
-LearningRateSchedule ScheduleOf(const Job& job) {
-  const Schedule& from = job.training().schedule();
-  LearningRateSchedule schedule;
-  schedule.learning_rate = from.learning_rate();
-  schedule.warmup_steps = from.warmup_steps();
-  schedule.decay = from.decay() == Schedule::COSINE ? "cosine" : from.decay() == Schedule::LINEAR ? "linear" : "constant";
-  const int64_t all = compiler::OptimizerSteps(job.training(), compiler::UpdateRateOf(job.training()));
-  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps() : all;
-  schedule.min_learning_rate = from.min_learning_rate();
-  return schedule;
-}
 
 double ValueOf(const StepMetrics& metrics, const std::string& name) {
   auto it = metrics.find(name);
@@ -62,7 +50,7 @@ class Trainer {
         options_(options),
         items_(ItemsOf(job)),
         progress_(items_.name, &clock_, options.console),
-        schedule_(ScheduleOf(job)),
+        schedule_(compiler::LearningRatesOf(job.training())),
         updates_(compiler::UpdateRateOf(job.training())),
         nonfinite_(options.on_nonfinite, LossName(job)) {}
 
@@ -80,79 +68,26 @@ class Trainer {
 
  private:
   absl::Status Open() {
-    if (!options_.init.empty() && !options_.resume.empty()) {
-      return Rejected({"W0074", "--init and --resume", "one of them", "both", "--resume alone: a checkpoint holds the weights"});
-    }
-    WEIR_RETURN_IF_ERROR(CheckPlaces());
-    std::unique_ptr<SafetensorsReader> checkpoint, init;
-    if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(OpenCheckpoint(&checkpoint));
-    if (!options_.init.empty()) {
-      WEIR_ASSIGN_OR_RETURN(init, OpenSound(options_.init));
-    }
+    WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(job_, options_, {}));
+    result_.steps_done = prepared.first_step;
     if (!options_.metrics.empty()) {
       const auto begin = result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
       WEIR_ASSIGN_OR_RETURN(metrics_file_, MetricsFile::Open(options_.metrics, begin));
     }
-    WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, {options_.threads_per_device, result_.steps_done, options_.on_nonfinite}));
-    if (init != nullptr) WEIR_RETURN_IF_ERROR(Load(*init, StateSet::kWeights));
-    if (checkpoint != nullptr) WEIR_RETURN_IF_ERROR(Load(*checkpoint, StateSet::kAll));
+    WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, {options_.threads_per_device, result_.steps_done, options_.on_nonfinite, &prepared}));
+    if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(Load(options_.init, StateSet::kWeights));
+    if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(Load(options_.resume, StateSet::kAll));
     SayWhatRuns();
+    for (const std::string& note : prepared.notes) progress_.Say(note);
+    for (const std::string& warning : prepared.warnings) progress_.Say(absl::StrCat("WARNING: ", warning));
     if (options_.before_steps) options_.before_steps();
     return absl::OkStatus();
   }
 
-  // Whether what is asked for can be written, as far as that can be known before.
-  absl::Status CheckPlaces() const {
-    for (const std::string& path : {options_.checkpoint, options_.save}) {
-      if (path.empty()) continue;
-      if (const int error = CheckPlace(path)) return CannotWrite(path, "cannot make a temporary file beside it", error);
-    }
-    if (options_.trace.empty()) return absl::OkStatus();
-    const int error = CheckPlace(options_.trace);
-    if (error == 0) return absl::OkStatus();
-    return Missing({"W0075", "--trace " + options_.trace, "a file that can be written", strerror(error), "check that the folder exists and has room"});
-  }
-
-  // The file, once its checksums are found right.
-  absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenSound(const std::string& path) {
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
-    WEIR_ASSIGN_OR_RETURN(const SafetensorsReader::Checked checked, file->CheckSums());
-    if (checked == SafetensorsReader::Checked::kHasNoChecksums) progress_.Say(path + " carries no checksums: its values are unverified");
-    return file;
-  }
-
-  // Reads the number of steps done from the checkpoint.
-  absl::Status OpenCheckpoint(std::unique_ptr<SafetensorsReader>* checkpoint) {
-    WEIR_ASSIGN_OR_RETURN(*checkpoint, OpenSound(options_.resume));
-    auto it = (*checkpoint)->metadata().find(kStepKey);
-    int64_t step = -1;
-    if (it == (*checkpoint)->metadata().end() || !absl::SimpleAtoi(it->second, &step) || step < 0) {
-      return Rejected({"W0076", options_.resume, "a checkpoint, whose metadata has the step",
-                       it == (*checkpoint)->metadata().end() ? "none" : "\"" + it->second + "\"",
-                       "files written by --save are for --init"});
-    }
-    result_.steps_done = step;
-    return CheckUpdatesOf((*checkpoint)->metadata());
-  }
-
-  // Whether the run can go on after `steps_done` steps and count updates as the run before did.
-  absl::Status CheckUpdatesOf(const std::map<std::string, std::string>& metadata) const {
-    const int64_t step = result_.steps_done;
-    auto it = metadata.find(kOptimizerStepKey);
-    int64_t found = step;  // all that could be, before checkpoints told
-    if (it != metadata.end() && !absl::SimpleAtoi(it->second, &found)) found = -1;
-    if (updates_.IsBetweenUpdates(step) && updates_.OptimizerStep(step) == found) return absl::OkStatus();
-    return Rejected({"W0548", options_.resume,
-                     absl::StrCat("a checkpoint of a run with training.update_every ", updates_.every, ", update_phase ", updates_.phase, " and gradient_delay ",
-                                  updates_.delay, ": after step ", step, " with ", std::max<int64_t>(0, updates_.OptimizerStep(step)),
-                                  updates_.IsBetweenUpdates(step) ? "" : " and more", " steps of the optimiser"),
-                     absl::StrCat(std::max<int64_t>(0, found), " steps of the optimiser"),
-                     "go on with the numbers that the run had, or start a new one with --init from its weights"});
-  }
-
-  absl::Status Load(const SafetensorsReader& file, StateSet set) {
-    WEIR_RETURN_IF_ERROR(CheckStates(file, set, runner_->facts().states));
-    return runner_->Load(file.path(), set);
+  absl::Status Load(const std::string& path, StateSet set) {
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
+    WEIR_RETURN_IF_ERROR(CheckStates(*file, set, runner_->facts().states));
+    return runner_->Load(path, set);
   }
 
   void SayWhatRuns() {
@@ -254,13 +189,14 @@ class Trainer {
       WEIR_RETURN_IF_ERROR(Evaluate());
       evaluate = evaluation_problem_.ok();
     }
+    const bool checkpoint = done == checkpoint_at && done < steps && !stops();
+    const absl::Status checkpointed = checkpoint ? WriteCheckpointOnTheWay() : absl::OkStatus();
     for (const auto& [step, metrics] : reported_) {
       if (stops() && step > nonfinite_.first()->step) break;
       ReportStep(step, steps, metrics, evaluate && step + 1 == done);
     }
     if (evaluate) progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
-    if (done == checkpoint_at && done < steps && !stops()) return WriteCheckpointOnTheWay();
-    return absl::OkStatus();
+    return checkpointed;
   }
 
   // An evaluation that fails ends evaluations, not the run; what it found is returned at the end.
@@ -312,6 +248,7 @@ class Trainer {
     for (const auto& [name, value] : metrics) {
       if (name != LossName(job_) && name != "grad_norm") line.Add(name, value);
     }
+    if (step + 1 == checkpoint_step_) line.Add("checkpoint_seconds", checkpoint_seconds_);
     if (evaluated) {
       for (const auto& [name, value] : result_.evaluation->means) {
         line.Add(absl::StrCat("eval_", name == LossName(job_) ? "loss" : name), value);
@@ -324,14 +261,10 @@ class Trainer {
   Nonfinite nonfinite_in_files() const { return options_.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse; }
 
   absl::Status SaveCheckpoint(const std::string& path) {
-    const int64_t step = result_.steps_done;
-    return runner_->Save({StateSet::kAll,
-                          {{"format", "weir"},
-                           {"job", job_.name()},
-                           {kStepKey, absl::StrCat(step)},
-                           {kOptimizerStepKey, absl::StrCat(updates_.OptimizerStep(step))}},
-                          path,
-                          nonfinite_in_files()});
+    const int64_t before = clock_.NowNs();
+    const absl::Status saved = runner_->Save({StateSet::kAll, CheckpointMetadata(job_, result_.steps_done), path, nonfinite_in_files()});
+    checkpoint_seconds_ = static_cast<double>(clock_.NowNs() - before) * 1e-9;
+    return saved;
   }
 
   absl::Status SaveWeights(const std::string& path) {
@@ -343,7 +276,7 @@ class Trainer {
     if (options_.checkpoint.empty()) return absl::OkStatus();
     const absl::Status status = SaveCheckpoint(options_.checkpoint);
     if (status.ok()) {
-      if (checkpoint_fails_) progress_.Say(absl::StrCat("checkpoint of step ", result_.steps_done, " written to ", options_.checkpoint, " again"));
+      progress_.Say(absl::StrCat("checkpoint of step ", result_.steps_done, " written to ", options_.checkpoint, checkpoint_fails_ ? " again" : ""));
       checkpoint_fails_ = false;
       checkpoint_step_ = result_.steps_done;
       return absl::OkStatus();
@@ -479,6 +412,7 @@ class Trainer {
   absl::Status evaluation_problem_;
   std::optional<double> gradient_norm_;  // the last reported
   int64_t checkpoint_step_ = -1;         // of the last checkpoint written here
+  double checkpoint_seconds_ = 0;        // that it took
   TrainResult result_;
   int64_t started_at_ = 0;  // steps done before
   double step_seconds_ = 0;  // mean over the last burst
@@ -492,16 +426,12 @@ class Trainer {
 absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options) { return Trainer(job, options).Run(); }
 
 absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights, int threads_per_device) {
+  WEIR_ASSIGN_OR_RETURN(const PreparedEvaluation prepared, PrepareEvaluation(job, weights, threads_per_device));
   WEIR_ASSIGN_OR_RETURN(auto file, SafetensorsReader::Open(weights));
-  WEIR_RETURN_IF_ERROR(file->CheckSums().status());
-  WEIR_ASSIGN_OR_RETURN(auto dataset, OpenJobData(job));
   JobSessionOptions session;
   session.threads_per_device = threads_per_device;
-  WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, dataset.get(), session));
-  if (evaluator == nullptr) {
-    return Rejected({"W0077", "data", "something held out to evaluate on", "nothing",
-                     "data { text { held_out: 0.1 } }, or test_images and test_labels"});
-  }
+  session.plan = prepared.plan;
+  WEIR_ASSIGN_OR_RETURN(auto evaluator, Evaluator::Create(job, prepared.dataset.get(), session));
   WEIR_RETURN_IF_ERROR(LoadStates(*file, StateSet::kWeights, evaluator->session()));
   WEIR_ASSIGN_OR_RETURN(auto batches, evaluator->Run());
   return MeanOf(batches);
