@@ -150,7 +150,7 @@ absl::Status UcxEndpoint::Reach(Peer& peer) {
   if (!peer.same_host) {
     params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
     params.err_handler.arg = &peer;
-    params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t) { static_cast<Peer*>(arg)->lost = true; };
+    params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t why) { Lose(*static_cast<Peer*>(arg), why); };
   }
   ucs_status_t status = ucp_ep_create(worker_, &params, &peer.ep);
   if (status != UCS_OK) {
@@ -210,7 +210,7 @@ absl::Status UcxEndpoint::Greet() {
   });
   if (!damage_.ok()) return damage_;
   for (const Peer& peer : peers_) {
-    if (gone(peer)) return PeerGone(peer.rank);
+    if (gone(peer)) return PeerGone(peer);
   }
   for (const Peer& peer : peers_) {
     if (!heard(peer) || num_pending_greetings_ > 0) {

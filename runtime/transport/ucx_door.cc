@@ -6,14 +6,21 @@
 #include <netinet/tcp.h>
 #include <openssl/crypto.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <map>
 #include <mutex>
 #include <utility>
+
+#include "absl/strings/str_cat.h"
 
 namespace weir {
 namespace {
@@ -24,11 +31,22 @@ constexpr int kStrangersPerCall = 64;
 
 thread_local UcxDoor* current_door = nullptr;
 
-// Guarded sockets. Never destroyed: UCX's thread may outlive static objects.
+// What other names of a local socket stand for: a descriptor that holds the file which the socket was bound to. The file has
+// lost its own name, and /proc/PID/fd is closed to other users.
+struct PrivateName {
+  int file = -1;
+  std::string path;
+};
+
+// Sockets that are looked after. Never destroyed: UCX's thread may outlive static objects.
 struct Guarded {
-  std::mutex mutex;                                     // guards sockets
+  std::mutex mutex;                                     // guards the next two
   std::vector<std::pair<int, std::string>> sockets;     // and their tokens
-  std::atomic<int> num_sockets{0};                      // a hint that spares others the lock
+  std::map<int, PrivateName> names;                     // by socket
+  std::atomic<int> num_sockets{0};                      // of both; a hint that spares others the lock
+
+  // Under the mutex.
+  void Count() { num_sockets.store(static_cast<int>(sockets.size() + names.size()), std::memory_order_release); }
 };
 Guarded& AllGuarded() {
   static Guarded* const guarded = new Guarded();
@@ -45,9 +63,24 @@ std::string TokenOf(int fd) {
   return "";
 }
 
+std::string PrivatePathOf(int fd) {
+  Guarded& guarded = AllGuarded();
+  if (guarded.num_sockets.load(std::memory_order_acquire) == 0) return "";
+  std::lock_guard<std::mutex> lock(guarded.mutex);
+  const auto found = guarded.names.find(fd);
+  return found == guarded.names.end() ? "" : found->second.path;
+}
+
 template <typename Function>
 Function Next(const char* name) {
   return reinterpret_cast<Function>(::dlsym(RTLD_NEXT, name));
+}
+
+int FamilyOf(int fd) {
+  int family = AF_UNSPEC;
+  socklen_t size = sizeof(family);
+  ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size);
+  return family;
 }
 
 bool IsTcp(int family) { return family == AF_INET || family == AF_INET6; }
@@ -69,26 +102,60 @@ void Reset(int fd) {
 UcxDoor::Scope::Scope(UcxDoor* door) : outer_(std::exchange(current_door, door)) {}
 UcxDoor::Scope::~Scope() { current_door = outer_; }
 
+UcxDoor::~UcxDoor() {
+  Close();
+  Guarded& guarded = AllGuarded();
+  std::lock_guard<std::mutex> lock(guarded.mutex);
+  for (int fd : private_sockets_) {
+    const auto found = guarded.names.find(fd);
+    if (found == guarded.names.end()) continue;
+    ::close(found->second.file);
+    guarded.names.erase(found);
+  }
+  guarded.Count();
+}
+
 void UcxDoor::AddListener(int fd) {
   Guarded& guarded = AllGuarded();
   std::lock_guard<std::mutex> lock(guarded.mutex);
   guarded.sockets.emplace_back(fd, token_);
-  guarded.num_sockets.store(static_cast<int>(guarded.sockets.size()), std::memory_order_release);
+  guarded.Count();
   listeners_.push_back(fd);
 }
 
-// UCX keeps the descriptors and its own thread may be about to accept once more. On the socket put in their
-// place that finds nobody, as it would have; any error would make UCX forget the descriptor and fail later.
+bool UcxDoor::BindPrivately(int fd) {
+  const char* const temporary = std::getenv("TMPDIR");
+  for (const char* base : {temporary == nullptr ? "/tmp" : temporary, "/tmp", "/dev/shm", "."}) {
+    std::string folder = absl::StrCat(base, "/weir-XXXXXX");
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    if (folder.size() + sizeof("/s") > sizeof(name.sun_path) || ::mkdtemp(folder.data()) == nullptr) continue;
+    const std::string path = absl::StrCat(folder, "/s");
+    std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+    int file = -1;
+    if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0) file = ::open(path.c_str(), O_PATH | O_CLOEXEC);
+    ::unlink(path.c_str());
+    ::rmdir(folder.c_str());
+    if (file < 0) continue;
+    Guarded& guarded = AllGuarded();
+    std::lock_guard<std::mutex> lock(guarded.mutex);
+    guarded.names[fd] = {file, absl::StrCat("/proc/", ::getpid(), "/fd/", file)};
+    guarded.Count();
+    private_sockets_.push_back(fd);
+    return true;
+  }
+  return false;
+}
+
+// UCX keeps the descriptors and its own thread may be about to accept once more. The socket put in their place has no
+// name, so nobody can come; see accept below for what UCX hears there.
 void UcxDoor::Close() {
   if (listeners_.empty()) return;
   const int idle = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  sockaddr_un nameless{};
-  nameless.sun_family = AF_UNIX;
-  if (idle >= 0 && ::bind(idle, reinterpret_cast<const sockaddr*>(&nameless), sizeof(sa_family_t)) == 0 &&
-      ::listen(idle, 0) == 0) {
+  if (idle >= 0) {
     for (int fd : listeners_) ::dup3(idle, fd, O_CLOEXEC);
+    ::close(idle);
   }
-  if (idle >= 0) ::close(idle);
   Guarded& guarded = AllGuarded();
   std::lock_guard<std::mutex> lock(guarded.mutex);
   auto& sockets = guarded.sockets;
@@ -97,7 +164,7 @@ void UcxDoor::Close() {
                                  return std::find(listeners_.begin(), listeners_.end(), socket.first) != listeners_.end();
                                }),
                 sockets.end());
-  guarded.num_sockets.store(static_cast<int>(sockets.size()), std::memory_order_release);
+  guarded.Count();
   listeners_.clear();
 }
 
@@ -106,9 +173,7 @@ void UcxDoor::Close() {
 extern "C" int listen(int fd, int backlog) noexcept {
   static const auto next = weir::Next<int (*)(int, int)>("listen");
   weir::UcxDoor* const door = weir::current_door;
-  int family = 0;
-  socklen_t size = sizeof(family);
-  if (door != nullptr && ::getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &family, &size) == 0 && weir::IsTcp(family)) {
+  if (door != nullptr && weir::IsTcp(weir::FamilyOf(fd))) {
     ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &weir::kSilentSeconds, sizeof(weir::kSilentSeconds));
     door->AddListener(fd);
   }
@@ -129,7 +194,12 @@ extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
 extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
   static const auto next = weir::Next<int (*)(int, sockaddr*, socklen_t*)>("accept");
   const std::string token = weir::TokenOf(fd);
-  if (token.empty()) return next(fd, address, size);
+  if (token.empty()) {
+    const int accepted = next(fd, address, size);
+    // A door that is closed: nobody is there. Any other error would make UCX forget the descriptor and fail later.
+    if (accepted < 0 && errno == EINVAL && weir::FamilyOf(fd) == AF_UNIX) errno = EAGAIN;
+    return accepted;
+  }
   const socklen_t room = size == nullptr ? 0 : *size;
   for (int i = 0; i < weir::kStrangersPerCall; ++i) {
     if (size != nullptr) *size = room;
@@ -139,4 +209,26 @@ extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
   }
   errno = EAGAIN;
   return -1;
+}
+
+// Without a name asked for, the system gives one that every user of the machine can write to.
+extern "C" int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
+  static const auto next = weir::Next<int (*)(int, const sockaddr*, socklen_t)>("bind");
+  weir::UcxDoor* const door = weir::current_door;
+  const bool any_name = size == sizeof(sa_family_t) && address->sa_family == AF_UNIX;
+  if (door != nullptr && any_name && door->BindPrivately(fd)) return 0;
+  return next(fd, address, size);
+}
+
+extern "C" int getsockname(int fd, sockaddr* address, socklen_t* size) noexcept {
+  static const auto next = weir::Next<int (*)(int, sockaddr*, socklen_t*)>("getsockname");
+  const std::string path = weir::PrivatePathOf(fd);
+  sockaddr_un name{};
+  const socklen_t needed = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);
+  if (path.empty() || *size < needed || path.size() >= sizeof(name.sun_path)) return next(fd, address, size);
+  name.sun_family = AF_UNIX;
+  std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
+  std::memcpy(address, &name, needed);
+  *size = needed;
+  return 0;
 }

@@ -1,9 +1,14 @@
 #include "runtime/transport/ucx_endpoint.h"
 
 #include <poll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +25,11 @@ constexpr unsigned kMessageId = 1;
 // arrival: on TCP that costs less than asking, as long as the message fits one of UCX's segments.
 constexpr size_t kRendezvousBytesHere = 16 << 10;
 constexpr size_t kRendezvousBytesTcp = kTcpSegmentBytes - (1 << 10);
+// Arming fails while a peer is in the middle of sending. Mostly that is over at once; but a peer that is stopped there, or gets no
+// core, may take for ever. So this many attempts, fewer once they have been in vain, and then a nap.
 constexpr int kArmsMax = 64;
+constexpr int kArmsAfterNap = 4;
+constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
 
 using Direction = TransportEdge::Direction;
@@ -55,6 +64,10 @@ absl::Status UcxEndpoint::MakeWorker() {
   ucp_worker_release_address(worker_, address);
   status = ucp_worker_get_efd(worker_, &event_fd_);
   if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " cannot sleep"));
+  timer_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+  if (timer_fd_ < 0) {
+    return absl::UnavailableError(absl::StrCat("W0525 rank ", rank_, " cannot sleep: no timer: ", std::strerror(errno)));
+  }
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
                        UCP_AM_HANDLER_PARAM_FIELD_ARG;
@@ -70,6 +83,7 @@ absl::Status UcxEndpoint::MakeWorker() {
 UcxEndpoint::~UcxEndpoint() {
   Close();
   CloseUcx();
+  if (timer_fd_ >= 0) ::close(timer_fd_);
 }
 
 absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
@@ -121,8 +135,19 @@ void* UcxEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
   return e.mapped + slot * e.mapped_stride;
 }
 
-absl::Status UcxEndpoint::PeerGone(int rank) const {
-  return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", rank, " has left"));
+void UcxEndpoint::Lose(Peer& peer, ucs_status_t why) {
+  if (!peer.lost) peer.lost_because = why;
+  peer.lost = true;
+}
+
+// A peer that leaves says so; one that is lost may live, and only the way to it is gone.
+absl::Status UcxEndpoint::PeerGone(const Peer& peer) const {
+  if (peer.left || !peer.lost) return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", peer.rank, " has left"));
+  return absl::UnavailableError(Format({"W0980", absl::StrCat("rank ", rank_),
+                                        absl::StrCat("a connection to rank ", peer.rank, " until the job ends"),
+                                        absl::StrCat("it broke: ", ucs_status_string(peer.lost_because)),
+                                        "look for what cuts connections, such as a firewall, `ss -K` or an interface that went down; "
+                                        "--transport shm needs no network"}));
 }
 
 UcxEndpoint::Peer* UcxEndpoint::PeerOf(int rank) {
@@ -153,8 +178,8 @@ absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
     return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
   Peer& peer = peers_[e.peer];
-  if (closed_) return PeerGone(rank_);
-  if (peer.left || peer.lost) return PeerGone(peer.rank);
+  if (closed_) return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, " has left"));
+  if (peer.left || peer.lost) return PeerGone(peer);
 
   WireMessage message = NewMessage(WireMessage::Kind::kToken, e.peer_edge);
   message.header = header;
@@ -216,19 +241,19 @@ absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& me
   if (UCS_PTR_IS_PTR(request)) return absl::OkStatus();
   const ucs_status_t status = UCS_PTR_STATUS(request);
   OnLeft(record, status);
-  return status == UCS_OK ? absl::OkStatus() : PeerGone(peer.rank);
+  return status == UCS_OK ? absl::OkStatus() : PeerGone(peer);
 }
 
 // UCX has let go of a record, and of the payload that belonged to it.
 void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
   if (record.edge < 0) {
     --num_pending_greetings_;
-    if (status != UCS_OK) peers_[record.slot].lost = true;
+    if (status != UCS_OK) Lose(peers_[record.slot], status);
     return;
   }
   --num_pending_;
   ledger_->EndSend(record.edge, record.slot);
-  if (status != UCS_OK) peers_[edges_[record.edge].peer].lost = true;
+  if (status != UCS_OK) Lose(peers_[edges_[record.edge].peer], status);
 }
 
 ucs_status_t UcxEndpoint::OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data, size_t size,
@@ -283,14 +308,14 @@ void UcxEndpoint::Receive(const WireMessage& message, void* data, size_t size, c
       self->ledger_->Complete(record->edge, record->slot);
       self->MarkReady(record->edge);
     } else {
-      self->peers_[self->edges_[record->edge].peer].lost = true;
+      Lose(self->peers_[self->edges_[record->edge].peer], status);
     }
     ucp_request_free(request);
   };
   ucs_status_ptr_t request = ucp_am_recv_data_nbx(worker_, data, landing, size, &receive);
   if (UCS_PTR_IS_PTR(request)) return;
   if (UCS_PTR_STATUS(request) != UCS_OK) {
-    peers_[e.peer].lost = true;
+    Lose(peers_[e.peer], UCS_PTR_STATUS(request));
     return;
   }
   ledger_->Complete(edge, slot);
@@ -332,7 +357,7 @@ absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
   }
   if (num_messages == 0) {
     for (const Peer& peer : peers_) {
-      if (IsGone(peer)) return PeerGone(peer.rank);
+      if (IsGone(peer)) return PeerGone(peer);
     }
   }
   return num_messages;
@@ -390,31 +415,57 @@ bool UcxEndpoint::HasNews() const {
 TransportEndpoint::ParkResult UcxEndpoint::Park() {
   if (!connected_ || peers_.empty()) return ParkResult::kParked;
   // Armed, the descriptor tells of everything that comes from here on, and of what UCX itself waits for.
+  const int arms_max = nap_.IsFirst() ? kArmsMax : kArmsAfterNap;
   ucs_status_t armed = UCS_ERR_BUSY;
-  for (int i = 0; i < kArmsMax && armed == UCS_ERR_BUSY; ++i) {
+  for (int i = 0; i < arms_max && armed == UCS_ERR_BUSY; ++i) {
     while (ucp_worker_progress(worker_) != 0) {
     }
-    if (HasNews()) break;
+    if (HasNews()) {
+      nap_.Reset();
+      return ParkResult::kMessagesWait;
+    }
     armed = ucp_worker_arm(worker_);
   }
   if (armed == UCS_OK) {
-    if (++parking_ == kAwake) ++parking_;
-    parked_.store(parking_);
-    network_->wake->Watch(index_, parking_);
-    return ParkResult::kParked;
+    nap_.Reset();
+    return StartParking(index_);
   }
-  if (armed != UCS_ERR_BUSY && damage_.ok()) damage_ = UcxError(armed, absl::StrCat("rank ", rank_, " cannot sleep"));
-  return ParkResult::kMessagesWait;
+  if (armed != UCS_ERR_BUSY) {
+    if (damage_.ok()) damage_ = UcxError(armed, absl::StrCat("rank ", rank_, " cannot sleep"));
+    return ParkResult::kMessagesWait;
+  }
+  // Half a message lies there. Its sender, once it goes on, gives no sign: so the clock ends this parking.
+  const int64_t nap_ns = nap_.NextNs();
+  const itimerspec nap = {{0, 0}, {nap_ns / kNsPerSecond, nap_ns % kNsPerSecond}};
+  ::timerfd_settime(timer_fd_, 0, &nap, nullptr);
+  return StartParking(index_ + 1);
+}
+
+// Until the descriptor with this number at the wake thread has news.
+TransportEndpoint::ParkResult UcxEndpoint::StartParking(int watched) {
+  if (++parking_ == kAwake) ++parking_;
+  parked_.store(parking_);
+  network_->wake->Watch(watched, parking_);
+  return ParkResult::kParked;
 }
 
 void UcxEndpoint::WorkUntil(absl::Time deadline, const std::function<bool()>& done) {
+  GrowingNap nap;
+  int arms_in_vain = 0;
   while (!done()) {
-    if (ucp_worker_progress(worker_) != 0) continue;
+    if (ucp_worker_progress(worker_) != 0) {
+      nap.Reset();
+      arms_in_vain = 0;
+      continue;
+    }
     const int64_t left_ms = absl::ToInt64Milliseconds(deadline - absl::Now());
     if (left_ms <= 0) return;
-    if (ucp_worker_arm(worker_) != UCS_OK) continue;
-    pollfd fd{event_fd_, POLLIN, 0};
-    ::poll(&fd, 1, static_cast<int>(std::min<int64_t>(left_ms, 1000)));
+    if (ucp_worker_arm(worker_) == UCS_OK) {
+      pollfd fd{event_fd_, POLLIN, 0};
+      ::poll(&fd, 1, static_cast<int>(std::min<int64_t>(left_ms, 1000)));
+    } else if (++arms_in_vain >= kArmsMax) {
+      std::this_thread::sleep_for(std::chrono::nanoseconds(nap.NextNs()));
+    }
   }
 }
 

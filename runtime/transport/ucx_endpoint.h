@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "runtime/transport/growing_nap.h"
 #include "runtime/transport/message_ledger.h"
 #include "runtime/transport/rank_card.h"
 #include "runtime/transport/transport.h"
@@ -35,7 +36,7 @@ class UcxEndpoint final : public TransportEndpoint {
     std::unique_ptr<WakeThread> wake;
   };
 
-  // `index` is the endpoint's number at the wake thread.
+  // `index` is the endpoint's number at the wake thread; that of its timer follows it.
   static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(Network* network, int rank, int index);
   ~UcxEndpoint();
 
@@ -54,6 +55,7 @@ class UcxEndpoint final : public TransportEndpoint {
 
   UcxTraffic traffic() const { return traffic_; }
   int event_fd() const { return event_fd_; }
+  int timer_fd() const { return timer_fd_; }
   void OnNews(uint32_t parking);
 
  private:
@@ -74,6 +76,7 @@ class UcxEndpoint final : public TransportEndpoint {
     bool greeted = false;
     bool left = false;  // has said bye
     bool lost = false;  // UCX reports an error
+    ucs_status_t lost_because = UCS_OK;  // the first one
     int64_t num_sent = 0;
     int64_t num_handed = 0;    // over to the receiver, of what it sent
     int64_t num_expected = 0;  // by its bye
@@ -119,7 +122,9 @@ class UcxEndpoint final : public TransportEndpoint {
   void MarkReady(EdgeHandle edge);
   bool IsGone(const Peer& peer) const { return peer.lost || (peer.left && peer.num_handed >= peer.num_expected); }
   bool HasNews() const;
-  absl::Status PeerGone(int rank) const;
+  ParkResult StartParking(int watched);
+  static void Lose(Peer& peer, ucs_status_t why);
+  absl::Status PeerGone(const Peer& peer) const;
   Peer* PeerOf(int rank);
   // Lets UCX work until `done` or `deadline`; sleeps in between.
   void WorkUntil(absl::Time deadline, const std::function<bool()>& done);
@@ -130,6 +135,8 @@ class UcxEndpoint final : public TransportEndpoint {
   const int index_;
   ucp_worker_h worker_ = nullptr;
   int event_fd_ = -1;
+  int timer_fd_ = -1;  // ends a parking that no event would end
+  GrowingNap nap_;     // between two attempts to arm UCX
   std::string address_;
   UcxDoor door_;
   ucp_mem_h landing_memory_ = nullptr;

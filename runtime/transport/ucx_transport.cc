@@ -25,10 +25,12 @@ class UcxNetworkOfProcess final : public UcxNetwork {
       if (rank < 0 || rank >= num_ranks || endpoint_of_rank_[rank] != nullptr) {
         return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank, " of ", num_ranks, " cannot be here, or is twice"));
       }
-      WEIR_ASSIGN_OR_RETURN(endpoint_of_rank_[rank], UcxEndpoint::Create(&network_, rank, static_cast<int>(i)));
+      WEIR_ASSIGN_OR_RETURN(endpoint_of_rank_[rank], UcxEndpoint::Create(&network_, rank, static_cast<int>(fds.size())));
       UcxEndpoint* endpoint = endpoint_of_rank_[rank].get();
-      fds.push_back(endpoint->event_fd());
-      on_news.push_back([endpoint](uint32_t parking) { endpoint->OnNews(parking); });
+      for (int fd : {endpoint->event_fd(), endpoint->timer_fd()}) {
+        fds.push_back(fd);
+        on_news.push_back([endpoint](uint32_t parking) { endpoint->OnNews(parking); });
+      }
     }
     WEIR_ASSIGN_OR_RETURN(network_.wake, WakeThread::Start(std::move(fds), std::move(on_news)));
     return absl::OkStatus();

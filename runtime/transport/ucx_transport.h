@@ -17,7 +17,8 @@
 // if that is whole. UCX does not notice most deaths of peers: that is the control plane's task.
 //
 // Sleeping: Park arms the worker; one thread per network waits for all of its workers' file
-// descriptors and calls the wake hook of the one that has news. Nothing spins.
+// descriptors and calls the wake hook of the one that has news. A worker cannot be armed while a peer is in the middle of
+// sending; if that lasts (the peer is stopped, or gets no core) a timer wakes the rank, ever more seldom. Nothing spins.
 // Thread rule: as transport.h; the network is made and destroyed by one thread.
 #pragma once
 
