@@ -1,8 +1,9 @@
 // A MappedFile: a whole file as read-only memory.
 //
 // Not a stream and not for pipes: the path must name a regular file. If another
-// program shortens the file while it is mapped, reading the lost part is a bus
-// error of the process; Weir itself only ever replaces files by rename.
+// program shortens the file while it is mapped, reading the lost part ends the
+// process with W0986, the file's name and exit code 66, since there is nothing to return;
+// what is read for long belongs into a WatchedFile. Weir itself only ever replaces files by rename.
 // Thread rule: immutable after Open; any thread reads.
 #pragma once
 

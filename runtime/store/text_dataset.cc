@@ -1,17 +1,20 @@
 #include "runtime/store/text_dataset.h"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
-#include "runtime/store/mapped_file.h"
+#include "runtime/store/watched_file.h"
 
 namespace weir {
 namespace {
 
 constexpr char kTokens[] = "tokens", kTargets[] = "targets";
 constexpr int64_t kByteValues = 256;
+constexpr size_t kPieceBytes = 1 << 20;
 
 // Uniform in [0, range), from 64 random bits.
 int64_t UniformBelow(uint64_t key, uint64_t counter, int64_t range) {
@@ -22,7 +25,7 @@ int64_t UniformBelow(uint64_t key, uint64_t counter, int64_t range) {
 
 class TextDataset : public Dataset {
  public:
-  TextDataset(std::unique_ptr<MappedFile> file, const TextDataOptions& options, int64_t train_bytes)
+  TextDataset(std::unique_ptr<WatchedFile> file, const TextDataOptions& options, int64_t train_bytes)
       : file_(std::move(file)),
         options_(options),
         train_bytes_(train_bytes),
@@ -33,11 +36,15 @@ class TextDataset : public Dataset {
   // Tokens and targets are the same bytes.
   absl::Status CheckValues(const FeedRequest& request) const override {
     if (request.below == 0 || request.below >= kByteValues) return absl::OkStatus();
-    for (int64_t i = 0; i < file_->size(); ++i) {
-      if (file_->data()[i] < request.below) continue;
-      return Rejected({"W0051", absl::StrCat(file_->path(), ", byte ", i),
+    std::vector<uint8_t> piece(kPieceBytes);
+    for (int64_t begin = 0; begin < file_->size(); begin += static_cast<int64_t>(piece.size())) {
+      piece.resize(std::min(piece.size(), static_cast<size_t>(file_->size() - begin)));
+      WEIR_RETURN_IF_ERROR(file_->ReadAt(begin, static_cast<int64_t>(piece.size()), piece.data()));
+      const auto found = std::find_if(piece.begin(), piece.end(), [&](uint8_t byte) { return byte >= request.below; });
+      if (found == piece.end()) continue;
+      return Rejected({"W0051", absl::StrCat(file_->path(), ", byte ", begin + (found - piece.begin())),
                        absl::StrCat("bytes below ", request.below, " for input ", request.input, ", ", request.reader),
-                       absl::StrCat("byte value ", file_->data()[i]), "give that dimension a size of 256, or clean the text"});
+                       absl::StrCat("byte value ", *found), "give that dimension a size of 256, or clean the text"});
     }
     return absl::OkStatus();
   }
@@ -60,6 +67,7 @@ class TextDataset : public Dataset {
       return WrongFeedType(Feed(feed), slice);
     }
     int32_t* to = static_cast<int32_t*>(out);
+    std::vector<uint8_t> window;
     for (int64_t row = 0; row < slice.shape[0]; ++row) {
       int64_t sample = SampleNumber(position, slice.global_shape[0], slice.offset[0] + row);
       int64_t start = 0;
@@ -71,8 +79,9 @@ class TextDataset : public Dataset {
           return absl::InternalError(absl::StrCat("held-out sample ", sample, " lies beyond the end of ", options_.path));
         }
       }
-      const uint8_t* from = file_->data() + start + slice.offset[1] + (is_targets ? 1 : 0);
-      for (int64_t i = 0; i < slice.shape[1]; ++i) *to++ = from[i];
+      window.resize(static_cast<size_t>(slice.shape[1]));
+      WEIR_RETURN_IF_ERROR(file_->ReadAt(start + slice.offset[1] + (is_targets ? 1 : 0), slice.shape[1], window.data()));
+      to = std::copy(window.begin(), window.end(), to);
     }
     return absl::OkStatus();
   }
@@ -82,7 +91,7 @@ class TextDataset : public Dataset {
     return {name, {{FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kWindow, options_.sequence};
   }
 
-  std::unique_ptr<MappedFile> file_;
+  std::unique_ptr<WatchedFile> file_;
   TextDataOptions options_;
   int64_t train_bytes_;
   uint64_t key_;
@@ -98,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const TextDataOptions& 
     return Rejected({"W0052", "data.text", "a batch and a sequence of at least 1",
                      absl::StrCat("batch ", options.batch, ", sequence ", options.sequence), ""});
   }
-  WEIR_ASSIGN_OR_RETURN(auto file, MappedFile::Open(options.path, "text to train on"));
+  WEIR_ASSIGN_OR_RETURN(auto file, WatchedFile::Open(options.path, "text to train on"));
   int64_t held = static_cast<int64_t>(std::floor(static_cast<double>(file->size()) * options.held_out));
   int64_t train_bytes = file->size() - held;
   if (train_bytes <= options.sequence) {
