@@ -17,7 +17,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/control/peer_user.h"
 
 namespace weir {
 namespace {
@@ -26,6 +28,10 @@ constexpr int kBacklog = 512;
 // While the house is full, or the process out of descriptors, the gate looks again this often; those who come wait
 // in the backlog.
 constexpr int kFullPollMs = 5;
+// Those who have not said anything yet. A worker says something at once: even a starved one is heard in time.
+constexpr size_t kPorchMax = 256;
+constexpr int64_t kSilentMs = 5'000;
+constexpr int64_t kNsPerMs = 1'000'000;
 
 struct Endpoint {
   sockaddr_storage address = {};
@@ -58,6 +64,28 @@ absl::Status CannotListen(const std::string& bind_address, const char* call) {
   return absl::UnavailableError(Format({.code = "W0614", .where = bind_address, .expected = "an address to listen at",
                                         .found = absl::StrCat(call, ": ", std::strerror(error)),
                                         .hint = "an address of this machine, such as 127.0.0.1"}));
+}
+
+enum class Speech { kNone, kSome, kGone };
+
+// What a connection has said so far; it stays to be read.
+Speech SpeechOf(int descriptor) {
+  char byte;
+  const ssize_t size = recv(descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (size > 0) return Speech::kSome;
+  return size < 0 && (errno == EAGAIN || errno == EINTR) ? Speech::kNone : Speech::kGone;
+}
+
+void CutOff(int descriptor) {
+  const linger at_once = {1, 0};
+  setsockopt(descriptor, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
+  close(descriptor);
+}
+
+// Only this user's processes, and the administrator's, have any business here.
+bool IsStranger(int descriptor) {
+  const std::optional<uid_t> user = UserOfPeer(descriptor);
+  return user.has_value() && *user != geteuid() && *user != 0;
 }
 
 std::optional<uint64_t> InodeOf(int descriptor) {
@@ -101,6 +129,7 @@ ConnectionGate::~ConnectionGate() {
   // An eventfd that holds nothing takes a one.
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
   if (thread_.joinable()) thread_.join();
+  for (const Visitor& visitor : porch_) close(visitor.descriptor);
   close(listener_);
   close(wake_);
 }
@@ -113,32 +142,82 @@ void ConnectionGate::Admit(Accepted accepted) {
 void ConnectionGate::Run() {
   while (true) {
     ForgetClosed();
+    const int64_t now_ns = MonotonicClock().NowNs();
+    DismissSilent(now_ns);
     const bool is_full = connections_.size() >= connections_max_;
-    pollfd waits[2] = {{wake_, POLLIN, 0}, {listener_, POLLIN, 0}};
-    const int ready = poll(waits, is_full ? 1 : 2, is_full ? kFullPollMs : -1);
+    std::vector<pollfd> waits = {{wake_, POLLIN, 0}, {listener_, POLLIN, 0}};
+    if (!is_full) {
+      for (const Visitor& visitor : porch_) waits.push_back({visitor.descriptor, POLLIN, 0});
+    }
+    int64_t limit_ms = -1;
+    if (!porch_.empty()) limit_ms = std::max<int64_t>((porch_.front().came_ns - now_ns) / kNsPerMs + kSilentMs, 0) + 1;
+    if (is_full) limit_ms = kFullPollMs;
+    const int ready = poll(waits.data(), waits.size(), static_cast<int>(limit_ms));
     if (ready < 0 && errno != EINTR) return;
     if (waits[0].revents != 0) return;
-    if (!is_full && waits[1].revents != 0) AcceptOne();
+    std::deque<Visitor> waiting;
+    for (size_t i = 0; i < porch_.size(); ++i) {
+      const bool has_news = i + 2 < waits.size() && waits[i + 2].revents != 0;
+      if (has_news && connections_.size() < connections_max_) {
+        HandOn(porch_[i]);
+      } else {
+        waiting.push_back(porch_[i]);
+      }
+    }
+    porch_.swap(waiting);
+    if (waits[1].revents != 0) AcceptOne();
   }
 }
 
+// Cuts off whoever has been silent for longest, if anybody is silent.
+bool ConnectionGate::MakeRoom() {
+  for (auto visitor = porch_.begin(); visitor != porch_.end(); ++visitor) {
+    if (SpeechOf(visitor->descriptor) == Speech::kSome) continue;
+    CutOff(visitor->descriptor);
+    porch_.erase(visitor);
+    return true;
+  }
+  return false;
+}
+
+void ConnectionGate::DismissSilent(int64_t now_ns) {
+  while (!porch_.empty() && now_ns - porch_.front().came_ns >= kSilentMs * kNsPerMs &&
+         SpeechOf(porch_.front().descriptor) != Speech::kSome) {
+    CutOff(porch_.front().descriptor);
+    porch_.pop_front();
+  }
+}
+
+// One that has said something, or is gone.
+void ConnectionGate::HandOn(const Visitor& visitor) {
+  const auto inode = InodeOf(visitor.descriptor);
+  if (SpeechOf(visitor.descriptor) != Speech::kSome || !inode.has_value()) {
+    close(visitor.descriptor);
+    return;
+  }
+  connections_.push_back({visitor.descriptor, *inode});
+  accepted_(listener_, visitor.descriptor);
+}
+
 void ConnectionGate::AcceptOne() {
+  pollfd wait = {wake_, POLLIN, 0};
+  if (porch_.size() >= kPorchMax && !MakeRoom()) {
+    poll(&wait, 1, kFullPollMs);  // all of them wait for a place inside
+    return;
+  }
   const int descriptor = accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (descriptor < 0) {
     const bool is_short = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-    pollfd wait = {wake_, POLLIN, 0};
-    if (is_short) poll(&wait, 1, kFullPollMs);
+    if (is_short && !MakeRoom()) poll(&wait, 1, kFullPollMs);
     return;  // any other reason concerns the one who came only
+  }
+  if (IsStranger(descriptor)) {
+    CutOff(descriptor);
+    return;
   }
   const int on = 1;
   setsockopt(descriptor, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  const auto inode = InodeOf(descriptor);
-  if (!inode.has_value()) {
-    close(descriptor);
-    return;
-  }
-  connections_.push_back({descriptor, *inode});
-  accepted_(listener_, descriptor);
+  porch_.push_back({descriptor, MonotonicClock().NowNs()});
 }
 
 void ConnectionGate::ForgetClosed() {

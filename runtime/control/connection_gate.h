@@ -1,11 +1,17 @@
 // The door of the coordinator: listens, accepts, and hands each connection on; never more at
 // once than allowed. It exists because gRPC's own listener takes as many as come, and shares its
 // port (SO_REUSEPORT). Whoever comes in has proved nothing yet.
+//
+//   comes -> (a process of another user: cut off) -> porch -> has said something -> handed on
+//                                                      \-> silent for too long, or longest of all while others wait: cut off
+//
+// So no number of silent connections keeps a worker out, whoever makes them.
 // Thread rule: Open and the destructor on one thread; `accepted` is called from the gate's own.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -37,9 +43,18 @@ class ConnectionGate {
     uint64_t inode;
   };
 
+  // One that has not been handed on. All of them are the gate's own descriptors.
+  struct Visitor {
+    int descriptor;
+    int64_t came_ns;  // monotonic
+  };
+
   ConnectionGate(int listener, int wake, std::string address, int connections_max);
   void Run();
   void AcceptOne();
+  bool MakeRoom();
+  void DismissSilent(int64_t now_ns);
+  void HandOn(const Visitor& visitor);
   void ForgetClosed();
 
   const int listener_;
@@ -47,7 +62,9 @@ class ConnectionGate {
   const std::string address_;
   const size_t connections_max_;
   Accepted accepted_;
-  std::vector<Connection> connections_;  // the gate's thread
+  // The gate's thread's:
+  std::vector<Connection> connections_;
+  std::deque<Visitor> porch_;  // the one that came first is first
   std::thread thread_;
 };
 

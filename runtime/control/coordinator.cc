@@ -15,6 +15,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/control/connection_gate.h"
+#include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/liveness.h"
 #include "runtime/control/outbox.h"
@@ -219,6 +220,7 @@ void GrpcCoordinator::Run() {
       if (const int64_t lost_ns = attention_.Woke(now_ns); lost_ns > 0) {
         for (Worker& worker : workers_) {
           if (worker.liveness.has_value()) worker.liveness->Grant(lost_ns);
+          worker.progress_ns = std::min(now_ns, worker.progress_ns + lost_ns);
         }
       }
       if (got == grpc::CompletionQueue::GOT_EVENT) HandleTag(static_cast<Session::Tag*>(tag), ok, now_ns);
@@ -596,7 +598,7 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
     }
     return true;
   };
-  if (changed_.wait_until(lock, After(limit_ms), is_decided)) return verdict;
+  if (WaitCounted(changed_, lock, limit_ms, is_decided)) return verdict;
   return absl::DeadlineExceededError(Format({.code = "W0601", .where = absl::StrCat("job ", options_.job_id),
                                              .expected = absl::StrCat(options_.num_workers, " workers within ", limit_ms, " ms"),
                                              .found = absl::StrCat("no word from ", Absent()),
@@ -653,7 +655,7 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(const std::vector<
   const auto is_over = [&] { return call.is_over(); };
   bool in_time = true;
   if (limit_ms > 0) {
-    in_time = changed_.wait_until(lock, After(limit_ms), is_over);
+    in_time = WaitCounted(changed_, lock, limit_ms, is_over);
   } else {
     changed_.wait(lock, is_over);
   }
@@ -723,7 +725,7 @@ void GrpcCoordinator::Shutdown(int64_t limit_ms) {
     }
     changed_.notify_all();
   }
-  changed_.wait_until(lock, After(limit_ms), [this] {
+  WaitCounted(changed_, lock, limit_ms, [this] {
     return std::none_of(workers_.begin(), workers_.end(),
                         [](const Worker& worker) { return worker.presence == Presence::kConnected; });
   });

@@ -6,7 +6,8 @@
 //   Start -> (workers connect and say hello) -> WaitForWorkers -> { CallAll ... } -> Shutdown | Abort
 //
 // One gRPC stream per worker over mTLS, bound to the loopback address unless told otherwise;
-// every wait has a deadline and every message a size limit.
+// every wait has a deadline and every message a size limit. A limit counts only while this process runs: a starter that is
+// stopped and goes on has lost nothing.
 // Thread rule: any thread; hooks are called from the coordinator's threads, one at a time, and
 // must not block.
 #pragma once
@@ -27,7 +28,8 @@ namespace weir {
 struct WorkerHealth {
   bool connected = false;
   int64_t since_heartbeat_ms = 0;
-  int64_t since_progress_ms = 0;  // since `acts` last changed
+  // Since `acts` last changed; time that the coordinator itself was kept from running does not count.
+  int64_t since_progress_ms = 0;
   WorkerProgress progress;
   int64_t pid = 0;
   // The worker's monotonic clock less the coordinator's, by that of the last 64 pings with the shortest

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -131,16 +132,55 @@ TEST(GarbageTest, RandomBytesNeitherCrashNorFillTheCoordinatorAndAWorkerIsServed
   EXPECT_TRUE(job.lost().empty());
 }
 
-TEST(GarbageTest, SilentConnectionsWaitAtTheDoorAndAreShownOut) {
+// Far more than the workers' places, and more than the porch holds.
+TEST(GarbageTest, SilentConnectionsKeepNoWorkerOut) {
+  for (int num_silent : {40, 200, 600}) {
+    SCOPED_TRACE(num_silent);
+    TestJob job(1);
+    const int before = NumDescriptors();
+    std::vector<int> silent;
+    for (int i = 0; i < num_silent; ++i) silent.push_back(ConnectTo(job->address()));
+    TestWorkers workers(&job, 1, Echo);
+    EXPECT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
+    EXPECT_TRUE(job->CallAll("served?", kPatienceMs).ok());
+    EXPECT_LT(NumDescriptors() - before - num_silent, 300);
+    for (int descriptor : silent) close(descriptor);
+    job->Shutdown(kPatienceMs);
+  }
+}
+
+TEST(GarbageTest, AConnectionThatStaysSilentIsCutOff) {
   TestJob job(1);
-  const int before = NumDescriptors();
-  std::vector<int> silent;
-  for (int i = 0; i < 40; ++i) silent.push_back(ConnectTo(job->address()));
-  // Those that are let in take all places, until their time to prove who they are has passed.
+  const int silent = ConnectTo(job->address());
+  pollfd wait = {silent, POLLIN, 0};
+  EXPECT_EQ(poll(&wait, 1, kPatienceMs), 1);
+  char byte;
+  EXPECT_LE(read(silent, &byte, 1), 0);
+  close(silent);
+}
+
+TEST(GarbageTest, AConnectionOfAnotherUserIsCutOffAtOnceWhateverItSays) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
+  TestJob job(1);
+  const sockaddr_in to = AddressOf(job->address());
+  const pid_t stranger = fork();
+  if (stranger == 0) {
+    if (setgid(12345) != 0 || setuid(12345) != 0) _exit(1);
+    const int descriptor = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(descriptor, reinterpret_cast<const sockaddr*>(&to), sizeof(to)) != 0) _exit(2);
+    char byte = 0x16;
+    (void)!send(descriptor, &byte, 1, MSG_NOSIGNAL);
+    pollfd wait = {descriptor, POLLIN, 0};
+    // Far sooner than a handshake that does not go on is ended.
+    if (poll(&wait, 1, 3'000) != 1) _exit(3);
+    _exit(read(descriptor, &byte, 1) <= 0 ? 0 : 4);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(stranger, &status, 0), stranger);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
   TestWorkers workers(&job, 1, Echo);
   EXPECT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
-  EXPECT_LT(NumDescriptors() - before - 40, 40);
-  for (int descriptor : silent) close(descriptor);
   job->Shutdown(kPatienceMs);
 }
 

@@ -18,6 +18,7 @@
 #include "proto/control.pb.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/liveness.h"
 #include "runtime/control/outbox.h"
@@ -79,6 +80,7 @@ class GrpcWorkerLink final : public WorkerLink {
   bool IsDue(int64_t now_ns) const { return Beats() && (ping_to_answer_.has_value() || now_ns >= next_beat_ns_); }
   void Beat();
   void CheckCoordinator(int64_t now_ns);
+  int64_t ExcuseMs() const { return options_.excuse_ms ? options_.excuse_ms() : 0; }
   int64_t NextWakeNs(int64_t now_ns) const;
 
   void StartRead();
@@ -149,7 +151,7 @@ absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   }
   thread_ = std::thread([this] { Run(); });
   std::unique_lock<std::mutex> lock(mutex_);
-  changed_.wait_until(lock, After(limit_ms), [this] { return is_welcome_ || is_closed_ || end_.has_value(); });
+  WaitCounted(changed_, lock, limit_ms, [this] { return is_welcome_ || is_closed_ || end_.has_value(); });
   if (is_welcome_) return absl::OkStatus();
   if (end_.has_value()) return end_->ok() ? absl::CancelledError("the job has ended") : absl::AbortedError(end_->message());
   return is_closed_ ? FromGrpc(call_status_) : absl::UnavailableError(absl::StrCat(kNoAnswer, " within ", limit_ms, " ms"));
@@ -253,6 +255,7 @@ void GrpcWorkerLink::HandleClosed() {
 
 void GrpcWorkerLink::CheckCoordinator(int64_t now_ns) {
   if (!coordinator_.has_value() || end_.has_value() || !coordinator_->IsDead(now_ns)) return;
+  if (const int64_t more_ms = ExcuseMs(); more_ms > 0) return coordinator_->Excuse(now_ns, more_ms * kNsPerMs);
   End(absl::UnavailableError(Format({.code = "W0609", .where = absl::StrCat("worker ", options_.worker),
                                      .expected = absl::StrCat("a word from the coordinator within ", options_.coordinator_dead_after_ms, " ms"),
                                      .found = absl::StrCat("none for ", coordinator_->SinceHeardNs(now_ns) / kNsPerMs, " ms")})));
@@ -448,7 +451,9 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message, 
   if (message.has_fetch()) message.mutable_fetch()->set_request(request);
   const auto entry = requests_.emplace(request, Request()).first;
   if (!end_.has_value()) Push(message);
-  changed_.wait_until(lock, After(options_.fetch_limit_ms), [&] { return end_.has_value() || entry->second.reply.has_value(); });
+  const auto is_over = [&] { return end_.has_value() || entry->second.reply.has_value(); };
+  int64_t limit_ms = options_.fetch_limit_ms;
+  while (limit_ms > 0 && !WaitCounted(changed_, lock, limit_ms, is_over)) limit_ms = ExcuseMs();
   const auto reply = std::move(entry->second.reply);
   requests_.erase(entry);
   if (reply.has_value()) return *reply;
@@ -473,7 +478,7 @@ Failure FailureOf(const std::string& text) {
 
 absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOptions options) {
   SilenceGrpc();
-  const int64_t deadline_ns = NowNs() + options.connect_limit_ms * kNsPerMs;
+  int64_t deadline_ns = NowNs() + options.connect_limit_ms * kNsPerMs;
   int64_t retry_ms = kFirstRetryMs;
   int num_hung_up = 0;
   while (true) {
@@ -491,6 +496,9 @@ absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOption
           Format({.code = "W0606", .where = absl::StrCat("worker ", options.worker),
                   .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ", options.coordinator_address),
                   .found = absl::StrCat(failure == Failure::kNotTrusted ? "one that is not trusted: " : "one that does not trust this worker: ", text)}));
+    }
+    if (NowNs() + retry_ms * kNsPerMs >= deadline_ns && options.excuse_ms) {
+      deadline_ns = std::max(deadline_ns, NowNs() + options.excuse_ms() * kNsPerMs);
     }
     if (NowNs() + retry_ms * kNsPerMs >= deadline_ns) {
       return absl::UnavailableError(Format({.code = "W0608", .where = absl::StrCat("worker ", options.worker),

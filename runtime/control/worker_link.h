@@ -33,6 +33,10 @@ struct WorkerLinkOptions {
   int64_t connect_limit_ms = 10'000;
   int64_t fetch_limit_ms = 30'000;
   int64_t message_bytes_max = 64 << 20;
+  // Asked before the coordinator counts as gone for want of a word, or a wait for it ends: so many more milliseconds it
+  // has, from now; 0: none. For who can see why it is silent. Null: none. Answers at once and calls nothing of the link.
+  // Any thread, one at a time.
+  std::function<int64_t()> excuse_ms;
   // Read at every heartbeat; must not block.
   std::function<WorkerProgress()> progress;
   // The job was aborted or the coordinator is gone. Once; must not block.
