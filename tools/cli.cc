@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <exception>
+#include <new>
 #include <set>
+#include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,6 +15,7 @@
 #include "absl/strings/str_replace.h"
 #include "runtime/base/status.h"
 #include "runtime/base/wrap_text.h"
+#include "runtime/limits/process_limits.h"
 #include "tools/cli_verbs.h"
 #include "tools/console/console.h"
 #include "tools/data_paths.h"
@@ -30,7 +34,8 @@ constexpr char kFooter[] =
     "  weir train gpt.textproto --save gpt.safetensors\n"
     "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once '\n\n"
     "Exit codes: 0 done, 2 wrong usage, 3 loss or gradients not finite, 65 job rejected,\n"
-    "            66 input missing or damaged, or output not written, 70 our own fault,\n"
+    "            66 input missing or damaged, or output not written,\n"
+    "            69 the machine refused something or was in the way, 70 our own fault,\n"
     "            130 interrupted.";
 
 // Of the verbs for people: those in a group, which help shows.
@@ -134,9 +139,7 @@ int Finish(const CliContext& context) {
   }
   if (absl::IsOutOfRange(context.status)) return kExitNonfinite;
   int code = ExitCode(context.status);
-  // What is unavailable is the machine's: processes, descriptors, a place for logs.
-  const bool is_ours = code == 70 && !absl::IsUnavailable(context.status);
-  if (is_ours) *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
+  if (code == 70) *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
   return code;
 }
 
@@ -241,6 +244,12 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   } catch (const CLI::ParseError& error) {
     printable_err << UsageText(&app, error);
     return kExitUsage;
+  } catch (const std::bad_alloc&) {
+    context.status = Refused("this process", "memory", ENOMEM);
+  } catch (const std::system_error& error) {  // a thread, mostly
+    context.status = ShortageAdvice(error.code().value()).empty()
+                         ? absl::InternalError(absl::StrCat("unexpected exception: ", error.what()))
+                         : Refused("this process", "what it asked the system for", error.code().value());
   } catch (const std::exception& error) {
     context.status = absl::InternalError(absl::StrCat("unexpected exception: ", error.what()));
   }

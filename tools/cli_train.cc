@@ -48,10 +48,12 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   absl::StatusOr<TrainResult> trained = Train(job, arguments.options);
   if (fleet != nullptr) {
     if (FailureReport report = fleet->Finish(trained.status()); !report.text.empty()) {
-      *context->err << report.text;
+      *context->err << report.text << std::flush;
       context->exit_code = report.exit_code;
+      fleet->AwaitRemaining();
       return absl::OkStatus();
     }
+    fleet->AwaitRemaining();
   }
   WEIR_ASSIGN_OR_RETURN(TrainResult result, std::move(trained));
   *context->out << absl::StrFormat("%d steps", result.steps_done);

@@ -1,4 +1,4 @@
-// The program `weir`. Everything is in tools/cli.h.
+// The program `weir`. Everything is in tools/cli.h; here is what concerns the whole process.
 //
 // WEIR_SANDBOX=off in the environment leaves the sandbox of the verbs that only read out (tools/sandbox/sandbox.h).
 #include <signal.h>
@@ -7,6 +7,7 @@
 #include <iostream>
 
 #include "absl/strings/string_view.h"
+#include "runtime/limits/process_limits.h"
 #include "tools/cli.h"
 
 namespace {
@@ -22,6 +23,13 @@ __attribute__((section(".preinit_array"), used)) void (*const kKeepHangup)(int, 
 }  // namespace
 
 int main(int argc, char** argv) {
+  weir::RaiseOwnLimits();
+  if (absl::Status status = weir::CheckLimits(); !status.ok()) {
+    std::cerr << "weir: " << std::string(status.message()) << "\n";
+    return weir::kExitRefused;
+  }
+  const bool is_worker = argc > 1 && absl::string_view(argv[1]) == "worker";
+  weir::ReportLimitsAtTheEnd(is_worker ? weir::OnTimeUp::kEndAtOnce : weir::OnTimeUp::kEndInOrder);
   ::sigaction(SIGHUP, &hangup_of_parent, nullptr);
   const char* sandbox = std::getenv("WEIR_SANDBOX");
   const bool off = sandbox != nullptr && absl::string_view(sandbox) == "off";

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 #include <utility>
@@ -180,6 +181,9 @@ class RankActor {
         Pause();
       }
       return absl::OkStatus();
+    } catch (const std::bad_alloc&) {
+      return absl::UnavailableError(absl::StrCat("W0981 at rank ", rank_->plan().rank, ": expected memory; found none left. Try: ",
+                                                 "raise the limits of memory (ulimit -v, a container's), or use less: `weir plan` tells what the job needs."));
     } catch (const std::exception& e) {
       return absl::InternalError(absl::StrCat("W0517 rank ", rank_->plan().rank, ": a kernel threw: ", e.what()));
     }

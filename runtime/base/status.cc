@@ -63,6 +63,9 @@ int ExitCode(const absl::Status& status) {
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kDataLoss:
       return 66;
+    case absl::StatusCode::kUnavailable:
+    case absl::StatusCode::kDeadlineExceeded:
+      return 69;  // the machine's: processes, descriptors, connections, time
     default:
       return 70;
   }

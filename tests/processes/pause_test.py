@@ -1,4 +1,8 @@
-"""A worker that pauses: the others wait at their registers without growing and without working, and the answer stays."""
+"""A worker that pauses: the others wait at their registers without growing and without working, and the answer stays.
+
+What a worker was doing when it paused must not matter, so many repetitions tell more than one, best beside a busy loop:
+for i in $(seq 100); do WEIR=bazel-bin/tools/weir python3 -m tests.processes.pause_test || break; done
+"""
 
 import os
 import signal
@@ -8,7 +12,7 @@ import unittest
 from tests.processes import census
 from tests.processes import weir_jobs
 
-PAUSE_S = 10
+PAUSE_S = 6
 SETTLE_S = 2  # until the others have used what credits they had
 GROWTH_MAX = 0.05
 CPU_MAX = 0.05  # of one core, all who wait taken together
@@ -21,14 +25,14 @@ class Pause(unittest.TestCase):
         self.addCleanup(self.place.close)
         self.place.write_job(*weir_jobs.SMALL, "--steps", STEPS)
 
-    def check(self, transport, mesh):
+    def check(self, transport, mesh, processes=4):
         arguments = ("--mesh", mesh, "--metrics", "metrics.jsonl")
         self.place.train(*arguments, "--save", "one.st")
         losses = self.place.metrics("metrics.jsonl")
-        job = self.place.start(*arguments, "--save", "many.st", "--processes", "4", "--transport", transport, "--dead-after", "60",
+        job = self.place.start(*arguments, "--save", "many.st", "--processes", str(processes), "--transport", transport, "--dead-after", "60",
                                "--stuck-after", "120")
         job.wait_for_step()
-        workers = job.wait_for_workers(4)
+        workers = job.wait_for_workers(processes)
         paused = workers["2"]
         os.kill(paused, signal.SIGSTOP)
         time.sleep(SETTLE_S)
@@ -64,6 +68,18 @@ class Pause(unittest.TestCase):
 
     def test_a_pipeline_waits_for_a_stage_that_pauses_over_tcp(self):
         self.check("tcp", "pp=4")
+
+    def test_three_workers_wait_for_one_that_pauses_over_shared_memory(self):
+        self.check("shm", "dp=3", 3)
+
+    def test_three_workers_wait_for_one_that_pauses_over_tcp(self):
+        self.check("tcp", "dp=3", 3)
+
+    def test_six_workers_in_two_stages_wait_for_one_that_pauses_over_shared_memory(self):
+        self.check("shm", "dp=3,pp=2", 6)
+
+    def test_six_workers_in_two_stages_wait_for_one_that_pauses_over_tcp(self):
+        self.check("tcp", "dp=3,pp=2", 6)
 
 
 if __name__ == "__main__":

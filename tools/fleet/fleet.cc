@@ -15,10 +15,13 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/status.h"
+#include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
 #include "tools/fleet/stall_lines.h"
+#include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
+#include "tools/launch/process_state.h"
 #include "tools/launch/placement.h"
 #include "tools/train/job_runner.h"
 
@@ -27,6 +30,13 @@ namespace {
 
 constexpr int64_t kHelloLimitMs = 30'000;
 constexpr int64_t kTickMs = 50;
+// What the control plane takes of this process: threads, and addresses for their stacks and heaps; files, also those that are open
+// while states are saved, and of each worker its pipes, its log and its connection.
+constexpr int kThreadsMin = 12;
+constexpr int64_t kAddressesMin = 512 << 20;
+constexpr int kDescriptorsMin = 24;
+constexpr int kDescriptorsPerWorker = 5;
+constexpr int64_t kLateMs = 1'000;
 // How long the end of a process may be noticed after its connection broke, and how long workers
 // that know the job has ended may take to leave by themselves.
 constexpr int64_t kNoticeMs = 500;
@@ -70,6 +80,10 @@ Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 
 // Processes first, so that they load while the control plane is made; they wait for their bundle.
 absl::Status Fleet::Launch() {
+  // gRPC waits for ever for a thread that it does not get.
+  WEIR_RETURN_IF_ERROR(CheckRoomForThreads("the starter", kThreadsMin));
+  WEIR_RETURN_IF_ERROR(CheckRoomForAddresses("the starter", kAddressesMin));
+  WEIR_RETURN_IF_ERROR(CheckRoomForFiles("the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));
   WEIR_ASSIGN_OR_RETURN(log_directory_, MakeLogDirectory(options_.log_base));
   PointLatestAt(log_directory_);
   std::promise<absl::Status> launched;
@@ -92,6 +106,7 @@ absl::Status Fleet::Launch() {
   });
   WEIR_RETURN_IF_ERROR(launched.get_future().get());
 
+  KeepMemoryOutOfCoreDumps();
   WEIR_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(job_id_));
   CoordinatorOptions options;
   options.job_id = job_id_;
@@ -117,6 +132,7 @@ absl::Status Fleet::Launch() {
     const std::vector<int>& ranks = ranks_of_[static_cast<size_t>(worker)];
     return std::find(ranks.begin(), ranks.end(), RankOfCardSubject(key)) != ranks.end();
   };
+  options.on_event = [this](int worker, const std::string& event) { TakeTrouble(worker, event); };
   WEIR_ASSIGN_OR_RETURN(options.credentials, authority.Issue(CoordinatorIdentity(job_id_)));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, Coordinator::Start(std::move(options)));
   bool failed = false;
@@ -148,7 +164,10 @@ absl::Status Fleet::Launch() {
 
 void Fleet::WatchProcesses() {
   while (!ending_.load()) {
+    const int64_t slept_ns = clock_.NowNs();
     absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
+    // This process was stopped, or got no core: the others were not asked for anything in that time.
+    if (clock_.NowNs() - slept_ns > kLateMs * 1'000'000) watch_since_ns_.store(clock_.NowNs());
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
     TakeLost();
     CheckProgress();
@@ -183,7 +202,10 @@ int Fleet::NumFrozen() {
 
 void Fleet::TakeExit(const WorkerExit& exit) {
   if (exit.code == 0 && exit.signal == 0 && ending_.load()) return;
-  Fail(EventOf(exit, ranks_of_[exit.worker], ActivityOf(exit.worker)),
+  FailureEvent event = EventOf(exit, ranks_of_[exit.worker]);
+  AddActivity(&event);
+  ExplainExit(exit, &event);
+  Fail(std::move(event),
        absl::UnavailableError(absl::StrCat(RankLabel(ranks_of_[exit.worker]), ": ", ExitText(exit))));
 }
 
@@ -198,15 +220,37 @@ void Fleet::TakeLost() {
   for (FailureEvent& event : lost) {
     event.ranks = ranks_of_[event.worker];
     event.pid = supervisor_->pid(event.worker);
-    event.last_activity = ActivityOf(event.worker);
+    AddActivity(&event);
+    if (event.kind == FailureEvent::Kind::kFrozen) ExplainSilence(&event);
     absl::Status reason = absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
     // Others may take their time to let go of it: whoever looks on learns at once why the job ends.
     if (event.kind == FailureEvent::Kind::kFrozen) {
       options_.console->Say(
-          absl::StrCat(RankLabel(event.ranks), " (pid ", event.pid, ") is frozen: ", event.reason, "; the job ends"));
+          absl::StrCat(RankLabel(event.ranks), " (pid ", event.pid, ") is frozen: ", event.reason,
+                       event.cause.empty() ? "" : "; ", event.cause, "; the job ends"));
     }
     Fail(std::move(event), reason);
   }
+}
+
+// A worker cannot go on, and knows why. On the coordinator's thread.
+void Fleet::TakeTrouble(int worker, const std::string& bytes) {
+  WorkerTrouble trouble;
+  if (!trouble.ParseFromString(bytes)) return;
+  FailureEvent event;
+  event.kind = FailureEvent::Kind::kBroken;
+  event.time_ns = clock_.NowNs();
+  event.worker = worker;
+  event.reason = trouble.message();
+  constexpr char kTry[] = ". Try: ";
+  if (const size_t at = event.reason.find(kTry); at != std::string::npos) {
+    event.advice = event.reason.substr(at + sizeof(kTry) - 1);
+    event.reason.erase(at);
+    while (!event.advice.empty() && event.advice.back() == '.') event.advice.pop_back();
+  }
+  std::lock_guard<std::mutex> lock(mutex_);
+  lost_.push_back(std::move(event));
+  supervisor_->Wake();
 }
 
 // A worker that others keep from the cores is late, not dead; it is looked at again soon.
@@ -236,6 +280,7 @@ void Fleet::CheckProgress() {
     event.details.push_back(worker.progress.activity);
   }
   watch_progress_.store(false);
+  ExplainStandstill(&event);
   supervisor_->HideOutput();  // what all actors wait for is long; the report has the gist
   const absl::Status reason = absl::AbortedError(absl::StrCat("W0516 no progress: ", event.reason));
   Fail(std::move(event), reason);
@@ -271,13 +316,17 @@ void Fleet::TellWaits(std::vector<FailureEvent>* events) {
   }
 }
 
-std::string Fleet::ActivityOf(int worker) {
+// What the worker said of itself last.
+void Fleet::AddActivity(FailureEvent* event) {
   Coordinator* coordinator = nullptr;
   {
     std::lock_guard<std::mutex> lock(mutex_);
     coordinator = coordinator_.get();
   }
-  return coordinator == nullptr ? "" : coordinator->Health()[worker].progress.activity;
+  if (coordinator == nullptr) return;
+  const WorkerHealth health = coordinator->Health()[event->worker];
+  event->last_activity = health.progress.activity;
+  event->activity_age_ms = health.since_heartbeat_ms;
 }
 
 void Fleet::Fail(FailureEvent event, const absl::Status& reason) {
@@ -343,6 +392,29 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
                                      missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));
 }
 
+std::vector<RemainingWorker> Fleet::Remaining() const {
+  std::vector<RemainingWorker> remaining;
+  if (supervisor_ == nullptr) return remaining;
+  for (int worker : supervisor_->running()) {
+    const int64_t pid = supervisor_->pid(worker);
+    remaining.push_back({ranks_of_[worker], pid, StateText(ReadProcessState(static_cast<pid_t>(pid)).kind)});
+  }
+  return remaining;
+}
+
+void Fleet::AwaitRemaining() {
+  const std::vector<RemainingWorker> before = Remaining();
+  if (before.empty()) return;
+  options_.console->Say(absl::StrFormat("waiting %.0f s for %d %s that SIGKILL has not ended yet",
+                                        static_cast<double>(options_.remaining_limit_ms) * 1e-3, before.size(),
+                                        before.size() == 1 ? "process" : "processes"));
+  supervisor_->Reap(options_.remaining_limit_ms);
+  for (const RemainingWorker& worker : Remaining()) {
+    options_.console->Say(absl::StrCat(RankLabel(worker.ranks), " (pid ", worker.pid, ") is left behind: it ", worker.state,
+                                       ", and ends as soon as that lets go of it"));
+  }
+}
+
 FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
   bool failed = !status.ok();
@@ -381,6 +453,7 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
   job.events = failures_;
+  job.remaining = Remaining();
   TellWaits(&job.events);
   return ReportFailure(job);
 }

@@ -2,11 +2,11 @@
 // each its identity, watches that they live and make progress, and tells afterwards what went
 // wrong first. It knows commands (proto/worker.proto), not training: fleet_runner.h does.
 //
-//   Launch -> { Call }* -> Finish
+//   Launch -> { Call }* -> Finish -> AwaitRemaining
 //
-// Three ways to notice a failure: a process ends (at once), a process no longer beats (after
-// dead_after_ms), nobody makes progress while steps run (after stuck_after_ms). Each ends the
-// job: Calls return, workers stop and leave.
+// Four ways to notice a failure: a process ends (at once), a process says that it cannot go on (at once), a process no
+// longer beats (after dead_after_ms), nobody makes progress while steps run (after stuck_after_ms). Each ends the
+// job: Calls return, workers stop and leave. Time that this process itself was stopped (Ctrl-Z) does not count.
 // Thread rule: one thread calls; a thread of its own starts and watches the processes.
 #pragma once
 
@@ -42,6 +42,7 @@ struct FleetOptions {
   int64_t stuck_after_ms = 60'000;
   int64_t grace_ms = 5000;
   std::string trace;  // where the trace of the job is wanted, also if it fails; empty: nowhere
+  int64_t remaining_limit_ms = 10'000;
   std::string program = "/proc/self/exe";  // of the workers; tests name another
   Console* console = nullptr;              // must outlive the fleet; required
 };
@@ -74,19 +75,28 @@ class Fleet {
   // Ends all workers, in order if `status` (of what was done with them) is ok. If a process failed
   // rather than a command, the report says which and how, and stands for `status`; else it is empty.
   // If the job failed, what the surviving workers recorded becomes the trace.
+  // Waits for no process that the system does not let go of.
   FailureReport Finish(const absl::Status& status);
+  // After Finish, and after its report was shown: waits for processes that were killed and are still there, at most
+  // remaining_limit_ms, and says on the console which remain.
+  void AwaitRemaining();
 
  private:
   // On the watching thread.
   void WatchProcesses();
   void TakeExit(const WorkerExit& exit);
   void TakeLost();
+  void TakeTrouble(int worker, const std::string& bytes);
   bool IsStuck();
   int NumFrozen();
   void CheckProgress();
   std::string LogOf(int worker) const;
   void TellWaits(std::vector<FailureEvent>* events);
-  std::string ActivityOf(int worker);
+  void AddActivity(FailureEvent* event);
+  void ExplainSilence(FailureEvent* event);
+  void ExplainStandstill(FailureEvent* event);
+  void ExplainExit(const WorkerExit& exit, FailureEvent* event);
+  std::vector<RemainingWorker> Remaining() const;
   int64_t ExcuseMs(int worker);  // on the coordinator's thread
   void Fail(FailureEvent event, const absl::Status& reason);
   std::string TracePartOf(int worker) const;  // where its part is; empty: no trace is wanted
@@ -112,7 +122,7 @@ class Fleet {
   std::mutex mutex_;  // guards the rest, and the making of coordinator_
   std::condition_variable failed_;
   std::vector<FailureEvent> failures_;
-  std::vector<FailureEvent> lost_;  // by the coordinator; not yet taken
+  std::vector<FailureEvent> lost_;  // by the coordinator, or told by a worker; not yet taken
 };
 
 }  // namespace weir

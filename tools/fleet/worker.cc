@@ -3,6 +3,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
@@ -12,21 +13,32 @@
 #include <mutex>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "proto/worker.pb.h"
 #include "runtime/base/build_id.h"
+#include "runtime/base/clock.h"
 #include "runtime/base/status.h"
 #include "runtime/control/worker_link.h"
+#include "runtime/limits/process_limits.h"
 #include "runtime/transport/process_transport.h"
 #include "tools/fleet/stall_lines.h"
+#include "tools/launch/core_dumps.h"
+#include "tools/launch/process_state.h"
 #include "tools/sandbox/sandbox.h"
 #include "tools/train/rank_group.h"
 
 namespace weir {
 namespace {
 
+// A worker looks at a starter that says nothing this often, within the time after which silence is death.
+constexpr int64_t kLooksPerDeath = 4;
+// What is made for a worker besides its ranks: gRPC's and UCX's threads; files that are open while states are saved.
+constexpr int kThreadsMin = 14;
+constexpr int64_t kAddressesMin = 512 << 20;
+constexpr int kDescriptorsMin = 12;
 // An abort takes milliseconds; a starter that is gone sends none.
 constexpr auto kReasonLimit = std::chrono::milliseconds(500);
 
@@ -73,7 +85,9 @@ void AddWork(const std::vector<RankWorkReport>& work, WorkerAnswer* answer) {
 
 class Worker {
  public:
-  Worker(WorkerBundle bundle, std::ostream& log) : bundle_(std::move(bundle)), log_(log) {}
+  Worker(WorkerBundle bundle, std::ostream& log)
+      : bundle_(std::move(bundle)), log_(log), starter_pid_(::getppid()),
+        starter_(starter_pid_, ::sysconf(_SC_CLK_TCK), bundle_.dead_after_ms() * 1'000'000) {}
 
   absl::Status Run() {
     WorkerLinkOptions options;
@@ -85,6 +99,7 @@ class Worker {
     options.build_id = BuildId();
     options.heartbeat_ms = bundle_.heartbeat_ms();
     options.coordinator_dead_after_ms = 2 * bundle_.dead_after_ms();
+    options.excuse_ms = [this] { return ExcuseStarterMs(); };
     options.progress = [this] { return Progress(); };
     options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
     WEIR_ASSIGN_OR_RETURN(link_, WorkerLink::Connect(std::move(options)));
@@ -92,10 +107,24 @@ class Worker {
     if (!end.ok()) WriteTracePart();
     CloseGroup();
     if (end.ok()) return end;
+    // Why the starter ends the job, the starter tells; that the starter is gone, nobody else.
+    if (absl::IsUnavailable(end)) log_ << end.message() << std::endl;
     return absl::AbortedError(absl::StrCat("the job has ended: ", end.message()));
   }
 
  private:
+  // A starter that is stopped (Ctrl-Z) or gets no core cannot speak: it is waited for. When it ends, the system ends this
+  // process too. On the link's thread or that of a call, one at a time.
+  int64_t ExcuseStarterMs() {
+    std::lock_guard<std::mutex> lock(starter_mutex_);
+    if (!starter_.IsSuspended(MonotonicClock().NowNs())) return 0;
+    if (!std::exchange(has_told_of_starter_, true)) {
+      log_ << "the starter (pid " << starter_pid_ << ") says nothing: its process "
+           << StateText(ReadProcessState(starter_pid_).kind) << "; this worker waits for it" << std::endl;
+    }
+    return std::max<int64_t>(1, bundle_.dead_after_ms() / kLooksPerDeath);
+  }
+
   WorkerProgress Progress() {
     std::lock_guard<std::mutex> lock(mutex_);
     if (group_ == nullptr) return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
@@ -152,10 +181,19 @@ class Worker {
     if (!command.ParseFromString(bytes)) return absl::InternalError("a command that is none");
     WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
+    const absl::Status reason = EndReason(status);
     // Only a plan that makes no progress is explained here; other reasons say it all.
-    if (group_ != nullptr && absl::IsAborted(EndReason(status))) {
+    if (group_ != nullptr && absl::IsAborted(reason)) {
       const std::string stall = group_->DescribeStall();
       log_ << stall << "\n" << WaitsForOthers(stall) << std::flush;
+    }
+    const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
+    if (ends_the_job && absl::IsUnavailable(status) && reason == status) {
+      // Nobody has ended the job yet: this is where it begins to fail.
+      log_ << status.message() << std::endl;
+      WorkerTrouble trouble;
+      trouble.set_message(std::string(status.message()));
+      link_->Send(trouble.SerializeAsString());
     }
     if (!status.ok()) return status;
     return answer.SerializeAsString();
@@ -218,6 +256,7 @@ class Worker {
   }
 
   absl::Status Open(const OpenCommand& command, WorkerAnswer* answer) {
+    const std::string where = absl::StrCat("worker ", bundle_.worker());
     RankGroupOptions options;
     options.ranks.assign(command.rank().begin(), command.rank().end());
     options.threads_per_device = command.threads_per_device();
@@ -244,6 +283,8 @@ class Worker {
     std::lock_guard<std::mutex> lock(mutex_);
     opening_ = false;
     if (!group.ok()) return group.status();
+    // Better now than when hours of work are to be saved.
+    WEIR_RETURN_IF_ERROR(CheckRoomForFiles(where, kDescriptorsMin));
     group_ = *std::move(group);
     if (!abort_.ok()) group_->Stop(abort_);
     answer->set_plan_id(group_->plan().plan_id);
@@ -262,6 +303,10 @@ class Worker {
 
   const WorkerBundle bundle_;
   std::ostream& log_;
+  const pid_t starter_pid_;
+  std::mutex starter_mutex_;  // guards the next two
+  SilentProcess starter_;
+  bool has_told_of_starter_ = false;
   std::mutex mutex_;                  // guards the next four against the link's thread
   std::unique_ptr<RankGroup> group_;  // changed by the serving thread alone
   bool opening_ = false;
@@ -273,6 +318,7 @@ class Worker {
 }  // namespace
 
 absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
+  KeepMemoryOutOfCoreDumps();  // a worker's key is in it
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);  // who hangs up asks the starter to end the job
   // It reads what others send for as long as it lives, and needs no program. Where the kernel cannot forbid them, it works as well.
@@ -283,6 +329,10 @@ absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
     return Rejected({"W0094", "weir worker", "what its starter writes to its standard input",
                      absl::StrCat(bytes.size(), " bytes of something else"), "weir train --processes N starts workers"});
   }
+  // gRPC waits for ever for a thread that it does not get.
+  const std::string where = absl::StrCat("worker ", parsed.worker());
+  WEIR_RETURN_IF_ERROR(CheckRoomForThreads(where, kThreadsMin));
+  WEIR_RETURN_IF_ERROR(CheckRoomForAddresses(where, kAddressesMin));
   return Worker(std::move(parsed), log).Run();
 }
 

@@ -40,6 +40,11 @@ bool IsFollowingExit(const FailureEvent& exit) {
 
 bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
   if (event.kind == Kind::kExit) return IsFollowingExit(event);
+  if (event.kind == Kind::kBroken) {
+    return std::any_of(job.events.begin(), job.events.end(), [&event](const FailureEvent& other) {
+      return other.worker != event.worker && (other.kind == Kind::kFrozen || (other.kind == Kind::kExit && !IsFollowingExit(other)));
+    });
+  }
   const FailureEvent* exit = ExitOf(job, event.worker);
   if (exit == nullptr) return false;
   // What has ended cannot be heard of, and its end says more.
@@ -63,17 +68,25 @@ bool LeftEarly(const FailedJob& job, const FailureEvent& event) {
          std::any_of(job.events.begin(), job.events.end(), [](const FailureEvent& other) { return IsExit(other, kExitFollowing); });
 }
 
+// The worker has met the same from its side: its connection broke while it ran.
+bool FollowsItsOwnLoss(const FailedJob& job, const FailureEvent& lost) {
+  const FailureEvent* exit = ExitOf(job, lost.worker);
+  return exit != nullptr && IsExit(*exit, kExitFollowing);
+}
+
 const FailureEvent* FirstFailure(const FailedJob& job) {
   const FailureEvent* first = nullptr;
   for (const FailureEvent& event : job.events) {
     if (!IsFollowing(job, event) && (first == nullptr || IsBefore(event, *first))) first = &event;
   }
   if (first != nullptr) return first;
-  const FailureEvent* follower = nullptr;
+  const FailureEvent *lost = nullptr, *follower = nullptr;
   for (const FailureEvent& event : job.events) {
     if (LeftEarly(job, event) && (first == nullptr || IsBefore(event, *first))) first = &event;
+    if (event.kind == Kind::kLost && FollowsItsOwnLoss(job, event) && (lost == nullptr || IsBefore(event, *lost))) lost = &event;
     if (IsExit(event, kExitFollowing) && (follower == nullptr || IsBefore(event, *follower))) follower = &event;
   }
+  if (first == nullptr) first = lost;
   if (first == nullptr) first = follower;
   return first;
 }
@@ -95,15 +108,19 @@ std::string EndText(const FailureEvent& exit) {
 std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
   std::string text;
   switch (first.kind) {
-    case Kind::kExit: return absl::StrCat(EndText(first), first.code == 0 && first.signal == 0 ? ", before the job was done" : "");
+    case Kind::kExit:
+      return absl::StrCat(EndText(first), first.code == 0 && first.signal == 0 ? ", before the job was done" : "",
+                          first.cause.empty() ? "" : "; ", first.cause);
     case Kind::kLost:
       if (end != nullptr) return EndText(*end);  // which broke the connection, and says more
       text = "lost";
       break;
     case Kind::kFrozen: text = "frozen"; break;
     case Kind::kStuck: text = "stuck"; break;
+    case Kind::kBroken: text = first.reason; break;
   }
-  if (!first.reason.empty()) absl::StrAppend(&text, ": ", first.reason);
+  if (!first.reason.empty() && first.kind != Kind::kBroken) absl::StrAppend(&text, ": ", first.reason);
+  if (!first.cause.empty()) absl::StrAppend(&text, "; ", first.cause);
   if (end != nullptr) absl::StrAppend(&text, "; then ", EndText(*end));
   return text;
 }
@@ -130,6 +147,7 @@ std::string AdviceOnCode(int code) {
   switch (code) {
     case 65: return "the job was rejected; its last lines say what to change";
     case 66: return "an input is missing or damaged; its last lines say which";
+    case kExitSurroundings: return "the machine refused something that the job needs; its last lines say what";
     case 0:
     case 70:
       return kOurFault;
@@ -139,15 +157,25 @@ std::string AdviceOnCode(int code) {
 }
 
 std::string Advice(const FailureEvent& first, const FailureEvent* end) {
+  if (!first.advice.empty()) return first.advice;
   if (end != nullptr) return end->signal != 0 ? AdviceOnSignal(end->signal) : AdviceOnCode(end->code);
   switch (first.kind) {
     case Kind::kFrozen:
       return "was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of memory and swapping? `vmstat 1` shows the latter";
     case Kind::kStuck:
       return "a job that cannot go on is a fault of Weir: report the job, the mesh and the logs";
+    case Kind::kBroken: return "the last lines of the logs say more; `--resume` takes the job up from its last checkpoint";
     default:
-      return "the process still ran; its log and those of the other ranks may say why the connection broke";
+      return "both processes still ran, so something between them cut the connection: a firewall, `ss -K`, an interface that went "
+             "down; `--resume` takes the job up from its last checkpoint";
   }
+}
+
+// Whether the end of the job is Weir's doing, as far as can be told.
+int ExitCodeOf(const FailureEvent& first, const FailureEvent* end) {
+  if (end != nullptr && !IsExit(*end, 0)) return end->signal != 0 ? 128 + end->signal : end->code;
+  if (end != nullptr) return kExitNoProgress;
+  return first.kind == Kind::kStuck && first.cause.empty() ? kExitNoProgress : kExitSurroundings;
 }
 
 // A line of a worker's may hold anything: colours go, other control characters are written out.
@@ -183,13 +211,18 @@ int NumFollowing(const FailedJob& job, const FailureEvent& first) {
   return static_cast<int>(workers.size());
 }
 
+// What a process says of itself comes with its heartbeats.
+std::string AgeText(int64_t age_ms) {
+  return age_ms < 100 ? "" : absl::StrFormat(", as of %.1f s before", static_cast<double>(age_ms) * 1e-3);
+}
+
 std::string FollowingText(int count, const FailureEvent& first) {
   return absl::StrCat("  ", count, first.worker >= 0 ? " other" : "", count == 1 ? " worker" : " workers", " ended because of it\n");
 }
 
 }  // namespace
 
-FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks, const std::string& last_activity) {
+FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks) {
   FailureEvent event;
   event.kind = Kind::kExit;
   event.time_ns = exit.time_ns;
@@ -199,7 +232,6 @@ FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks, cons
   event.code = exit.code;
   event.signal = exit.signal;
   event.sent = exit.sent;
-  event.last_activity = last_activity;
   event.last_lines = exit.last_lines;
   return event;
 }
@@ -210,13 +242,15 @@ FailureReport ReportFailure(const FailedJob& job) {
   const FailureEvent* end = OwnEnd(job, *first);
   const FailureEvent* exit = ExitOf(job, first->worker);
   FailureReport report;
-  report.exit_code = end == nullptr || IsExit(*end, 0) ? kExitNoProgress : end->signal != 0 ? 128 + end->signal : end->code;
+  report.exit_code = ExitCodeOf(*first, end);
 
   const std::string who = first->worker < 0 ? "the job" : first->ranks.empty() ? absl::StrCat("worker ", first->worker) : RankLabel(first->ranks);
   const std::string pid = first->pid > 0 ? absl::StrCat(" (pid ", first->pid, ")") : "";
   report.text = absl::StrFormat("The job failed after %.3f s\n", static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
   absl::StrAppend(&report.text, "  first failure: ", who, pid, ": ", Printable(WhatHappened(*first, end)), "\n");
-  if (!first->last_activity.empty()) absl::StrAppend(&report.text, "  last activity: ", Printable(first->last_activity), "\n");
+  if (!first->last_activity.empty()) {
+    absl::StrAppend(&report.text, "  last activity", AgeText(first->activity_age_ms), ": ", Printable(first->last_activity), "\n");
+  }
   AppendLines("details", first->details, &report.text);
   AppendLines("its last lines", first->last_lines.empty() && exit != nullptr ? exit->last_lines : first->last_lines, &report.text);
   if (const int count = NumFollowing(job, *first)) report.text += FollowingText(count, *first);
@@ -224,6 +258,10 @@ FailureReport ReportFailure(const FailedJob& job) {
     absl::StrAppend(&report.text, "  logs: ", job.log_directory);
     if (!first->ranks.empty()) absl::StrAppend(&report.text, "; its own: ", LogFileName(RankLabel(first->ranks)));
     report.text += "\n";
+  }
+  for (const RemainingWorker& worker : job.remaining) {
+    absl::StrAppend(&report.text, "  still there: ", RankLabel(worker.ranks), " (pid ", worker.pid, "), killed by SIGKILL, but ",
+                    worker.state, "\n");
   }
   const std::string advice = Advice(*first, end);
   if (!advice.empty()) absl::StrAppend(&report.text, "  try: ", advice, "\n");

@@ -43,7 +43,7 @@ FailureEvent Death(int64_t time_ms, int worker, int signal, Sent sent = Sent::kN
 }
 
 FailureReport Report(std::vector<FailureEvent> events) {
-  const FailedJob job = {kStartNs, "weir-logs/20310109-070500-4711", std::move(events)};
+  const FailedJob job = {kStartNs, "weir-logs/20310109-070500-4711", std::move(events), {}};
   return ReportFailure(job);
 }
 
@@ -97,7 +97,7 @@ TEST(FailureReportTest, AFrozenWorkerIsToldThoughTheStarterKilledIt) {
   logs: weir-logs/20310109-070500-4711; its own: rank-2-3.log
   try: was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of memory and swapping? `vmstat 1` shows the latter
 )");
-  EXPECT_EQ(report.exit_code, 70);
+  EXPECT_EQ(report.exit_code, 69);
 }
 
 TEST(FailureReportTest, AStuckJobTellsWhatItsActorsWaitFor) {
@@ -128,11 +128,11 @@ TEST(FailureReportTest, ALostConnectionIsExplainedByTheEndThatFollows) {
   EXPECT_EQ(Report({lost, Death(102, 1, SIGKILL, Sent::kAsked)}).exit_code, 137);
 }
 
-TEST(FailureReportTest, ALostConnectionOfAWorkerThatRanOnIsNoProgress) {
+TEST(FailureReportTest, ALostConnectionOfAWorkerThatRanOnIsNoFaultOfWeir) {
   const FailureReport report = Report({EventAt(Kind::kLost, 100, 1), Death(300, 1, SIGTERM, Sent::kAsked)});
   EXPECT_THAT(report.text, HasSubstr("rank 2-3 (pid 4001): lost\n"));
-  EXPECT_THAT(report.text, HasSubstr("the process still ran"));
-  EXPECT_EQ(report.exit_code, 70);
+  EXPECT_THAT(report.text, HasSubstr("both processes still ran"));
+  EXPECT_EQ(report.exit_code, 69);
 }
 
 TEST(FailureReportTest, AWorkerThatFollowsIsNeverFirstThoughItWasSeenFirst) {
@@ -176,6 +176,54 @@ TEST(FailureReportTest, TheEarliestIsFirstInWhateverOrderEventsCome) {
   EXPECT_THAT(text, HasSubstr("SIGSEGV"));
 }
 
+// The starter and the worker both see their connection broken, and the worker leaves.
+TEST(FailureReportTest, AConnectionThatWasCutIsToldThoughItsWorkerLeftBecauseOfIt) {
+  FailureEvent lost = EventAt(Kind::kLost, 100, 1);
+  lost.reason = "its connection closed";
+  FailureEvent left = Exit(90, 1, kExitFollowing);
+  left.last_lines = {"W0609 at worker 1: expected the coordinator until the job ends; found its connection closed."};
+  const FailureReport report = Report({lost, left, Exit(150, 0, kExitFollowing)});
+  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): lost: its connection closed\n"));
+  EXPECT_THAT(report.text, HasSubstr("    | W0609 at worker 1"));
+  EXPECT_EQ(report.exit_code, 69);
+}
+
+TEST(FailureReportTest, WhatAWorkerSaysItMetIsToldUnlessAnotherWorkersFailureExplainsIt) {
+  FailureEvent broken = EventAt(Kind::kBroken, 100, 0);
+  broken.reason = "W0980 at rank 0: expected a connection to rank 2 until the job ends; found it broke: Connection reset";
+  broken.advice = "look for what cuts connections";
+  const FailureReport report = Report({broken, Exit(200, 0, kExitFollowing), Exit(200, 1, kExitFollowing)});
+  EXPECT_THAT(report.text, HasSubstr("first failure: rank 0-1 (pid 4000): W0980 at rank 0: expected a connection to rank 2"));
+  EXPECT_THAT(report.text, HasSubstr("try: look for what cuts connections\n"));
+  EXPECT_EQ(report.exit_code, 69);
+  EXPECT_EQ(Report({broken, Death(300, 1, SIGKILL)}).exit_code, 137);
+  EXPECT_THAT(Report({broken, EventAt(Kind::kFrozen, 300, 1)}).text, HasSubstr("rank 2-3 (pid 4001): frozen"));
+}
+
+TEST(FailureReportTest, WhatIsFoundToBeBehindAFailureIsToldWithItsAdviceAndIsNotWeirsFault) {
+  FailureEvent stuck = EventAt(Kind::kStuck, 60000, -1);
+  stuck.reason = "no act for 60.0 s";
+  stuck.cause = "data between processes does not arrive";
+  stuck.advice = "look at the network";
+  const FailureReport report = Report({stuck});
+  EXPECT_THAT(report.text, HasSubstr("the job: stuck: no act for 60.0 s; data between processes does not arrive\n"));
+  EXPECT_THAT(report.text, HasSubstr("try: look at the network\n"));
+  EXPECT_EQ(report.exit_code, 69);
+}
+
+TEST(FailureReportTest, ProcessesThatSigkillDoesNotEndAreNamed) {
+  const FailedJob job = {kStartNs, "", {EventAt(Kind::kFrozen, 4000, 1)}, {{{2, 3}, 4001, "is held in the kernel (state D)"}}};
+  EXPECT_THAT(ReportFailure(job).text,
+              HasSubstr("  still there: rank 2-3 (pid 4001), killed by SIGKILL, but is held in the kernel (state D)\n"));
+}
+
+TEST(FailureReportTest, TheAgeOfTheLastActivityIsTold) {
+  FailureEvent killed = Death(100, 0, SIGKILL);
+  killed.last_activity = "is loading its ranks";
+  killed.activity_age_ms = 840;
+  EXPECT_THAT(Report({killed}).text, HasSubstr("last activity, as of 0.8 s before: is loading its ranks\n"));
+}
+
 TEST(FailureReportTest, NothingFailedIfAllEndedWellOrAsAsked) {
   const FailureReport report = Report({Exit(10, 0, 0), Death(20, 1, SIGTERM, Sent::kAsked), Exit(20, 2, 130, Sent::kAsked),
                                        Death(30, 3, SIGKILL, Sent::kKilled), EventAt(Kind::kLost, 11, 0)});
@@ -193,7 +241,7 @@ TEST(FailureReportTest, ASignalFromOutsideIsAFailure) {
 
 TEST(FailureReportTest, AnExitBecomesAnEvent) {
   const WorkerExit exit = {3, 4711, 66, 0, Sent::kAsked, 17, {"last"}};
-  const FailureEvent event = EventOf(exit, {6, 7}, "actor 'x'");
+  const FailureEvent event = EventOf(exit, {6, 7});
   EXPECT_EQ(event.kind, Kind::kExit);
   EXPECT_EQ(event.worker, 3);
   EXPECT_EQ(event.pid, 4711);
@@ -201,7 +249,6 @@ TEST(FailureReportTest, AnExitBecomesAnEvent) {
   EXPECT_EQ(event.sent, Sent::kAsked);
   EXPECT_EQ(event.time_ns, 17);
   EXPECT_THAT(event.ranks, ::testing::ElementsAre(6, 7));
-  EXPECT_EQ(event.last_activity, "actor 'x'");
   EXPECT_THAT(event.last_lines, ::testing::ElementsAre("last"));
 }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/status.h"
+#include "runtime/limits/process_limits.h"
 
 namespace weir {
 namespace {
@@ -24,7 +25,7 @@ constexpr char kLatest[] = "latest";
 
 absl::Status CannotLog(const std::string& path, const std::string& expected, int error) {
   return absl::UnavailableError(Format({"W0092", path.empty() ? "the empty path" : path, expected, ::strerror(error),
-                                        error == EMFILE ? "a higher limit of open files (ulimit -n)" : "another folder for the logs"}));
+                                        error == EMFILE ? ShortageAdvice(error) : "another folder for the logs"}));
 }
 
 bool IsDirectory(const std::string& path) {

@@ -17,6 +17,7 @@
 #include "absl/synchronization/mutex.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/limits/process_limits.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/owned_descriptor.h"
 #include "tools/launch/worker_output.h"
@@ -67,9 +68,13 @@ class LocalSupervisor final : public Supervisor {
   LocalSupervisor(SupervisorOptions options, OwnedDescriptor wake) : options_(std::move(options)), wake_(std::move(wake)) {}
   ~LocalSupervisor() override {
     for (Worker& worker : workers_) {
+      if (worker.running) KillGroup(worker.process);
+    }
+    const int64_t end_ns = clock_.NowNs() + options_.reap_ms * kNsPerMs;
+    for (Worker& worker : workers_) {
       if (!worker.running) continue;
-      KillGroup(worker.process);
-      Collect(worker.process);
+      pollfd ended = {worker.process.process.get(), POLLIN, 0};
+      if (::poll(&ended, 1, PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) > 0) Collect(worker.process);
     }
   }
 
@@ -82,6 +87,8 @@ class LocalSupervisor final : public Supervisor {
   int64_t pid(int worker) const override { return workers_.at(static_cast<size_t>(worker)).process.pid; }
   void Signal(int signal) override;
   std::vector<WorkerExit> Stop() override;
+  std::vector<WorkerExit> Reap(int64_t limit_ms) override;
+  std::vector<int> running() const override;
   std::string log_path(int worker) const override { return log_paths_.at(static_cast<size_t>(worker)); }
   void HideOutput() override {
     for (Worker& worker : workers_) worker.output.Hide();
@@ -285,7 +292,7 @@ void LocalSupervisor::End(int index, int64_t time_ns) {
   }
   worker.process.output.Close();
   worker.output.Finish();
-  exits_.push_back({index, worker.process.pid, end.code, end.signal, worker.sent, time_ns, worker.output.last_lines()});
+  exits_.push_back({index, worker.process.pid, end.code, end.signal, worker.sent, time_ns, worker.output.last_lines(), end.cpu_ms});
 }
 
 std::vector<WorkerExit> LocalSupervisor::Stop() {
@@ -304,27 +311,35 @@ std::vector<WorkerExit> LocalSupervisor::Stop() {
     Send(&worker, SIGKILL);
     KillGroup(worker.process);
   }
-  StopWithin(-1, Listen::kToWorkersOnly);
+  return Reap(options_.reap_ms);
+}
+
+std::vector<WorkerExit> LocalSupervisor::Reap(int64_t limit_ms) {
+  StopWithin(limit_ms * kNsPerMs, Listen::kToWorkersOnly);
   std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()), std::make_move_iterator(exits_.end()));
   exits_.clear();
   return exits;
 }
 
-// Serves until none runs, the limit has passed (negative: none), or the caller's descriptor is readable.
+std::vector<int> LocalSupervisor::running() const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<int> indices;
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (workers_[i].running) indices.push_back(static_cast<int>(i));
+  }
+  return indices;
+}
+
+// Serves until none runs, the limit has passed, or the caller's descriptor is readable.
 void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
   const int64_t end_ns = clock_.NowNs() + limit_ns;
   while (num_running() > 0) {
-    const int64_t left_ns = limit_ns < 0 ? -1 : std::max<int64_t>(end_ns - clock_.NowNs(), 0);
-    if (left_ns == 0) return;
+    const int64_t left_ns = end_ns - clock_.NowNs();
+    if (left_ns <= 0) return;
     absl::StatusOr<Served> served = Serve(left_ns, listen);
-    if (!served.ok()) break;
+    if (!served.ok()) return;
     pollfd caller = {options_.wake_descriptor, POLLIN, 0};
     if (listen == Listen::kToCaller && ::poll(&caller, 1, 0) > 0) return;
-  }
-  if (listen == Listen::kToCaller) return;
-  // Only if poll failed: the kill has been sent, and each end can be waited for by itself.
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].running) End(static_cast<int>(i), clock_.NowNs());
   }
 }
 
@@ -352,7 +367,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(const std::vector<
   OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.open()) {
     return absl::UnavailableError(Format({"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
-                                          "a higher limit of open files (ulimit -n)"}));
+                                          ShortageAdvice(errno)}));
   }
   auto supervisor = std::make_unique<LocalSupervisor>(std::move(options), std::move(wake));
   WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(workers));

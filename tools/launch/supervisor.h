@@ -43,6 +43,7 @@ struct WorkerExit {
   enum class Sent : uint8_t { kNothing, kAsked, kKilled } sent = Sent::kNothing;
   int64_t time_ns = 0;  // monotonic
   std::vector<std::string> last_lines;  // what it printed last, at most 20
+  int64_t cpu_ms = 0;                   // processor time that it has used
 };
 std::string SignalText(int signal);          // "SIGKILL (9)"
 std::string ExitText(const WorkerExit& exit);  // "exit code 66", "killed by SIGKILL (9)"
@@ -51,6 +52,7 @@ struct SupervisorOptions {
   std::string log_directory;      // made if absent; one file per worker, "rank-2-3.log", appended to
   std::vector<int> ranks_shown;   // empty: all
   int64_t grace_ms = 5000;        // between asking a worker to end and killing it
+  int64_t reap_ms = 1000;         // for a worker that was killed to be gone; where a disk or driver holds it, it is not
   std::ostream* console = nullptr;  // must outlive the supervisor
   // A descriptor of the caller's (SignalWatch::descriptor), not owned, or -1. While it is readable
   // Wait returns at once, and Stop does not wait out the grace: take what is in it before.
@@ -59,7 +61,7 @@ struct SupervisorOptions {
 
 class Supervisor {
  public:
-  virtual ~Supervisor() = default;  // kills what is left
+  virtual ~Supervisor() = default;  // kills what is left, and waits for it as Stop does
   // kUnavailable (W0092, W0093) if a process or log file cannot be made; then none is left running.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Start(const std::vector<WorkerLaunch>& workers, SupervisorOptions options);
 
@@ -80,8 +82,12 @@ class Supervisor {
   // Sends `signal` to every worker that runs.
   virtual void Signal(int signal) = 0;
   // Asks with SIGTERM (and wakes those that are stopped, so that they can hear it), kills after the
-  // grace, collects all; returns the exits not yet returned.
+  // grace, collects those that are gone within reap_ms; returns the exits not yet returned. The system may hold the others
+  // for ever: they are still running() then.
   virtual std::vector<WorkerExit> Stop() = 0;
+  // After Stop: waits at most limit_ms for those that were killed and are not gone; returns the exits.
+  virtual std::vector<WorkerExit> Reap(int64_t limit_ms) = 0;
+  virtual std::vector<int> running() const = 0;
   virtual std::string log_path(int worker) const = 0;
   // From here on what workers print goes to their files alone. By the thread that calls Wait.
   virtual void HideOutput() = 0;

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/limits/process_limits.h"
 #include "tools/launch/worker_environment.h"
 
 namespace weir {
@@ -23,11 +25,8 @@ namespace {
 constexpr int kDescriptorMin = 3;
 
 absl::Status CannotStart(const std::string& program, const std::string& what, int error) {
-  std::string hint;
-  if (error == EMFILE || error == ENFILE) hint = "fewer processes, or a higher limit of open files (ulimit -n)";
-  if (error == EAGAIN || error == ENOMEM) hint = "fewer processes; the system has no room for one more";
   return absl::UnavailableError(
-      Format({"W0093", program, "a worker process", absl::StrCat(what, " failed: ", ::strerror(error)), hint}));
+      Format({"W0093", program, "a worker process", absl::StrCat(what, " failed: ", ::strerror(error)), ShortageAdvice(error)}));
 }
 
 struct Pipe {
@@ -197,14 +196,16 @@ EndOfProcess Collect(const WorkerProcess& process) {
   }
   KillGroup(process);
   info = {};
-  int result;
+  rusage used = {};
+  long result;
   do {
-    result = ::waitid(P_PIDFD, id, &info, WEXITED);
+    result = ::syscall(SYS_waitid, P_PIDFD, id, &info, WEXITED, &used);  // the C library's has no fifth argument
   } while (result < 0 && errno == EINTR);
   // Only somebody else's wait for any child can have taken it; how it ended is then unknown.
-  if (result < 0) return {255, 0};
-  if (info.si_code == CLD_EXITED) return {info.si_status, 0};
-  return {0, info.si_status};
+  if (result < 0) return {255, 0, 0};
+  const int64_t cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+  if (info.si_code == CLD_EXITED) return {info.si_status, 0, cpu_ms};
+  return {0, info.si_status, cpu_ms};
 }
 
 }  // namespace weir

@@ -49,6 +49,7 @@ void KillGroup(const WorkerProcess& process);
 struct EndOfProcess {
   int code = 0;
   int signal = 0;
+  int64_t cpu_ms = 0;  // processor time that it has used
 };
 // Waits for the end of a process, kills what it left in its group, and collects it: the pid is
 // free afterwards. Blocks while it runs.

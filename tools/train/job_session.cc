@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/limits/process_limits.h"
 #include "tools/sandbox/run_confined.h"
 #include "tools/train/memory_budget.h"
 
@@ -28,6 +29,16 @@ absl::Status CheckThreads(int per_device, int64_t devices) {
   if (per_device == 1) return absl::OkStatus();
   return Rejected({"W0081", "threads", absl::StrCat("at most ", kThreadsMax, " threads in all"),
                    absl::StrCat(per_device, " for each of ", devices, " devices"), "leave it out: the cores are shared evenly"});
+}
+
+// Threads that a session makes besides those of its ranks; and what a thread takes of the address space, its stack and its heap.
+constexpr int64_t kThreadsOfEngine = 3;
+constexpr int64_t kAddressesPerThread = 16 << 20;
+
+// A thread that cannot be made in the midst of a run leaves the others waiting for it.
+absl::Status CheckRoom(int64_t threads) {
+  WEIR_RETURN_IF_ERROR(CheckRoomForThreads("this process", static_cast<int>(threads)));
+  return CheckRoomForAddresses("this process", threads * kAddressesPerThread);
 }
 
 // Steps of a trace. Small plans then take little memory for it; those with many acts in a step keep fewer steps.
@@ -101,6 +112,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
   }));
   // Who starts processes has looked at all of them before.
   if (options.ranks.empty() && options.plan == nullptr) WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing, NeedOf(plans, opened.threads_per_device), BudgetOf(job)));
+  WEIR_RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(ranks.size()) * (opened.threads_per_device + 1) + kThreadsOfEngine));
   SessionOptions session;
   session.threads_per_device = opened.threads_per_device;
   session.feed = options.feed;

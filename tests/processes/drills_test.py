@@ -1,0 +1,385 @@
+"""Drills: one of each kind of fault that happens to a job from outside, and whether the job names the right culprit, says what
+to try, and ends with the right exit code. "This is a fault of weir" is the wrong answer to every one of them.
+
+Drills that need more rights than the test has are skipped, and say so. All of them, N times over:
+WEIR_DRILLS=N WEIR=bazel-bin/tools/weir python3 -m tests.processes.drills_test
+"""
+
+import functools
+import os
+import pty
+import re
+import resource
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+from tests.processes import census
+from tests.processes import faults
+from tests.processes import weir_jobs
+
+ROUNDS = int(os.environ.get("WEIR_DRILLS", "1"))
+SURROUNDINGS = 69
+DAMAGED = 66
+INTERRUPTED = 130
+MANY_STEPS = "1000000"
+TWO = ("--mesh", "dp=2", "--processes", "2")
+QUICK = ("--heartbeat", "0.2", "--dead-after", "1")
+KIB, MIB = 1 << 10, 1 << 20
+
+
+def drill(test):
+    """Repeats it; what may not be done here is skipped aloud."""
+
+    @functools.wraps(test)
+    def run(self):
+        for _ in range(ROUNDS):
+            try:
+                test(self)
+            except PermissionError as error:
+                print(f"NOT DRILLED: {test.__name__}: {error}", file=sys.stderr, flush=True)
+                self.skipTest(f"not allowed here: {error}")
+
+    return run
+
+
+class Drill(unittest.TestCase):
+    def setUp(self):
+        self.place = weir_jobs.Place()
+        self.addCleanup(self.place.close)
+
+    def write_job(self, *options):
+        self.place.write_job(*weir_jobs.SMALL, *options)
+
+    def start(self, *arguments):
+        job = self.place.start(*arguments)
+        job.wait_for_step()
+        return job
+
+    def expect(self, ended, code, *texts):
+        """The end of a job whose surroundings failed it."""
+        print(ended.err[-1500:], flush=True)
+        self.assertEqual(ended.code, code, ended.err)
+        for text in texts:
+            self.assertRegex(ended.err, text)
+        self.assertNotIn("fault of weir", ended.err.lower())
+        weir_jobs.until("the end of all processes", lambda: not self.place.processes(), 20)
+
+
+class Connections(Drill):
+    @drill
+    def test_a_tensor_connection_that_is_cut_is_named_with_both_ranks(self):
+        self.write_job("--steps", MANY_STEPS)
+        job = self.start(*TWO, "--transport", "tcp")
+        workers = job.wait_for_workers(2)
+        for descriptor in faults.connections_between(workers["0"], workers["1"]):
+            faults.reset(workers["0"], descriptor)
+        ended = job.wait(30)
+        self.expect(ended, SURROUNDINGS, r"first failure: rank [01] \(pid \d+\): W0980 at rank [01]: .* rank [01] until .* it broke",
+                    "(?m)^  try: .*firewall")
+
+    @drill
+    def test_a_control_connection_that_is_cut_is_named(self):
+        self.write_job("--steps", MANY_STEPS)
+        for transport in ("shm", "tcp"):
+            job = self.start(*TWO, "--transport", transport)
+            worker = job.wait_for_workers(2)["1"]
+            (descriptor,) = faults.connections_between(worker, job.starter.pid)
+            faults.reset(worker, descriptor)
+            ended = job.wait(30)
+            self.assertEqual(ended.first_failure()[:2], ("1", worker), ended.err)
+            self.expect(ended, ended.code, "connection closed", "(?m)^  (try: .*firewall|  . W0609)")
+            self.assertIn(ended.code, (SURROUNDINGS, 75))
+
+
+class Suspension(Drill):
+    """A starter that is stopped is no failure at all."""
+
+    STEPS = "60"
+
+    def setUp(self):
+        super().setUp()
+        self.write_job("--steps", self.STEPS)
+        self.place.train(*TWO, "--save", "undisturbed.st")
+
+    def expect_undisturbed(self, ended):
+        self.assertEqual(ended.code, 0, ended.err)
+        self.assertTrue(self.place.bytes_of("weights.st") == self.place.bytes_of("undisturbed.st"))
+
+    @drill
+    def test_a_starter_that_is_stopped_and_goes_on_loses_nothing(self):
+        for moment in ("start", "training"):
+            job = self.place.start(*TWO, *QUICK, "--stuck-after", "2", "--save", "weights.st")
+            if moment == "training":
+                job.wait_for_step()
+            else:
+                job.wait_for_workers(2)
+            os.kill(job.starter.pid, signal.SIGSTOP)
+            time.sleep(6)  # several times what counts as dead, and as stuck
+            self.assertEqual(len(job.workers()), 2, "workers wait for a starter that is stopped")
+            os.kill(job.starter.pid, signal.SIGCONT)
+            self.expect_undisturbed(job.wait(60))
+
+    @drill
+    def test_ctrl_z_and_fg_in_a_terminal_lose_nothing(self):
+        words = [self.place.program, "train", "job.textproto", *TWO, *QUICK, "--save", "weights.st"]
+        script = 'set -m; "$@"; sleep 4; fg; exit $?'  # what a person types, after Ctrl-Z
+        shell, terminal = pty.fork()
+        if shell == 0:
+            os.chdir(self.place.folder)
+            os.execve("/bin/bash", ["bash", "-c", script, "bash", *words], self.place.environment)
+        said = b""
+        typed = False
+        while True:
+            try:
+                piece = os.read(terminal, 4096)
+            except OSError:  # the terminal is gone with its last process
+                break
+            said += piece
+            if not typed and re.search(rb"step \d", said):
+                typed = True
+                os.write(terminal, b"\x1a")  # Ctrl-Z
+        _, status = os.waitpid(shell, 0)
+        os.close(terminal)
+        self.assertTrue(typed, said)
+        self.assertIn(b"Stopped", said)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 0, said)
+        self.assertTrue(self.place.bytes_of("weights.st") == self.place.bytes_of("undisturbed.st"))
+
+    @drill
+    def test_a_worker_that_is_stopped_is_named_as_stopped(self):
+        self.write_job("--steps", MANY_STEPS)
+        job = self.start(*TWO, *QUICK)
+        worker = job.wait_for_workers(2)["1"]
+        os.kill(worker, signal.SIGSTOP)
+        ended = job.wait(60)
+        self.assertEqual(ended.first_failure()[:2], ("1", worker), ended.err)
+        self.expect(ended, SURROUNDINGS, r"frozen: no heartbeat for 1\.0 s; its process is stopped \(state T\)", "try: .*kill -CONT")
+
+    @drill
+    def test_a_stopped_worker_is_named_also_if_the_job_is_stuck_before_the_worker_counts_as_dead(self):
+        self.write_job("--steps", MANY_STEPS)
+        job = self.start(*TWO, "--dead-after", "60", "--stuck-after", "2")
+        worker = job.wait_for_workers(2)["1"]
+        os.kill(worker, signal.SIGSTOP)
+        ended = job.wait(60)
+        self.expect(ended, SURROUNDINGS, rf"the job: stuck: .*; rank 1 \(pid {worker}\) is stopped \(state T\)")
+
+
+class Unkillable(Drill):
+    def check(self, job, worker, let_go):
+        """The report comes first, then the end, within its limit, and says who remains."""
+        reported_s = job.wait_for_text("first failure: ", 30)
+        job.wait_for_text("still there: rank 1", 30)
+        ended = job.wait(60)
+        self.assertLess(time.monotonic() - reported_s, 30)
+        self.assertEqual(ended.first_failure()[:2], ("1", worker), ended.err)
+        self.assertRegex(ended.err, rf"rank 1 \(pid {worker}\) is left behind: ")
+        let_go()
+        self.expect(ended, SURROUNDINGS, "frozen: no heartbeat")
+
+    @drill
+    def test_a_worker_that_sigkill_does_not_end_is_reported_first_and_left_behind(self):
+        self.write_job("--steps", MANY_STEPS)
+        job = self.start(*TWO, *QUICK, "--grace", "0.5")
+        worker = job.wait_for_workers(2)["1"]
+        held = faults.Unkillable(worker)
+        self.check(job, worker, lambda: held.let_go(lambda: not census.is_running(worker), 20))
+
+    @drill
+    def test_a_worker_in_a_frozen_control_group_is_reported_first_and_left_behind(self):
+        self.write_job("--steps", MANY_STEPS)
+        job = self.start(*TWO, *QUICK, "--grace", "0.5")
+        worker = job.wait_for_workers(2)["1"]
+        with faults.frozen_control_group(worker):
+            self.check(job, worker, lambda: None)
+
+
+class Data(Drill):
+    ONE = ("--mesh", "dp=2")
+
+    def disturb(self, how, *spread):
+        self.place.write_text()
+        self.write_job("--steps", MANY_STEPS, "--data", "text.txt")
+        job = self.start(*spread)
+        how(self.place.path("text.txt"))
+        return job
+
+    @drill
+    def test_text_that_becomes_shorter_is_an_error_with_the_name_of_the_file(self):
+        for spread in (self.ONE, TWO):
+            ended = self.disturb(lambda path: os.truncate(path, 10), *spread).wait(60)
+            self.expect(ended, DAMAGED, r"W0985 at .*text\.txt: expected .*; found .*became shorter")
+
+    @drill
+    def test_text_that_is_written_anew_is_an_error_with_the_name_of_the_file(self):
+        def overwrite(path):
+            with open(path, "r+b") as file:
+                file.write(b"x" * os.path.getsize(path))
+
+        for spread in (self.ONE, TWO):
+            ended = self.disturb(overwrite, *spread).wait(60)
+            self.expect(ended, DAMAGED, r"W0985 at .*text\.txt: expected .*; found other contents")
+
+    @drill
+    def test_text_that_is_deleted_or_replaced_is_read_as_it_was(self):
+        def replace(path):
+            self.place.write_text("other.txt", 500)
+            os.rename(self.place.path("other.txt"), path)
+
+        for how in (os.unlink, replace):
+            job = self.disturb(how, *TWO)
+            time.sleep(1)
+            job.starter.send_signal(signal.SIGTERM)
+            self.expect(job.wait(60), INTERRUPTED, "interrupted after step")
+
+
+class Limits(Drill):
+    """`ulimit`: the limit is named, as an option of ulimit, or the job trains on; never a crash, never a fault of weir."""
+
+    def train(self, limit, value, *arguments, user=None):
+        """Ends by itself, in 20 steps."""
+
+        def restrict():
+            resource.setrlimit(limit, (value, value))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if user is not None:
+                os.setgroups([])
+                os.setgid(user)
+                os.setuid(user)
+
+        self.write_job("--steps", "20")
+        if user is not None:
+            for folder, _, _ in os.walk(os.path.dirname(self.place.folder)):
+                os.chmod(folder, 0o777)
+        try:
+            result = subprocess.run([self.place.program, "train", "job.textproto", *arguments], cwd=self.place.folder,
+                                    env=self.place.environment, preexec_fn=restrict, capture_output=True, text=True, timeout=60,
+                                    check=False)
+        except subprocess.TimeoutExpired as hung:
+            for pid in self.place.processes():
+                os.kill(pid, signal.SIGKILL)
+            self.fail(f"hangs: {hung.stderr}")
+        code = result.returncode if result.returncode >= 0 else 128 - result.returncode
+        weir_jobs.until("the end of all processes", lambda: not self.place.processes(), 20)
+        return code, result.stderr
+
+    def expect_named(self, limit, value, flag, *arguments, user=None, may_pass=True):
+        code, err = self.train(limit, value, *arguments, user=user)
+        what = f"ulimit {flag} {value} {' '.join(arguments)}: {code}\n{err[-1500:]}"
+        print(what, flush=True)
+        if code == 0 and may_pass:
+            return
+        self.assertIn(code, (SURROUNDINGS, DAMAGED, INTERRUPTED), what)
+        self.assertIn(f"ulimit {flag}", err, what)
+        self.assertNotIn("fault of weir", err.lower().replace("without them is a fault of weir", ""), what)
+
+    @drill
+    def test_too_few_open_files_are_named(self):
+        for count in (8, 16, 20, 24, 28, 32, 40):
+            for spread in (("--mesh", "dp=2"), TWO):
+                with self.subTest(count=count, spread=spread):
+                    self.expect_named(resource.RLIMIT_NOFILE, count, "-n", *spread, "--save", "weights.st")
+
+    @drill
+    def test_too_little_address_space_is_named(self):
+        for size in (150, 250, 400, 600, 1000, 2000):
+            for spread in (("--mesh", "dp=2"), TWO):
+                with self.subTest(size=size, spread=spread):
+                    self.expect_named(resource.RLIMIT_AS, size * MIB, "-v", *spread)
+
+    @drill
+    def test_too_few_threads_are_named(self):
+        if os.geteuid() != 0:
+            raise PermissionError("only root can run a job as a user without other processes")
+        for number, count in enumerate((4, 6, 10, 14, 20, 30, 40)):
+            for spread in (("--mesh", "dp=2"), TWO):
+                with self.subTest(count=count, spread=spread):
+                    self.expect_named(resource.RLIMIT_NPROC, count, "-u", *spread, user=54321 + number)
+
+    @drill
+    def test_a_limit_of_processor_time_is_named(self):
+        for spread in (("--mesh", "dp=2"), TWO):
+            with self.subTest(spread=spread):
+                self.expect_named(resource.RLIMIT_CPU, 2, "-t", *spread, "--steps", MANY_STEPS, may_pass=False)
+
+    @drill
+    def test_a_limit_of_file_size_is_named(self):
+        for spread in (("--mesh", "dp=2"), TWO):
+            with self.subTest(spread=spread):
+                self.expect_named(resource.RLIMIT_FSIZE, 0, "-f", *spread, "--save", "weights.st", may_pass=False)
+
+    @drill
+    def test_too_small_a_stack_is_named(self):
+        for size in (64, 128, 512, 2048):
+            for spread in (("--mesh", "dp=2"), TWO):
+                with self.subTest(size=size, spread=spread):
+                    self.expect_named(resource.RLIMIT_STACK, size * KIB, "-s", *spread)
+
+
+class Network(Drill):
+    """In a network of its own, whose loopback interface goes down."""
+
+    @drill
+    def test_an_interface_that_goes_down_is_told_from_a_fault_of_weir(self):
+        if os.geteuid() != 0:
+            raise PermissionError("only root can take an interface down")
+        self.write_job("--steps", MANY_STEPS)
+        script = ("ip link set lo up && { \"$@\" & job=$!; while ! grep -q 'step 1/' err; do sleep 0.1; done; "
+                  "ip link set lo down; wait $job; }")
+        for options in (("--stuck-after", "60", *QUICK), ("--stuck-after", "3", "--dead-after", "60")):
+            with self.subTest(options=options), open(self.place.path("err"), "w+", encoding="utf-8") as err:
+                words = [self.place.program, "train", "job.textproto", *TWO, "--transport", "tcp", *options]
+                code = subprocess.run(["unshare", "-n", "sh", "-c", script, "sh", *words], cwd=self.place.folder,
+                                      env=self.place.environment, stderr=err, stdout=subprocess.DEVNULL, timeout=120,
+                                      check=False).returncode
+                err.seek(0)
+                self.expect(weir_jobs.Ended(code, "", err.read()), SURROUNDINGS, r"(does not arrive|does not carry)",
+                            "try: the network between the processes does not deliver")
+
+
+class Sockets(Drill):
+    @drill
+    def test_no_socket_of_a_job_has_a_name_that_every_user_can_write_to(self):
+        self.write_job("--steps", MANY_STEPS)
+        for transport in ("shm", "tcp", "auto"):
+            job = self.start(*TWO, "--transport", transport)
+            sockets = census.Sockets()
+            sockets.see(job.pids())
+            self.assertEqual([name for name in sockets.names if name.startswith("@")], [], transport)
+            self.assertEqual(os.listdir(self.place.temporary), [])
+            job.starter.send_signal(signal.SIGTERM)
+            self.assertEqual(job.wait(60).code, INTERRUPTED)
+
+    @drill
+    def test_silent_connections_to_the_starters_port_do_not_delay_a_job(self):
+        import socket
+
+        self.write_job("--steps", "5")
+        job = self.place.start(*TWO)
+        workers = job.wait_for_workers(2)
+        for pid in workers.values():
+            os.kill(pid, signal.SIGSTOP)  # before they have come
+        ports = weir_jobs.until("the port", lambda: census.listeners_of([job.starter.pid]), 30)
+        silent = [socket.create_connection(ports[0]) for _ in range(200)]
+        for pid in workers.values():
+            os.kill(pid, signal.SIGCONT)
+        ended = job.wait(60)
+        self.assertEqual(ended.code, 0, ended.err)
+        for connection in silent:
+            connection.close()
+
+    @drill
+    def test_no_memory_of_a_job_goes_into_core_dumps(self):
+        self.write_job("--steps", MANY_STEPS)
+        job = self.start(*TWO)
+        for pid in job.pids():
+            with open(f"/proc/{pid}/coredump_filter", encoding="ascii") as file:
+                self.assertEqual(int(file.read(), 16), 0)
+        job.end()
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,78 @@
+// What is behind a failure, as far as this host shows it: the state of processes, connections whose data does not arrive,
+// limits. It looks while the processes are still there.
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "runtime/limits/process_limits.h"
+#include "tools/fleet/fleet.h"
+#include "tools/launch/placement.h"
+#include "tools/launch/process_state.h"
+#include "tools/launch/stalled_connections.h"
+
+namespace weir {
+namespace {
+
+constexpr char kNetworkAdvice[] =
+    "the network between the processes does not deliver: an interface is down, or drops packets (`ip -s link`, a firewall, a "
+    "wrong MTU); on one host --transport shm needs no network for tensors";
+
+std::string Describe(const StalledConnection& connection) {
+  return absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local, " to ", connection.remote, " were sent ",
+                      connection.times_repeated + 1, " times without an answer");
+}
+
+}  // namespace
+
+// A worker that no longer beats.
+void Fleet::ExplainSilence(FailureEvent* event) {
+  const pid_t pid = static_cast<pid_t>(event->pid);
+  const ProcessState::Kind kind = SettledKind(pid);
+  if (std::string advice = StateAdvice(kind, pid); !advice.empty()) {
+    event->cause = absl::StrCat("its process ", StateText(kind));
+    event->advice = std::move(advice);
+    return;
+  }
+  const std::vector<StalledConnection> stalled = FindStalledConnections({pid, ::getpid()});
+  if (stalled.empty()) return;
+  event->cause = absl::StrCat("its process ", StateText(kind), ", but the network does not carry what it says");
+  event->details.push_back(Describe(stalled[0]));
+  event->advice = kNetworkAdvice;
+}
+
+// A job in which nobody acts: some worker may be kept from it.
+void Fleet::ExplainStandstill(FailureEvent* event) {
+  std::vector<pid_t> pids;
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
+    pids.push_back(pid);
+    const ProcessState::Kind kind = SettledKind(pid);
+    std::string advice = StateAdvice(kind, pid);
+    if (advice.empty() || !event->cause.empty()) continue;
+    event->cause = absl::StrCat(RankLabel(ranks_of_[worker]), " (pid ", pid, ") ", StateText(kind));
+    event->advice = std::move(advice);
+  }
+  if (!event->cause.empty()) return;
+  const std::vector<StalledConnection> stalled = FindStalledConnections(pids);
+  if (stalled.empty()) return;
+  event->cause = "data between processes does not arrive";
+  for (size_t i = 0; i < std::min<size_t>(stalled.size(), 3); ++i) event->details.push_back(Describe(stalled[i]));
+  event->advice = kNetworkAdvice;
+}
+
+// A worker has the limits of this process, and may have been ended by one.
+void Fleet::ExplainExit(const WorkerExit& exit, FailureEvent* event) {
+  rlimit time = {RLIM_INFINITY, RLIM_INFINITY};
+  ::getrlimit(RLIMIT_CPU, &time);
+  const bool is_killed = exit.signal == SIGKILL && exit.sent != WorkerExit::Sent::kKilled;
+  // The system counts in ticks and looks now and then.
+  if (!is_killed || time.rlim_max == RLIM_INFINITY || exit.cpu_ms + 500 < static_cast<int64_t>(time.rlim_max) * 1000) return;
+  event->cause = absl::StrFormat("it had used %.1f s of processor time, and that is limited", static_cast<double>(exit.cpu_ms) * 1e-3);
+  event->advice = absl::StrCat("raise the limit (", LimitText(RLIMIT_CPU), ")");
+}
+
+}  // namespace weir

@@ -1,0 +1,133 @@
+#include "tools/launch/process_state.h"
+
+#include <dirent.h>
+
+#include <chrono>
+#include <fstream>
+#include <iterator>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+
+namespace weir {
+namespace {
+
+using Kind = ProcessState::Kind;
+
+constexpr int kLooksMax = 3;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+struct Threads {
+  int all = 0, stopped = 0, traced = 0, uninterruptible = 0, ready = 0;
+};
+
+// Adds a thread, given as /proc/PID/task/TID/status has it.
+void AddStatus(const std::string& status, Threads* threads, int64_t* num_switches) {
+  for (const absl::string_view line : absl::StrSplit(status, '\n')) {
+    absl::string_view value = line;
+    int64_t count = 0;
+    if (absl::ConsumePrefix(&value, "State:")) {
+      value = absl::StripLeadingAsciiWhitespace(value);
+      const char state = value.empty() ? 'X' : value[0];
+      if (state == 'X' || state == 'Z') continue;
+      ++threads->all;
+      threads->stopped += state == 'T';
+      threads->traced += state == 't';
+      threads->uninterruptible += state == 'D';
+      threads->ready += state == 'R';
+    } else if (absl::StrContains(line, "ctxt_switches:") &&
+               absl::SimpleAtoi(line.substr(line.find(':') + 1), &count)) {
+      *num_switches += count;
+    }
+  }
+}
+
+Kind KindOf(const Threads& threads) {
+  if (threads.all == 0) return Kind::kGone;
+  if (threads.ready > 0) return Kind::kReady;
+  if (threads.stopped == threads.all) return Kind::kStopped;
+  if (threads.traced > 0 && threads.stopped + threads.traced == threads.all) return Kind::kTraced;
+  if (threads.uninterruptible > 0) return Kind::kUninterruptible;
+  return Kind::kAsleep;
+}
+
+}  // namespace
+
+ProcessState ReadProcessState(pid_t pid) {
+  const std::string folder = absl::StrCat("/proc/", pid, "/task");
+  DIR* directory = ::opendir(folder.c_str());
+  if (directory == nullptr) return {};
+  ProcessState state;
+  Threads threads;
+  while (const dirent* entry = ::readdir(directory)) {
+    if (entry->d_name[0] != '.') AddStatus(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/status")), &threads, &state.num_switches);
+  }
+  ::closedir(directory);
+  state.kind = KindOf(threads);
+  return state;
+}
+
+Kind SettledKind(pid_t pid) {
+  const ProcessState first = ReadProcessState(pid);
+  ProcessState latest = first;
+  for (int look = 0; look < kLooksMax && latest.kind == Kind::kUninterruptible; ++look) {
+    if (latest.num_switches != first.num_switches) return Kind::kAsleep;
+    std::this_thread::sleep_for(kBetweenLooks);
+    latest = ReadProcessState(pid);
+  }
+  return latest.kind;
+}
+
+std::string StateText(Kind kind) {
+  switch (kind) {
+    case Kind::kGone: return "is gone";
+    case Kind::kStopped: return "is stopped (state T)";
+    case Kind::kTraced: return "is held by a debugger (state t)";
+    case Kind::kUninterruptible: return "is held in the kernel (state D)";
+    case Kind::kReady: return "is ready to run (state R)";
+    case Kind::kAsleep: return "is asleep (state S)";
+  }
+  return "";
+}
+
+std::string StateAdvice(Kind kind, pid_t pid) {
+  switch (kind) {
+    case Kind::kStopped:
+      return "somebody stopped the process by SIGSTOP or Ctrl-Z; until the job gives up, `kill -CONT PID` lets it go on";
+    case Kind::kTraced:
+      return "a debugger or `strace` holds the process; a longer --dead-after leaves time to look";
+    case Kind::kUninterruptible:
+      return absl::StrCat("a disk, a network file system, a driver or a frozen control group holds the process: "
+                          "`cat /proc/", pid, "/wchan /proc/", pid, "/cgroup` and `dmesg` tell which");
+    default:
+      return "";
+  }
+}
+
+bool SilentProcess::IsSuspended(int64_t now_ns) {
+  const ProcessState state = ReadProcessState(pid_);
+  const bool is_fresh = !last_switches_.has_value() || now_ns - last_ns_ > memory_ns_;
+  const bool has_run = !is_fresh && *last_switches_ != state.num_switches;
+  last_switches_ = state.num_switches;
+  last_ns_ = now_ns;
+  switch (state.kind) {
+    case Kind::kGone: return false;
+    case Kind::kStopped:
+    case Kind::kTraced: return true;
+    case Kind::kReady: return starvation_.IsStarved(pid_, ReadProcessorUse(pid_), now_ns);
+    case Kind::kUninterruptible:
+    case Kind::kAsleep: return !has_run;
+  }
+  return false;
+}
+
+}  // namespace weir

@@ -1,0 +1,126 @@
+#include "tools/launch/process_state.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "gtest/gtest.h"
+#include "tools/launch/stalled_connections.h"
+
+namespace weir {
+namespace {
+
+using Kind = ProcessState::Kind;
+
+class Child {
+ public:
+  explicit Child(const std::function<void()>& body) : pid_(::fork()) {
+    if (pid_ != 0) return;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    body();
+    ::_exit(0);
+  }
+  ~Child() {
+    ::kill(pid_, SIGKILL);
+    ::waitpid(pid_, nullptr, 0);
+  }
+  pid_t pid() const { return pid_; }
+  // Whether it comes to that state.
+  bool Becomes(Kind kind) const {
+    for (int i = 0; i < 10'000; ++i) {
+      if (ReadProcessState(pid_).kind == kind) return true;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    return false;
+  }
+
+ private:
+  const pid_t pid_;
+};
+
+void Sleep() {
+  while (true) ::pause();
+}
+void Work() {
+  for (volatile int i = 0;;) i = 1 - i;
+}
+
+TEST(ProcessStateTest, AProcessIsAsleepReadyStoppedOrGone) {
+  Child sleeps(Sleep), works(Work);
+  EXPECT_TRUE(sleeps.Becomes(Kind::kAsleep));
+  EXPECT_TRUE(works.Becomes(Kind::kReady));
+  ::kill(sleeps.pid(), SIGSTOP);
+  EXPECT_TRUE(sleeps.Becomes(Kind::kStopped));
+  ::kill(works.pid(), SIGKILL);
+  EXPECT_TRUE(works.Becomes(Kind::kGone));
+}
+
+TEST(ProcessStateTest, OnlyStatesThatSomebodyCanChangeHaveAdvice) {
+  EXPECT_NE(StateAdvice(Kind::kStopped, 12), "");
+  EXPECT_NE(StateAdvice(Kind::kUninterruptible, 12).find("/proc/12/wchan"), std::string::npos);
+  EXPECT_EQ(StateAdvice(Kind::kAsleep, 12), "");
+  EXPECT_EQ(StateAdvice(Kind::kReady, 12), "");
+}
+
+constexpr int64_t kTicks = 100, kSecond = 1'000'000'000;
+
+TEST(SilentProcessTest, AStoppedProcessIsSuspendedForAsLongAsItIsStopped) {
+  Child child(Sleep);
+  ASSERT_TRUE(child.Becomes(Kind::kAsleep));
+  ::kill(child.pid(), SIGSTOP);
+  ASSERT_TRUE(child.Becomes(Kind::kStopped));
+  SilentProcess silent(child.pid(), kTicks, 10 * kSecond);
+  for (int look = 1; look < 100; ++look) EXPECT_TRUE(silent.IsSuspended(look * kSecond));
+}
+
+// As in a frozen control group, where nothing else shows.
+TEST(SilentProcessTest, AProcessOfWhichNoThreadEverRunsIsSuspended) {
+  Child child(Sleep);
+  ASSERT_TRUE(child.Becomes(Kind::kAsleep));
+  SilentProcess silent(child.pid(), kTicks, 10 * kSecond);
+  for (int look = 1; look < 100; ++look) EXPECT_TRUE(silent.IsSuspended(look * kSecond));
+}
+
+TEST(SilentProcessTest, AProcessThatRunsAndSaysNothingIsNot) {
+  Child child([] {
+    while (true) ::usleep(1'000);
+  });
+  ASSERT_TRUE(child.Becomes(Kind::kAsleep));
+  SilentProcess silent(child.pid(), kTicks, 10 * kSecond);
+  bool suspended = true;
+  for (int look = 1; look < 100 && suspended; ++look) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    suspended = silent.IsSuspended(look * kSecond);
+  }
+  EXPECT_FALSE(suspended);
+}
+
+TEST(SilentProcessTest, AProcessThatIsGoneIsNot) {
+  Child child([] {});
+  ASSERT_TRUE(child.Becomes(Kind::kGone));
+  EXPECT_FALSE(SilentProcess(child.pid(), kTicks, 10 * kSecond).IsSuspended(kSecond));
+}
+
+TEST(StalledConnectionsTest, OnlyWhatIsSentAgainAndAgainIsStalled) {
+  StalledConnection connection;
+  uint64_t inode = 0;
+  EXPECT_TRUE(ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000004     0        0 4711 2 0000", &connection, &inode));
+  EXPECT_EQ(connection.local, "127.0.0.1:43117");
+  EXPECT_EQ(connection.remote, "127.0.0.1:50000");
+  EXPECT_EQ(connection.bytes_waiting, 8000);
+  EXPECT_EQ(connection.times_repeated, 4);
+  EXPECT_EQ(inode, 4711u);
+  // Idle, with a timer of another kind, or with data on its way for the first time.
+  EXPECT_FALSE(ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00000000:00000000 02:00000BB8 00000000     0        0 4711 2 0000", &connection, &inode));
+  EXPECT_FALSE(ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000000     0        0 4711 2 0000", &connection, &inode));
+  EXPECT_FALSE(ParseRepeating("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode", &connection, &inode));
+  EXPECT_FALSE(ParseRepeating("", &connection, &inode));
+}
+
+}  // namespace
+}  // namespace weir
