@@ -35,7 +35,7 @@ constexpr char kFooter[] =
     "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once '\n\n"
     "Exit codes: 0 done, 2 wrong usage, 3 loss or gradients not finite, 65 job rejected,\n"
     "            66 input missing or damaged, or output not written,\n"
-    "            69 the machine refused something or was in the way, 70 our own fault,\n"
+    "            69 the machine refused something or was in the way, 70 internal error,\n"
     "            130 interrupted.";
 
 // Of the verbs for people: those in a group, which help shows.

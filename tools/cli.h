@@ -1,7 +1,7 @@
 // The command line of Weir, as a function, so that tests run it without a process.
 //
 // Exit codes: 0 done, 2 wrong usage, 3 the loss or the gradients were not finite, 65 job rejected, 66 input missing or damaged,
-// 69 the machine refused something (a limit) or was in the way (a stopped process, a cut connection), 70 our own fault,
+// 69 the machine refused something (a limit) or was in the way (a stopped process, a cut connection), 70 internal error,
 // 130 interrupted (after writing what was asked for).
 // Thread rule: one call at a time; `train`, `eval` and `generate` handle SIGINT while they run.
 #pragma once

@@ -101,7 +101,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
                            "  weir train gpt.textproto --save gpt.safetensors\n"
                            "  weir train gpt.textproto --mesh dp=2,tp=2 --steps 100 --metrics m.jsonl --trace t.pftrace\n"
                            "  weir train gpt.textproto --checkpoint c.safetensors --checkpoint-every 100\n"
-                           "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may go on\n"
+                           "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may resume it\n"
                            "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
                            "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends after the step and still writes --save, --checkpoint and\n"
                            "--trace; before the first step it ends at once and writes nothing. A second one ends at once, too.\n"

@@ -109,7 +109,7 @@ void AddMlp(CLI::App* zoo, CliContext* context) {
   options->training.steps = 1000;
   options->training.weight_decay = 0.01;
   CLI::App* verb = AddVerb(
-      zoo, context, "mlp", "A multilayer perceptron that sorts images",
+      zoo, context, "mlp", "A multilayer perceptron that classifies images",
       "  weir zoo mlp --data /usr/share/datasets/fashion-mnist > mlp.textproto\n"
       "  weir zoo mlp --hidden 512 --layers 4 --mesh dp=2,tp=2",
       [options, context]() -> absl::Status {

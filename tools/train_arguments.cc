@@ -17,7 +17,7 @@ void FleetArguments::AddTo(CLI::App* verb) {
     verb->add_option(name, *value, about)->type_name("SECONDS")->check(CLI::Range(0.01, 1e6))->capture_default_str()
         ->group("Processes");
   };
-  verb->add_option("--processes", processes, "Spread the devices over so many processes of this machine [all in this one]")
+  verb->add_option("--processes", processes, "Spread the devices over N processes of this machine [all in this one]")
       ->type_name("N")->check(CLI::Range(1, 4096))->group("Processes");
   verb->add_option("--transport", transport, "How tensors travel between processes: auto, shm or tcp")
       ->type_name("HOW")->check(CLI::IsMember({"auto", "shm", "tcp"}))->capture_default_str()->group("Processes");
@@ -28,8 +28,8 @@ void FleetArguments::AddTo(CLI::App* verb) {
   verb->add_option("--ranks", ranks, "Show only what these ranks print, such as 0,3-5; logs have all [all]")
       ->type_name("LIST")->group("Processes");
   seconds("--heartbeat", &heartbeat_seconds, "How often a process says that it is alive");
-  seconds("--dead-after", &dead_after_seconds, "A process silent for so long counts as dead, and the job ends");
-  seconds("--stuck-after", &stuck_after_seconds, "If no actor acts for so long, the job says what each waits for and ends");
+  seconds("--dead-after", &dead_after_seconds, "A process that is silent for longer counts as dead, and the job ends");
+  seconds("--stuck-after", &stuck_after_seconds, "End the job if no actor acts for longer, and say what each waits for");
   seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
 }
 
@@ -61,10 +61,10 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
   verb->add_option("--steps", steps, "Step to end at, instead of the job's; the schedule of learning rates stays the job's")->type_name("N")->check(CLI::NonNegativeNumber);
   verb->add_option("--seed", seed, "Seed, instead of the job's")->type_name("N")->check(CLI::NonNegativeNumber);
   verb->add_option("--init", options.init, "Start from these weights (safetensors)")->type_name("PATH");
-  verb->add_option("--resume", options.resume, "Go on from this checkpoint, under any mesh")->type_name("PATH");
+  verb->add_option("--resume", options.resume, "Resume from this checkpoint, on any mesh")->type_name("PATH");
   verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")->type_name("PATH");
   verb->add_option("--checkpoint", options.checkpoint, "Write weights, optimiser states and the step")->type_name("PATH");
-  verb->add_option("--checkpoint-every", options.checkpoint_every, "Also write it every so many steps")
+  verb->add_option("--checkpoint-every", options.checkpoint_every, "Also write it every N steps")
       ->type_name("N")->check(CLI::PositiveNumber);
   verb->add_option("--metrics", options.metrics, "Write a line of JSON per step")->type_name("PATH");
   verb->add_option("--trace", options.trace, "Write a Perfetto trace of the last acts, also if the job fails")->type_name("PATH");

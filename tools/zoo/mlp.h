@@ -1,4 +1,4 @@
-// A residual multilayer perceptron that sorts images (Fashion-MNIST by default):
+// A residual multilayer perceptron that classifies images (Fashion-MNIST by default):
 // relu into `hidden`, then blocks hidden -> ffn -> hidden, then classes. Reports accuracy.
 // Thread rule: reads the file system to find the data's files; else pure.
 #pragma once
