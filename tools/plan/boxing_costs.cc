@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compiler/lower/segments.h"
+#include "compiler/mesh_use.h"
 #include "runtime/base/status.h"
 #include "sbp/boxing.h"
 
@@ -251,7 +252,7 @@ std::vector<CostlyRule> FindCostlyRules(const LogicalPlan& plan, const compiler:
     options.mode = plan.mode;
     options.costs = &costs;
     const absl::StatusOr<std::unique_ptr<LogicalPlan>> without = CompileJob(job, options);
-    if (!without.ok()) continue;
+    if (!without.ok() || !compiler::CheckMeshUse(**without).ok()) continue;
     const absl::StatusOr<int64_t> bytes_without = BytesPerStep(**without);
     if (!bytes_without.ok() || static_cast<double>(*bytes_without) > kMuchLess * static_cast<double>(*bytes)) continue;
     // Fewer bytes are no gain where they come from work that every device then does by itself.

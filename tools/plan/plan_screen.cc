@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "compiler/memory_view.h"
+#include "compiler/mesh_use.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
@@ -183,8 +184,8 @@ class Screen {
   // ---- warnings ----
 
   void Warnings() {
-    std::vector<std::string> warnings;
-    AddUnevenWork(&warnings);
+    std::vector<std::string> warnings = compiler::DevicesWithoutWork(plan_);
+    if (warnings.empty()) AddUnevenWork(&warnings);
     AddCostlyRules(&warnings);
     if (plan_.predicted_bubble > kLargeBubble) {
       warnings.push_back(absl::StrFormat("a bubble of %.0f %%: more micro-batches (training.micro_batches=%d) make it smaller", 100 * plan_.predicted_bubble,
@@ -214,7 +215,7 @@ class Screen {
     }
     if (idle.empty()) return;
     warnings->push_back(absl::StrCat(idle.size() == 1 ? "rank " : "ranks ", RangesText(idle), idle.size() == 1 ? " has" : " have",
-                                     " less than half the work of the busiest: a dimension has fewer units than the mesh axis has devices, or stages are uneven"));
+                                     " less than half the work of the busiest: the parts of the model that they hold are uneven"));
   }
 
   void AddCostlyRules(std::vector<std::string>* warnings) const {

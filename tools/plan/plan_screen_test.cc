@@ -159,6 +159,16 @@ TEST(PlanScreenTest, WhatDoesNotFitTheClusterIsSaidFirst) {
   EXPECT_TRUE(absl::StartsWith(PlanOf(GptOn("dp=2"), FromCluster(small)).screen, "fit       DOES NOT FIT: rank "));
 }
 
+TEST(PlanScreenTest, DevicesWithoutWorkAreNamed) {
+  TransformerOptions options = Options("tp=8");  // of four heads
+  const absl::StatusOr<Job> job = GptJob(options);
+  ASSERT_TRUE(job.ok()) << job.status();
+  const std::string screen = PlanOf(*job).screen;
+  EXPECT_THAT(screen, HasSubstr("warnings  mesh axis tp splits dimension head"));
+  EXPECT_THAT(screen, HasSubstr("ranks 4 to 7"));
+  EXPECT_LE(LinesOf(screen).size(), static_cast<size_t>(kScreenLines)) << screen;
+}
+
 TEST(PlanScreenTest, ARuleThatCostsMoreThanItBringsIsNamed) {
   Job job = GptOn("dp=2,tp=2");
   EXPECT_THAT(PlanOf(job).screen, Not(HasSubstr("costs more than it brings")));
