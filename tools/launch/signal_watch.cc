@@ -65,10 +65,8 @@ SignalWatch::SignalWatch(SecondSignal second) {
   ::sigaction(SIGINT, nullptr, &old_interrupt_);
   ::sigaction(SIGTERM, nullptr, &old_terminate_);
   ::sigaction(SIGHUP, nullptr, &old_hangup_);
-  struct sigaction ignore = {};
-  ignore.sa_handler = SIG_IGN;
-  ::sigaction(SIGPIPE, &ignore, &old_pipe_);
-  ::sigaction(SIGXFSZ, &ignore, &old_file_size_);
+  ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);
   if (descriptor() < 0) return;
   struct sigaction action = {};
   action.sa_handler = OnSignal;
@@ -82,8 +80,6 @@ SignalWatch::~SignalWatch() {
   ::sigaction(SIGINT, &old_interrupt_, nullptr);
   ::sigaction(SIGTERM, &old_terminate_, nullptr);
   ::sigaction(SIGHUP, &old_hangup_, nullptr);
-  ::sigaction(SIGPIPE, &old_pipe_, nullptr);
-  ::sigaction(SIGXFSZ, &old_file_size_, nullptr);
   KeepGoing();
 }
 

@@ -4,8 +4,9 @@
 // that is the starter's, by Supervisor::Stop. As long as there is nothing to lose, EndAtOnce lets the first signal end the
 // process.
 //
-// A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. SIGPIPE and SIGXFSZ are
-// ignored: a write to a closed pipe, or beyond the limit of a file's size, fails and ends nothing.
+// A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. From the first
+// watch on, for good, SIGPIPE and SIGXFSZ are ignored: a write to a closed pipe, or beyond the limit of a file's size, fails
+// and ends nothing, not even where results are written after the watch.
 // Thread rule: one at a time, made and destroyed by the main thread; the rest from any thread.
 #pragma once
 
@@ -44,7 +45,7 @@ class SignalWatch {
   std::optional<int> Take();
 
  private:
-  struct sigaction old_interrupt_ = {}, old_terminate_ = {}, old_hangup_ = {}, old_pipe_ = {}, old_file_size_ = {};
+  struct sigaction old_interrupt_ = {}, old_terminate_ = {}, old_hangup_ = {};
 };
 
 }  // namespace weir
