@@ -242,7 +242,7 @@ absl::Status Session::WriteTrace(std::ostream& out, const TraceClock& clock) con
   scale.Subtract(clock.offset_ns);
   TracedJob job = MakeTracedJob(ranks_, first_step_, scale);
   job.describing_rank = clock.describing_rank;
-  return weir::WriteTrace(job, clock.begin_ns, out);
+  return weir::WriteTrace(job, clock.begin_ns.value_or(weir::TraceBeginNs(job)), out);
 }
 
 int64_t Session::TraceBeginNs() const {

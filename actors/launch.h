@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <string>
 #include <utility>
@@ -142,7 +143,8 @@ class Session {
   // TraceBeginNs() of all, each less its offset. kDataLoss if the stream fails.
   struct TraceClock {
     int64_t offset_ns = 0;  // this process's CLOCK_MONOTONIC less the job's clock
-    int64_t begin_ns = 0;   // in the job's clock; acts that began before are left out
+    // In the job's clock; acts that began before are left out. Absent: where those of the local ranks begin.
+    std::optional<int64_t> begin_ns;
     int describing_rank = 0;  // whose part describes the job
   };
   absl::Status WriteTrace(std::ostream& out, const TraceClock& clock) const;

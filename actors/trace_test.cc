@@ -161,7 +161,7 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
   Session::TraceClock clock;
   // Earlier by more than what the length of a tick is uncertain by, so that nothing is left out.
   clock.begin_ns = std::min((*split)->session(0).TraceBeginNs(), (*split)->session(1).TraceBeginNs()) - 1000000;
-  EXPECT_GT(clock.begin_ns, 0);
+  EXPECT_GT(*clock.begin_ns, 0);
   std::stringstream parts;
   for (int i : {0, 1}) ASSERT_EQ((*split)->session(i).WriteTrace(parts, clock), absl::OkStatus());
 

@@ -11,6 +11,9 @@
 namespace weir {
 namespace {
 
+// Of the time in acts: with less, the acts whose CPU time is known are those that others interrupted.
+constexpr double kMeasuredMin = 0.3;
+
 // What is the same work wherever it is done.
 using Work = std::tuple<std::string, std::string, int64_t>;  // phase, family of the function, planned ns
 
@@ -36,7 +39,9 @@ class Comparison {
     for (const RecordedRank& rank : run_.ranks) {
       const Straggler all = CompareRank(rank.rank);
       const auto& [measured, cpu] = cpu_[rank.rank];
-      report.devices.push_back({rank.rank, all.factor, measured > 0 ? std::min(1.0, cpu / measured) : -1});
+      const double busy = busy_[rank.rank];
+      report.devices.push_back(
+          {rank.rank, all.factor, busy / steps(), measured > kMeasuredMin * busy ? std::min(1.0, cpu / measured) : -1});
       const double step_ns = static_cast<double>(run_.times.SumFrom(run_.times.FirstSteady())) / steps();
       if (all.factor < kStragglerFactorMin || all.more_ns_per_step < kStragglerShareMin * step_ns) continue;
       report.stragglers.push_back(all);
@@ -53,6 +58,7 @@ class Comparison {
     for (const RecordedAct& act : rank.acts) {
       if (act.step < first_step_ || act.step > run_.last_step) continue;
       const double ns = static_cast<double>(act.end - act.start);
+      busy_[rank.rank] += ns;
       if (act.cpu_ns >= 0) {
         auto& [measured, cpu] = cpu_[rank.rank];
         measured += ns;
@@ -103,6 +109,7 @@ class Comparison {
   const RecordedRun& run_;
   const int64_t first_step_;
   std::map<Work, std::map<int, Done>> done_;
+  std::map<int, double> busy_;  // by rank: time in acts
   std::map<int, std::pair<double, double>> cpu_;  // by rank: time in measured acts, and their CPU time
 };
 

@@ -32,7 +32,9 @@ struct Straggler {
 struct DeviceSpeed {
   int rank = 0;
   double factor = 1;  // time of its acts over that of the same acts on its peers; 1 without peers
-  // Of the time in acts that were long enough to be measured, the share that the rank's thread had a core; negative: unknown.
+  double busy_ns_per_step = 0;
+  // Of the time in acts that were long enough to be measured, the share that the rank's thread had a core; negative: unknown,
+  // or known of too few acts.
   double core_share = -1;
 };
 
@@ -45,7 +47,7 @@ struct SpeedReport {
 inline constexpr double kStragglerFactorMin = 1.3;
 inline constexpr double kStragglerShareMin = 0.03;
 // With less of a core than this, a thread is kept from its work by others.
-inline constexpr double kCoreShareMin = 0.75;
+inline constexpr double kHasACoreMin = 0.75;
 
 SpeedReport CompareRanks(const RecordedRun& run);
 

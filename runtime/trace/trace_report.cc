@@ -23,6 +23,9 @@ namespace {
 
 constexpr size_t kExposedIndent = 46;
 constexpr size_t kWaitIndent = 25;
+// Of the time in acts: with less, the acts whose CPU time is known are those that others interrupted.
+constexpr double kMeasuredMin = 0.3;
+constexpr double kCoreShareMin = 0.75;  // with less a device is kept from its work
 constexpr int64_t kRanksMax = 1 << 20;  // more is damage
 
 // The steady steps of a trace.
@@ -147,16 +150,16 @@ void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* w
   device.rank = process.rank;
   device.name = process.name;
   device.acts_dropped = process.acts_dropped;
-  if (measured > 0) device.core_share = std::min(1.0, cpu / measured);
+  if (measured > kMeasuredMin * busy) device.core_share = std::min(1.0, cpu / measured);
   device.busy = busy / length;
   device.waits_for_input = input / length;
   device.waits_for_credit = credit / length;
   device.between_acts = std::max(0.0, 1 - device.busy - device.waits_for_input - device.waits_for_credit);
 }
 
-// One row of equal things in many layers: "move layers.*.y x 4".
+// One row of equal things in many layers: "move layers.*.y x4".
 std::string NameOfAll(const std::string& family, const std::set<std::string>& names) {
-  return names.size() == 1 ? *names.begin() : absl::StrCat(family, " x ", names.size());
+  return names.size() == 1 ? *names.begin() : absl::StrCat(family, " x", names.size());
 }
 
 void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text) {
@@ -254,6 +257,13 @@ void AppendDevices(const TraceReport& report, std::string* text) {
     absl::StrAppend(text, "\n");
     if (device.acts_dropped > 0) absl::StrAppend(text, "  ", Counted(device.acts_dropped, "older act"), " not kept\n");
   }
+  const bool short_of_cores = cores && std::all_of(report.devices.begin(), report.devices.end(), [](const DeviceReport& device) {
+    return device.core_share < kCoreShareMin;
+  });
+  if (!short_of_cores) return;
+  AppendLine("no device has a core all the time that it works: there are more threads than cores, or other programs use them, and the "
+             "figures below tell of that as much as of the job",
+             2, text);
 }
 
 // The ranks of the job that the trace lacks.
@@ -323,7 +333,7 @@ std::string OverviewText(const TraceReport& report) {
              2, &text);
   if (const std::vector<std::string> missing = MissingRanks(report); !missing.empty()) {
     AppendLine(absl::StrCat("the trace lacks ", missing.size() == 1 ? "rank " : "ranks ", Listed(missing, 8),
-                            ": their processes ended before they could write it"),
+                            missing.size() == 1 ? ": its process ended before it could write it" : ": their processes ended before they could write it"),
                2, &text);
   }
   text += "\n";

@@ -25,7 +25,8 @@ namespace {
 constexpr double kShareShownMin = 0.001;
 constexpr double kErrorTrusted = 0.1;  // of the replay; above it, its figures are hints
 constexpr double kStragglerGainMin = 0.05;  // of a slow rank as fast as its peers: then it is the first thing to look at
-constexpr double kMostOfThePath = 0.6;      // of its acts: one rank has too much to do
+constexpr double kUneven = 1.25;            // of the mean of the others: one rank has too much to do
+constexpr double kChangeWorthIt = 0.1;      // of the step: what slots or links gain is looked at before the work itself
 constexpr size_t kRowIndent = 24;
 
 // One line of the path: what ranks do under one name, or one exchange between them, in all layers.
@@ -36,10 +37,10 @@ struct Line {
   std::set<std::string> names;        // that the family stands for here
   std::set<std::string> places;       // "1", or "0 to 1"
 
-  // "`backward layers.*` x 4"; of one layer its own name.
+  // "`backward layers.*` x4"; of one layer its own name.
   std::string Name() const {
     if (names.size() == 1) return absl::StrCat("`", *names.begin(), "`");
-    return absl::StrCat("`", family, "` x ", names.size());
+    return absl::StrCat("`", family, "` x", names.size());
   }
 };
 
@@ -137,7 +138,7 @@ const DeviceSpeed* SpeedOf(const SpeedReport& speeds, int rank) {
 std::string SlowBecause(const SpeedReport& speeds, int rank) {
   const DeviceSpeed* device = SpeedOf(speeds, rank);
   if (device == nullptr || device->core_share < 0) return "its device or its core is slower, or shared";
-  if (device->core_share >= kCoreShareMin) return "it has a core all the time, so its device is slower, or its memory is shared";
+  if (device->core_share >= kHasACoreMin) return "it has a core all the time, so its device is slower, or its memory is shared";
   return absl::StrFormat(
       "it has a core for only %.0f %% of that time: other programs use the core, or the process is stopped now and then",
       device->core_share * 100);
@@ -228,11 +229,12 @@ std::string AdviceOnWork(const WhySlow& why) {
     absl::StrAppend(&text, ", most of all ", most->Name(), " on rank ", Places(most->places), " (", PercentText(most->share), " of the step)");
   }
   double all = 0;
-  for (const auto& [rank, share] : why.path.ranks) all += share;
-  for (const auto& [rank, share] : why.path.ranks) {
-    if (why.path.ranks.size() > 1 && share > kMostOfThePath * all) {
-      return absl::StrCat(text, "; rank ", rank, " does ", PercentText(share / all),
-                          " of the acts on the path: give it less (another cut or layout), or more threads");
+  for (const DeviceSpeed& device : why.speeds.devices) all += device.busy_ns_per_step;
+  for (const DeviceSpeed& device : why.speeds.devices) {
+    const double others = (all - device.busy_ns_per_step) / static_cast<double>(std::max<size_t>(1, why.speeds.devices.size() - 1));
+    if (why.speeds.devices.size() > 1 && device.busy_ns_per_step > kUneven * others) {
+      return absl::StrFormat("%s; rank %d works %s a step, the others %s: give it less (another cut or layout), or more threads", text,
+                             device.rank, MillisecondsText(device.busy_ns_per_step), MillisecondsText(others));
     }
   }
   return absl::StrCat(text, ": make it faster, give devices more threads, or spread it over more devices");
@@ -315,9 +317,15 @@ std::string Advice(const WhySlow& why) {
     return absl::StrFormat("rank %d is slow: its acts take %.1f times as long as the same acts of %s; %s. Look at its machine first",
                            slow.rank, slow.factor, RanksText(slow.peers), SlowBecause(why.speeds, slow.rank));
   }
-  const std::string& best = why.what_ifs[0].spec;
-  if (absl::StartsWith(best, "slots:")) return AdviceOnSlots(why);
-  if (absl::StartsWith(best, "link:") || best == "free:boxing") return AdviceOnExchanges(why);
+  // No change makes an op take no time, but slots and layouts can be changed: so these come first if they gain enough.
+  double slots = 0, exchanges = 0, work = 0;
+  for (const WhatIfRow& row : why.what_ifs) {
+    const bool exchange = absl::StartsWith(row.spec, "link:") || row.spec == "free:boxing";
+    double& gain = absl::StartsWith(row.spec, "slots:") ? slots : exchange ? exchanges : work;
+    gain = std::max(gain, row.gain);
+  }
+  if (slots >= std::max(exchanges, kChangeWorthIt) || (slots >= exchanges && slots >= work)) return AdviceOnSlots(why);
+  if (exchanges >= kChangeWorthIt || exchanges >= work) return AdviceOnExchanges(why);
   return AdviceOnWork(why);
 }
 

@@ -287,7 +287,7 @@ TEST(WhySlowTest, AFasterRankIsReplayed) {
 
 TEST(WhySlowTest, RowsOfEqualLayersAreOneRow) {
   const std::string text = ToText(WhyOf(EqualWork(1, 1)), 5);
-  EXPECT_THAT(text, HasSubstr("`forward layers.*` x 3 on rank 0"));
+  EXPECT_THAT(text, HasSubstr("`forward layers.*` x3 on rank 0"));
   EXPECT_THAT(text, ::testing::Not(HasSubstr("layers.1")));
 }
 

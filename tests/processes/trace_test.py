@@ -24,7 +24,7 @@ class Trace(unittest.TestCase):
         for _, _, names in os.walk(self.place.path("weir-logs")):
             self.assertEqual([name for name in names if "pftrace" in name], [])
 
-    def fail(self, kill, *arguments):
+    def end_by(self, kill, *arguments):
         """Runs a job of four ranks in four processes until kill({ranks: pid}) ends it."""
         self.place.remove("t.pftrace")
         job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", "--trace", "t.pftrace", *arguments)
@@ -39,7 +39,7 @@ class Trace(unittest.TestCase):
         self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
         for victim in range(4):  # rank 0 too, which describes the job otherwise
             with self.subTest(victim=victim):
-                ended = self.fail(lambda workers, victim=victim: os.kill(workers[str(victim)], signal.SIGKILL))
+                ended = self.end_by(lambda workers, victim=victim: os.kill(workers[str(victim)], signal.SIGKILL))
                 self.assertIn(f"trace of the failed job written to t.pftrace; missing: rank {victim}\n", ended.err)
                 text = self.report()
                 self.assertIn("4 devices, 1 stage, 2 micro-batches", text)
@@ -52,7 +52,7 @@ class Trace(unittest.TestCase):
 
     def test_when_a_worker_freezes_the_others_leave_the_trace(self):
         self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
-        ended = self.fail(lambda workers: os.kill(workers["3"], signal.SIGSTOP), "--heartbeat", "0.3", "--dead-after", "3")
+        ended = self.end_by(lambda workers: os.kill(workers["3"], signal.SIGSTOP), "--heartbeat", "0.3", "--dead-after", "3")
         self.assertIn("trace of the failed job written to t.pftrace; missing: rank 3\n", ended.err)
         self.assertIn("the trace lacks rank 3: ", self.report())
         self.expect_no_parts()

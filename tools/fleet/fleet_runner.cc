@@ -29,6 +29,9 @@ OpenCommand::OnNonfinite CommandOf(OnNonfinite on_nonfinite) {
   return OpenCommand::STOP;
 }
 
+// A worker that is asked twice when its first act began may say a few ns more or less, since it learns the length of a tick.
+constexpr int64_t kTickErrorNs = 10'000;
+
 bool Everything(StateSet set) { return set == StateSet::kAll; }
 
 }  // namespace
@@ -175,7 +178,7 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
   std::vector<WorkerCommand> commands(fleet_->num_workers());
   for (int worker = 0; worker < fleet_->num_workers(); ++worker) {
     commands[worker].mutable_trace()->set_clock_offset_ns(fleet_->clock_offset_ns(worker));
-    commands[worker].mutable_trace()->set_begin_ns(begin_ns);
+    commands[worker].mutable_trace()->set_begin_ns(begin_ns - kTickErrorNs);
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
   // Traces are sequences of packets: those of all ranks, one after another, are one trace.

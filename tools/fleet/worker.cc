@@ -160,7 +160,7 @@ class Worker {
     const std::string partial = bundle_.trace_part() + ".partial";
     std::ofstream file(partial, std::ios::binary | std::ios::trunc);
     const absl::Status status =
-        session.WriteTrace(file, {.begin_ns = session.TraceBeginNs(), .describing_rank = session.local_ranks().front()});
+        session.WriteTrace(file, {.describing_rank = session.local_ranks().front()});
     file.close();
     if (!status.ok() || !file || std::rename(partial.c_str(), bundle_.trace_part().c_str()) != 0) {
       log_ << "no trace of these ranks: cannot write " << bundle_.trace_part() << std::endl;

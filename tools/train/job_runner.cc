@@ -47,7 +47,7 @@ absl::Status LocalRunner::Save(const SaveOrder& order) {
 absl::Status LocalRunner::WriteTrace(const std::string& path) {
   const Session& session = group_->session();
   std::ostringstream trace;
-  WEIR_RETURN_IF_ERROR(session.WriteTrace(trace, {.begin_ns = session.TraceBeginNs()}));
+  WEIR_RETURN_IF_ERROR(session.WriteTrace(trace, {}));
   return WriteTraceFile(path, std::move(trace).str());
 }
 

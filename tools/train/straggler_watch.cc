@@ -13,6 +13,7 @@ namespace {
 
 constexpr double kSameWork = 0.02;       // promises that differ by less are the same
 constexpr double kHasNoCore = 0.75;      // of its time in acts: with less CPU time the rank waits for a core
+constexpr double kMeasuredMin = 0.3;     // of the time in acts: with less, long acts are those that others interrupted
 constexpr size_t kPeersShown = 3;
 
 // What a rank did in a window.
@@ -20,7 +21,7 @@ struct Window {
   int rank = 0;
   double planned_ns = 0;
   double slowness = 0;  // time in acts over what the plan promises
-  double core_share = 1;  // of the time in long acts that its thread had a core
+  double core_share = 1;  // of the time in long acts that its thread had a core; 1 if these are few
 };
 
 double Median(std::vector<double> values) {
@@ -57,8 +58,9 @@ std::vector<std::string> StragglerWatch::EndWindow(const std::vector<RankWorkRep
     const double planned = static_cast<double>(now.planned_ns - before.planned_ns);
     if (planned <= 0) continue;
     const double measured = static_cast<double>(now.measured_ns - before.measured_ns);
-    stages[now.stage].push_back({now.rank, planned, static_cast<double>(now.busy_ns - before.busy_ns) / planned,
-                                 measured > 0 ? static_cast<double>(now.cpu_ns - before.cpu_ns) / measured : 1.0});
+    const double busy = static_cast<double>(now.busy_ns - before.busy_ns);
+    stages[now.stage].push_back({now.rank, planned, busy / planned,
+                                 measured > kMeasuredMin * busy ? static_cast<double>(now.cpu_ns - before.cpu_ns) / measured : 1.0});
   }
   std::vector<std::string> lines;
   for (const auto& [stage, windows] : stages) {

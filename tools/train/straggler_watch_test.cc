@@ -30,8 +30,9 @@ class Job {
         const int64_t planned = 100'000'000 * (1 + work_[rank].stage);
         work_[rank].planned_ns += planned;
         work_[rank].busy_ns += static_cast<int64_t>(slowness[rank] * static_cast<double>(planned));
-        work_[rank].measured_ns += 1000;
-        work_[rank].cpu_ns += static_cast<int64_t>(1000 * (slowness[rank] > 1 ? core : 1));
+        const double busy = slowness[rank] * static_cast<double>(planned);
+        work_[rank].measured_ns += static_cast<int64_t>(0.9 * busy);
+        work_[rank].cpu_ns += static_cast<int64_t>(0.9 * busy * (slowness[rank] > 1 ? core : 1));
       }
       for (std::string& line : watch_.Look(work_, 0.5)) lines.push_back(std::move(line));
     }
