@@ -224,7 +224,11 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   context.Confine({}, CpuTime::kLimited);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
-  for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) *context.err << "WARNING: " << sentence << "\n";
+  // The screen has these warnings itself.
+  const bool on_screen = arguments.rank < 0 && !arguments.curve && !arguments.json;
+  for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) {
+    if (!on_screen) *context.err << "WARNING: " << sentence << "\n";
+  }
   if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
   if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
   if (arguments.json) return PrintJson(*plan, costs, out);

@@ -1,7 +1,10 @@
 #include "runtime/base/wrap_text.h"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 
@@ -10,12 +13,35 @@ namespace {
 
 bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
 
+// "MiB" or "ms," after a number.
+bool IsUnit(absl::string_view word) {
+  while (!word.empty() && (word.back() == ',' || word.back() == ';' || word.back() == '.' || word.back() == ':' || word.back() == ')')) word.remove_suffix(1);
+  for (const char* unit : {"B", "KiB", "MiB", "GiB", "TiB", "ns", "us", "ms", "s", "%"}) {
+    if (word == unit) return true;
+  }
+  return false;
+}
+
+// The words of a line; a number and its unit are one.
+std::vector<std::string> WordsOf(absl::string_view line) {
+  std::vector<std::string> words;
+  for (absl::string_view word : absl::StrSplit(line, ' ')) {
+    const bool after_number = !words.empty() && !words.back().empty() && absl::ascii_isdigit(words.back().back());
+    if (after_number && IsUnit(word)) {
+      absl::StrAppend(&words.back(), " ", word);
+    } else {
+      words.emplace_back(word);
+    }
+  }
+  return words;
+}
+
 void WrapLine(absl::string_view line, int columns, int hanging, std::string* out) {
   const size_t indent = std::min(line.find_first_not_of(' '), line.size());
   const std::string next(std::min<size_t>(indent + static_cast<size_t>(hanging), static_cast<size_t>(columns) / 2), ' ');
   int at = 0;
   bool begins = true;
-  for (absl::string_view word : absl::StrSplit(line.substr(indent), ' ')) {
+  for (const std::string& word : WordsOf(line.substr(indent))) {
     const int length = NumCharacters(word);
     if (begins) {
       absl::StrAppend(out, line.substr(0, indent), word);

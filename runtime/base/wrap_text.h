@@ -1,4 +1,4 @@
-// Breaks text into lines that fit a terminal. Lines break at spaces; a word that is longer than the line stays whole,
+// Breaks text into lines that fit a terminal. Lines break at spaces, but not between a number and its unit ("41.4 MiB"); a word that is longer than the line stays whole,
 // so that a path or a command can still be copied. Characters are counted, not bytes.
 // Thread rule: pure functions.
 #pragma once

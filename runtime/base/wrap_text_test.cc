@@ -19,6 +19,11 @@ TEST(WrapTextTest, KeepsAWordThatIsLongerThanTheLine) {
   EXPECT_EQ(WrapText("see /a/very/long/path/indeed now", 12), "see\n  /a/very/long/path/indeed\n  now");
 }
 
+TEST(WrapTextTest, ANumberKeepsItsUnit) {
+  EXPECT_EQ(WrapText("rank 0 needs 41.4 MiB, all of it", 18), "rank 0 needs\n  41.4 MiB, all of\n  it");
+  EXPECT_EQ(WrapText("takes about 12 ms", 15), "takes about\n  12 ms");
+}
+
 TEST(WrapTextTest, CountsCharactersNotBytes) {
   EXPECT_EQ(NumCharacters("größer …"), 8);
   EXPECT_EQ(WrapText("größer größer", 13), "größer größer");

@@ -53,6 +53,15 @@ std::string GradientsOf(const std::string& name) {
   return at == std::string::npos ? "" : absl::StrCat("gradients of ", name.substr(0, at));
 }
 
+// "up, q_heads and 4 more"
+std::string Listed(std::vector<std::string> names) {
+  constexpr size_t kShown = 2;
+  if (names.size() <= kShown + 1) return absl::StrJoin(names, ", ");
+  const size_t more = names.size() - kShown;
+  names.resize(kShown);
+  return absl::StrCat(absl::StrJoin(names, ", "), " and ", more, " more");
+}
+
 class CostsOfPlan {
  public:
   explicit CostsOfPlan(const LogicalPlan& plan) : plan_(plan) {}
@@ -63,7 +72,7 @@ class CostsOfPlan {
     std::vector<BoxingCost> costs;
     for (const std::string& key : order_) {
       Group& group = groups_.at(key);
-      if (group.members > 1) absl::StrAppend(&group.cost.name, " and ", group.members - 1, " more");
+      if (group.members > 1 && group.of_program) absl::StrAppend(&group.cost.name, " and ", group.members - 1, " more");
       for (const auto& [link, bytes] : group.links) {
         if (bytes <= group.cost.link_bytes) continue;
         group.cost.link_bytes = bytes;
@@ -78,6 +87,7 @@ class CostsOfPlan {
  private:
   struct Group {
     BoxingCost cost;
+    bool of_program = false;  // not inside a function; its members have names of their own
     int64_t members = 0;
     std::map<std::pair<int64_t, int64_t>, double> links;
   };
@@ -98,6 +108,7 @@ class CostsOfPlan {
       for (const BoxingStep& step : bundle.steps[0]) methods.push_back(Name(step.method));
       cost.method = absl::StrJoin(methods, " + ");
       cost.times = 0;
+      group.of_program = key[0] == 'p';
       group.cost = std::move(cost);
     }
     const double per_step = static_cast<double>(bundle.times) / static_cast<double>(plan_.updates.every);
@@ -181,11 +192,10 @@ class CostsOfPlan {
         }
         const compiler::Node& first = function.nodes[transfers.nodes[0]];
         BoxingCost cost;
-        cost.name = absl::StrCat(absl::StrJoin(names, ", "), " in ", function.name);
+        cost.name = absl::StrCat(Listed(names), " in ", function.name);
         cost.layouts = LayoutsText(function.values[first.inputs[0]].layout, function.values[first.outputs[0]].layout);
         cost.cause = CauseOf(function.values[first.inputs[0]], function.values[first.outputs[0]].layout);
-        if (plan_.mesh.num_stages() > 1) cost.stages = absl::StrCat("stage ", key.second);
-        Add(absl::StrCat("f", key.first, ".", key.second, ".", transfers.nodes[0]), std::move(cost), bundle);
+        Add(absl::StrCat("f", key.first, ".", transfers.nodes[0]), std::move(cost), bundle);
       }
     }
     return absl::OkStatus();
@@ -208,11 +218,7 @@ class CostsOfPlan {
       cost.name = GradientsOf(item.name);
       if (cost.name.empty()) cost.name = item.name;
       cost.layouts = LayoutsText(from.layout, to.layout);
-      if (from.stage != to.stage) {
-        cost.stages = absl::StrCat("stage ", from.stage, " -> ", to.stage);
-      } else if (plan_.mesh.num_stages() > 1) {
-        cost.stages = absl::StrCat("stage ", from.stage);
-      }
+      if (from.stage != to.stage) cost.stages = absl::StrCat("stage ", from.stage, " -> ", to.stage);
       cost.cause = CauseOfMerge(from.layout, to.layout);
       const std::string key = absl::StrCat("p", WithoutLayer(item.name), " ", cost.layouts, " ", cost.stages);
       Add(key, std::move(cost), bundle);

@@ -1,4 +1,4 @@
-// What each boxing of a plan sends, and why it is there. Boxings that differ in the layer alone count as one.
+// What each boxing of a plan sends, and why it is there. Boxings that differ in the layer or the stage alone count as one.
 // Thread rule: pure functions.
 #pragma once
 
@@ -16,7 +16,7 @@ struct BoxingCost {
   std::string name;    // "projected in block", "gradients of layers.0 and 3 more"
   std::string method;  // "all-reduce"
   std::string layouts; // "[dp: S(0), tp: P(sum)] -> [dp: S(0), tp: B]"
-  std::string stages;  // "stage 1", "stage 0 -> 1"; empty with one stage
+  std::string stages;  // between stages, "stage 0 -> 1"; else empty: what each stage does for itself counts as one
   std::string cause;   // "rule heads -> tp": why the tensor has the layout it comes in, on the axes that change; may be empty
   int64_t times = 1;   // per step; of all that count as one
   double bytes = 0;    // per step, over all links

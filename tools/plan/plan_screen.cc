@@ -172,12 +172,12 @@ class Screen {
     for (const BoxingCost& boxing : boxings_) sum += boxing.bytes;
     if (sum == 0) return;
     const size_t shown = std::min(boxings_.size(), kBoxingsShown);
-    Line("boxings", absl::StrCat("the ", shown == 1 ? "costliest" : absl::StrCat(shown, " costliest"), " of ", boxings_.size(), ", with the rule behind each"));
+    Line("boxings", absl::StrCat("the ", shown == 1 ? "costliest" : absl::StrCat(shown, " costliest"), " of ", boxings_.size(), ", and why each is there"));
     for (size_t i = 0; i < shown; ++i) {
       const BoxingCost& boxing = boxings_[i];
       Row(absl::StrFormat("%3.0f %%  %9s  %s of %s%s", 100 * boxing.bytes / sum, BytesText(boxing.bytes), boxing.method, boxing.name,
                           boxing.times > 1 ? absl::StrCat(", ", boxing.times, " times") : ""));
-      Row(absl::StrCat("                  ", boxing.layouts, boxing.cause.empty() ? "" : absl::StrCat(": ", boxing.cause)));
+      Row(absl::StrCat("                  ", boxing.layouts, boxing.cause.empty() ? "" : absl::StrCat("; why: ", boxing.cause)));
     }
   }
 

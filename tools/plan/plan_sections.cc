@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -75,13 +76,20 @@ class FunctionText {
   }
 
  private:
-  std::string ValueName(int value) const { return value < 0 ? "" : plan_.module.values[value].name; }
+  // Without the name of the call, which stands above: "d_wq" of "layers.3.d_wq" in "norm layers.3".
+  std::string ValueName(int value) const {
+    if (value < 0) return "";
+    const std::string& name = plan_.module.values[value].name;
+    const std::string call = absl::StrCat(caller_.name.substr(caller_.name.rfind(' ') + 1), ".");
+    return absl::StartsWith(name, call) ? name.substr(call.size()) : name;
+  }
 
   void NameAs(ValueId value, const std::string& name) {
     if (IsNumbered(function_.values[value].name) && !name.empty()) names_.emplace(value, name);
   }
 
-  // The name of a numbered value is that which the caller has for it, or what it is made of: "sum_squares of d_wq".
+  // The name of a numbered value is that which the caller has for it, or what it is made of: "of d_wq" beside the op
+  // sum_squares, "of sum_squares of d_wq" beside add.
   std::string NameOf(ValueId value, int depth = 0) const {
     const Value& v = function_.values[value];
     if (!IsNumbered(v.name)) return v.name;
@@ -90,9 +98,11 @@ class FunctionText {
     const int producer = function_.ProducerOf(value);
     if (producer < 0) return v.name;
     const Node& node = function_.nodes[producer];
-    if (node.inputs.empty() || node.inputs.back() < 0 || depth > 2) return node.op;
+    if (node.inputs.empty() || node.inputs.back() < 0 || depth > 2) return depth == 0 ? "" : node.op;
     // Of a sum that grows the last part tells one from another.
-    return absl::StrCat(node.op == compiler::kBoxingOp ? "" : absl::StrCat(node.op, " of "), NameOf(node.inputs.back(), depth + 1));
+    const bool shows_op = depth > 0 && node.op != compiler::kBoxingOp;  // in a column of its own otherwise
+    const std::string of = NameOf(node.inputs.back(), depth + 1);
+    return shows_op ? absl::StrCat(node.op, " of ", of) : depth == 0 ? absl::StrCat("of ", of) : of;
   }
 
   std::string ReasonOf(ValueId value, const std::string& op) const {
@@ -106,7 +116,7 @@ class FunctionText {
   // On one line if that fits; else the layout and its reason follow on the next.
   void Tensor(ValueId value, const std::string& op, std::string* text) const {
     const Value& v = function_.values[value];
-    const std::string what = absl::StrFormat("  %-24s %-16s %s", NameOf(value), op, ToText(v.type));
+    const std::string what = absl::StrFormat("  %-32s %-14s %s", NameOf(value), op, ToText(v.type));
     const std::string layout = absl::StrCat(ToText(v.layout, plan_.stage_mesh), "  ", ReasonOf(value, op));
     const std::string line = absl::StrFormat("%-78s %s", what, layout);
     if (NumCharacters(line) <= kSectionColumns) {
@@ -285,7 +295,7 @@ absl::StatusOr<std::string> BoxingsSection(const LogicalPlan& plan) {
     if (!cost.stages.empty()) absl::StrAppend(&line, ", ", cost.stages);
     if (cost.times > 1) absl::StrAppend(&line, ", ", cost.times, " times");
     if (cost.link_bytes > 0) absl::StrAppend(&line, ", busiest link ", cost.from, " -> ", cost.to, " ", BytesText(cost.link_bytes));
-    if (!cost.cause.empty()) absl::StrAppend(&line, "; because of ", cost.cause);
+    if (!cost.cause.empty()) absl::StrAppend(&line, "; why: ", cost.cause);
     absl::StrAppend(&text, WrapText(line, kSectionColumns, /*hanging=*/2), "\n");
   }
   absl::StrAppendFormat(&text, "  %10s  in total%s\n", BytesText(sum), plan.updates.every > 1 ? ", a mean over the steps of an update" : "");
