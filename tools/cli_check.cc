@@ -31,6 +31,7 @@ void EnterSandboxOf(const Job& job, const CheckArguments& arguments, const CliCo
 absl::Status Check(CheckArguments arguments, CliContext* context) {
   if (arguments.without_data) arguments.train.job.data = JobArguments::Data::kNotOpened;
   WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.train.Read());
+  if (!read.note.empty()) *context->err << read.note << "\n";
   EnterSandboxOf(read.job, arguments, *context);
   PrepareScope scope;
   if (arguments.without_data) scope.data = PrepareScope::Data::kLeave;
@@ -39,7 +40,6 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   const LogicalPlan& plan = *prepared.plans.training;
   const int64_t ranks = plan.mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(arguments.train.CheckProcesses(read.job, ranks));
-  if (!read.note.empty()) *context->err << read.note << "\n";
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
   for (const std::string& warning : prepared.warnings) *context->err << "WARNING: " << warning << "\n";
   int64_t parameters = 0;
