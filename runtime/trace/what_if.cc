@@ -20,13 +20,14 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kPlenty = 1000;    // of slots: more than a run can use
-constexpr int kNamesListed = 8;      // in a message
+constexpr int64_t kPlenty = 1000;     // of slots: more than a run can use
+constexpr int kNamesListed = 8;       // in a message
 constexpr int kRegistersTried = 4;    // one by one
 constexpr int kRegistersJoined = 12;  // at most, one after another
+constexpr int kJoinedForNothing = 5;  // one after another without a gain: the rest will not help either
 constexpr int kFunctionsTried = 5;
 constexpr double kGainMin = 0.002;  // of the step; less is not told
-constexpr int64_t kActsReplayedMax = 2'000'000;  // by all that is tried unasked: a second or two
+constexpr int64_t kActsReplayedMax = 1'000'000;  // by all that is tried unasked: about a second
 constexpr int64_t kTriesMin = 6;                 // of long traces
 
 // A `*` stands for any text.
@@ -268,14 +269,17 @@ class WhatIfSearch {
     }
     std::map<std::string, int> more;
     double gain = best;
-    int added = 0;
+    int added = 0, for_nothing = 0;
     for (; added < kRegistersJoined && gain < 0.9 * most && !names.empty() && tries_left_-- > 1; ++added) {
       ++more[names[0]];
       ChangeParser parser(run_);
       if (!parser.Add(Joined(more)).ok()) return;
       const ReplayResult result = replayer_.Play(parser.changes());
       if (!result.finished) return;
+      const double before = gain;
       gain = 1 - result.step_ns / as_it_was_.step_ns;
+      for_nothing = gain < before + kGainMin ? for_nothing + 1 : 0;
+      if (for_nothing == kJoinedForNothing) break;
       names = WaitedFor(result);
     }
     if (added > 1 && gain > best + kGainMin) Try(Joined(more));
