@@ -23,12 +23,20 @@ const Function* MainOf(const Job& job) {
 
 }  // namespace
 
+absl::Status NoMain(const Job& job) {
+  std::vector<std::string> names;
+  for (const Function& function : job.graph().function()) names.push_back(function.name());
+  const std::string& main = job.graph().main();
+  return Rejected({"W0410", "graph", "`main` to name a function", main.empty() ? "nothing" : absl::StrCat("\"", main, "\""), Nearest(main, names)});
+}
+
 absl::StatusOr<std::string> BatchDim(const Job& job, const DimTable& dims) {
   const std::string& given = job.training().batch_dim();
   if (!given.empty()) return dims.count(given) > 0 ? absl::StatusOr<std::string>(given) : NotInTable("training.batch_dim", given, dims);
   const Function* main = MainOf(job);
+  if (main == nullptr) return NoMain(job);
   std::string common;
-  bool agree = main != nullptr && main->input_size() > 0;
+  bool agree = main->input_size() > 0;
   std::vector<std::string> found;
   for (int i = 0; agree && i < main->input_size(); ++i) {
     const TensorDecl& input = main->input(i);

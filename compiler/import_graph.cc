@@ -204,11 +204,7 @@ class GraphImporter {
   absl::StatusOr<Module> Run() {
     WEIR_RETURN_IF_ERROR(IndexFunctions());
     const auto main = by_name_.find(job_.graph().main());
-    if (main == by_name_.end()) {
-      return Rejected({"W0410", "graph", "`main` to name a function",
-                       job_.graph().main().empty() ? "nothing" : absl::StrCat("\"", job_.graph().main(), "\""),
-                       Nearest(job_.graph().main(), Names())});
-    }
+    if (main == by_name_.end()) return NoMain(job_);
     WEIR_RETURN_IF_ERROR(ImportMain(*main->second));
     return std::move(module_);
   }
