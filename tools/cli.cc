@@ -146,7 +146,7 @@ int Finish(const CliContext& context) {
 }  // namespace
 
 SandboxFacts CliContext::Confine(const SandboxRules& rules, CpuTime time) const {
-  if (sandbox == CliSandbox::kOff) return {0, false, "it was not asked for"};
+  if (sandbox == CliSandbox::kOff) return {0, false, "it is switched off (WEIR_SANDBOX)"};
   LimitProcess(time);
   return EnterSandbox(rules);
 }

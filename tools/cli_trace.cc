@@ -30,6 +30,7 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   TraceReader reader;
   WEIR_RETURN_IF_ERROR(
       reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())), arguments.path));
+  file.reset();  // the reader has its own copy of what it keeps
   const TraceReport report = MakeTraceReport(reader);
   const absl::StatusOr<WhySlow> why = FindWhySlow(reader, {arguments.step, arguments.what_ifs});
   // A trace without what a replay needs still has the rest of its report; a wrong argument is an error.

@@ -36,7 +36,7 @@ constexpr uint64_t kBindAndConnect = 3;
 constexpr uint64_t kSocketsAndSignals = 3;
 
 // What tells how much memory and how many cores there are, and what time it is.
-constexpr const char* kSystemFiles[] = {"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/self", "/sys/fs/cgroup", "/sys/devices/system",
+constexpr const char* kSystemFiles[] = {"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/self", "/proc/sys/vm", "/sys/fs/cgroup", "/sys/devices/system",
                                         "/usr/share/zoneinfo", "/etc/localtime"};
 
 uint64_t FilesOf(long abi) {
