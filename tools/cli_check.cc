@@ -36,10 +36,11 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   PrepareScope scope;
   if (arguments.without_data) scope.data = PrepareScope::Data::kLeave;
   if (arguments.any_machine) scope.machine = PrepareScope::Machine::kAny;
+  arguments.train.options.processes = arguments.train.fleet.processes;
+  if (arguments.train.fleet.processes > 0) WEIR_RETURN_IF_ERROR(arguments.train.fleet.Options(read.job, nullptr).status());
   WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(read.job, arguments.train.options, scope));
   const LogicalPlan& plan = *prepared.plans.training;
   const int64_t ranks = plan.mesh.num_ranks();
-  WEIR_RETURN_IF_ERROR(arguments.train.CheckProcesses(read.job, ranks));
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
   for (const std::string& warning : prepared.warnings) *context->err << "WARNING: " << warning << "\n";
   int64_t parameters = 0;

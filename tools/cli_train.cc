@@ -39,6 +39,7 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   if (!read.note.empty()) console.Say(read.note);
   std::unique_ptr<Fleet> fleet;
   if (arguments.fleet.processes > 0) {
+    arguments.options.processes = arguments.fleet.processes;
     WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
     options.trace = arguments.options.trace;
     arguments.options.runner = [&fleet, options](const Job& trained, const RunnerOptions& runner_options) {

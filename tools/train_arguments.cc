@@ -95,10 +95,4 @@ absl::StatusOr<JobToTrain> TrainArguments::Read() const {
   return read;
 }
 
-absl::Status TrainArguments::CheckProcesses(const Job& job, int64_t ranks) const {
-  if (fleet.processes == 0) return absl::OkStatus();
-  WEIR_RETURN_IF_ERROR(fleet.Options(job, nullptr).status());
-  return PlaceRanks(static_cast<int>(ranks), fleet.processes).status();
-}
-
 }  // namespace weir

@@ -50,8 +50,6 @@ struct TrainArguments {
 
   void AddTo(CLI::App* verb, CliContext* context);
   absl::StatusOr<JobToTrain> Read() const;
-  // What is wrong with the flags of processes, for a job of `ranks` ranks.
-  absl::Status CheckProcesses(const Job& job, int64_t ranks) const;
 };
 
 }  // namespace weir

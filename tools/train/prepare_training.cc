@@ -15,6 +15,7 @@
 #include "compiler/mesh_use.h"
 #include "runtime/base/status.h"
 #include "runtime/store/pending_file.h"
+#include "tools/launch/placement.h"
 #include "tools/train/checkpoint_header.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
@@ -151,6 +152,10 @@ class Preparation {
     WEIR_RETURN_IF_ERROR(compiler::CheckLearningRates(job_.training()));
     WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*prepared_.plans.training));
     for (std::string& sentence : compiler::DevicesWithoutWork(*prepared_.plans.training)) prepared_.warnings.push_back(std::move(sentence));
+    if (options_.processes > 0) {
+      const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
+      WEIR_RETURN_IF_ERROR(PlaceRanks(ranks, options_.processes).status());
+    }
     if (scope_.machine == PrepareScope::Machine::kThis) WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());

@@ -32,6 +32,7 @@ using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(c
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
+  int processes = 0;           // that `runner` spreads the ranks over; 0: this one holds all
   std::string init;            // safetensors of weights to start from
   std::string resume;          // checkpoint to go on from
   std::string save;            // where to write the weights at the end
