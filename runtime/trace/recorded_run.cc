@@ -185,7 +185,7 @@ absl::Status RunBuilder::AddActs(const TraceProcess& process) {
       actor = first_actor_ + static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28));
     }
     if (actor < 0 || actor >= static_cast<int32_t>(run_.actors.size())) {
-      return Unusable(absl::StrCat("the plan of rank ", rank.rank, " has no actor '", slice.name, "'"));
+      return Unusable(absl::StrCat("the plan of rank ", rank.rank, " has no actor '", slice.name.text(), "'"));
     }
     const RecordedActor& of = run_.actors[actor];
     RecordedAct act;

@@ -28,7 +28,7 @@ absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
   WEIR_RETURN_IF_ERROR(ForEachTracePacket(file, name, [this](trace::TracePacket& packet) {
     if (!IsFull()) OnPacket(packet);
   }));
-  if (IsFull()) return DamagedTrace(name, absl::StrCat("texts, tracks and plans that take more than ", kept_bytes_max_, " bytes"));
+  if (IsFull()) return DamagedTrace(name, absl::StrCat("texts, tracks, flows and plans that take more than ", kept_bytes_max_, " bytes"));
   if (!has_job) return DamagedTrace(name, "no description of a job");
   return absl::OkStatus();
 }
@@ -48,11 +48,17 @@ void TraceReader::OnPacket(const trace::TracePacket& packet) {
   if (packet.has_track_event()) OnEvent(packet.track_event(), ns, sequence);
 }
 
+SharedText TraceReader::Share(const std::string& text) {
+  const auto [at, is_new] = shared_.insert(text);
+  if (is_new) Keep(kInternedBytes + static_cast<int64_t>(text.size()));
+  return SharedText(&*at);
+}
+
 void TraceReader::Learn(const trace::InternedData& data, Sequence* sequence) {
   const auto learn = [this](const auto& entries, Texts* texts) {
     for (const auto& entry : entries) {
       Keep(kInternedBytes);
-      (*texts)[entry.iid()] = Keep(entry.str());
+      (*texts)[entry.iid()] = Share(entry.str());
     }
   };
   learn(data.event_names(), &sequence->names);
@@ -63,7 +69,10 @@ void TraceReader::Learn(const trace::InternedData& data, Sequence* sequence) {
 
 void TraceReader::OnTrack(const trace::TrackDescriptor& track) {
   Keep(kTrackBytes);
-  if (track.has_process()) processes[track.uuid()].name = Keep(track.process().process_name());
+  if (track.has_process()) {
+    processes[track.uuid()].name = track.process().process_name();
+    Keep(static_cast<int64_t>(track.process().process_name().size()));
+  }
   if (track.has_parent_uuid()) parent_of_[track.uuid()] = track.parent_uuid();
 }
 
@@ -78,13 +87,12 @@ void TraceReader::ReadAnnotations(const TrackEvent& event, const Sequence& seque
   out->numbers.Reserve(num_numbers);
   out->texts.Reserve(num_texts);
   for (const Kind& a : event.debug_annotations()) {
-    const std::string& name = Keep(a.has_name() ? a.name() : Find(sequence.annotations, a.name_iid()));
-    if (IsFull()) return;
+    const SharedText name = a.has_name() ? Share(a.name()) : Find(sequence.annotations, a.name_iid());
     switch (a.value_case()) {
-      case Kind::kIntValue: out->numbers[name] = a.int_value(); break;
-      case Kind::kUintValue: out->numbers[name] = static_cast<int64_t>(a.uint_value()); break;
-      case Kind::kStringValue: out->texts[name] = Keep(a.string_value()); break;
-      case Kind::kStringValueIid: out->texts[name] = Keep(Find(sequence.strings, a.string_value_iid())); break;
+      case Kind::kIntValue: out->numbers.Set(name, a.int_value()); break;
+      case Kind::kUintValue: out->numbers.Set(name, static_cast<int64_t>(a.uint_value())); break;
+      case Kind::kStringValue: out->texts.Set(name, Share(a.string_value())); break;
+      case Kind::kStringValueIid: out->texts.Set(name, Find(sequence.strings, a.string_value_iid())); break;
       default: break;
     }
   }
@@ -96,8 +104,8 @@ void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequenc
   if (event.type() == TrackEvent::TYPE_SLICE_BEGIN) {
     OpenSlice& open = open_[event.track_uuid()] = {};
     open.slice.begin = ns;
-    open.slice.name = Keep(event.has_name() ? event.name() : Find(sequence.names, event.name_iid()));
-    if (event.category_iids_size() > 0) open.slice.category = Keep(Find(sequence.categories, event.category_iids(0)));
+    open.slice.name = event.has_name() ? Share(event.name()) : Find(sequence.names, event.name_iid());
+    if (event.category_iids_size() > 0) open.slice.category = Find(sequence.categories, event.category_iids(0));
     ReadAnnotations(event, sequence, &open.slice);
     open.sends.assign(event.flow_ids().begin(), event.flow_ids().end());
     open.takes.assign(event.terminating_flow_ids().begin(), event.terminating_flow_ids().end());
@@ -114,8 +122,8 @@ void TraceReader::OnSliceEnd(uint64_t track, uint64_t process, int64_t ns) {
   OpenSlice& open = at->second;
   open.slice.end = std::max(ns, open.slice.begin);
   Keep(kFlowBytes * static_cast<int64_t>(open.sends.size() + open.takes.size()));
-  for (uint64_t flow : open.sends) senders[flow] = {Keep(open.slice.name), process, open.slice.end};
-  for (uint64_t flow : open.takes) takers[flow] = {Keep(open.slice.name), process, open.slice.end};
+  for (uint64_t flow : open.sends) senders[flow] = {open.slice.name, process, open.slice.end};
+  for (uint64_t flow : open.takes) takers[flow] = {open.slice.name, process, open.slice.end};
   const auto [to, is_new] = processes.try_emplace(process);
   if (is_new) Keep(kTrackBytes);
   to->second.slices.push_back(std::move(open.slice));
@@ -125,14 +133,20 @@ void TraceReader::OnSliceEnd(uint64_t track, uint64_t process, int64_t ns) {
 void TraceReader::OnInstant(const TrackEvent& event, uint64_t process, const Sequence& sequence) {
   TraceSlice instant;
   ReadAnnotations(event, sequence, &instant);
-  const std::string& name = Find(sequence.names, event.name_iid());
+  const SharedText name = Find(sequence.names, event.name_iid());
   if (name == kTraceJobEvent) {
     has_job = true;
-    job_texts = std::map<std::string, std::string>(instant.texts.begin(), instant.texts.end());
-    job_numbers = std::map<std::string, int64_t>(instant.numbers.begin(), instant.numbers.end());
+    job_texts.clear();
+    job_numbers.clear();
+    for (const auto& [key, text] : instant.texts) job_texts[key.text()] = text.text();
+    for (const auto& [key, number] : instant.numbers) job_numbers[key.text()] = number;
   } else if (name == kTraceRankEvent) {
-    processes[process].rank = static_cast<int>(instant.numbers["rank"]);
-    processes[process].acts_dropped = instant.numbers["acts dropped"];
+    const auto number = [&instant](const char* key) {
+      const auto found = instant.numbers.find(key);
+      return found == instant.numbers.end() ? int64_t{0} : found->second;
+    };
+    processes[process].rank = static_cast<int>(number("rank"));
+    processes[process].acts_dropped = number("acts dropped");
   }
 }
 

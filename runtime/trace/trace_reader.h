@@ -9,6 +9,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -18,11 +19,29 @@
 
 namespace weir {
 
+// A text of a TraceReader that many slices have; it lives as long as the reader.
+class SharedText {
+ public:
+  SharedText() : text_(&None()) {}
+  explicit SharedText(const std::string* text) : text_(text) {}
+
+  const std::string& text() const { return *text_; }
+  operator const std::string&() const { return *text_; }
+  friend bool operator==(const SharedText& a, absl::string_view b) { return *a.text_ == b; }
+
+ private:
+  static const std::string& None() {
+    static const std::string kNone;
+    return kNone;
+  }
+  const std::string* text_;
+};
+
 // What a slice says of itself, by name. There are few, and slices are many: they stand in a row, not in a tree.
 template <typename Value>
 class TraceAnnotations {
  public:
-  using Entry = std::pair<std::string, Value>;
+  using Entry = std::pair<SharedText, Value>;
   using const_iterator = typename std::vector<Entry>::const_iterator;
 
   const_iterator begin() const { return entries_.begin(); }
@@ -31,13 +50,15 @@ class TraceAnnotations {
     return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.first == name; });
   }
   size_t count(absl::string_view name) const { return find(name) == end() ? 0 : 1; }
-  // The value of `name`, which is added if it is not there.
-  Value& operator[](absl::string_view name) {
+  // In place of what was said by that name before.
+  void Set(SharedText name, Value value) {
     for (Entry& entry : entries_) {
-      if (entry.first == name) return entry.second;
+      if (entry.first == name.text()) {
+        entry.second = value;
+        return;
+      }
     }
-    entries_.emplace_back(std::string(name), Value());
-    return entries_.back().second;
+    entries_.emplace_back(name, value);
   }
   void Reserve(size_t count) { entries_.reserve(count); }
 
@@ -48,9 +69,9 @@ class TraceAnnotations {
 struct TraceSlice {
   int64_t begin = 0;
   int64_t end = 0;
-  std::string category;
-  std::string name;
-  TraceAnnotations<std::string> texts;
+  SharedText category;
+  SharedText name;
+  TraceAnnotations<SharedText> texts;
   TraceAnnotations<int64_t> numbers;
 };
 
@@ -64,7 +85,7 @@ struct TraceProcess {
 
 // An act that sent or took a token of another rank.
 struct TraceFlowEnd {
-  std::string actor;
+  SharedText actor;
   uint64_t process = 0;
   int64_t end = 0;
 };
@@ -73,9 +94,14 @@ using TraceFlowEnds = std::unordered_map<uint64_t, TraceFlowEnd>;  // by flow
 // Reads the packets one by one and resolves interned texts per sequence.
 class TraceReader {
  public:
+  TraceReader() = default;
+  // What slices share stays where it is; a copy would share it with the original.
+  TraceReader(TraceReader&&) = default;
+  TraceReader& operator=(TraceReader&&) = default;
+
   // `file` is the bytes, `name` what the error calls them. kDataLoss (W0531) if they are no trace of Weir. Never crashes on
-  // other bytes, and refuses a file whose texts, tracks and plans would take more than 6 times its size and 16 MiB: a text that is
-  // written once can be the name of any number of slices.
+  // other bytes, and refuses a file whose texts, tracks, flows and plans would take more than 6 times its size and 16 MiB. A text that is
+  // written once is kept once, whatever number of slices has it.
   absl::Status Read(absl::string_view file, absl::string_view name = "trace file");
 
   std::map<uint64_t, TraceProcess> processes;  // by track
@@ -96,7 +122,7 @@ class TraceReader {
   }
 
  private:
-  using Texts = std::unordered_map<uint64_t, std::string>;
+  using Texts = std::unordered_map<uint64_t, SharedText>;
   // A slice that has begun, with the flows of tokens that begin and end at its end.
   struct OpenSlice {
     TraceSlice slice;
@@ -112,22 +138,19 @@ class TraceReader {
   void OnInstant(const trace::TrackEvent& event, uint64_t process, const Sequence& sequence);
   void Learn(const trace::InternedData& data, Sequence* sequence);
   void ReadAnnotations(const trace::TrackEvent& event, const Sequence& sequence, TraceSlice* out);
-  // Counts what is kept; `text` as its own bytes.
+  // Counts what is kept.
   void Keep(int64_t bytes) { kept_bytes_ += bytes; }
-  const std::string& Keep(const std::string& text) {
-    Keep(static_cast<int64_t>(text.size()));
-    return text;
-  }
+  SharedText Share(const std::string& text);
   bool IsFull() const { return kept_bytes_ > kept_bytes_max_; }
-  static const std::string& Find(const Texts& texts, uint64_t iid) {
-    static const std::string kNone;
+  static SharedText Find(const Texts& texts, uint64_t iid) {
     auto at = texts.find(iid);
-    return at == texts.end() ? kNone : at->second;
+    return at == texts.end() ? SharedText() : at->second;
   }
 
   std::map<uint32_t, Sequence> sequences_;
   std::map<uint64_t, uint64_t> parent_of_;  // track -> process
   std::map<uint64_t, OpenSlice> open_;      // by track
+  std::unordered_set<std::string> shared_;  // texts of slices, each once; they do not move
   int64_t kept_bytes_ = 0, kept_bytes_max_ = 0;
 };
 

@@ -117,7 +117,7 @@ class WaitSums {
     if (far != nullptr) {
       auto process = reader_.processes.find(far->process);
       if (process != reader_.processes.end() && process->second.rank >= 0) {
-        return absl::StrCat("actor '", far->actor, "' on rank ", process->second.rank);
+        return absl::StrCat("actor '", far->actor.text(), "' on rank ", process->second.rank);
       }
     }
     return TextOf(slice, "holder");
