@@ -11,8 +11,8 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SOURCES = ("actors", "compiler", "ops", "runtime", "sbp", "tools")
 PAGES = os.path.join(ROOT, "docs", "errors")
-# A code stands at the begin of a string: as the first part of a Problem, or of a message written out.
-CODE = re.compile(r'"(W\d{4})\b')
+# A code stands at the beginning of a string, perhaps after the program's name: as the first part of a Problem, or of a message written out.
+CODE = re.compile(r'"(?:weir: )?(W\d{4})\b')
 
 
 def codes_in_sources():
