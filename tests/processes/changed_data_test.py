@@ -25,7 +25,7 @@ class ChangedData(unittest.TestCase):
         ended = job.wait()
         self.assertEqual(ended.code, BAD_JOB, ended.err)
         said = " ".join(ended.err.split())
-        self.assertRegex(said, r"W0906 at rank \d, input (tokens|targets) of the model, step \d+, micro-batch [01], sample \d+, position \[\d+\]: "
+        self.assertRegex(said, r"W0906 at (worker \d, )?rank \d, input (tokens|targets) of the model, step \d+, micro-batch [01], sample \d+, position \[\d+\]: "
                                r"expected a value from 0 to 127, an index along dimension vocab of")
         self.assertIn("found 233", said)
         self.assertNotIn("fault of weir", said)
