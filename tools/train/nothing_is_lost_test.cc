@@ -127,9 +127,10 @@ class NothingIsLostTest : public ::testing::Test {
     EXPECT_TRUE(Train(job, options).ok());
     return Text(options.save);
   }
-  // The same file with the first value of tensor `name` replaced, and no checksums.
+  // The same file with the first value of tensor `name` replaced by NaN.
   void PutNan(const std::string& path, const std::string& name) {
     auto file = SafetensorsReader::Open(path).value();
+    ASSERT_EQ(file->tensors().count(name), 1u) << name;
     std::vector<SafetensorsWriter::Entry> entries;
     for (const auto& [tensor, stored] : file->tensors()) entries.push_back({tensor, DType::kF32, stored.shape});
     auto writer = SafetensorsWriter::Create(path, entries, {}).value();
@@ -296,12 +297,12 @@ TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
   const Job job = SmallJob();
   options_.save = Path("weights");
   Run(job);
-  PutNan(options_.save, "wte");
+  PutNan(options_.save, "w_vocab");
   options_.init = options_.save;
   options_.save = Path("save");
   const absl::Status status = Error(job);
   EXPECT_THAT(std::string(status.message()), HasSubstr("W0962 at step 1"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, before the step: state wte, f32"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, before the step: state w_vocab, f32"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("1 NaN of"));
   EXPECT_FALSE(std::filesystem::exists(options_.save));
 }
@@ -329,7 +330,7 @@ TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheN
       const auto save = [&](const std::string& name) { return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep}); };
       ASSERT_EQ(save("good"), absl::OkStatus());
       std::filesystem::copy_file(Path("good"), Path("bad"), std::filesystem::copy_options::overwrite_existing);
-      PutNan(Path("bad"), "wpe");
+      PutNan(Path("bad"), "w_vocab");
       ASSERT_EQ(runner->Load(Path("bad"), StateSet::kAll), absl::OkStatus());
       const auto bad_step = runner->RunSteps(1).value();
       EXPECT_FALSE(std::isfinite(bad_step.at(1).at("loss"))) << mesh;
@@ -349,7 +350,7 @@ TEST_F(NothingIsLostTest, WhoSkipsOrContinuesForEverIsToldAndOnlyContinueSavesIt
   Job job = SmallJob();
   options_.save = Path("weights");
   Run(job);
-  PutNan(options_.save, "wpe");
+  PutNan(options_.save, "w_vocab");
   options_.init = options_.save;
   options_.save = Path("save");
   options_.on_nonfinite = OnNonfinite::kSkip;
