@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/limits/process_limits.h"
 #include "ucm/api/ucm.h"
 #include "ucs/config/global_opts.h"
 #include "ucs/debug/debug.h"
@@ -143,6 +144,10 @@ absl::Status UcxError(ucs_status_t status, const std::string& what) {
   std::string text = absl::StrCat("W0525 ", what, ": ", ucs_status_string(status));
   if (last_text[0] != '\0') absl::StrAppend(&text, " (", last_text, ")");
   last_text[0] = '\0';
+  // Of the limits that UCX meets and does not name, the one that nobody suspects: it counts for shared memory, too.
+  if (const std::string limit = LimitText(RLIMIT_FSIZE); !limit.empty()) {
+    absl::StrAppend(&text, ". Try: raise the limit of file size, which counts for shared memory, too (", limit, ")");
+  }
   return absl::UnavailableError(text);
 }
 

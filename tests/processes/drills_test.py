@@ -1,7 +1,7 @@
 """Drills: one of each kind of fault that happens to a job from outside, and whether the job names the right culprit, says what
 to try, and ends with the right exit code. "This is a fault of weir" is the wrong answer to every one of them.
 
-Drills that need more rights than the test has are skipped, and say so. All of them, N times over:
+Drills that need more rights than the test has are skipped, and say so. All of them, with all limits, N times over:
 WEIR_DRILLS=N WEIR=bazel-bin/tools/weir python3 -m tests.processes.drills_test
 """
 
@@ -21,6 +21,7 @@ from tests.processes import faults
 from tests.processes import weir_jobs
 
 ROUNDS = int(os.environ.get("WEIR_DRILLS", "1"))
+IS_FULL = "WEIR_DRILLS" in os.environ
 SURROUNDINGS = 69
 DAMAGED = 66
 INTERRUPTED = 130
@@ -28,6 +29,11 @@ MANY_STEPS = "1000000"
 TWO = ("--mesh", "dp=2", "--processes", "2")
 QUICK = ("--heartbeat", "0.2", "--dead-after", "1")
 KIB, MIB = 1 << 10, 1 << 20
+
+
+def some(*values):
+    """Of many values of a limit enough for every day."""
+    return values if IS_FULL else values[1::3]
 
 
 def drill(test):
@@ -62,9 +68,10 @@ class Drill(unittest.TestCase):
         """The end of a job whose surroundings failed it."""
         print(ended.err[-1500:], flush=True)
         self.assertEqual(ended.code, code, ended.err)
+        unwrapped = re.sub(r"\s+", " ", ended.err)
         for text in texts:
-            self.assertRegex(ended.err, text)
-        self.assertNotIn("fault of weir", ended.err.lower())
+            self.assertRegex(unwrapped, text)
+        self.assertNotIn("fault of weir", unwrapped.lower())
         weir_jobs.until("the end of all processes", lambda: not self.place.processes(), 20)
 
 
@@ -78,7 +85,7 @@ class Connections(Drill):
             faults.reset(workers["0"], descriptor)
         ended = job.wait(30)
         self.expect(ended, SURROUNDINGS, r"first failure: rank [01] \(pid \d+\): W0980 at rank [01]: .* rank [01] until .* it broke",
-                    "(?m)^  try: .*firewall")
+                    "try: .*firewall")
 
     @drill
     def test_a_control_connection_that_is_cut_is_named(self):
@@ -90,7 +97,7 @@ class Connections(Drill):
             faults.reset(worker, descriptor)
             ended = job.wait(30)
             self.assertEqual(ended.first_failure()[:2], ("1", worker), ended.err)
-            self.expect(ended, ended.code, "connection closed", "(?m)^  (try: .*firewall|  . W0609)")
+            self.expect(ended, ended.code, "connection closed", "(try: .*firewall|W0609 at worker)")
             self.assertIn(ended.code, (SURROUNDINGS, 75))
 
 
@@ -169,7 +176,7 @@ class Suspension(Drill):
 
 
 class Unkillable(Drill):
-    def check(self, job, worker, let_go):
+    def check(self, job, worker):
         """The report comes first, then the end, within its limit, and says who remains."""
         reported_s = job.wait_for_text("first failure: ", 30)
         job.wait_for_text("still there: rank 1", 30)
@@ -177,8 +184,7 @@ class Unkillable(Drill):
         self.assertLess(time.monotonic() - reported_s, 30)
         self.assertEqual(ended.first_failure()[:2], ("1", worker), ended.err)
         self.assertRegex(ended.err, rf"rank 1 \(pid {worker}\) is left behind: ")
-        let_go()
-        self.expect(ended, SURROUNDINGS, "frozen: no heartbeat")
+        return ended
 
     @drill
     def test_a_worker_that_sigkill_does_not_end_is_reported_first_and_left_behind(self):
@@ -186,7 +192,9 @@ class Unkillable(Drill):
         job = self.start(*TWO, *QUICK, "--grace", "0.5")
         worker = job.wait_for_workers(2)["1"]
         held = faults.Unkillable(worker)
-        self.check(job, worker, lambda: held.let_go(lambda: not census.is_running(worker), 20))
+        ended = self.check(job, worker)
+        held.let_go(lambda: not census.is_running(worker), 20)
+        self.expect(ended, SURROUNDINGS, "frozen: no heartbeat")
 
     @drill
     def test_a_worker_in_a_frozen_control_group_is_reported_first_and_left_behind(self):
@@ -194,7 +202,8 @@ class Unkillable(Drill):
         job = self.start(*TWO, *QUICK, "--grace", "0.5")
         worker = job.wait_for_workers(2)["1"]
         with faults.frozen_control_group(worker):
-            self.check(job, worker, lambda: None)
+            ended = self.check(job, worker)
+        self.expect(ended, SURROUNDINGS, "frozen: no heartbeat")
 
 
 class Data(Drill):
@@ -273,19 +282,20 @@ class Limits(Drill):
         if code == 0 and may_pass:
             return
         self.assertIn(code, (SURROUNDINGS, DAMAGED, INTERRUPTED), what)
-        self.assertIn(f"ulimit {flag}", err, what)
-        self.assertNotIn("fault of weir", err.lower().replace("without them is a fault of weir", ""), what)
+        self.assertIn(f"ulimit {flag}", re.sub(r"\s+", " ", err), what)
+        unwrapped = re.sub(r"\s+", " ", err).lower()
+        self.assertNotIn("fault of weir", unwrapped.replace("without them is a fault of weir", ""), what)
 
     @drill
     def test_too_few_open_files_are_named(self):
-        for count in (8, 16, 20, 24, 28, 32, 40):
+        for count in some(8, 16, 20, 24, 28, 32, 40):
             for spread in (("--mesh", "dp=2"), TWO):
                 with self.subTest(count=count, spread=spread):
                     self.expect_named(resource.RLIMIT_NOFILE, count, "-n", *spread, "--save", "weights.st")
 
     @drill
     def test_too_little_address_space_is_named(self):
-        for size in (150, 250, 400, 600, 1000, 2000):
+        for size in some(150, 400, 250, 600, 1000, 2000):
             for spread in (("--mesh", "dp=2"), TWO):
                 with self.subTest(size=size, spread=spread):
                     self.expect_named(resource.RLIMIT_AS, size * MIB, "-v", *spread)
@@ -294,7 +304,7 @@ class Limits(Drill):
     def test_too_few_threads_are_named(self):
         if os.geteuid() != 0:
             raise PermissionError("only root can run a job as a user without other processes")
-        for number, count in enumerate((4, 6, 10, 14, 20, 30, 40)):
+        for number, count in enumerate(some(4, 6, 10, 14, 20, 30, 40)):
             for spread in (("--mesh", "dp=2"), TWO):
                 with self.subTest(count=count, spread=spread):
                     self.expect_named(resource.RLIMIT_NPROC, count, "-u", *spread, user=54321 + number)
@@ -313,7 +323,7 @@ class Limits(Drill):
 
     @drill
     def test_too_small_a_stack_is_named(self):
-        for size in (64, 128, 512, 2048):
+        for size in some(128, 64, 512, 2048):
             for spread in (("--mesh", "dp=2"), TWO):
                 with self.subTest(size=size, spread=spread):
                     self.expect_named(resource.RLIMIT_STACK, size * KIB, "-s", *spread)

@@ -88,7 +88,9 @@ def frozen_control_group(pid):
         yield
     finally:
         _write(f"{folder}/freezer.state", "THAWED")
-        for process in open(f"{folder}/cgroup.procs", encoding="ascii").read().split():
+        with open(f"{folder}/cgroup.procs", encoding="ascii") as file:
+            processes = file.read().split()
+        for process in processes:
             with contextlib.suppress(OSError):
                 _write(f"{root}/cgroup.procs", process)
         with contextlib.suppress(OSError):

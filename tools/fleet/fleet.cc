@@ -397,7 +397,9 @@ std::vector<RemainingWorker> Fleet::Remaining() const {
   if (supervisor_ == nullptr) return remaining;
   for (int worker : supervisor_->running()) {
     const int64_t pid = supervisor_->pid(worker);
-    remaining.push_back({ranks_of_[worker], pid, StateText(ReadProcessState(static_cast<pid_t>(pid)).kind)});
+    const ProcessState::Kind kind = ReadProcessState(static_cast<pid_t>(pid)).kind;
+    // Dead threads of which a debugger has not taken notice are still there.
+    remaining.push_back({ranks_of_[worker], pid, kind == ProcessState::Kind::kGone ? "is held by a debugger" : StateText(kind)});
   }
   return remaining;
 }

@@ -167,6 +167,11 @@ class Worker {
     }
   }
 
+  bool IsAborted() {
+    std::lock_guard<std::mutex> lock(mutex_);
+    return !abort_.ok();
+  }
+
   // No command runs any more.
   void CloseGroup() {
     std::unique_ptr<RankGroup> group;
@@ -188,7 +193,7 @@ class Worker {
       log_ << stall << "\n" << WaitsForOthers(stall) << std::flush;
     }
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
-    if (ends_the_job && absl::IsUnavailable(status) && reason == status) {
+    if (ends_the_job && absl::IsUnavailable(status) && !IsAborted()) {
       // Nobody has ended the job yet: this is where it begins to fail.
       log_ << status.message() << std::endl;
       WorkerTrouble trouble;
