@@ -1,4 +1,5 @@
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "compiler/passes/infer_types.h"
@@ -8,25 +9,41 @@ namespace weir::compiler {
 
 namespace {
 
-// The arguments of each model function that some call feeds with data.
-std::set<std::pair<int, int>> FedArgs(const Module& module) {
-  std::set<std::pair<int, int>> fed;
-  for (const ModelCall& call : module.model.calls) {
-    const Function& function = module.functions[module.model.functions[call.model_function].forward];
-    size_t next = 0;
-    for (size_t a = 0; a < function.args.size(); ++a) {
-      if (function.args[a].kind != ArgKind::kActivation) continue;
-      if (module.model.values[call.args[next++]].call < 0) fed.insert({call.model_function, static_cast<int>(a)});
+// Ports of model functions that stay in f32: function, and argument or result.
+struct WidePorts {
+  std::set<std::pair<int, int>> args, results;
+};
+
+// Data arrives in f32. All calls of a function have its types: where one call of a function reads data and another what a
+// call has made, that is f32, too, and so is whatever else reads it.
+WidePorts FindWidePorts(const Module& module) {
+  const Model& model = module.model;
+  const auto maker = [&](const ModelValue& value) { return std::pair<int, int>(model.calls[value.call].model_function, value.result); };
+  WidePorts wide;
+  for (size_t before = 1, after = 0; before != after;) {
+    before = wide.args.size() + wide.results.size();
+    for (const ModelCall& call : model.calls) {
+      const Function& function = module.functions[model.functions[call.model_function].forward];
+      size_t next = 0;
+      for (size_t a = 0; a < function.args.size(); ++a) {
+        if (function.args[a].kind != ArgKind::kActivation) continue;
+        const ModelValue& value = model.values[call.args[next++]];
+        const std::pair<int, int> arg = {call.model_function, static_cast<int>(a)};
+        const bool is_data = value.call < 0;
+        if (is_data || wide.results.count(maker(value)) > 0) wide.args.insert(arg);
+        if (!is_data && wide.args.count(arg) > 0) wide.results.insert(maker(value));
+      }
     }
+    after = wide.args.size() + wide.results.size();
   }
-  return fed;
+  return wide;
 }
 
 }  // namespace
 
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
   if (context.precision != DType::kBF16) return absl::OkStatus();
-  const std::set<std::pair<int, int>> fed_args = FedArgs(*module);
+  const WidePorts wide = FindWidePorts(*module);
   for (size_t f = 0; f < module->model.functions.size(); ++f) {
     Function& function = module->functions[module->model.functions[f].forward];
     std::vector<Node> casts;
@@ -34,11 +51,11 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       Arg& arg = function.args[a];
       TensorType type = function.values[arg.value].type;
       if (type.dtype != DType::kF32) continue;
-      if (fed_args.count({static_cast<int>(f), static_cast<int>(a)}) == 0) {
+      if (wide.args.count({static_cast<int>(f), static_cast<int>(a)}) == 0) {
         function.values[arg.value].type.dtype = DType::kBF16;
         continue;
       }
-      // Data arrives in f32: cast it where it enters.
+      // Cast where it enters.
       type.dtype = DType::kBF16;
       ValueId cast = function.AddValue(absl::StrCat(function.values[arg.value].name, ".bf16"), type);
       for (Node& node : function.nodes) {
@@ -57,10 +74,12 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
     }
     function.nodes.insert(function.nodes.begin(), casts.begin(), casts.end());
     WEIR_RETURN_IF_ERROR(InferTypes(context, &function));
-    for (Result& result : function.results) {
+    for (size_t r = 0; r < function.results.size(); ++r) {
+      Result& result = function.results[r];
+      const Value& value = function.values[result.value];
       // Losses and metrics are reported in f32.
-      Value& value = function.values[result.value];
-      if (value.type.dims.empty() && value.type.dtype == DType::kBF16) {
+      const bool in_f32 = value.type.dims.empty() || wide.results.count({static_cast<int>(f), static_cast<int>(r)}) > 0;
+      if (in_f32 && value.type.dtype == DType::kBF16) {
         TensorType type = value.type;
         type.dtype = DType::kF32;
         ValueId cast = function.AddValue(absl::StrCat(value.name, ".f32"), type);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,25 @@ struct Tensor {
 };
 
 std::string TypeText(const Dims& dims) { return absl::StrCat("f32[", absl::StrJoin(dims, ", "), "]"); }
+
+// Nodes and parameters that no output depends on: a graph that has parameters of that kind is refused.
+void DropUnused(Function* function) {
+  std::set<std::string> used(function->output().begin(), function->output().end());
+  google::protobuf::RepeatedPtrField<Node> nodes;
+  for (int i = function->node_size(); i-- > 0;) {
+    const Node& node = function->node(i);
+    if (!used.contains(node.output_size() > 0 ? node.output(0) : node.name())) continue;
+    used.insert(node.input().begin(), node.input().end());
+    *nodes.Add() = node;
+  }
+  std::reverse(nodes.begin(), nodes.end());
+  function->mutable_node()->Swap(&nodes);
+  google::protobuf::RepeatedPtrField<Parameter> parameters;
+  for (const Parameter& parameter : function->parameter()) {
+    if (used.contains(parameter.name())) *parameters.Add() = parameter;
+  }
+  function->mutable_parameter()->Swap(&parameters);
+}
 
 class GraphGenerator {
  public:
@@ -42,6 +62,7 @@ class GraphGenerator {
       blocks_.push_back(absl::StrCat("block", i));
     }
     WriteMain();
+    for (Function& function : *graph_.mutable_function()) DropUnused(&function);
     graph_.set_main("main");
     return graph_;
   }
