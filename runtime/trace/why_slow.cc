@@ -24,9 +24,9 @@ namespace {
 
 constexpr double kShareShownMin = 0.001;
 constexpr double kErrorTrusted = 0.1;  // of the replay; above it, its figures are hints
-constexpr double kStragglerGainMin = 0.05;  // of a slow rank as fast as its peers: then it is the first thing to look at
-constexpr double kUneven = 1.25;            // of the mean of the others: one rank has too much to do
-constexpr double kChangeWorthIt = 0.1;      // of the step: what slots or links gain is looked at before the work itself
+constexpr double kStragglerShareOfStep = 0.05;  // that its acts take more than its peers': it is the first thing to look at
+constexpr double kUneven = 1.25;                // of the mean of the others: one rank has too much to do
+constexpr double kChangeWorthIt = 0.1;          // of the step: what slots or links gain is looked at before the work itself
 constexpr size_t kRowIndent = 24;
 
 // One line of the path: what ranks do under one name, or one exchange between them, in all layers.
@@ -311,8 +311,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptio
 
 std::string Advice(const WhySlow& why) {
   if (why.what_ifs.empty() || why.what_ifs[0].gain <= 0) return "";
-  for (const WhatIfRow& row : why.what_ifs) {
-    if (why.speeds.stragglers.empty() || row.gain < kStragglerGainMin || !absl::StartsWith(row.spec, "rank:")) continue;
+  if (!why.speeds.stragglers.empty() && why.speeds.stragglers[0].more_ns_per_step >= kStragglerShareOfStep * why.recorded_step_ns) {
     const Straggler& slow = why.speeds.stragglers[0];
     return absl::StrFormat("rank %d is slow: its acts take %.1f times as long as the same acts of %s; %s. Look at its machine first",
                            slow.rank, slow.factor, RanksText(slow.peers), SlowBecause(why.speeds, slow.rank));
