@@ -100,7 +100,11 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"FeedLargerThanRegister",
                 [](RankPlan& p) { p.mutable_actor(0)->mutable_feed_slice()->set_shape(0, 17); }, "feed_slice"},
         Mistake{"FeedRangeOfRealNumbers",
-                [](RankPlan& p) { p.mutable_actor(0)->mutable_feed_range()->set_below(5); }, "feed_range"},
+                [](RankPlan& p) {
+                  p.mutable_actor(0)->mutable_feed_slice()->set_dtype("f32");
+                  p.mutable_actor(0)->mutable_feed_range()->set_below(5);
+                },
+                "feed_range"},
         Mistake{"FeedRangeNegative",
                 [](RankPlan& p) { p.mutable_actor(0)->mutable_feed_range()->set_below(-5); }, "feed_range"},
         Mistake{"SinkWithoutInput", [](RankPlan& p) { p.mutable_actor(4)->clear_input(); }, "SINK"},
