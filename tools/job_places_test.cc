@@ -34,7 +34,7 @@ constexpr char kJob[] =
     /* 21 */ "}\n"
     /* 22 */ "mesh { axis { name: \"dp\" size: 2 } }\n"
     /* 23 */ "rule { dim: \"batch\" axis: \"dp\" }\n"
-    /* 24 */ "layout { tensor: \"block/q\" layout: \"[dp: B]\" }\n"
+    /* 24 */ "layout { tensor: \"block/q\" sbp: \"[dp: B]\" }\n"
     /* 25 */ "training {\n"
     /* 26 */ "  steps: 3\n"
     /* 27 */ "  schedule { learning_rate: 0.1 }\n"
