@@ -110,8 +110,8 @@ TEST_F(SetFieldTest, AMessageIsWrittenWithOrWithoutBraces) {
   ASSERT_EQ(job_.rule_size(), 3);
   EXPECT_EQ(job_.rule(1).axis(), "tp");
   EXPECT_EQ(job_.rule(2).axis(), "sp");
-  const std::string error = Error("rule=hidden -> tp");
-  EXPECT_THAT(error, HasSubstr("at --set rule=hidden -> tp:1:"));
+  const std::string error = Error("rule=dim \"hidden\"");
+  EXPECT_THAT(error, HasSubstr("W0002 at --set rule=dim \"hidden\":1:"));
   EXPECT_THAT(error, HasSubstr("expected fields of rule (dim, axis, scope) in protobuf text form, as in 'rule=dim: …'"));
 }
 
