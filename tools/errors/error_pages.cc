@@ -45,7 +45,7 @@ std::string NearestCode(const std::string& code) {
   return best;
 }
 
-// A link of Markdown, "[When memory is short](../how_to/save_memory.md)", as "When memory is short
+// A link of Markdown, "[save memory](../how_to/save_memory.md)", as "save memory
 // (docs/how_to/save_memory.md)"; bold marks go.
 std::string PlainText(const std::string& markdown) {
   std::string text = absl::StrReplaceAll(markdown, {{"**", ""}});

@@ -43,7 +43,7 @@ TEST(ErrorPagesTest, AnUnknownCodeGetsTheNearestOne) {
 }
 
 TEST(ErrorPagesTest, ALinkNamesItsFile) {
-  EXPECT_THAT(*ExplainError("W0487", 200), HasSubstr("When memory is short (docs/how_to/save_memory.md)"));
+  EXPECT_THAT(*ExplainError("W0487", 1000), HasSubstr("save memory (docs/how_to/save_memory.md)"));
 }
 
 TEST(ErrorPagesTest, TheListHasALineForEachPage) {
