@@ -81,7 +81,7 @@ absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRu
   for (const DataPath& named : paths) {
     const std::filesystem::path file = Resolved(named.path);
     if (std::any_of(folders.begin(), folders.end(), [&](const auto& folder) { return LiesIn(file, folder); })) continue;
-    const bool is_link = file.string() != named.path && !file.empty();
+    const bool is_link = !file.empty() && file != std::filesystem::absolute(named.path).lexically_normal();
     return Rejected({"W0813", absl::StrCat(rules.job_path == "-" ? "standard input" : rules.job_path, ", ", named.field),
                      absl::StrCat("a file in the folder of the job, in the current folder or in ", kSystemData),
                      absl::StrCat(named.path, is_link ? absl::StrCat(", which is ", file.string()) : ""),
