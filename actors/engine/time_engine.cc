@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "actors/engine/stall_report.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
-#include "runtime/trace/step_rule.h"
 
 namespace weir {
 namespace {
@@ -55,41 +53,6 @@ Device::Launched TimeDevice::Launch(const DeviceWork& work) {
   return Launched::kQueued;
 }
 
-namespace {
-
-// By rank and actor: whether the end of its act may be the end of a step.
-std::vector<std::vector<char>> StepEnders(const std::vector<RankExecutor*>& ranks) {
-  std::vector<StepActor> actors;
-  std::unordered_map<uint64_t, int32_t> number_of_edge;
-  int32_t num_registers = 0;
-  for (const RankExecutor* rank : ranks) {
-    std::vector<int32_t> number_of;
-    for (const PlanRegister& r : rank->plan().registers) {
-      const int32_t number =
-          r.side == RegisterSide::kLocal ? num_registers : number_of_edge.try_emplace(r.edge, num_registers).first->second;
-      num_registers = std::max(num_registers, number + 1);
-      number_of.push_back(number);
-    }
-    for (const PlanActor& from : rank->plan().actors) {
-      StepActor& actor = actors.emplace_back();
-      actor.kind = StepKindOf(Name(from.phase));
-      for (const PlanPort& port : from.inputs) actor.reads.push_back(number_of[port.register_id]);
-      for (const PlanPort& port : from.outputs) actor.writes.push_back(number_of[port.register_id]);
-    }
-  }
-  const std::vector<char> ends = ActorsThatEndSteps(actors, num_registers);
-  std::vector<std::vector<char>> by_rank;
-  auto at = ends.begin();
-  for (const RankExecutor* rank : ranks) {
-    const auto end = at + static_cast<std::ptrdiff_t>(rank->plan().actors.size());
-    by_rank.emplace_back(at, end);
-    at = end;
-  }
-  return by_rank;
-}
-
-}  // namespace
-
 TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices, TimeNetwork* network,
                        ManualClock* clock, TimeEngineOptions options)
     : network_(network), clock_(clock), seed_(options.seed), settled_step_(options.settled_step), executors_(std::move(ranks)), times_(executors_.size()) {
@@ -99,7 +62,11 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     host.shared = spec.cores > 0 || !spec.core_speed.empty();
   }
   if (hosts_.empty()) hosts_.emplace_back();
-  std::vector<std::vector<char>> ends_step = StepEnders(executors_);
+  // Metrics of a step may be reported long after it, when a device has nothing better to do.
+  const auto updates = [](const PlanActor& actor) { return actor.phase == ActorPhase::kUpdate; };
+  const bool any_updates = std::any_of(executors_.begin(), executors_.end(), [&](const RankExecutor* rank) {
+    return std::any_of(rank->plan().actors.begin(), rank->plan().actors.end(), updates);
+  });
   for (size_t i = 0; i < executors_.size(); ++i) {
     Rank& rank = ranks_.emplace_back();
     rank.executor = executors_[i];
@@ -111,8 +78,8 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     for (const PlanRegister& r : plan.registers) {
       rank.edge_of_register.push_back(r.side == RegisterSide::kLocal ? -1 : next++);
     }
-    rank.ends_step = std::move(ends_step[i]);
     for (const PlanActor& actor : plan.actors) {
+      rank.ends_step.push_back(!any_updates || updates(actor));
       if (options.busy_speed) rank.busy_speed.push_back(options.busy_speed(plan, actor));
     }
     place_of_rank_.resize(std::max<size_t>(place_of_rank_.size(), plan.rank + 1), -1);
@@ -155,8 +122,6 @@ absl::Status TimeEngine::RunSteps(int64_t steps) {
   for (const RankExecutor* rank : executors_) {
     if (!rank->all_done()) return fault_ = NoProgress();
   }
-  if (steps > 0) step_end_ns_.back() = last_act_end_ns_;
-  for (size_t i = 1; i < step_end_ns_.size(); ++i) step_end_ns_[i] = std::max(step_end_ns_[i], step_end_ns_[i - 1]);
   return absl::OkStatus();
 }
 
@@ -303,7 +268,6 @@ void TimeEngine::RescheduleHost(int32_t index) {
 
 void TimeEngine::Account(int32_t index, const ActRecord& record) {
   ++num_acts_;
-  last_act_end_ns_ = std::max(last_act_end_ns_, record.end);
   const Rank& rank = ranks_[index];
   if (rank.ends_step[record.actor] && record.step < static_cast<int64_t>(step_end_ns_.size())) {
     step_end_ns_[record.step] = std::max(step_end_ns_[record.step], record.end);

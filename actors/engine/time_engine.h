@@ -93,7 +93,7 @@ class TimeEngine final : public Engine {
   void Stop(absl::Status reason) override;
 
   const RankTimes& times(int i) const { return times_[i]; }
-  // When each step ended, by the rule of runtime/trace/step_rule.h.
+  // When the last act of each step ended that updates weights; in plans without such acts, the last act.
   const std::vector<int64_t>& step_end_ns() const { return step_end_ns_; }
   int64_t num_events() const { return num_events_; }
   int64_t num_acts() const { return num_acts_; }
@@ -120,7 +120,7 @@ class TimeEngine final : public Engine {
     TimeEndpoint* endpoint;
     TimeEngineOptions::Device options;
     std::vector<EdgeHandle> edge_of_register;  // -1: local
-    std::vector<char> ends_step;               // by actor: its acts may end a step
+    std::vector<char> ends_step;               // by actor: a step is over when these have acted
     std::vector<double> busy_speed;            // by actor; empty: none is given
     bool busy = false;
     bool waking = false;
@@ -173,7 +173,6 @@ class TimeEngine final : public Engine {
   std::vector<RankExecutor*> executors_;
   std::vector<RankTimes> times_;
   std::vector<int64_t> step_end_ns_;
-  int64_t last_act_end_ns_ = 0;  // of all ranks
   int64_t steps_asked_ = 0;
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   std::vector<int32_t> touched_;

@@ -5,8 +5,7 @@
 namespace weir {
 
 StepActor::Kind StepKindOf(absl::string_view phase) {
-  if (phase == "metric") return StepActor::Kind::kReport;
-  return phase == "boxing" ? StepActor::Kind::kTransfer : StepActor::Kind::kWork;
+  return phase == "metric" ? StepActor::Kind::kReport : StepActor::Kind::kWork;
 }
 
 std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers) {
@@ -31,7 +30,7 @@ std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32
     for (int32_t r : actors[report].reads) {
       if (--readers_left[r] > 0 || writer[r] < 0) continue;
       const int32_t a = writer[r];
-      if (--writes_left[a] == 0 && ends_step[a] && actors[a].kind == StepActor::Kind::kTransfer) is_report(a);
+      if (--writes_left[a] == 0 && ends_step[a]) is_report(a);
     }
   }
   if (std::find(ends_step.begin(), ends_step.end(), 1) == ends_step.end()) ends_step.assign(actors.size(), 1);

@@ -1,8 +1,9 @@
-// When a training step begins and ends: one rule for traces, replays and simulations.
+// When a training step begins and ends: one rule for traces, their reports and replays. The simulator's figures are from one
+// update of the weights to the next, which is as long.
 //
 //   A step ends when its last act on any rank ends that is no report. Reports are the acts that compute or print
-//   metrics, and the transfers whose tokens only reports read: a device does them when it has nothing better to do,
-//   which may be a whole step later. The last step of a run of the session ends when every act of the run has ended.
+//   metrics, and those whose results only reports read, as a norm of gradients that clips nothing and the transfers
+//   on its way: a device does them when it has nothing better to do, which may be a whole step later. The last step of a run of the session ends when every act of the run has ended.
 //   A step begins where the step before it ended; the first step of a run begins with the run.
 //
 // So the steps of a run tile the run: their sum is the run's wall time, and rests between runs belong to no step.
@@ -23,8 +24,7 @@ namespace weir {
 struct StepActor {
   enum class Kind : uint8_t {
     kWork,
-    kTransfer,  // moves what another actor made
-    kReport,    // computes or prints a metric
+    kReport,  // computes or prints a metric
   };
   Kind kind = Kind::kWork;
   std::vector<int32_t> reads;

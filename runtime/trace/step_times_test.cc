@@ -46,9 +46,10 @@ class LateReports {
     TracedJob job;
     job.plan_id = "late reports";
     TracedRank& rank = job.ranks.emplace_back();
-    rank.actors = {Actor("forward", "forward", {}, {{0}}), Actor("update", "update", {{0}}, {{1}}),
+    rank.actors = {Actor("forward", "forward", {{3}}, {{0}}), Actor("update", "update", {{0}}, {{1}, {3}}),
                    Actor("all-reduce norm", "boxing", {{1}}, {{2}}), Actor("report norm", "metric", {{2}}, {})};
-    rank.registers.resize(3);
+    rank.registers.resize(4);
+    rank.registers[3].initial_tokens = 1;  // the weights
     rank.acts = &acts_;
     std::stringstream file;
     EXPECT_EQ(WriteTrace(job, TraceBeginNs(job), file), absl::OkStatus());
@@ -131,15 +132,16 @@ TEST(StepTimesTest, TheFirstStepKeptBeginsWhereTheOneBeforeEnded) {
   EXPECT_EQ(Milliseconds(FindStepTimes(run.Read())), (Steps{{120, 130}, {130, 151}}));
 }
 
-TEST(StepRuleTest, ATransferIsAReportOnlyIfNothingButReportsReadsIt) {
+TEST(StepRuleTest, WhatOnlyReportsReadIsAReport) {
   using Kind = StepActor::Kind;
-  const StepActor work{Kind::kWork, {}, {0}}, transfer{Kind::kTransfer, {0}, {1}}, report{Kind::kReport, {1}, {}};
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report}, 2), (std::vector<char>{1, 0, 0}));
-  const StepActor reader{Kind::kWork, {1}, {}};
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 2), (std::vector<char>{1, 1, 0, 1}));
+  // Work makes 0 for the next step and 1; a transfer makes 2 of 1, which a report reads.
+  const StepActor work{Kind::kWork, {0}, {0, 1}}, transfer{Kind::kWork, {1}, {2}}, report{Kind::kReport, {2}, {}};
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report}, 3), (std::vector<char>{1, 0, 0}));
+  const StepActor reader{Kind::kWork, {2}, {}};
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 3), (std::vector<char>{1, 1, 0, 1}));
   // Nobody known reads it: its reader may be on a rank that is not there.
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 2), (std::vector<char>{1, 1}));
-  EXPECT_EQ(ActorsThatEndSteps({report}, 2), (std::vector<char>{1})) << "steps of reports alone end with their last act";
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 3), (std::vector<char>{1, 1}));
+  EXPECT_EQ(ActorsThatEndSteps({report}, 3), (std::vector<char>{1})) << "steps of reports alone end with their last act";
 }
 
 }  // namespace
