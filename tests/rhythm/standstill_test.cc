@@ -13,8 +13,10 @@
 #include "compiler/compile.h"
 #include "compiler/cost/cost_model.h"
 #include "compiler/function_builder.h"
+#include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "gtest/gtest.h"
+#include "runtime/base/status.h"
 #include "tests/rhythm/rhythm_jobs.h"
 #include "tests/training/train_run.h"
 
@@ -70,6 +72,12 @@ LogicalPlan EachBesideTheSumOfAll(int slots) {
   return plan;
 }
 
+// As the compiler does it: what the ranks of each stage do, then when.
+absl::StatusOr<compiler::JobRhythm> Solve(LogicalPlan& plan) {
+  WEIR_RETURN_IF_ERROR(compiler::ShapeStages(&plan));
+  return SolveRhythm(plan, compiler::PeakCosts());
+}
+
 float X(int64_t step, int64_t micro_batch) { return static_cast<float>(10 * step + micro_batch + 1); }
 
 class Numbers final : public DataFeed {
@@ -89,7 +97,8 @@ class Reports final : public MetricSink {
 
 TEST(StandstillTest, AProgramThatWouldStandStillIsRefusedWithTheCircleAndTheRepair) {
   for (int slots = 1; slots < kMicroBatches; ++slots) {
-    const absl::Status status = SolveRhythm(EachBesideTheSumOfAll(slots), compiler::PeakCosts()).status();
+    LogicalPlan plan = EachBesideTheSumOfAll(slots);
+    const absl::Status status = Solve(plan).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(status.message(),
               absl::StrCat("W0494 at actor `read`: expected a plan in which everyone gets to act; found a circle of waits: `read` needs a "
@@ -127,7 +136,7 @@ TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
 
 TEST(StandstillTest, WithTheRepairItRuns) {
   LogicalPlan plan = EachBesideTheSumOfAll(kMicroBatches);
-  absl::StatusOr<compiler::JobRhythm> rhythm = SolveRhythm(plan, compiler::PeakCosts());
+  absl::StatusOr<compiler::JobRhythm> rhythm = Solve(plan);
   ASSERT_TRUE(rhythm.ok()) << rhythm.status();
   plan.rhythm = *std::move(rhythm);
   absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);
@@ -157,7 +166,7 @@ TEST(StandstillTest, WithTheRepairItRuns) {
 TEST(StandstillTest, SolvedCountsAreEnough) {
   LogicalPlan plan = EachBesideTheSumOfAll(0);
   plan.job.mutable_runtime()->set_registers(Runtime::SOLVED);
-  absl::StatusOr<compiler::JobRhythm> rhythm = SolveRhythm(plan, compiler::PeakCosts());
+  absl::StatusOr<compiler::JobRhythm> rhythm = Solve(plan);
   ASSERT_TRUE(rhythm.ok()) << rhythm.status();
   plan.rhythm = *std::move(rhythm);
   absl::StatusOr<RankPlan> lowered = LowerForRank(plan, 0);

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/cost/cost_model.h"
 #include "compiler/function_builder.h"
+#include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "gtest/gtest.h"
 #include "tests/training/train_run.h"
@@ -52,6 +53,7 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   fetch.state_names = {"fetch/y"};
   fetch.state_layouts = {to.layout};
   module.items = {source, boxing, fetch};
+  EXPECT_EQ(compiler::ShapeStages(plan.get()), absl::OkStatus());
   absl::StatusOr<compiler::JobRhythm> rhythm = compiler::SolveRhythm(*plan, compiler::PeakCosts());
   EXPECT_TRUE(rhythm.ok()) << rhythm.status();
   if (rhythm.ok()) plan->rhythm = *std::move(rhythm);
