@@ -15,7 +15,8 @@ def read(path):
         (header_bytes,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(header_bytes))
         data = file.read()
-    notes = header.pop("__metadata__", {})
+    metadata = header.pop("__metadata__", {})
+    notes = {name: note for name, note in metadata.items() if name.split(":")[0] != "crc32c"}  # checksums are no notes
     tensors = {}
     for name, entry in header.items():
         begin, end = entry["data_offsets"]
