@@ -29,6 +29,7 @@
 #include "actors/launch.h"
 #include "compiler/compile.h"
 #include "compiler/cost/cost_model.h"
+#include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "runtime/transport/process_transport.h"
 #include "tests/bench/bench_row.h"
@@ -147,6 +148,7 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
     sink.inputs = {1};
     plan.module.items.push_back(sink);
   }
+  Must(compiler::ShapeStages(&plan));
   plan.rhythm = Must(compiler::SolveRhythm(plan, compiler::PeakCosts()));
   return Must(LowerForRank(plan, rank));
 }
