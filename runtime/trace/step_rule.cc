@@ -5,7 +5,8 @@
 namespace weir {
 
 StepActor::Kind StepKindOf(absl::string_view phase) {
-  return phase == "metric" ? StepActor::Kind::kReport : StepActor::Kind::kWork;
+  if (phase == "metric") return StepActor::Kind::kReport;
+  return phase == "boxing" ? StepActor::Kind::kTransfer : StepActor::Kind::kWork;
 }
 
 std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers) {
@@ -23,6 +24,9 @@ std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32
   };
   for (size_t a = 0; a < actors.size(); ++a) {
     if (actors[a].kind == StepActor::Kind::kReport) is_report(static_cast<int32_t>(a));
+    if (actors[a].kind != StepActor::Kind::kTransfer || actors[a].writes.empty()) continue;
+    for (int32_t r : actors[a].writes) writes_left[a] -= readers_left[r] == 0;
+    if (writes_left[a] == 0) is_report(static_cast<int32_t>(a));
   }
   while (!reports.empty()) {
     const int32_t report = reports.back();

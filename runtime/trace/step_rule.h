@@ -24,7 +24,8 @@ namespace weir {
 struct StepActor {
   enum class Kind : uint8_t {
     kWork,
-    kReport,  // computes or prints a metric
+    kTransfer,  // moves what another actor made
+    kReport,    // computes or prints a metric
   };
   Kind kind = Kind::kWork;
   std::vector<int32_t> reads;
@@ -35,7 +36,7 @@ struct StepActor {
 StepActor::Kind StepKindOf(absl::string_view phase);
 
 // By actor: whether the end of its act may be the end of the step. `num_registers` is more than every number in `actors`.
-// A register without a known reader counts as read by work.
+// What a transfer moves to where nobody reads it is for reports too: those of other ranks.
 std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers);
 
 }  // namespace weir

@@ -156,11 +156,13 @@ StepTimes FindStepTimes(const TraceReader& trace) { return StepFinder(trace).Fin
 std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
   std::vector<StepActor> actors;
   std::unordered_map<uint64_t, int32_t> register_of_edge;
+  std::unordered_map<uint64_t, int> ends_of_edge;
   int32_t num_registers = 0;
   for (const auto& [rank, facts] : trace.plans) {
     std::vector<int32_t> register_of;
     for (const trace::RegisterFacts& r : facts.registers()) {
       const int32_t id = r.crosses_ranks() ? register_of_edge.try_emplace(r.edge(), num_registers).first->second : num_registers;
+      if (r.crosses_ranks()) ++ends_of_edge[r.edge()];
       if (id == num_registers) ++num_registers;
       register_of.push_back(id);
     }
@@ -176,6 +178,11 @@ std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
       add(from.input(), &actor.reads);
       add(from.output(), &actor.writes);
     }
+  }
+  // The work of ranks that the trace lacks: it reads what goes there.
+  StepActor& elsewhere = actors.emplace_back();
+  for (const auto& [edge, ends] : ends_of_edge) {
+    if (ends == 1) elsewhere.reads.push_back(register_of_edge.at(edge));
   }
   const std::vector<char> ends = ActorsThatEndSteps(actors, num_registers);
   std::map<int, std::vector<char>> by_rank;

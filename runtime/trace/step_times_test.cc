@@ -135,12 +135,14 @@ TEST(StepTimesTest, TheFirstStepKeptBeginsWhereTheOneBeforeEnded) {
 TEST(StepRuleTest, WhatOnlyReportsReadIsAReport) {
   using Kind = StepActor::Kind;
   // Work makes 0 for the next step and 1; a transfer makes 2 of 1, which a report reads.
-  const StepActor work{Kind::kWork, {0}, {0, 1}}, transfer{Kind::kWork, {1}, {2}}, report{Kind::kReport, {2}, {}};
+  const StepActor work{Kind::kWork, {0}, {0, 1}}, transfer{Kind::kTransfer, {1}, {2}}, report{Kind::kReport, {2}, {}};
   EXPECT_EQ(ActorsThatEndSteps({work, transfer, report}, 3), (std::vector<char>{1, 0, 0}));
   const StepActor reader{Kind::kWork, {2}, {}};
   EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 3), (std::vector<char>{1, 1, 0, 1}));
-  // Nobody known reads it: its reader may be on a rank that is not there.
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 3), (std::vector<char>{1, 1}));
+  // Another rank reports what all have: here nobody reads what was moved.
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 3), (std::vector<char>{1, 0}));
+  // Work whose result nobody reads is work: it may change a state in its place.
+  EXPECT_EQ(ActorsThatEndSteps({StepActor{Kind::kWork, {}, {0}}}, 1), (std::vector<char>{1}));
   EXPECT_EQ(ActorsThatEndSteps({report}, 3), (std::vector<char>{1})) << "steps of reports alone end with their last act";
 }
 

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int64_t kSteps = 5;
 constexpr double kNear = 0.01;
+constexpr double kReplayNear = 0.05;  // messages for which nobody waited have times that are guessed
 
 struct PlayedRun {
   TraceReader trace;
@@ -73,7 +74,7 @@ void ExpectOneLength(const PlayedRun& played, int64_t steps) {
     ASSERT_TRUE(why.ok()) << why.status();
     EXPECT_NEAR(why->path.step_ns, static_cast<double>(times.steps[step].ns()), 1) << "step " << step;
     EXPECT_NEAR(why->recorded_step_ns / steady, 1, 1e-9);
-    EXPECT_NEAR(why->replayed_step_ns / why->recorded_step_ns, 1, kNear);
+    EXPECT_NEAR(why->replayed_step_ns / why->recorded_step_ns, 1, kReplayNear);
     paths += why->path.step_ns;
     // What is done again and again takes as long again: no step borrows from its neighbours.
     if (step > 0) EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
@@ -102,7 +103,8 @@ TEST(StepTime, StepsThatUpdateNothingHaveALengthToo) {
     const PlayedRun played = Play(WithMesh(*job, "dp=2"), 8);
     const StepTimes times = FindStepTimes(played.trace);
     ASSERT_EQ(times.steps.size(), 8u);
-    EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / static_cast<double>(played.wall_ns), 1, kNear);
+    // The wall time has the last messages in it, which come after the last act.
+    EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / static_cast<double>(played.wall_ns), 1, 2 * kNear);
     for (const StepTime& step : times.steps) EXPECT_GT(step.ns(), 0) << step.step;
   }
 }
