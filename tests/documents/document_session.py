@@ -18,7 +18,9 @@ class DocumentSession:
         programs = os.path.join(self.folder, "bazel-bin", "tools")
         os.makedirs(programs)
         os.symlink(program, os.path.join(programs, "weir"))
-        self.environment = dict(os.environ, PATH=f"{programs}:{os.environ.get('PATH', '/usr/bin:/bin')}", TERM="dumb")
+        # As in a reader's shell: the modules of this test are not on Python's path.
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+        self.environment.update(PATH=f"{programs}:{os.environ.get('PATH', '/usr/bin:/bin')}", TERM="dumb")
 
     def close(self):
         shutil.rmtree(self.folder)
