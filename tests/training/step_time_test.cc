@@ -76,8 +76,9 @@ void ExpectOneLength(const PlayedRun& played, int64_t steps) {
     EXPECT_NEAR(why->recorded_step_ns / steady, 1, 1e-9);
     EXPECT_NEAR(why->replayed_step_ns / why->recorded_step_ns, 1, kReplayNear);
     paths += why->path.step_ns;
-    // What is done again and again takes as long again: no step borrows from its neighbours.
-    if (step > 0) EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
+    // What is done again and again takes as long again: no step borrows from its neighbours. The first step overlaps
+    // with none before it, and the last one with none after it, so both may differ.
+    if (step > 0 && step + 1 < steps) EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
   }
   EXPECT_NEAR(paths / wall, 1, kNear);
 }
