@@ -1,4 +1,4 @@
-// What the check of integers that are fed costs: time per integer, all in range.
+// Measures the check of fed integers: the time per integer, with all integers in range.
 #include <vector>
 
 #include "actors/feed.h"

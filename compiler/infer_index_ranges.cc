@@ -32,7 +32,7 @@ absl::Status Declare(const IndexRange& declared, const std::string& where, std::
   return absl::OkStatus();
 }
 
-// What is known of the values of one function.
+// The ranges that are known for the values of one function.
 struct ValueUse {
   std::optional<IndexRange> range;
   bool needed = false;

@@ -22,7 +22,7 @@ absl::StatusOr<Job> ReadJobFile(const std::string& path);
 // path in errors (JobName).
 absl::StatusOr<std::string> ReadJobText(const std::string& path);
 absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name);
-// What errors call the file `path`.
+// The name that errors use for the file `path`.
 std::string JobName(const std::string& path);
 
 // Applies "path=value". A path is field names joined by dots; an element of a list is

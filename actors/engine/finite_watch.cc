@@ -58,7 +58,7 @@ void FiniteWatch::BeforeCall(size_t call, const KernelArgs& args) {
   const PlanCall& plan = plan_->programs[actor_->program].calls[call];
   inputs_finite_ = true;
   for (size_t i = 0; i < plan.inputs.size() && inputs_finite_; ++i) inputs_finite_ = IsFinite(plan.inputs[i], args.inputs[i]);
-  // What is added to is read, too.
+  // A kernel that adds to its output reads the output, too.
   if (inputs_finite_ && args.span_act > 0 && !plan.outputs.empty()) inputs_finite_ = IsFinite(plan.outputs[0], args.outputs[0]);
 }
 

@@ -42,7 +42,7 @@ class FiniteWatch {
   // Around call `call` of that act's program.
   void BeforeCall(size_t call, const KernelArgs& args);
   void AfterCall(size_t call, const KernelArgs& args);
-  // What a feed gave for that act.
+  // Looks at the values that a feed gave for that act.
   void AfterFeed(const void* data);
   // Before the step: a state of the rank.
   void LookAtState(const PlanState& state, const void* data);

@@ -34,7 +34,7 @@ int64_t FirstNumber(const PlanRegister& r, const RegisterCount& count) {
 
 int64_t AlignUp(int64_t bytes) { return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment; }
 
-// Of the calling thread.
+// The CPU time of the calling thread.
 int64_t ThreadCpuNs() {
   timespec now{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -627,7 +627,7 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   }
 }
 
-// What the act took, and how much of it the thread had a core.
+// Records how long the act took, and for how much of that time the thread had a core.
 void RankExecutor::MeasureAct(ActorRuntime& actor, ActRecord& record) {
   const int64_t ticks = record.end - record.start;
   busy_ticks_ += ticks;

@@ -44,7 +44,7 @@ class StationGraphBuilder {
   // With the shapes of all stages.
   StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs);
 
-  // What a rank's acts and registers take.
+  // Adds the times of a rank's acts and the sizes of its registers.
   void Add(const RankGraph& graph);
 
   StationGraph Finish();

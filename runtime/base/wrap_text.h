@@ -9,7 +9,7 @@
 
 namespace weir {
 
-// What is not a terminal has lines of this many characters.
+// Lines have this many characters where the output is not a terminal.
 inline constexpr int kColumnsWithoutTerminal = 100;
 
 // Number of characters of UTF-8 text.

@@ -68,7 +68,7 @@ absl::Status CannotListen(const std::string& bind_address, const char* call) {
 
 enum class Speech { kNone, kSome, kGone };
 
-// What a connection has said so far; it stays to be read.
+// Looks at the bytes that a connection has sent so far. The bytes stay to be read.
 Speech SpeechOf(int descriptor) {
   char byte;
   const ssize_t size = recv(descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);

@@ -68,7 +68,7 @@ std::string Raise(const std::vector<int>& resources, const std::string& else_adv
 
 // --- The end ---
 
-// What the handlers print, made before: they may not allocate.
+// The texts that the handlers print. They are made in advance, because a handler may not allocate.
 char text_of_memory[512], text_of_threads[512], text_of_time[512], text_of_crash[768];
 
 void Keep(const std::string& text, char* place, size_t room) {

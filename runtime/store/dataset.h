@@ -60,7 +60,7 @@ struct FeedType {
 // "i32[samples, 128]", or several with "or" between them.
 std::string ToText(const FeedType& feed);
 
-// What a model asks of a feed.
+// The type and the range that a model asks of a feed.
 struct FeedRequest {
   std::string input;   // of the model, for messages
   std::string feed;

@@ -11,7 +11,7 @@
 namespace weir {
 namespace {
 
-// What stands at a path in place of a regular file.
+// Names the kind of file that stands at a path in place of a regular file.
 std::string KindOf(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";

@@ -21,7 +21,7 @@ namespace {
 
 constexpr int kExitDamaged = 66;
 
-// What the handler of a bus error looks up. A mapping without a place here is not told by name.
+// The table in which the handler of a bus error looks up a mapping. An error in any other mapping names no file.
 struct Mapping {
   std::atomic<const uint8_t*> begin{nullptr};  // null: free; written last, so that the rest is whole
   size_t size = 0;

@@ -21,7 +21,7 @@ std::string TextOf(const trace::PlanFacts& facts, uint32_t index) {
   return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index)) : std::string();
 }
 
-// What the acts of one step show.
+// The facts that the acts of one step show.
 struct SeenStep {
   int64_t acts = 0;
   int64_t first_start = 0;

@@ -14,7 +14,7 @@ namespace {
 // Of the time in acts: with less, the acts whose CPU time is known are those that others interrupted.
 constexpr double kMeasuredMin = 0.3;
 
-// What is the same work wherever it is done.
+// Identifies acts that do the same work on different ranks.
 using Work = std::tuple<std::string, std::string, int64_t>;  // phase, family of the function, planned ns
 
 struct Done {

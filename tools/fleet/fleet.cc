@@ -316,7 +316,7 @@ void Fleet::TellWaits(std::vector<FailureEvent>* events) {
   }
 }
 
-// What the worker said of itself last.
+// The last words of the worker about itself.
 void Fleet::AddActivity(FailureEvent* event) {
   Coordinator* coordinator = nullptr;
   {

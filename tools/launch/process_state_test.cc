@@ -30,7 +30,7 @@ class Child {
     ::waitpid(pid_, nullptr, 0);
   }
   pid_t pid() const { return pid_; }
-  // Whether it comes to that state.
+  // Says whether the process reaches that state.
   bool Becomes(Kind kind) const {
     for (int i = 0; i < 10'000; ++i) {
       if (ReadProcessState(pid_).kind == kind) return true;

@@ -28,7 +28,7 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_alw
 void EndIfAsked() {
   const int code = end_code.load(std::memory_order_acquire);
   if (code < 0) return;
-  // Whether anybody reads it makes no difference.
+  // It makes no difference whether anybody reads the message.
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, end_message, end_message_size.load());
   ::_exit(code);
 }

@@ -58,7 +58,7 @@ class Ruleset {
 
   bool is_open() const { return descriptor_ >= 0; }
 
-  // What cannot be opened stays closed.
+  // A path that cannot be opened stays closed.
   void Allow(const std::string& path, uint64_t of_files, uint64_t of_folders) {
     const int place = ::open(path.c_str(), O_PATH | O_CLOEXEC);
     if (place < 0) return;

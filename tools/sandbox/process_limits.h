@@ -6,7 +6,7 @@
 
 namespace weir {
 
-// Of CPU time; the end comes with W0816 and exit code 65.
+// The limit of CPU time, in seconds. A process that reaches the limit ends with W0816 and exit code 65.
 inline constexpr int kCpuSecondsMax = 3600;
 
 enum class CpuTime : uint8_t { kLimited, kUnlimited };

@@ -48,7 +48,7 @@ int FailureOf(const SandboxRules& rules, const std::function<long()>& attempt) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// What this kernel lends, learnt by a process that enters.
+// The protections of this kernel. A process that enters the sandbox finds them out.
 SandboxFacts FactsHere() {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);

@@ -37,7 +37,7 @@ class JobCosts {
   Cluster ClusterFor(int64_t ranks) const;
   // The cluster as it is in its file; without devices for the defaults.
   const Cluster& cluster() const { return cluster_; }
-  // What the compiler plans with. Lives as long as any copy of this.
+  // The costs with which the compiler plans. They live as long as any copy of this object.
   const compiler::CostModel& model() const { return *model_; }
   // "the costs of here.textproto", "the default costs: those of a server's core, not of this machine".
   std::string Text() const;

@@ -10,7 +10,7 @@ namespace {
 // Of all simulated ranks in a step; more take longer to play than a first look may last.
 constexpr double kActsMax = 4e6;
 
-// Whether playing the plan ends soon.
+// Says whether the simulation of the plan ends soon.
 bool IsQuick(const LogicalPlan& plan) {
   const absl::StatusOr<RankPlan> first = LowerForRank(plan, 0);
   if (!first.ok()) return false;

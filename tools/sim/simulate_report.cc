@@ -73,7 +73,7 @@ std::string KernelsText(const ActCosts::Sources& kernels) {
   return text;
 }
 
-// What takes most of a step, and what to try.
+// Names the part that takes most of a step, and a remedy.
 std::string SimulationAdvice(const SimulateReport& report) {
   const SimulateReport::Device& fullest = Fullest(report);
   if (fullest.memory_bytes > 0 && fullest.arena_bytes > fullest.memory_bytes) {

@@ -80,7 +80,7 @@ absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job, cons
   return bindings;
 }
 
-// What the inputs that the model reads ask of the data.
+// The requests of the model's inputs to the data.
 absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<ModelInput> inputs, compiler::ModelInputsOf(job, compiler::PlanMode::kTrain));
   WEIR_ASSIGN_OR_RETURN(const auto bindings, Bindings(job, inputs));

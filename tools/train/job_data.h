@@ -22,7 +22,7 @@ struct StepItems {
   int64_t count = 1;
   std::string name = "samples";  // or "tokens"
 };
-// Of a job whose graph is unsound: one sample.
+// The result for a job whose graph is unsound is one sample.
 StepItems ItemsOf(const Job& job);
 
 // The feeds of the dataset are called as the inputs that take them. Errors: those of the graph and of the datasets; W0907 a

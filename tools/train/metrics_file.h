@@ -25,7 +25,7 @@ class MetricsFile {
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // What a person should be told now; mostly empty.
+  // The warning that a person should read now. It is mostly empty.
   std::string Write(const MetricLine& line);
   int64_t num_lost() const { return num_lost_; }  // lines
 

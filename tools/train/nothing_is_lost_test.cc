@@ -29,7 +29,7 @@ using ::testing::Not;
 
 constexpr int64_t kSteps = 12;
 
-// What a test does to the ranks.
+// The change that a test makes to the ranks.
 struct Trouble {
   std::atomic<bool> interrupted = false;
   int64_t interrupt_at = -1;           // steps done, of this run

@@ -47,7 +47,7 @@ absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* se
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(const std::map<std::string, StateType>& states, StateSet set,
                                                              const std::map<std::string, std::string>& metadata,
                                                              const std::string& path);
-// What the ranks of one process wrote of a state.
+// The part of a state that the ranks of one process wrote.
 struct SavedPart {
   int64_t elements = 0;   // for SafetensorsWriter::NotePart
   std::string nonfinite;  // what of them is NaN or infinite, for people; empty: nothing

@@ -16,7 +16,7 @@ constexpr double kHasNoCore = 0.75;      // of its time in acts: with less CPU t
 constexpr double kMeasuredMin = 0.3;     // of the time in acts: with less, long acts are those that others interrupted
 constexpr size_t kPeersShown = 3;
 
-// What a rank did in a window.
+// The work of a rank in a window.
 struct Window {
   int rank = 0;
   double planned_ns = 0;

@@ -271,7 +271,7 @@ class Trainer {
     return runner_->Save({StateSet::kWeights, {{"format", "weir"}, {"job", job_.name()}}, path, nonfinite_in_files()});
   }
 
-  // What the disk does not take is warned of, and tried again with the next checkpoint.
+  // A write that the disk refuses becomes a warning. The next checkpoint tries again.
   absl::Status WriteCheckpointOnTheWay() {
     if (options_.checkpoint.empty()) return absl::OkStatus();
     const absl::Status status = SaveCheckpoint(options_.checkpoint);
@@ -288,7 +288,7 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // Of a job that failed, for whoever asks why.
+  // Writes the trace of a job that failed, so that a person can find out why.
   void LeaveTrace() {
     const absl::Status written = runner_->WriteTrace(options_.trace);
     if (written.ok()) progress_.Say("trace of the failed job written to " + options_.trace);
