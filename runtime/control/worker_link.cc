@@ -58,6 +58,7 @@ class GrpcWorkerLink final : public WorkerLink {
   void Send(std::string event) override;
   absl::Status Publish(const std::string& key, const std::string& value) override;
   absl::StatusOr<std::string> Fetch(const std::string& key) override;
+  absl::Status JobStatus() override;
 
  private:
   enum class Operation : intptr_t { kStart = 1, kRead, kWrite, kFinish };
@@ -91,6 +92,7 @@ class GrpcWorkerLink final : public WorkerLink {
   void SayFarewell();
   void Leave(std::unique_lock<std::mutex>* lock);
   absl::StatusOr<std::string> Ask(control::WorkerMessage message, const std::string& key);
+  absl::Status JobEnded(const std::string& where) const;
 
   const WorkerLinkOptions options_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -443,6 +445,17 @@ absl::StatusOr<std::string> GrpcWorkerLink::Fetch(const std::string& key) {
   return Ask(std::move(message), key);
 }
 
+absl::Status GrpcWorkerLink::JobStatus() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  return end_.has_value() ? JobEnded(absl::StrCat("worker ", options_.worker)) : absl::OkStatus();
+}
+
+// Once the job has ended.
+absl::Status GrpcWorkerLink::JobEnded(const std::string& where) const {
+  return absl::UnavailableError(Format({.code = "W0609", .where = where, .expected = "a job that runs",
+                                        .found = end_->ok() ? "its end" : std::string(end_->message())}));
+}
+
 // Sends a publish or fetch, and waits for the reply.
 absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message, const std::string& key) {
   std::unique_lock<std::mutex> lock(mutex_);
@@ -458,9 +471,7 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message, 
   requests_.erase(entry);
   if (reply.has_value()) return *reply;
   const std::string where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'");
-  if (end_.has_value()) {
-    return absl::UnavailableError(Format({.code = "W0609", .where = where, .expected = "a job that runs", .found = end_->ok() ? "its end" : std::string(end_->message())}));
-  }
+  if (end_.has_value()) return JobEnded(where);
   return absl::DeadlineExceededError(Format({.code = "W0611", .where = where,
                                              .expected = absl::StrCat("an answer within ", options_.fetch_limit_ms, " ms"),
                                              .found = "none", .hint = "which worker should have published it"}));

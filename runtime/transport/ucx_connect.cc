@@ -204,11 +204,14 @@ absl::Status UcxEndpoint::Greet() {
   }
   const auto heard = [](const Peer& peer) { return peer.greeted; };
   const auto gone = [](const Peer& peer) { return peer.lost || (peer.left && !peer.greeted); };
+  absl::Status job;
   WorkUntil(absl::Now() + absl::Milliseconds(network_->options.connect_limit_ms), [&] {
-    return !damage_.ok() || std::any_of(peers_.begin(), peers_.end(), gone) ||
+    job = network_->exchange->JobStatus();
+    return !damage_.ok() || !job.ok() || std::any_of(peers_.begin(), peers_.end(), gone) ||
            (num_pending_greetings_ == 0 && std::all_of(peers_.begin(), peers_.end(), heard));
   });
   if (!damage_.ok()) return damage_;
+  if (!job.ok()) return job;
   for (const Peer& peer : peers_) {
     if (gone(peer)) return PeerGone(peer);
   }

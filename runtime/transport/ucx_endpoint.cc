@@ -31,6 +31,8 @@ constexpr int kArmsMax = 64;
 constexpr int kArmsAfterNap = 4;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
+// How often a wait looks at what no event announces, such as the end of the job.
+constexpr int64_t kLookMs = 50;
 
 using Direction = TransportEdge::Direction;
 
@@ -462,7 +464,7 @@ void UcxEndpoint::WorkUntil(absl::Time deadline, const std::function<bool()>& do
     if (left_ms <= 0) return;
     if (ucp_worker_arm(worker_) == UCS_OK) {
       pollfd fd{event_fd_, POLLIN, 0};
-      ::poll(&fd, 1, static_cast<int>(std::min<int64_t>(left_ms, 1000)));
+      ::poll(&fd, 1, static_cast<int>(std::min<int64_t>(left_ms, kLookMs)));
     } else if (++arms_in_vain >= kArmsMax) {
       std::this_thread::sleep_for(std::chrono::nanoseconds(nap.NextNs()));
     }

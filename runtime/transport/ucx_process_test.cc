@@ -235,10 +235,9 @@ TEST_P(UcxProcessTest, AKilledPeerNeitherHangsNorBreaksTheRest) {
   EXPECT_EQ(survivor.Wait(), 0);
 }
 
-TEST_P(UcxProcessTest, APeerThatIsKilledBeforeItGreetsEndsConnectByTheLimit) {
+// Leaves the card of a process that is killed before it looks for the cards of others.
+void PublishACardAndDie(Exchange* exchange, UcxTransportOptions::Lanes lanes) {
   ForkedProcess victim([&] {
-    PairRank self(1, &exchange_, GetParam(), 1, 8);
-    // Its card is out, but it never looks for others'.
     class Mute final : public Exchange {
      public:
       explicit Mute(Exchange* exchange) : exchange_(exchange) {}
@@ -248,28 +247,58 @@ TEST_P(UcxProcessTest, APeerThatIsKilledBeforeItGreetsEndsConnectByTheLimit) {
         for (;;) ::pause();
       }
       Exchange* exchange_;
-    } mute(&exchange_);
-    PairRank muted(1, &mute, GetParam(), 1, 8);
+    } mute(exchange);
+    PairRank muted(1, &mute, lanes, 1, 8);
     (void)muted.endpoint()->Connect();
   });
-  ASSERT_TRUE(exchange_.Fetch("mute").ok());
+  ASSERT_TRUE(exchange->Fetch("mute").ok());
   victim.Signal(SIGKILL);
   EXPECT_EQ(victim.Wait(), -SIGKILL);
+}
+
+absl::Status ConnectToTheDead(Exchange* exchange, UcxTransportOptions options) {
+  auto network = UcxNetwork::Create(2, {0}, exchange, options).value();
+  TransportEdge edge;
+  edge.edge = 11;
+  edge.bytes = 8;
+  edge.peer = 1;
+  edge.direction = TransportEdge::Direction::kIncoming;
+  if (auto added = network->endpoint(0)->AddEdge(edge); !added.ok()) return added.status();
+  edge.edge = 10;
+  edge.direction = TransportEdge::Direction::kOutgoing;
+  if (auto added = network->endpoint(0)->AddEdge(edge); !added.ok()) return added.status();
+  return network->endpoint(0)->Connect();
+}
+
+TEST_P(UcxProcessTest, APeerThatIsKilledBeforeItGreetsEndsConnectByTheLimit) {
+  ASSERT_NO_FATAL_FAILURE(PublishACardAndDie(&exchange_, GetParam()));
   ForkedProcess survivor([&] {
     UcxTransportOptions options = OptionsFor(GetParam());
     options.connect_limit_ms = 300;
-    auto network = UcxNetwork::Create(2, {0}, &exchange_, options).value();
-    TransportEdge edge;
-    edge.edge = 11;
-    edge.bytes = 8;
-    edge.peer = 1;
-    edge.direction = TransportEdge::Direction::kIncoming;
-    ASSERT_TRUE(network->endpoint(0)->AddEdge(edge).ok());
-    edge.edge = 10;
-    edge.direction = TransportEdge::Direction::kOutgoing;
-    ASSERT_TRUE(network->endpoint(0)->AddEdge(edge).ok());
-    const absl::StatusCode code = network->endpoint(0)->Connect().code();
+    const absl::StatusCode code = ConnectToTheDead(&exchange_, options).code();
     EXPECT_TRUE(code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) << code;
+  });
+  EXPECT_EQ(survivor.Wait(), 0);
+}
+
+// Shared memory gives no sign of a dead peer: whoever supervises the processes sees the death and ends the job.
+TEST_P(UcxProcessTest, TheEndOfTheJobEndsConnectLongBeforeItsLimit) {
+  ASSERT_NO_FATAL_FAILURE(PublishACardAndDie(&exchange_, GetParam()));
+  ForkedProcess survivor([&] {
+    class Ending final : public Exchange {
+     public:
+      explicit Ending(Exchange* exchange) : exchange_(exchange), end_(absl::Now() + absl::Milliseconds(200)) {}
+      absl::Status Publish(const std::string& key, const std::string& value) override { return exchange_->Publish(key, value); }
+      absl::StatusOr<std::string> Fetch(const std::string& key) override { return exchange_->Fetch(key); }
+      absl::Status JobStatus() override { return absl::Now() < end_ ? absl::OkStatus() : absl::UnavailableError("the job is over"); }
+
+     private:
+      Exchange* const exchange_;
+      const absl::Time end_;
+    } ending(&exchange_);
+    const absl::Time begin = absl::Now();
+    EXPECT_EQ(ConnectToTheDead(&ending, OptionsFor(GetParam())).code(), absl::StatusCode::kUnavailable);
+    EXPECT_LT(absl::Now() - begin, absl::Milliseconds(OptionsFor(GetParam()).connect_limit_ms) / 2);
   });
   EXPECT_EQ(survivor.Wait(), 0);
 }

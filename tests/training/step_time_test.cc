@@ -78,7 +78,9 @@ void ExpectOneLength(const PlayedRun& played, int64_t steps) {
     paths += why->path.step_ns;
     // What is done again and again takes as long again: no step borrows from its neighbours. The first step overlaps
     // with none before it, and the last one with none after it, so both may differ.
-    if (step > 0 && step + 1 < steps) EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
+    if (step > 0 && step + 1 < steps) {
+      EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
+    }
   }
   EXPECT_NEAR(paths / wall, 1, kNear);
 }
