@@ -5,6 +5,7 @@
 //   kInvalidArgument  65  the job is rejected
 //   kNotFound         66  an input is missing
 //   kDataLoss         66  an input is damaged
+//   kUnavailable, kDeadlineExceeded  69  the machine refused something, or a process or connection failed
 //   kInternal, other  70  our own fault
 // Codes ("W0203") have a page each in docs/errors/. Thread rule: values, no state.
 #pragma once

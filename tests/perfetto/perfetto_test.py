@@ -41,11 +41,7 @@ QUERIES = {
 
 @unittest.skipUnless(os.path.exists(os.path.join(FOLDER, "engine_bundle.js")) and os.path.exists(NODE),
                      f"no trace processor in {FOLDER}: tools/deps/install --with-perfetto")
-class Perfetto(unittest.TestCase):
-    def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-
+class Perfetto(weir_jobs.JobCase):
     def ask(self, path):
         """{what: rows} of all queries."""
         result = subprocess.run([NODE, PROCESSOR, FOLDER, path, *QUERIES.values()], capture_output=True, text=True, timeout=300, check=False)

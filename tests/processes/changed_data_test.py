@@ -10,15 +10,11 @@ from tests.processes import weir_jobs
 BAD_INPUT = 66
 
 
-class ChangedData(unittest.TestCase):
-    def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-
+class ChangedData(weir_jobs.JobCase):
     def expect_the_file_named(self, *arguments):
         self.place.write_text()
         # A table of 128 rows: room for ASCII, which the file holds when the job opens it.
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000", "--vocab", "128", "--data", "text.txt")
+        self.write_job("--steps", "1000000", "--vocab", "128", "--data", "text.txt")
         job = self.place.start(*arguments)
         job.wait_for_step()
         with open(self.place.path("text.txt"), "r+b") as file:

@@ -51,14 +51,7 @@ def drill(test):
     return run
 
 
-class Drill(unittest.TestCase):
-    def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-
-    def write_job(self, *options):
-        self.place.write_job(*weir_jobs.SMALL, *options)
-
+class Drill(weir_jobs.JobCase):
     def start(self, *arguments):
         job = self.place.start(*arguments)
         job.wait_for_step()

@@ -24,11 +24,10 @@ DEFAULT_S = 5.0
 MANY_STEPS = "1000000"
 
 
-class Freeze(unittest.TestCase):
+class Freeze(weir_jobs.JobCase):
     def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-        self.place.write_job(*weir_jobs.SMALL, "--steps", MANY_STEPS)
+        super().setUp()
+        self.write_job("--steps", MANY_STEPS)
 
     def freeze(self, rank, *options):
         """Seconds from SIGSTOP until it is named, and until nobody is there any more."""

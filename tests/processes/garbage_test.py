@@ -88,10 +88,9 @@ class Stranger(threading.Thread):
             self.refused += 1
 
 
-class Garbage(unittest.TestCase):
+class Garbage(weir_jobs.JobCase):
     def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
+        super().setUp()
         self.seed = weir_jobs.seed()
         print(f"WEIR_TEST_SEED={self.seed}", flush=True)
 
@@ -102,7 +101,7 @@ class Garbage(unittest.TestCase):
         return found
 
     def test_garbage_at_every_port_of_a_running_job_changes_nothing(self):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000", "--min-lr", "0.003")
+        self.write_job("--steps", "1000000", "--min-lr", "0.003")
         job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", "--transport", "tcp", "--save", "many.st",
                                "--metrics", "metrics.jsonl")
         job.wait_for_step()
@@ -132,7 +131,7 @@ class Garbage(unittest.TestCase):
         self.assertTrue(self.place.bytes_of("many.st") == self.place.bytes_of("one.st"))
 
     def test_garbage_while_a_job_starts_keeps_nobody_out(self):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "10")
+        self.write_job("--steps", "10")
         self.place.train("--mesh", "dp=2,tp=2", "--save", "one.st")
         met, num_ports = 0, []
         for number in range(START_UPS):

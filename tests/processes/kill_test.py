@@ -71,11 +71,10 @@ class Trial:
         return left + [f"file {name}" for name in sorted(set(os.listdir(self.place.folder)) - OUTPUTS)]
 
 
-class Kill(unittest.TestCase):
+class Kill(weir_jobs.JobCase):
     def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "30")
+        super().setUp()
+        self.write_job("--steps", "30")
 
     def expect_nothing_left(self, trial):
         try:

@@ -36,10 +36,9 @@ def ways(mesh):
             for transport in (TRANSPORTS if count > 1 else TRANSPORTS[:1])]
 
 
-class Layouts(unittest.TestCase):
+class Layouts(weir_jobs.JobCase):
     def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
+        super().setUp()
         self.place.write_text()
 
     def write_job(self, *options):

@@ -27,14 +27,7 @@ def unwrapped(text):
     return " ".join(text.split())
 
 
-class NothingIsLost(unittest.TestCase):
-    def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-
-    def write_job(self, *options):
-        self.place.write_job(*weir_jobs.SMALL, *options)
-
+class NothingIsLost(weir_jobs.JobCase):
     def expect_nothing_left(self):
         weir_jobs.until("the end of all processes", lambda: not self.place.processes(), 5)
         self.assertFalse([name for name in os.listdir(self.place.folder) if ".partial-" in name])

@@ -19,11 +19,10 @@ CPU_MAX = 0.05  # of one core, all who wait taken together
 STEPS = "200"
 
 
-class Pause(unittest.TestCase):
+class Pause(weir_jobs.JobCase):
     def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-        self.place.write_job(*weir_jobs.SMALL, "--steps", STEPS)
+        super().setUp()
+        self.write_job("--steps", STEPS)
 
     def check(self, transport, mesh, processes=4):
         arguments = ("--mesh", mesh, "--metrics", "metrics.jsonl")

@@ -18,14 +18,7 @@ TWO = ("--mesh", "dp=2,tp=2", "--processes", "2")
 MANY_STEPS = "1000000"
 
 
-class Signals(unittest.TestCase):
-    def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-
-    def write_job(self, *options):
-        self.place.write_job(*weir_jobs.SMALL, *options)
-
+class Signals(weir_jobs.JobCase):
     def expect_nothing_left(self):
         weir_jobs.until("the end of all processes", lambda: not self.place.processes(), 5)
         self.assertEqual(os.listdir(self.place.temporary), [])
@@ -153,15 +146,14 @@ class Signals(unittest.TestCase):
                 self.expect_nothing_left()
 
 
-class Secrets(unittest.TestCase):
+class Secrets(weir_jobs.JobCase):
     """The key of a process proves who it is; the job's key, that a peer is of the job. Both reach a worker by a pipe alone."""
 
     MARKS = (b"PRIVATE KEY", b"-----BEGIN")
 
     def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-        self.place.write_job(*weir_jobs.SMALL, "--steps", MANY_STEPS)
+        super().setUp()
+        self.write_job("--steps", MANY_STEPS)
 
     def files(self):
         for folder, _, names in os.walk(self.place.folder):

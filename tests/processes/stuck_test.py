@@ -11,11 +11,7 @@ NO_PROGRESS = 70
 ACTORS = "caf.actor"  # what the threads that run actors are called
 
 
-class Stuck(unittest.TestCase):
-    def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-
+class Stuck(weir_jobs.JobCase):
     def hold(self, pid):
         try:
             return held_threads.HeldThreads(held_threads.threads_named(pid, ACTORS))
@@ -27,7 +23,7 @@ class Stuck(unittest.TestCase):
         self.assertIn(f"  first failure: the job: stuck: no actor of any rank has acted for {after} s\n", ended.err)
 
     def test_ranks_that_wait_for_one_whose_actors_hang_say_so(self):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        self.write_job("--steps", "1000000")
         for transport in ("shm", "tcp"):
             with self.subTest(transport=transport):
                 memory = census.SharedMemory()
@@ -48,7 +44,8 @@ class Stuck(unittest.TestCase):
                 logs = self.place.path("weir-logs")
                 newest = os.path.join(logs, max(os.listdir(logs)))
                 with open(os.path.join(newest, "rank-0.log"), encoding="utf-8") as file:
-                    self.assertIn("\n  rank 0 actor 'backward layers.0': ", file.read())
+                    # Which actors wait depends on the moment at which rank 1 was held.
+                    self.assertRegex(file.read(), r"\n  rank 0 actor '[^']+': \d+ of \d+ acts, waits for ")
                 self.assertEqual(self.place.processes(), [])
                 self.assertEqual(memory.leftovers(), [])
 
@@ -61,7 +58,7 @@ class Stuck(unittest.TestCase):
         self.assertRegex(ended.err, r"(?m)^    \| rank [01]: actor '\w+ .*', act \d+, for \d+\.\d s$")
 
     def test_a_job_that_is_slow_but_moves_is_not_stuck(self):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "300")
+        self.write_job("--steps", "300")
         ended = self.place.train("--mesh", "dp=2", "--processes", "2", "--stuck-after", "2", "--heartbeat", "0.5", "--dead-after", "4")
         self.assertIn("300 steps", ended.out)
 

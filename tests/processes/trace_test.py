@@ -14,11 +14,7 @@ NAMED_S = 200  # at most until a slow rank is named
 RUNS_S, STANDS_S = 0.03, 0.5
 
 
-class Trace(unittest.TestCase):
-    def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
-
+class Trace(weir_jobs.JobCase):
     def report(self, *words):
         return self.place.run("trace", "report", "t.pftrace", *words).stdout
 
@@ -38,7 +34,7 @@ class Trace(unittest.TestCase):
         return ended
 
     def test_when_a_worker_is_killed_the_others_leave_the_trace(self):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        self.write_job("--steps", "1000000")
         for victim in range(4):  # rank 0 too, which describes the job otherwise
             with self.subTest(victim=victim):
                 ended = self.end_by(lambda workers, victim=victim: os.kill(workers[str(victim)], signal.SIGKILL))
@@ -53,14 +49,14 @@ class Trace(unittest.TestCase):
                 self.expect_no_parts()
 
     def test_when_a_worker_freezes_the_others_leave_the_trace(self):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        self.write_job("--steps", "1000000")
         ended = self.end_by(lambda workers: os.kill(workers["3"], signal.SIGSTOP), "--heartbeat", "0.3", "--dead-after", "3")
         self.assertIn("trace of the failed job written to t.pftrace; missing: rank 3\n", ended.err)
         self.assertIn("the trace lacks rank 3: ", self.report())
         self.expect_no_parts()
 
     def test_a_job_that_is_interrupted_leaves_a_trace_of_all_ranks(self):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "1000000")
+        self.write_job("--steps", "1000000")
         for processes in ([], ["--processes", "2"]):
             with self.subTest(processes=processes):
                 self.place.remove("t.pftrace")

@@ -9,10 +9,9 @@ from tests.processes import weir_jobs
 MESH = ("--mesh", "dp=2,tp=2", "--processes", "2")
 
 
-class TwoJobs(unittest.TestCase):
+class TwoJobs(weir_jobs.JobCase):
     def setUp(self):
-        self.place = weir_jobs.Place()
-        self.addCleanup(self.place.close)
+        super().setUp()
         for name, seed in (("a", "1"), ("b", "2")):
             self.place.write_job(*weir_jobs.SMALL, "--steps", "60", "--seed", seed, job=f"{name}.textproto")
             self.place.train("--mesh", "dp=2,tp=2", "--save", f"{name}.alone.st", job=f"{name}.textproto")

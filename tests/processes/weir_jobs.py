@@ -13,6 +13,7 @@ import signal
 import subprocess
 import tempfile
 import time
+import unittest
 import uuid
 
 from tests.processes import census
@@ -222,3 +223,15 @@ class Place:
         if ended.code != 0:
             raise AssertionError(f"weir train {' '.join(arguments)}: {ended.code}\n{ended.err}")
         return ended
+
+
+class JobCase(unittest.TestCase):
+    """Tests of jobs: each has a place of its own, which is gone when the test ends."""
+
+    def setUp(self):
+        self.place = Place()
+        self.addCleanup(self.place.close)
+
+    def write_job(self, *options):
+        """A small model, with these options of `weir zoo`."""
+        self.place.write_job(*SMALL, *options)

@@ -29,30 +29,18 @@ double BubbleOf(const Session& session) {
 
 VirtualStep PlayJob(const Job& job, int steps, const ActCost& cost) {
   VirtualStep out;
-  const absl::StatusOr<std::unique_ptr<LogicalPlan>> logical = CompileJob(job, {});
-  EXPECT_TRUE(logical.ok()) << logical.status();
-  if (!logical.ok()) return out;
-  std::vector<RankPlan> plans;
-  for (int64_t rank = 0; rank < (*logical)->mesh.num_ranks(); ++rank) {
-    absl::StatusOr<RankPlan> plan = LowerForRank(**logical, rank);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    if (!plan.ok()) return out;
-    out.arena_bytes.push_back(plan->arena_bytes());
-    plans.push_back(*std::move(plan));
-  }
+  const absl::StatusOr<std::vector<RankPlan>> plans = CompileForAllRanks(job);
+  EXPECT_TRUE(plans.ok()) << plans.status();
+  if (!plans.ok()) return out;
+  for (const RankPlan& plan : *plans) out.arena_bytes.push_back(plan.arena_bytes());
   const std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
-  SessionOptions options;
-  options.feed = feed.get();
-  options.engine = SessionOptions::EngineKind::kSim;
-  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
-  options.compute = RankExecutorOptions::Compute::kSkip;
+  SessionOptions options = VirtualTimeOptions(feed.get());
   if (cost) {
     options.sim_cost_ns = cost;
   } else {
-    options.sim_cost_ns = [](const Plan&, const PlanActor& actor) { return actor.timing.time_ns; };
     options.sim_latency_ns = [](int64_t bytes, int from, int to) { return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from, to), bytes); };
   }
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
+  const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(*plans, options);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return out;
   const absl::Status ran = (*session)->RunSteps(steps);

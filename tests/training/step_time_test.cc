@@ -32,25 +32,13 @@ struct PlayedRun {
 // All acts take the time that the plan was made with; messages take a while.
 PlayedRun Play(const Job& job, int64_t steps) {
   PlayedRun played;
-  const absl::StatusOr<std::unique_ptr<LogicalPlan>> logical = CompileJob(job, {});
-  EXPECT_TRUE(logical.ok()) << logical.status();
-  if (!logical.ok()) return played;
-  std::vector<RankPlan> plans;
-  for (int64_t rank = 0; rank < (*logical)->mesh.num_ranks(); ++rank) {
-    absl::StatusOr<RankPlan> plan = LowerForRank(**logical, rank);
-    EXPECT_TRUE(plan.ok()) << plan.status();
-    if (!plan.ok()) return played;
-    plans.push_back(*std::move(plan));
-  }
+  const absl::StatusOr<std::vector<RankPlan>> plans = CompileForAllRanks(job);
+  EXPECT_TRUE(plans.ok()) << plans.status();
+  if (!plans.ok()) return played;
   const std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
-  SessionOptions options;
-  options.feed = feed.get();
-  options.engine = SessionOptions::EngineKind::kSim;
-  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
-  options.compute = RankExecutorOptions::Compute::kSkip;
-  options.sim_cost_ns = [](const Plan&, const PlanActor& actor) { return actor.timing.time_ns; };
+  SessionOptions options = VirtualTimeOptions(feed.get());
   options.sim_latency_ns = [](int64_t bytes, int, int) -> int64_t { return 5000 + bytes / 4; };
-  const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(plans, options);
+  const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(*plans, options);
   EXPECT_TRUE(session.ok()) << session.status();
   if (!session.ok()) return played;
   EXPECT_EQ((*session)->RunSteps(steps), absl::OkStatus());

@@ -106,13 +106,28 @@ absl::StatusOr<std::vector<float>> AssembleState(const std::string& name,
   return whole;
 }
 
-absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
+absl::StatusOr<std::vector<RankPlan>> CompileForAllRanks(const Job& job) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> logical, CompileJob(job, {}));
   std::vector<RankPlan> plans;
   for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
     WEIR_ASSIGN_OR_RETURN(RankPlan plan, LowerForRank(*logical, rank));
     plans.push_back(std::move(plan));
   }
+  return plans;
+}
+
+SessionOptions VirtualTimeOptions(DataFeed* feed) {
+  SessionOptions options;
+  options.feed = feed;
+  options.engine = SessionOptions::EngineKind::kSim;
+  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
+  options.compute = RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [](const Plan&, const PlanActor& actor) { return actor.timing.time_ns; };
+  return options;
+}
+
+absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const std::vector<RankPlan> plans, CompileForAllRanks(job));
   std::unique_ptr<DataFeed> feed = options.feed ? options.feed(job) : RepeatingFeed(job);
   MetricRecorder sink;
   SessionOptions session_options = options.session;

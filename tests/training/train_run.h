@@ -41,6 +41,13 @@ std::unique_ptr<DataFeed> RepeatingFeed(const Job& job);
 // Batches that do not come again: rows one after another, however they are cut into steps and micro-batches.
 std::unique_ptr<DataFeed> EndlessFeed(const Job& job);
 
+// The plans of all ranks of `job`, by rank.
+absl::StatusOr<std::vector<RankPlan>> CompileForAllRanks(const Job& job);
+
+// A session in virtual time that computes nothing: every act takes the time that the compiler planned for it, and messages
+// arrive at once unless the caller says otherwise. `feed` must outlive the session.
+SessionOptions VirtualTimeOptions(DataFeed* feed);
+
 // Compiles, checks that all plans fit, runs, checks that every register is at rest and, from
 // the trace, that none ever held more than its slots.
 absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options);

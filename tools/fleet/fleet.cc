@@ -86,6 +86,15 @@ absl::Status Fleet::Launch() {
   WEIR_RETURN_IF_ERROR(CheckRoomForFiles("the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));
   WEIR_ASSIGN_OR_RETURN(log_directory_, MakeLogDirectory(options_.log_base));
   PointLatestAt(log_directory_);
+  WEIR_RETURN_IF_ERROR(StartWorkers());
+  KeepMemoryOutOfCoreDumps();
+  WEIR_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(job_id_));
+  WEIR_RETURN_IF_ERROR(StartCoordinator(&authority));
+  WEIR_RETURN_IF_ERROR(TellWorkers(&authority));
+  return coordinator_->WaitForWorkers(kHelloLimitMs);
+}
+
+absl::Status Fleet::StartWorkers() {
   std::promise<absl::Status> launched;
   watcher_ = std::thread([this, &launched] {
     std::vector<WorkerLaunch> launches;
@@ -104,10 +113,10 @@ absl::Status Fleet::Launch() {
     launched.set_value(started.status());
     if (supervisor_ != nullptr) WatchProcesses();
   });
-  WEIR_RETURN_IF_ERROR(launched.get_future().get());
+  return launched.get_future().get();
+}
 
-  KeepMemoryOutOfCoreDumps();
-  WEIR_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(job_id_));
+absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
   CoordinatorOptions options;
   options.job_id = job_id_;
   options.epoch = kEpoch;
@@ -133,7 +142,7 @@ absl::Status Fleet::Launch() {
     return std::find(ranks.begin(), ranks.end(), RankOfCardSubject(key)) != ranks.end();
   };
   options.on_event = [this](int worker, const std::string& event) { TakeTrouble(worker, event); };
-  WEIR_ASSIGN_OR_RETURN(options.credentials, authority.Issue(CoordinatorIdentity(job_id_)));
+  WEIR_ASSIGN_OR_RETURN(options.credentials, authority->Issue(CoordinatorIdentity(job_id_)));
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, Coordinator::Start(std::move(options)));
   bool failed = false;
   {
@@ -142,8 +151,12 @@ absl::Status Fleet::Launch() {
     failed = !failures_.empty();
   }
   if (failed) coordinator_->Abort(absl::UnavailableError("a worker ended before the job began"));
+  return absl::OkStatus();
+}
+
+absl::Status Fleet::TellWorkers(JobAuthority* authority) {
   for (int worker = 0; worker < num_workers(); ++worker) {
-    WEIR_ASSIGN_OR_RETURN(Credentials credentials, authority.Issue(WorkerIdentity(job_id_, worker, kEpoch)));
+    WEIR_ASSIGN_OR_RETURN(Credentials credentials, authority->Issue(WorkerIdentity(job_id_, worker, kEpoch)));
     WorkerBundle bundle;
     bundle.set_job_id(job_id_);
     bundle.set_epoch(kEpoch);
@@ -159,7 +172,7 @@ absl::Status Fleet::Launch() {
     // A worker that is gone already shows in WaitForWorkers.
     supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
   }
-  return coordinator_->WaitForWorkers(kHelloLimitMs);
+  return absl::OkStatus();
 }
 
 void Fleet::WatchProcesses() {

@@ -82,6 +82,11 @@ class Fleet {
   void AwaitRemaining();
 
  private:
+  // The three parts of Launch. StartWorkers starts the watching thread, which starts the processes.
+  absl::Status StartWorkers();
+  absl::Status StartCoordinator(JobAuthority* authority);
+  absl::Status TellWorkers(JobAuthority* authority);
+
   // On the watching thread.
   void WatchProcesses();
   void TakeExit(const WorkerExit& exit);

@@ -105,7 +105,7 @@ class Trainer {
                                   BytesText(static_cast<double>(facts.bytes_per_device))));
     SayWhatUpdates();
     const int64_t steps = job_.training().steps();
-    if (result_.steps_done > 0) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
+    if (result_.steps_done > 0 && result_.steps_done < steps) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
     if (result_.steps_done >= steps && !options_.resume.empty()) {
       progress_.Say(absl::StrCat("nothing to train: the checkpoint is of step ", result_.steps_done, ", and the job has ", steps, " steps in all (--steps)"));
     }
