@@ -72,6 +72,9 @@ struct BadJob {
   std::string code;
 };
 
+// Orders of the axes of 32 devices, in which the stages of the pipeline are neighbours or lie apart.
+const char* const kMeshesOf32[] = {"dp=4,pp=4,tp=2", "dp=4,tp=2,pp=4", "pp=4,dp=4,tp=2", "pp=4,tp=2,dp=4", "tp=2,pp=4,dp=4", "tp=2,dp=4,pp=4"};
+
 class CheckTest : public ::testing::Test {
  protected:
   std::vector<BadJob> BadJobs() {
@@ -104,6 +107,15 @@ class CheckTest : public ::testing::Test {
     };
   }
 };
+
+TEST_F(CheckTest, AxesMayStandInAnyOrder) {
+  const std::string job = Zoo("check_axes.textproto", {"gpt", "--layers", "4", "--hidden", "32", "--heads", "4", "--sequence", "16", "--batch", "16"});
+  for (const char* mesh : kMeshesOf32) {
+    SCOPED_TRACE(mesh);
+    const Outcome check = Weir({"check", job, "--mesh", mesh, "--any-machine"});
+    EXPECT_EQ(check.code, 0) << check.err;
+  }
+}
 
 TEST_F(CheckTest, WhatTrainRefusesCheckRefusesWithTheSameWordsAndNothingIsTrained) {
   for (const BadJob& bad : BadJobs()) {

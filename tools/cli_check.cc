@@ -47,7 +47,7 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
   *context->out << (read.job.name().empty() ? arguments.train.job.path : read.job.name()) << " is sound: " << Plural(parameters, "parameter") << " in "
                 << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", " << Plural(ranks, "device") << ", at most "
-                << Plural(prepared.actors, "actor") << " and " << BytesText(static_cast<double>(prepared.arena_bytes)) << (ranks > 1 ? " each" : "") << "\n"
+                << Plural(prepared.actors, "actor") << " and " << BytesText(static_cast<double>(prepared.bytes_per_device)) << (ranks > 1 ? " each" : "") << "\n"
                 << (prepared.dataset == nullptr ? "data not looked at" : prepared.dataset->Describe()) << "\n";
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -89,9 +90,17 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   arguments.options.interrupted = &signals.interrupted();
   // A file or a pipe gets the model's bytes; a terminal would obey some.
   std::ostream& out = ::isatty(STDOUT_FILENO) ? *context->out : *context->raw_out;
-  out << arguments.options.prompt << std::flush;
-  absl::Status status = Generate(job, arguments.options, [&out](char byte) { out << byte << std::flush; });
-  out << "\n";
+  // The prompt comes with the first byte: a job that cannot generate prints its error alone.
+  bool has_begun = false;
+  const auto begin = [&] {
+    if (!std::exchange(has_begun, true)) out << arguments.options.prompt;
+  };
+  const absl::Status status = Generate(job, arguments.options, [&](char byte) {
+    begin();
+    out << byte << std::flush;
+  });
+  if (status.ok()) begin();
+  if (has_begun) out << "\n" << std::flush;
   if (signals.interrupted().load()) context->exit_code = kExitInterrupted;
   return status;
 }

@@ -131,8 +131,10 @@ TEST(Schema, OperandCountsSayWhatIsPossible) {
 TEST(Registry, UsersGetTheNearestUserOp) {
   auto message = [](const std::string& op) { return std::string(OpRegistry::FindForUser(op, "node a").status().message()); };
   EXPECT_THAT(message("matmull"), AllOf(HasSubstr("W0301 at node a"), HasSubstr("Try: matmul")));
-  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: one of "), HasSubstr("matmul, "), Not(HasSubstr("matmul_grad_w"))));
+  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: op: one of "), HasSubstr("matmul, "), Not(HasSubstr("matmul_grad_w"))));
   EXPECT_THAT(message("relu_grad"), HasSubstr("that graphs may use"));
+  EXPECT_THAT(message("subtract"), HasSubstr("Try: sub"));
+  EXPECT_THAT(message(""), HasSubstr("found none"));
   EXPECT_TRUE(OpRegistry::FindForUser("gelu", "").ok());
 }
 
@@ -146,7 +148,8 @@ TEST(Infer, MatmulTakesLeadingDimensionsFromXAndTheLastFromTheWeight) {
 TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[mlp=256, hidden]"}),
               AllOf(HasSubstr("W0308"), HasSubstr("dimension mlp of w"), HasSubstr("x f32[batch=8, hidden=64]"),
-                    HasSubstr("w f32[mlp=256, hidden=64]")));
+                    HasSubstr("w f32[mlp=256, hidden=64]"), HasSubstr("Try: swap mlp and hidden of w")));
+  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[mlp=256, batch]"}), HasSubstr("Try: mlp=64"));
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "bf16[hidden, hidden]"}), HasSubstr("W0309"));
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden]"}), HasSubstr("W0307"));
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"}, {{"activation", std::string("geelu")}}),

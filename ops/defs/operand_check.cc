@@ -64,6 +64,13 @@ OperandCheck& OperandCheck::SameSize(int i, int axis, int like, int like_axis) {
   const TensorDim& found = dim(i, axis);
   const TensorDim& expected = dim(like, like_axis);
   if (found.size == expected.size) return *this;
+  // A transposed operand has the size that is wanted in another dimension.
+  for (const TensorDim& other : dims(i)) {
+    if (other.size != expected.size) continue;
+    return Fail({"W0308", "",
+                 absl::StrCat("dimension ", found.name, " of ", name(i), " as long as ", DimText(expected), " of ", Operand(like)),
+                 absl::StrCat(DimText(found), " in ", Operand(i)), absl::StrCat("swap ", found.name, " and ", other.name, " of ", name(i))});
+  }
   return Fail({"W0308", "",
                absl::StrCat("dimension ", found.name, " of ", name(i), " as long as ", DimText(expected), " of ", Operand(like)),
                absl::StrCat(DimText(found), " in ", Operand(i)), absl::StrCat(found.name, "=", expected.size)});

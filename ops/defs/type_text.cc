@@ -142,6 +142,7 @@ absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const 
 
 absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table) {
   std::string all = Trim(text);
+  if (all.empty()) return Rejected({"W0311", "", "a type: an element type (f32, bf16, i32) and dimensions", "none", "type: \"f32[rows, columns]\", with names of `dim`"});
   size_t open = all.find('[');
   std::string name = Trim(all.substr(0, open));
   auto dtype = DTypeFromName(name);

@@ -28,6 +28,7 @@ TEST(Status, NearestFindsTheMisspeltWordAndNothingElse) {
   EXPECT_EQ(Nearest("matmull", words), "matmul");
   EXPECT_EQ(Nearest("sofmax", words), "softmax");
   EXPECT_EQ(Nearest("convolution", words), "");
+  EXPECT_EQ(Nearest("gelu_with_tanh", words), "gelu");
   EXPECT_EQ(Nearest(std::string(100'000'000, 'x'), words), "");
 }
 

@@ -10,6 +10,7 @@
 // Codes ("W0203") have a page each in docs/errors/. Thread rule: values, no state.
 #pragma once
 
+#include <algorithm>
 #include <string>
 
 #include "absl/status/status.h"
@@ -40,7 +41,8 @@ absl::Status At(const std::string& where, const absl::Status& status);
 // The exit code of the CLI for `status` (table above).
 int ExitCode(const absl::Status& status);
 
-// The candidate nearest to `word` by edit distance, or "" if none is near or `word` is very long.
+// The candidate nearest to `word` by edit distance; if none is near, the longest of at least 3 characters that begins `word`
+// ("sub" for "subtract"); or "" if there is none, or `word` is very long.
 inline constexpr size_t kNearestWordMax = 256;
 template <typename Range>
 std::string Nearest(const std::string& word, const Range& candidates);
@@ -58,6 +60,13 @@ std::string Nearest(const std::string& word, const Range& candidates) {
       best_distance = distance;
       best = std::string(candidate);
     }
+  }
+  if (!best.empty()) return best;
+  constexpr size_t kBeginningMin = 3;
+  for (const auto& candidate : candidates) {
+    const std::string beginning(candidate);
+    if (beginning.size() < std::max(kBeginningMin, best.size() + 1) || word.compare(0, beginning.size(), beginning) != 0) continue;
+    best = beginning;
   }
   return best;
 }

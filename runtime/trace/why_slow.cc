@@ -184,7 +184,8 @@ std::string AxisBetween(const WhySlow& why, int from, int to) {
   return axis;
 }
 
-std::string AdviceOnExchanges(const WhySlow& why) {
+// `gain`: what the best of the changes that touch communication saves.
+std::string AdviceOnExchanges(const WhySlow& why, double gain) {
   std::map<std::string, Line> exchanges;
   for (const PathEdge& edge : why.path.edges) {
     const std::string name = EdgeName(edge);
@@ -196,15 +197,28 @@ std::string AdviceOnExchanges(const WhySlow& why) {
   }
   const auto most = std::max_element(exchanges.begin(), exchanges.end(),
                                      [](const auto& a, const auto& b) { return a.second.share < b.second.share; });
-  if (most == exchanges.end()) return "communication is in the way: try another layout";
+  if (most == exchanges.end()) return absl::StrCat("communication costs up to ", PercentText(gain), " of a step: try another layout");
   const Line& line = most->second;
   const std::string axis = line.places.size() == 1 ? *line.places.begin() : "";
-  const std::string what = absl::StrCat("communication is in the way, most of all ", line.Name(),
-                                        axis.empty() ? "" : absl::StrCat(" over axis ", axis), " (", PercentText(line.share),
-                                        " of the step): ");
+  const std::string what = absl::StrCat("communication costs up to ", PercentText(gain), " of a step and can be changed; the longest on the critical path is ",
+                                        line.Name(), axis.empty() ? "" : absl::StrCat(" over axis ", axis), " (", PercentText(line.share), "): ");
   if (axis == "pp") return absl::StrCat(what, "cut the stages elsewhere, or take more micro-batches to hide it behind");
   return absl::StrCat(what, axis.empty() ? "change the rules" : absl::StrCat("change the rules that name ", axis),
-                      " (`weir plan` has the bytes of each exchange), or take more micro-batches to hide it behind");
+                      " (`weir plan` names the rule behind each exchange and its bytes), or take more micro-batches to hide it behind");
+}
+
+// Empty unless all devices whose CPU time is known lack a core: then the job is not what to change first.
+std::string AdviceOnCores(const SpeedReport& speeds) {
+  double least = 1, most = -1;
+  for (const DeviceSpeed& device : speeds.devices) {
+    if (device.core_share < 0) continue;
+    least = std::min(least, device.core_share);
+    most = std::max(most, device.core_share);
+  }
+  if (most < 0 || most >= kHasACoreMin) return "";
+  return absl::StrFormat("cores are missing: a device has one for %.0f to %.0f %% of the time that it works. Take fewer devices or --threads, or end "
+                         "the programs beside it; what the job itself could do better shows once each device has a core",
+                         least * 100, most * 100);
 }
 
 std::string AdviceOnSlots(const WhySlow& why) {
@@ -311,6 +325,7 @@ absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptio
 
 std::string Advice(const WhySlow& why) {
   if (why.what_ifs.empty() || why.what_ifs[0].gain <= 0) return "";
+  if (const std::string cores = AdviceOnCores(why.speeds); !cores.empty()) return cores;
   if (!why.speeds.stragglers.empty() && why.speeds.stragglers[0].more_ns_per_step >= kStragglerShareOfStep * why.recorded_step_ns) {
     const Straggler& slow = why.speeds.stragglers[0];
     return absl::StrFormat("rank %d is slow: its acts take %.1f times as long as the same acts of %s; %s. Look at its machine first",
@@ -324,7 +339,7 @@ std::string Advice(const WhySlow& why) {
     gain = std::max(gain, row.gain);
   }
   if (slots >= std::max(exchanges, kChangeWorthIt) || (slots >= exchanges && slots >= work)) return AdviceOnSlots(why);
-  if (exchanges >= kChangeWorthIt || exchanges >= work) return AdviceOnExchanges(why);
+  if (exchanges >= kChangeWorthIt || exchanges >= work) return AdviceOnExchanges(why, exchanges);
   return AdviceOnWork(why);
 }
 

@@ -96,9 +96,7 @@ absl::Status ProvePlans(const LogicalPlan& plan, const std::map<int64_t, RankPla
     WEIR_ASSIGN_OR_RETURN(Plan loaded, PlanFromProto(rank_plan));
     WEIR_RETURN_IF_ERROR(CheckCertificate(loaded));
     plans.push_back(std::move(loaded));
-    if (plan.mode != PlanMode::kTrain) return absl::OkStatus();
-    prepared->arena_bytes = std::max(prepared->arena_bytes, rank_plan.arena_bytes());
-    prepared->actors = std::max<int64_t>(prepared->actors, rank_plan.actor_size());
+    if (plan.mode == PlanMode::kTrain) prepared->actors = std::max<int64_t>(prepared->actors, rank_plan.actor_size());
     return absl::OkStatus();
   };
   for (const auto& [rank, rank_plan] : lowered) WEIR_RETURN_IF_ERROR(add(rank_plan));
@@ -107,6 +105,7 @@ absl::Status ProvePlans(const LogicalPlan& plan, const std::map<int64_t, RankPla
     WEIR_ASSIGN_OR_RETURN(const RankPlan rank_plan, LowerForRank(plan, rank));
     WEIR_RETURN_IF_ERROR(add(rank_plan));
   }
+  std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
   if (static_cast<int64_t>(plans.size()) == plan.mesh.num_ranks()) return VerifyPlans(plans);
   return VerifyLocalPlans(plans);
 }
@@ -170,6 +169,7 @@ class Preparation {
     WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedOf(prepared_.plans));
     const Beside beside = prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
     WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, scope_.machine)));
+    prepared_.bytes_per_device = of.need.bytes;
     WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, &prepared_));
     if (prepared_.plans.evaluation != nullptr) WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, &prepared_));
     return CheckInputs(StatesOfPlans(of.plans));

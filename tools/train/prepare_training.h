@@ -30,7 +30,7 @@ struct PreparedTraining {
   std::shared_ptr<const Dataset> dataset;  // null: Data::kLeave
   TrainingPlans plans;
   int64_t actors = 0;       // most of any rank looked at
-  int64_t arena_bytes = 0;  // most of any rank looked at, in training
+  int64_t bytes_per_device = 0;  // what the rank that needs most needs, with its evaluation (memory_budget.h)
   int64_t first_step = 0;   // steps done in the checkpoint that the run goes on from
   std::vector<std::string> notes, warnings;  // sentences
 };

@@ -43,7 +43,12 @@ int64_t RankGroup::bytes_per_device() const {
   int64_t bytes = 0;
   for (int rank : training_.session->local_ranks()) {
     const RankMemory memory = training_.session->Memory(rank);
-    bytes = std::max(bytes, memory.arena_bytes + memory.workspace_bytes);
+    int64_t own = memory.arena_bytes + memory.workspace_bytes;
+    if (evaluator_ != nullptr) {
+      const RankMemory beside = evaluator_->session()->Memory(rank);
+      own += beside.arena_bytes + beside.workspace_bytes;
+    }
+    bytes = std::max(bytes, own);
   }
   return bytes;
 }

@@ -51,7 +51,7 @@ class RankGroup {
   const Dataset& dataset() const { return *dataset_; }
   int threads_per_device() const { return training_.threads_per_device; }
   int64_t evaluation_batches() const { return evaluation_batches_; }  // 0: nothing is held out
-  int64_t bytes_per_device() const;  // the most of any rank of this group
+  int64_t bytes_per_device() const;  // the most of any rank of this group, its evaluation included
   // The states of this group's ranks.
   std::map<std::string, StateType> States(StateSet set) const { return StatesOf(*training_.session, set); }
 
