@@ -11,35 +11,42 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kTimeMax = int64_t{1} << 46;       // as actors/plan.cc bounds each time
-constexpr int64_t kChecksMax = int64_t{1} << 31;     // of all edges: more is not a plan but an attack
+constexpr int64_t kTimeMax = int64_t{1} << 46;    // as actors/plan.cc bounds each time
+constexpr int64_t kChecksMax = int64_t{1} << 31;  // of all edges: more is not a plan but an attack
 
 // Start times of one actor; the plan they are of lives longer.
 class Clock {
  public:
   Clock(const PlanRate& rate, const PlanTiming& timing, const PlanRhythm& rhythm)
-      : rate_(rate), timing_(timing), rhythm_(rhythm), acts_per_iteration_(ActsPerIteration(rate, rhythm)) {}
+      : rate_(rate),
+        timing_(timing),
+        rhythm_(rhythm),
+        acts_per_iteration_(ActsPerIteration(rate, rhythm)) {}
 
   // Of an act of any iteration; those before step 0 have negative numbers.
   int64_t StartOf(int64_t act) const {
     if (!timing_.act_start_ns.empty()) {
       const int64_t iteration = FloorDiv(act, acts_per_iteration_);
-      return iteration * rhythm_.iteration_ns + timing_.act_start_ns[act - iteration * acts_per_iteration_];
+      return iteration * rhythm_.iteration_ns +
+             timing_.act_start_ns[act - iteration * acts_per_iteration_];
     }
     const int64_t turn = FloorDiv(act, rate_.acts_per_step), k = act - turn * rate_.acts_per_step;
     const int64_t step = turn * rate_.every + rate_.every_phase;
     const int64_t iteration = FloorDiv(step, rhythm_.steps_per_iteration);
     int64_t at = iteration * rhythm_.iteration_ns + timing_.start_ns +
                  (step - iteration * rhythm_.steps_per_iteration) * rhythm_.step_ns;
-    return rate_.chunks == 1 ? at + k * timing_.turn_ns
-                             : at + (k / rate_.chunks) * timing_.turn_ns + (k % rate_.chunks) * timing_.chunk_ns;
+    return rate_.chunks == 1
+               ? at + k * timing_.turn_ns
+               : at + (k / rate_.chunks) * timing_.turn_ns + (k % rate_.chunks) * timing_.chunk_ns;
   }
   int64_t EndOf(int64_t act) const { return StartOf(act) + timing_.time_ns; }
 
-  // From the start of a step's first act to the end of its last; bounded even if every time is the largest.
+  // From the start of a step's first act to the end of its last; bounded even if every time is the
+  // largest.
   __int128 StepLength() const {
     const __int128 turns = rate_.acts_per_step / rate_.chunks;
-    return (turns - 1) * timing_.turn_ns + static_cast<__int128>(rate_.chunks - 1) * timing_.chunk_ns + timing_.time_ns;
+    return (turns - 1) * timing_.turn_ns +
+           static_cast<__int128>(rate_.chunks - 1) * timing_.chunk_ns + timing_.time_ns;
   }
   bool by_formula() const { return timing_.act_start_ns.empty(); }
   int64_t acts_per_iteration() const { return acts_per_iteration_; }
@@ -61,7 +68,9 @@ struct End {
   int64_t FirstAct(int64_t token) const { return token / port.tokens * port.period - port.phase; }
   int64_t LastAct(int64_t token) const { return FirstAct(token) + port.period - 1; }
   // Every step has the same spans.
-  bool SameEachStep() const { return rate.every == 1 && rate.acts_per_step % port.period == 0 && clock.by_formula(); }
+  bool SameEachStep() const {
+    return rate.every == 1 && rate.acts_per_step % port.period == 0 && clock.by_formula();
+  }
   bool even() const { return port.period == 1 && port.tokens == 1 && SameEachStep(); }
 };
 
@@ -71,7 +80,8 @@ class Checker {
 
   absl::Status Check() {
     if (plan_.rhythm.iteration_ns == 0 && !plan_.actors.empty()) {
-      return Rejected({"W0541", absl::StrCat("plan of rank ", plan_.rank), "a certificate: when every act starts", "none",
+      return Rejected({"W0541", absl::StrCat("plan of rank ", plan_.rank),
+                       "a certificate: when every act starts", "none",
                        "let the compiler of this version write the plan"});
     }
     for (const PlanActor& actor : plan_.actors) WEIR_RETURN_IF_ERROR(CheckActor(actor));
@@ -85,21 +95,26 @@ class Checker {
     return Rejected({"W0508", absl::StrCat("plan of rank ", plan_.rank, ", actor '", name, "'"),
                      absl::StrCat("acts of a step within ", kTimeMax, " ns"), "more", ""});
   }
-  // Act `act` of `after` must not start before `ready`, when act `needed` of `before` has done its part.
-  absl::Status TooEarly(const std::string& where, const std::string& after, int64_t act, int64_t start,
-                        const std::string& before, int64_t needed, int64_t ready, const std::string& why) const {
-    return Rejected({"W0509", absl::StrCat("plan of rank ", plan_.rank, ", ", where),
-                     absl::StrCat("act ", act, " of '", after, "' to start at ", ready, " ns or later, when act ", needed,
-                                  " of '", before, "' has ", why),
-                     absl::StrCat(start, " ns"),
-                     "let the compiler write the plan again; a plan changed by hand needs times that fit it"});
+  // Act `act` of `after` must not start before `ready`, when act `needed` of `before` has done its
+  // part.
+  absl::Status TooEarly(const std::string& where, const std::string& after, int64_t act,
+                        int64_t start, const std::string& before, int64_t needed, int64_t ready,
+                        const std::string& why) const {
+    return Rejected(
+        {"W0509", absl::StrCat("plan of rank ", plan_.rank, ", ", where),
+         absl::StrCat("act ", act, " of '", after, "' to start at ", ready,
+                      " ns or later, when act ", needed, " of '", before, "' has ", why),
+         absl::StrCat(start, " ns"),
+         "let the compiler write the plan again; a plan changed by hand needs times that fit it"});
   }
 
   absl::Status CheckActor(const PlanActor& actor);
   absl::Status CheckRegister(const PlanRegister& r);
   absl::Status CheckEdge(const PlanRegister& r, const End& producer, const End& consumer);
-  absl::Status CheckToken(const PlanRegister& r, const End& producer, const End& consumer, int64_t token);
-  absl::Status CheckSlot(const PlanRegister& r, const End& producer, const End& consumer, int64_t token);
+  absl::Status CheckToken(const PlanRegister& r, const End& producer, const End& consumer,
+                          int64_t token);
+  absl::Status CheckSlot(const PlanRegister& r, const End& producer, const End& consumer,
+                         int64_t token);
   absl::Status CheckStream(const PlanStream& stream);
 
   const Plan& plan_;
@@ -110,8 +125,8 @@ absl::Status Checker::CheckActor(const PlanActor& actor) {
   const Clock clock(actor, actor.timing, plan_.rhythm);
   const PlanRhythm& rhythm = plan_.rhythm;
   const auto overlap = [&](int64_t act, const char* what) {
-    return TooEarly(absl::StrCat("actor '", actor.name, "'"), actor.name, act, clock.StartOf(act), actor.name, act - 1,
-                    clock.EndOf(act - 1), what);
+    return TooEarly(absl::StrCat("actor '", actor.name, "'"), actor.name, act, clock.StartOf(act),
+                    actor.name, act - 1, clock.EndOf(act - 1), what);
   };
   if (!clock.by_formula()) {
     for (int64_t act = 1; act <= clock.acts_per_iteration(); ++act) {
@@ -127,7 +142,8 @@ absl::Status Checker::CheckActor(const PlanActor& actor) {
     return overlap(actor.chunks, "ended");
   }
   const int64_t between = int64_t{actor.every} * rhythm.step_ns;
-  if (actor.every < rhythm.steps_per_iteration && between < length) return overlap(actor.acts_per_step, "ended");
+  if (actor.every < rhythm.steps_per_iteration && between < length)
+    return overlap(actor.acts_per_step, "ended");
   if (rhythm.iteration_ns - (rhythm.steps_per_iteration - actor.every) * rhythm.step_ns < length) {
     return overlap(clock.acts_per_iteration(), "ended");
   }
@@ -137,7 +153,8 @@ absl::Status Checker::CheckActor(const PlanActor& actor) {
 absl::Status Checker::CheckRegister(const PlanRegister& r) {
   const bool here = r.side != RegisterSide::kInbound, there = r.side != RegisterSide::kOutbound;
   if (r.side != RegisterSide::kLocal && r.far.empty()) {
-    return Rejected({"W0541", absl::StrCat("plan of rank ", plan_.rank, ", register '", r.name, "'"),
+    return Rejected({"W0541",
+                     absl::StrCat("plan of rank ", plan_.rank, ", register '", r.name, "'"),
                      absl::StrCat("when the actor on rank ", r.peer, " acts"), "nothing",
                      "let the compiler of this version write the plan"});
   }
@@ -151,7 +168,8 @@ absl::Status Checker::CheckRegister(const PlanRegister& r) {
   const auto near = [&](const PlanActor& actor, const PlanPort& port) -> End {
     return {actor.name, actor, port, Clock(actor, actor.timing, plan_.rhythm)};
   };
-  const End producer = here ? near(plan_.actors[r.producer.actor], plan_.actors[r.producer.actor].outputs[r.producer.port])
+  const End producer = here ? near(plan_.actors[r.producer.actor],
+                                   plan_.actors[r.producer.actor].outputs[r.producer.port])
                             : far(0);
   for (int k = 0; k < NumConsumers(r); ++k) {
     if (there) {
@@ -165,10 +183,13 @@ absl::Status Checker::CheckRegister(const PlanRegister& r) {
 }
 
 absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, const End& consumer) {
-  // Where steps follow each other at one distance, those that have the same spans at both ends are alike.
+  // Where steps follow each other at one distance, those that have the same spans at both ends are
+  // alike.
   const PlanRhythm& rhythm = plan_.rhythm;
-  const bool even_steps = rhythm.steps_per_iteration == 1 || rhythm.iteration_ns == rhythm.steps_per_iteration * rhythm.step_ns;
-  const bool alike = even_steps && r.every == 1 && producer.SameEachStep() && consumer.SameEachStep();
+  const bool even_steps = rhythm.steps_per_iteration == 1 ||
+                          rhythm.iteration_ns == rhythm.steps_per_iteration * rhythm.step_ns;
+  const bool alike =
+      even_steps && r.every == 1 && producer.SameEachStep() && consumer.SameEachStep();
   const int64_t tokens = r.tokens_per_step * (alike ? 1 : rhythm.steps_per_iteration / r.every);
   const auto check = [&](int64_t from, int64_t to) -> absl::Status {
     for (int64_t token = from; token < to; ++token) {
@@ -179,21 +200,25 @@ absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, cons
   };
   const int64_t chunks = producer.rate.chunks;
   if (alike && producer.even() && consumer.even() && chunks == consumer.rate.chunks) {
-    // Where both ends are even, the room that an edge has is linear over the chunks of a turn, but where the other end
-    // goes on to its next turn: the chunks beside that, the first and the last tell of all.
+    // Where both ends are even, the room that an edge has is linear over the chunks of a turn, but
+    // where the other end goes on to its next turn: the chunks beside that, the first and the last
+    // tell of all.
     const int64_t lag = r.initial_tokens % tokens, lead = (r.slots - r.initial_tokens) % tokens;
     const int64_t breaks[] = {0, lag % chunks, (chunks - lead % chunks) % chunks, chunks};
     const auto check_turns = [&](int64_t from, int64_t to) -> absl::Status {
-      for (int64_t turn = std::max<int64_t>(0, from); turn < std::min(to, tokens / chunks); ++turn) {
+      for (int64_t turn = std::max<int64_t>(0, from); turn < std::min(to, tokens / chunks);
+           ++turn) {
         for (int64_t chunk : breaks) {
           const int64_t begin = turn * chunks;
-          WEIR_RETURN_IF_ERROR(check(begin + std::max<int64_t>(0, chunk - 1), begin + std::min(chunks, chunk + 1)));
+          WEIR_RETURN_IF_ERROR(
+              check(begin + std::max<int64_t>(0, chunk - 1), begin + std::min(chunks, chunk + 1)));
         }
       }
       return absl::OkStatus();
     };
     if (tokens <= 8 * chunks) return check_turns(0, tokens / chunks);
-    // And it is linear from turn to turn, but for the two tokens where one of the ends begins its step.
+    // And it is linear from turn to turn, but for the two tokens where one of the ends begins its
+    // step.
     WEIR_RETURN_IF_ERROR(check_turns(0, 1));
     WEIR_RETURN_IF_ERROR(check_turns(tokens / chunks - 1, tokens / chunks));
     if (lag > 0) WEIR_RETURN_IF_ERROR(check_turns(lag / chunks - 1, lag / chunks + 2));
@@ -203,36 +228,47 @@ absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, cons
   }
   checks_left_ -= tokens;
   if (checks_left_ < 0) {
-    return Rejected({"W0508", absl::StrCat("plan of rank ", plan_.rank, ", register '", r.name, "'"),
-                     absl::StrCat("at most ", kChecksMax, " tokens of an iteration, all registers together"), "more", ""});
+    return Rejected(
+        {"W0508", absl::StrCat("plan of rank ", plan_.rank, ", register '", r.name, "'"),
+         absl::StrCat("at most ", kChecksMax, " tokens of an iteration, all registers together"),
+         "more", ""});
   }
   return check(0, tokens);
 }
 
 std::string EdgeText(const PlanRegister& r, const End& producer, const End& consumer) {
-  return absl::StrCat("register '", r.name, "' from '", producer.name, "' to '", consumer.name, "'");
+  return absl::StrCat("register '", r.name, "' from '", producer.name, "' to '", consumer.name,
+                      "'");
 }
 
-// Token `token` of an iteration that is long under way: initial tokens are those of others before it.
-absl::Status Checker::CheckToken(const PlanRegister& r, const End& producer, const End& consumer, int64_t token) {
-  // The initial tokens count as published in iterations before step 0, so that all iterations are alike.
+// Token `token` of an iteration that is long under way: initial tokens are those of others before
+// it.
+absl::Status Checker::CheckToken(const PlanRegister& r, const End& producer, const End& consumer,
+                                 int64_t token) {
+  // The initial tokens count as published in iterations before step 0, so that all iterations are
+  // alike.
   const int64_t tokens = r.tokens_per_step * (plan_.rhythm.steps_per_iteration / r.every);
   const int64_t iterations = (r.initial_tokens + tokens - 1) / tokens;
   const int64_t taken = token + iterations * tokens;
   const int64_t needs = producer.LastAct(taken - r.initial_tokens), act = consumer.FirstAct(taken);
-  const int64_t ready = producer.clock.EndOf(needs) + r.latency_ns, start = consumer.clock.StartOf(act);
+  const int64_t ready = producer.clock.EndOf(needs) + r.latency_ns,
+                start = consumer.clock.StartOf(act);
   if (start >= ready) return absl::OkStatus();
-  return TooEarly(EdgeText(r, producer, consumer), consumer.name, act, start, producer.name, needs, ready,
-                  "ended and its token is there");
+  return TooEarly(EdgeText(r, producer, consumer), consumer.name, act, start, producer.name, needs,
+                  ready, "ended and its token is there");
 }
 
 // The slot of the token that `consumer` reads, taken again by `producer`.
-absl::Status Checker::CheckSlot(const PlanRegister& r, const End& producer, const End& consumer, int64_t token) {
-  const int64_t needs = consumer.LastAct(token), act = producer.FirstAct(token + r.slots - r.initial_tokens);
-  const int64_t ready = consumer.clock.EndOf(needs) + r.latency_ns, start = producer.clock.StartOf(act);
+absl::Status Checker::CheckSlot(const PlanRegister& r, const End& producer, const End& consumer,
+                                int64_t token) {
+  const int64_t needs = consumer.LastAct(token),
+                act = producer.FirstAct(token + r.slots - r.initial_tokens);
+  const int64_t ready = consumer.clock.EndOf(needs) + r.latency_ns,
+                start = producer.clock.StartOf(act);
   if (start >= ready) return absl::OkStatus();
-  return TooEarly(EdgeText(r, producer, consumer), producer.name, act, start, consumer.name, needs, ready,
-                  absl::StrCat("given back one of the ", r.slots, r.slots == 1 ? " slot" : " slots"));
+  return TooEarly(
+      EdgeText(r, producer, consumer), producer.name, act, start, consumer.name, needs, ready,
+      absl::StrCat("given back one of the ", r.slots, r.slots == 1 ? " slot" : " slots"));
 }
 
 absl::Status Checker::CheckStream(const PlanStream& stream) {
@@ -251,10 +287,13 @@ absl::Status Checker::CheckStream(const PlanStream& stream) {
         const PlanActor* after = &plan_.actors[entry.actor];
         const int64_t after_act = step * acts + act;
         const int64_t start = Clock(*after, after->timing, plan_.rhythm).StartOf(after_act);
-        const int64_t ready = before == nullptr ? start : Clock(*before, before->timing, plan_.rhythm).EndOf(before_act);
+        const int64_t ready = before == nullptr
+                                  ? start
+                                  : Clock(*before, before->timing, plan_.rhythm).EndOf(before_act);
         if (start < ready) {
-          return TooEarly(absl::StrCat("stream order '", stream.name, "'"), after->name, after_act, start, before->name,
-                          before_act, ready, "ended, which comes before it there");
+          return TooEarly(absl::StrCat("stream order '", stream.name, "'"), after->name, after_act,
+                          start, before->name, before_act, ready,
+                          "ended, which comes before it there");
         }
         before = after;
         before_act = after_act;
@@ -268,9 +307,10 @@ void Mix(uint64_t value, uint64_t* key) { *key = MixKey(*key, value); }
 
 // Names are for people: two ranks may call an actor differently.
 void MixEnd(const PlanRate& rate, const PlanPort& port, const PlanTiming& timing, uint64_t* key) {
-  for (int64_t value : {int64_t{rate.acts_per_step}, int64_t{rate.chunks}, int64_t{rate.every}, int64_t{rate.every_phase},
-                        int64_t{port.period}, int64_t{port.tokens}, int64_t{port.phase}, timing.start_ns, timing.turn_ns,
-                        timing.chunk_ns, timing.time_ns}) {
+  for (int64_t value :
+       {int64_t{rate.acts_per_step}, int64_t{rate.chunks}, int64_t{rate.every},
+        int64_t{rate.every_phase}, int64_t{port.period}, int64_t{port.tokens}, int64_t{port.phase},
+        timing.start_ns, timing.turn_ns, timing.chunk_ns, timing.time_ns}) {
     Mix(static_cast<uint64_t>(value), key);
   }
   for (int64_t ns : timing.act_start_ns) Mix(static_cast<uint64_t>(ns), key);
@@ -287,7 +327,8 @@ int64_t PlannedStartNs(const Plan& plan, const PlanActor& actor, int64_t act) {
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r) {
   if (r.far.empty()) return 0;
   uint64_t key = static_cast<uint64_t>(r.latency_ns);
-  for (int64_t ns : {plan.rhythm.iteration_ns, plan.rhythm.step_ns, int64_t{plan.rhythm.steps_per_iteration}}) {
+  for (int64_t ns :
+       {plan.rhythm.iteration_ns, plan.rhythm.step_ns, int64_t{plan.rhythm.steps_per_iteration}}) {
     Mix(static_cast<uint64_t>(ns), &key);
   }
   if (r.producer.actor >= 0) {

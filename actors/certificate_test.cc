@@ -1,5 +1,5 @@
-// That every plan which can run has a certificate that holds, that no wrong time slips through, and that plans that
-// could come to a standstill have none.
+// That every plan which can run has a certificate that holds, that no wrong time slips through, and
+// that plans that could come to a standstill have none.
 #include "actors/certificate.h"
 
 #include <algorithm>
@@ -73,8 +73,8 @@ TEST_P(PlansThatRun, AreRefusedWithoutACertificate) {
 }
 
 INSTANTIATE_TEST_SUITE_P(TestPlans, PlansThatRun,
-                         ::testing::Values("accumulate", "chain", "chunked", "diamond", "repeat", "ring", "train_loop",
-                                           "pipeline"),
+                         ::testing::Values("accumulate", "chain", "chunked", "diamond", "repeat",
+                                           "ring", "train_loop", "pipeline"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(CertificateTest, AnEdgeWhoseEndsSayDifferentThingsIsRefused) {
@@ -98,9 +98,14 @@ TEST(CertificateTest, APlanThatStandsStillHasNoneAndTheErrorNamesWhoWaitsForWhom
   std::vector<RankPlan> plans = LoadTestJob("deadlock");
   const std::string message(DeriveCertificate(&plans).message());
   EXPECT_THAT(message, HasSubstr("W0542"));
-  EXPECT_THAT(message, HasSubstr("'source' on rank 0 (act 3) waits for one of the 3 slots of 'data', held by 'join' on rank 0"));
-  EXPECT_THAT(message, HasSubstr("'join' on rank 0 (act 0) waits for a token of 'accumulated' from 'accumulate' on rank 0"));
-  EXPECT_THAT(message, HasSubstr("'accumulate' on rank 0 (act 3) waits for a token of 'data' from 'source' on rank 0"));
+  EXPECT_THAT(message, HasSubstr("'source' on rank 0 (act 3) waits for one of the 3 slots of "
+                                 "'data', held by 'join' on rank 0"));
+  EXPECT_THAT(message, HasSubstr("'join' on rank 0 (act 0) waits for a token of 'accumulated' from "
+                                 "'accumulate' on rank 0"));
+  EXPECT_THAT(
+      message,
+      HasSubstr(
+          "'accumulate' on rank 0 (act 3) waits for a token of 'data' from 'source' on rank 0"));
 }
 
 void SetTiming(const std::vector<int64_t>& numbers, ActorTiming* timing) {
@@ -110,7 +115,8 @@ void SetTiming(const std::vector<int64_t>& numbers, ActorTiming* timing) {
   timing->set_time_ns(numbers[3]);
 }
 
-// By the formula of proto/plan.proto, straight: for each token of the first iterations, from step 0 on.
+// By the formula of proto/plan.proto, straight: for each token of the first iterations, from step 0
+// on.
 bool HoldsByEnumeration(const Plan& plan, int iterations) {
   const PlanRegister& r = plan.registers[0];
   const PlanRhythm& rhythm = plan.rhythm;
@@ -121,7 +127,8 @@ bool HoldsByEnumeration(const Plan& plan, int iterations) {
       for (int64_t k = 0; k < actor.acts_per_step; ++k) {
         all.push_back(step / rhythm.steps_per_iteration * rhythm.iteration_ns +
                       step % rhythm.steps_per_iteration * rhythm.step_ns + actor.timing.start_ns +
-                      k / actor.chunks * actor.timing.turn_ns + k % actor.chunks * actor.timing.chunk_ns);
+                      k / actor.chunks * actor.timing.turn_ns +
+                      k % actor.chunks * actor.timing.chunk_ns);
       }
     }
     return all;
@@ -134,8 +141,8 @@ bool HoldsByEnumeration(const Plan& plan, int iterations) {
     }
   }
   // When each token is taken and given back, by enumeration of spans.
-  const auto walk = [&](const PlanActor& actor, const PlanPort& port, int64_t first_token, std::vector<int64_t>* taken,
-                        std::vector<int64_t>* given) {
+  const auto walk = [&](const PlanActor& actor, const PlanPort& port, int64_t first_token,
+                        std::vector<int64_t>* taken, std::vector<int64_t>* given) {
     const std::vector<int64_t> all = starts(actor);
     int64_t position = port.phase;
     taken->assign(first_token, -1);
@@ -184,7 +191,8 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
     p.slots = p.consumer_tokens + static_cast<int>(Draw(&key, 2 * p.chunks + 2));
     p.initial = static_cast<int>(Draw(&key, std::min(p.slots, 3) + 1));
     RankPlan proto = MakePairPlan(p);
-    std::vector<int64_t> times = {Draw(&key, 30), 2 + 2 * p.chunks + Draw(&key, 8), 1 + Draw(&key, 3), 1 + Draw(&key, 3)};
+    std::vector<int64_t> times = {Draw(&key, 30), 2 + 2 * p.chunks + Draw(&key, 8),
+                                  1 + Draw(&key, 3), 1 + Draw(&key, 3)};
     SetTiming(times, proto.mutable_actor(0)->mutable_timing());
     times[0] += Draw(&key, 40);
     if (Draw(&key, 4) == 0) times[1] += Draw(&key, 3) - 1;

@@ -52,7 +52,9 @@ class Play {
     return absl::OkStatus();
   }
 
-  const std::vector<int64_t>& starts(int rank, int actor) const { return ranks_[rank].actors[actor].starts; }
+  const std::vector<int64_t>& starts(int rank, int actor) const {
+    return ranks_[rank].actors[actor].starts;
+  }
   int64_t end_ns() const { return end_ns_; }
   const Plan& plan(int rank) const { return plans_[rank]; }
   // The inbound half of an outbound register, or the other way round.
@@ -68,7 +70,7 @@ class Play {
     int stream = -1;
     bool queued = false;
   };
-  struct RegisterPlay {  // of the rank that has the slots
+  struct RegisterPlay {              // of the rank that has the slots
     std::vector<int64_t> published;  // by token
     std::vector<int64_t> released;   // by token: the last consumer so far
     std::vector<int> readers_left;
@@ -85,7 +87,8 @@ class Play {
     std::vector<StreamPlay> streams;
   };
 
-  static PortSpec Spec(const PlanPort& port, const PlanRegister& r, int64_t available, int64_t next_token) {
+  static PortSpec Spec(const PlanPort& port, const PlanRegister& r, int64_t available,
+                       int64_t next_token) {
     PortSpec spec;
     spec.register_id = port.register_id;
     spec.period = port.period;
@@ -158,7 +161,8 @@ void Play::MakeRank(const Plan& plan) {
     const int32_t acts = plan.actors[stream.entries[0].actor].acts_per_step;
     for (int32_t round = -lead; round < acts; ++round) {
       for (const PlanStream::Entry& entry : stream.entries) {
-        if (round + entry.ahead >= 0 && round + entry.ahead < acts) play.order.push_back(entry.actor);
+        if (round + entry.ahead >= 0 && round + entry.ahead < acts)
+          play.order.push_back(entry.actor);
       }
     }
   }
@@ -186,7 +190,11 @@ int64_t Play::EarliestStart(ActorKey key) {
     const RegisterPlay& r = ranks_[home.first].registers[home.second];
     for (int64_t token = port.next_token - port.tokens; token < port.next_token; ++token) {
       if (input) {
-        start = std::max(start, r.published[token] + (token < plans_[key.rank].registers[port.register_id].initial_tokens ? 0 : latency));
+        start =
+            std::max(start, r.published[token] +
+                                (token < plans_[key.rank].registers[port.register_id].initial_tokens
+                                     ? 0
+                                     : latency));
       } else if (token >= port.slots) {
         start = std::max(start, r.released[token - port.slots] + latency);
       }
@@ -260,7 +268,9 @@ std::pair<ActorKey, std::string> Play::WaitsFor(ActorKey key) {
   const Plan& plan = plans_[key.rank];
   if (actor.machine.ready()) {  // and it is not its turn
     const StreamPlay& stream = ranks_[key.rank].streams[actor.stream];
-    return {{key.rank, stream.actor()}, absl::StrCat("its turn in stream order '", plan.streams[actor.stream].name, "', after")};
+    return {
+        {key.rank, stream.actor()},
+        absl::StrCat("its turn in stream order '", plan.streams[actor.stream].name, "', after")};
   }
   const int reg = actor.machine.waits_for().value();
   const PlanRegister& spec = plan.registers[reg];
@@ -269,14 +279,17 @@ std::pair<ActorKey, std::string> Play::WaitsFor(ActorKey key) {
     const auto [rank, producer] = Producer(home);
     return {{rank, producer.actor}, absl::StrCat("a token of '", spec.name, "' from")};
   }
-  const std::string what = absl::StrCat("one of the ", spec.slots, spec.slots == 1 ? " slot" : " slots", " of '", spec.name, "', held by");
+  const std::string what =
+      absl::StrCat("one of the ", spec.slots, spec.slots == 1 ? " slot" : " slots", " of '",
+                   spec.name, "', held by");
   const std::vector<int>& left = ranks_[home.first].registers[home.second].readers_left;
   const std::vector<PortRef>& consumers = plans_[home.first].registers[home.second].consumers;
   for (size_t token = 0; token < left.size(); ++token) {
     if (left[token] == 0) continue;
     for (const PortRef& consumer : consumers) {
       const ActorMachine::Port& port = at(home.first, consumer.actor).machine.input(consumer.port);
-      if (port.next_token - (port.held_slot >= 0 ? port.tokens : 0) <= static_cast<int64_t>(token)) {
+      if (port.next_token - (port.held_slot >= 0 ? port.tokens : 0) <=
+          static_cast<int64_t>(token)) {
         return {{home.first, consumer.actor}, what};
       }
     }
@@ -295,13 +308,15 @@ absl::Status Play::Standstill(ActorKey key) {
   do {
     const auto [next, what] = WaitsFor(at_actor);
     const ActorPlay& actor = at(at_actor.rank, at_actor.actor);
-    absl::StrAppend(&text, "\n  '", plans_[at_actor.rank].actors[at_actor.actor].name, "' on rank ", at_actor.rank,
-                    " (act ", actor.machine.acts_done(), ") waits for ", what, " '",
+    absl::StrAppend(&text, "\n  '", plans_[at_actor.rank].actors[at_actor.actor].name, "' on rank ",
+                    at_actor.rank, " (act ", actor.machine.acts_done(), ") waits for ", what, " '",
                     plans_[next.rank].actors[next.actor].name, "' on rank ", next.rank);
     at_actor = next;
   } while (!(at_actor == key));
-  return Rejected({"W0542", "the plans of the job", "an order in which all acts of an iteration can be done",
-                   absl::StrCat("actors that wait for each other:", text), "more slots for a register among these, or another order"});
+  return Rejected({"W0542", "the plans of the job",
+                   "an order in which all acts of an iteration can be done",
+                   absl::StrCat("actors that wait for each other:", text),
+                   "more slots for a register among these, or another order"});
 }
 
 void WriteTiming(const std::vector<int64_t>& starts, int64_t time_ns, ActorTiming* out) {
@@ -311,7 +326,8 @@ void WriteTiming(const std::vector<int64_t>& starts, int64_t time_ns, ActorTimin
   for (int64_t start : starts) out->add_act_start_ns(start);
 }
 
-void WriteFar(const Play& play, int rank, const PlanActor& actor, const PlanPort& port, FarActor* out) {
+void WriteFar(const Play& play, int rank, const PlanActor& actor, const PlanPort& port,
+              FarActor* out) {
   out->set_name(actor.name);
   out->set_acts_per_step(actor.acts_per_step);
   out->set_chunks(actor.chunks);
@@ -360,11 +376,13 @@ absl::Status DeriveCertificate(std::vector<RankPlan>* plans) {
       const PlanRegister& other = checked[other_rank].registers[other_id];
       if (r.side == RegisterSide::kInbound) {
         const PlanActor& actor = checked[other_rank].actors[other.producer.actor];
-        WriteFar(play, other_rank, actor, actor.outputs[other.producer.port], proto.mutable_registers(r.id)->add_far());
+        WriteFar(play, other_rank, actor, actor.outputs[other.producer.port],
+                 proto.mutable_registers(r.id)->add_far());
       }
       for (const PortRef& consumer : other.consumers) {
         const PlanActor& actor = checked[other_rank].actors[consumer.actor];
-        WriteFar(play, other_rank, actor, actor.inputs[consumer.port], proto.mutable_registers(r.id)->add_far());
+        WriteFar(play, other_rank, actor, actor.inputs[consumer.port],
+                 proto.mutable_registers(r.id)->add_far());
       }
     }
   }

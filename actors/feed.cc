@@ -9,7 +9,8 @@
 namespace weir {
 namespace {
 
-// Whether all are from 0 to below `below`. Without a branch per element, so that it costs next to nothing.
+// Whether all are from 0 to below `below`. Without a branch per element, so that it costs next to
+// nothing.
 bool AllBelow(const int32_t* values, int64_t count, int64_t below) {
   // As unsigned, a negative value is larger than any allowed one.
   const uint32_t most = static_cast<uint32_t>(std::min<int64_t>(below, int64_t{1} << 31) - 1);
@@ -30,11 +31,13 @@ Shape PositionOf(const TensorSlice& slice, int64_t element) {
 
 }  // namespace
 
-std::string DataFeed::SampleText(const std::string&, int64_t step, int64_t micro_batch, int64_t row) const {
+std::string DataFeed::SampleText(const std::string&, int64_t step, int64_t micro_batch,
+                                 int64_t row) const {
   return absl::StrCat("step ", step + 1, ", micro-batch ", micro_batch, ", row ", row);
 }
 
-absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step, int64_t micro_batch, const void* memory) {
+absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step,
+                      int64_t micro_batch, const void* memory) {
   if (actor.feed_below == 0) return absl::OkStatus();
   const int32_t* values = static_cast<const int32_t*>(memory);
   const int64_t count = actor.feed_slice.num_elements();
@@ -44,11 +47,13 @@ absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step
   const Shape position = PositionOf(actor.feed_slice, at);
   const int64_t row = position.empty() ? 0 : position[0];
   const Shape in_sample(position.empty() ? position.begin() : position.begin() + 1, position.end());
-  return Rejected({"W0906",
-                   absl::StrCat("input ", actor.feed, " of the model, ", feed.SampleText(actor.feed, step, micro_batch, row),
-                                in_sample.empty() ? "" : absl::StrCat(", position ", ToText(in_sample))),
-                   absl::StrCat("a value from 0 to ", actor.feed_below - 1, ", ", actor.feed_reader), absl::StrCat(values[at]),
-                   "correct the data, or give that dimension a larger size"});
+  return Rejected(
+      {"W0906",
+       absl::StrCat("input ", actor.feed, " of the model, ",
+                    feed.SampleText(actor.feed, step, micro_batch, row),
+                    in_sample.empty() ? "" : absl::StrCat(", position ", ToText(in_sample))),
+       absl::StrCat("a value from 0 to ", actor.feed_below - 1, ", ", actor.feed_reader),
+       absl::StrCat(values[at]), "correct the data, or give that dimension a larger size"});
 }
 
 }  // namespace weir

@@ -9,7 +9,9 @@ namespace {
 
 class NoFeed final : public DataFeed {
  public:
-  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override { return absl::OkStatus(); }
+  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override {
+    return absl::OkStatus();
+  }
 };
 
 void CheckFedIntegers(benchmark::State& state) {

@@ -13,7 +13,9 @@ using ::testing::HasSubstr;
 
 class NoFeed final : public DataFeed {
  public:
-  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override { return absl::OkStatus(); }
+  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override {
+    return absl::OkStatus();
+  }
 };
 
 // Rows 2 and 3, columns 4 to 6 of [4, 8].
@@ -44,7 +46,8 @@ TEST(CheckFed, EveryPlaceIsLookedAt) {
     for (int32_t value : {10, -1, INT32_MAX, INT32_MIN}) {
       std::vector<int32_t> values(6, 9);
       values[at] = value;
-      EXPECT_EQ(Check(10, values).code(), absl::StatusCode::kInvalidArgument) << value << " at " << at;
+      EXPECT_EQ(Check(10, values).code(), absl::StatusCode::kInvalidArgument)
+          << value << " at " << at;
     }
   }
   std::vector<int32_t> negative(6, 0);
@@ -54,8 +57,12 @@ TEST(CheckFed, EveryPlaceIsLookedAt) {
 
 TEST(CheckFed, TheErrorNamesInputSamplePositionValueRangeAndReader) {
   std::string message(Check(10, {0, 0, 0, 0, 12, 0}).message());
-  EXPECT_THAT(message, HasSubstr("W0906 at input x of the model, step 7, micro-batch 1, row 3, position [5]"));
-  EXPECT_THAT(message, HasSubstr("expected a value from 0 to 9, an index along dimension v of \"table\"; found 12"));
+  EXPECT_THAT(
+      message,
+      HasSubstr("W0906 at input x of the model, step 7, micro-batch 1, row 3, position [5]"));
+  EXPECT_THAT(
+      message,
+      HasSubstr("expected a value from 0 to 9, an index along dimension v of \"table\"; found 12"));
 }
 
 TEST(CheckFed, AnEmptyShardPasses) {

@@ -18,7 +18,8 @@ void ForEachElement(const TensorSlice& slice, const Visit& visit) {
   if (total == 0) return;
   const int rank = static_cast<int>(slice.shape.size());
   std::vector<int64_t> global_stride(rank, 1), at(rank, 0);
-  for (int i = rank - 2; i >= 0; --i) global_stride[i] = global_stride[i + 1] * slice.global_shape[i + 1];
+  for (int i = rank - 2; i >= 0; --i)
+    global_stride[i] = global_stride[i + 1] * slice.global_shape[i + 1];
   const int64_t row = rank > 0 ? slice.shape[rank - 1] : 1;
   for (int64_t local = 0; local < total; local += row) {
     int64_t global = 0;
@@ -41,9 +42,11 @@ void Store(const TensorSlice& slice, void* memory, int64_t element, float value)
 absl::Status InitializeState(uint64_t seed, const std::string& name, const TensorSlice& slice,
                              const PlanInitializer& init, void* memory) {
   const uint64_t key = MixKey(seed, KeyOf(name.data(), name.size()));
-  const bool random = init.kind == PlanInitializer::Kind::kNormal || init.kind == PlanInitializer::Kind::kUniform;
+  const bool random =
+      init.kind == PlanInitializer::Kind::kNormal || init.kind == PlanInitializer::Kind::kUniform;
   if (random && !IsReal(slice.dtype)) {
-    return Rejected({"W0505", absl::StrCat("state '", name, "'"), "a real dtype for random values", Name(slice.dtype), ""});
+    return Rejected({"W0505", absl::StrCat("state '", name, "'"), "a real dtype for random values",
+                     Name(slice.dtype), ""});
   }
   switch (init.kind) {
     case PlanInitializer::Kind::kZeros:
@@ -57,13 +60,15 @@ absl::Status InitializeState(uint64_t seed, const std::string& name, const Tenso
       std::array<uint32_t, 4> words{};
       ForEachElement(slice, [&](int64_t local, int64_t global) {
         if (global >> 1 != pair) words = RandomBits(key, static_cast<uint64_t>(pair = global >> 1));
-        Store(slice, memory, local, static_cast<float>(init.b + init.a * NormalFrom(words, global)));
+        Store(slice, memory, local,
+              static_cast<float>(init.b + init.a * NormalFrom(words, global)));
       });
       break;
     }
     case PlanInitializer::Kind::kUniform:
       ForEachElement(slice, [&](int64_t local, int64_t global) {
-        Store(slice, memory, local, static_cast<float>(init.a + (init.b - init.a) * UniformAt(key, global)));
+        Store(slice, memory, local,
+              static_cast<float>(init.a + (init.b - init.a) * UniformAt(key, global)));
       });
       break;
   }
@@ -71,9 +76,8 @@ absl::Status InitializeState(uint64_t seed, const std::string& name, const Tenso
 }
 
 StateInitializer SeededInitializer(uint64_t seed) {
-  return [seed](const std::string& name, const TensorSlice& slice, const PlanInitializer& init, void* memory) {
-    return InitializeState(seed, name, slice, init, memory);
-  };
+  return [seed](const std::string& name, const TensorSlice& slice, const PlanInitializer& init,
+                void* memory) { return InitializeState(seed, name, slice, init, memory); };
 }
 
 }  // namespace weir

@@ -27,7 +27,8 @@ TEST(InitializeStateTest, AShardHoldsTheElementsOfTheWholeTensor) {
   const std::vector<float> part = Fill(shard, kNormal);
   for (int i = 0; i < 2; ++i) {
     for (int j = 0; j < 3; ++j) {
-      for (int k = 0; k < 4; ++k) EXPECT_EQ(part[(i * 3 + j) * 4 + k], whole[((i + 1) * 6 + j + 2) * 5 + k + 1]);
+      for (int k = 0; k < 4; ++k)
+        EXPECT_EQ(part[(i * 3 + j) * 4 + k], whole[((i + 1) * 6 + j + 2) * 5 + k + 1]);
     }
   }
 }
@@ -38,7 +39,8 @@ TEST(InitializeStateTest, NumbersFollowTheAskedDistribution) {
   for (float x : normal) sum += x, squares += x * x;
   EXPECT_NEAR(sum / 10000, 1.0, 0.02);
   EXPECT_NEAR(std::sqrt(squares / 10000 - 1), 0.5, 0.02);
-  for (float x : Fill(TensorSlice::Whole(DType::kF32, {1000}), kUniform)) EXPECT_TRUE(x >= -1 && x <= 3);
+  for (float x : Fill(TensorSlice::Whole(DType::kF32, {1000}), kUniform))
+    EXPECT_TRUE(x >= -1 && x <= 3);
 }
 
 TEST(InitializeStateTest, NameAndSeedGiveOtherNumbers) {
@@ -50,13 +52,17 @@ TEST(InitializeStateTest, NameAndSeedGiveOtherNumbers) {
 
 TEST(InitializeStateTest, ConstantsEmptyShardsAndScalars) {
   EXPECT_EQ(Fill(TensorSlice::Whole(DType::kF32, {2}), {}), (std::vector<float>{0, 0}));
-  EXPECT_EQ(Fill(TensorSlice::Whole(DType::kF32, {}), {PlanInitializer::Kind::kOnes}), std::vector<float>{1});
+  EXPECT_EQ(Fill(TensorSlice::Whole(DType::kF32, {}), {PlanInitializer::Kind::kOnes}),
+            std::vector<float>{1});
   EXPECT_TRUE(Fill(TensorSlice::Whole(DType::kF32, {0, 3}), kNormal).empty());
   uint16_t half = 0;
-  ASSERT_TRUE(InitializeState(1, "h", TensorSlice::Whole(DType::kBF16, {1}), {PlanInitializer::Kind::kOnes}, &half).ok());
+  ASSERT_TRUE(InitializeState(1, "h", TensorSlice::Whole(DType::kBF16, {1}),
+                              {PlanInitializer::Kind::kOnes}, &half)
+                  .ok());
   EXPECT_EQ(half, 0x3f80);
   int32_t integer = 0;
-  EXPECT_FALSE(InitializeState(1, "i", TensorSlice::Whole(DType::kI32, {1}), kNormal, &integer).ok());
+  EXPECT_FALSE(
+      InitializeState(1, "i", TensorSlice::Whole(DType::kI32, {1}), kNormal, &integer).ok());
 }
 
 }  // namespace

@@ -20,7 +20,8 @@
 
 namespace weir {
 
-absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<RankPlan>& plans, SessionOptions options) {
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<RankPlan>& plans,
+                                                         SessionOptions options) {
   std::unique_ptr<Session> session(new Session());
   session->plans_.reserve(plans.size());
   for (const RankPlan& proto : plans) {
@@ -43,10 +44,12 @@ absl::Status Session::Verify(const SessionOptions& options) {
     WEIR_RETURN_IF_ERROR(VerifyPlans(plans_));
   } else {
     if (options.engine == SessionOptions::EngineKind::kSim) {
-      return absl::InvalidArgumentError("a simulated session has a network of its own; one was given");
+      return absl::InvalidArgumentError(
+          "a simulated session has a network of its own; one was given");
     }
     WEIR_RETURN_IF_ERROR(VerifyLocalPlans(plans_));
-    std::sort(plans_.begin(), plans_.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
+    std::sort(plans_.begin(), plans_.end(),
+              [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
   }
   for (const Plan& plan : plans_) WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
   place_of_rank_.assign(plans_.empty() ? 0 : plans_[0].num_ranks, -1);
@@ -80,8 +83,9 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
   RankExecutorOptions rank_options;
   rank_options.feed = options.feed;
   rank_options.sink = options.sink;
-  rank_options.state_init =
-      options.state_init ? options.state_init : SeededInitializer(plans_.empty() ? 0 : plans_[0].seed);
+  rank_options.state_init = options.state_init
+                                ? options.state_init
+                                : SeededInitializer(plans_.empty() ? 0 : plans_[0].seed);
   rank_options.compute = sim ? options.compute : RankExecutorOptions::Compute::kRun;
   rank_options.clock = sim ? &virtual_clock_ : nullptr;
   rank_options.trace_capacity = options.trace_capacity;
@@ -90,7 +94,8 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
   rank_options.role = options.role;
   if (sim) rank_options.cost_ns = options.sim_cost_ns;
   TransportNetwork* network = given_network_;
-  if (network == nullptr) network = sim ? static_cast<TransportNetwork*>(sim_network_.get()) : loopback_network_.get();
+  if (network == nullptr)
+    network = sim ? static_cast<TransportNetwork*>(sim_network_.get()) : loopback_network_.get();
   for (const Plan& plan : plans_) {
     if (sim) {
       devices_.push_back(std::make_unique<FakeDevice>());
@@ -98,7 +103,8 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
       devices_.push_back(std::make_unique<CpuDevice>(std::max(1, options.threads_per_device)));
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
-                          RankExecutor::Create(&plan, devices_.back().get(), network->endpoint(plan.rank), rank_options));
+                          RankExecutor::Create(&plan, devices_.back().get(),
+                                               network->endpoint(plan.rank), rank_options));
     ranks_.push_back(executor.get());
     executors_.push_back(std::move(executor));
   }
@@ -127,22 +133,24 @@ absl::Status Session::Connect() {
 }
 
 void Session::MakeCafEngine(CafEngineOptions options) {
-  options.rest = plans_.size() == place_of_rank_.size() ? CafEngineOptions::Rest::kBalanced : CafEngineOptions::Rest::kLocal;
+  options.rest = plans_.size() == place_of_rank_.size() ? CafEngineOptions::Rest::kBalanced
+                                                        : CafEngineOptions::Rest::kLocal;
   engine_ = weir::MakeCafEngine(ranks_, options);
 }
 
 void Session::MakeSimEngine(const SimEngineOptions& options) {
   std::vector<FakeDevice*> devices;
   for (auto& device : devices_) devices.push_back(static_cast<FakeDevice*>(device.get()));
-  auto simulator =
-      std::make_unique<SimEngine>(ranks_, std::move(devices), sim_network_.get(), &virtual_clock_, options);
+  auto simulator = std::make_unique<SimEngine>(ranks_, std::move(devices), sim_network_.get(),
+                                               &virtual_clock_, options);
   simulator_ = simulator.get();
   engine_ = std::move(simulator);
 }
 
 absl::Status Session::RunSteps(int64_t steps) {
   if (steps < 0 || steps > (int64_t{1} << 32)) {
-    return absl::InvalidArgumentError(absl::StrCat("W0519 expected 0 to 2^32 steps; found ", steps));
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0519 expected 0 to 2^32 steps; found ", steps));
   }
   WEIR_RETURN_IF_ERROR(engine_->RunSteps(steps));
   steps_done_ += steps;
@@ -154,7 +162,8 @@ absl::Status Session::RunSteps(int64_t steps) {
 absl::StatusOr<std::vector<NonfiniteFinding>> Session::InspectStep(int64_t as_step) {
   std::vector<FiniteWatch> watches;
   watches.reserve(executors_.size());
-  for (const auto& executor : executors_) executor->Watch(&watches.emplace_back(&executor->plan()), as_step - steps_done_);
+  for (const auto& executor : executors_)
+    executor->Watch(&watches.emplace_back(&executor->plan()), as_step - steps_done_);
   const absl::Status status = RunSteps(1);
   for (const auto& executor : executors_) executor->Unwatch();
   WEIR_RETURN_IF_ERROR(status);
@@ -165,11 +174,11 @@ absl::StatusOr<std::vector<NonfiniteFinding>> Session::InspectStep(int64_t as_st
   return findings;
 }
 
-SessionProgress Session::Progress() const {
-  return ReadProgress(ranks_, ClosedScale());
-}
+SessionProgress Session::Progress() const { return ReadProgress(ranks_, ClosedScale()); }
 
-std::string Session::DescribeStall() const { return weir::DescribeStall(ranks_, kStallLogLinesMax); }
+std::string Session::DescribeStall() const {
+  return weir::DescribeStall(ranks_, kStallLogLinesMax);
+}
 
 absl::Status Session::CheckAtRest() const {
   for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());
@@ -183,7 +192,8 @@ absl::StatusOr<absl::Span<char>> Session::StateMemory(int rank, const std::strin
       if (states[i].name == name) return executor(rank).StateMemory(static_cast<int>(i));
     }
   }
-  return Missing({"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
+  return Missing(
+      {"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
 }
 
 absl::StatusOr<std::string> Session::ReadState(int rank, const std::string& name) const {
@@ -207,7 +217,8 @@ std::vector<EdgeReport> Session::Edges() const {
     for (const PlanRegister& r : executor->plan().registers) {
       if (r.side != RegisterSide::kOutbound) continue;
       const EdgeTraffic traffic = executor->Traffic(r.id);
-      reports.push_back({r.edge, r.name, executor->plan().rank, r.peer, traffic.payload_bytes, traffic.tokens});
+      reports.push_back(
+          {r.edge, r.name, executor->plan().rank, r.peer, traffic.payload_bytes, traffic.tokens});
     }
   }
   return reports;
@@ -219,7 +230,8 @@ std::vector<RankWorkReport> Session::Work() const {
   std::vector<RankWorkReport> reports;
   for (const auto& executor : executors_) {
     const RankWork work = executor->work();
-    reports.push_back({executor->plan().rank, executor->plan().stage, ns(work.busy_ticks), work.planned_ns, ns(work.measured_ticks), work.cpu_ns});
+    reports.push_back({executor->plan().rank, executor->plan().stage, ns(work.busy_ticks),
+                       work.planned_ns, ns(work.measured_ticks), work.cpu_ns});
   }
   return reports;
 }
@@ -233,7 +245,8 @@ TickScale Session::ClosedScale() const {
 absl::Status Session::WriteTrace(const std::string& path) const {
   const TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  if (!file) return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+  if (!file)
+    return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
   return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
 }
 

@@ -9,8 +9,8 @@
 // Ranks are named by their number in the job. Between two RunSteps nothing moves: states
 // may be read and written. Not here: what a step means (the plan), data and metrics
 // (feed.h), files of weights, finding other processes (runtime/control).
-// Thread rule: one thread at a time, but Stop and Progress any thread; feed, sink and initializer are called from the
-// threads of the ranks, more than one at once.
+// Thread rule: one thread at a time, but Stop and Progress any thread; feed, sink and initializer
+// are called from the threads of the ranks, more than one at once.
 #pragma once
 
 #include <cstdint>
@@ -40,9 +40,9 @@ namespace weir {
 
 struct SessionOptions {
   int threads_per_device = 1;
-  DataFeed* feed = nullptr;        // must outlive the session
-  MetricSink* sink = nullptr;      // must outlive the session
-  StateInitializer state_init;     // null: SeededInitializer of the plan's seed
+  DataFeed* feed = nullptr;     // must outlive the session
+  MetricSink* sink = nullptr;   // must outlive the session
+  StateInitializer state_init;  // null: SeededInitializer of the plan's seed
   enum class EngineKind : uint8_t { kCaf, kSim } engine = EngineKind::kCaf;
   int64_t trace_capacity = 1 << 16;  // acts kept per rank; the oldest go first
   int64_t first_step = 0;            // the number of the first step (resuming)
@@ -89,10 +89,11 @@ class LoopbackNetwork;
 
 class Session {
  public:
-  // Checks the plans (W0501-W0509) and that they cannot come to a standstill (W0541), takes memory, makes kernels,
-  // initialises states. The plans are those of all ranks in order, or with a network those of any ranks; then this
-  // may wait for the other processes, each rank on a thread.
-  static absl::StatusOr<std::unique_ptr<Session>> Create(const std::vector<RankPlan>& plans, SessionOptions options);
+  // Checks the plans (W0501-W0509) and that they cannot come to a standstill (W0541), takes memory,
+  // makes kernels, initialises states. The plans are those of all ranks in order, or with a network
+  // those of any ranks; then this may wait for the other processes, each rank on a thread.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(const std::vector<RankPlan>& plans,
+                                                         SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -103,8 +104,9 @@ class Session {
   absl::Status RunSteps(int64_t steps);
   int64_t steps_done() const { return steps_done_; }  // first_step included
 
-  // One more step, under a watch (actors/engine/finite_watch.h): it repeats step `as_step`, with its data and its random
-  // numbers, on the present states. Where values that are not finite were first, on each local rank that has any.
+  // One more step, under a watch (actors/engine/finite_watch.h): it repeats step `as_step`, with
+  // its data and its random numbers, on the present states. Where values that are not finite were
+  // first, on each local rank that has any.
   absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
 
   // Any thread, also while RunSteps runs: it then returns `reason`, which is not ok, once
@@ -117,7 +119,9 @@ class Session {
   std::string DescribeStall() const;
 
   int num_ranks() const { return static_cast<int>(place_of_rank_.size()); }  // of the job
-  const std::vector<int>& local_ranks() const { return local_ranks_; }       // of this process, ascending
+  const std::vector<int>& local_ranks() const {
+    return local_ranks_;
+  }  // of this process, ascending
   // Precondition, here and below unless a status is returned: the rank is local.
   const Plan& plan(int rank) const { return plans_[place_of_rank_[rank]]; }
 
@@ -130,7 +134,7 @@ class Session {
 
   RankMemory Memory(int rank) const { return executor(rank).memory(); }
   std::vector<RankWorkReport> Work() const;  // of the local ranks, at rest
-  std::vector<EdgeReport> Edges() const;  // that local ranks send on: by sender, then register
+  std::vector<EdgeReport> Edges() const;     // that local ranks send on: by sender, then register
   // Ok if every register of the local ranks is as before the first step (the end of every
   // run checks it).
   absl::Status CheckAtRest() const;
@@ -143,7 +147,8 @@ class Session {
   // TraceBeginNs() of all, each less its offset. kDataLoss if the stream fails.
   struct TraceClock {
     int64_t offset_ns = 0;  // this process's CLOCK_MONOTONIC less the job's clock
-    // In the job's clock; acts that began before are left out. Absent: where those of the local ranks begin.
+    // In the job's clock; acts that began before are left out. Absent: where those of the local
+    // ranks begin.
     std::optional<int64_t> begin_ns;
     int describing_rank = 0;  // whose part describes the job
   };
@@ -165,16 +170,16 @@ class Session {
   void MakeSimEngine(const SimEngineOptions& options);
 
   TransportNetwork* given_network_ = nullptr;
-  std::vector<Plan> plans_;          // of the local ranks, ascending, as devices_ and executors_
+  std::vector<Plan> plans_;  // of the local ranks, ascending, as devices_ and executors_
   std::vector<int> local_ranks_;
-  std::vector<int> place_of_rank_;   // in plans_; -1: not local
+  std::vector<int> place_of_rank_;  // in plans_; -1: not local
   ManualClock virtual_clock_;
   std::unique_ptr<SimNetwork> sim_network_;
   std::unique_ptr<LoopbackNetwork> loopback_network_;
   std::vector<std::unique_ptr<Device>> devices_;
   std::vector<std::unique_ptr<RankExecutor>> executors_;
   std::vector<RankExecutor*> ranks_;  // the same
-  std::unique_ptr<Engine> engine_;  // last made, first to go
+  std::unique_ptr<Engine> engine_;    // last made, first to go
   SimEngine* simulator_ = nullptr;
   TickScale tick_scale_;
   int64_t first_step_ = 0;

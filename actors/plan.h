@@ -83,7 +83,16 @@ struct PlanRhythm {
 };
 
 enum class ActorKind : uint8_t { kCompute, kSource, kSink, kSend };
-enum class ActorPhase : uint8_t { kNone, kForward, kBackward, kUpdate, kBoxing, kData, kMetric, kWeightGradient };
+enum class ActorPhase : uint8_t {
+  kNone,
+  kForward,
+  kBackward,
+  kUpdate,
+  kBoxing,
+  kData,
+  kMetric,
+  kWeightGradient
+};
 const char* Name(ActorKind kind);
 const char* Name(ActorPhase phase);
 
@@ -93,7 +102,9 @@ struct PlanTurn {
   int64_t group = 1;
   int64_t group_stride = 0;
   int64_t stride = 0;
-  int64_t At(int64_t micro_batch) const { return first + micro_batch / group * group_stride + micro_batch % group * stride; }
+  int64_t At(int64_t micro_batch) const {
+    return first + micro_batch / group * group_stride + micro_batch % group * stride;
+  }
   bool always_same() const { return group_stride == 0 && stride == 0; }
 };
 
@@ -166,7 +177,8 @@ struct PlanState {
   int64_t arena_offset = 0;
   PlanInitializer init;
   bool owner = false;
-  int32_t register_id = -1;  // >= 0: in the slot that token `token` of those in this register has between steps
+  int32_t register_id =
+      -1;  // >= 0: in the slot that token `token` of those in this register has between steps
   int32_t token = 0;
 };
 

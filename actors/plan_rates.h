@@ -1,8 +1,6 @@
 // Counting acts, spans and tokens: how far an actor and a register are when all acts of the
-// steps before a given one are done and no other has begun. Engines start there, rest there, and the
-// proofs of a plan count the same way.
-// Not here: time.
-// Thread rule: pure functions.
+// steps before a given one are done and no other has begun. Engines start there, rest there, and
+// the proofs of a plan count the same way. Not here: time. Thread rule: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -27,10 +25,16 @@ inline int64_t ActsPerIteration(const PlanRate& rate, const PlanRhythm& rhythm) 
 inline int64_t SpansBegun(const PlanPort& port, int64_t acts) {
   return acts == 0 ? 0 : (acts - 1 + port.phase) / port.period + 1;
 }
-inline int64_t SpansEnded(const PlanPort& port, int64_t acts) { return (acts + port.phase) / port.period; }
+inline int64_t SpansEnded(const PlanPort& port, int64_t acts) {
+  return (acts + port.phase) / port.period;
+}
 
-inline int64_t TokensTaken(const PlanPort& port, int64_t acts) { return SpansBegun(port, acts) * port.tokens; }
-inline int64_t TokensGivenUp(const PlanPort& port, int64_t acts) { return SpansEnded(port, acts) * port.tokens; }
+inline int64_t TokensTaken(const PlanPort& port, int64_t acts) {
+  return SpansBegun(port, acts) * port.tokens;
+}
+inline int64_t TokensGivenUp(const PlanPort& port, int64_t acts) {
+  return SpansEnded(port, acts) * port.tokens;
+}
 
 // A register between two steps.
 struct RegisterCount {
@@ -40,8 +44,8 @@ struct RegisterCount {
   int64_t in_use() const { return published - released; }
 };
 
-// When all acts of the steps before `step` are done. The far end of a remote register is counted as the plan
-// tells of it, or, if it does not, as one that does the register's tokens each step.
+// When all acts of the steps before `step` are done. The far end of a remote register is counted as
+// the plan tells of it, or, if it does not, as one that does the register's tokens each step.
 RegisterCount CountAt(const Plan& plan, const PlanRegister& r, int64_t step);
 
 // The same of one end: tokens taken and given up so far by the producer, or by consumer `k`.
@@ -51,6 +55,7 @@ struct EndCount {
 };
 EndCount ProducerAt(const Plan& plan, const PlanRegister& r, int64_t step);
 EndCount ConsumerAt(const Plan& plan, const PlanRegister& r, int k, int64_t step);
-int NumConsumers(const PlanRegister& r);  // told of, on whichever rank; 1 if a remote register does not say
+int NumConsumers(
+    const PlanRegister& r);  // told of, on whichever rank; 1 if a remote register does not say
 
 }  // namespace weir

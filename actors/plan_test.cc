@@ -47,7 +47,9 @@ StateSpec::Token* TokenState(RankPlan& plan) {
   return state->mutable_token();
 }
 
-Operand* FirstOutput(RankPlan& plan) { return plan.mutable_program(1)->mutable_call(0)->mutable_output(0); }
+Operand* FirstOutput(RankPlan& plan) {
+  return plan.mutable_program(1)->mutable_call(0)->mutable_output(0);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Mistakes, WrongPlan,
@@ -205,13 +207,15 @@ TEST(VerifyPlansTest, AmongSomeRanksBothSidesOfAnEdgeMustAgree) {
   EXPECT_THAT(std::string(VerifyLocalPlans(plans).message()), HasSubstr("3 slots of 64 bytes"));
   const std::vector<Plan> unpaired = Ring([](auto& p) { p[0].mutable_registers(2)->set_edge(12); });
   EXPECT_EQ(VerifyLocalPlans({&unpaired[0], 1}), absl::OkStatus());
-  EXPECT_THAT(std::string(VerifyLocalPlans(unpaired).message()), HasSubstr("an outbound register on the peer"));
+  EXPECT_THAT(std::string(VerifyLocalPlans(unpaired).message()),
+              HasSubstr("an outbound register on the peer"));
 }
 
 TEST(VerifyPlansTest, RanksOfAnotherJobNoRankAndARankTwiceAreRefused) {
   const std::vector<Plan> plans = Ring([](auto&) {});
   EXPECT_THAT(std::string(VerifyLocalPlans({}).message()), HasSubstr("found none"));
-  EXPECT_THAT(std::string(VerifyLocalPlans(std::vector<Plan>{plans[0], plans[0]}).message()), HasSubstr("one plan per rank"));
+  EXPECT_THAT(std::string(VerifyLocalPlans(std::vector<Plan>{plans[0], plans[0]}).message()),
+              HasSubstr("one plan per rank"));
   const std::vector<Plan> others = Ring([](auto& p) { p[1].set_plan_id("other"); });
   EXPECT_THAT(std::string(VerifyLocalPlans(others).message()), HasSubstr("plan 'other'"));
 }
@@ -221,8 +225,10 @@ TEST(VerifyPlansTest, RefusesEdgesWhoseSidesDisagree) {
       {[](auto& p) { p[0].mutable_registers(2)->set_slots(3); }, "3 slots of 64 bytes"},
       {[](auto& p) { p[0].mutable_registers(2)->set_bytes(32); }, "2 slots of 32 bytes"},
       {[](auto& p) { p[0].mutable_registers(2)->set_initial_tokens(1); }, "1 at the start"},
-      {[](auto& p) { p[0].mutable_registers(2)->set_edge(12); }, "an outbound register on the peer"},
-      {[](auto& p) { p[0].mutable_registers(2)->set_edge(11); }, "one outbound register of edge 11"},
+      {[](auto& p) { p[0].mutable_registers(2)->set_edge(12); },
+       "an outbound register on the peer"},
+      {[](auto& p) { p[0].mutable_registers(2)->set_edge(11); },
+       "one outbound register of edge 11"},
       {[](auto& p) {
          p[0].mutable_registers(2)->set_edge(13);
          p[0].mutable_registers(2)->set_initial_tokens(0);

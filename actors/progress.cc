@@ -40,7 +40,8 @@ SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickSc
   } else if (done.size() == 1) {
     all.activity = absl::StrFormat("rank %d has done all acts it was asked for", done.front());
   } else {
-    all.activity = absl::StrFormat("ranks %s have done all acts they were asked for", absl::StrJoin(done, ", "));
+    all.activity = absl::StrFormat("ranks %s have done all acts they were asked for",
+                                   absl::StrJoin(done, ", "));
   }
   return all;
 }

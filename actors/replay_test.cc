@@ -34,14 +34,19 @@ std::string TraceOf(const World& world) {
   options.sim_cost_ns = [world](const Plan& plan, const PlanActor& actor) -> int64_t {
     const int64_t uneven = 700 * plan.rank;  // so that no two stages take the same time
     if (actor.name == "forward") return world.forward_ns == 0 ? 0 : world.forward_ns + uneven;
-    if (actor.name == "backward") return world.backward_ns == 0 ? 0 : world.backward_ns + 2 * uneven;
+    if (actor.name == "backward")
+      return world.backward_ns == 0 ? 0 : world.backward_ns + 2 * uneven;
     if (actor.name == "update") return 4000;
     return actor.name == "accumulate" ? 500 : 0;
   };
-  options.sim_latency_ns = [world](int64_t bytes, int, int) { return bytes > 0 ? world.latency_ns : 0; };
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(world.job)), options);
+  options.sim_latency_ns = [world](int64_t bytes, int, int) {
+    return bytes > 0 ? world.latency_ns : 0;
+  };
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(MakePipelineJob(world.job)), options);
   EXPECT_TRUE(session.ok()) << session.status();
-  for (int64_t steps : world.steps_of_runs) EXPECT_EQ((*session)->RunSteps(steps), absl::OkStatus());
+  for (int64_t steps : world.steps_of_runs)
+    EXPECT_EQ((*session)->RunSteps(steps), absl::OkStatus());
   std::stringstream out;
   EXPECT_EQ((*session)->WriteTrace(out, {}), absl::OkStatus());
   return out.str();
@@ -61,8 +66,12 @@ void ForEachWorld(const std::function<void(const World&)>& body) {
     for (int micro_batches : {1, 4, 6}) {
       for (int slots : {1, 2}) {
         World world;
-        world.job = {.num_stages = stages, .micro_batches = micro_batches, .stash_slots = slots, .message_slots = slots};
-        SCOPED_TRACE(absl::StrCat(stages, " stages, ", micro_batches, " micro-batches, ", slots, " slots"));
+        world.job = {.num_stages = stages,
+                     .micro_batches = micro_batches,
+                     .stash_slots = slots,
+                     .message_slots = slots};
+        SCOPED_TRACE(
+            absl::StrCat(stages, " stages, ", micro_batches, " micro-batches, ", slots, " slots"));
         body(world);
       }
     }
@@ -79,12 +88,15 @@ TEST(ReplayTest, ARunWithoutChangesTakesItsTimeAgain) {
 
 TEST(ReplayTest, OneMoreSlotGainsWhatARunWithOneMoreGains) {
   ForEachWorld([](const World& world) {
-    const auto predicted = [&world](const std::string& spec) { return WhyOf(world, {.what_ifs = {spec}}).what_ifs[0].step_ns; };
+    const auto predicted = [&world](const std::string& spec) {
+      return WhyOf(world, {.what_ifs = {spec}}).what_ifs[0].step_ns;
+    };
     World changed = world;
     ++changed.job.stash_slots;
     EXPECT_DOUBLE_EQ(predicted("slots:stash=+1"), WhyOf(changed).recorded_step_ns);
     ++changed.job.message_slots;
-    EXPECT_DOUBLE_EQ(predicted("slots:stash=+1;slots:activation in=+1;slots:gradient in=+1"), WhyOf(changed).recorded_step_ns);
+    EXPECT_DOUBLE_EQ(predicted("slots:stash=+1;slots:activation in=+1;slots:gradient in=+1"),
+                     WhyOf(changed).recorded_step_ns);
   });
 }
 
@@ -102,7 +114,8 @@ TEST(ReplayTest, AnOpForNothingGainsWhatARunWithoutItGains) {
   ForEachWorld([](const World& world) {
     World changed = world;
     changed.backward_ns = 0;
-    EXPECT_DOUBLE_EQ(WhyOf(world, {.what_ifs = {"free:backward"}}).what_ifs[0].step_ns, WhyOf(changed).recorded_step_ns);
+    EXPECT_DOUBLE_EQ(WhyOf(world, {.what_ifs = {"free:backward"}}).what_ifs[0].step_ns,
+                     WhyOf(changed).recorded_step_ns);
     changed.forward_ns = 0;
     EXPECT_DOUBLE_EQ(WhyOf(world, {.what_ifs = {"free:backward;free:forward"}}).what_ifs[0].step_ns,
                      WhyOf(changed).recorded_step_ns);
@@ -113,7 +126,8 @@ TEST(ReplayTest, FasterLinksGainWhatARunWithFasterLinksGains) {
   ForEachWorld([](const World& world) {
     World changed = world;
     changed.latency_ns /= 2;
-    EXPECT_DOUBLE_EQ(WhyOf(world, {.what_ifs = {"link:all=2"}}).what_ifs[0].step_ns, WhyOf(changed).recorded_step_ns);
+    EXPECT_DOUBLE_EQ(WhyOf(world, {.what_ifs = {"link:all=2"}}).what_ifs[0].step_ns,
+                     WhyOf(changed).recorded_step_ns);
   });
 }
 
@@ -132,7 +146,8 @@ TEST(ReplayTest, ThePathOfAPipelineTilesItsStep) {
     double shares = why.path.in_transfer + why.path.between_acts;
     for (const PathActs& acts : why.path.acts) shares += acts.share;
     EXPECT_NEAR(shares, 1, 1e-9);
-    EXPECT_LT(why.path.between_acts, 1e-9);  // in virtual time a device that has an act to do does it
+    EXPECT_LT(why.path.between_acts,
+              1e-9);  // in virtual time a device that has an act to do does it
   });
 }
 

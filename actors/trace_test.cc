@@ -46,8 +46,11 @@ std::unique_ptr<Session> SimulatedPipeline(const PipelineJob& job, int64_t laten
     if (actor.name == "forward") return 10000;
     return actor.name == "backward" ? 20000 : 0;
   };
-  options.sim_latency_ns = [latency_ns](int64_t bytes, int, int) { return bytes > 0 ? latency_ns : 0; };
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
+  options.sim_latency_ns = [latency_ns](int64_t bytes, int, int) {
+    return bytes > 0 ? latency_ns : 0;
+  };
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(MakePipelineJob(job)), options);
   EXPECT_TRUE(session.ok()) << session.status();
   return *std::move(session);
 }
@@ -69,7 +72,9 @@ TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
   EXPECT_DOUBLE_EQ(report->bubble_formula, 3.0 / 11.0);
   ASSERT_EQ(report->devices.size(), 4u);
   for (const DeviceReport& device : report->devices) {
-    EXPECT_NEAR(device.busy + device.waits_for_input + device.waits_for_credit + device.between_acts, 1, 1e-9);
+    EXPECT_NEAR(
+        device.busy + device.waits_for_input + device.waits_for_credit + device.between_acts, 1,
+        1e-9);
     EXPECT_LE(device.between_acts, 0.1) << device.name;
   }
   // From a step's first forward act to its last backward act nothing of another step is done.
@@ -93,7 +98,8 @@ TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
     double waits = 0, share = 0;
     for (const DeviceReport& device : report->devices) waits += device.waits_for_input / 2;
     for (const ExposedReport& exposed : report->exposed) {
-      EXPECT_TRUE(exposed.boxing == "activation in" || exposed.boxing == "gradient in") << exposed.boxing;
+      EXPECT_TRUE(exposed.boxing == "activation in" || exposed.boxing == "gradient in")
+          << exposed.boxing;
       EXPECT_NEAR(exposed.ns_per_step, exposed.share * report->step_ns, 1);
       share += exposed.share;
       if (latency_ns == 0) {
@@ -116,20 +122,25 @@ std::multiset<std::string> ActsAndFlows(const std::string& file) {
   trace::Trace parsed;
   EXPECT_TRUE(parsed.ParseFromString(file));
   using Texts = std::map<uint64_t, std::string>;
-  std::map<uint32_t, std::pair<Texts, Texts>> texts;  // by sequence: names of events, of annotations
+  std::map<uint32_t, std::pair<Texts, Texts>>
+      texts;  // by sequence: names of events, of annotations
   std::map<uint64_t, std::string> tracks;
   std::multiset<std::string> acts;
   for (const trace::TracePacket& packet : parsed.packet()) {
     auto& [names, annotations] = texts[packet.trusted_packet_sequence_id()];
     if (packet.sequence_flags() & 1) names = annotations = {};
     for (const auto& entry : packet.interned_data().event_names()) names[entry.iid()] = entry.str();
-    for (const auto& entry : packet.interned_data().debug_annotation_names()) annotations[entry.iid()] = entry.str();
+    for (const auto& entry : packet.interned_data().debug_annotation_names())
+      annotations[entry.iid()] = entry.str();
     const trace::TrackDescriptor& track = packet.track_descriptor();
     if (packet.has_track_descriptor()) {
-      tracks[track.uuid()] = tracks[track.parent_uuid()] + "/" + track.name() + track.process().process_name();
+      tracks[track.uuid()] =
+          tracks[track.parent_uuid()] + "/" + track.name() + track.process().process_name();
     }
     const trace::TrackEvent& event = packet.track_event();
-    if (event.type() != trace::TrackEvent::TYPE_SLICE_BEGIN && event.type() != trace::TrackEvent::TYPE_INSTANT) continue;
+    if (event.type() != trace::TrackEvent::TYPE_SLICE_BEGIN &&
+        event.type() != trace::TrackEvent::TYPE_INSTANT)
+      continue;
     std::string text = absl::StrCat(tracks[event.track_uuid()], " ", names[event.name_iid()]);
     if (absl::StrContains(text, "/waits ")) continue;
     for (const auto& a : event.debug_annotations()) {
@@ -155,21 +166,26 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
   ASSERT_EQ((*whole)->RunSteps(3), absl::OkStatus());
   ASSERT_EQ((*whole)->WriteTrace(TracePath()), absl::OkStatus());
 
-  absl::StatusOr<std::unique_ptr<SplitJob>> split = SplitJob::Create(Certified(plans), {.parts = {{3, 1}, {0, 2}}, .session = options});
+  absl::StatusOr<std::unique_ptr<SplitJob>> split =
+      SplitJob::Create(Certified(plans), {.parts = {{3, 1}, {0, 2}}, .session = options});
   ASSERT_TRUE(split.ok()) << split.status();
   ASSERT_EQ((*split)->RunSteps(3), absl::OkStatus());
   Session::TraceClock clock;
   // Earlier by more than what the length of a tick is uncertain by, so that nothing is left out.
-  clock.begin_ns = std::min((*split)->session(0).TraceBeginNs(), (*split)->session(1).TraceBeginNs()) - 1000000;
+  clock.begin_ns =
+      std::min((*split)->session(0).TraceBeginNs(), (*split)->session(1).TraceBeginNs()) - 1000000;
   EXPECT_GT(*clock.begin_ns, 0);
   std::stringstream parts;
   for (int i : {0, 1}) ASSERT_EQ((*split)->session(i).WriteTrace(parts, clock), absl::OkStatus());
 
   const std::multiset<std::string> acts = ActsAndFlows(parts.str());
   EXPECT_EQ(acts, ActsAndFlows(ReadFile(TracePath())));
-  const auto contains = [](const char* part) { return [part](const std::string& act) { return absl::StrContains(act, part); }; };
+  const auto contains = [](const char* part) {
+    return [part](const std::string& act) { return absl::StrContains(act, part); };
+  };
   EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains("weir.job")), 1);
-  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains(" sends ")), 3 * 2 * 3 * 4);  // steps, ways, neighbours, micro-batches
+  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains(" sends ")),
+            3 * 2 * 3 * 4);  // steps, ways, neighbours, micro-batches
   EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains(" takes ")), 3 * 2 * 3 * 4);
 
   absl::StatusOr<TraceReport> report = ReadTraceReport(parts.str());
@@ -178,7 +194,8 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
   for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(report->devices[rank].rank, rank);
   EXPECT_EQ(report->num_stages, 4);
   EXPECT_EQ(report->last_step, 2);
-  for (const WaitReport& wait : report->waits) {  // all holders are known, also those of the other session
+  for (const WaitReport& wait :
+       report->waits) {  // all holders are known, also those of the other session
     EXPECT_THAT(wait.holder, ::testing::StartsWith("actor '"));
   }
 }
@@ -194,7 +211,8 @@ TEST(TraceTest, TimesAreThoseOfTheJobsClock) {
   ASSERT_TRUE(a.ParseFromString(here.str()));
   ASSERT_TRUE(b.ParseFromString(there.str()));
   ASSERT_EQ(a.packet_size(), b.packet_size());
-  for (int i = 0; i < a.packet_size(); ++i) EXPECT_EQ(a.packet(i).timestamp() + 7000, b.packet(i).timestamp());
+  for (int i = 0; i < a.packet_size(); ++i)
+    EXPECT_EQ(a.packet(i).timestamp() + 7000, b.packet(i).timestamp());
   // Acts that began before the trace does are not in it.
   std::stringstream late;
   ASSERT_EQ(session->WriteTrace(late, {.begin_ns = 100000}), absl::OkStatus());
@@ -223,7 +241,8 @@ TEST(TraceTest, RunsOnThreadsAreTracedToo) {
   SessionOptions options;
   options.feed = &feed;
   options.trace_capacity = 64;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(LoadTestJob("ring")), options);
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(LoadTestJob("ring")), options);
   ASSERT_TRUE(session.ok()) << session.status();
   for (int run = 0; run < 30; ++run) ASSERT_EQ((*session)->RunSteps(1), absl::OkStatus());
   ASSERT_EQ((*session)->WriteTrace(TracePath()), absl::OkStatus());
@@ -243,7 +262,8 @@ TEST(TraceTest, AFileThatIsNoTraceIsRefusedAndNeverCrashes) {
   const std::string good = ReadFile(TracePath());
   EXPECT_FALSE(ReadTraceReport("").ok());
   EXPECT_FALSE(ReadTraceReport("not a trace").ok());
-  for (size_t length = 0; length < good.size(); length += 7) (void)ReadTraceReport(good.substr(0, length));
+  for (size_t length = 0; length < good.size(); length += 7)
+    (void)ReadTraceReport(good.substr(0, length));
   for (size_t at = 0; at < good.size(); at += 3) {
     std::string bad = good;
     bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
@@ -254,7 +274,8 @@ TEST(TraceTest, AFileThatIsNoTraceIsRefusedAndNeverCrashes) {
 TEST(TraceTest, AnUnwritableFileIsAnError) {
   PipelineJob job;
   std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
-  EXPECT_EQ(session->WriteTrace("/no/such/folder/run.pftrace").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(session->WriteTrace("/no/such/folder/run.pftrace").code(),
+            absl::StatusCode::kUnavailable);
 }
 
 }  // namespace

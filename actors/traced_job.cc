@@ -13,18 +13,21 @@ namespace {
 
 std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
   std::vector<TracedPort> traced;
-  for (const PlanPort& port : ports) traced.push_back({port.register_id, port.period, port.tokens, port.phase});
+  for (const PlanPort& port : ports)
+    traced.push_back({port.register_id, port.period, port.tokens, port.phase});
   return traced;
 }
 
 // "reduce-scatter x rank 2 to 0" belongs, as others between other ranks, to "reduce-scatter x".
 std::string BoxingOf(const Plan& plan, const PlanRegister& r) {
   const bool in = r.side == RegisterSide::kInbound;
-  const std::string ends = absl::StrCat(" rank ", in ? r.peer : plan.rank, " to ", in ? plan.rank : r.peer);
+  const std::string ends =
+      absl::StrCat(" rank ", in ? r.peer : plan.rank, " to ", in ? plan.rank : r.peer);
   return std::string(absl::StripSuffix(r.name, ends));
 }
 
-TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, const TickScale& scale) {
+TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
+                          const TickScale& scale) {
   const Plan& plan = executor.plan();
   TracedRank rank;
   rank.rank = plan.rank;
@@ -32,9 +35,9 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
   rank.acts = &executor.trace();
   rank.scale = scale;
   for (const PlanActor& actor : plan.actors) {
-    rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step, actor.chunks,
-                           Ports(actor.inputs), Ports(actor.outputs), actor.priority, actor.every,
-                           actor.every_phase});
+    rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step,
+                           actor.chunks, Ports(actor.inputs), Ports(actor.outputs), actor.priority,
+                           actor.every, actor.every_phase});
     rank.actors.back().planned_ns = actor.timing.time_ns;
     const PlanTurn& turn = actor.turn;
     rank.actors.back().turn = {turn.first, turn.group, turn.group_stride, turn.stride};
@@ -42,14 +45,16 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders, 
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;
     rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
-                              crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id), holders.OfSlot(plan, r.id)});
+                              crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id),
+                              holders.OfSlot(plan, r.id)});
   }
   return rank;
 }
 
 }  // namespace
 
-TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step, const TickScale& scale) {
+TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step,
+                        const TickScale& scale) {
   std::vector<const Plan*> plans;
   for (const RankExecutor* rank : ranks) plans.push_back(&rank->plan());
   const Holders holders(plans);

@@ -12,6 +12,7 @@
 namespace weir {
 
 // The result refers to the executors' rings.
-TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step, const TickScale& scale);
+TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step,
+                        const TickScale& scale);
 
 }  // namespace weir

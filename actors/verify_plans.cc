@@ -11,8 +11,10 @@
 namespace weir {
 namespace {
 
-absl::Status Disagree(const std::string& where, const std::string& expected, const std::string& found) {
-  return Rejected({"W0506", where, expected, found, "compile all ranks with the same compiler and job"});
+absl::Status Disagree(const std::string& where, const std::string& expected,
+                      const std::string& found) {
+  return Rejected(
+      {"W0506", where, expected, found, "compile all ranks with the same compiler and job"});
 }
 
 // The same job, and no rank twice.
@@ -22,13 +24,14 @@ absl::Status VerifyHeaders(absl::Span<const Plan> plans) {
   for (const Plan& plan : plans) {
     const std::string where = absl::StrCat("the plan of rank ", plan.rank);
     if (!ranks.insert(plan.rank).second) return Disagree(where, "one plan per rank", "two");
-    if (plan.plan_id != first.plan_id || plan.seed != first.seed || plan.micro_batches != first.micro_batches ||
-        plan.num_ranks != first.num_ranks) {
+    if (plan.plan_id != first.plan_id || plan.seed != first.seed ||
+        plan.micro_batches != first.micro_batches || plan.num_ranks != first.num_ranks) {
       const auto describe = [](const Plan& p) {
-        return absl::StrCat("plan '", p.plan_id, "', seed ", p.seed, ", ", p.micro_batches, " micro-batches, ",
-                            p.num_ranks, " ranks");
+        return absl::StrCat("plan '", p.plan_id, "', seed ", p.seed, ", ", p.micro_batches,
+                            " micro-batches, ", p.num_ranks, " ranks");
       };
-      return Disagree(where, absl::StrCat(describe(first), ", as rank ", first.rank), describe(plan));
+      return Disagree(where, absl::StrCat(describe(first), ", as rank ", first.rank),
+                      describe(plan));
     }
   }
   return absl::OkStatus();
@@ -36,18 +39,19 @@ absl::Status VerifyHeaders(absl::Span<const Plan> plans) {
 
 std::string Describe(const PlanRegister& r) {
   return absl::StrCat(r.slots, " slots of ", r.bytes, " bytes, ", r.tokens_per_step, " tokens ",
-                      r.every == 1 ? "per step" : absl::StrCat("in ", r.every, " steps"), ", ", r.initial_tokens,
-                      " at the start");
+                      r.every == 1 ? "per step" : absl::StrCat("in ", r.every, " steps"), ", ",
+                      r.initial_tokens, " at the start");
 }
 
 // The acts at both ends of an edge and when they are, as the plan of one of them says.
 std::string DescribeEnds(const Plan& plan, const PlanRegister& r) {
   std::string text;
-  const auto add = [&](const char* what, const std::string& name, const PlanRate& rate, const PlanPort& port,
-                       const PlanTiming& timing) {
-    absl::StrAppend(&text, text.empty() ? "" : "; ", what, " '", name, "': ", rate.acts_per_step, " acts, every ",
-                    rate.every, " from ", rate.every_phase, ", period ", port.period, ", tokens ", port.tokens, ", phase ",
-                    port.phase, ", start ", timing.start_ns, ", turn ", timing.turn_ns, ", chunk ", timing.chunk_ns,
+  const auto add = [&](const char* what, const std::string& name, const PlanRate& rate,
+                       const PlanPort& port, const PlanTiming& timing) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", what, " '", name, "': ", rate.acts_per_step,
+                    " acts, every ", rate.every, " from ", rate.every_phase, ", period ",
+                    port.period, ", tokens ", port.tokens, ", phase ", port.phase, ", start ",
+                    timing.start_ns, ", turn ", timing.turn_ns, ", chunk ", timing.chunk_ns,
                     ", time ", timing.time_ns, " ns");
   };
   const auto far = [&](const char* what) {
@@ -107,7 +111,8 @@ absl::Status VerifyPlans(absl::Span<const Plan> plans) {
       return Disagree(where, absl::StrCat("rank ", r), absl::StrCat(plans[r].rank));
     }
     if (plans[r].num_ranks != static_cast<int>(plans.size())) {
-      return Disagree(where, absl::StrCat(plans[r].num_ranks, " plans, one per rank"), absl::StrCat(plans.size()));
+      return Disagree(where, absl::StrCat(plans[r].num_ranks, " plans, one per rank"),
+                      absl::StrCat(plans.size()));
     }
   }
   return plans.empty() ? absl::OkStatus() : VerifyLocalPlans(plans);
@@ -120,23 +125,27 @@ absl::Status VerifyLocalPlans(absl::Span<const Plan> plans) {
   for (const Plan& plan : plans) local.insert(plan.rank);
   WEIR_ASSIGN_OR_RETURN(const auto edges, PairEdges(plans));
   for (const auto& [edge, sides] : edges) {
-    const std::string where = absl::StrCat("edge ", edge, " of register '", (sides.out ? sides.out : sides.in)->name,
-                                           "' on rank ", sides.out ? sides.out_rank : sides.in_rank);
+    const std::string where =
+        absl::StrCat("edge ", edge, " of register '", (sides.out ? sides.out : sides.in)->name,
+                     "' on rank ", sides.out ? sides.out_rank : sides.in_rank);
     if (sides.out == nullptr || sides.in == nullptr) {
       if (local.count((sides.out ? sides.out : sides.in)->peer) == 0) continue;
-      return Disagree(where, sides.out ? "an inbound register on the peer" : "an outbound register on the peer",
-                      "none");
+      return Disagree(
+          where, sides.out ? "an inbound register on the peer" : "an outbound register on the peer",
+          "none");
     }
     if (sides.out->peer != sides.in_rank || sides.in->peer != sides.out_rank) {
       return Disagree(where, absl::StrCat("peers ", sides.in_rank, " and ", sides.out_rank),
                       absl::StrCat(sides.out->peer, " and ", sides.in->peer));
     }
     if (Describe(*sides.out) != Describe(*sides.in)) {
-      return Disagree(where, absl::StrCat(Describe(*sides.out), ", as the sender says"), Describe(*sides.in));
+      return Disagree(where, absl::StrCat(Describe(*sides.out), ", as the sender says"),
+                      Describe(*sides.in));
     }
     if (EdgeStatement(*sides.out_plan, *sides.out) != EdgeStatement(*sides.in_plan, *sides.in)) {
-      return Disagree(where, absl::StrCat(DescribeEnds(*sides.out_plan, *sides.out), ", as the sender says"),
-                      DescribeEnds(*sides.in_plan, *sides.in));
+      return Disagree(
+          where, absl::StrCat(DescribeEnds(*sides.out_plan, *sides.out), ", as the sender says"),
+          DescribeEnds(*sides.in_plan, *sides.in));
     }
   }
   return absl::OkStatus();

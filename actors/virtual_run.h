@@ -1,5 +1,6 @@
-// The ranks of a job, or representatives of them, put together to run in virtual time: executors without memory and
-// kernels (or with both, where an act is to take what it really takes), devices, network, engine.
+// The ranks of a job, or representatives of them, put together to run in virtual time: executors
+// without memory and kernels (or with both, where an act is to take what it really takes), devices,
+// network, engine.
 //
 //   Create -> { RunSteps | times | WriteTrace }* -> destruct
 //
@@ -32,7 +33,7 @@ struct VirtualRunOptions {
   // By outgoing edge to a rank that is not here, the incoming edge that stands for it.
   std::map<uint64_t, uint64_t> images;
   std::vector<uint64_t> loose;  // edges whose other end nobody stands for (TimeNetwork::SetLoose)
-  int64_t trace_capacity = 1;  // acts kept per rank, at least 1
+  int64_t trace_capacity = 1;   // acts kept per rank, at least 1
 
   // Runs kernels on this machine, one act at a time, and takes their time for virtual time.
   struct Measured {
@@ -40,7 +41,9 @@ struct VirtualRunOptions {
     DataFeed* feed = nullptr;  // must outlive the run
     MetricSink* sink = nullptr;
     // Told after every act of a program what each of its kernels took. May be null.
-    std::function<void(const Plan& plan, const PlanActor& actor, absl::Span<const int64_t> kernel_ns)> on_kernels;
+    std::function<void(const Plan& plan, const PlanActor& actor,
+                       absl::Span<const int64_t> kernel_ns)>
+        on_kernels;
   };
   TimeDevice::Work work = TimeDevice::Work::kCosted;
   Measured measured;  // if so
@@ -48,9 +51,10 @@ struct VirtualRunOptions {
 
 class VirtualRun {
  public:
-  // Plans of all ranks of a job, or of some, with images of the edges to the others. Errors: W0506, and those of
-  // CheckCertificate.
-  static absl::StatusOr<std::unique_ptr<VirtualRun>> Create(std::vector<Plan> plans, VirtualRunOptions options);
+  // Plans of all ranks of a job, or of some, with images of the edges to the others. Errors: W0506,
+  // and those of CheckCertificate.
+  static absl::StatusOr<std::unique_ptr<VirtualRun>> Create(std::vector<Plan> plans,
+                                                            VirtualRunOptions options);
 
   absl::Status RunSteps(int64_t steps) { return engine_->RunSteps(steps); }
 
@@ -61,7 +65,8 @@ class VirtualRun {
   const ActRing& acts(int i) const { return executors_[i]->trace(); }
   int64_t now_ns() const { return clock_.NowNs(); }
 
-  // The acts that are kept, as Session::WriteTrace. kUnavailable (W0532) if the file cannot be written.
+  // The acts that are kept, as Session::WriteTrace. kUnavailable (W0532) if the file cannot be
+  // written.
   absl::Status WriteTrace(const std::string& path) const;
 
  private:
@@ -76,8 +81,8 @@ class VirtualRun {
   std::unique_ptr<TimeEngine> engine_;
 };
 
-// Payloads of the tokens of a step on an outgoing register: what its packing kernel fills of each chunk. Empty: each
-// token fills the register.
+// Payloads of the tokens of a step on an outgoing register: what its packing kernel fills of each
+// chunk. Empty: each token fills the register.
 std::vector<int64_t> PayloadsOf(const Plan& plan, const PlanRegister& r);
 
 }  // namespace weir

@@ -35,7 +35,8 @@ int64_t StageCost(const Plan&, const PlanActor& actor) {
   return actor.phase == ActorPhase::kBackward ? 2 * kForwardNs : 0;
 }
 
-std::unique_ptr<VirtualRun> RunIt(std::vector<Plan> plans, VirtualRunOptions options, int64_t steps) {
+std::unique_ptr<VirtualRun> RunIt(std::vector<Plan> plans, VirtualRunOptions options,
+                                  int64_t steps) {
   auto run = VirtualRun::Create(std::move(plans), std::move(options));
   EXPECT_TRUE(run.ok()) << run.status();
   const absl::Status ran = (*run)->RunSteps(steps);
@@ -56,7 +57,8 @@ TEST(VirtualRunTest, APipelineStepTakesMicroBatchesPlusStagesLessOneSlots) {
   for (int stages : {1, 2, 4, 7}) {
     for (int micro_batches : {1, 4, 16}) {
       auto run = RunIt(Pipeline(stages, micro_batches), Costs(), 1);
-      EXPECT_EQ(run->now_ns(), (micro_batches + stages - 1) * 3 * kForwardNs) << stages << " stages, " << micro_batches;
+      EXPECT_EQ(run->now_ns(), (micro_batches + stages - 1) * 3 * kForwardNs)
+          << stages << " stages, " << micro_batches;
     }
   }
 }
@@ -80,7 +82,9 @@ TEST(VirtualRunTest, LatencyIsPaidOnceOnTheWayUpAndOnceOnTheWayDown) {
 
 TEST(VirtualRunTest, AMessageTakesItsBytesOverTheBandwidth) {
   VirtualRunOptions options = Costs();
-  options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70, .message_ns = 5, .ns_per_byte = 2.5}; };
+  options.ways = [](int, int) {
+    return TimeNetwork::Way{.latency_ns = 70, .message_ns = 5, .ns_per_byte = 2.5};
+  };
   auto run = RunIt(Pipeline(2, 1), std::move(options), 1);
   EXPECT_EQ(StepNs(*run), 2 * 3 * kForwardNs + 2 * (70 + 5 + 80));  // 32 bytes
   EXPECT_EQ(run->network().payload_bytes(), 64);
@@ -117,10 +121,13 @@ TEST(VirtualRunTest, MessagesOnOneLinkFollowOneAnother) {
   }
 }
 
-// When the messages of `puts` (from, to, at the same moment, in this order) arrive: 100 ns each on every way.
+// When the messages of `puts` (from, to, at the same moment, in this order) arrive: 100 ns each on
+// every way.
 std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
   ManualClock clock;
-  TimeNetwork network(&clock, [](int from, int to) { return TimeNetwork::Way{.message_ns = 100, .out = from, .in = 10 + to}; });
+  TimeNetwork network(&clock, [](int from, int to) {
+    return TimeNetwork::Way{.message_ns = 100, .out = from, .in = 10 + to};
+  });
   std::vector<EdgeHandle> handles;
   for (size_t i = 0; i < puts.size(); ++i) {
     const auto [from, to] = puts[i];
@@ -131,15 +138,18 @@ std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
     EXPECT_TRUE(network.endpoint(to)->AddEdge(edge).ok());
   }
   EXPECT_TRUE(network.endpoint(0)->Connect().ok());
-  for (size_t i = 0; i < puts.size(); ++i) EXPECT_TRUE(network.endpoint(puts[i].first)->Put(handles[i], {}, nullptr).ok());
-  // Lanes are numbered by the order in which senders were joined; the messages of one are told apart by their time.
+  for (size_t i = 0; i < puts.size(); ++i)
+    EXPECT_TRUE(network.endpoint(puts[i].first)->Put(handles[i], {}, nullptr).ok());
+  // Lanes are numbered by the order in which senders were joined; the messages of one are told
+  // apart by their time.
   std::map<int32_t, int64_t> arrivals;
   std::vector<TimeNetwork::Arrival> due;
   for (;;) {
     due.insert(due.end(), network.posted().begin(), network.posted().end());
     network.posted().clear();
     if (due.empty()) break;
-    const auto next = std::min_element(due.begin(), due.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
+    const auto next = std::min_element(
+        due.begin(), due.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
     const TimeNetwork::Arrival arrival = *next;
     due.erase(next);
     clock.AdvanceTo(arrival.at_ns);
@@ -160,7 +170,8 @@ TEST(VirtualRunTest, AMessageThatWaitsAtTheReceiverDoesNotHoldUpTheNextOneOfItsS
   // The second message of rank 1 leaves while its first waits for the way into rank 2.
   EXPECT_THAT(ArrivalsOf({{0, 2}, {1, 2}, {1, 3}}), testing::ElementsAre(100, 200, 200));
   // What leaves late does not keep the way in from what is there before.
-  EXPECT_THAT(ArrivalsOf({{0, 2}, {0, 3}, {1, 3}}), testing::ElementsAre(100, 200, 100)) << "the last to be put is the first there";
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {0, 3}, {1, 3}}), testing::ElementsAre(100, 200, 100))
+      << "the last to be put is the first there";
 }
 
 TEST(VirtualRunTest, DevicesThatShareACoreTakeTwiceAsLong) {
@@ -180,7 +191,8 @@ TEST(VirtualRunTest, CoresThatSlowEachOtherDownDoSoWhileBothAreBusy) {
   options = Costs();
   options.engine.hosts = {{.cores = 2, .core_speed = {1, 0.8}}};
   options.engine.devices.resize(2);
-  EXPECT_EQ(RunIt(Pipeline(2, 1), std::move(options), 1)->now_ns(), 6 * kForwardNs) << "one after the other";
+  EXPECT_EQ(RunIt(Pipeline(2, 1), std::move(options), 1)->now_ns(), 6 * kForwardNs)
+      << "one after the other";
 }
 
 TEST(VirtualRunTest, AnActThatSaysWhatBusyCoresMakeOfItGoesByThat) {
@@ -193,12 +205,16 @@ TEST(VirtualRunTest, AnActThatSaysWhatBusyCoresMakeOfItGoesByThat) {
   options.engine.hosts = {{.cores = 3}};
   options.engine.devices.resize(4);
   options.engine.busy_speed = [](const Plan&, const PlanActor&) { return 0.5; };
-  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 4 / 3) << "two of three cores busy: half way";
-  // Of two pipelines beside each other one is slowed down, the other is not, and has the second half for itself.
+  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 4 / 3)
+      << "two of three cores busy: half way";
+  // Of two pipelines beside each other one is slowed down, the other is not, and has the second
+  // half for itself.
   options = Costs();
   options.engine.hosts = {{.cores = 2}};
   options.engine.devices.resize(4);
-  options.engine.busy_speed = [](const Plan& plan, const PlanActor&) { return plan.rank < 2 ? 0.5 : 1; };
+  options.engine.busy_speed = [](const Plan& plan, const PlanActor&) {
+    return plan.rank < 2 ? 0.5 : 1;
+  };
   EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 3 / 2);
 }
 
@@ -216,8 +232,11 @@ TEST(VirtualRunTest, WhatAMessageCostsTheReceiverDelaysItsNextAct) {
 
 TEST(VirtualRunTest, WhatTheBytesOfAMessageCostTheReceiverDelaysItsNextAct) {
   VirtualRunOptions options = Costs();
-  options.ways = [](int, int) { return TimeNetwork::Way{.receive_ns = 30, .receive_ns_per_byte = 0.5}; };
-  EXPECT_EQ(StepNs(*RunIt(Pipeline(2, 1), std::move(options), 1)), 2 * 3 * kForwardNs + 2 * (30 + 16));  // 32 bytes
+  options.ways = [](int, int) {
+    return TimeNetwork::Way{.receive_ns = 30, .receive_ns_per_byte = 0.5};
+  };
+  EXPECT_EQ(StepNs(*RunIt(Pipeline(2, 1), std::move(options), 1)),
+            2 * 3 * kForwardNs + 2 * (30 + 16));  // 32 bytes
 }
 
 TEST(VirtualRunTest, IdleTimeAfterTheSendIsExposedAndBeforeItIsWaiting) {
@@ -277,7 +296,8 @@ TEST(VirtualRunTest, ActsThatAreMeasuredTakeWhatTheyTakeAndTellTheirKernels) {
   options.work = TimeDevice::Work::kMeasured;
   options.measured.feed = &feed;
   int64_t num_kernels = 0, total = 0;
-  options.measured.on_kernels = [&](const Plan&, const PlanActor&, absl::Span<const int64_t> kernel_ns) {
+  options.measured.on_kernels = [&](const Plan&, const PlanActor&,
+                                    absl::Span<const int64_t> kernel_ns) {
     num_kernels += static_cast<int64_t>(kernel_ns.size());
     for (int64_t ns : kernel_ns) total += ns;
   };
@@ -293,15 +313,16 @@ TEST(VirtualRunTest, APlanWithoutACertificateIsRefused) {
   EXPECT_TRUE(absl::StrContains(status.message(), "W0541")) << status;
 }
 
-// The middle of three stages, which stands for both its neighbours: it would have to send before it receives. The
-// proof of its plan holds, of the job that it is from.
+// The middle of three stages, which stands for both its neighbours: it would have to send before it
+// receives. The proof of its plan holds, of the job that it is from.
 TEST(VirtualRunTest, ARunThatCannotGoOnIsReportedWithWhatEachActorWaitsFor) {
   Plan middle = Pipeline(3, 2)[1];
   VirtualRunOptions options = Costs();
   for (const PlanRegister& out : middle.registers) {
     if (out.side != RegisterSide::kOutbound) continue;
     for (const PlanRegister& in : middle.registers) {
-      if (in.side == RegisterSide::kInbound && in.peer != out.peer) options.images[out.edge] = in.edge;
+      if (in.side == RegisterSide::kInbound && in.peer != out.peer)
+        options.images[out.edge] = in.edge;
     }
   }
   auto run = VirtualRun::Create({std::move(middle)}, std::move(options));
@@ -309,7 +330,9 @@ TEST(VirtualRunTest, ARunThatCannotGoOnIsReportedWithWhatEachActorWaitsFor) {
   const absl::Status ran = (*run)->RunSteps(1);
   EXPECT_EQ(ran.code(), absl::StatusCode::kAborted);
   EXPECT_TRUE(absl::StrContains(ran.message(), "W0516")) << ran;
-  EXPECT_TRUE(absl::StrContains(ran.message(), "actor 'forward': 0 of 2 acts, waits for input 'activation in'")) << ran;
+  EXPECT_TRUE(absl::StrContains(ran.message(),
+                                "actor 'forward': 0 of 2 acts, waits for input 'activation in'"))
+      << ran;
 }
 
 }  // namespace

@@ -24,9 +24,9 @@ double Flops(const Function& function) {
   return total;
 }
 
-// Contiguous parts with the smallest largest sum: cost[i] of call i, exact by dynamic programming. As the
-// last part begins later it gets cheaper and the parts before it dearer: the best begin, the first of
-// equals, is where the two cross.
+// Contiguous parts with the smallest largest sum: cost[i] of call i, exact by dynamic programming.
+// As the last part begins later it gets cheaper and the parts before it dearer: the best begin, the
+// first of equals, is where the two cross.
 std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts) {
   size_t n = cost.size();
   std::vector<double> prefix(n + 1, 0);
@@ -46,7 +46,9 @@ std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts)
           low = middle + 1;
         }
       }
-      if (low > static_cast<size_t>(p) - 1 && prefix[i] - prefix[low - 1] <= std::max(best[p - 1][low], prefix[i] - prefix[low])) --low;
+      if (low > static_cast<size_t>(p) - 1 &&
+          prefix[i] - prefix[low - 1] <= std::max(best[p - 1][low], prefix[i] - prefix[low]))
+        --low;
       best[p][i] = std::max(best[p - 1][low], prefix[i] - prefix[low]);
       from[p][i] = low;
     }
@@ -62,8 +64,10 @@ std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts)
 
 // Why the cut has this many parts, for messages.
 std::string PartsText(const PipelineSchedule& schedule) {
-  return schedule.virtual_stages == 1 ? absl::StrCat("pp=", schedule.num_stages)
-                                      : absl::StrCat(schedule.virtual_stages, " parts on each stage of pp=", schedule.num_stages);
+  return schedule.virtual_stages == 1
+             ? absl::StrCat("pp=", schedule.num_stages)
+             : absl::StrCat(schedule.virtual_stages,
+                            " parts on each stage of pp=", schedule.num_stages);
 }
 
 absl::Status CheckParts(const PipelineSchedule& schedule, int64_t num_calls) {
@@ -73,11 +77,15 @@ absl::Status CheckParts(const PipelineSchedule& schedule, int64_t num_calls) {
   std::string expected = absl::StrCat("at most ", parts_max, what, parts_max == 1 ? "" : "s");
   std::string more;
   if (num_calls <= kStagesMax) {
-    absl::StrAppend(&expected, ", as main has ", num_calls, num_calls == 1 ? " call" : " calls", " (all nodes between two calls count as one)");
-    more = "; for more, move layers into functions that main calls: only calls lie on stages of their own";
+    absl::StrAppend(&expected, ", as main has ", num_calls, num_calls == 1 ? " call" : " calls",
+                    " (all nodes between two calls count as one)");
+    more =
+        "; for more, move layers into functions that main calls: only calls lie on stages of their "
+        "own";
   }
   if (schedule.virtual_stages == 1) {
-    return Rejected({"W0470", "mesh axis pp", expected, absl::StrCat(schedule.num_stages), absl::StrCat("pp=", parts_max, more)});
+    return Rejected({"W0470", "mesh axis pp", expected, absl::StrCat(schedule.num_stages),
+                     absl::StrCat("pp=", parts_max, more)});
   }
   return Rejected({"W0470", "pipeline.virtual_stages", expected,
                    absl::StrCat(schedule.num_parts(), ": ", PartsText(schedule)),
@@ -92,15 +100,19 @@ absl::Status CutCalls(const Job& job, const PipelineSchedule& schedule, Module* 
   if (job.pipeline().cut().empty() || num_parts == 1) {
     std::vector<double> cost;
     for (const ModelCall& call : calls) {
-      cost.push_back(Flops(module->functions[module->model.functions[call.model_function].forward]));
+      cost.push_back(
+          Flops(module->functions[module->model.functions[call.model_function].forward]));
     }
     std::vector<int64_t> part = BalancedCut(cost, num_parts);
     for (size_t i = 0; i < calls.size(); ++i) calls[i].part = part[i];
     return absl::OkStatus();
   }
   if (job.pipeline().cut_size() != num_parts - 1) {
-    return Rejected({"W0471", "pipeline.cut", absl::StrCat(num_parts - 1, num_parts == 2 ? " cut for " : " cuts for ", PartsText(schedule)),
-                     absl::StrCat(job.pipeline().cut_size()), "one call name per later part, or none for a balanced cut"});
+    return Rejected({"W0471", "pipeline.cut",
+                     absl::StrCat(num_parts - 1, num_parts == 2 ? " cut for " : " cuts for ",
+                                  PartsText(schedule)),
+                     absl::StrCat(job.pipeline().cut_size()),
+                     "one call name per later part, or none for a balanced cut"});
   }
   std::vector<std::string> names;
   for (const ModelCall& call : calls) names.push_back(call.name);
@@ -109,13 +121,17 @@ absl::Status CutCalls(const Job& job, const PipelineSchedule& schedule, Module* 
   for (const std::string& cut : job.pipeline().cut()) {
     size_t at = std::find(names.begin(), names.end(), cut) - names.begin();
     if (at < names.size() && at <= position) {
-      return Rejected({"W0472", "pipeline.cut", "call names in the order of main, none of them the first call",
-                       absl::StrCat("\"", cut, "\" after \"", names[position], "\""), absl::StrCat("the order ", absl::StrJoin(names, ", "))});
+      return Rejected({"W0472", "pipeline.cut",
+                       "call names in the order of main, none of them the first call",
+                       absl::StrCat("\"", cut, "\" after \"", names[position], "\""),
+                       absl::StrCat("the order ", absl::StrJoin(names, ", "))});
     }
     if (at == names.size()) {
       std::string near = Nearest(cut, names);
-      return Rejected({"W0472", "pipeline.cut", "the name of a call of main", absl::StrCat("\"", cut, "\""),
-                       near.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : absl::StrCat("\"", near, "\"")});
+      return Rejected({"W0472", "pipeline.cut", "the name of a call of main",
+                       absl::StrCat("\"", cut, "\""),
+                       near.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", "))
+                                    : absl::StrCat("\"", near, "\"")});
     }
     for (; position < at; ++position) calls[position].part = part;
     ++part;

@@ -14,7 +14,10 @@ namespace {
 class ProgramBuilder {
  public:
   explicit ProgramBuilder(LogicalPlan* plan)
-      : plan_(*plan), module_(plan->module), model_(plan->module.model), everywhere_(Broadcast(plan->stage_mesh)) {}
+      : plan_(*plan),
+        module_(plan->module),
+        model_(plan->module.model),
+        everywhere_(Broadcast(plan->stage_mesh)) {}
 
   absl::Status Run() {
     at_.resize(model_.values.size());
@@ -26,37 +29,44 @@ class ProgramBuilder {
     if (plan_.mode == PlanMode::kEvaluate) return absl::OkStatus();
     for (size_t c = model_.calls.size(); c-- > 0;) AddBackward(static_cast<int>(c));
     AddNorm();
-    for (size_t c = 0; c < model_.calls.size(); ++c) WEIR_RETURN_IF_ERROR(AddUpdate(static_cast<int>(c)));
+    for (size_t c = 0; c < model_.calls.size(); ++c)
+      WEIR_RETURN_IF_ERROR(AddUpdate(static_cast<int>(c)));
     return absl::OkStatus();
   }
 
  private:
   // What one call of the model owns.
   struct CallState {
-    std::vector<int> variables;                 // Module::variables, by parameter
-    std::vector<int> weights;                   // program values in the layout at rest, in compute type
+    std::vector<int> variables;  // Module::variables, by parameter
+    std::vector<int> weights;    // program values in the layout at rest, in compute type
     std::vector<int> forward_outputs;
     std::vector<int> forward_inputs;
-    std::vector<int> backward_outputs;          // of the call of the backward function
-    std::map<int, int> result_grads;            // by model value
-    std::vector<int> gradients;                 // by parameter: per step, update layout
+    std::vector<int> backward_outputs;  // of the call of the backward function
+    std::map<int, int> result_grads;    // by model value
+    std::vector<int> gradients;         // by parameter: per step, update layout
   };
 
   const Function& ForwardOf(const ModelCall& call) const {
     return module_.functions[model_.functions[call.model_function].forward];
   }
   // Evaluation keeps weights at rest where training has them, so that each rank hands over its own.
-  int zero() const { return plan_.mode == PlanMode::kGenerate ? 0 : plan_.job.training().zero_stage(); }
+  int zero() const {
+    return plan_.mode == PlanMode::kGenerate ? 0 : plan_.job.training().zero_stage();
+  }
 
-  // Of what happens when weights are updated, and of what is made of new weights. The first step has weights too, so
-  // that where it does not come right after an update (see Training::update_phase), each step makes it anew.
+  // Of what happens when weights are updated, and of what is made of new weights. The first step
+  // has weights too, so that where it does not come right after an update (see
+  // Training::update_phase), each step makes it anew.
   Rate at_update() const { return plan_.updates.every > 1 ? Rate::kUpdate : Rate::kStep; }
   Rate after_update() const {
-    return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1 ? Rate::kAfterUpdate : Rate::kStep;
+    return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1
+               ? Rate::kAfterUpdate
+               : Rate::kStep;
   }
   bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
 
-  int NewValue(const std::string& name, const TensorType& type, const Layout& layout, int64_t stage, Rate rate) {
+  int NewValue(const std::string& name, const TensorType& type, const Layout& layout, int64_t stage,
+               Rate rate) {
     ProgramValue value;
     value.name = name;
     value.type = type;
@@ -79,16 +89,18 @@ class ProgramBuilder {
 
   // `value` in another place, boxed there at `rate` (a step's value may be boxed anew for every
   // micro-batch). Each place and rate and purpose once.
-  int Boxed(int value, const Layout& layout, int64_t stage, Rate rate, const std::string& purpose = "") {
+  int Boxed(int value, const Layout& layout, int64_t stage, Rate rate,
+            const std::string& purpose = "") {
     const ProgramValue have = module_.values[value];
     if (have.layout == layout && have.stage == stage) return value;
-    std::string key = absl::StrCat(value, "|", stage, "|", static_cast<int>(rate), "|", purpose, "|",
-                                   ToText(layout, plan_.stage_mesh));
+    std::string key = absl::StrCat(value, "|", stage, "|", static_cast<int>(rate), "|", purpose,
+                                   "|", ToText(layout, plan_.stage_mesh));
     auto known = boxed_.find(key);
     if (known != boxed_.end()) return known->second;
     int out = NewValue(have.name, have.type, layout, stage, rate);
-    ProgramItem& item = NewItem(ItemKind::kBoxing, PhaseKind::kBoxing,
-                                purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), rate);
+    ProgramItem& item =
+        NewItem(ItemKind::kBoxing, PhaseKind::kBoxing,
+                purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), rate);
     item.inputs = {value};
     item.outputs = {out};
     boxed_[key] = out;
@@ -100,14 +112,18 @@ class ProgramBuilder {
   absl::StatusOr<Layout> UpdateLayout(const Layout& compute, const TensorType& type) const {
     Layout layout = compute;
     if (zero() == 0) return layout;
-    std::string name = plan_.job.training().zero_axis().empty() ? "dp" : plan_.job.training().zero_axis();
+    std::string name =
+        plan_.job.training().zero_axis().empty() ? "dp" : plan_.job.training().zero_axis();
     int axis = plan_.stage_mesh.AxisIndex(name);
-    if (axis < 0 || plan_.stage_mesh.size(axis) == 1 || type.dims.empty() || !layout[axis].is_broadcast()) return layout;
+    if (axis < 0 || plan_.stage_mesh.size(axis) == 1 || type.dims.empty() ||
+        !layout[axis].is_broadcast())
+      return layout;
     int64_t parts = plan_.stage_mesh.size(axis);
     int best = -1;
     for (size_t d = 0; d < type.dims.size(); ++d) {
       bool taken = false;
-      for (const Sbp& sbp : layout) taken = taken || (sbp.is_split() && sbp.axis == static_cast<int>(d));
+      for (const Sbp& sbp : layout)
+        taken = taken || (sbp.is_split() && sbp.axis == static_cast<int>(d));
       if (taken) continue;
       if (best < 0) best = static_cast<int>(d);
       if (type.dims[d].size / type.dims[d].unit >= parts) {
@@ -131,11 +147,14 @@ class ProgramBuilder {
       const std::vector<int>& later = model_.functions[call.model_function].weight_gradient_results;
       gradients.insert(gradients.end(), later.begin(), later.end());
       for (const ParameterInfo& parameter : function.parameters) {
-        bool has_gradient = std::find(gradients.begin(), gradients.end(), parameter.arg) != gradients.end();
+        bool has_gradient =
+            std::find(gradients.begin(), gradients.end(), parameter.arg) != gradients.end();
         if ((!used[parameter.arg] || !has_gradient) && plan_.mode == PlanMode::kTrain) {
-          return Rejected({"W0475", absl::StrCat("function ", function.name, ", parameter ", parameter.name),
+          return Rejected({"W0475",
+                           absl::StrCat("function ", function.name, ", parameter ", parameter.name),
                            "a parameter the loss depends on",
-                           used[parameter.arg] ? "one that only other outputs depend on" : "one that no output depends on",
+                           used[parameter.arg] ? "one that only other outputs depend on"
+                                               : "one that no output depends on",
                            "remove it, or use it"});
         }
         if (!used[parameter.arg]) {
@@ -149,7 +168,8 @@ class ProgramBuilder {
         variable.name = of_main ? parameter.name : absl::StrCat(call.name, ".", parameter.name);
         if (!names.emplace(variable.name, 0).second) {
           return Rejected({"W0473", absl::StrCat("call ", call.name), "each weight name once",
-                           absl::StrCat("\"", variable.name, "\" again"), "rename the call or the parameter"});
+                           absl::StrCat("\"", variable.name, "\" again"),
+                           "rename the call or the parameter"});
         }
         variable.type = compute.type;
         variable.type.dtype = DType::kF32;
@@ -158,7 +178,8 @@ class ProgramBuilder {
         variable.stage = call.stage;
         WEIR_ASSIGN_OR_RETURN(variable.layout, UpdateLayout(compute.layout, variable.type));
         int index = static_cast<int>(module_.variables.size());
-        variable.value = NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
+        variable.value =
+            NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
         module_.values[variable.value].variable = index;
         calls_[c].variables.push_back(index);
         calls_[c].weights.push_back(variable.value);
@@ -173,7 +194,8 @@ class ProgramBuilder {
   }
 
   void AddKeep(int c, const std::vector<int>& values) {
-    ProgramItem& keep = NewItem(ItemKind::kKeep, PhaseKind::kUpdate, absl::StrCat("weights ", model_.calls[c].name), at_update());
+    ProgramItem& keep = NewItem(ItemKind::kKeep, PhaseKind::kUpdate,
+                                absl::StrCat("weights ", model_.calls[c].name), at_update());
     keep.instance = c;
     keep.outputs = values;
   }
@@ -192,13 +214,16 @@ class ProgramBuilder {
       ValueId arg = builder.AddArg(variable.name, variable.type, variable.layout);
       TensorType type = variable.type;
       type.dtype = compute;
-      ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}}, {{"to", std::string(Name(compute))}})[0];
+      ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}},
+                                  {{"to", std::string(Name(compute))}})[0];
       builder.AddResult(cast, Rate::kMicroBatch);
       inputs.push_back(calls_[c].weights[p]);
-      outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type, variable.layout, call.stage, after_update()));
+      outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type,
+                                 variable.layout, call.stage, after_update()));
       calls_[c].weights[p] = outputs.back();
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("cast ", call.name), after_update());
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                absl::StrCat("cast ", call.name), after_update());
     item.function = InternFunction(builder);
     item.instance = c;
     item.inputs = inputs;
@@ -220,7 +245,8 @@ class ProgramBuilder {
   int WeightFor(int c, size_t p, const Layout& layout, const char* purpose) {
     const ModelCall& call = model_.calls[c];
     bool each_use = zero() == 3;
-    return Boxed(calls_[c].weights[p], layout, call.stage, each_use ? Rate::kMicroBatch : after_update(), each_use ? purpose : "");
+    return Boxed(calls_[c].weights[p], layout, call.stage,
+                 each_use ? Rate::kMicroBatch : after_update(), each_use ? purpose : "");
   }
 
   // A model value on `stage`; data is fed where it is used.
@@ -230,7 +256,8 @@ class ProgramBuilder {
     auto known = at_[v].find(stage);
     if (known != at_[v].end()) return Boxed(known->second, layout, stage, Rate::kMicroBatch);
     int out = NewValue(value.name, value.type, layout, stage, Rate::kMicroBatch);
-    ProgramItem& item = NewItem(ItemKind::kSource, PhaseKind::kData, absl::StrCat("data ", value.name), Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kSource, PhaseKind::kData,
+                                absl::StrCat("data ", value.name), Rate::kMicroBatch);
     item.feed = value.name;
     item.range = value.use.range;
     item.outputs = {out};
@@ -260,11 +287,13 @@ class ProgramBuilder {
     }
     for (size_t r = 0; r < function.results.size(); ++r) {
       const Value& value = function.values[function.results[r].value];
-      int out = NewValue(absl::StrCat(call.name, ".", value.name), value.type, value.layout, call.stage, Rate::kMicroBatch);
+      int out = NewValue(absl::StrCat(call.name, ".", value.name), value.type, value.layout,
+                         call.stage, Rate::kMicroBatch);
       outputs.push_back(out);
       if (static_cast<int>(r) < model_function.num_results) at_[call.results[r]][-1] = out;
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kForward, absl::StrCat("forward ", call.name), Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kForward,
+                                absl::StrCat("forward ", call.name), Rate::kMicroBatch);
     item.function = model_function.forward;
     item.instance = c;
     item.inputs = calls_[c].forward_inputs = inputs;
@@ -293,7 +322,8 @@ class ProgramBuilder {
   int ResultGrad(int c, int v, const Layout& layout) {
     auto known = calls_[c].result_grads.find(v);
     if (known == calls_[c].result_grads.end()) {
-      known = calls_[c].result_grads.emplace(v, SumOfGradients(v, layout, model_.calls[c].stage)).first;
+      known =
+          calls_[c].result_grads.emplace(v, SumOfGradients(v, layout, model_.calls[c].stage)).first;
     }
     return Boxed(known->second, layout, model_.calls[c].stage, Rate::kMicroBatch);
   }
@@ -313,8 +343,10 @@ class ProgramBuilder {
       total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
     }
     builder.AddResult(total, Rate::kMicroBatch);
-    int out = NewValue(absl::StrCat("d_", model_.values[v].name), type, layout, stage, Rate::kMicroBatch);
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kBackward, absl::StrCat("sum d_", model_.values[v].name), Rate::kMicroBatch);
+    int out =
+        NewValue(absl::StrCat("d_", model_.values[v].name), type, layout, stage, Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kBackward,
+                                absl::StrCat("sum d_", model_.values[v].name), Rate::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = parts;
     item.outputs = {out};
@@ -330,20 +362,25 @@ class ProgramBuilder {
     calls_[c].gradients.assign(ForwardOf(call).parameters.size(), -1);
     // Of a call that only has weights, all may have moved to the weight gradients.
     if (!module_.functions[model_function.backward].results.empty()) {
-      calls_[c].backward_outputs = AddGradientCall(c, PhaseKind::kBackward, absl::StrCat("backward ", call.name), model_function.backward,
-                                                   model_function.backward_args, model_function.backward_results);
+      calls_[c].backward_outputs = AddGradientCall(
+          c, PhaseKind::kBackward, absl::StrCat("backward ", call.name), model_function.backward,
+          model_function.backward_args, model_function.backward_results);
     }
     if (model_function.weight_gradient >= 0) {
-      AccumulateInside(model_function, model_function.weight_gradient, model_function.weight_gradient_results);
-      AddGradientCall(c, PhaseKind::kWeightGradient, absl::StrCat("weight gradients ", call.name), model_function.weight_gradient,
-                      model_function.weight_gradient_args, model_function.weight_gradient_results);
+      AccumulateInside(model_function, model_function.weight_gradient,
+                       model_function.weight_gradient_results);
+      AddGradientCall(c, PhaseKind::kWeightGradient, absl::StrCat("weight gradients ", call.name),
+                      model_function.weight_gradient, model_function.weight_gradient_args,
+                      model_function.weight_gradient_results);
     }
     AddGradientBoxing(c);
   }
 
   // A call of a function that computes gradients; hands back its outputs.
-  std::vector<int> AddGradientCall(int c, PhaseKind phase, const std::string& name, int function_index,
-                                   const std::vector<ModelFunction::BackwardArg>& args, const std::vector<int>& results) {
+  std::vector<int> AddGradientCall(int c, PhaseKind phase, const std::string& name,
+                                   int function_index,
+                                   const std::vector<ModelFunction::BackwardArg>& args,
+                                   const std::vector<int>& results) {
     const ModelCall& call = model_.calls[c];
     const Function& function = module_.functions[function_index];
     const Function& forward = ForwardOf(call);
@@ -354,15 +391,17 @@ class ProgramBuilder {
     size_t next_activation = 0;
     std::vector<int> activation_of(forward.args.size(), -1);
     for (size_t a = 0; a < forward.args.size(); ++a) {
-      if (forward.args[a].kind != ArgKind::kParameter) activation_of[a] = static_cast<int>(next_activation++);
+      if (forward.args[a].kind != ArgKind::kParameter)
+        activation_of[a] = static_cast<int>(next_activation++);
     }
     for (size_t r = 0; r < function.results.size(); ++r) {
       const int arg = r < results.size() ? results[r] : -1;  // -1: kept for the weight gradients
       const Value& value = function.values[function.results[r].value];
       Rate rate = function.results[r].per_step ? at_update() : Rate::kMicroBatch;
-      int out = NewValue(arg < 0 ? absl::StrCat(call.name, ".", value.name)
-                                 : absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name),
-                         value.type, value.layout, call.stage, rate);
+      int out = NewValue(
+          arg < 0 ? absl::StrCat(call.name, ".", value.name)
+                  : absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name),
+          value.type, value.layout, call.stage, rate);
       outputs.push_back(out);
       if (arg < 0) continue;
       if (activation_of[arg] >= 0) {
@@ -385,11 +424,14 @@ class ProgramBuilder {
     const Function& forward = ForwardOf(call);
     switch (from.kind) {
       case ModelFunction::BackwardArg::kForwardArg:
-        if (forward.args[from.index].kind == ArgKind::kParameter) return WeightFor(c, ParameterOf(forward, from.index), layout, "backward");
+        if (forward.args[from.index].kind == ArgKind::kParameter)
+          return WeightFor(c, ParameterOf(forward, from.index), layout, "backward");
         return calls_[c].forward_inputs[from.index];
       case ModelFunction::BackwardArg::kForwardResult: return calls_[c].forward_outputs[from.index];
-      case ModelFunction::BackwardArg::kResultGrad: return ResultGrad(c, call.results[from.index], layout);
-      case ModelFunction::BackwardArg::kBackwardResult: return calls_[c].backward_outputs[from.index];
+      case ModelFunction::BackwardArg::kResultGrad:
+        return ResultGrad(c, call.results[from.index], layout);
+      case ModelFunction::BackwardArg::kBackwardResult:
+        return calls_[c].backward_outputs[from.index];
     }
     return -1;
   }
@@ -401,9 +443,10 @@ class ProgramBuilder {
     return 0;
   }
 
-  // Gradients that are boxed once an update (or not at all) are accumulated by the backward function
-  // itself, into a result kept over the micro-batches.
-  void AccumulateInside(const ModelFunction& model_function, int function, const std::vector<int>& results) {
+  // Gradients that are boxed once an update (or not at all) are accumulated by the backward
+  // function itself, into a result kept over the micro-batches.
+  void AccumulateInside(const ModelFunction& model_function, int function,
+                        const std::vector<int>& results) {
     Function& backward = module_.functions[function];
     const Function& forward = module_.functions[model_function.forward];
     if (!accumulates()) return;
@@ -411,7 +454,8 @@ class ProgramBuilder {
       int arg = results[r];
       if (forward.args[arg].kind != ArgKind::kParameter || backward.results[r].per_step) continue;
       const Value value = backward.values[backward.results[r].value];
-      absl::StatusOr<Layout> update = UpdateLayout(forward.values[forward.args[arg].value].layout, value.type);
+      absl::StatusOr<Layout> update =
+          UpdateLayout(forward.values[forward.args[arg].value].layout, value.type);
       if (zero() >= 2 && !(value.layout == *update)) continue;
       Node node;
       node.name = absl::StrCat("accumulate_", forward.values[forward.args[arg].value].name);
@@ -437,7 +481,8 @@ class ProgramBuilder {
       const Variable& variable = module_.variables[state.variables[p]];
       Rate rate = module_.values[state.gradients[p]].rate;
       state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, rate);
-      if (module_.values[state.gradients[p]].rate == Rate::kMicroBatch && accumulates()) to_accumulate.push_back(p);
+      if (module_.values[state.gradients[p]].rate == Rate::kMicroBatch && accumulates())
+        to_accumulate.push_back(p);
     }
     if (!to_accumulate.empty()) AddAccumulation(c, to_accumulate);
     for (size_t p = 0; p < state.gradients.size() && plan_.updates.delay > 0; ++p) {
@@ -458,12 +503,14 @@ class ProgramBuilder {
       ValueId sum = builder.Emit("accumulate", {arg}, {{variable.type, variable.layout}}, {})[0];
       builder.AddResult(sum, Rate::kStep);
       inputs.push_back(state.gradients[p]);
-      state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type, variable.layout, call.stage, at_update());
+      state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type,
+                                    variable.layout, call.stage, at_update());
       outputs.push_back(state.gradients[p]);
     }
-    ProgramItem& item = NewItem(ItemKind::kCall,
-                                plan_.schedule.splits_backward() ? PhaseKind::kWeightGradient : PhaseKind::kBackward,
-                                absl::StrCat("accumulate ", call.name), Rate::kMicroBatch);
+    ProgramItem& item = NewItem(
+        ItemKind::kCall,
+        plan_.schedule.splits_backward() ? PhaseKind::kWeightGradient : PhaseKind::kBackward,
+        absl::StrCat("accumulate ", call.name), Rate::kMicroBatch);
     item.function = InternFunction(builder);
     item.instance = c;
     item.inputs = inputs;
@@ -472,8 +519,9 @@ class ProgramBuilder {
 
   Layout AllPartial() const { return Layout(plan_.stage_mesh.num_axes(), Sbp::P()); }
 
-  // |g|^2 over all gradients: per call P over the mesh, summed from the last call to the first, whatever stage they are
-  // on, and merged on stage 0. So cuts do not change the order of the sum, and it goes the way backward passes end.
+  // |g|^2 over all gradients: per call P over the mesh, summed from the last call to the first,
+  // whatever stage they are on, and merged on stage 0. So cuts do not change the order of the sum,
+  // and it goes the way backward passes end.
   void AddNorm() {
     const TensorType scalar{DType::kF32, {}};
     std::vector<std::vector<int>> by_part;
@@ -482,7 +530,8 @@ class ProgramBuilder {
       CallState& state = calls_[c];
       if (state.gradients.empty()) continue;
       part_ = model_.calls[c].part;
-      FunctionBuilder builder(absl::StrCat("norm.", ForwardOf(model_.calls[c]).name), plan_.stage_mesh);
+      FunctionBuilder builder(absl::StrCat("norm.", ForwardOf(model_.calls[c]).name),
+                              plan_.stage_mesh);
       ValueId total = -1;
       for (size_t p = 0; p < state.gradients.size(); ++p) {
         const Variable& variable = module_.variables[state.variables[p]];
@@ -493,12 +542,15 @@ class ProgramBuilder {
         ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
         ValueId square = builder.Emit("sum_squares", {arg}, {{scalar, square_layout}}, {})[0];
         square = builder.Boxed(square, AllPartial());
-        total = total < 0 ? square : builder.Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
+        total = total < 0 ? square
+                          : builder.Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
       }
       builder.AddResult(total, Rate::kMicroBatch);
       int64_t stage = model_.calls[c].stage;
-      int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage, at_update());
-      ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("norm ", model_.calls[c].name), at_update());
+      int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage,
+                         at_update());
+      ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                  absl::StrCat("norm ", model_.calls[c].name), at_update());
       item.function = InternFunction(builder);
       item.instance = c;
       item.inputs = state.gradients;
@@ -520,9 +572,12 @@ class ProgramBuilder {
     Attributes attrs{{"clip_norm", plan_.job.training().optimizer().clip_norm()}};
     plan_.updates.ToAttributes(&attrs);
     // Every micro-batch counts as one of those of a whole update; the first update may have fewer.
-    const double steps = static_cast<double>(plan_.updates.every), first_steps = static_cast<double>(plan_.updates.phase + 1);
-    if (plan_.updates.every > 1 && first_steps < steps) attrs.Set("first_scale", steps / first_steps);
-    std::vector<ValueId> out = builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}}, attrs);
+    const double steps = static_cast<double>(plan_.updates.every),
+                 first_steps = static_cast<double>(plan_.updates.phase + 1);
+    if (plan_.updates.every > 1 && first_steps < steps)
+      attrs.Set("first_scale", steps / first_steps);
+    std::vector<ValueId> out =
+        builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}}, attrs);
     builder.AddResult(out[0], Rate::kMicroBatch);
     builder.AddResult(out[1], Rate::kMicroBatch);
     clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, at_update());
@@ -534,7 +589,8 @@ class ProgramBuilder {
     AddSink("grad_norm", norm);
   }
 
-  int Sum(const std::string& name, const std::vector<int>& parts, const TensorType& type, const Layout& layout, int64_t stage) {
+  int Sum(const std::string& name, const std::vector<int>& parts, const TensorType& type,
+          const Layout& layout, int64_t stage) {
     if (parts.size() == 1) return parts[0];
     FunctionBuilder builder("add", plan_.stage_mesh);
     ValueId total = -1;
@@ -610,7 +666,8 @@ class ProgramBuilder {
         state_layouts.push_back(variable.layout);
       }
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, absl::StrCat("update ", call.name), at_update());
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                absl::StrCat("update ", call.name), at_update());
     item.function = InternFunction(builder);
     item.instance = c;
     item.inputs = inputs;
@@ -626,11 +683,14 @@ class ProgramBuilder {
     const ProgramValue have = module_.values[value];
     FunctionBuilder builder(absl::StrCat("metric.", name), plan_.stage_mesh);
     ValueId x = builder.AddArg(name, have.type, have.layout);
-    x = builder.Emit("scale", {x}, {{have.type, have.layout}}, {{"factor", 1.0 / static_cast<double>(plan_.micro_batches)}})[0];
-    if (plan_.micro_batches > 1) x = builder.Emit("accumulate", {x}, {{have.type, have.layout}}, {})[0];
+    x = builder.Emit("scale", {x}, {{have.type, have.layout}},
+                     {{"factor", 1.0 / static_cast<double>(plan_.micro_batches)}})[0];
+    if (plan_.micro_batches > 1)
+      x = builder.Emit("accumulate", {x}, {{have.type, have.layout}}, {})[0];
     builder.AddResult(x, Rate::kStep);
     int out = NewValue(name, have.type, have.layout, have.stage, Rate::kStep);
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("metric ", name), Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("metric ", name),
+                                Rate::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = {value};
     item.outputs = {out};
@@ -638,14 +698,16 @@ class ProgramBuilder {
   }
 
   void AddSink(const std::string& name, int value) {
-    ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name), module_.values[value].rate);
+    ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name),
+                                module_.values[value].rate);
     sink.feed = name;
     sink.inputs = {value};
   }
 
   absl::Status AddFetch() {
     if (model_.logits < 0) {
-      return Rejected({"W0474", "graph", "a softmax_cross_entropy in main, whose logits generate text", "none", ""});
+      return Rejected({"W0474", "graph",
+                       "a softmax_cross_entropy in main, whose logits generate text", "none", ""});
     }
     int value = at_[model_.logits].at(-1);
     const ProgramValue have = module_.values[value];
@@ -654,7 +716,8 @@ class ProgramBuilder {
     ValueId arg = builder.AddArg("logits", have.type, everywhere_);
     ValueId out = builder.Emit("scale", {arg}, {{have.type, everywhere_}}, {{"factor", 1.0}})[0];
     builder.MarkState(out, "logits");
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Rate::kMicroBatch);
+    ProgramItem& item =
+        NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Rate::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = {whole};
     item.state_names = {"fetch/logits"};
@@ -667,8 +730,9 @@ class ProgramBuilder {
   Model& model_;
   Layout everywhere_;
   std::vector<CallState> calls_;
-  std::vector<std::map<int64_t, int>> at_;  // by model value: stage (or -1 where computed) -> program value
-  std::vector<std::vector<int>> grads_;     // by model value
+  std::vector<std::map<int64_t, int>>
+      at_;  // by model value: stage (or -1 where computed) -> program value
+  std::vector<std::vector<int>> grads_;  // by model value
   std::map<std::string, int> boxed_;
   std::map<std::string, int> interned_;
   int64_t part_ = 0;  // of the call that items are added for

@@ -12,8 +12,8 @@
 //   2     boxed at once, P->S         accumulated as S             once an update, S->B
 //   3     boxed at once, P->S         accumulated as S             every use, S->B
 //
-// An update is made every Training::update_every steps; a delay of gradients is a delay of the values that norm and
-// update read.
+// An update is made every Training::update_every steps; a delay of gradients is a delay of the
+// values that norm and update read.
 //
 // Thread rule: pure function.
 #pragma once
@@ -26,7 +26,8 @@ namespace weir::compiler {
 // Fills values, items and variables of `plan->module`. Expects laid-out functions.
 absl::Status BuildProgram(LogicalPlan* plan);
 
-// Assigns ModelCall::part and stage: by pipeline.cut, or parts balanced by floating-point operations.
+// Assigns ModelCall::part and stage: by pipeline.cut, or parts balanced by floating-point
+// operations.
 absl::Status AssignStages(const Job& job, const PipelineSchedule& schedule, Module* module);
 
 }  // namespace weir::compiler

@@ -26,11 +26,14 @@ absl::Status BundleBoxings(const Mesh& mesh, Module* module) {
     }
     const ProgramValue& from = module->values[item.inputs[0]];
     const ProgramValue& to = module->values[item.outputs[0]];
-    absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh);
+    absl::StatusOr<std::vector<BoxingStep>> steps =
+        PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh);
     if (!steps.ok()) return steps.status();
-    std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|", static_cast<int>(item.rate), "|",
-                                   Name(from.type.dtype), "|", steps->size(), "|", static_cast<int>(from.rate), "|");
-    for (const BoxingStep& step : *steps) absl::StrAppend(&key, step.from.stage, ">", step.to.stage, ",");
+    std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|",
+                                   static_cast<int>(item.rate), "|", Name(from.type.dtype), "|",
+                                   steps->size(), "|", static_cast<int>(from.rate), "|");
+    for (const BoxingStep& step : *steps)
+      absl::StrAppend(&key, step.from.stage, ">", step.to.stage, ",");
     for (int reader : readers[item.outputs[0]]) absl::StrAppend(&key, reader, ",");
     auto known = first.emplace(key, kept.size());
     if (known.second) {
@@ -42,7 +45,8 @@ absl::Status BundleBoxings(const Mesh& mesh, Module* module) {
     bundle.outputs.insert(bundle.outputs.end(), item.outputs.begin(), item.outputs.end());
   }
   for (ProgramItem& item : kept) {
-    if (item.kind == ItemKind::kBoxing && item.inputs.size() > 1) absl::StrAppend(&item.name, " +", item.inputs.size() - 1);
+    if (item.kind == ItemKind::kBoxing && item.inputs.size() > 1)
+      absl::StrAppend(&item.name, " +", item.inputs.size() - 1);
   }
   module->items = std::move(kept);
   return absl::OkStatus();

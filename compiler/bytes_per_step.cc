@@ -16,8 +16,9 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
       for (size_t i = 0; i < item.inputs.size(); ++i) {
         const ProgramValue& from = module.values[item.inputs[i]];
         const ProgramValue& to = module.values[item.outputs[i]];
-        WEIR_ASSIGN_OR_RETURN(std::vector<BoxingStep> steps,
-                              PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan.mesh));
+        WEIR_ASSIGN_OR_RETURN(
+            std::vector<BoxingStep> steps,
+            PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan.mesh));
         total += times * TotalBytes(from.type, steps, plan.mesh);
       }
     }
@@ -29,7 +30,8 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
       WEIR_ASSIGN_OR_RETURN(SegmentedFunction segmented, CutSegments(function, plan.mesh));
       for (const TransferBundle& bundle : segmented.transfers) {
         for (size_t k = 0; k < bundle.nodes.size(); ++k) {
-          bytes += TotalBytes(function.values[function.nodes[bundle.nodes[k]].inputs[0]].type, bundle.steps[k], plan.mesh);
+          bytes += TotalBytes(function.values[function.nodes[bundle.nodes[k]].inputs[0]].type,
+                              bundle.steps[k], plan.mesh);
         }
       }
       known = of_function.emplace(item.function, bytes).first;

@@ -15,14 +15,18 @@ namespace {
 
 absl::Status CheckZero(const Training& training, const Mesh& stage_mesh) {
   if (training.zero_stage() < 0 || training.zero_stage() > 3) {
-    return Rejected({"W0440", "training.zero_stage", "0, 1, 2 or 3", absl::StrCat(training.zero_stage()), ""});
+    return Rejected(
+        {"W0440", "training.zero_stage", "0, 1, 2 or 3", absl::StrCat(training.zero_stage()), ""});
   }
-  if (training.zero_stage() > 0 && !training.zero_axis().empty() && stage_mesh.AxisIndex(training.zero_axis()) < 0) {
+  if (training.zero_stage() > 0 && !training.zero_axis().empty() &&
+      stage_mesh.AxisIndex(training.zero_axis()) < 0) {
     std::vector<std::string> names;
     for (const MeshAxis& axis : stage_mesh.axes()) names.push_back(axis.name);
-    return Rejected({"W0441", "training.zero_axis",
-                     names.empty() ? "a mesh with the axis" : absl::StrCat("an axis of the mesh: ", absl::StrJoin(names, ", ")),
-                     absl::StrCat("\"", training.zero_axis(), "\""), Nearest(training.zero_axis(), names)});
+    return Rejected(
+        {"W0441", "training.zero_axis",
+         names.empty() ? "a mesh with the axis"
+                       : absl::StrCat("an axis of the mesh: ", absl::StrJoin(names, ", ")),
+         absl::StrCat("\"", training.zero_axis(), "\""), Nearest(training.zero_axis(), names)});
   }
   return absl::OkStatus();
 }
@@ -43,28 +47,38 @@ absl::Status CheckCounts(const Training& training) {
 
 absl::Status CheckUpdates(const Training& training) {
   if (training.update_every() < 0 || training.update_every() > kUpdateEveryMax) {
-    return Rejected({"W0545", "training.update_every", absl::StrCat("1 to ", kUpdateEveryMax, ", or 0 for 1"), absl::StrCat(training.update_every()),
+    return Rejected({"W0545", "training.update_every",
+                     absl::StrCat("1 to ", kUpdateEveryMax, ", or 0 for 1"),
+                     absl::StrCat(training.update_every()),
                      "more training.micro_batches, if more is to be accumulated"});
   }
   if (training.gradient_delay() < 0 || training.gradient_delay() > kGradientDelayMax) {
-    return Rejected({"W0545", "training.gradient_delay", absl::StrCat("0 to ", kGradientDelayMax), absl::StrCat(training.gradient_delay()), ""});
+    return Rejected({"W0545", "training.gradient_delay", absl::StrCat("0 to ", kGradientDelayMax),
+                     absl::StrCat(training.gradient_delay()), ""});
   }
   const UpdateRate updates = UpdateRateOf(training);
   if (updates.phase >= 0 && updates.phase < updates.every) return absl::OkStatus();
   return Rejected({"W0546", "training.update_phase",
                    updates.every == 1 ? std::string("0, as weights are updated in every step")
-                                      : absl::StrCat("0 to ", updates.every - 1, ", as weights are updated in one of ", updates.every, " steps"),
-                   absl::StrCat(updates.phase), absl::StrCat("leave it out for ", updates.every - 1, ", the last of them, or set training.update_every")});
+                                      : absl::StrCat("0 to ", updates.every - 1,
+                                                     ", as weights are updated in one of ",
+                                                     updates.every, " steps"),
+                   absl::StrCat(updates.phase),
+                   absl::StrCat("leave it out for ", updates.every - 1,
+                                ", the last of them, or set training.update_every")});
 }
 
 absl::Status CheckAnyUpdate(const Training& training) {
   const UpdateRate updates = UpdateRateOf(training);
   const int64_t needed = updates.delay * updates.every + updates.phase + 1;
   if (training.steps() == 0 || training.steps() >= needed) return absl::OkStatus();
-  return Rejected({"W0547", "training.steps",
-                   absl::StrCat("at least ", needed, ", as weights change for the first time in step ", needed, ": update_every ", updates.every, ", update_phase ",
-                                updates.phase, ", gradient_delay ", updates.delay),
-                   absl::StrCat(training.steps(), ", which would change no weight"), "more steps, or a smaller training.update_every or gradient_delay"});
+  return Rejected(
+      {"W0547", "training.steps",
+       absl::StrCat("at least ", needed, ", as weights change for the first time in step ", needed,
+                    ": update_every ", updates.every, ", update_phase ", updates.phase,
+                    ", gradient_delay ", updates.delay),
+       absl::StrCat(training.steps(), ", which would change no weight"),
+       "more steps, or a smaller training.update_every or gradient_delay"});
 }
 
 absl::Status CheckNumbers(const Training& training) {
@@ -78,18 +92,22 @@ absl::Status CheckNumbers(const Training& training) {
   const Optimizer& optimizer = training.optimizer();
   const std::vector<Number> numbers = {
       {"W0443", "training.schedule.learning_rate", training.schedule().learning_rate(), kNoBound},
-      {"W0443", "training.schedule.min_learning_rate", training.schedule().min_learning_rate(), kNoBound},
+      {"W0443", "training.schedule.min_learning_rate", training.schedule().min_learning_rate(),
+       kNoBound},
       {"W0444", "training.optimizer.clip_norm", optimizer.clip_norm(), kNoBound},
       {"W0445", "training.optimizer.adamw.beta1", optimizer.adamw().beta1(), 1},
       {"W0445", "training.optimizer.adamw.beta2", optimizer.adamw().beta2(), 1},
       {"W0445", "training.optimizer.adamw.epsilon", optimizer.adamw().epsilon(), kNoBound},
-      {"W0445", "training.optimizer.adamw.weight_decay", optimizer.adamw().weight_decay(), kNoBound},
+      {"W0445", "training.optimizer.adamw.weight_decay", optimizer.adamw().weight_decay(),
+       kNoBound},
       {"W0445", "training.optimizer.sgd.momentum", optimizer.sgd().momentum(), 1},
       {"W0445", "training.optimizer.sgd.weight_decay", optimizer.sgd().weight_decay(), kNoBound},
   };
   for (const Number& number : numbers) {
     if (number.value >= 0 && number.value < number.below) continue;
-    std::string expected = number.below == kNoBound ? std::string("a finite number, 0 or more") : absl::StrCat("from 0 to below ", number.below);
+    std::string expected = number.below == kNoBound
+                               ? std::string("a finite number, 0 or more")
+                               : absl::StrCat("from 0 to below ", number.below);
     return Rejected({number.code, number.where, expected, absl::StrCat(number.value), ""});
   }
   return absl::OkStatus();
@@ -105,11 +123,13 @@ absl::Status CheckRuntime(const Runtime& runtime) {
       {"runtime.threads_per_device", runtime.threads_per_device(), kThreadsPerDeviceMax},
       {"runtime.chunk_bytes_max", runtime.chunk_bytes_max(), std::numeric_limits<int64_t>::max()},
       {"runtime.debug_register_slots", runtime.debug_register_slots(), kRegisterSlotsMax},
-      {"runtime.register_bytes_max", runtime.register_bytes_max(), std::numeric_limits<int64_t>::max()},
+      {"runtime.register_bytes_max", runtime.register_bytes_max(),
+       std::numeric_limits<int64_t>::max()},
   };
   for (const Count& count : counts) {
     if (count.value >= 0 && count.value <= count.max) continue;
-    return Rejected({"W0446", count.where, absl::StrCat("0, the default, or up to ", count.max), absl::StrCat(count.value), ""});
+    return Rejected({"W0446", count.where, absl::StrCat("0, the default, or up to ", count.max),
+                     absl::StrCat(count.value), ""});
   }
   return absl::OkStatus();
 }
@@ -129,8 +149,11 @@ LearningRateSchedule LearningRatesOf(const Training& training) {
   LearningRateSchedule schedule;
   schedule.learning_rate = from.learning_rate();
   schedule.warmup_steps = from.warmup_steps();
-  schedule.decay = from.decay() == Schedule::COSINE ? "cosine" : from.decay() == Schedule::LINEAR ? "linear" : "constant";
-  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps() : OptimizerSteps(training, UpdateRateOf(training));
+  schedule.decay = from.decay() == Schedule::COSINE   ? "cosine"
+                   : from.decay() == Schedule::LINEAR ? "linear"
+                                                      : "constant";
+  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps()
+                                                : OptimizerSteps(training, UpdateRateOf(training));
   schedule.min_learning_rate = from.min_learning_rate();
   return schedule;
 }
@@ -138,16 +161,22 @@ LearningRateSchedule LearningRatesOf(const Training& training) {
 absl::Status CheckLearningRates(const Training& training) {
   const LearningRateSchedule rates = LearningRatesOf(training);
   if (!(rates.learning_rate > 0)) {
-    return Rejected({"W0921", "training.schedule.learning_rate", "a number above 0: how far each update moves the weights",
+    return Rejected({"W0921", "training.schedule.learning_rate",
+                     "a number above 0: how far each update moves the weights",
                      training.has_schedule() ? "0, or none" : "no training.schedule",
-                     "training { schedule { learning_rate: 0.001 } }, or --set training.schedule.learning_rate=0.001"});
+                     "training { schedule { learning_rate: 0.001 } }, or --set "
+                     "training.schedule.learning_rate=0.001"});
   }
   const int64_t updates = OptimizerSteps(training, UpdateRateOf(training));
   if (updates == 0 || rates.At(updates - 1) > 0) return absl::OkStatus();
-  return Rejected({"W0922", "training.schedule", absl::StrCat("a learning rate above 0 in each of the ", updates, " updates of the run"),
-                   absl::StrCat("0 from update ", rates.decay_steps + 1, " on: ", Schedule::Decay_Name(training.schedule().decay()),
-                                " decay ends at update ", rates.decay_steps, ", and min_learning_rate is 0"),
-                   absl::StrCat("--set training.schedule.decay_steps=", updates, ", which stretches the decay over the run, or a min_learning_rate above 0")});
+  return Rejected(
+      {"W0922", "training.schedule",
+       absl::StrCat("a learning rate above 0 in each of the ", updates, " updates of the run"),
+       absl::StrCat("0 from update ", rates.decay_steps + 1,
+                    " on: ", Schedule::Decay_Name(training.schedule().decay()),
+                    " decay ends at update ", rates.decay_steps, ", and min_learning_rate is 0"),
+       absl::StrCat("--set training.schedule.decay_steps=", updates,
+                    ", which stretches the decay over the run, or a min_learning_rate above 0")});
 }
 
 int64_t OptimizerSteps(const Training& training, const UpdateRate& updates) {

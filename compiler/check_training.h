@@ -15,12 +15,13 @@ namespace weir::compiler {
 // Bounds of Runtime, far above what helps.
 inline constexpr int64_t kRegisterSlotsMax = 4096;
 inline constexpr int64_t kThreadsPerDeviceMax = 1024;
-// Of Training. A plan can tell of so many steps, and the gradients that are under way must lie somewhere.
+// Of Training. A plan can tell of so many steps, and the gradients that are under way must lie
+// somewhere.
 inline constexpr int64_t kUpdateEveryMax = 1024;
 inline constexpr int64_t kGradientDelayMax = 64;
 
-// kInvalidArgument (W0440 to W0446, W0545 to W0547) names the field. What only training needs is looked at
-// only if `mode` trains.
+// kInvalidArgument (W0440 to W0446, W0545 to W0547) names the field. What only training needs is
+// looked at only if `mode` trains.
 absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode);
 
 // What `training` says of updates, defaults filled in; of any sense only if CheckTraining is ok.

@@ -31,11 +31,11 @@ enum class PlanMode : uint8_t {
 
 struct CompileOptions {
   PlanMode mode = PlanMode::kTrain;
-  std::string dump_after;             // regular expression over pass names; "" = none
-  std::set<std::string> disabled;     // passes not to run
-  std::ostream* dump_to = nullptr;    // where dumps go; nullptr: stderr
-  // Of the machines that will run the plan, for times and register counts; null: PeakCosts. Ranks of one job must be
-  // compiled with equal costs: the plan's id does not tell them apart.
+  std::string dump_after;           // regular expression over pass names; "" = none
+  std::set<std::string> disabled;   // passes not to run
+  std::ostream* dump_to = nullptr;  // where dumps go; nullptr: stderr
+  // Of the machines that will run the plan, for times and register counts; null: PeakCosts. Ranks
+  // of one job must be compiled with equal costs: the plan's id does not tell them apart.
   const CostModel* costs = nullptr;
 };
 
@@ -48,23 +48,25 @@ struct LogicalPlan {
   UpdateRate updates;  // kTrain
   int64_t chunk_bytes_max = 1 << 20;
   PipelineSchedule schedule;
-  double predicted_bubble = 0;  // of a training step, by the costs that it is planned with; 0 with one stage
+  double predicted_bubble =
+      0;  // of a training step, by the costs that it is planned with; 0 with one stage
   std::string plan_id;  // hash of what was compiled
   Module module;
   std::vector<StageShape> stages;  // what the ranks of each do, taken together
-  JobRhythm rhythm;        // when every station acts
+  JobRhythm rhythm;                // when every station acts
   std::vector<PassTiming> timings;
 };
 
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const CompileOptions& options);
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
+                                                        const CompileOptions& options);
 
 absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
 
 // How often something of rate `rate` happens in Training::update_every steps.
 int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate);
 
-// What all boxings of one step send over all links, by the closed form of sbp/boxing.h; where not all steps update, the
-// mean over those of an update.
+// What all boxings of one step send over all links, by the closed form of sbp/boxing.h; where not
+// all steps update, the mean over those of an update.
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan);
 
 }  // namespace weir::compiler

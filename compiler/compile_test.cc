@@ -1,8 +1,8 @@
 #include "compiler/compile.h"
 
+#include "compiler/lower/rank_lowering.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "compiler/lower/rank_lowering.h"
 
 namespace weir::compiler {
 namespace {
@@ -22,29 +22,109 @@ constexpr char kTinyJob[] = R"pb(
     function {
       name: "block"
       input { name: "x" type: "f32[batch, sequence, hidden]" }
-      parameter { name: "g1" type: "f32[hidden]" init { ones: true } }
-      parameter { name: "wq" type: "f32[hidden, heads]" init { normal { std: 0.1 } } decay: true }
-      parameter { name: "wk" type: "f32[hidden, heads]" init { normal { std: 0.1 } } decay: true }
-      parameter { name: "wv" type: "f32[hidden, heads]" init { normal { std: 0.1 } } decay: true }
-      parameter { name: "wo" type: "f32[heads, hidden]" init { normal { std: 0.1 } } decay: true }
+      parameter {
+        name: "g1"
+        type: "f32[hidden]"
+        init { ones: true }
+      }
+      parameter {
+        name: "wq"
+        type: "f32[hidden, heads]"
+        init { normal { std: 0.1 } }
+        decay: true
+      }
+      parameter {
+        name: "wk"
+        type: "f32[hidden, heads]"
+        init { normal { std: 0.1 } }
+        decay: true
+      }
+      parameter {
+        name: "wv"
+        type: "f32[hidden, heads]"
+        init { normal { std: 0.1 } }
+        decay: true
+      }
+      parameter {
+        name: "wo"
+        type: "f32[heads, hidden]"
+        init { normal { std: 0.1 } }
+        decay: true
+      }
       parameter { name: "bo" type: "f32[hidden]" }
-      parameter { name: "g2" type: "f32[hidden]" init { ones: true } }
-      parameter { name: "w1" type: "f32[hidden, ffn]" init { normal { std: 0.1 } } decay: true }
+      parameter {
+        name: "g2"
+        type: "f32[hidden]"
+        init { ones: true }
+      }
+      parameter {
+        name: "w1"
+        type: "f32[hidden, ffn]"
+        init { normal { std: 0.1 } }
+        decay: true
+      }
       parameter { name: "b1" type: "f32[ffn]" }
-      parameter { name: "w2" type: "f32[ffn, hidden]" init { normal { std: 0.1 } } decay: true }
+      parameter {
+        name: "w2"
+        type: "f32[ffn, hidden]"
+        init { normal { std: 0.1 } }
+        decay: true
+      }
       node { name: "n1" op: "rms_norm" input: "x" input: "g1" }
       node { name: "q" op: "matmul" input: "n1" input: "wq" }
       node { name: "k" op: "matmul" input: "n1" input: "wk" }
       node { name: "v" op: "matmul" input: "n1" input: "wv" }
-      node { name: "qh" op: "reshape" input: "q" attr { name: "to" value { s: "batch, sequence, head_count, head_dim" } } }
-      node { name: "kh" op: "reshape" input: "k" attr { name: "to" value { s: "batch, sequence, head_count, head_dim" } } }
-      node { name: "vh" op: "reshape" input: "v" attr { name: "to" value { s: "batch, sequence, head_count, head_dim" } } }
+      node {
+        name: "qh"
+        op: "reshape"
+        input: "q"
+        attr {
+          name: "to"
+          value { s: "batch, sequence, head_count, head_dim" }
+        }
+      }
+      node {
+        name: "kh"
+        op: "reshape"
+        input: "k"
+        attr {
+          name: "to"
+          value { s: "batch, sequence, head_count, head_dim" }
+        }
+      }
+      node {
+        name: "vh"
+        op: "reshape"
+        input: "v"
+        attr {
+          name: "to"
+          value { s: "batch, sequence, head_count, head_dim" }
+        }
+      }
       node { name: "a" op: "attention" input: "qh" input: "kh" input: "vh" }
-      node { name: "af" op: "reshape" input: "a" attr { name: "to" value { s: "batch, sequence, heads" } } }
+      node {
+        name: "af"
+        op: "reshape"
+        input: "a"
+        attr {
+          name: "to"
+          value { s: "batch, sequence, heads" }
+        }
+      }
       node { name: "o" op: "matmul" input: "af" input: "wo" input: "bo" }
       node { name: "h" op: "add" input: "x" input: "o" }
       node { name: "n2" op: "rms_norm" input: "h" input: "g2" }
-      node { name: "f" op: "matmul" input: "n2" input: "w1" input: "b1" attr { name: "activation" value { s: "gelu" } } }
+      node {
+        name: "f"
+        op: "matmul"
+        input: "n2"
+        input: "w1"
+        input: "b1"
+        attr {
+          name: "activation"
+          value { s: "gelu" }
+        }
+      }
       node { name: "m" op: "matmul" input: "f" input: "w2" }
       node { name: "y" op: "add" input: "h" input: "m" }
       output: "y"
@@ -53,9 +133,21 @@ constexpr char kTinyJob[] = R"pb(
       name: "main"
       input { name: "tokens" type: "i32[batch, sequence]" }
       input { name: "targets" type: "i32[batch, sequence]" }
-      parameter { name: "wte" type: "f32[vocab, hidden]" init { normal { std: 0.1 } } }
-      parameter { name: "wpe" type: "f32[sequence, hidden]" init { normal { std: 0.1 } } }
-      parameter { name: "head" type: "f32[hidden, vocab]" init { normal { std: 0.1 } } }
+      parameter {
+        name: "wte"
+        type: "f32[vocab, hidden]"
+        init { normal { std: 0.1 } }
+      }
+      parameter {
+        name: "wpe"
+        type: "f32[sequence, hidden]"
+        init { normal { std: 0.1 } }
+      }
+      parameter {
+        name: "head"
+        type: "f32[hidden, vocab]"
+        init { normal { std: 0.1 } }
+      }
       node { name: "e" op: "embedding" input: "wte" input: "tokens" }
       node { name: "x" op: "add" input: "e" input: "wpe" }
       node { name: "layers" op: "call" function: "block" repeat: 4 input: "x" output: "z" }
@@ -73,8 +165,13 @@ constexpr char kTinyJob[] = R"pb(
   rule { dim: "vocab" axis: "tp" }
   data { synthetic {} }
   training {
-    steps: 3 micro_batches: 2 seed: 7
-    optimizer { adamw { weight_decay: 0.1 } clip_norm: 1 }
+    steps: 3
+    micro_batches: 2
+    seed: 7
+    optimizer {
+      adamw { weight_decay: 0.1 }
+      clip_norm: 1
+    }
     schedule { learning_rate: 0.01 }
   }
 )pb";
@@ -93,7 +190,8 @@ Job TinyJob(const std::string& mesh) {
 }
 
 TEST(Compile, EveryRankOfEveryMeshLowers) {
-  for (const char* mesh : {"", "dp=2", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2", "dp=3"}) {
+  for (const char* mesh : {"", "dp=2", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2",
+                           "dp=2,tp=2,pp=2", "dp=3"}) {
     for (int zero : {0, 1, 2, 3}) {
       Job job = TinyJob(mesh);
       job.mutable_training()->set_zero_stage(zero);

@@ -15,7 +15,9 @@ namespace weir::compiler {
 
 class FunctionBuilder {
  public:
-  FunctionBuilder(std::string name, const Mesh& stage_mesh) : stage_mesh_(stage_mesh) { function_.name = std::move(name); }
+  FunctionBuilder(std::string name, const Mesh& stage_mesh) : stage_mesh_(stage_mesh) {
+    function_.name = std::move(name);
+  }
 
   ValueId AddArg(const std::string& name, const TensorType& type, const Layout& layout) {
     ValueId value = AddValue(absl::StrCat("a", function_.args.size()), type, layout);
@@ -24,7 +26,8 @@ class FunctionBuilder {
   }
 
   std::vector<ValueId> Emit(const std::string& op, std::vector<ValueId> inputs,
-                            const std::vector<std::pair<TensorType, Layout>>& outputs, Attributes attrs) {
+                            const std::vector<std::pair<TensorType, Layout>>& outputs,
+                            Attributes attrs) {
     Node node;
     node.op = op;
     node.name = absl::StrCat(op, "_", function_.nodes.size());
@@ -40,7 +43,8 @@ class FunctionBuilder {
 
   ValueId EmitConstant(double value, const TensorType& type, const Layout& layout) {
     return Emit("constant", {}, {{type, layout}},
-                {{"value", value}, {"to", absl::StrCat(Name(type.dtype), "[", DimsText(type.dims), "]")}})[0];
+                {{"value", value},
+                 {"to", absl::StrCat(Name(type.dtype), "[", DimsText(type.dims), "]")}})[0];
   }
 
   ValueId Boxed(ValueId value, const Layout& layout) {

@@ -21,7 +21,8 @@ constexpr int kMaxCallDepth = 16;
 
 using Dims = std::map<std::string, TensorDim>;
 
-absl::StatusOr<TensorType> ParseTensorType(const std::string& text, const Dims& dims, const std::string& where) {
+absl::StatusOr<TensorType> ParseTensorType(const std::string& text, const Dims& dims,
+                                           const std::string& where) {
   absl::StatusOr<TensorType> type = ParseType(text, dims);
   if (!type.ok()) return At(where, type.status());
   return type;
@@ -32,24 +33,30 @@ struct InputType {
   std::optional<IndexRange> range;  // as declared
 };
 
-absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& dims, const std::string& where) {
+absl::StatusOr<InputType> ParseInputType(const std::string& text, const Dims& dims,
+                                         const std::string& where) {
   absl::StatusOr<DeclaredType> declared = ParseDeclaredType(text, dims);
   if (!declared.ok()) return At(where, declared.status());
   InputType input{declared->type, std::nullopt};
   if (declared->range.has_value()) {
-    input.range = IndexRange{declared->range->below, absl::StrCat("in the range <", declared->range->text, "> that ", where, " declares")};
+    input.range = IndexRange{
+        declared->range->below,
+        absl::StrCat("in the range <", declared->range->text, "> that ", where, " declares")};
   }
   return input;
 }
 
-std::string FunctionWhere(const std::string& function) { return absl::StrCat("function ", function); }
+std::string FunctionWhere(const std::string& function) {
+  return absl::StrCat("function ", function);
+}
 
-absl::StatusOr<Attributes> ImportAttributes(const google::protobuf::RepeatedPtrField<NamedAttr>& list,
-                                            const std::string& where) {
+absl::StatusOr<Attributes> ImportAttributes(
+    const google::protobuf::RepeatedPtrField<NamedAttr>& list, const std::string& where) {
   Attributes attrs;
   for (const NamedAttr& entry : list) {
     if (attrs.Has(entry.name())) {
-      return Rejected({"W0401", where, "each attribute once", absl::StrCat("\"", entry.name(), "\" twice"), ""});
+      return Rejected({"W0401", where, "each attribute once",
+                       absl::StrCat("\"", entry.name(), "\" twice"), ""});
     }
     switch (entry.value().value_case()) {
       case Attr::kI: attrs.Set(entry.name(), int64_t{entry.value().i()}); break;
@@ -61,7 +68,8 @@ absl::StatusOr<Attributes> ImportAttributes(const google::protobuf::RepeatedPtrF
                                                      entry.value().ints().values().end()));
         break;
       case Attr::VALUE_NOT_SET:
-        return Rejected({"W0402", where, "a value", absl::StrCat("attribute \"", entry.name(), "\" without one"),
+        return Rejected({"W0402", where, "a value",
+                         absl::StrCat("attribute \"", entry.name(), "\" without one"),
                          "value { i: 1 } or f, b, s, ints"});
     }
   }
@@ -76,14 +84,16 @@ absl::Status CheckInitializer(const Initializer& init, const std::string& where)
                      absl::StrCat("mean ", mean, ", std ", std), "init { normal { std: 0.02 } }"});
   }
   if (!(low <= high && std::isfinite(low) && std::isfinite(high))) {
-    return Rejected({"W0427", where, "a finite range from low to high", absl::StrCat(low, " to ", high),
-                     "init { uniform { low: -0.1 high: 0.1 } }"});
+    return Rejected({"W0427", where, "a finite range from low to high",
+                     absl::StrCat(low, " to ", high), "init { uniform { low: -0.1 high: 0.1 } }"});
   }
   return absl::OkStatus();
 }
 
-absl::Status UnknownTensorToKeep(const std::string& name, const std::vector<std::string>& known, const std::string& where) {
-  return Rejected({"W0488", where, "names of tensors of the function", absl::StrCat("\"", name, "\""), Nearest(name, known)});
+absl::Status UnknownTensorToKeep(const std::string& name, const std::vector<std::string>& known,
+                                 const std::string& where) {
+  return Rejected({"W0488", where, "names of tensors of the function",
+                   absl::StrCat("\"", name, "\""), Nearest(name, known)});
 }
 
 // Imports the nodes of one function of the graph, inlining nothing: callers hand in
@@ -96,21 +106,25 @@ class FunctionImporter {
   }
 
   absl::Status Define(const std::string& name, ValueId value, const std::string& where) {
-    if (name.empty()) return Rejected({"W0403", where, "a name for every tensor", "an empty name", ""});
+    if (name.empty())
+      return Rejected({"W0403", where, "a name for every tensor", "an empty name", ""});
     if (!names_.emplace(name, value).second) {
-      return Rejected({"W0404", where, "each tensor name once in a function", absl::StrCat("\"", name, "\" again"), ""});
+      return Rejected({"W0404", where, "each tensor name once in a function",
+                       absl::StrCat("\"", name, "\" again"), ""});
     }
     return absl::OkStatus();
   }
 
-  absl::Status AddArg(const std::string& name, const TensorType& type, ArgKind kind, std::optional<IndexRange> declared = std::nullopt) {
+  absl::Status AddArg(const std::string& name, const TensorType& type, ArgKind kind,
+                      std::optional<IndexRange> declared = std::nullopt) {
     ValueId value = function_.AddValue(name, type);
     function_.args.push_back({value, kind, std::move(declared)});
     return Define(name, value, FunctionWhere(graph_function_));
   }
 
   absl::Status AddParameter(const Parameter& parameter) {
-    std::string where = absl::StrCat(FunctionWhere(graph_function_), ", parameter ", parameter.name());
+    std::string where =
+        absl::StrCat(FunctionWhere(graph_function_), ", parameter ", parameter.name());
     WEIR_ASSIGN_OR_RETURN(TensorType type, ParseTensorType(parameter.type(), dims_, where));
     if (!IsReal(type.dtype)) {
       return Rejected({"W0405", where, "a real element type (f32)", ToText(type), "f32[...]"});
@@ -124,7 +138,8 @@ class FunctionImporter {
   }
 
   absl::Status AddNode(const weir::Node& node, int index) {
-    std::string name = node.name().empty() ? absl::StrCat("node ", index, " (", node.op(), ")") : node.name();
+    std::string name =
+        node.name().empty() ? absl::StrCat("node ", index, " (", node.op(), ")") : node.name();
     std::string where = absl::StrCat(FunctionWhere(graph_function_), ", node ", name);
     WEIR_ASSIGN_OR_RETURN(const OpDef* def, OpRegistry::FindForUser(node.op(), where));
     Node out;
@@ -135,7 +150,8 @@ class FunctionImporter {
     out.rng_key = MixKey(out.rng_key, KeyOf(graph_function_.data(), graph_function_.size()));
     WEIR_ASSIGN_OR_RETURN(out.attrs, ImportAttributes(node.attr(), where));
     int num_outputs = node.output().empty() ? 1 : node.output_size();
-    WEIR_RETURN_IF_ERROR(CheckSchema(def->schema, node.input_size(), num_outputs, &out.attrs, where));
+    WEIR_RETURN_IF_ERROR(
+        CheckSchema(def->schema, node.input_size(), num_outputs, &out.attrs, where));
     std::vector<TensorType> types;
     for (const std::string& input : node.input()) {
       WEIR_ASSIGN_OR_RETURN(ValueId value, Lookup(input, where));
@@ -146,8 +162,10 @@ class FunctionImporter {
     if (!inferred.ok()) return At(where, inferred.status());
     for (int i = 0; i < num_outputs; ++i) {
       std::string output = node.output().empty() ? node.name() : node.output(i);
-      if (inferred->at(i).num_elements() < 0 || inferred->at(i).num_elements() > (int64_t{1} << 46)) {
-        return Rejected({"W0406", where, "a result of fewer than 2^46 elements", ToText(inferred->at(i)), ""});
+      if (inferred->at(i).num_elements() < 0 ||
+          inferred->at(i).num_elements() > (int64_t{1} << 46)) {
+        return Rejected(
+            {"W0406", where, "a result of fewer than 2^46 elements", ToText(inferred->at(i)), ""});
       }
       ValueId value = function_.AddValue(output, inferred->at(i));
       out.outputs.push_back(value);
@@ -163,16 +181,18 @@ class FunctionImporter {
     std::vector<std::string> known;
     for (const auto& [known_name, value] : names_) known.push_back(known_name);
     std::string near = Nearest(name, known);
-    return Rejected({"W0407", where, "a tensor defined before this point", absl::StrCat("\"", name, "\""),
-                     near.empty() ? "tensors must be defined above their use; a graph has no cycles (loops are "
-                                    "delays, which parameters have by nature)"
-                                  : absl::StrCat("\"", near, "\"")});
+    return Rejected(
+        {"W0407", where, "a tensor defined before this point", absl::StrCat("\"", name, "\""),
+         near.empty() ? "tensors must be defined above their use; a graph has no cycles (loops are "
+                        "delays, which parameters have by nature)"
+                      : absl::StrCat("\"", near, "\"")});
   }
 
   enum class Extent : uint8_t { kWhole, kPart };  // of what the user calls the function
 
   // The values of `names`; a part of main has only some of them.
-  absl::Status Keep(const std::vector<std::string>& names, Extent extent, const std::string& where) {
+  absl::Status Keep(const std::vector<std::string>& names, Extent extent,
+                    const std::string& where) {
     function_.keep.emplace();
     for (const std::string& name : names) {
       auto it = names_.find(name);
@@ -199,7 +219,8 @@ class FunctionImporter {
 
 class GraphImporter {
  public:
-  GraphImporter(const Job& job, const Dims& dims, PlanMode mode) : job_(job), dims_(dims), mode_(mode) {}
+  GraphImporter(const Job& job, const Dims& dims, PlanMode mode)
+      : job_(job), dims_(dims), mode_(mode) {}
 
   absl::StatusOr<Module> Run() {
     WEIR_RETURN_IF_ERROR(IndexFunctions());
@@ -233,27 +254,33 @@ class GraphImporter {
   absl::Status IndexFunctions() {
     int64_t nodes = 0;
     for (const weir::Function& function : job_.graph().function()) {
-      if (function.name().empty()) return Rejected({"W0411", "graph", "a name for every function", "an empty name", ""});
+      if (function.name().empty())
+        return Rejected({"W0411", "graph", "a name for every function", "an empty name", ""});
       if (!by_name_.emplace(function.name(), &function).second) {
-        return Rejected({"W0412", "graph", "each function name once", absl::StrCat("\"", function.name(), "\" twice"), ""});
+        return Rejected({"W0412", "graph", "each function name once",
+                         absl::StrCat("\"", function.name(), "\" twice"), ""});
       }
       nodes += function.node_size();
     }
     if (nodes > kMaxNodes) {
-      return Rejected({"W0413", "graph", absl::StrCat("at most ", kMaxNodes, " nodes"), absl::StrCat(nodes), ""});
+      return Rejected({"W0413", "graph", absl::StrCat("at most ", kMaxNodes, " nodes"),
+                       absl::StrCat(nodes), ""});
     }
     return IndexRecompute();
   }
 
   absl::Status IndexRecompute() {
     for (const Recompute& entry : job_.runtime().recompute()) {
-      std::string where = absl::StrCat("runtime.recompute of ", entry.function().empty() ? "no function" : entry.function());
+      std::string where = absl::StrCat("runtime.recompute of ",
+                                       entry.function().empty() ? "no function" : entry.function());
       if (by_name_.count(entry.function()) == 0) {
-        return Rejected({"W0489", where, "`function` to name a function of the graph", absl::StrCat("\"", entry.function(), "\""),
+        return Rejected({"W0489", where, "`function` to name a function of the graph",
+                         absl::StrCat("\"", entry.function(), "\""),
                          Nearest(entry.function(), Names())});
       }
       if (!recompute_.emplace(entry.function(), &entry).second) {
-        return Rejected({"W0489", where, "each function once", "an entry for it above", "join both"});
+        return Rejected(
+            {"W0489", where, "each function once", "an entry for it above", "join both"});
       }
       if (entry.keep_all() && entry.keep_size() > 0) {
         return Rejected({"W0489", where, "keep_all, or names in keep", "both", "leave one out"});
@@ -270,7 +297,8 @@ class GraphImporter {
       return std::vector<std::string>(job->second->keep().begin(), job->second->keep().end());
     }
     if (!function.has_keep()) return std::nullopt;
-    return std::vector<std::string>(function.keep().tensor().begin(), function.keep().tensor().end());
+    return std::vector<std::string>(function.keep().tensor().begin(),
+                                    function.keep().tensor().end());
   }
 
   // Values of `main`, by name.
@@ -278,8 +306,9 @@ class GraphImporter {
     module_.model.values.push_back(std::move(value));
     int id = static_cast<int>(module_.model.values.size()) - 1;
     if (name.empty() || !main_names_.emplace(name, id).second) {
-      return Rejected({"W0404", FunctionWhere(job_.graph().main()), "each tensor name once in a function",
-                       absl::StrCat("\"", name, "\" again"), ""});
+      return Rejected({"W0404", FunctionWhere(job_.graph().main()),
+                       "each tensor name once in a function", absl::StrCat("\"", name, "\" again"),
+                       ""});
     }
     return absl::OkStatus();
   }
@@ -288,7 +317,8 @@ class GraphImporter {
     for (const TensorDecl& input : main.input()) {
       std::string where = absl::StrCat(FunctionWhere(main.name()), ", input ", input.name());
       WEIR_ASSIGN_OR_RETURN(InputType input_type, ParseInputType(input.type(), dims_, where));
-      WEIR_RETURN_IF_ERROR(DefineMain(input.name(), ModelValue{input.name(), input_type.type, -1, 0, {input_type.range}}));
+      WEIR_RETURN_IF_ERROR(DefineMain(
+          input.name(), ModelValue{input.name(), input_type.type, -1, 0, {input_type.range}}));
     }
     int begin = 0;
     while (begin < main.node_size()) {
@@ -300,13 +330,17 @@ class GraphImporter {
     }
     for (const Parameter& parameter : main.parameter()) {
       if (used_parameters_.count(parameter.name()) == 0) {
-        return Rejected({"W0414", absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
+        return Rejected({"W0414",
+                         absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
                          "a node of the function to use it", "no use", "remove it"});
       }
     }
     for (const std::string& name : KeepOf(main).value_or(std::vector<std::string>())) {
-      if (main_names_.count(name) > 0 || reserved_.count(name) > 0 || used_parameters_.count(name) > 0) continue;
-      return UnknownTensorToKeep(name, MainNames(), absl::StrCat(FunctionWhere(main.name()), ", keep"));
+      if (main_names_.count(name) > 0 || reserved_.count(name) > 0 ||
+          used_parameters_.count(name) > 0)
+        continue;
+      return UnknownTensorToKeep(name, MainNames(),
+                                 absl::StrCat(FunctionWhere(main.name()), ", keep"));
     }
     return ImportOutputs(main);
   }
@@ -320,11 +354,13 @@ class GraphImporter {
       auto it = main_names_.find(output);
       std::string where = absl::StrCat(FunctionWhere(main.name()), ", output ", output);
       if (it == main_names_.end()) {
-        return Rejected({"W0407", where, "a tensor of main", absl::StrCat("\"", output, "\""), Nearest(output, MainNames())});
+        return Rejected({"W0407", where, "a tensor of main", absl::StrCat("\"", output, "\""),
+                         Nearest(output, MainNames())});
       }
       const ModelValue& value = model.values[it->second];
       if (!value.type.dims.empty() || value.type.dtype != DType::kF32 || value.call < 0) {
-        return Rejected({"W0415", where, "a computed f32 scalar (outputs of main are the loss and metrics)",
+        return Rejected({"W0415", where,
+                         "a computed f32 scalar (outputs of main are the loss and metrics)",
                          ToText(value.type), "reduce it with reduce_mean"});
       }
       if (output == loss) {
@@ -335,7 +371,8 @@ class GraphImporter {
       }
     }
     if (model.loss < 0) {
-      return Rejected({"W0416", FunctionWhere(main.name()), absl::StrCat("an output called \"", loss, "\""),
+      return Rejected({"W0416", FunctionWhere(main.name()),
+                       absl::StrCat("an output called \"", loss, "\""),
                        outputs.empty() ? "no outputs" : absl::StrJoin(outputs, ", "),
                        absl::StrCat("output: \"", loss, "\", or name it with graph.loss")});
     }
@@ -349,7 +386,8 @@ class GraphImporter {
     ModelCall call;
     call.name = name;
     std::set<std::string> wanted;
-    for (int i = begin; i < end; ++i) wanted.insert(main.node(i).input().begin(), main.node(i).input().end());
+    for (int i = begin; i < end; ++i)
+      wanted.insert(main.node(i).input().begin(), main.node(i).input().end());
     for (const std::string& input : wanted) {
       auto it = main_names_.find(input);
       if (it == main_names_.end()) continue;
@@ -360,25 +398,32 @@ class GraphImporter {
     for (const Parameter& parameter : main.parameter()) {
       if (wanted.count(parameter.name()) == 0) continue;
       if (!used_parameters_.insert(parameter.name()).second) {
-        return Rejected({"W0417", absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
-                         "uses of a parameter of main on one side of its calls", "uses before and after a call",
-                         "write the calls between its uses as nodes of main; or two parameters, which are then trained apart"});
+        return Rejected(
+            {"W0417", absl::StrCat(FunctionWhere(main.name()), ", parameter ", parameter.name()),
+             "uses of a parameter of main on one side of its calls", "uses before and after a call",
+             "write the calls between its uses as nodes of main; or two parameters, which are then "
+             "trained apart"});
       }
       WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     }
     for (int i = begin; i < end; ++i) WEIR_RETURN_IF_ERROR(importer.AddNode(main.node(i), i));
-    if (auto keep = KeepOf(main)) WEIR_RETURN_IF_ERROR(importer.Keep(*keep, FunctionImporter::Extent::kPart, FunctionWhere(main.name())));
+    if (auto keep = KeepOf(main))
+      WEIR_RETURN_IF_ERROR(
+          importer.Keep(*keep, FunctionImporter::Extent::kPart, FunctionWhere(main.name())));
     // Results: what later nodes, calls or outputs of main name.
     std::set<std::string> later(main.output().begin(), main.output().end());
-    for (int i = end; i < main.node_size(); ++i) later.insert(main.node(i).input().begin(), main.node(i).input().end());
+    for (int i = end; i < main.node_size(); ++i)
+      later.insert(main.node(i).input().begin(), main.node(i).input().end());
     if (mode_ == PlanMode::kGenerate) AddLogits(&importer.function(), &later);
     Function& function = importer.function();
     int call_index = static_cast<int>(module_.model.calls.size());
     std::vector<ValueId> produced;
-    for (const Node& node : function.nodes) produced.insert(produced.end(), node.outputs.begin(), node.outputs.end());
+    for (const Node& node : function.nodes)
+      produced.insert(produced.end(), node.outputs.begin(), node.outputs.end());
     for (ValueId value : produced) {
       const std::string& value_name = function.values[value].name;
-      ModelValue out{value_name, function.values[value].type, call_index, static_cast<int>(function.results.size())};
+      ModelValue out{value_name, function.values[value].type, call_index,
+                     static_cast<int>(function.results.size())};
       bool result = later.count(value_name) > 0;
       if (!result) {
         // Still taken, so that names stay unique over the whole of main.
@@ -397,8 +442,9 @@ class GraphImporter {
 
   absl::Status ReserveName(const std::string& name) {
     if (main_names_.count(name) > 0 || !reserved_.insert(name).second) {
-      return Rejected({"W0404", FunctionWhere(job_.graph().main()), "each tensor name once in a function",
-                       absl::StrCat("\"", name, "\" again"), ""});
+      return Rejected({"W0404", FunctionWhere(job_.graph().main()),
+                       "each tensor name once in a function", absl::StrCat("\"", name, "\" again"),
+                       ""});
     }
     return absl::OkStatus();
   }
@@ -428,8 +474,8 @@ class GraphImporter {
   absl::StatusOr<int> FunctionFor(const std::string& name, const std::string& where) {
     auto it = by_name_.find(name);
     if (it == by_name_.end()) {
-      return Rejected({"W0418", where, "`function` to name a function of the graph", absl::StrCat("\"", name, "\""),
-                       Nearest(name, Names())});
+      return Rejected({"W0418", where, "`function` to name a function of the graph",
+                       absl::StrCat("\"", name, "\""), Nearest(name, Names())});
     }
     if (name == job_.graph().main()) {
       return Rejected({"W0419", where, "calls without recursion", "main calls itself", ""});
@@ -440,30 +486,40 @@ class GraphImporter {
     for (const TensorDecl& input : graph.input()) {
       std::string input_where = absl::StrCat(FunctionWhere(name), ", input ", input.name());
       WEIR_ASSIGN_OR_RETURN(InputType input_type, ParseInputType(input.type(), dims_, input_where));
-      WEIR_RETURN_IF_ERROR(importer.AddArg(input.name(), input_type.type, ArgKind::kActivation, input_type.range));
+      WEIR_RETURN_IF_ERROR(
+          importer.AddArg(input.name(), input_type.type, ArgKind::kActivation, input_type.range));
     }
-    for (const Parameter& parameter : graph.parameter()) WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
+    for (const Parameter& parameter : graph.parameter())
+      WEIR_RETURN_IF_ERROR(importer.AddParameter(parameter));
     for (int i = 0; i < graph.node_size(); ++i) {
       if (graph.node(i).op() == "call") {
-        return Rejected({"W0420", absl::StrCat(FunctionWhere(name), ", node ", graph.node(i).name()),
-                         "calls in main only", absl::StrCat("a call of \"", graph.node(i).function(), "\""),
-                         "call it from main"});
+        return Rejected(
+            {"W0420", absl::StrCat(FunctionWhere(name), ", node ", graph.node(i).name()),
+             "calls in main only", absl::StrCat("a call of \"", graph.node(i).function(), "\""),
+             "call it from main"});
       }
       WEIR_RETURN_IF_ERROR(importer.AddNode(graph.node(i), i));
     }
     if (auto keep = KeepOf(graph)) {
-      WEIR_RETURN_IF_ERROR(importer.Keep(*keep, FunctionImporter::Extent::kWhole, absl::StrCat(FunctionWhere(name), ", keep")));
+      WEIR_RETURN_IF_ERROR(importer.Keep(*keep, FunctionImporter::Extent::kWhole,
+                                         absl::StrCat(FunctionWhere(name), ", keep")));
     }
     if (graph.output().empty()) {
-      return Rejected({"W0421", FunctionWhere(name), "at least one output", "none", "output: \"y\""});
+      return Rejected(
+          {"W0421", FunctionWhere(name), "at least one output", "none", "output: \"y\""});
     }
     for (const std::string& output : graph.output()) {
-      WEIR_ASSIGN_OR_RETURN(ValueId value, importer.Lookup(output, absl::StrCat(FunctionWhere(name), ", output ", output)));
+      WEIR_ASSIGN_OR_RETURN(
+          ValueId value,
+          importer.Lookup(output, absl::StrCat(FunctionWhere(name), ", output ", output)));
       if (importer.function().ProducerOf(value) < 0) {
-        return Rejected({"W0422", absl::StrCat(FunctionWhere(name), ", output ", output), "an output computed by a node",
-                         "an input or parameter handed through", ""});
+        return Rejected({"W0422", absl::StrCat(FunctionWhere(name), ", output ", output),
+                         "an output computed by a node", "an input or parameter handed through",
+                         ""});
       }
-      ResultKind kind = importer.function().values[value].type.dims.empty() ? ResultKind::kNatural : ResultKind::kActivation;
+      ResultKind kind = importer.function().values[value].type.dims.empty()
+                            ? ResultKind::kNatural
+                            : ResultKind::kActivation;
       importer.function().results.push_back({value, kind, {}, false});
     }
     module_.functions.push_back(std::move(importer.function()));
@@ -482,31 +538,39 @@ class GraphImporter {
     WEIR_ASSIGN_OR_RETURN(int index, FunctionFor(node.function(), where));
     int64_t repeat = node.repeat() == 0 ? 1 : node.repeat();
     if (repeat < 1 || repeat > kMaxCalls) {
-      return Rejected({"W0423", where, absl::StrCat("repeat between 1 and ", kMaxCalls), absl::StrCat(repeat), ""});
+      return Rejected({"W0423", where, absl::StrCat("repeat between 1 and ", kMaxCalls),
+                       absl::StrCat(repeat), ""});
     }
     if (static_cast<int64_t>(module_.model.calls.size()) + repeat > kMaxCalls) {
-      return Rejected({"W0428", where, absl::StrCat("at most ", kMaxCalls, " calls in main, repetitions counted"),
-                       absl::StrCat(static_cast<int64_t>(module_.model.calls.size()) + repeat), "more layers to a function"});
+      return Rejected({"W0428", where,
+                       absl::StrCat("at most ", kMaxCalls, " calls in main, repetitions counted"),
+                       absl::StrCat(static_cast<int64_t>(module_.model.calls.size()) + repeat),
+                       "more layers to a function"});
     }
     std::vector<int> args;
     for (const std::string& input : node.input()) {
       auto it = main_names_.find(input);
       if (it == main_names_.end() && IsParameterOfMain(input)) {
-        return Rejected({"W0925", where, "inputs that data or nodes of main give: a call brings parameters of its own",
-                         absl::StrCat("\"", input, "\", a parameter of main"),
-                         absl::StrCat("declare it in function ", node.function(), ", which gives each call its own; to use one parameter in several places, "
-                                      "write the nodes of the function into main")});
+        return Rejected(
+            {"W0925", where,
+             "inputs that data or nodes of main give: a call brings parameters of its own",
+             absl::StrCat("\"", input, "\", a parameter of main"),
+             absl::StrCat(
+                 "declare it in function ", node.function(),
+                 ", which gives each call its own; to use one parameter in several places, "
+                 "write the nodes of the function into main")});
       }
       if (it == main_names_.end()) {
-        return Rejected({"W0407", where, "a tensor defined before this point", absl::StrCat("\"", input, "\""),
-                         Nearest(input, MainNames())});
+        return Rejected({"W0407", where, "a tensor defined before this point",
+                         absl::StrCat("\"", input, "\""), Nearest(input, MainNames())});
       }
       args.push_back(it->second);
     }
     std::vector<std::string> outputs(node.output().begin(), node.output().end());
     if (outputs.empty()) outputs.push_back(name);
     if (!call_names_.insert(name).second) {
-      return Rejected({"W0424", where, "each call name once", absl::StrCat("\"", name, "\" again"), "name: \"...\""});
+      return Rejected({"W0424", where, "each call name once", absl::StrCat("\"", name, "\" again"),
+                       "name: \"...\""});
     }
     for (int64_t i = 0; i < repeat; ++i) {
       ModelCall call;
@@ -517,8 +581,9 @@ class GraphImporter {
       const Function& function = module_.functions[module_.model.functions[index].forward];
       int call_index = static_cast<int>(module_.model.calls.size());
       for (size_t r = 0; r < outputs.size(); ++r) {
-        ModelValue value{absl::StrCat(call.name, ".", outputs[r]), function.values[function.results[r].value].type,
-                         call_index, static_cast<int>(r)};
+        ModelValue value{absl::StrCat(call.name, ".", outputs[r]),
+                         function.values[function.results[r].value].type, call_index,
+                         static_cast<int>(r)};
         if (i + 1 == repeat) {
           WEIR_RETURN_IF_ERROR(DefineMain(outputs[r], value));
         } else {
@@ -532,25 +597,30 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  absl::Status CheckCall(const ModelCall& call, int index, int64_t repeat, size_t num_outputs, const std::string& where) {
+  absl::Status CheckCall(const ModelCall& call, int index, int64_t repeat, size_t num_outputs,
+                         const std::string& where) {
     const Function& function = module_.functions[module_.model.functions[index].forward];
     std::vector<const Arg*> inputs;
     for (const Arg& arg : function.args) {
       if (arg.kind == ArgKind::kActivation) inputs.push_back(&arg);
     }
     if (inputs.size() != call.args.size() || num_outputs != function.results.size()) {
-      return Rejected({"W0425", where,
-                       absl::StrCat(inputs.size(), " inputs and ", function.results.size(), " outputs, as function ",
-                                    function.name, repeat > 1 ? " has (a repeated call feeds outputs to inputs)" : " has"),
-                       absl::StrCat(call.args.size(), " inputs and ", num_outputs, " outputs"), ""});
+      return Rejected(
+          {"W0425", where,
+           absl::StrCat(inputs.size(), " inputs and ", function.results.size(),
+                        " outputs, as function ", function.name,
+                        repeat > 1 ? " has (a repeated call feeds outputs to inputs)" : " has"),
+           absl::StrCat(call.args.size(), " inputs and ", num_outputs, " outputs"), ""});
     }
     for (size_t i = 0; i < inputs.size(); ++i) {
       const TensorType& want = function.values[inputs[i]->value].type;
       const TensorType& got = module_.model.values[call.args[i]].type;
       if (want.shape() != got.shape() || want.dtype != got.dtype) {
-        return Rejected({"W0426", absl::StrCat(where, ", input ", function.values[inputs[i]->value].name), ToText(want),
-                         ToText(got), absl::StrCat("make both types agree; ", call.name, " is given \"",
-                                                   module_.model.values[call.args[i]].name, "\"")});
+        return Rejected({"W0426",
+                         absl::StrCat(where, ", input ", function.values[inputs[i]->value].name),
+                         ToText(want), ToText(got),
+                         absl::StrCat("make both types agree; ", call.name, " is given \"",
+                                      module_.model.values[call.args[i]].name, "\"")});
       }
     }
     return absl::OkStatus();
@@ -578,17 +648,20 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job) 
     std::string where = absl::StrCat("graph, dim ", dim.name());
     int64_t unit = dim.unit() == 0 ? 1 : dim.unit();
     if (dim.name().empty()) {
-      return Rejected({"W0430", absl::StrCat("graph.dim[", index, "]"), "a name", absl::StrCat("none, for the dimension of size ", dim.size()),
+      return Rejected({"W0430", absl::StrCat("graph.dim[", index, "]"), "a name",
+                       absl::StrCat("none, for the dimension of size ", dim.size()),
                        "dim { name: \"hidden\" size: 64 }"});
     }
     if (dim.size() < 1 || dim.size() > (int64_t{1} << 40)) {
       return Rejected({"W0431", where, "a size between 1 and 2^40", absl::StrCat(dim.size()), ""});
     }
     if (unit < 1 || dim.size() % unit != 0) {
-      return Rejected({"W0432", where, absl::StrCat("a unit that divides the size ", dim.size()), absl::StrCat(unit), ""});
+      return Rejected({"W0432", where, absl::StrCat("a unit that divides the size ", dim.size()),
+                       absl::StrCat(unit), ""});
     }
     if (!dims.emplace(dim.name(), TensorDim{dim.name(), dim.size(), unit}).second) {
-      return Rejected({"W0433", where, "each dimension once", absl::StrCat("\"", dim.name(), "\" twice"), ""});
+      return Rejected(
+          {"W0433", where, "each dimension once", absl::StrCat("\"", dim.name(), "\" twice"), ""});
     }
   }
   return dims;
@@ -598,23 +671,26 @@ absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job) {
   WEIR_ASSIGN_OR_RETURN(Dims dims, ImportDimTable(job));
   int64_t micro_batches = job.training().micro_batches();
   if (micro_batches < 0 || micro_batches > 1'000'000) {
-    return Rejected({"W0434", "training.micro_batches", "between 1 and 1000000", absl::StrCat(micro_batches), ""});
+    return Rejected({"W0434", "training.micro_batches", "between 1 and 1000000",
+                     absl::StrCat(micro_batches), ""});
   }
   if (micro_batches > 1) {
     WEIR_ASSIGN_OR_RETURN(const std::string batch, BatchDim(job, dims));
     auto it = dims.find(batch);
     if (it->second.size % micro_batches != 0) {
-      return Rejected({"W0435", "training.micro_batches",
-                       absl::StrCat("a number that divides dimension \"", batch, "\""),
-                       absl::StrCat(it->second.size, " rows over ", micro_batches, " micro-batches"),
-                       "change training.micro_batches or the size of the dimension"});
+      return Rejected(
+          {"W0435", "training.micro_batches",
+           absl::StrCat("a number that divides dimension \"", batch, "\""),
+           absl::StrCat(it->second.size, " rows over ", micro_batches, " micro-batches"),
+           "change training.micro_batches or the size of the dimension"});
     }
     it->second.size /= micro_batches;
   }
   return dims;
 }
 
-absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims, PlanMode mode) {
+absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims,
+                                   PlanMode mode) {
   WEIR_ASSIGN_OR_RETURN(Module module, GraphImporter(job, dims, mode).Run());
   WEIR_RETURN_IF_ERROR(InferIndexRanges(job.graph().main(), &module));
   return module;

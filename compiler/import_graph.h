@@ -17,7 +17,8 @@ namespace weir::compiler {
 // The dimension table of a graph, checked.
 absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job);
 
-// The same for one micro-batch: the dimension of the samples (batch_dim.h) divided by the micro-batches.
+// The same for one micro-batch: the dimension of the samples (batch_dim.h) divided by the
+// micro-batches.
 absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job);
 
 absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims,

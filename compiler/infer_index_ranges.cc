@@ -11,8 +11,8 @@ namespace {
 
 constexpr int64_t kValues = int64_t{1} << 31;  // of i32 from 0 on
 
-// Adds a reader. Of equal ranges the later call of this function wins: all walks here go backward, so a message names
-// the first reader of the graph.
+// Adds a reader. Of equal ranges the later call of this function wins: all walks here go backward,
+// so a message names the first reader of the graph.
 void Narrow(const IndexRange& by, std::optional<IndexRange>* range) {
   const bool rows = by.of_rows || (range->has_value() && (*range)->of_rows);
   if (!range->has_value() || by.below <= (*range)->below) *range = by;
@@ -20,9 +20,11 @@ void Narrow(const IndexRange& by, std::optional<IndexRange>* range) {
 }
 
 // A declared range in place of what the readers need. `where` declares it.
-absl::Status Declare(const IndexRange& declared, const std::string& where, std::optional<IndexRange>* range) {
+absl::Status Declare(const IndexRange& declared, const std::string& where,
+                     std::optional<IndexRange>* range) {
   if (range->has_value() && declared.below > (*range)->below) {
-    return Rejected({"W0902", where, absl::StrCat("values below ", (*range)->below, ", ", (*range)->reader),
+    return Rejected({"W0902", where,
+                     absl::StrCat("values below ", (*range)->below, ", ", (*range)->reader),
                      absl::StrCat("a declared range of values below ", declared.below),
                      absl::StrCat("i32<", (*range)->below, ">, or no declared range")});
   }
@@ -40,17 +42,21 @@ struct ValueUse {
 
 class FunctionUses {
  public:
-  explicit FunctionUses(const Function& function) : function_(function), uses_(function.values.size()) {}
+  explicit FunctionUses(const Function& function)
+      : function_(function), uses_(function.values.size()) {}
 
   ValueUse& operator[](ValueId value) { return uses_[static_cast<size_t>(value)]; }
 
   // From the results of the function, which are filled in, to its arguments.
   absl::Status Walk() {
-    for (auto node = function_.nodes.rbegin(); node != function_.nodes.rend(); ++node) WEIR_RETURN_IF_ERROR(Read(*node));
+    for (auto node = function_.nodes.rbegin(); node != function_.nodes.rend(); ++node)
+      WEIR_RETURN_IF_ERROR(Read(*node));
     for (const Arg& arg : function_.args) {
       if (!arg.declared.has_value()) continue;
       const Value& value = function_.values[arg.value];
-      WEIR_RETURN_IF_ERROR(Declare(*arg.declared, absl::StrCat("function ", function_.name, ", input ", value.name), &(*this)[arg.value].range));
+      WEIR_RETURN_IF_ERROR(
+          Declare(*arg.declared, absl::StrCat("function ", function_.name, ", input ", value.name),
+                  &(*this)[arg.value].range));
     }
     return absl::OkStatus();
   }
@@ -58,8 +64,10 @@ class FunctionUses {
  private:
   absl::Status Read(const Node& node) {
     const OpDef* def = OpRegistry::Find(node.op);
-    if (def == nullptr) return absl::InternalError(absl::StrCat("no op \"", node.op, "\" at ", node.where));
-    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(), [this](ValueId out) { return (*this)[out].needed; });
+    if (def == nullptr)
+      return absl::InternalError(absl::StrCat("no op \"", node.op, "\" at ", node.where));
+    const bool needed = std::any_of(node.outputs.begin(), node.outputs.end(),
+                                    [this](ValueId out) { return (*this)[out].needed; });
     for (ValueId input : node.inputs) {
       if (needed && input >= 0) (*this)[input].needed = true;
     }
@@ -76,8 +84,11 @@ class FunctionUses {
         if (input < 0) continue;
         if (!def.schema.moves_elements || function_.values[input].type.dtype != DType::kI32) {
           return Rejected({"W0903", node.where,
-                           absl::StrCat("\"", function_.values[output].name, "\" to come from an input of main as it is, since it is ", range->reader),
-                           absl::StrCat("what ", node.op, " computes from ", ToText(function_.values[input].type)),
+                           absl::StrCat("\"", function_.values[output].name,
+                                        "\" to come from an input of main as it is, since it is ",
+                                        range->reader),
+                           absl::StrCat("what ", node.op, " computes from ",
+                                        ToText(function_.values[input].type)),
                            "feed the index to main as an input of type i32"});
         }
         Narrow(*range, &(*this)[input].range);
@@ -96,15 +107,17 @@ class FunctionUses {
       IndexRange range;
       range.below = std::min(dim.size, kValues);
       range.of_rows = index->axis == 0;
-      range.reader = absl::StrCat("an index along dimension ", dim.name, " of \"", function_.values[indexed].name, "\" (",
-                                  node.where, ", ", node.op, ")");
+      range.reader =
+          absl::StrCat("an index along dimension ", dim.name, " of \"",
+                       function_.values[indexed].name, "\" (", node.where, ", ", node.op, ")");
       Narrow(range, &(*this)[node.inputs[i]].range);
     }
   }
 
   std::vector<TensorType> TypesOf(const std::vector<ValueId>& values) const {
     std::vector<TensorType> types;
-    for (ValueId value : values) types.push_back(value < 0 ? TensorType{} : function_.values[value].type);
+    for (ValueId value : values)
+      types.push_back(value < 0 ? TensorType{} : function_.values[value].type);
     return types;
   }
 
@@ -114,16 +127,19 @@ class FunctionUses {
 
 class ModelUses {
  public:
-  ModelUses(const std::string& main, Module* module) : main_(main), module_(*module), model_(module->model), uses_(module->model.values.size()) {}
+  ModelUses(const std::string& main, Module* module)
+      : main_(main), module_(*module), model_(module->model), uses_(module->model.values.size()) {}
 
   absl::Status Walk() {
-    for (auto call = model_.calls.rbegin(); call != model_.calls.rend(); ++call) WEIR_RETURN_IF_ERROR(WalkCall(*call));
+    for (auto call = model_.calls.rbegin(); call != model_.calls.rend(); ++call)
+      WEIR_RETURN_IF_ERROR(WalkCall(*call));
     for (size_t v = 0; v < uses_.size(); ++v) {
       ModelValue& value = model_.values[v];
       if (value.call >= 0) continue;
       if (value.use.range.has_value()) {
         const IndexRange declared = *value.use.range;
-        WEIR_RETURN_IF_ERROR(Declare(declared, absl::StrCat("function ", main_, ", input ", value.name), &uses_[v].range));
+        WEIR_RETURN_IF_ERROR(Declare(
+            declared, absl::StrCat("function ", main_, ", input ", value.name), &uses_[v].range));
       }
       value.use = {uses_[v].range, uses_[v].needed};
     }
@@ -136,7 +152,8 @@ class ModelUses {
 
   absl::Status WalkCall(const ModelCall& call) {
     Key key{call.model_function, {}};
-    for (int result : call.results) key.second.push_back(uses_[result].range.value_or(IndexRange{}).below);
+    for (int result : call.results)
+      key.second.push_back(uses_[result].range.value_or(IndexRange{}).below);
     auto known = answers_.find(key);
     if (known == answers_.end()) {
       WEIR_ASSIGN_OR_RETURN(std::vector<ValueUse> answer, WalkFunction(call));
@@ -178,6 +195,8 @@ class ModelUses {
 
 }  // namespace
 
-absl::Status InferIndexRanges(const std::string& main, Module* module) { return ModelUses(main, module).Walk(); }
+absl::Status InferIndexRanges(const std::string& main, Module* module) {
+  return ModelUses(main, module).Walk();
+}
 
 }  // namespace weir::compiler

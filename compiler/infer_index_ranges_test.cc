@@ -2,18 +2,19 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "compiler/compile.h"
+#include "compiler/model_inputs.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
-#include "compiler/compile.h"
-#include "compiler/model_inputs.h"
 
 namespace weir::compiler {
 namespace {
 
 using ::testing::HasSubstr;
 
-// Two towers over tables of 500 and 800 rows, a classifier of 2 over both: no name that means anything to anybody.
+// Two towers over tables of 500 and 800 rows, a classifier of 2 over both: no name that means
+// anything to anybody.
 constexpr char kTowers[] = R"pb(
   graph {
     dim { name: "a" size: 8 }
@@ -25,25 +26,89 @@ constexpr char kTowers[] = R"pb(
     function {
       name: "left"
       input { name: "ids" type: "LEFT" }
-      parameter { name: "table" type: "f32[u, h]" init { normal { std: 0.1 } } }
-      node { name: "turned" op: "transpose" input: "ids" attr { name: "perm" value { ints { values: [1, 0] } } } }
-      node { name: "part" op: "slice" input: "turned" attr { name: "axis" value { i: 0 } } attr { name: "begin" value { i: 1 } } attr { name: "size" value { i: 2 } } }
-      node { name: "e" op: "embedding" input: ["table", "part"] }
-      node { name: "y" op: "reduce_mean" input: "e" attr { name: "axes" value { ints { values: [0] } } } }
+      parameter {
+        name: "table"
+        type: "f32[u, h]"
+        init { normal { std: 0.1 } }
+      }
+      node {
+        name: "turned"
+        op: "transpose"
+        input: "ids"
+        attr {
+          name: "perm"
+          value { ints { values: [ 1, 0 ] } }
+        }
+      }
+      node {
+        name: "part"
+        op: "slice"
+        input: "turned"
+        attr {
+          name: "axis"
+          value { i: 0 }
+        }
+        attr {
+          name: "begin"
+          value { i: 1 }
+        }
+        attr {
+          name: "size"
+          value { i: 2 }
+        }
+      }
+      node {
+        name: "e"
+        op: "embedding"
+        input: [ "table", "part" ]
+      }
+      node {
+        name: "y"
+        op: "reduce_mean"
+        input: "e"
+        attr {
+          name: "axes"
+          value { ints { values: [ 0 ] } }
+        }
+      }
       output: "y"
     }
     function {
       name: "right"
       input { name: "ids" type: "i32[a, w]" }
-      parameter { name: "table" type: "f32[i, h]" init { normal { std: 0.1 } } }
-      node { name: "e" op: "embedding" input: ["table", "ids"] }
-      node { name: "y" op: "reduce_mean" input: "e" attr { name: "axes" value { ints { values: [1] } } } }
+      parameter {
+        name: "table"
+        type: "f32[i, h]"
+        init { normal { std: 0.1 } }
+      }
+      node {
+        name: "e"
+        op: "embedding"
+        input: [ "table", "ids" ]
+      }
+      node {
+        name: "y"
+        op: "reduce_mean"
+        input: "e"
+        attr {
+          name: "axes"
+          value { ints { values: [ 1 ] } }
+        }
+      }
       output: "y"
     }
     function {
       name: "pass"
       input { name: "x" type: "i32[a, w]" }
-      node { name: "y" op: "reshape" input: "x" attr { name: "to" value { s: "a, w" } } }
+      node {
+        name: "y"
+        op: "reshape"
+        input: "x"
+        attr {
+          name: "to"
+          value { s: "a, w" }
+        }
+      }
       output: "y"
     }
     function {
@@ -52,24 +117,45 @@ constexpr char kTowers[] = R"pb(
       input { name: "q" type: "i32[a, w]" }
       input { name: "c" type: "i32[a]" }
       input { name: "free" type: "i32[a]" }
-      parameter { name: "out" type: "f32[h, k]" init { normal { std: 0.1 } } }
+      parameter {
+        name: "out"
+        type: "f32[h, k]"
+        init { normal { std: 0.1 } }
+      }
       node { name: "through" op: "call" function: "pass" input: "p" output: "p2" repeat: 3 }
       node { name: "l" op: "call" function: "left" input: "p2" output: "lv" }
       node { name: "r" op: "call" function: "right" input: "q" output: "rv" }
-      node { name: "m" op: "mul" input: ["lv", "rv"] }
-      node { name: "logits" op: "matmul" input: ["m", "out"] }
-      node { name: "s" op: "softmax_cross_entropy" input: ["logits", "c"] }
+      node {
+        name: "m"
+        op: "mul"
+        input: [ "lv", "rv" ]
+      }
+      node {
+        name: "logits"
+        op: "matmul"
+        input: [ "m", "out" ]
+      }
+      node {
+        name: "s"
+        op: "softmax_cross_entropy"
+        input: [ "logits", "c" ]
+      }
       node { name: "loss" op: "reduce_mean" input: "s" }
       output: "loss"
     }
     main: "main"
   }
-  training { steps: 1 optimizer { sgd {} } schedule { learning_rate: 0.1 } }
+  training {
+    steps: 1
+    optimizer { sgd {} }
+    schedule { learning_rate: 0.1 }
+  }
 )pb";
 
 Job Towers(const std::string& user = "i32[a, w]", const std::string& left = "i32[a, w]") {
   Job job;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(absl::StrReplaceAll(kTowers, {{"USER", user}, {"LEFT", left}}), &job));
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      absl::StrReplaceAll(kTowers, {{"USER", user}, {"LEFT", left}}), &job));
   return job;
 }
 
@@ -83,7 +169,9 @@ std::map<std::string, InputUse> UsesOf(const Job& job) {
   return uses;
 }
 
-int64_t Below(const Job& job, const std::string& input) { return UsesOf(job)[input].range.value_or(IndexRange{}).below; }
+int64_t Below(const Job& job, const std::string& input) {
+  return UsesOf(job)[input].range.value_or(IndexRange{}).below;
+}
 
 std::string ErrorOf(const Job& job) {
   auto inputs = ModelInputsOf(job, PlanMode::kTrain);
@@ -97,7 +185,8 @@ TEST(IndexRanges, FollowUsesThroughCallsRepeatsAndOpsThatMoveElements) {
   auto uses = UsesOf(Towers());
   ASSERT_TRUE(uses["p"].range.has_value());
   EXPECT_EQ(uses["p"].range->below, 500);
-  EXPECT_EQ(uses["p"].range->reader, "an index along dimension u of \"table\" (function left, node e, embedding)");
+  EXPECT_EQ(uses["p"].range->reader,
+            "an index along dimension u of \"table\" (function left, node e, embedding)");
   EXPECT_TRUE(uses["p"].range->of_rows);
   EXPECT_EQ(uses["q"].range->below, 800);
   EXPECT_EQ(uses["c"].range->below, 2);
@@ -124,12 +213,14 @@ TEST(IndexRanges, ADeclaredRangeNarrowsAndOneOfItsReaderChangesNothing) {
   EXPECT_EQ(Below(Towers("i32<k>[a, w]"), "p"), 2);
   EXPECT_EQ(Below(Towers("i32<u>[a, w]"), "p"), 500);
   EXPECT_EQ(Below(Towers("i32[a, w]", "i32<30>[a, w]"), "p"), 30);
-  EXPECT_THAT(UsesOf(Towers("i32<200>[a, w]"))["p"].range->reader, HasSubstr("in the range <200> that function main, input p declares"));
+  EXPECT_THAT(UsesOf(Towers("i32<200>[a, w]"))["p"].range->reader,
+              HasSubstr("in the range <200> that function main, input p declares"));
 }
 
 TEST(IndexRanges, ADeclaredRangeWiderThanAReaderHasRoomForIsRefusedWithBothPlaces) {
   std::string error = ErrorOf(Towers("i32<i>[a, w]"));
-  EXPECT_THAT(error, HasSubstr("W0902 at function main, input p: expected values below 500, an index along dimension u of \"table\""));
+  EXPECT_THAT(error, HasSubstr("W0902 at function main, input p: expected values below 500, an "
+                               "index along dimension u of \"table\""));
   EXPECT_THAT(error, HasSubstr("(function left, node e, embedding)"));
   EXPECT_THAT(error, HasSubstr("found a declared range of values below 800"));
   error = ErrorOf(Towers("i32[a, w]", "i32<501>[a, w]"));
@@ -178,7 +269,8 @@ TEST(IndexRanges, ThePlanOfARankCarriesThem) {
   EXPECT_EQ(below, (std::map<std::string, int64_t>{{"p", 500}, {"q", 800}, {"c", 2}}));
 }
 
-// What stands along the samples, as the targets of a softmax over the batch, counts within a micro-batch.
+// What stands along the samples, as the targets of a softmax over the batch, counts within a
+// micro-batch.
 TEST(IndexRanges, ARangeOfTheSamplesIsThatOfAMicroBatch) {
   Job job = Towers();
   job.mutable_training()->set_micro_batches(2);
@@ -205,7 +297,9 @@ TEST(BatchDim, IsTheFirstDimensionThatAllInputsShareWhateverItsName) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ((*plan)->micro_batches, 4);
   job.mutable_training()->set_micro_batches(3);
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0435 at training.micro_batches: expected a number that divides dimension \"a\""));
+  EXPECT_THAT(
+      ErrorOf(job),
+      HasSubstr("W0435 at training.micro_batches: expected a number that divides dimension \"a\""));
 }
 
 TEST(BatchDim, IsAskedForWhereInputsDisagree) {

@@ -69,21 +69,27 @@ std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& 
   std::string text;
   for (size_t i = 0; i < item.outputs.size(); ++i) {
     const ProgramValue& value = module.values[item.outputs[i]];
-    absl::StrAppend(&text, i ? ", " : "", "%", value.name, ": ", ToText(value.type), " ", ToText(value.layout, mesh), " @", value.stage);
+    absl::StrAppend(&text, i ? ", " : "", "%", value.name, ": ", ToText(value.type), " ",
+                    ToText(value.layout, mesh), " @", value.stage);
   }
   absl::StrAppend(&text, item.outputs.empty() ? "" : " = ", KindText(item.kind));
-  if (item.kind == ItemKind::kCall) absl::StrAppend(&text, " ", module.functions[item.function].name);
+  if (item.kind == ItemKind::kCall)
+    absl::StrAppend(&text, " ", module.functions[item.function].name);
   absl::StrAppend(&text, "(");
   for (size_t i = 0; i < item.inputs.size(); ++i) {
     const ProgramValue& value = module.values[item.inputs[i]];
-    absl::StrAppend(&text, i ? ", " : "", "%", value.name, " ", ToText(value.layout, mesh), " @", value.stage);
+    absl::StrAppend(&text, i ? ", " : "", "%", value.name, " ", ToText(value.layout, mesh), " @",
+                    value.stage);
   }
   absl::StrAppend(&text, ")", item.feed.empty() ? "" : " feed ", item.feed);
   for (size_t i = 0; i < item.state_names.size(); ++i) {
-    absl::StrAppend(&text, i ? ", " : " state ", item.state_prefix, item.state_names[i], " ", ToText(item.state_layouts[i], mesh));
+    absl::StrAppend(&text, i ? ", " : " state ", item.state_prefix, item.state_names[i], " ",
+                    ToText(item.state_layouts[i], mesh));
   }
   for (int output : item.outputs) {
-    if (module.values[output].delay > 0) return absl::StrCat(text, RateText(item.rate), " read ", module.values[output].delay, " later");
+    if (module.values[output].delay > 0)
+      return absl::StrCat(text, RateText(item.rate), " read ", module.values[output].delay,
+                          " later");
   }
   return absl::StrCat(text, RateText(item.rate));
 }
@@ -94,17 +100,20 @@ std::string ProgramText(const Module& module, const Mesh& mesh) {
   if (module.items.empty()) return "";
   std::string text = "program\n";
   for (const Variable& variable : module.variables) {
-    absl::StrAppend(&text, "  variable ", variable.name, ": ", ToText(variable.type), " ", ToText(variable.layout, mesh), " @",
-                    variable.stage, variable.decay ? " decay" : "", "\n");
+    absl::StrAppend(&text, "  variable ", variable.name, ": ", ToText(variable.type), " ",
+                    ToText(variable.layout, mesh), " @", variable.stage,
+                    variable.decay ? " decay" : "", "\n");
   }
-  for (const ProgramItem& item : module.items) absl::StrAppend(&text, "  ", ItemText(module, item, mesh), "\n");
+  for (const ProgramItem& item : module.items)
+    absl::StrAppend(&text, "  ", ItemText(module, item, mesh), "\n");
   return text;
 }
 
 std::string ToText(const Function& function, const Mesh& mesh) {
   std::string text = absl::StrCat("function ", function.name, "\n");
   for (const Arg& arg : function.args) {
-    absl::StrAppend(&text, "  ", KindText(arg.kind), " ", ValueText(function, arg.value, mesh), "\n");
+    absl::StrAppend(&text, "  ", KindText(arg.kind), " ", ValueText(function, arg.value, mesh),
+                    "\n");
   }
   for (const Node& node : function.nodes) {
     absl::StrAppend(&text, "  ");
@@ -114,7 +123,8 @@ std::string ToText(const Function& function, const Mesh& mesh) {
     absl::StrAppend(&text, " = ", node.op, "(");
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       ValueId id = node.inputs[i];
-      absl::StrAppend(&text, i ? ", " : "", id < 0 ? "-" : absl::StrCat("%", function.values[id].name));
+      absl::StrAppend(&text, i ? ", " : "",
+                      id < 0 ? "-" : absl::StrCat("%", function.values[id].name));
     }
     absl::StrAppend(&text, ")");
     if (!node.attrs.map().empty()) absl::StrAppend(&text, " ", ToText(node.attrs));

@@ -7,8 +7,8 @@
 // propagate_layouts has run, a layout over the stage mesh. The op "boxing" changes
 // the layout of a value; no other op's operands ever need one after insert_boxing.
 //
-// A Module joins functions by a Program: items (calls, boxings, sources, sinks) over program values,
-// each with a stage and a rate (per micro-batch or per step).
+// A Module joins functions by a Program: items (calls, boxings, sources, sinks) over program
+// values, each with a stage and a rate (per micro-batch or per step).
 //
 // Thread rule: plain data, one thread.
 #pragma once
@@ -52,10 +52,12 @@ enum class ArgKind : uint8_t {
   kFixed,       // layout given: stashes, gradients, scalars of the runtime
 };
 
-// Integers from 0 to below `below`, because something reads them as indices or the graph declares it.
+// Integers from 0 to below `below`, because something reads them as indices or the graph declares
+// it.
 struct IndexRange {
   int64_t below = 0;
-  std::string reader;    // for people: who has room for no more, "an index along dimension vocab of …"
+  std::string
+      reader;  // for people: who has room for no more, "an index along dimension vocab of …"
   bool of_rows = false;  // some reader looks up rows of a table: the values are tokens
 };
 
@@ -74,8 +76,9 @@ enum class ResultKind : uint8_t {
 struct Result {
   ValueId value = -1;
   ResultKind kind = ResultKind::kActivation;
-  Layout layout;  // kFixed
-  bool per_step = false;  // kept over acts and published once a step, or at the rate of the program value that it becomes
+  Layout layout;          // kFixed
+  bool per_step = false;  // kept over acts and published once a step, or at the rate of the program
+                          // value that it becomes
 };
 
 struct ParameterInfo {
@@ -112,20 +115,25 @@ std::string ToText(const Function& function, const Mesh& stage_mesh);
 // How a model function and its gradient hang together, filled by differentiate.
 struct ModelFunction {
   int forward = -1;
-  int backward = -1;             // -1: nothing to differentiate
-  int num_results = 0;           // results of the user; stashes follow in Function::results
+  int backward = -1;    // -1: nothing to differentiate
+  int num_results = 0;  // results of the user; stashes follow in Function::results
   std::vector<char> arg_needs_grad;
   // Where each argument of `backward` comes from.
   struct BackwardArg {
-    enum Kind : uint8_t { kForwardArg, kForwardResult, kResultGrad, kBackwardResult } kind = kForwardArg;
+    enum Kind : uint8_t {
+      kForwardArg,
+      kForwardResult,
+      kResultGrad,
+      kBackwardResult
+    } kind = kForwardArg;
     int index = 0;
   };
   std::vector<BackwardArg> backward_args;
   // Results of `backward`, in order: gradients of these forward arguments (activations
   // and parameters alike).
   std::vector<int> backward_results;
-  // What split-backward took out of `backward`: gradients of parameters that no other gradient needs. What these read
-  // of `backward` follows in its results after those of `backward_results`.
+  // What split-backward took out of `backward`: gradients of parameters that no other gradient
+  // needs. What these read of `backward` follows in its results after those of `backward_results`.
   int weight_gradient = -1;  // -1: not split
   std::vector<BackwardArg> weight_gradient_args;
   std::vector<int> weight_gradient_results;  // as backward_results
@@ -140,7 +148,7 @@ struct InputUse {
 struct ModelValue {
   std::string name;
   TensorType type;
-  int call = -1;     // the call that produces it, or -1: fed by data under `name`
+  int call = -1;  // the call that produces it, or -1: fed by data under `name`
   int result = 0;
   InputUse use = {};  // of what is fed
 };
@@ -150,7 +158,7 @@ struct ModelCall {
   std::string name;       // "layers.3"
   std::vector<int> args;  // model values for the activation arguments, in order
   std::vector<int> results;
-  int64_t part = 0;       // of the pipeline; part i lies on stage i % stages
+  int64_t part = 0;  // of the pipeline; part i lies on stage i % stages
   int64_t stage = 0;
 };
 
@@ -158,9 +166,9 @@ struct Model {
   std::vector<ModelFunction> functions;
   std::vector<ModelValue> values;
   std::vector<ModelCall> calls;
-  int loss = -1;                          // model value
+  int loss = -1;                                     // model value
   std::vector<std::pair<std::string, int>> metrics;  // scalar outputs of main, loss first
-  int logits = -1;                        // kGenerate: the model value to fetch
+  int logits = -1;                                   // kGenerate: the model value to fetch
 };
 
 // ---- program ----
@@ -169,13 +177,21 @@ struct Model {
 enum class Rate : uint8_t {
   kMicroBatch,
   kStep,
-  // Where weights are updated every H-th step only: once in H steps, in the step that updates, or, after it, in the first
-  // of the next H.
+  // Where weights are updated every H-th step only: once in H steps, in the step that updates, or,
+  // after it, in the first of the next H.
   kUpdate,
   kAfterUpdate,
 };
 enum class ItemKind : uint8_t { kCall, kBoxing, kSource, kSink, kKeep };
-enum class PhaseKind : uint8_t { kForward, kBackward, kWeightGradient, kUpdate, kBoxing, kData, kMetric };
+enum class PhaseKind : uint8_t {
+  kForward,
+  kBackward,
+  kWeightGradient,
+  kUpdate,
+  kBoxing,
+  kData,
+  kMetric
+};
 
 struct ProgramValue {
   std::string name;
@@ -183,9 +199,10 @@ struct ProgramValue {
   Layout layout;
   int64_t stage = 0;
   Rate rate = Rate::kMicroBatch;
-  int variable = -1;  // index in Module::variables: present before the first step
-  int64_t delay = 0;  // tokens by which readers lag: those of the first reads are zeros
-  int gradient_of = -1;  // with a delay: the index in Module::variables of the weight that this is the gradient of
+  int variable = -1;     // index in Module::variables: present before the first step
+  int64_t delay = 0;     // tokens by which readers lag: those of the first reads are zeros
+  int gradient_of = -1;  // with a delay: the index in Module::variables of the weight that this is
+                         // the gradient of
 };
 
 struct ProgramItem {
@@ -196,11 +213,11 @@ struct ProgramItem {
   uint64_t instance = 0;  // the call of the user's model this belongs to
   int64_t part = 0;       // of the pipeline: the part that this works for
   Rate rate = Rate::kMicroBatch;
-  std::vector<int> inputs;   // program values
-  std::vector<int> outputs;  // kBoxing: outputs[i] is inputs[i] in its new place
-  std::string feed;          // kSource, kSink
+  std::vector<int> inputs;          // program values
+  std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new place
+  std::string feed;                 // kSource, kSink
   std::optional<IndexRange> range;  // kSource: of the values fed
-  std::string state_prefix;  // kCall with function states: state k is named state_names[k]
+  std::string state_prefix;         // kCall with function states: state k is named state_names[k]
   std::vector<std::string> state_names;
   std::vector<Layout> state_layouts;
 };
@@ -212,8 +229,8 @@ struct Variable {
   Initializer init;
   bool decay = false;
   int64_t stage = 0;
-  Layout layout;     // at rest
-  int value = -1;    // the program value that holds it
+  Layout layout;   // at rest
+  int value = -1;  // the program value that holds it
 };
 
 struct Module {

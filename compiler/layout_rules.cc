@@ -24,12 +24,14 @@ absl::StatusOr<LayoutRules> LayoutRules::Create(const Job& job, const Mesh& stag
                        "cut the model with pipeline { cut: ... } instead"});
     }
     if (rule.axis().empty()) {
-      return Rejected({"W0485", absl::StrCat("rule ", rule.dim(), " -> "), "the axis that the dimension is split over", "none",
+      return Rejected({"W0485", absl::StrCat("rule ", rule.dim(), " -> "),
+                       "the axis that the dimension is split over", "none",
                        "axis: \"dp\"; a rule about an axis that the mesh lacks does nothing"});
     }
     int axis = stage_mesh.AxisIndex(rule.axis());
     if (axis < 0 || stage_mesh.size(axis) == 1) continue;
-    rules.entries_.push_back({rule.dim(), axis, rule.scope(), absl::StrCat("rule ", rule.dim(), " -> ", rule.axis())});
+    rules.entries_.push_back(
+        {rule.dim(), axis, rule.scope(), absl::StrCat("rule ", rule.dim(), " -> ", rule.axis())});
   }
   for (const LayoutOverride& entry : job.layout()) {
     absl::StatusOr<Layout> layout = ParseLayout(entry.sbp(), stage_mesh);
@@ -45,7 +47,8 @@ absl::StatusOr<LayoutRules> LayoutRules::Create(const Job& job, const Mesh& stag
 int LayoutRules::Find(const std::string& dim, int axis, Rule::Scope scope) const {
   for (size_t i = 0; i < entries_.size(); ++i) {
     const Entry& entry = entries_[i];
-    if (entry.axis == axis && entry.dim == dim && (entry.scope == Rule::ALL || entry.scope == scope)) {
+    if (entry.axis == axis && entry.dim == dim &&
+        (entry.scope == Rule::ALL || entry.scope == scope)) {
       return static_cast<int>(i);
     }
   }
@@ -54,7 +57,8 @@ int LayoutRules::Find(const std::string& dim, int axis, Rule::Scope scope) const
 
 std::string LayoutRules::Describe(int rule) const { return entries_[rule].text; }
 
-std::pair<int, int> LayoutRules::BestFor(const TensorType& type, int axis, Rule::Scope scope) const {
+std::pair<int, int> LayoutRules::BestFor(const TensorType& type, int axis,
+                                         Rule::Scope scope) const {
   std::pair<int, int> best{-1, -1};
   for (size_t d = 0; d < type.dims.size(); ++d) {
     const int rule = Find(type.dims[d].name, axis, scope);
@@ -76,7 +80,9 @@ std::string LayoutRules::WhyOf(const TensorType& type, Rule::Scope scope) const 
   std::string why;
   for (int axis = 0; axis < stage_mesh_.num_axes(); ++axis) {
     const int rule = BestFor(type, axis, scope).first;
-    if (rule >= 0) absl::StrAppend(&why, why.empty() ? "" : ", ", stage_mesh_.axes()[axis].name, ": ", Describe(rule));
+    if (rule >= 0)
+      absl::StrAppend(&why, why.empty() ? "" : ", ", stage_mesh_.axes()[axis].name, ": ",
+                      Describe(rule));
   }
   return why;
 }
@@ -94,7 +100,8 @@ absl::Status LayoutRules::CheckOverrides(const Module& module) const {
     std::string where = absl::StrCat("layout of \"", key, "\"");
     if (found == nullptr) {
       std::string near = Nearest(key, known);
-      return Rejected({"W0483", where, "function/tensor of the graph", absl::StrCat("\"", key, "\""),
+      return Rejected({"W0483", where, "function/tensor of the graph",
+                       absl::StrCat("\"", key, "\""),
                        near.empty() ? "" : absl::StrCat("tensor: \"", near, "\"")});
     }
     absl::Status valid = ValidateLayout(layout, found->type, stage_mesh_);

@@ -30,7 +30,8 @@ class LayoutRules {
   // The layout the rules give a tensor of the model that is stored or passed between functions.
   Layout LayoutOf(const TensorType& type, Rule::Scope scope) const;
 
-  // Why it is that one, "dp: rule batch -> dp, tp: rule heads -> tp"; empty if no rule splits the tensor.
+  // Why it is that one, "dp: rule batch -> dp, tp: rule heads -> tp"; empty if no rule splits the
+  // tensor.
   std::string WhyOf(const TensorType& type, Rule::Scope scope) const;
 
   // Every override names a function and a tensor of it, and fits its type.
@@ -40,7 +41,8 @@ class LayoutRules {
   const Layout* Override(const std::string& function, const std::string& tensor) const;
 
  private:
-  // The rule that decides over an axis of the mesh, and the dimension of the tensor that it names; -1: none.
+  // The rule that decides over an axis of the mesh, and the dimension of the tensor that it names;
+  // -1: none.
   std::pair<int, int> BestFor(const TensorType& type, int axis, Rule::Scope scope) const;
 
   struct Entry {

@@ -20,8 +20,12 @@ struct Side {
   int64_t acts_per_step = 1, chunks = 1, every = 1, every_phase = 0;
   int64_t period = 1, tokens = 1, phase = 0;
 
-  int64_t FirstAct(int64_t token) const { return std::max<int64_t>(0, token / tokens * period - phase); }
-  int64_t LastAct(int64_t token) const { return std::max<int64_t>(0, (token / tokens + 1) * period - phase - 1); }
+  int64_t FirstAct(int64_t token) const {
+    return std::max<int64_t>(0, token / tokens * period - phase);
+  }
+  int64_t LastAct(int64_t token) const {
+    return std::max<int64_t>(0, (token / tokens + 1) * period - phase - 1);
+  }
 };
 
 template <typename Actor>  // ActorSpec, FarActor
@@ -71,7 +75,9 @@ char PhaseLetter(ActorSpec::Phase phase) {
 class Viewer {
  public:
   explicit Viewer(const RankPlan& plan)
-      : plan_(plan), steps_(std::max<int64_t>(1, plan.certificate().steps_per_iteration())), iteration_ns_(plan.certificate().iteration_ns()) {}
+      : plan_(plan),
+        steps_(std::max<int64_t>(1, plan.certificate().steps_per_iteration())),
+        iteration_ns_(plan.certificate().iteration_ns()) {}
 
   MemoryView Run(int columns_max, int tensors_max) {
     view_.arena_bytes = plan_.arena_bytes();
@@ -138,9 +144,11 @@ class Viewer {
     for (const StateSpec& state : plan_.state()) {
       int64_t bytes = SizeOf(DTypeFromName(state.slice().dtype()).value_or(DType::kF32));
       for (int64_t size : state.slice().shape()) bytes *= size;
-      const bool in_register = std::any_of(residents_.begin(), residents_.end(), [&](const Resident& r) {
-        return r.reg != nullptr && r.reg->initial_tokens() > 0 && r.offset <= state.arena_offset() && state.arena_offset() < r.offset + r.bytes;
-      });
+      const bool in_register =
+          std::any_of(residents_.begin(), residents_.end(), [&](const Resident& r) {
+            return r.reg != nullptr && r.reg->initial_tokens() > 0 &&
+                   r.offset <= state.arena_offset() && state.arena_offset() < r.offset + r.bytes;
+          });
       if (!in_register) residents_.push_back({nullptr, &state, state.arena_offset(), bytes});
     }
   }
@@ -161,8 +169,9 @@ class Viewer {
       }
     }
     view_.unshared_bytes += plan_.scratch_bytes();
-    view_.register_bytes = std::max<int64_t>(0, plan_.arena_bytes() - view_.scratch_bytes - view_.weight_bytes - view_.optimiser_bytes -
-                                                    view_.landing_bytes);
+    view_.register_bytes =
+        std::max<int64_t>(0, plan_.arena_bytes() - view_.scratch_bytes - view_.weight_bytes -
+                                 view_.optimiser_bytes - view_.landing_bytes);
   }
 
   // When an act starts, the acts counted from step 0 (proto/plan.proto, ActorTiming).
@@ -171,15 +180,19 @@ class Viewer {
     const int64_t iteration = step / steps_;
     if (side.timing->act_start_ns_size() > 0) {
       const int64_t of_iteration = side.timing->act_start_ns_size();
-      return act / of_iteration * iteration_ns_ + side.timing->act_start_ns(static_cast<int>(act % of_iteration));
+      return act / of_iteration * iteration_ns_ +
+             side.timing->act_start_ns(static_cast<int>(act % of_iteration));
     }
     const int64_t k = act % side.acts_per_step;
-    return iteration * iteration_ns_ + step % steps_ * plan_.certificate().step_ns() + side.timing->start_ns() +
-           k / side.chunks * side.timing->turn_ns() + k % side.chunks * side.timing->chunk_ns();
+    return iteration * iteration_ns_ + step % steps_ * plan_.certificate().step_ns() +
+           side.timing->start_ns() + k / side.chunks * side.timing->turn_ns() +
+           k % side.chunks * side.timing->chunk_ns();
   }
 
-  // Adds `amount` from `start` to `end` to the sums over the iteration, whose steps follow each other.
-  void AddSpan(int64_t start, int64_t end, int64_t amount, const std::string* name, std::map<int64_t, Change>* changes, int64_t* always) const {
+  // Adds `amount` from `start` to `end` to the sums over the iteration, whose steps follow each
+  // other.
+  void AddSpan(int64_t start, int64_t end, int64_t amount, const std::string* name,
+               std::map<int64_t, Change>* changes, int64_t* always) const {
     if (end <= start) return;
     *always += (end - start) / iteration_ns_ * amount;
     const int64_t rest = (end - start) % iteration_ns_;
@@ -212,7 +225,8 @@ class Viewer {
       }
       const Side& writer = *r.writer;
       const int64_t acts = writer.acts_per_step * steps_ / writer.every;
-      const int64_t tokens = std::max<int64_t>(1, acts * writer.tokens / writer.period);  // of an iteration
+      const int64_t tokens =
+          std::max<int64_t>(1, acts * writer.tokens / writer.period);  // of an iteration
       std::map<int64_t, Change> own;
       int64_t own_always = 0;
       // Those of an iteration in the steady state: phases shorten the first spans of all.
@@ -240,7 +254,9 @@ class Viewer {
     const int columns = static_cast<int>(std::min<int64_t>(columns_max, iteration_ns_));
     if (columns < 1) return;
     view_.columns.resize(static_cast<size_t>(columns));
-    const auto column_of = [&](int64_t time) { return static_cast<size_t>(static_cast<__int128>(time) * columns / iteration_ns_); };
+    const auto column_of = [&](int64_t time) {
+      return static_cast<size_t>(static_cast<__int128>(time) * columns / iteration_ns_);
+    };
     int64_t alive = always_bytes_;
     view_.most_bytes = alive;
     size_t next = 0;  // the first column of which nothing has been said
@@ -248,7 +264,8 @@ class Viewer {
       if (time >= iteration_ns_) break;
       const size_t column = column_of(time);
       for (; next < column; ++next) view_.columns[next].bytes = alive;
-      const bool at_its_beginning = static_cast<__int128>(time) * columns == static_cast<__int128>(column) * iteration_ns_;
+      const bool at_its_beginning =
+          static_cast<__int128>(time) * columns == static_cast<__int128>(column) * iteration_ns_;
       if (next == column && !at_its_beginning) view_.columns[column].bytes = alive;
       next = column + 1;
       alive += change.amount;
@@ -275,8 +292,10 @@ class Viewer {
       for (int64_t act = 0; act < acts; ++act) {
         int64_t from = (Start(side, act) % iteration_ns_ + iteration_ns_) % iteration_ns_;
         for (int64_t left = std::min(actor.timing().time_ns(), iteration_ns_); left > 0;) {
-          const auto column = static_cast<int64_t>(static_cast<__int128>(from) * columns / iteration_ns_);
-          const auto column_end = static_cast<int64_t>((static_cast<__int128>(column + 1) * iteration_ns_ + columns - 1) / columns);
+          const auto column =
+              static_cast<int64_t>(static_cast<__int128>(from) * columns / iteration_ns_);
+          const auto column_end = static_cast<int64_t>(
+              (static_cast<__int128>(column + 1) * iteration_ns_ + columns - 1) / columns);
           const int64_t here = std::min(left, std::max<int64_t>(1, column_end - from));
           busy[static_cast<size_t>(column)][letter] += here;
           left -= here;
@@ -298,11 +317,15 @@ class Viewer {
   std::string Why(const Resident& r) const {
     if (r.state != nullptr || r.reg->initial_tokens() > 0) return "kept between steps";
     if (r.writer == nullptr) return "nobody reads it";
-    if (r.reg->side() == RegisterSpec::INBOUND) return absl::StrCat("comes from rank ", r.reg->peer());
+    if (r.reg->side() == RegisterSpec::INBOUND)
+      return absl::StrCat("comes from rank ", r.reg->peer());
     const ActorSpec& writer = *writing_actor_[r.reg->id()];
-    const bool backward = std::any_of(reading_actors_[r.reg->id()].begin(), reading_actors_[r.reg->id()].end(), [](const ActorSpec* actor) {
-      return actor->phase() == ActorSpec::BACKWARD || actor->phase() == ActorSpec::WEIGHT_GRADIENT;
-    });
+    const bool backward =
+        std::any_of(reading_actors_[r.reg->id()].begin(), reading_actors_[r.reg->id()].end(),
+                    [](const ActorSpec* actor) {
+                      return actor->phase() == ActorSpec::BACKWARD ||
+                             actor->phase() == ActorSpec::WEIGHT_GRADIENT;
+                    });
     const int64_t every = std::max<int64_t>(1, r.reg->every());
     if (r.writer->period > r.writer->chunks && plan_.micro_batches() * every > 1) {
       return every > 1 ? absl::StrCat("summed over ", every, " steps") : "summed over the step";
@@ -319,8 +342,10 @@ class Viewer {
   void AddLargest(int tensors_max) {
     std::vector<const Resident*> order;
     for (const Resident& r : residents_) order.push_back(&r);
-    std::stable_sort(order.begin(), order.end(), [](const Resident* a, const Resident* b) { return a->bytes > b->bytes; });
-    if (order.size() > static_cast<size_t>(tensors_max)) order.resize(static_cast<size_t>(tensors_max));
+    std::stable_sort(order.begin(), order.end(),
+                     [](const Resident* a, const Resident* b) { return a->bytes > b->bytes; });
+    if (order.size() > static_cast<size_t>(tensors_max))
+      order.resize(static_cast<size_t>(tensors_max));
     for (const Resident* r : order) {
       MemoryView::Tensor tensor;
       tensor.name = r->state != nullptr ? r->state->name() : r->reg->name();
@@ -334,7 +359,8 @@ class Viewer {
       }
       tensor.why = Why(*r);
       for (const Resident& other : residents_) {
-        tensor.sharers += &other != r && other.offset < r->offset + r->bytes && r->offset < other.offset + other.bytes;
+        tensor.sharers += &other != r && other.offset < r->offset + r->bytes &&
+                          r->offset < other.offset + other.bytes;
       }
       view_.largest.push_back(std::move(tensor));
     }
@@ -359,26 +385,37 @@ constexpr int kColumns = 100;
 
 }  // namespace
 
-MemoryView ViewMemory(const RankPlan& plan, int columns_max, int tensors_max) { return Viewer(plan).Run(columns_max, tensors_max); }
+MemoryView ViewMemory(const RankPlan& plan, int columns_max, int tensors_max) {
+  return Viewer(plan).Run(columns_max, tensors_max);
+}
 
 std::string ChartText(const MemoryView& view, int rows) {
-  std::string text = absl::StrCat("  ", Bytes(view.arena_bytes), " planned, ", Bytes(std::max<int64_t>(0, view.unshared_bytes - view.arena_bytes)),
-                                  " saved by sharing places");
+  std::string text =
+      absl::StrCat("  ", Bytes(view.arena_bytes), " planned, ",
+                   Bytes(std::max<int64_t>(0, view.unshared_bytes - view.arena_bytes)),
+                   " saved by sharing places");
   if (view.columns.empty()) return text + "\n";
-  absl::StrAppend(&text, "; most alive ", Bytes(view.most_bytes), " at ", TimeText(static_cast<double>(view.most_ns)));
+  absl::StrAppend(&text, "; most alive ", Bytes(view.most_bytes), " at ",
+                  TimeText(static_cast<double>(view.most_ns)));
   if (!view.most_at.empty()) absl::StrAppend(&text, ", as `", view.most_at, "` starts");
   absl::StrAppend(&text, "\n");
   for (int row = rows; row > 0; --row) {
     const double level = static_cast<double>(view.most_bytes) * row / rows;
     const double below = static_cast<double>(view.most_bytes) * (row - 1) / rows;
     std::string line;
-    for (const MemoryView::Column& column : view.columns) line.push_back(static_cast<double>(column.bytes) > below ? '#' : ' ');
+    for (const MemoryView::Column& column : view.columns)
+      line.push_back(static_cast<double>(column.bytes) > below ? '#' : ' ');
     while (!line.empty() && line.back() == ' ') line.pop_back();
-    absl::StrAppendFormat(&text, "  %10s |%s\n", row == rows || row == rows / 2 ? BytesText(level, ByteUnitOf(static_cast<double>(view.most_bytes))) : "", line);
+    absl::StrAppendFormat(&text, "  %10s |%s\n",
+                          row == rows || row == rows / 2
+                              ? BytesText(level, ByteUnitOf(static_cast<double>(view.most_bytes)))
+                              : "",
+                          line);
   }
   absl::StrAppendFormat(&text, "  %10s +", "");
   for (const MemoryView::Column& column : view.columns) text.push_back(column.phase);
-  absl::StrAppend(&text, " ", TimeText(static_cast<double>(view.iteration_ns)), view.steps > 1 ? absl::StrCat(", ", view.steps, " steps") : "", "\n");
+  absl::StrAppend(&text, " ", TimeText(static_cast<double>(view.iteration_ns)),
+                  view.steps > 1 ? absl::StrCat(", ", view.steps, " steps") : "", "\n");
   return text;
 }
 
@@ -392,14 +429,20 @@ std::string LargestText(const MemoryView& view) {
   }
   const TimeUnit time_unit = TimeUnitOf(static_cast<double>(alive_ns));
   const ByteUnit byte_unit = ByteUnitOf(static_cast<double>(bytes));
-  std::string text = absl::StrFormat(kRow, "bytes", "slots", "alive", "shared", "the largest tensors\n");
+  std::string text =
+      absl::StrFormat(kRow, "bytes", "slots", "alive", "shared", "the largest tensors\n");
   for (const MemoryView::Tensor& tensor : view.largest) {
-    const std::string slots = tensor.held < tensor.slots ? absl::StrCat(tensor.held, " of ", tensor.slots) : absl::StrCat(tensor.slots);
+    const std::string slots = tensor.held < tensor.slots
+                                  ? absl::StrCat(tensor.held, " of ", tensor.slots)
+                                  : absl::StrCat(tensor.slots);
     std::string about = tensor.name;
     if (!tensor.from.empty()) absl::StrAppend(&about, ", from ", tensor.from, " to ", tensor.until);
-    const std::string line = absl::StrFormat(kRow, BytesText(static_cast<double>(tensor.bytes), byte_unit), slots,
-                                             tensor.alive_ns == 0 ? (tensor.from.empty() ? "always" : "-") : TimeText(static_cast<double>(tensor.alive_ns), time_unit),
-                                             tensor.sharers == 0 ? "" : absl::StrCat(tensor.sharers), absl::StrCat(about, ": ", tensor.why));
+    const std::string line = absl::StrFormat(
+        kRow, BytesText(static_cast<double>(tensor.bytes), byte_unit), slots,
+        tensor.alive_ns == 0 ? (tensor.from.empty() ? "always" : "-")
+                             : TimeText(static_cast<double>(tensor.alive_ns), time_unit),
+        tensor.sharers == 0 ? "" : absl::StrCat(tensor.sharers),
+        absl::StrCat(about, ": ", tensor.why));
     absl::StrAppend(&text, WrapText(line, kColumns, /*hanging=*/38), "\n");
   }
   return text;

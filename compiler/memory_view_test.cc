@@ -15,8 +15,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A writer and a reader of 100 bytes, two micro-batches of 10 ns each in a step of 40 ns; the reader starts `reader_ns`
-// after the beginning of the step.
+// A writer and a reader of 100 bytes, two micro-batches of 10 ns each in a step of 40 ns; the
+// reader starts `reader_ns` after the beginning of the step.
 RankPlan Pair(int64_t reader_ns, int slots) {
   RankPlan plan;
   plan.set_micro_batches(2);
@@ -89,20 +89,32 @@ TEST(MemoryView, AtTheInstantATokenIsGivenBackItsSlotIsFree) {
 TEST(MemoryView, TextNamesPeakAndReason) {
   const MemoryView view = ViewMemory(Pair(20, 2), 8, 10);
   const std::string chart = ChartText(view, 4);
-  EXPECT_THAT(chart, HasSubstr("264 B planned, 0 B saved by sharing places; most alive 264 B at 10 ns, as `forward block` starts\n"));
+  EXPECT_THAT(chart, HasSubstr("264 B planned, 0 B saved by sharing places; most alive 264 B at 10 "
+                               "ns, as `forward block` starts\n"));
   EXPECT_THAT(chart, HasSubstr("       264 B |  ####\n"));
   EXPECT_THAT(chart, HasSubstr("+ffffbbbb 40 ns\n"));
   // Lines may break between words.
-  const std::string largest = absl::StrJoin(absl::StrSplit(LargestText(view), absl::ByAnyChar(" \n"), absl::SkipEmpty()), " ");
+  const std::string largest = absl::StrJoin(
+      absl::StrSplit(LargestText(view), absl::ByAnyChar(" \n"), absl::SkipEmpty()), " ");
   EXPECT_THAT(largest, HasSubstr(" hidden, from forward block to backward block: for a gradient"));
 }
 
 TEST(MemoryView, TheTableKeepsNamesWholeAndLinesNarrow) {
   MemoryView view;
   view.largest.resize(2);
-  const std::string name = "all-reduce of forward layers.12: attention_residual_of_the_second_block";
-  view.largest[0] = {name, 1, 1, 3 << 20, "forward layers.12 #0", "backward layers.12 #1", 75'300'000, "for a gradient", 3};
-  view.largest[1] = {"small", 2, 1, 512 << 10, "forward layers.12 #0", "forward layers.12 #1", 421'700, "boxed", 0};
+  const std::string name =
+      "all-reduce of forward layers.12: attention_residual_of_the_second_block";
+  view.largest[0] = {name,
+                     1,
+                     1,
+                     3 << 20,
+                     "forward layers.12 #0",
+                     "backward layers.12 #1",
+                     75'300'000,
+                     "for a gradient",
+                     3};
+  view.largest[1] = {"small", 2,       1, 512 << 10, "forward layers.12 #0", "forward layers.12 #1",
+                     421'700, "boxed", 0};
   const std::string table = LargestText(view);
   EXPECT_THAT(table, HasSubstr("attention_residual_of_the_second_block"));
   EXPECT_THAT(table, HasSubstr("0.5 MiB"));  // a column has one unit

@@ -13,7 +13,9 @@ namespace {
 
 constexpr size_t kRangesShown = 6;
 
-bool Splits(const Layout& layout, int axis) { return axis < static_cast<int>(layout.size()) && layout[axis].is_split(); }
+bool Splits(const Layout& layout, int axis) {
+  return axis < static_cast<int>(layout.size()) && layout[axis].is_split();
+}
 
 bool SplitsAnything(const Module& module, int axis) {
   for (const ProgramValue& value : module.values) {
@@ -37,9 +39,10 @@ std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
   return {names.begin(), names.end()};
 }
 
-// Coordinates along `axis` that hold nothing of a tensor. Where other axes split the tensor too, their first devices
-// hold the most.
-std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout, const Mesh& mesh, int axis) {
+// Coordinates along `axis` that hold nothing of a tensor. Where other axes split the tensor too,
+// their first devices hold the most.
+std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout, const Mesh& mesh,
+                                   int axis) {
   std::set<int64_t> empty;
   const TensorDim& dim = type.dims[layout[axis].axis];
   int64_t parts = 1;
@@ -58,7 +61,8 @@ std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout,
   return empty;
 }
 
-// What an axis splits: dimensions that leave some of its devices without a part, and devices with a part of anything.
+// What an axis splits: dimensions that leave some of its devices without a part, and devices with a
+// part of anything.
 struct AxisUse {
   struct Gap {
     std::set<int64_t> empty;  // coordinates
@@ -75,7 +79,8 @@ AxisUse UseOf(const LogicalPlan& plan, int axis) {
     const Function& function = plan.module.functions[model_function.forward];
     for (const Value& value : function.values) {
       if (!Splits(value.layout, axis)) continue;
-      const std::set<int64_t> empty = EmptyCoordinates(value.type, value.layout, plan.stage_mesh, axis);
+      const std::set<int64_t> empty =
+          EmptyCoordinates(value.type, value.layout, plan.stage_mesh, axis);
       for (int64_t at = 0; at < plan.stage_mesh.size(axis); ++at) {
         if (empty.count(at) == 0) use.busy.insert(at);
       }
@@ -94,10 +99,12 @@ std::string RanksText(const LogicalPlan& plan, int axis, const std::set<int64_t>
   std::vector<std::string> ranges;
   int64_t begin = -1;
   for (int64_t rank = 0; rank <= plan.mesh.num_ranks(); ++rank) {
-    const bool inside = rank < plan.mesh.num_ranks() && at.count(plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank))[axis]) > 0;
+    const bool inside = rank < plan.mesh.num_ranks() &&
+                        at.count(plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank))[axis]) > 0;
     if (inside && begin < 0) begin = rank;
     if (inside || begin < 0) continue;
-    ranges.push_back(rank - begin > 1 ? absl::StrCat(begin, " to ", rank - 1) : absl::StrCat(begin));
+    ranges.push_back(rank - begin > 1 ? absl::StrCat(begin, " to ", rank - 1)
+                                      : absl::StrCat(begin));
     begin = -1;
   }
   const bool one = ranges.size() == 1 && ranges[0].find(' ') == std::string::npos;
@@ -115,10 +122,15 @@ absl::Status CheckMeshUse(const LogicalPlan& plan) {
     if (plan.stage_mesh.size(axis) < 2 || SplitsAnything(plan.module, axis)) continue;
     const std::string& name = plan.stage_mesh.axes()[axis].name;
     const std::vector<std::string> others = AxesOfRulesAlone(plan);
-    const std::string rule = absl::StrCat("a rule for it, such as rule { dim: \"batch\" axis: \"", name, "\" }");
-    return Rejected({"W0920", absl::StrCat("mesh axis ", name), "an axis that splits some tensor of the job",
-                     absl::StrCat("none that is split over ", name, ", so that its ", plan.stage_mesh.size(axis), " devices would all do the same work"),
-                     others.empty() ? rule : absl::StrCat(rule, ", or another axis: the rules of the job speak of ", absl::StrJoin(others, ", "))});
+    const std::string rule =
+        absl::StrCat("a rule for it, such as rule { dim: \"batch\" axis: \"", name, "\" }");
+    return Rejected(
+        {"W0920", absl::StrCat("mesh axis ", name), "an axis that splits some tensor of the job",
+         absl::StrCat("none that is split over ", name, ", so that its ",
+                      plan.stage_mesh.size(axis), " devices would all do the same work"),
+         others.empty() ? rule
+                        : absl::StrCat(rule, ", or another axis: the rules of the job speak of ",
+                                       absl::StrJoin(others, ", "))});
   }
   return absl::OkStatus();
 }
@@ -130,10 +142,14 @@ std::vector<std::string> DevicesWithoutWork(const LogicalPlan& plan) {
     if (of.size < 2) continue;
     const AxisUse use = UseOf(plan, axis);
     for (const auto& [dim, gap] : use.gaps) {
-      const bool idle = std::none_of(gap.empty.begin(), gap.empty.end(), [&](int64_t at) { return use.busy.count(at) > 0; });
-      sentences.push_back(absl::StrCat("mesh axis ", of.name, " splits dimension ", dim, ", which has ", gap.units, gap.units == 1 ? " unit" : " units", ", over ",
-                                       of.size, " devices: ", RanksText(plan, axis, gap.empty), gap.empty.size() == 1 ? " holds" : " hold", " no part of it (",
-                                       gap.tensor, ")", idle ? ", nor of anything else that the axis splits" : ""));
+      const bool idle = std::none_of(gap.empty.begin(), gap.empty.end(),
+                                     [&](int64_t at) { return use.busy.count(at) > 0; });
+      sentences.push_back(
+          absl::StrCat("mesh axis ", of.name, " splits dimension ", dim, ", which has ", gap.units,
+                       gap.units == 1 ? " unit" : " units", ", over ", of.size,
+                       " devices: ", RanksText(plan, axis, gap.empty),
+                       gap.empty.size() == 1 ? " holds" : " hold", " no part of it (", gap.tensor,
+                       ")", idle ? ", nor of anything else that the axis splits" : ""));
     }
   }
   return sentences;

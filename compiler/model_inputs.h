@@ -1,6 +1,6 @@
-// What the inputs of a job's model ask of its data: types, ranges, and whether they are read at all. For those who open
-// data; the compiler itself writes the same into the plan.
-// Thread rule: pure function.
+// What the inputs of a job's model ask of its data: types, ranges, and whether they are read at
+// all. For those who open data; the compiler itself writes the same into the plan. Thread rule:
+// pure function.
 #pragma once
 
 #include <optional>

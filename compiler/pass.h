@@ -28,7 +28,7 @@ struct PassContext {
 };
 
 struct Pass {
-  std::string name;   // a verb phrase: "insert-boxing"
+  std::string name;  // a verb phrase: "insert-boxing"
   std::string doc;
   bool required = true;  // optional passes may be disabled without changing results
   std::function<absl::Status(const PassContext&, Module*)> run;

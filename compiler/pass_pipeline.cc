@@ -13,7 +13,8 @@ namespace {
 absl::Status Verify(const PassContext& context, const Module& module, const std::string& pass) {
   for (const Function& function : module.functions) {
     absl::Status status = VerifyFunction(function, context);
-    if (!status.ok()) return absl::InternalError(absl::StrCat("after pass ", pass, ": ", status.message()));
+    if (!status.ok())
+      return absl::InternalError(absl::StrCat("after pass ", pass, ": ", status.message()));
   }
   return absl::OkStatus();
 }
@@ -24,13 +25,15 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
   std::vector<std::string> names;
   for (const Pass& pass : passes_) names.push_back(pass.name);
   for (const std::string& name : options_.disabled) {
-    auto found = std::find_if(passes_.begin(), passes_.end(), [&](const Pass& pass) { return pass.name == name; });
+    auto found = std::find_if(passes_.begin(), passes_.end(),
+                              [&](const Pass& pass) { return pass.name == name; });
     if (found == passes_.end()) {
-      return Rejected({"W0490", "--disable", absl::StrCat("one of ", absl::StrJoin(names, ", ")), absl::StrCat("\"", name, "\""),
-                       Nearest(name, names)});
+      return Rejected({"W0490", "--disable", absl::StrCat("one of ", absl::StrJoin(names, ", ")),
+                       absl::StrCat("\"", name, "\""), Nearest(name, names)});
     }
     if (found->required) {
-      return Rejected({"W0491", "--disable", "a pass that may be left out", absl::StrCat("\"", name, "\", which is required"), ""});
+      return Rejected({"W0491", "--disable", "a pass that may be left out",
+                       absl::StrCat("\"", name, "\", which is required"), ""});
     }
   }
   std::regex dump;
@@ -38,7 +41,8 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
     try {
       dump = std::regex(options_.dump_after);
     } catch (const std::regex_error& error) {
-      return Rejected({"W0492", "--dump-after", "a regular expression", options_.dump_after, error.what()});
+      return Rejected(
+          {"W0492", "--dump-after", "a regular expression", options_.dump_after, error.what()});
     }
   }
   int number = 0;
@@ -50,12 +54,14 @@ absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
     auto end = std::chrono::steady_clock::now();
     WEIR_RETURN_IF_ERROR(Verify(context, *module, pass.name));
     PassTiming timing{pass.name, std::chrono::duration<double, std::micro>(end - begin).count(), 0};
-    for (const Function& function : module->functions) timing.nodes += static_cast<int>(function.nodes.size());
+    for (const Function& function : module->functions)
+      timing.nodes += static_cast<int>(function.nodes.size());
     timings_.push_back(timing);
     if (!options_.dump_after.empty() && std::regex_search(pass.name, dump)) {
       std::ostream& out = options_.dump_to ? *options_.dump_to : std::cerr;
       out << "# after " << number << " " << pass.name << "\n";
-      for (const Function& function : module->functions) out << ToText(function, context.stage_mesh) << "\n";
+      for (const Function& function : module->functions)
+        out << ToText(function, context.stage_mesh) << "\n";
       out << ProgramText(*module, context.stage_mesh);
     }
   }

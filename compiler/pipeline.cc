@@ -23,7 +23,8 @@ absl::StatusOr<Mesh> MeshOf(const Job& job) {
   Mesh mesh(std::move(axes));
   WEIR_RETURN_IF_ERROR(mesh.Validate());
   if (mesh.num_ranks() > kDevicesMax) {
-    return Rejected({"W0447", absl::StrCat("mesh ", mesh.ToText()), absl::StrCat("at most ", kDevicesMax, " devices"),
+    return Rejected({"W0447", absl::StrCat("mesh ", mesh.ToText()),
+                     absl::StrCat("at most ", kDevicesMax, " devices"),
                      absl::StrCat(mesh.num_ranks()), "smaller axes"});
   }
   return mesh;
@@ -33,13 +34,15 @@ std::string PlanId(const LogicalPlan& plan) {
   std::string text;
   plan.job.SerializeToString(&text);
   absl::StrAppend(&text, static_cast<int>(plan.mode));
-  for (const Function& function : plan.module.functions) absl::StrAppend(&text, ToText(function, plan.stage_mesh));
+  for (const Function& function : plan.module.functions)
+    absl::StrAppend(&text, ToText(function, plan.stage_mesh));
   return absl::StrCat(absl::Hex(KeyOf(text.data(), text.size()), absl::kZeroPad16));
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const CompileOptions& options) {
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
+                                                        const CompileOptions& options) {
   auto plan = std::make_unique<LogicalPlan>();
   plan->job = job;
   plan->mode = options.mode;
@@ -58,33 +61,42 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job, const Co
   WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
   WEIR_ASSIGN_OR_RETURN(plan->module, ImportGraph(job, context.dims, options.mode));
   WEIR_RETURN_IF_ERROR(context.rules.CheckOverrides(plan->module));
-  WEIR_ASSIGN_OR_RETURN(plan->schedule, ScheduleOf(job, plan->mesh.num_stages(), plan->micro_batches));
+  WEIR_ASSIGN_OR_RETURN(plan->schedule,
+                        ScheduleOf(job, plan->mesh.num_stages(), plan->micro_batches));
   WEIR_RETURN_IF_ERROR(AssignStages(job, plan->schedule, &plan->module));
 
   PassPipeline passes({options.dump_after, options.disabled, options.dump_to});
-  passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true, ApplyPrecision});
+  passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
+              ApplyPrecision});
   if (options.mode == PlanMode::kTrain) {
-    passes.Add({"differentiate", "a backward function for every model function", true, Differentiate});
+    passes.Add(
+        {"differentiate", "a backward function for every model function", true, Differentiate});
   }
-  passes.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it", false, ExpandCrossEntropy});
+  passes.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it",
+              false, ExpandCrossEntropy});
   passes.Add({"remove-dead-nodes", "drop what no result needs", false, RemoveDeadNodes});
-  passes.Add({"propagate-layouts", "a layout for every value, and boxings between them", true, PropagateLayouts});
+  passes.Add({"propagate-layouts", "a layout for every value, and boxings between them", true,
+              PropagateLayouts});
   if (options.mode == PlanMode::kTrain) {
-    passes.Add({"recompute-values", "what is not kept is computed again by the backward function", false, RecomputeValues});
+    passes.Add({"recompute-values", "what is not kept is computed again by the backward function",
+                false, RecomputeValues});
   }
   if (options.mode == PlanMode::kTrain && plan->schedule.splits_backward()) {
-    passes.Add({"split-backward", "gradients of weights in functions of their own", false, SplitBackward});
+    passes.Add(
+        {"split-backward", "gradients of weights in functions of their own", false, SplitBackward});
   }
   passes.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
-               [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
-  passes.Add({"bundle-boxings", "boxings that can travel together do", false,
-               [&plan](const PassContext&, Module* module) { return BundleBoxings(plan->mesh, module); }});
+              [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
+  passes.Add(
+      {"bundle-boxings", "boxings that can travel together do", false,
+       [&plan](const PassContext&, Module* module) { return BundleBoxings(plan->mesh, module); }});
   WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
   plan->timings = passes.timings();
   plan->plan_id = PlanId(*plan);
   WEIR_RETURN_IF_ERROR(ShapeStages(plan.get()));
   const PeakCosts defaults;
-  WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, options.costs != nullptr ? *options.costs : defaults));
+  WEIR_ASSIGN_OR_RETURN(plan->rhythm,
+                        SolveRhythm(*plan, options.costs != nullptr ? *options.costs : defaults));
   plan->predicted_bubble = plan->rhythm.bubble;
   return plan;
 }

@@ -10,7 +10,8 @@ namespace {
 
 constexpr int64_t kVirtualStagesMax = 1024;
 
-// How many virtual micro-batches (micro-batches times parts) stage `s` sends forward before its first backward act.
+// How many virtual micro-batches (micro-batches times parts) stage `s` sends forward before its
+// first backward act.
 int64_t Lead(const PipelineSchedule& schedule, int64_t s) {
   const int64_t p = schedule.num_stages, v = schedule.virtual_stages;
   return v == 1 ? p - s - 1 : 2 * (p - s - 1) + (v - 1) * p;
@@ -38,9 +39,11 @@ void CountInFlight(int64_t s, PipelineSchedule* schedule) {
   std::vector<int64_t> held(schedule->num_parts(), 0);
   size_t next = 0;
   for (size_t n = 0; n < backward.size(); ++n) {
-    for (; next < forward.size() && static_cast<int64_t>(next) <= static_cast<int64_t>(n) + lead; ++next) {
+    for (; next < forward.size() && static_cast<int64_t>(next) <= static_cast<int64_t>(n) + lead;
+         ++next) {
       int64_t& count = held[forward[next].part];
-      schedule->in_flight[forward[next].part] = std::max(schedule->in_flight[forward[next].part], ++count);
+      schedule->in_flight[forward[next].part] =
+          std::max(schedule->in_flight[forward[next].part], ++count);
     }
     --held[backward[n].part];
   }
@@ -65,39 +68,45 @@ PipelineSchedule::Turn PipelineSchedule::TurnOf(PipelinePass pass, int64_t part)
   }
   if (kind == weir::Pipeline::GPIPE) return {0, 1, 1, 0};
   if (kind != weir::Pipeline::INTERLEAVED) return {};
-  // A group of `stages` micro-batches goes through one part after the other, then comes the next group. The n-th forward
-  // act of a stage goes just before its backward act n - lead.
+  // A group of `stages` micro-batches goes through one part after the other, then comes the next
+  // group. The n-th forward act of a stage goes just before its backward act n - lead.
   if (pass == PipelinePass::kForward) return {2 * (chunk * p - Lead(*this, s)), p, 2 * p * v, 2};
   return {2 * (v - 1 - chunk) * p + 1, p, 2 * p * v, 2};
 }
 
 int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
-  // Forward before backward: how many micro-batches are under way is up to slots, so after a backward pass, which
-  // frees those of one, the next forward pass runs to its end and its result is on its way: 1F1B. The other way round a
-  // gradient that comes early would stop a forward pass that others wait for.
+  // Forward before backward: how many micro-batches are under way is up to slots, so after a
+  // backward pass, which frees those of one, the next forward pass runs to its end and its result
+  // is on its way: 1F1B. The other way round a gradient that comes early would stop a forward pass
+  // that others wait for.
   constexpr int kForward = 40, kBackward = 30, kWeightGradient = 5;
   if (pass == PipelinePass::kWeightGradient) return kWeightGradient;
   // By turns, forward and backward passes alternate as turns say.
   const bool by_turns = kind == weir::Pipeline::INTERLEAVED || kind == weir::Pipeline::ZERO_BUBBLE;
-  // A part that has begun goes on, whoever comes meanwhile: the next stage waits for what it makes, the first one most,
-  // where several micro-batches can begin at once.
+  // A part that has begun goes on, whoever comes meanwhile: the next stage waits for what it makes,
+  // the first one most, where several micro-batches can begin at once.
   const bool goes_on = begin == Begin::kGoesOn && num_stages > 1;
   return (pass == PipelinePass::kForward || by_turns ? kForward : kBackward) + (goes_on ? 1 : 0);
 }
 
-int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePass read, int64_t read_part) const {
+int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePass read,
+                               int64_t read_part) const {
   if (made == read) {
-    // From one part of a stage to a later one: a group passes all of the first before it comes to the second.
+    // From one part of a stage to a later one: a group passes all of the first before it comes to
+    // the second.
     return made_part == read_part ? 1 : std::min(num_stages, micro_batches);
   }
-  if (read != PipelinePass::kWeightGradient) return std::max(in_flight[made_part], in_flight[read_part]);
+  if (read != PipelinePass::kWeightGradient)
+    return std::max(in_flight[made_part], in_flight[read_part]);
   if (made == PipelinePass::kForward) return std::min(num_stages, micro_batches);
-  // What waits for weight gradients takes the place of what waits for the backward pass: together the same on all stages.
+  // What waits for weight gradients takes the place of what waits for the backward pass: together
+  // the same on all stages.
   return std::min(num_stages + 1 - std::min(num_stages, in_flight[read_part]), micro_batches);
 }
 
 double PipelineSchedule::BubbleFormula(double backward, double weight_gradient) const {
-  const double p = static_cast<double>(num_stages), m = static_cast<double>(micro_batches), v = static_cast<double>(virtual_stages);
+  const double p = static_cast<double>(num_stages), m = static_cast<double>(micro_batches),
+               v = static_cast<double>(virtual_stages);
   if (kind != weir::Pipeline::ZERO_BUBBLE) return (p - 1) / (m * v + p - 1);
   const double idle = (p - 1) * std::max(0.0, 1 + backward - weight_gradient);
   return idle / (idle + m * (1 + backward + weight_gradient));
@@ -111,7 +120,8 @@ std::string PipelineSchedule::FormulaText() const {
   }
 }
 
-absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages, int64_t micro_batches) {
+absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages,
+                                            int64_t micro_batches) {
   const weir::Pipeline& pipeline = job.pipeline();
   const bool interleaved = pipeline.schedule() == weir::Pipeline::INTERLEAVED;
   const int64_t parts = pipeline.virtual_stages();
@@ -120,10 +130,12 @@ absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages, 
                      absl::StrCat(static_cast<int>(pipeline.schedule())), ""});
   }
   if (parts < 0 || parts > kVirtualStagesMax || (!interleaved && parts > 1)) {
-    return Rejected({"W0476", "pipeline.virtual_stages",
-                     interleaved ? absl::StrCat("0 (which is 2) to ", kVirtualStagesMax)
-                                 : absl::StrCat("0 or 1 with schedule ", weir::Pipeline::ScheduleKind_Name(pipeline.schedule())),
-                     absl::StrCat(parts), interleaved || parts < 0 ? "" : "pipeline.schedule=INTERLEAVED"});
+    return Rejected(
+        {"W0476", "pipeline.virtual_stages",
+         interleaved ? absl::StrCat("0 (which is 2) to ", kVirtualStagesMax)
+                     : absl::StrCat("0 or 1 with schedule ",
+                                    weir::Pipeline::ScheduleKind_Name(pipeline.schedule())),
+         absl::StrCat(parts), interleaved || parts < 0 ? "" : "pipeline.schedule=INTERLEAVED"});
   }
   PipelineSchedule schedule;
   schedule.num_stages = num_stages;

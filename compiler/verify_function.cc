@@ -9,7 +9,8 @@ absl::Status Fail(const Node& node, const std::string& what) {
   return absl::InternalError(absl::StrCat("verifier: ", node.where, ": ", what));
 }
 
-absl::Status VerifyTypes(const Function& function, const Node& node, const OpDef& def, const PassContext& context) {
+absl::Status VerifyTypes(const Function& function, const Node& node, const OpDef& def,
+                         const PassContext& context) {
   std::vector<TensorType> inputs;
   for (ValueId input : node.inputs) {
     if (input >= 0) inputs.push_back(function.values[input].type);
@@ -19,14 +20,16 @@ absl::Status VerifyTypes(const Function& function, const Node& node, const OpDef
   for (size_t i = 0; i < node.outputs.size(); ++i) {
     const TensorType& stored = function.values[node.outputs[i]].type;
     if (stored.shape() != types->at(i).shape() || stored.dtype != types->at(i).dtype) {
-      return Fail(node, absl::StrCat("result ", i, " is ", ToText(stored), ", inferred ", ToText(types->at(i))));
+      return Fail(node, absl::StrCat("result ", i, " is ", ToText(stored), ", inferred ",
+                                     ToText(types->at(i))));
     }
   }
   return absl::OkStatus();
 }
 
 // Once layouts exist: over every mesh axis the operands must form a legal signature.
-absl::Status VerifyLayouts(const Function& function, const Node& node, const OpDef& def, const PassContext& context) {
+absl::Status VerifyLayouts(const Function& function, const Node& node, const OpDef& def,
+                           const PassContext& context) {
   std::vector<TensorType> inputs;
   for (ValueId input : node.inputs) {
     if (input >= 0) inputs.push_back(function.values[input].type);
@@ -46,7 +49,9 @@ absl::Status VerifyLayouts(const Function& function, const Node& node, const OpD
       }
       found = found || same;
     }
-    if (!found) return Fail(node, absl::StrCat("no legal signature over mesh axis ", context.stage_mesh.axes()[axis].name));
+    if (!found)
+      return Fail(node, absl::StrCat("no legal signature over mesh axis ",
+                                     context.stage_mesh.axes()[axis].name));
   }
   return absl::OkStatus();
 }
@@ -61,11 +66,14 @@ absl::Status VerifyFunction(const Function& function, const PassContext& context
     bool laid_out = axes > 0;
     for (ValueId input : node.inputs) {
       if (input < 0) continue;
-      if (!defined[input]) return Fail(node, absl::StrCat("operand ", function.values[input].name, " is not defined yet"));
+      if (!defined[input])
+        return Fail(node,
+                    absl::StrCat("operand ", function.values[input].name, " is not defined yet"));
       laid_out = laid_out && function.values[input].layout.size() == axes;
     }
     for (ValueId output : node.outputs) {
-      if (defined[output]) return Fail(node, absl::StrCat("defines ", function.values[output].name, " again"));
+      if (defined[output])
+        return Fail(node, absl::StrCat("defines ", function.values[output].name, " again"));
       defined[output] = 1;
       laid_out = laid_out && function.values[output].layout.size() == axes;
     }
@@ -77,7 +85,8 @@ absl::Status VerifyFunction(const Function& function, const PassContext& context
   }
   for (const Result& result : function.results) {
     if (!defined[result.value]) {
-      return absl::InternalError(absl::StrCat("verifier: function ", function.name, " returns an undefined value"));
+      return absl::InternalError(
+          absl::StrCat("verifier: function ", function.name, " returns an undefined value"));
     }
   }
   return absl::OkStatus();

@@ -29,7 +29,8 @@ bool MixesCombiners(const Layout& layout) {
 }
 
 bool InGroup(const BoxingStep& step, int axis) {
-  return !step.flat || std::find(step.flat_axes.begin(), step.flat_axes.end(), axis) != step.flat_axes.end();
+  return !step.flat ||
+         std::find(step.flat_axes.begin(), step.flat_axes.end(), axis) != step.flat_axes.end();
 }
 
 int64_t TotalElements(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
@@ -67,7 +68,8 @@ int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& 
   for (const BoxingStep& step : steps) {
     std::vector<int> varying;
     for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
-      if (step.from.layout[axis].is_split() || step.to.layout[axis].is_split()) varying.push_back(axis);
+      if (step.from.layout[axis].is_split() || step.to.layout[axis].is_split())
+        varying.push_back(axis);
     }
     std::optional<ExchangeView> view;
     int64_t busiest = 0;
@@ -106,14 +108,16 @@ BoxingMethod MethodOf(const Place& from, const Place& to, const Mesh& stage_mesh
 }
 
 // Whether all ranks keep what they have.
-bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to, const Mesh& stage_mesh) {
+bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to,
+                const Mesh& stage_mesh) {
   if (from == to) return true;
   for (size_t axis = 0; axis < from.size(); ++axis) {
     if (from[axis] != to[axis] && (from[axis].is_partial() || to[axis].is_partial())) return false;
   }
   for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
     Coords coords = stage_mesh.CoordsOf(i);
-    if (ShardRect(type, from, stage_mesh, coords) != ShardRect(type, to, stage_mesh, coords)) return false;
+    if (ShardRect(type, from, stage_mesh, coords) != ShardRect(type, to, stage_mesh, coords))
+      return false;
   }
   return true;
 }
@@ -150,7 +154,8 @@ class Planner {
       if (!IsMerged(from[axis], to[axis])) return false;
       // A split inside the new one would shift.
       for (size_t inner = axis + 1; inner < from.size(); ++inner) {
-        if (to[axis].is_split() && from[inner].is_split() && from[inner].axis == to[axis].axis) return false;
+        if (to[axis].is_split() && from[inner].is_split() && from[inner].axis == to[axis].axis)
+          return false;
       }
     }
     return true;
@@ -171,8 +176,8 @@ class Planner {
     return first;
   }
 
-  // From `from`, partial over `axes`, to their broadcast in `to_stage`: through the flat split. Of two
-  // ranks each gives the other all of its summand instead: the same bytes, and one step.
+  // From `from`, partial over `axes`, to their broadcast in `to_stage`: through the flat split. Of
+  // two ranks each gives the other all of its summand instead: the same bytes, and one step.
   Steps Flat(const Place& from, const std::vector<int>& axes, int64_t to_stage) const {
     Place split = from, whole = from;
     whole.stage = to_stage;
@@ -212,11 +217,13 @@ class Planner {
   Steps Cheapest(const std::vector<Steps>& candidates) const {
     using Key = std::pair<int64_t, size_t>;
     std::vector<Key> keys;
-    for (const Steps& steps : candidates) keys.emplace_back(TotalElements(type_, steps, stage_mesh_), steps.size());
+    for (const Steps& steps : candidates)
+      keys.emplace_back(TotalElements(type_, steps, stage_mesh_), steps.size());
     const Key least = *std::min_element(keys.begin(), keys.end());
     std::vector<const Steps*> ties;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      bool seen = std::any_of(ties.begin(), ties.end(), [&](const Steps* steps) { return *steps == candidates[i]; });
+      bool seen = std::any_of(ties.begin(), ties.end(),
+                              [&](const Steps* steps) { return *steps == candidates[i]; });
       if (keys[i] == least && !seen) ties.push_back(&candidates[i]);
     }
     if (ties.size() == 1) return *ties[0];
@@ -291,11 +298,13 @@ class Planner {
   const Mesh& stage_mesh_;
 };
 
-absl::Status CheckPlace(const TensorType& type, const Place& place, const Mesh& mesh, const Mesh& stage_mesh) {
+absl::Status CheckPlace(const TensorType& type, const Place& place, const Mesh& mesh,
+                        const Mesh& stage_mesh) {
   WEIR_RETURN_IF_ERROR(ValidateLayout(place.layout, type, stage_mesh));
   if (place.stage < 0 || place.stage >= mesh.num_stages()) {
     return Rejected({"W0221", absl::StrCat("boxing of ", ToText(type), " on mesh ", mesh.ToText()),
-                     absl::StrCat("a stage from 0 to ", mesh.num_stages() - 1), absl::StrCat(place.stage), "stage 0"});
+                     absl::StrCat("a stage from 0 to ", mesh.num_stages() - 1),
+                     absl::StrCat(place.stage), "stage 0"});
   }
   return absl::OkStatus();
 }
@@ -320,8 +329,8 @@ std::string Name(BoxingMethod method) {
 std::string ToText(const BoxingStep& step, const Mesh& mesh) {
   const Mesh stage_mesh = mesh.StageMesh();
   std::string text = absl::StrCat(Name(step.method), ": stage ", step.from.stage, " ",
-                                  ToText(step.from.layout, stage_mesh), " -> stage ", step.to.stage, " ",
-                                  ToText(step.to.layout, stage_mesh));
+                                  ToText(step.from.layout, stage_mesh), " -> stage ", step.to.stage,
+                                  " ", ToText(step.to.layout, stage_mesh));
   if (step.flat) {
     absl::StrAppend(&text, ", flat over ",
                     absl::StrJoin(step.flat_axes, ", ", [&](std::string* out, int axis) {
@@ -331,19 +340,20 @@ std::string ToText(const BoxingStep& step, const Mesh& mesh) {
   return text;
 }
 
-absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Place& from, const Place& to,
-                                                   const Mesh& mesh) {
+absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Place& from,
+                                                   const Place& to, const Mesh& mesh) {
   const Mesh stage_mesh = mesh.StageMesh();
   WEIR_RETURN_IF_ERROR(CheckPlace(type, from, mesh, stage_mesh));
   WEIR_RETURN_IF_ERROR(CheckPlace(type, to, mesh, stage_mesh));
   for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
     const Sbp &before = from.layout[axis], &after = to.layout[axis];
     if (before.is_partial() && after.is_partial() && before.combiner != after.combiner) {
-      return Rejected({"W0220",
-                       absl::StrCat("boxing of ", ToText(type), " from ", ToText(from.layout, stage_mesh), " to ",
-                                    ToText(to.layout, stage_mesh)),
-                       absl::StrCat(ToText(before), ", B or a split on axis ", stage_mesh.axes()[axis].name),
-                       ToText(after), "a step through B"});
+      return Rejected(
+          {"W0220",
+           absl::StrCat("boxing of ", ToText(type), " from ", ToText(from.layout, stage_mesh),
+                        " to ", ToText(to.layout, stage_mesh)),
+           absl::StrCat(ToText(before), ", B or a split on axis ", stage_mesh.axes()[axis].name),
+           ToText(after), "a step through B"});
     }
   }
   // On an axis of one rank all kinds mean the same.

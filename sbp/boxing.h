@@ -6,11 +6,13 @@
 // combined. A step moves exactly the elements a rank lacks, so the bytes equal the
 // closed form below. T = logical bytes of the tensor, n = ranks on the axis, same devices:
 //
-//   X->X 0 · B->S 0 · B->P 0 · S->P 0 · S->B (n-1)T · P->S (n-1)T · P->B 2(n-1)T · S(i)->S(j) T(n-1)/n
+//   X->X 0 · B->S 0 · B->P 0 · S->P 0 · S->B (n-1)T · P->S (n-1)T · P->B 2(n-1)T · S(i)->S(j)
+//   T(n-1)/n
 //
 // (sum over all ranks; exact when parts are even, else by the offsets). P->B goes
 // through a flat split: reduce-scatter, then all-gather, 2 steps; between two ranks in one
-// exchange, which sends as much. Across device sets the receivers lack everything: T times the copies asked for.
+// exchange, which sends as much. Across device sets the receivers lack everything: T times the
+// copies asked for.
 //
 // With several mesh axes one exchange does any mixture of changes of S and B, of new
 // partials (only the first holder keeps the value) and of partials merged into splits. PlanBoxing
@@ -92,8 +94,10 @@ int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps,
 
 // The local shard of `rank` before and after the step, as the kernels see it (flat steps:
 // rank-1 shards). Of shape [0] if `rank` is not in that device set.
-TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank);
-TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank);
+TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+                      int64_t rank);
+TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+                       int64_t rank);
 
 // One source of a region: rank `from` sends `src`, in coordinates of its own local shard.
 struct RegionSource {
@@ -130,7 +134,7 @@ struct RankExchange {
 // What `rank` does in step number k of several tensors boxed together (a bundle): types[i]
 // with steps[i]. All steps have the same pair of stages. Every rank of the job may ask;
 // most will find nothing to do. Pairs agree: what a sends to b is what b expects from a.
-RankExchange BuildExchange(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                           const Mesh& mesh, int64_t rank);
+RankExchange BuildExchange(const std::vector<TensorType>& types,
+                           const std::vector<BoxingStep>& steps, const Mesh& mesh, int64_t rank);
 
 }  // namespace weir

@@ -27,7 +27,9 @@ using Values = std::vector<double>;
 using Shards = std::map<int64_t, Values>;  // by rank
 
 // Small integers, so that sums are exact in any order.
-int64_t SmallInt(uint64_t key, uint64_t counter) { return static_cast<int64_t>(RandomBits(key, counter)[0] % 41) - 20; }
+int64_t SmallInt(uint64_t key, uint64_t counter) {
+  return static_cast<int64_t>(RandomBits(key, counter)[0] % 41) - 20;
+}
 
 // The row-major offsets, within a box of `shape`, of the elements of `rect`.
 std::vector<int64_t> OffsetsOf(const Rect& rect, const Shape& shape) {
@@ -70,7 +72,9 @@ PartialGroup GroupOf(const Layout& layout, const Mesh& mesh, const Coords& coord
 // What one of the partial holders of element `offset` has, so that all together make `value`.
 double Contribution(const PartialGroup& group, uint64_t key, int64_t offset, double value) {
   if (group.size == 1) return value;
-  auto random = [&](int64_t index) { return SmallInt(key, static_cast<uint64_t>(offset * group.size + index)); };
+  auto random = [&](int64_t index) {
+    return SmallInt(key, static_cast<uint64_t>(offset * group.size + index));
+  };
   if (group.combiner == Combiner::kMax) {
     int64_t winner = (random(0) + 20) % group.size;
     return group.index == winner ? value : value - 1 - (random(group.index) + 20);
@@ -86,14 +90,16 @@ Values RandomTensor(const TensorType& type, uint64_t key) {
   return values;
 }
 
-Shards MakeShards(const TensorType& type, const Place& place, const Mesh& mesh, const Values& tensor, uint64_t key) {
+Shards MakeShards(const TensorType& type, const Place& place, const Mesh& mesh,
+                  const Values& tensor, uint64_t key) {
   const Mesh stage_mesh = mesh.StageMesh();
   Shards shards;
   for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
     const Coords coords = stage_mesh.CoordsOf(i);
     const PartialGroup group = GroupOf(place.layout, stage_mesh, coords);
     Values& shard = shards[mesh.GlobalRank(place.stage, i)];
-    for (int64_t offset : OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
+    for (int64_t offset :
+         OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
       shard.push_back(Contribution(group, key, offset, tensor[offset]));
     }
   }
@@ -103,11 +109,13 @@ Shards MakeShards(const TensorType& type, const Place& place, const Mesh& mesh, 
 double Neutral(Combiner combiner) {
   return combiner == Combiner::kSum ? 0 : -std::numeric_limits<double>::infinity();
 }
-double Merge(Combiner combiner, double a, double b) { return combiner == Combiner::kSum ? a + b : std::max(a, b); }
+double Merge(Combiner combiner, double a, double b) {
+  return combiner == Combiner::kSum ? a + b : std::max(a, b);
+}
 
 // Whether `shards` are the tensor in `place`: parts together make it, and copies are equal.
-void ExpectShards(const TensorType& type, const Place& place, const Mesh& mesh, const Values& tensor,
-                  const Shards& shards) {
+void ExpectShards(const TensorType& type, const Place& place, const Mesh& mesh,
+                  const Values& tensor, const Shards& shards) {
   const Mesh stage_mesh = mesh.StageMesh();
   std::map<Coords, Values> merged;
   for (int64_t i = 0; i < stage_mesh.num_ranks(); ++i) {
@@ -119,16 +127,19 @@ void ExpectShards(const TensorType& type, const Place& place, const Mesh& mesh, 
       if (place.layout[axis].is_partial()) owner[axis] = 0;
       if (place.layout[axis].is_broadcast()) first_copy[axis] = 0;
     }
-    EXPECT_EQ(it->second, shards.at(mesh.GlobalRank(place.stage, stage_mesh.RankOf(first_copy)))) << "copies differ";
+    EXPECT_EQ(it->second, shards.at(mesh.GlobalRank(place.stage, stage_mesh.RankOf(first_copy))))
+        << "copies differ";
     auto [entry, is_new] = merged.emplace(owner, it->second);
     if (is_new) continue;
     const Combiner combiner = GroupOf(place.layout, stage_mesh, coords).combiner;
     ASSERT_EQ(entry->second.size(), it->second.size());
-    for (size_t e = 0; e < it->second.size(); ++e) entry->second[e] = Merge(combiner, entry->second[e], it->second[e]);
+    for (size_t e = 0; e < it->second.size(); ++e)
+      entry->second[e] = Merge(combiner, entry->second[e], it->second[e]);
   }
   for (const auto& [coords, values] : merged) {
     Values expected;
-    for (int64_t offset : OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
+    for (int64_t offset :
+         OffsetsOf(ShardRect(type, place.layout, stage_mesh, coords), type.shape())) {
       expected.push_back(tensor[offset]);
     }
     EXPECT_EQ(values, expected);
@@ -144,7 +155,8 @@ struct Message {
 // A bundle of tensors on its way through one step after the other.
 class Simulator {
  public:
-  Simulator(std::vector<TensorType> types, const Mesh& mesh) : types_(std::move(types)), mesh_(mesh) {}
+  Simulator(std::vector<TensorType> types, const Mesh& mesh)
+      : types_(std::move(types)), mesh_(mesh) {}
 
   // Shards by tensor. Returns those after the step.
   std::vector<Shards> Run(const std::vector<BoxingStep>& steps, const std::vector<Shards>& before) {
@@ -162,7 +174,8 @@ class Simulator {
   }
 
  private:
-  void Pack(int64_t rank, const std::vector<Shards>& before, std::map<std::pair<int64_t, int64_t>, Message>* messages) {
+  void Pack(int64_t rank, const std::vector<Shards>& before,
+            std::map<std::pair<int64_t, int64_t>, Message>* messages) {
     int64_t elements = 0;
     for (const auto& [receiver, pieces] : exchanges_[rank].sends) {
       EXPECT_NE(receiver, rank);
@@ -173,7 +186,8 @@ class Simulator {
         EXPECT_GE(piece.position, last_end) << "pieces out of order";
         EXPECT_GT(piece.src.volume(), 0);
         last_end = piece.position + piece.src.volume();
-        const Shape shape = StepInput(types_[piece.tensor], (*steps_)[piece.tensor], mesh_, rank).shape;
+        const Shape shape =
+            StepInput(types_[piece.tensor], (*steps_)[piece.tensor], mesh_, rank).shape;
         int64_t position = piece.position;
         for (int64_t offset : OffsetsOf(piece.src, shape)) {
           message.values.push_back(before[piece.tensor].at(rank).at(offset));
@@ -185,15 +199,18 @@ class Simulator {
     }
     EXPECT_EQ(exchanges_[rank].sends.size(), exchanges_[rank].receiver_elements.size());
     int64_t bytes = 0, sent = 0;
-    for (size_t i = 0; i < types_.size(); ++i) bytes += BytesSent(types_[i], (*steps_)[i], mesh_, rank);
+    for (size_t i = 0; i < types_.size(); ++i)
+      bytes += BytesSent(types_[i], (*steps_)[i], mesh_, rank);
     for (const auto& [receiver, pieces] : exchanges_[rank].sends) {
-      for (const Piece& piece : pieces) sent += piece.src.volume() * SizeOf(types_[piece.tensor].dtype);
+      for (const Piece& piece : pieces)
+        sent += piece.src.volume() * SizeOf(types_[piece.tensor].dtype);
     }
-    EXPECT_EQ(sent, bytes) << "closed form of rank " << rank << " against " << elements << " elements";
+    EXPECT_EQ(sent, bytes) << "closed form of rank " << rank << " against " << elements
+                           << " elements";
   }
 
-  void Fill(int64_t rank, const std::vector<Shards>& before, std::map<std::pair<int64_t, int64_t>, Message>* messages,
-            std::vector<Shards>* after) {
+  void Fill(int64_t rank, const std::vector<Shards>& before,
+            std::map<std::pair<int64_t, int64_t>, Message>* messages, std::vector<Shards>* after) {
     const RankExchange& exchange = exchanges_[rank];
     for (const auto& [peer, count] : exchange.receives) {
       auto it = messages->find({peer, rank});
@@ -210,12 +227,14 @@ class Simulator {
     std::map<int64_t, int64_t> read;  // elements read so far, by peer
     int64_t position = 0;
     for (const Region& region : exchange.regions) {
-      const Shape shape = StepOutput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
+      const Shape shape =
+          StepOutput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
       const std::vector<int64_t> offsets = OffsetsOf(region.dst, shape);
       EXPECT_FALSE(offsets.empty());
       Values values(offsets.size(), Neutral(region.combiner));
       for (size_t s = 0; s < region.sources.size(); ++s) {
-        Values source = ReadSource(rank, region, region.sources[s], position, before, *messages, &read);
+        Values source =
+            ReadSource(rank, region, region.sources[s], position, before, *messages, &read);
         ASSERT_EQ(source.size(), values.size());
         for (size_t e = 0; e < values.size(); ++e) {
           values[e] = s == 0 ? source[e] : Merge(region.combiner, values[e], source[e]);
@@ -235,14 +254,17 @@ class Simulator {
     }
   }
 
-  Values ReadSource(int64_t rank, const Region& region, const RegionSource& source, int64_t position,
-                    const std::vector<Shards>& before, const std::map<std::pair<int64_t, int64_t>, Message>& messages,
+  Values ReadSource(int64_t rank, const Region& region, const RegionSource& source,
+                    int64_t position, const std::vector<Shards>& before,
+                    const std::map<std::pair<int64_t, int64_t>, Message>& messages,
                     std::map<int64_t, int64_t>* read) {
     Values values;
     EXPECT_EQ(source.src.volume(), region.dst.volume());
     if (source.from == rank) {
-      const Shape shape = StepInput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
-      for (int64_t offset : OffsetsOf(source.src, shape)) values.push_back(before[region.tensor].at(rank).at(offset));
+      const Shape shape =
+          StepInput(types_[region.tensor], (*steps_)[region.tensor], mesh_, rank).shape;
+      for (int64_t offset : OffsetsOf(source.src, shape))
+        values.push_back(before[region.tensor].at(rank).at(offset));
       return values;
     }
     const Message& message = messages.at({source.from, rank});
@@ -267,14 +289,16 @@ struct Tensor {
 
 std::string Describe(const Tensor& tensor, const Mesh& mesh) {
   const Mesh stage_mesh = mesh.StageMesh();
-  return absl::StrCat("mesh ", mesh.ToText(), ", ", ToText(tensor.type), " from stage ", tensor.from.stage, " ",
-                      ToText(tensor.from.layout, stage_mesh), " to stage ", tensor.to.stage, " ",
-                      ToText(tensor.to.layout, stage_mesh), ", seed ", Seed());
+  return absl::StrCat("mesh ", mesh.ToText(), ", ", ToText(tensor.type), " from stage ",
+                      tensor.from.stage, " ", ToText(tensor.from.layout, stage_mesh), " to stage ",
+                      tensor.to.stage, " ", ToText(tensor.to.layout, stage_mesh), ", seed ",
+                      Seed());
 }
 
 bool ChangesCombiner(const Layout& from, const Layout& to) {
   for (size_t i = 0; i < from.size(); ++i) {
-    if (from[i].is_partial() && to[i].is_partial() && from[i].combiner != to[i].combiner) return true;
+    if (from[i].is_partial() && to[i].is_partial() && from[i].combiner != to[i].combiner)
+      return true;
   }
   return false;
 }
@@ -282,7 +306,8 @@ bool ChangesCombiner(const Layout& from, const Layout& to) {
 // Boxes one tensor and checks it after the last step. False if a check failed.
 bool BoxAndCheck(const Tensor& tensor, const Mesh& mesh) {
   SCOPED_TRACE(Describe(tensor, mesh));
-  absl::StatusOr<std::vector<BoxingStep>> plan = PlanBoxing(tensor.type, tensor.from, tensor.to, mesh);
+  absl::StatusOr<std::vector<BoxingStep>> plan =
+      PlanBoxing(tensor.type, tensor.from, tensor.to, mesh);
   if (ChangesCombiner(tensor.from.layout, tensor.to.layout)) {
     EXPECT_EQ(plan.status().code(), absl::StatusCode::kInvalidArgument);
     return true;
@@ -290,13 +315,15 @@ bool BoxAndCheck(const Tensor& tensor, const Mesh& mesh) {
   EXPECT_TRUE(plan.ok()) << plan.status();
   if (!plan.ok()) return false;
   const Values values = RandomTensor(tensor.type, MixKey(Seed(), 1));
-  std::vector<Shards> shards = {MakeShards(tensor.type, tensor.from, mesh, values, MixKey(Seed(), 2))};
+  std::vector<Shards> shards = {
+      MakeShards(tensor.type, tensor.from, mesh, values, MixKey(Seed(), 2))};
   Simulator simulator({tensor.type}, mesh);
   int64_t bytes = 0;
   for (const BoxingStep& step : *plan) {
     SCOPED_TRACE(ToText(step, mesh));
     shards = simulator.Run({step}, shards);
-    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) bytes += BytesSent(tensor.type, step, mesh, rank);
+    for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank)
+      bytes += BytesSent(tensor.type, step, mesh, rank);
     if (::testing::Test::HasFailure()) return false;
   }
   EXPECT_EQ(TotalBytes(tensor.type, *plan, mesh), bytes);
@@ -308,12 +335,9 @@ bool BoxAndCheck(const Tensor& tensor, const Mesh& mesh) {
 TensorType TypeOf(std::vector<TensorDim> dims) { return TensorType{DType::kF32, std::move(dims)}; }
 
 std::vector<TensorType> Types() {
-  return {TypeOf({{"x", 8, 1}, {"y", 4, 1}}),
-          TypeOf({{"x", 7, 1}, {"y", 5, 1}}),
-          TypeOf({{"x", 12, 4}, {"y", 6, 2}}),
-          TypeOf({{"x", 3, 1}, {"y", 1, 1}}),
-          TypeOf({{"x", 0, 1}, {"y", 3, 1}}),
-          TypeOf({{"x", 5, 1}, {"y", 3, 1}, {"z", 2, 1}})};
+  return {TypeOf({{"x", 8, 1}, {"y", 4, 1}}),  TypeOf({{"x", 7, 1}, {"y", 5, 1}}),
+          TypeOf({{"x", 12, 4}, {"y", 6, 2}}), TypeOf({{"x", 3, 1}, {"y", 1, 1}}),
+          TypeOf({{"x", 0, 1}, {"y", 3, 1}}),  TypeOf({{"x", 5, 1}, {"y", 3, 1}, {"z", 2, 1}})};
 }
 
 // A split of axis 0 at odd places, on units, with an empty part.
@@ -321,7 +345,8 @@ Sbp OddSplit(const TensorType& type, int64_t parts) {
   const int64_t unit = type.dims[0].unit, units = type.dims[0].size / unit;
   Sbp sbp = Sbp::S(0);
   sbp.offsets = {0};
-  while (static_cast<int64_t>(sbp.offsets.size()) < parts) sbp.offsets.push_back((units + 1) / 3 * unit);
+  while (static_cast<int64_t>(sbp.offsets.size()) < parts)
+    sbp.offsets.push_back((units + 1) / 3 * unit);
   sbp.offsets.push_back(units * unit);
   return sbp;
 }
@@ -346,8 +371,8 @@ std::vector<Layout> AllLayouts(const TensorType& type, const Mesh& mesh, Combine
 }
 
 // All pairs of layouts, or a seeded sample of `limit` of them.
-void CheckPairs(const TensorType& type, const Mesh& mesh, int64_t from_stage, int64_t to_stage, Combiner from_combiner,
-                Combiner to_combiner, size_t limit) {
+void CheckPairs(const TensorType& type, const Mesh& mesh, int64_t from_stage, int64_t to_stage,
+                Combiner from_combiner, Combiner to_combiner, size_t limit) {
   const Mesh stage_mesh = mesh.StageMesh();
   const std::vector<Layout> froms = AllLayouts(type, stage_mesh, from_combiner);
   const std::vector<Layout> tos = AllLayouts(type, stage_mesh, to_combiner);
@@ -355,7 +380,8 @@ void CheckPairs(const TensorType& type, const Mesh& mesh, int64_t from_stage, in
   std::mt19937_64 random(Seed());
   for (size_t i = 0; i < std::min(pairs, limit); ++i) {
     const size_t pair = pairs <= limit ? i : random() % pairs;
-    Tensor tensor{type, Place{froms[pair / tos.size()], from_stage}, Place{tos[pair % tos.size()], to_stage}};
+    Tensor tensor{type, Place{froms[pair / tos.size()], from_stage},
+                  Place{tos[pair % tos.size()], to_stage}};
     if (!BoxAndCheck(tensor, mesh)) FAIL() << "stopped at the first failing pair";
   }
 }
@@ -364,12 +390,14 @@ class BoxingOnMesh : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(BoxingOnMesh, AnyLayoutBecomesAnyOtherOnTheSameDevices) {
   Mesh mesh = *Mesh::Parse(GetParam());
-  for (const TensorType& type : Types()) CheckPairs(type, mesh, 0, 0, Combiner::kSum, Combiner::kSum, 1300);
+  for (const TensorType& type : Types())
+    CheckPairs(type, mesh, 0, 0, Combiner::kSum, Combiner::kSum, 1300);
 }
 
 TEST_P(BoxingOnMesh, MaximaAreMergedLikeSums) {
   Mesh mesh = *Mesh::Parse(GetParam());
-  for (const TensorType& type : Types()) CheckPairs(type, mesh, 0, 0, Combiner::kMax, Combiner::kMax, 200);
+  for (const TensorType& type : Types())
+    CheckPairs(type, mesh, 0, 0, Combiner::kMax, Combiner::kMax, 200);
 }
 
 TEST_P(BoxingOnMesh, ACombinerOnlyChangesWhereItIsMergedBetween) {
@@ -385,8 +413,8 @@ TEST_P(BoxingOnMesh, ScalarsToo) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, BoxingOnMesh,
-                         ::testing::Values("", "dp=1", "dp=2", "dp=3", "dp=4", "dp=2,tp=2", "dp=2,tp=3", "dp=1,tp=3",
-                                           "dp=2,sp=2,tp=2"));
+                         ::testing::Values("", "dp=1", "dp=2", "dp=3", "dp=4", "dp=2,tp=2",
+                                           "dp=2,tp=3", "dp=1,tp=3", "dp=2,sp=2,tp=2"));
 
 class BoxingAcrossStages : public ::testing::TestWithParam<const char*> {};
 
@@ -403,8 +431,8 @@ TEST_P(BoxingAcrossStages, AnyLayoutBecomesAnyOtherOnOtherDevices) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
-                         ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2", "dp=2,pp=2,tp=3",
-                                           "dp=2,tp=2,pp=2"));
+                         ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2",
+                                           "dp=2,pp=2,tp=3", "dp=2,tp=2,pp=2"));
 
 // A random bundle: tensors that differ in type and layouts, but take as many steps.
 void CheckBundle(const Mesh& mesh, int64_t from_stage, int64_t to_stage, std::mt19937_64* random) {
@@ -437,7 +465,8 @@ void CheckBundle(const Mesh& mesh, int64_t from_stage, int64_t to_stage, std::mt
     absl::StrAppend(&description, Describe(tensors[i], mesh), "\n");
     types.push_back(tensors[i].type);
     values.push_back(RandomTensor(types[i], MixKey(Seed(), 10 + i)));
-    shards.push_back(MakeShards(types[i], tensors[i].from, mesh, values[i], MixKey(Seed(), 20 + i)));
+    shards.push_back(
+        MakeShards(types[i], tensors[i].from, mesh, values[i], MixKey(Seed(), 20 + i)));
   }
   SCOPED_TRACE(description);
   Simulator simulator(types, mesh);
@@ -446,7 +475,8 @@ void CheckBundle(const Mesh& mesh, int64_t from_stage, int64_t to_stage, std::mt
     for (const std::vector<BoxingStep>& plan : plans) steps.push_back(plan[k]);
     shards = simulator.Run(steps, shards);
   }
-  for (size_t i = 0; i < tensors.size(); ++i) ExpectShards(types[i], tensors[i].to, mesh, values[i], shards[i]);
+  for (size_t i = 0; i < tensors.size(); ++i)
+    ExpectShards(types[i], tensors[i].to, mesh, values[i], shards[i]);
 }
 
 TEST(BoxingBundle, TensorsOfDifferentLayoutsTravelTogether) {

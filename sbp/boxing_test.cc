@@ -15,7 +15,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-TensorType TypeOf(std::vector<TensorDim> dims, DType dtype = DType::kF32) { return TensorType{dtype, std::move(dims)}; }
+TensorType TypeOf(std::vector<TensorDim> dims, DType dtype = DType::kF32) {
+  return TensorType{dtype, std::move(dims)};
+}
 
 Place PlaceOf(const std::string& text, const Mesh& mesh, int64_t stage = 0) {
   absl::StatusOr<Layout> layout = ParseLayout(text, mesh.StageMesh());
@@ -23,14 +25,16 @@ Place PlaceOf(const std::string& text, const Mesh& mesh, int64_t stage = 0) {
   return Place{*layout, stage};
 }
 
-std::vector<BoxingStep> Plan(const TensorType& type, const Mesh& mesh, const Place& from, const Place& to) {
+std::vector<BoxingStep> Plan(const TensorType& type, const Mesh& mesh, const Place& from,
+                             const Place& to) {
   absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(type, from, to, mesh);
   EXPECT_TRUE(steps.ok()) << steps.status();
   return *steps;
 }
 
-std::vector<std::string> PlanText(const std::string& mesh_text, const std::string& from, const std::string& to,
-                                  int64_t from_stage = 0, int64_t to_stage = 0) {
+std::vector<std::string> PlanText(const std::string& mesh_text, const std::string& from,
+                                  const std::string& to, int64_t from_stage = 0,
+                                  int64_t to_stage = 0) {
   Mesh mesh = *Mesh::Parse(mesh_text);
   TensorType type = TypeOf({{"x", 8, 1}, {"y", 4, 1}});
   std::vector<std::string> texts;
@@ -70,7 +74,8 @@ std::vector<int64_t> Sizes(int64_t size, int64_t parts) {
 
 // Bytes of one axis of n ranks that goes from one kind to another, for a tensor of
 // `rows` x `columns`; "0" and "1" are splits.
-int64_t Textbook(char from, char to, int64_t n, int64_t rows, int64_t columns, int64_t element_bytes) {
+int64_t Textbook(char from, char to, int64_t n, int64_t rows, int64_t columns,
+                 int64_t element_bytes) {
   const int64_t bytes = rows * columns * element_bytes;
   if (from == to || from == 'B' || to == 'P') return 0;
   if (from == 'P') return to == 'B' ? 2 * (n - 1) * bytes : (n - 1) * bytes;
@@ -109,8 +114,8 @@ TEST(BoxingPrice, OneAxisCostsWhatTheTextbookSays) {
         for (char from : std::string(kKinds)) {
           for (char to : std::string(kKinds)) {
             Price price = PriceOf(type, mesh, {{KindOf(from)}, 0}, {{KindOf(to)}, 0});
-            SCOPED_TRACE(absl::StrCat(ToText(type), " over ", n, " from ", std::string(1, from), " to ",
-                                      std::string(1, to)));
+            SCOPED_TRACE(absl::StrCat(ToText(type), " over ", n, " from ", std::string(1, from),
+                                      " to ", std::string(1, to)));
             EXPECT_EQ(price.closed_form, Textbook(from, to, n, rows, columns, SizeOf(dtype)));
             EXPECT_EQ(price.pieces, price.closed_form);
           }
@@ -149,7 +154,8 @@ TEST(BoxingPrice, OneAxisOfTwoCostsTheTextbookInEachGroup) {
               int64_t group_columns = other == '1' ? Sizes(columns, 2)[group] : columns;
               expected += Textbook(from, to, 2, group_rows, group_columns, 4);
             }
-            SCOPED_TRACE(absl::StrCat(ToText(type), " ", ToText(before, mesh), " to ", ToText(after, mesh)));
+            SCOPED_TRACE(
+                absl::StrCat(ToText(type), " ", ToText(before, mesh), " to ", ToText(after, mesh)));
             Price price = PriceOf(type, mesh, {before, 0}, {after, 0});
             EXPECT_EQ(price.pieces, price.closed_form);
             EXPECT_EQ(price.closed_form, expected);
@@ -168,7 +174,8 @@ TEST(BoxingPrice, TwoPartialAxesCostAsOneOfFourRanks) {
     EXPECT_EQ(PriceOf(type, mesh, partial, {{Sbp::B(), Sbp::B()}, 0}).pieces, 6 * type.bytes());
     EXPECT_EQ(PriceOf(type, mesh, partial, {{Sbp::S(0), Sbp::S(0)}, 0}).pieces, 3 * type.bytes());
     EXPECT_EQ(PriceOf(type, mesh, partial, {{Sbp::S(1), Sbp::S(0)}, 0}).pieces, 3 * type.bytes());
-    EXPECT_EQ(PriceOf(type, mesh, {{Sbp::S(0), Sbp::S(0)}, 0}, {{Sbp::B(), Sbp::B()}, 0}).pieces, 3 * type.bytes());
+    EXPECT_EQ(PriceOf(type, mesh, {{Sbp::S(0), Sbp::S(0)}, 0}, {{Sbp::B(), Sbp::B()}, 0}).pieces,
+              3 * type.bytes());
   }
 }
 
@@ -176,7 +183,8 @@ TEST(BoxingPrice, TwoPartialAxesCostAsOneOfFourRanks) {
 // element by element.
 TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
   Mesh mesh = *Mesh::Parse("a=2,b=3");
-  for (TensorType type : {TypeOf({{"x", 12, 1}, {"y", 6, 1}}), TypeOf({{"x", 7, 1}, {"y", 2, 1}})}) {
+  for (TensorType type :
+       {TypeOf({{"x", 12, 1}, {"y", 6, 1}}), TypeOf({{"x", 7, 1}, {"y", 2, 1}})}) {
     std::vector<Sbp> kinds = {Sbp::B(), Sbp::S(0), Sbp::S(1)};
     std::vector<Layout> layouts;
     for (const Sbp& a : kinds) {
@@ -190,7 +198,8 @@ TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
           Rect want = ShardRect(type, after, mesh, mesh.CoordsOf(rank));
           for (int64_t x = want.begin[0]; x < want.end[0]; ++x) {
             for (int64_t y = want.begin[1]; y < want.end[1]; ++y) {
-              bool has = x >= have.begin[0] && x < have.end[0] && y >= have.begin[1] && y < have.end[1];
+              bool has =
+                  x >= have.begin[0] && x < have.end[0] && y >= have.begin[1] && y < have.end[1];
               lacking += has ? 0 : 4;
             }
           }
@@ -209,8 +218,8 @@ TEST(BoxingPrice, AcrossStagesEachCopyAskedForCrossesOnce) {
       for (char from : std::string(kKinds)) {
         for (char to : std::string(kKinds)) {
           Price price = PriceOf(type, mesh, {{KindOf(from)}, 0}, {{KindOf(to)}, 1});
-          SCOPED_TRACE(absl::StrCat(ToText(type), " over ", n, " from ", std::string(1, from), " to ",
-                                    std::string(1, to)));
+          SCOPED_TRACE(absl::StrCat(ToText(type), " over ", n, " from ", std::string(1, from),
+                                    " to ", std::string(1, to)));
           EXPECT_EQ(price.closed_form, TextbookAcrossStages(from, to, n, type.bytes()));
           EXPECT_EQ(price.pieces, price.closed_form);
         }
@@ -226,8 +235,10 @@ TEST(BoxingPrice, NobodySendsOutsideTheSourceStage) {
   ASSERT_EQ(steps.size(), 1u);
   for (int64_t rank = 0; rank < 6; ++rank) {
     EXPECT_EQ(BytesSent(type, steps[0], mesh, rank), mesh.StageOf(rank) == 0 ? 16 : 0);
-    EXPECT_EQ(StepInput(type, steps[0], mesh, rank).num_elements(), mesh.StageOf(rank) == 0 ? 4 : 0);
-    EXPECT_EQ(StepOutput(type, steps[0], mesh, rank).num_elements(), mesh.StageOf(rank) == 2 ? 4 : 0);
+    EXPECT_EQ(StepInput(type, steps[0], mesh, rank).num_elements(),
+              mesh.StageOf(rank) == 0 ? 4 : 0);
+    EXPECT_EQ(StepOutput(type, steps[0], mesh, rank).num_elements(),
+              mesh.StageOf(rank) == 2 ? 4 : 0);
     RankExchange exchange = BuildExchange({type}, {steps[0]}, mesh, rank);
     EXPECT_EQ(exchange.sends.size(), mesh.StageOf(rank) == 0 ? 1u : 0u);
     EXPECT_EQ(exchange.regions.size(), mesh.StageOf(rank) == 2 ? 1u : 0u);
@@ -239,19 +250,29 @@ TEST(BoxingPrice, MixedChangesTakeTheCheapestOrder) {
   TensorType type = TypeOf({{"x", 16, 1}, {"y", 16, 1}});
   const int64_t bytes = type.bytes();
   // Two halves, each reduced in a group of four, and four copies that lack a half each of two.
-  EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh), PlaceOf("[dp: B, tp: B]", mesh)).pieces,
-            2 * 3 * bytes + 4 * bytes);
+  EXPECT_EQ(
+      PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh), PlaceOf("[dp: B, tp: B]", mesh))
+          .pieces,
+      2 * 3 * bytes + 4 * bytes);
   // Merge first, on shards: 3 * bytes; then the split moves to the other axis of the tensor.
-  EXPECT_LE(PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh), PlaceOf("[dp: B, tp: S(1)]", mesh)).pieces,
+  EXPECT_LE(PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh),
+                    PlaceOf("[dp: B, tp: S(1)]", mesh))
+                .pieces,
             2 * 3 * bytes + bytes / 2);
-  EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh), PlaceOf("[dp: S(1), tp: B]", mesh)).pieces,
+  EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: P(sum), tp: S(0)]", mesh),
+                    PlaceOf("[dp: S(1), tp: B]", mesh))
+                .pieces,
             3 * bytes + bytes);
   // A broadcast that becomes partial is wanted once: the merge need not run in every copy.
-  EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: B, tp: P(sum)]", mesh), PlaceOf("[dp: P(sum), tp: S(0)]", mesh)).pieces,
+  EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: B, tp: P(sum)]", mesh),
+                    PlaceOf("[dp: P(sum), tp: S(0)]", mesh))
+                .pieces,
             bytes);
   // Copies that each merge a part of the tensor, where each would merge all of it.
   Mesh stages = *Mesh::Parse("pp=2,dp=4,tp=2");
-  EXPECT_EQ(PriceOf(type, stages, PlaceOf("[dp: B, tp: P(sum)]", stages, 0), PlaceOf("[dp: B, tp: B]", stages, 1)).pieces,
+  EXPECT_EQ(PriceOf(type, stages, PlaceOf("[dp: B, tp: P(sum)]", stages, 0),
+                    PlaceOf("[dp: B, tp: B]", stages, 1))
+                .pieces,
             bytes + 8 * bytes);
 }
 
@@ -260,7 +281,8 @@ TEST(BoxingPrice, MixedChangesTakeTheCheapestOrder) {
 TEST(BoxingPlan, OneAxisTakesTheTextbookSteps) {
   EXPECT_THAT(PlanText("dp=2", "[dp: S(0)]", "[dp: S(0)]"), IsEmpty());
   EXPECT_THAT(PlanText("dp=2", "[dp: P(sum)]", "[dp: P(sum)]"), IsEmpty());
-  EXPECT_THAT(PlanText("dp=2", "[dp: B]", "[dp: S(0)]"), ElementsAre("slice: stage 0 [dp: B] -> stage 0 [dp: S(0)]"));
+  EXPECT_THAT(PlanText("dp=2", "[dp: B]", "[dp: S(0)]"),
+              ElementsAre("slice: stage 0 [dp: B] -> stage 0 [dp: S(0)]"));
   EXPECT_THAT(PlanText("dp=2", "[dp: B]", "[dp: P(max)]"),
               ElementsAre("to-partial: stage 0 [dp: B] -> stage 0 [dp: P(max)]"));
   EXPECT_THAT(PlanText("dp=2", "[dp: S(0)]", "[dp: P(sum)]"),
@@ -271,32 +293,37 @@ TEST(BoxingPlan, OneAxisTakesTheTextbookSteps) {
               ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(1)]"));
   EXPECT_THAT(PlanText("dp=2", "[dp: S(0)]", "[dp: S(0, at=0:3:8)]"),
               ElementsAre("all-to-all: stage 0 [dp: S(0)] -> stage 0 [dp: S(0, at=0:3:8)]"));
-  EXPECT_THAT(PlanText("dp=3", "[dp: P(sum)]", "[dp: B]"),
-              ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp",
-                          "all-gather: stage 0 [dp: S(0)] -> stage 0 [dp: B], flat over dp"));
+  EXPECT_THAT(
+      PlanText("dp=3", "[dp: P(sum)]", "[dp: B]"),
+      ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp",
+                  "all-gather: stage 0 [dp: S(0)] -> stage 0 [dp: B], flat over dp"));
 }
 
 TEST(BoxingPlan, TwoRanksReduceInOneExchange) {
   EXPECT_THAT(PlanText("dp=2", "[dp: P(sum)]", "[dp: B]"),
               ElementsAre("all-reduce: stage 0 [dp: P(sum)] -> stage 0 [dp: B]"));
-  EXPECT_THAT(PlanText("dp=2,tp=3", "[dp: P(max), tp: S(1)]", "[dp: B, tp: S(1)]"),
-              ElementsAre("all-reduce: stage 0 [dp: P(max), tp: S(1)] -> stage 0 [dp: B, tp: S(1)]"));
+  EXPECT_THAT(
+      PlanText("dp=2,tp=3", "[dp: P(max), tp: S(1)]", "[dp: B, tp: S(1)]"),
+      ElementsAre("all-reduce: stage 0 [dp: P(max), tp: S(1)] -> stage 0 [dp: B, tp: S(1)]"));
 }
 
 TEST(BoxingPlan, SeveralMergedAxesAreOneGroup) {
-  EXPECT_THAT(PlanText("dp=2,sp=2,tp=2", "[dp: P(sum), sp: S(0), tp: P(sum)]", "[dp: B, sp: S(0), tp: B]"),
-              ElementsAre("reduce-scatter: stage 0 [dp: P(sum), sp: S(0), tp: P(sum)] -> "
-                          "stage 0 [dp: S(0), sp: S(0), tp: S(0)], flat over dp, tp",
-                          "all-gather: stage 0 [dp: S(0), sp: S(0), tp: S(0)] -> "
-                          "stage 0 [dp: B, sp: S(0), tp: B], flat over dp, tp"));
+  EXPECT_THAT(
+      PlanText("dp=2,sp=2,tp=2", "[dp: P(sum), sp: S(0), tp: P(sum)]", "[dp: B, sp: S(0), tp: B]"),
+      ElementsAre("reduce-scatter: stage 0 [dp: P(sum), sp: S(0), tp: P(sum)] -> "
+                  "stage 0 [dp: S(0), sp: S(0), tp: S(0)], flat over dp, tp",
+                  "all-gather: stage 0 [dp: S(0), sp: S(0), tp: S(0)] -> "
+                  "stage 0 [dp: B, sp: S(0), tp: B], flat over dp, tp"));
 }
 
 TEST(BoxingPlan, MixedChangesMergeIntoSplitsAndGatherLast) {
   EXPECT_THAT(PlanText("dp=2,tp=2", "[dp: P(sum), tp: S(0)]", "[dp: B, tp: S(1)]"),
               ElementsAre("mixed: stage 0 [dp: P(sum), tp: S(0)] -> stage 0 [dp: S(0), tp: S(1)]",
                           "all-gather: stage 0 [dp: S(0), tp: S(1)] -> stage 0 [dp: B, tp: S(1)]"));
-  EXPECT_THAT(PlanText("dp=2,tp=2", "[dp: P(sum), tp: P(sum)]", "[dp: P(sum), tp: S(0)]"),
-              ElementsAre("reduce-scatter: stage 0 [dp: P(sum), tp: P(sum)] -> stage 0 [dp: P(sum), tp: S(0)]"));
+  EXPECT_THAT(
+      PlanText("dp=2,tp=2", "[dp: P(sum), tp: P(sum)]", "[dp: P(sum), tp: S(0)]"),
+      ElementsAre(
+          "reduce-scatter: stage 0 [dp: P(sum), tp: P(sum)] -> stage 0 [dp: P(sum), tp: S(0)]"));
 }
 
 TEST(BoxingPlan, ANewOuterSplitThatShiftsTheInnerOneIsNoSlice) {
@@ -316,9 +343,10 @@ TEST(BoxingPlan, AcrossStagesPartialsAreMergedBeforeTheyCross) {
   EXPECT_THAT(PlanText("pp=2,dp=2", "[dp: P(sum)]", "[dp: S(1)]", 0, 1),
               ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(1)]",
                           "move: stage 0 [dp: S(1)] -> stage 1 [dp: S(1)]"));
-  EXPECT_THAT(PlanText("pp=2,dp=2", "[dp: P(sum)]", "[dp: B]", 0, 1),
-              ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp",
-                          "move: stage 0 [dp: S(0)] -> stage 1 [dp: B], flat over dp"));
+  EXPECT_THAT(
+      PlanText("pp=2,dp=2", "[dp: P(sum)]", "[dp: B]", 0, 1),
+      ElementsAre("reduce-scatter: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp",
+                  "move: stage 0 [dp: S(0)] -> stage 1 [dp: B], flat over dp"));
 }
 
 TEST(BoxingPlan, AxesOfOneRankNeedNothing) {
@@ -343,7 +371,8 @@ TEST(BoxingPlan, NamesWhatItCannotDo) {
   };
   EXPECT_THAT(flaw({{Sbp::P(Combiner::kMax)}, 0}, {{Sbp::P(Combiner::kSum)}, 0}),
               AllOf(HasSubstr("W0220"), HasSubstr("axis dp"), HasSubstr("found P(sum)")));
-  EXPECT_THAT(flaw({{Sbp::P(Combiner::kMax)}, 0}, {{Sbp::P(Combiner::kSum)}, 1}), HasSubstr("W0220"));
+  EXPECT_THAT(flaw({{Sbp::P(Combiner::kMax)}, 0}, {{Sbp::P(Combiner::kSum)}, 1}),
+              HasSubstr("W0220"));
   EXPECT_THAT(flaw({{Sbp::B()}, 0}, {{Sbp::B()}, 2}), HasSubstr("W0221"));
   EXPECT_THAT(flaw({{Sbp::B()}, -1}, {{Sbp::B()}, 0}), HasSubstr("W0221"));
   EXPECT_THAT(flaw({{Sbp::S(1)}, 0}, {{Sbp::B()}, 0}), HasSubstr("W0211"));
@@ -362,12 +391,14 @@ TEST(BoxingExchange, SumsRunOverTheGroupInCoordinateOrderWhoeverMakesThem) {
   Mesh mesh = *Mesh::Parse("a=2,b=2,c=2");
   TensorType type = TypeOf({{"x", 8, 1}});
   // Merged over a and c; b stays partial, so each sum stays within one b.
-  BoxingStep step = Plan(type, mesh, {{Sbp::P(), Sbp::P(), Sbp::P()}, 0}, {{Sbp::S(0), Sbp::P(), Sbp::S(0)}, 0})[0];
+  BoxingStep step = Plan(type, mesh, {{Sbp::P(), Sbp::P(), Sbp::P()}, 0},
+                         {{Sbp::S(0), Sbp::P(), Sbp::S(0)}, 0})[0];
   for (int64_t rank = 0; rank < 8; ++rank) {
     RankExchange exchange = BuildExchange({type}, {step}, mesh, rank);
     ASSERT_EQ(exchange.regions.size(), 1u);
     const int64_t b = mesh.CoordsOf(rank)[1];
-    EXPECT_THAT(SourcesOf(exchange.regions[0]), ElementsAre(2 * b, 2 * b + 1, 4 + 2 * b, 4 + 2 * b + 1));
+    EXPECT_THAT(SourcesOf(exchange.regions[0]),
+                ElementsAre(2 * b, 2 * b + 1, 4 + 2 * b, 4 + 2 * b + 1));
   }
 }
 
@@ -375,14 +406,17 @@ TEST(BoxingExchange, ReadersOfCopiesAreSpreadOverTheHolders) {
   // Each of the four copies serves the two readers with its own dp coordinate.
   Mesh mesh = *Mesh::Parse("pp=2,dp=4,tp=2");
   TensorType type = TypeOf({{"x", 8, 1}});
-  BoxingStep step = Plan(type, mesh, PlaceOf("[tp: S(0)]", mesh, 0), PlaceOf("[tp: B]", mesh, 1))[0];
-  for (int64_t i = 0; i < 8; ++i) EXPECT_EQ(BytesSent(type, step, mesh, mesh.GlobalRank(0, i)), 2 * 16);
+  BoxingStep step =
+      Plan(type, mesh, PlaceOf("[tp: S(0)]", mesh, 0), PlaceOf("[tp: B]", mesh, 1))[0];
+  for (int64_t i = 0; i < 8; ++i)
+    EXPECT_EQ(BytesSent(type, step, mesh, mesh.GlobalRank(0, i)), 2 * 16);
 }
 
 TEST(BoxingExchange, ElementsAHolderHasComeFromItself) {
   Mesh mesh = *Mesh::Parse("dp=2,tp=2");
   TensorType type = TypeOf({{"x", 8, 1}, {"y", 8, 1}});
-  BoxingStep step = Plan(type, mesh, PlaceOf("[dp: S(0), tp: S(1)]", mesh), PlaceOf("[dp: S(1), tp: B]", mesh))[0];
+  BoxingStep step = Plan(type, mesh, PlaceOf("[dp: S(0), tp: S(1)]", mesh),
+                         PlaceOf("[dp: S(1), tp: B]", mesh))[0];
   for (int64_t rank = 0; rank < 4; ++rank) {
     Rect old = ShardRect(type, step.from.layout, mesh, mesh.CoordsOf(rank));
     Rect now = ShardRect(type, step.to.layout, mesh, mesh.CoordsOf(rank));
@@ -431,7 +465,8 @@ TEST(BoxingExchange, ABundleNumbersElementsTensorAfterTensor) {
   Mesh mesh({{"a", 2}});
   std::vector<TensorType> types = {TypeOf({{"x", 4, 1}}), TypeOf({{"x", 6, 1}})};
   std::vector<BoxingStep> steps;
-  for (const TensorType& type : types) steps.push_back(Plan(type, mesh, {{Sbp::S(0)}, 0}, {{Sbp::B()}, 0})[0]);
+  for (const TensorType& type : types)
+    steps.push_back(Plan(type, mesh, {{Sbp::S(0)}, 0}, {{Sbp::B()}, 0})[0]);
   RankExchange exchange = BuildExchange(types, steps, mesh, 0);
   // Rank 1 numbers 4 elements of the first tensor, then 6: rank 0 has 0..2 and 4..7.
   ASSERT_EQ(exchange.sends.at(1).size(), 2u);
@@ -448,7 +483,8 @@ TEST(BoxingExchange, AnEmptyBundleIsNothing) {
 
 TEST(BoxingMethod, NamesAreDistinct) {
   std::set<std::string> names;
-  for (int i = 0; i <= static_cast<int>(BoxingMethod::kMixed); ++i) names.insert(Name(static_cast<BoxingMethod>(i)));
+  for (int i = 0; i <= static_cast<int>(BoxingMethod::kMixed); ++i)
+    names.insert(Name(static_cast<BoxingMethod>(i)));
   EXPECT_EQ(names.size(), 9u);
 }
 

@@ -38,15 +38,16 @@ TensorSlice NoSlice(const TensorType& type) { return TensorSlice{type.dtype, {0}
 // The stage's share of one bundle, from the point of view of one rank.
 class ExchangeBuilder {
  public:
-  ExchangeBuilder(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps, const Mesh& mesh,
-                  int64_t rank)
+  ExchangeBuilder(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
+                  const Mesh& mesh, int64_t rank)
       : types_(types),
         steps_(steps),
         mesh_(mesh),
         stage_mesh_(mesh.StageMesh()),
         rank_(rank),
         coords_(stage_mesh_.CoordsOf(mesh.StageRankOf(rank))) {
-    for (size_t i = 0; i < types_.size(); ++i) views_.emplace_back(types_[i], steps_[i], stage_mesh_, coords_);
+    for (size_t i = 0; i < types_.size(); ++i)
+      views_.emplace_back(types_[i], steps_[i], stage_mesh_, coords_);
   }
 
   RankExchange Build() && {
@@ -94,7 +95,8 @@ class ExchangeBuilder {
       if (views_[i].MayServe(coords_, coords)) {
         shares.push_back(Share{views_[i].NewRect(coords), 0});
       } else {
-        shares.push_back(Share{std::nullopt, StepOutput(types_[i], steps_[i], mesh_, receiver).num_elements()});
+        shares.push_back(
+            Share{std::nullopt, StepOutput(types_[i], steps_[i], mesh_, receiver).num_elements()});
       }
     }
     if (shares != last_shares_) {
@@ -148,7 +150,8 @@ class ExchangeBuilder {
 
 }  // namespace
 
-TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank) {
+TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+                      int64_t rank) {
   if (mesh.StageOf(rank) != step.from.stage) return NoSlice(type);
   const Mesh stage_mesh = mesh.StageMesh();
   const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
@@ -156,7 +159,8 @@ TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh
   return SliceOf(view, view.OldRect(coords));
 }
 
-TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank) {
+TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
+                       int64_t rank) {
   if (mesh.StageOf(rank) != step.to.stage) return NoSlice(type);
   const Mesh stage_mesh = mesh.StageMesh();
   const Coords coords = stage_mesh.CoordsOf(mesh.StageRankOf(rank));
@@ -164,8 +168,8 @@ TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mes
   return SliceOf(view, view.NewRect(coords));
 }
 
-RankExchange BuildExchange(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                           const Mesh& mesh, int64_t rank) {
+RankExchange BuildExchange(const std::vector<TensorType>& types,
+                           const std::vector<BoxingStep>& steps, const Mesh& mesh, int64_t rank) {
   return ExchangeBuilder(types, steps, mesh, rank).Build();
 }
 

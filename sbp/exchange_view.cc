@@ -49,10 +49,12 @@ ExchangeView::ExchangeView(const TensorType& type, const BoxingStep& step, const
 }
 
 // Appends the non-empty leaves under `range` in ascending order.
-void ExchangeView::CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window, Leaf* leaf,
-                                 std::vector<Leaf>* leaves) const {
+void ExchangeView::CollectLeaves(int tensor_axis, int mesh_axis, const Range& range,
+                                 const Range& window, Leaf* leaf, std::vector<Leaf>* leaves) const {
   const int num_axes = static_cast<int>(from_.size());
-  while (mesh_axis < num_axes && !(from_[mesh_axis].is_split() && from_[mesh_axis].axis == tensor_axis)) ++mesh_axis;
+  while (mesh_axis < num_axes &&
+         !(from_[mesh_axis].is_split() && from_[mesh_axis].axis == tensor_axis))
+    ++mesh_axis;
   const Range seen = Overlap(range, window);
   if (seen.length() == 0) return;
   if (mesh_axis == num_axes) {
@@ -99,7 +101,8 @@ std::vector<Coords> ExchangeView::SourcesOf(const Cell& cell) const {
 
 // One scratch cell runs over the product of the leaves of all tensor axes: nothing is allocated
 // per cell, since a large group has the square of its size in cells.
-void ExchangeView::ForEachCell(const Coords& receiver, absl::FunctionRef<void(const Cell&)> visit) const {
+void ExchangeView::ForEachCell(const Coords& receiver,
+                               absl::FunctionRef<void(const Cell&)> visit) const {
   Cell cell;
   cell.rect = NewRect(receiver);
   if (cell.rect.volume() == 0) return;
@@ -229,15 +232,17 @@ int64_t ExchangeView::LengthOf(Measure measure, int tensor_axis, const Coords& c
   return OverlapSum(coords, tensor_axis, 0, Range{0, type_.dims[tensor_axis].size}, old);
 }
 
-int64_t ExchangeView::OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part,
-                                 const Range& old) const {
+int64_t ExchangeView::OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis,
+                                 const Range& part, const Range& old) const {
   const int num_axes = static_cast<int>(to_.size());
-  while (mesh_axis < num_axes && !(to_[mesh_axis].is_split() && to_[mesh_axis].axis == tensor_axis)) ++mesh_axis;
+  while (mesh_axis < num_axes && !(to_[mesh_axis].is_split() && to_[mesh_axis].axis == tensor_axis))
+    ++mesh_axis;
   if (Overlap(part, old).length() == 0) return 0;
   if (mesh_axis == num_axes) return Overlap(part, old).length();
   const int64_t unit = type_.dims[tensor_axis].unit, parts = mesh_->size(mesh_axis);
   auto sum_of = [&](int64_t i) {
-    return OverlapSum(sender, tensor_axis, mesh_axis + 1, PartOf(part, to_[mesh_axis], unit, parts, i), old);
+    return OverlapSum(sender, tensor_axis, mesh_axis + 1,
+                      PartOf(part, to_[mesh_axis], unit, parts, i), old);
   };
   if (rules_[mesh_axis] == SourceRule::kSame) return sum_of(sender[mesh_axis]);
   int64_t sum = 0;

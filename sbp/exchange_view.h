@@ -49,13 +49,14 @@ struct Cell {
 class ExchangeView {
  public:
   // The view of the rank at `coords`, and for a flat step of all ranks of its group.
-  ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh, const Coords& coords);
+  ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh,
+               const Coords& coords);
 
   const TensorType& type() const { return type_; }
   SourceRule source_rule(int mesh_axis) const { return rules_[mesh_axis]; }
   Rect OldRect(const Coords& coords) const { return ShardRect(type_, from_, *mesh_, coords); }
   Rect NewRect(const Coords& coords) const { return ShardRect(type_, to_, *mesh_, coords); }
-  Combiner merge_combiner() const { return merge_combiner_; }    // of kAll axes
+  Combiner merge_combiner() const { return merge_combiner_; }      // of kAll axes
   Combiner neutral_combiner() const { return neutral_combiner_; }  // of cells not held
 
   // Whether any element of `receiver`'s new shard may come from `sender`.
@@ -85,9 +86,10 @@ class ExchangeView {
     absl::InlinedVector<std::pair<int, int64_t>, 2> holder;  // (mesh axis, coordinate)
   };
 
-  void CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window, Leaf* leaf,
-                     std::vector<Leaf>* leaves) const;
-  int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part, const Range& old) const;
+  void CollectLeaves(int tensor_axis, int mesh_axis, const Range& range, const Range& window,
+                     Leaf* leaf, std::vector<Leaf>* leaves) const;
+  int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part,
+                     const Range& old) const;
   // What `layout` leaves of a tensor axis at `coords`.
   Range RangeIn(const Layout& layout, int tensor_axis, const Coords& coords) const;
   int64_t LengthOf(Measure measure, int tensor_axis, const Coords& coords) const;
@@ -95,7 +97,9 @@ class ExchangeView {
   int64_t SumOverRanks(Measure measure) const;
   // Receivers that one sender serves alike: free axes that narrow nothing.
   int64_t CopiesAskedFor() const;
-  bool BecomesPartial(int axis) const { return from_[axis].is_broadcast() && to_[axis].is_partial(); }
+  bool BecomesPartial(int axis) const {
+    return from_[axis].is_broadcast() && to_[axis].is_partial();
+  }
 
   TensorType type_;
   Layout from_, to_;

@@ -35,9 +35,9 @@ Standing StandingIn(const OperandRule& operand, int factor) {
 }
 
 int NumLacking(const std::vector<OperandRule>& operands, int factor) {
-  return static_cast<int>(std::count_if(operands.begin(), operands.end(), [&](const OperandRule& operand) {
-    return MajorDim(operand, factor) < 0;
-  }));
+  return static_cast<int>(
+      std::count_if(operands.begin(), operands.end(),
+                    [&](const OperandRule& operand) { return MajorDim(operand, factor) < 0; }));
 }
 
 AxisSignature SplitSignature(const FactorRule& rule, int factor) {
@@ -74,7 +74,8 @@ int64_t MinorProduct(const FactorRule& rule, const std::vector<int>& dim_factors
 }
 
 // Whether the units of `dim` begin on units of its major factor.
-bool CutsOnFactorUnits(const FactorRule& rule, const std::vector<int>& dim_factors, const TensorDim& dim) {
+bool CutsOnFactorUnits(const FactorRule& rule, const std::vector<int>& dim_factors,
+                       const TensorDim& dim) {
   int64_t step = DimUnit(rule, dim_factors);
   return dim.unit >= 1 && step >= 1 && dim.unit % step == 0 && dim.size % dim.unit == 0;
 }
@@ -84,19 +85,23 @@ std::string OperandName(const char* side, size_t index, const TensorDim& dim) {
 }
 
 // "heads=32/8"
-std::string SizeText(const TensorDim& dim, int64_t unit) { return absl::StrCat(dim.name, "=", dim.size, "/", unit); }
+std::string SizeText(const TensorDim& dim, int64_t unit) {
+  return absl::StrCat(dim.name, "=", dim.size, "/", unit);
+}
 
 absl::Status CheckSizes(const FactorRule& rule, const std::vector<OperandRule>& operands,
                         const std::vector<TensorType>& types, const char* side) {
   if (operands.size() != types.size()) {
-    return Rejected({"W0230", absl::StrCat(side, "s"), absl::StrCat(operands.size(), " operands, as the rule has"),
+    return Rejected({"W0230", absl::StrCat(side, "s"),
+                     absl::StrCat(operands.size(), " operands, as the rule has"),
                      absl::StrCat(types.size()), ""});
   }
   for (size_t i = 0; i < types.size(); ++i) {
     const std::vector<std::vector<int>>& dims = operands[i].dims;
     if (dims.size() != types[i].dims.size()) {
-      return Rejected({"W0230", absl::StrCat(side, " ", i), absl::StrCat(dims.size(), " dimensions, as the rule has"),
-                       ToText(types[i]), ""});
+      return Rejected({"W0230", absl::StrCat(side, " ", i),
+                       absl::StrCat(dims.size(), " dimensions, as the rule has"), ToText(types[i]),
+                       ""});
     }
     for (size_t d = 0; d < dims.size(); ++d) {
       int64_t size = 1;
@@ -119,8 +124,10 @@ struct Units {
   const TensorDim* dim = nullptr;
 };
 
-absl::Status CheckFactorUnits(const FactorRule& rule, int factor, const std::vector<OperandRule>& operands,
-                              const std::vector<TensorType>& types, const char* side, Units* units) {
+absl::Status CheckFactorUnits(const FactorRule& rule, int factor,
+                              const std::vector<OperandRule>& operands,
+                              const std::vector<TensorType>& types, const char* side,
+                              Units* units) {
   for (size_t i = 0; i < operands.size(); ++i) {
     for (size_t d = 0; d < operands[i].dims.size(); ++d) {
       const std::vector<int>& dim_factors = operands[i].dims[d];
@@ -128,17 +135,19 @@ absl::Status CheckFactorUnits(const FactorRule& rule, int factor, const std::vec
       const TensorDim& dim = types[i].dims[d];
       if (!CutsOnFactorUnits(rule, dim_factors, dim)) {
         int64_t unit = DimUnit(rule, dim_factors);
-        return Rejected({"W0232", OperandName(side, i, dim), absl::StrCat("a unit that ", unit, " divides"),
-                         SizeText(dim, dim.unit), SizeText(dim, unit)});
+        return Rejected({"W0232", OperandName(side, i, dim),
+                         absl::StrCat("a unit that ", unit, " divides"), SizeText(dim, dim.unit),
+                         SizeText(dim, unit)});
       }
       int64_t count = dim.size / dim.unit;
       if (!units->count.has_value()) *units = Units{count, side, i, &dim};
       if (*units->count != count) {
         bool divides = *units->count > 0 && dim.size % *units->count == 0;
         return Rejected({"W0232", OperandName(side, i, dim),
-                         absl::StrCat(*units->count, " units, as ", OperandName(units->side, units->index, *units->dim),
-                                      " has"),
-                         SizeText(dim, dim.unit), divides ? SizeText(dim, dim.size / *units->count) : ""});
+                         absl::StrCat(*units->count, " units, as ",
+                                      OperandName(units->side, units->index, *units->dim), " has"),
+                         SizeText(dim, dim.unit),
+                         divides ? SizeText(dim, dim.size / *units->count) : ""});
       }
     }
   }
@@ -146,7 +155,8 @@ absl::Status CheckFactorUnits(const FactorRule& rule, int factor, const std::vec
 }
 
 std::string JoinText(const std::vector<Sbp>& list) {
-  return absl::StrJoin(list, ", ", [](std::string* out, const Sbp& sbp) { out->append(ToText(sbp)); });
+  return absl::StrJoin(list, ", ",
+                       [](std::string* out, const Sbp& sbp) { out->append(ToText(sbp)); });
 }
 
 std::vector<Layout> JoinSide(const std::vector<AxisSignature>& per_mesh_axis,
@@ -162,7 +172,9 @@ std::vector<Layout> JoinSide(const std::vector<AxisSignature>& per_mesh_axis,
 
 }  // namespace
 
-std::string AxisSignature::ToText() const { return absl::StrCat(JoinText(inputs), " -> ", JoinText(outputs)); }
+std::string AxisSignature::ToText() const {
+  return absl::StrCat(JoinText(inputs), " -> ", JoinText(outputs));
+}
 
 bool IsSplittable(const FactorRule& rule, int factor) {
   if (rule.factors[factor].whole) return false;
@@ -203,7 +215,8 @@ std::vector<AxisSignature> LegalSignatures(const FactorRule& rule) {
 }
 
 int64_t DimUnit(const FactorRule& rule, const std::vector<int>& dim_factors) {
-  return dim_factors.empty() ? 1 : rule.factors[dim_factors[0]].unit * MinorProduct(rule, dim_factors);
+  return dim_factors.empty() ? 1
+                             : rule.factors[dim_factors[0]].unit * MinorProduct(rule, dim_factors);
 }
 
 bool UnitsAgree(const FactorRule& rule, int factor, const std::vector<TensorType>& inputs,
@@ -228,7 +241,8 @@ absl::Status CheckUnits(const FactorRule& rule, const std::vector<TensorType>& i
 }
 
 Signature Join(const std::vector<AxisSignature>& per_mesh_axis) {
-  return Signature{JoinSide(per_mesh_axis, &AxisSignature::inputs), JoinSide(per_mesh_axis, &AxisSignature::outputs)};
+  return Signature{JoinSide(per_mesh_axis, &AxisSignature::inputs),
+                   JoinSide(per_mesh_axis, &AxisSignature::outputs)};
 }
 
 }  // namespace weir

@@ -35,7 +35,7 @@
 namespace weir {
 
 struct Factor {
-  std::string name;   // logical name, for the rules of a job ("heads")
+  std::string name;  // logical name, for the rules of a job ("heads")
   int64_t size = 0;
   int64_t unit = 1;
   bool whole = false;                  // the op needs all of it at once
@@ -68,8 +68,8 @@ struct FactorRule {
 struct AxisSignature {
   std::vector<Sbp> inputs;
   std::vector<Sbp> outputs;
-  int factor = -1;  // the factor split, or -1
-  int linear = -1;  // the linear group used, or -1
+  int factor = -1;             // the factor split, or -1
+  int linear = -1;             // the linear group used, or -1
   std::string ToText() const;  // "S(0), B -> S(0)"
   friend bool operator==(const AxisSignature&, const AxisSignature&) = default;
 };

@@ -37,11 +37,12 @@ FactorRule Attention() {
 }
 
 TEST(FactorRule, MatmulHasTheSignaturesOfTheTextbook) {
-  EXPECT_THAT(Texts(Matmul()), ElementsAre("B, B, B -> B",            //
-                                           "S(0), B, B -> S(0)",      // m
-                                           "S(1), S(0), P(sum) -> P(sum)",  // k, the bias added once
-                                           "B, S(1), S(0) -> S(1)",   // n
-                                           "P(sum), B, P(sum) -> P(sum)", "B, P(sum), P(sum) -> P(sum)"));
+  EXPECT_THAT(Texts(Matmul()),
+              ElementsAre("B, B, B -> B",                  //
+                          "S(0), B, B -> S(0)",            // m
+                          "S(1), S(0), P(sum) -> P(sum)",  // k, the bias added once
+                          "B, S(1), S(0) -> S(1)",         // n
+                          "P(sum), B, P(sum) -> P(sum)", "B, P(sum), P(sum) -> P(sum)"));
 }
 
 TEST(FactorRule, SignaturesSayWhatTheyAreMadeOf) {
@@ -54,7 +55,8 @@ TEST(FactorRule, SignaturesSayWhatTheyAreMadeOf) {
 }
 
 TEST(FactorRule, WholeAndMinorFactorsAreNotSplit) {
-  EXPECT_THAT(Texts(Attention()), ElementsAre("B, B -> B", "S(0), S(0) -> S(0)", "S(2), S(2) -> S(2)"));
+  EXPECT_THAT(Texts(Attention()),
+              ElementsAre("B, B -> B", "S(0), S(0) -> S(0)", "S(2), S(2) -> S(2)"));
   FactorRule rule = Attention();
   rule.factors[3].whole = false;  // r is still minor in q
   EXPECT_FALSE(IsSplittable(rule, 3));
@@ -132,8 +134,9 @@ TEST(FactorRule, OutputsOutsideALinearGroupStayBroadcast) {
 TensorType Type(std::vector<TensorDim> dims) { return TensorType{DType::kF32, std::move(dims)}; }
 
 std::vector<TensorType> AttentionInputs(int64_t q_unit, int64_t k_unit) {
-  return {Type({{"batch", 2, 1}, {"sequence", 16, 1}, {"heads", 32, q_unit}, {"head_dim", 16, 1}}),
-          Type({{"batch", 2, 1}, {"sequence", 16, 1}, {"kv_heads", 4, k_unit}, {"head_dim", 16, 1}})};
+  return {
+      Type({{"batch", 2, 1}, {"sequence", 16, 1}, {"heads", 32, q_unit}, {"head_dim", 16, 1}}),
+      Type({{"batch", 2, 1}, {"sequence", 16, 1}, {"kv_heads", 4, k_unit}, {"head_dim", 16, 1}})};
 }
 
 TEST(Units, ADimensionNeedsTheMajorUnitTimesTheMinorSizes) {
@@ -177,15 +180,18 @@ TEST(Units, CheckNamesTheOperandAndTheUnitThatWouldDo) {
   EXPECT_TRUE(CheckUnits(rule, good, {good[0]}).ok());
   std::vector<TensorType> bad = AttentionInputs(1, 2);
   EXPECT_THAT(std::string(CheckUnits(rule, bad, {bad[0]}).message()),
-              AllOf(HasSubstr("W0232"), HasSubstr("input 0, dimension heads"), HasSubstr("Try: heads=32/16")));
+              AllOf(HasSubstr("W0232"), HasSubstr("input 0, dimension heads"),
+                    HasSubstr("Try: heads=32/16")));
   bad = AttentionInputs(16, 4);
   EXPECT_THAT(std::string(CheckUnits(rule, bad, {good[0]}).message()),
-              AllOf(HasSubstr("W0232"), HasSubstr("kv_heads"), HasSubstr("2 units"), HasSubstr("Try: kv_heads=4/2")));
+              AllOf(HasSubstr("W0232"), HasSubstr("kv_heads"), HasSubstr("2 units"),
+                    HasSubstr("Try: kv_heads=4/2")));
 }
 
 TEST(Units, CheckNamesOperandsThatDoNotFitTheRule) {
   FactorRule rule = Matmul();
-  TensorType x = Type({{"m", 8, 1}, {"k", 6, 1}}), w = Type({{"k", 6, 1}, {"n", 4, 1}}), bias = Type({{"n", 4, 1}});
+  TensorType x = Type({{"m", 8, 1}, {"k", 6, 1}}), w = Type({{"k", 6, 1}, {"n", 4, 1}}),
+             bias = Type({{"n", 4, 1}});
   TensorType y = Type({{"m", 8, 1}, {"n", 4, 1}});
   EXPECT_TRUE(CheckUnits(rule, {x, w, bias}, {y}).ok());
   EXPECT_THAT(std::string(CheckUnits(rule, {x, w}, {y}).message()), HasSubstr("W0230"));
@@ -193,8 +199,9 @@ TEST(Units, CheckNamesOperandsThatDoNotFitTheRule) {
   EXPECT_THAT(std::string(CheckUnits(rule, {w, w, bias}, {y}).message()),
               AllOf(HasSubstr("W0231"), HasSubstr("size 8")));
   TensorType y_cut = Type({{"m", 8, 1}, {"n", 4, 2}});
-  EXPECT_THAT(std::string(CheckUnits(rule, {x, w, bias}, {y_cut}).message()),
-              AllOf(HasSubstr("W0232"), HasSubstr("output 0, dimension n"), HasSubstr("Try: n=4/1")));
+  EXPECT_THAT(
+      std::string(CheckUnits(rule, {x, w, bias}, {y_cut}).message()),
+      AllOf(HasSubstr("W0232"), HasSubstr("output 0, dimension n"), HasSubstr("Try: n=4/1")));
 }
 
 TEST(FactorRule, JoinMakesOneLayoutPerOperand) {

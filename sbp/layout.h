@@ -39,8 +39,9 @@ enum class SbpKind : uint8_t { kBroadcast, kSplit, kPartial };
 
 struct Sbp {
   SbpKind kind = SbpKind::kBroadcast;
-  int axis = -1;                    // kSplit
-  std::vector<int64_t> offsets;     // kSplit, explicit: parts + 1 entries from 0 to size; empty: balanced
+  int axis = -1;  // kSplit
+  std::vector<int64_t>
+      offsets;  // kSplit, explicit: parts + 1 entries from 0 to size; empty: balanced
   Combiner combiner = Combiner::kSum;  // kPartial
 
   static Sbp B() { return {}; }
@@ -103,7 +104,9 @@ Rect Intersect(const Rect& a, const Rect& b);
 
 // What the device at `coords` holds of the tensor. Partial and broadcast axes do not
 // narrow it.
-Rect ShardRect(const TensorType& type, const Layout& layout, const Mesh& mesh, const Coords& coords);
-TensorSlice LocalSlice(const TensorType& type, const Layout& layout, const Mesh& mesh, const Coords& coords);
+Rect ShardRect(const TensorType& type, const Layout& layout, const Mesh& mesh,
+               const Coords& coords);
+TensorSlice LocalSlice(const TensorType& type, const Layout& layout, const Mesh& mesh,
+                       const Coords& coords);
 
 }  // namespace weir

@@ -11,10 +11,13 @@ using ::testing::HasSubstr;
 
 Mesh MeshOf(const std::string& text) { return *Mesh::Parse(text); }
 
-TensorType TypeOf(std::vector<TensorDim> dims, DType dtype = DType::kF32) { return TensorType{dtype, std::move(dims)}; }
+TensorType TypeOf(std::vector<TensorDim> dims, DType dtype = DType::kF32) {
+  return TensorType{dtype, std::move(dims)};
+}
 
 // The ranges of axis 0 that the ranks of `mesh` hold, in rank order: "0:2 2:4".
-std::string Ranges(const std::string& layout_text, const std::string& mesh_text, int64_t size, int64_t unit = 1) {
+std::string Ranges(const std::string& layout_text, const std::string& mesh_text, int64_t size,
+                   int64_t unit = 1) {
   Mesh mesh = MeshOf(mesh_text);
   TensorType type = TypeOf({{"x", size, unit}});
   Layout layout = *ParseLayout(layout_text, mesh);
@@ -34,14 +37,15 @@ std::string ParseFlaw(const std::string& text, const std::string& mesh = "dp=2,t
   return std::string(layout.status().message());
 }
 
-std::string LayoutFlaw(const std::string& text, const TensorType& type, const std::string& mesh = "dp=2,tp=2") {
+std::string LayoutFlaw(const std::string& text, const TensorType& type,
+                       const std::string& mesh = "dp=2,tp=2") {
   absl::Status status = ValidateLayout(*ParseLayout(text, MeshOf(mesh)), type, MeshOf(mesh));
   return std::string(status.message());
 }
 
 TEST(Layout, TextRoundTrips) {
-  for (const char* text : {"[dp: S(0), tp: B]", "[dp: B, tp: B]", "[dp: P(sum), tp: S(3)]", "[dp: P(max), tp: S(1)]",
-                           "[dp: S(0, at=0:2:7), tp: S(0, at=0:0:7)]"}) {
+  for (const char* text : {"[dp: S(0), tp: B]", "[dp: B, tp: B]", "[dp: P(sum), tp: S(3)]",
+                           "[dp: P(max), tp: S(1)]", "[dp: S(0, at=0:2:7), tp: S(0, at=0:0:7)]"}) {
     absl::StatusOr<Layout> layout = ParseLayout(text, MeshOf("dp=2,tp=2"));
     ASSERT_TRUE(layout.ok()) << layout.status();
     EXPECT_EQ(ToText(*layout, MeshOf("dp=2,tp=2")), text);
@@ -62,7 +66,8 @@ TEST(Layout, ParseNamesTheFlawAndTheNearestLegalText) {
   EXPECT_THAT(ParseFlaw("dp: B"), AllOf(HasSubstr("W0201"), HasSubstr("Try: [dp: B, tp: B]")));
   EXPECT_THAT(ParseFlaw("[dp B]"), HasSubstr("W0201"));
   EXPECT_THAT(ParseFlaw("[dp: B,]"), HasSubstr("W0201"));
-  EXPECT_THAT(ParseFlaw("[dq: B]"), AllOf(HasSubstr("W0202"), HasSubstr("dp, tp"), HasSubstr("Try: dp")));
+  EXPECT_THAT(ParseFlaw("[dq: B]"),
+              AllOf(HasSubstr("W0202"), HasSubstr("dp, tp"), HasSubstr("Try: dp")));
   EXPECT_THAT(ParseFlaw("[pp: B]", "pp=2,dp=2"), AllOf(HasSubstr("W0202"), HasSubstr("pipeline")));
   EXPECT_THAT(ParseFlaw("[dp: S]"), AllOf(HasSubstr("W0203"), HasSubstr("S(i)")));
   EXPECT_THAT(ParseFlaw("[dp: P(sun]"), AllOf(HasSubstr("W0203"), HasSubstr("Try: P(sum)")));
@@ -89,17 +94,21 @@ TEST(Layout, ValidateNamesWhatDoesNotSuitTheTensor) {
   EXPECT_EQ(LayoutFlaw("[dp: S(0, at=0:2:8), tp: P(max)]", type), "");
   EXPECT_THAT(LayoutFlaw("[dp: S(2)]", type), AllOf(HasSubstr("W0211"), HasSubstr("Try: S(1)")));
   EXPECT_THAT(LayoutFlaw("[dp: S(0)]", TypeOf({})), AllOf(HasSubstr("W0211"), HasSubstr("scalar")));
-  EXPECT_THAT(LayoutFlaw("[dp: S(0, at=0:2:7)]", type), AllOf(HasSubstr("W0212"), HasSubstr("from 0 to 8")));
-  EXPECT_THAT(LayoutFlaw("[dp: S(0, at=0:3:8)]", type), AllOf(HasSubstr("W0212"), HasSubstr("multiples of 2")));
+  EXPECT_THAT(LayoutFlaw("[dp: S(0, at=0:2:7)]", type),
+              AllOf(HasSubstr("W0212"), HasSubstr("from 0 to 8")));
+  EXPECT_THAT(LayoutFlaw("[dp: S(0, at=0:3:8)]", type),
+              AllOf(HasSubstr("W0212"), HasSubstr("multiples of 2")));
   EXPECT_THAT(LayoutFlaw("[dp: P(sum)]", TypeOf({{"x", 8, 1}}, DType::kI32)), HasSubstr("W0213"));
   EXPECT_THAT(LayoutFlaw("[dp: P(sum), tp: P(max)]", type), HasSubstr("W0214"));
   EXPECT_THAT(LayoutFlaw("[]", TypeOf({{"x", 7, 2}})), HasSubstr("W0215"));
   EXPECT_THAT(LayoutFlaw("[]", TypeOf({{"x", 8, 0}})), HasSubstr("W0215"));
   EXPECT_THAT(LayoutFlaw("[]", TypeOf({{"x", -1, 1}})), HasSubstr("W0215"));
   EXPECT_THAT(LayoutFlaw("[]", TypeOf({{"x", int64_t{1} << 61, 1}})), HasSubstr("W0215"));
-  EXPECT_THAT(std::string(ValidateLayout({Sbp::B()}, type, MeshOf("dp=2,tp=2")).message()), HasSubstr("W0210"));
+  EXPECT_THAT(std::string(ValidateLayout({Sbp::B()}, type, MeshOf("dp=2,tp=2")).message()),
+              HasSubstr("W0210"));
   Layout torn = {Sbp{SbpKind::kSplit, 0, {0, 8}, Combiner::kSum}, Sbp::B()};
-  EXPECT_THAT(std::string(ValidateLayout(torn, type, MeshOf("dp=2,tp=2")).message()), HasSubstr("W0212"));
+  EXPECT_THAT(std::string(ValidateLayout(torn, type, MeshOf("dp=2,tp=2")).message()),
+              HasSubstr("W0212"));
 }
 
 TEST(Layout, TypesHaveText) {
@@ -144,8 +153,8 @@ TEST(Layout, NestedExplicitOffsetsKeepWhatFallsIntoTheParent) {
 TEST(Layout, EveryElementHasExactlyOneHolderPerCopy) {
   Mesh mesh = MeshOf("a=2,b=3");
   TensorType type = TypeOf({{"x", 9, 3}, {"y", 5, 1}});
-  for (const char* text : {"[a: S(0), b: S(1)]", "[a: S(1), b: S(1)]", "[a: B, b: S(0)]", "[a: P(sum), b: S(1)]",
-                           "[a: S(1, at=0:4:5), b: S(1, at=0:1:1:5)]"}) {
+  for (const char* text : {"[a: S(0), b: S(1)]", "[a: S(1), b: S(1)]", "[a: B, b: S(0)]",
+                           "[a: P(sum), b: S(1)]", "[a: S(1, at=0:4:5), b: S(1, at=0:1:1:5)]"}) {
     Layout layout = *ParseLayout(text, mesh);
     int copies = 1;
     for (int axis = 0; axis < 2; ++axis) copies *= layout[axis].is_split() ? 1 : mesh.size(axis);
@@ -162,8 +171,8 @@ TEST(Layout, EveryElementHasExactlyOneHolderPerCopy) {
 
 TEST(Layout, ALocalSliceKnowsItsPlaceInTheTensor) {
   Mesh mesh = MeshOf("a=2,b=2");
-  TensorSlice slice =
-      LocalSlice(TypeOf({{"x", 4, 1}, {"y", 6, 1}}, DType::kBF16), {Sbp::S(1), Sbp::P()}, mesh, Coords{1, 0});
+  TensorSlice slice = LocalSlice(TypeOf({{"x", 4, 1}, {"y", 6, 1}}, DType::kBF16),
+                                 {Sbp::S(1), Sbp::P()}, mesh, Coords{1, 0});
   EXPECT_EQ(ToText(slice), "bf16[4, 3] at [0, 3] of [4, 6]");
 }
 

@@ -35,15 +35,18 @@ absl::StatusOr<Mesh> Mesh::Parse(const std::string& text) {
     for (absl::string_view item : absl::StrSplit(text, ',')) {
       std::vector<std::string> parts = absl::StrSplit(item, '=');
       if (parts.size() != 2) {
-        return Rejected({"W0101", where, "items name=size between commas", Quoted(std::string(item)), "dp=2,tp=2"});
+        return Rejected({"W0101", where, "items name=size between commas",
+                         Quoted(std::string(item)), "dp=2,tp=2"});
       }
       MeshAxis axis;
       axis.name = std::string(absl::StripAsciiWhitespace(parts[0]));
       std::string size(absl::StripAsciiWhitespace(parts[1]));
       bool digits = !size.empty() && size.find_first_not_of("0123456789") == std::string::npos;
       if (!digits || !absl::SimpleAtoi(size, &axis.size)) {
-        return Rejected({"W0103", where, absl::StrCat("a size from 1 to ", kMaxRanks, " for axis ", Quoted(axis.name)),
-                         Quoted(size), absl::StrCat(axis.name, "=1")});
+        return Rejected(
+            {"W0103", where,
+             absl::StrCat("a size from 1 to ", kMaxRanks, " for axis ", Quoted(axis.name)),
+             Quoted(size), absl::StrCat(axis.name, "=1")});
       }
       axes.push_back(std::move(axis));
     }
@@ -59,16 +62,19 @@ absl::Status Mesh::Validate() const {
   int64_t ranks = 1;
   for (const MeshAxis& axis : axes_) {
     if (!IsAxisName(axis.name)) {
-      return Rejected({"W0102", where, "an axis name of letters, digits and _, not starting with a digit",
+      return Rejected({"W0102", where,
+                       "an axis name of letters, digits and _, not starting with a digit",
                        Quoted(axis.name), "dp"});
     }
     if (!names.insert(axis.name).second) {
-      return Rejected({"W0104", where, "each axis name once", absl::StrCat(Quoted(axis.name), " twice"),
-                       "another name for one of them"});
+      return Rejected({"W0104", where, "each axis name once",
+                       absl::StrCat(Quoted(axis.name), " twice"), "another name for one of them"});
     }
     if (axis.size < 1) {
-      return Rejected({"W0103", where, absl::StrCat("a size from 1 to ", kMaxRanks, " for axis ", Quoted(axis.name)),
-                       absl::StrCat(axis.size), absl::StrCat(axis.name, "=1")});
+      return Rejected(
+          {"W0103", where,
+           absl::StrCat("a size from 1 to ", kMaxRanks, " for axis ", Quoted(axis.name)),
+           absl::StrCat(axis.size), absl::StrCat(axis.name, "=1")});
     }
     if (axis.size > kMaxRanks || ranks > kMaxRanks / axis.size) {
       return Rejected({"W0105", where, absl::StrCat("at most ", kMaxRanks, " ranks in all"),
@@ -127,7 +133,8 @@ int64_t Mesh::GlobalRank(int64_t stage, int64_t stage_rank) const {
   if (pipeline < 0) return stage_rank;
   int64_t inner_size = 1;
   for (int i = pipeline + 1; i < num_axes(); ++i) inner_size *= axes_[i].size;
-  return (stage_rank / inner_size * axes_[pipeline].size + stage) * inner_size + stage_rank % inner_size;
+  return (stage_rank / inner_size * axes_[pipeline].size + stage) * inner_size +
+         stage_rank % inner_size;
 }
 
 int64_t Mesh::StageOf(int64_t rank) const {

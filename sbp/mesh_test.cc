@@ -63,7 +63,8 @@ TEST(Mesh, ValidateRefusesWhatParseWould) {
 TEST(Mesh, RanksAreNumberedRowMajor) {
   Mesh mesh = *Mesh::Parse("dp=2,tp=3");
   EXPECT_EQ(mesh.CoordsOf(4), (Coords{1, 1}));
-  for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) EXPECT_EQ(mesh.RankOf(mesh.CoordsOf(rank)), rank);
+  for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank)
+    EXPECT_EQ(mesh.RankOf(mesh.CoordsOf(rank)), rank);
   EXPECT_EQ(mesh.AxisIndex("tp"), 1);
   EXPECT_EQ(mesh.AxisIndex("pp"), -1);
 }

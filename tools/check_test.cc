@@ -1,4 +1,5 @@
-// `weir check` and `weir train` refuse the same jobs with the same words, before anything is trained; and what --steps and
+// `weir check` and `weir train` refuse the same jobs with the same words, before anything is
+// trained; and what --steps and
 // --resume do to a run.
 #include <unistd.h>
 
@@ -29,7 +30,9 @@ Outcome Weir(const std::vector<std::string>& args) {
   return {code, out.str(), err.str()};
 }
 
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
 
 std::string WriteFile(const std::string& name, const std::string& text) {
   std::ofstream(PathFor(name), std::ios::binary) << text;
@@ -54,14 +57,16 @@ std::string Zoo(const std::string& name, const std::vector<std::string>& flags) 
 
 // A small model of images over synthetic data.
 std::string ImageJob() {
-  return Zoo("check_images.textproto", {"mlp", "--pixels", "16", "--hidden", "8", "--classes", "4", "--batch", "8", "--steps", "6", "--warmup", "0"});
+  return Zoo("check_images.textproto", {"mlp", "--pixels", "16", "--hidden", "8", "--classes", "4",
+                                        "--batch", "8", "--steps", "6", "--warmup", "0"});
 }
 
 // A small language model that holds out a part of its text.
 std::string TextJob() {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the quick fox. ";
-  return Zoo("check_text.textproto", {"gpt", "--layers", "1", "--hidden", "16", "--heads", "2", "--sequence", "16", "--batch", "4", "--steps", "6", "--data",
+  return Zoo("check_text.textproto", {"gpt", "--layers", "1", "--hidden", "16", "--heads", "2",
+                                      "--sequence", "16", "--batch", "4", "--steps", "6", "--data",
                                       WriteFile("check_fox.txt", text), "--held-out", "0.2"});
 }
 
@@ -72,36 +77,60 @@ struct BadJob {
   std::string code;
 };
 
-// Orders of the axes of 32 devices, in which the stages of the pipeline are neighbours or lie apart.
-const char* const kMeshesOf32[] = {"dp=4,pp=4,tp=2", "dp=4,tp=2,pp=4", "pp=4,dp=4,tp=2", "pp=4,tp=2,dp=4", "tp=2,pp=4,dp=4", "tp=2,dp=4,pp=4"};
+// Orders of the axes of 32 devices, in which the stages of the pipeline are neighbours or lie
+// apart.
+const char* const kMeshesOf32[] = {"dp=4,pp=4,tp=2", "dp=4,tp=2,pp=4", "pp=4,dp=4,tp=2",
+                                   "pp=4,tp=2,dp=4", "tp=2,pp=4,dp=4", "tp=2,dp=4,pp=4"};
 
 class CheckTest : public ::testing::Test {
  protected:
   std::vector<BadJob> BadJobs() {
     const std::string images = ImageJob(), text = TextJob();
-    const std::string checkpoint = PathFor("check_six.safetensors"), weights = PathFor("check_weights.safetensors");
+    const std::string checkpoint = PathFor("check_six.safetensors"),
+                      weights = PathFor("check_weights.safetensors");
     EXPECT_EQ(Weir({"train", images, "--checkpoint", checkpoint, "--save", weights}).code, 0);
     return {
         {"no learning rate", {images, "--set", "training.schedule.learning_rate=0"}, 65, "W0921"},
-        {"a decay to 0 before the end", {images, "--steps", "9", "--set", "training.schedule.min_learning_rate=0"}, 65, "W0922"},
+        {"a decay to 0 before the end",
+         {images, "--steps", "9", "--set", "training.schedule.min_learning_rate=0"},
+         65,
+         "W0922"},
         {"no steps", {images, "--set", "training.steps=0"}, 65, "W0924"},
         {"an axis that splits nothing", {images, "--mesh", "dp=2,sp=2"}, 65, "W0920"},
         {"more stages than calls", {text, "--mesh", "pp=9"}, 65, "W0470"},
-        {"targets of another type", {text, "--set", "graph.function[main].input[tokens].type=f32[batch, sequence]"}, 65, ""},
+        {"targets of another type",
+         {text, "--set", "graph.function[main].input[tokens].type=f32[batch, sequence]"},
+         65,
+         ""},
         {"a text that is not there", {text, "--set", "data.text.path=/no/such/text"}, 66, "W0040"},
         {"too little held out", {text, "--set", "data.text.held_out=0.0001"}, 65, "W0054"},
         {"memory of a device", {images, "--set", "runtime.memory_bytes_max=1000"}, 65, "W0487"},
         {"threads", {images, "--threads", "100000"}, 65, "W0081"},
         {"processes without ranks", {images, "--mesh", "dp=2", "--processes", "3"}, 65, ""},
-        {"heartbeats that are too slow", {images, "--mesh", "dp=2", "--processes", "2", "--heartbeat", "3"}, 65, "W0074"},
+        {"heartbeats that are too slow",
+         {images, "--mesh", "dp=2", "--processes", "2", "--heartbeat", "3"},
+         65,
+         "W0074"},
         {"--init and --resume", {images, "--init", weights, "--resume", checkpoint}, 65, "W0074"},
         {"--checkpoint-every alone", {images, "--checkpoint-every", "2"}, 65, "W0074"},
-        {"weights of another model", {images, "--init", weights, "--set", "graph.dim[hidden].size=4"}, 65, "W0044"},
+        {"weights of another model",
+         {images, "--init", weights, "--set", "graph.dim[hidden].size=4"},
+         65,
+         "W0044"},
         {"weights as a checkpoint", {images, "--resume", weights}, 65, "W0076"},
-        {"a checkpoint from beyond the end", {images, "--resume", checkpoint, "--steps", "4"}, 65, "W0923"},
-        {"a checkpoint of other updates", {images, "--resume", checkpoint, "--steps", "12", "--set", "training.gradient_delay=1"}, 65, "W0548"},
+        {"a checkpoint from beyond the end",
+         {images, "--resume", checkpoint, "--steps", "4"},
+         65,
+         "W0923"},
+        {"a checkpoint of other updates",
+         {images, "--resume", checkpoint, "--steps", "12", "--set", "training.gradient_delay=1"},
+         65,
+         "W0548"},
         {"no folder for --save", {images, "--save", "/no/such/folder/w.safetensors"}, 66, "W0046"},
-        {"no folder for --checkpoint", {images, "--checkpoint", "/no/such/folder/c.safetensors"}, 66, "W0046"},
+        {"no folder for --checkpoint",
+         {images, "--checkpoint", "/no/such/folder/c.safetensors"},
+         66,
+         "W0046"},
         {"no folder for --trace", {images, "--trace", "/no/such/folder/t.pftrace"}, 66, "W0075"},
         {"a folder as --save", {images, "--save", ::testing::TempDir()}, 66, "W0046"},
     };
@@ -109,7 +138,9 @@ class CheckTest : public ::testing::Test {
 };
 
 TEST_F(CheckTest, AxesMayStandInAnyOrder) {
-  const std::string job = Zoo("check_axes.textproto", {"gpt", "--layers", "4", "--hidden", "32", "--heads", "4", "--sequence", "16", "--batch", "16"});
+  const std::string job =
+      Zoo("check_axes.textproto", {"gpt", "--layers", "4", "--hidden", "32", "--heads", "4",
+                                   "--sequence", "16", "--batch", "16"});
   for (const char* mesh : kMeshesOf32) {
     SCOPED_TRACE(mesh);
     const Outcome check = Weir({"check", job, "--mesh", mesh, "--any-machine"});
@@ -138,14 +169,16 @@ TEST_F(CheckTest, WhatTrainRefusesCheckRefusesWithTheSameWordsAndNothingIsTraine
 
 TEST_F(CheckTest, CheckTakesACommandOfTrainAndWritesNothing) {
   const std::string save = PathFor("check_nothing.safetensors");
-  const Outcome check = Weir({"check", TextJob(), "--mesh", "dp=2", "--processes", "2", "--save", save, "--metrics", save, "--steps", "3"});
+  const Outcome check = Weir({"check", TextJob(), "--mesh", "dp=2", "--processes", "2", "--save",
+                              save, "--metrics", save, "--steps", "3"});
   EXPECT_EQ(check.code, 0) << check.err;
   EXPECT_THAT(check.out, AllOf(HasSubstr("is sound"), HasSubstr("bytes to train on")));
   EXPECT_FALSE(Exists(save));
 }
 
 TEST_F(CheckTest, WhatOnlyThisMachineLacksMayBeLeftOut) {
-  const std::vector<std::string> large = {"check", ImageJob(), "--mesh", "dp=5000", "--set", "graph.dim[batch].size=5000"};
+  const std::vector<std::string> large = {"check",   ImageJob(), "--mesh",
+                                          "dp=5000", "--set",    "graph.dim[batch].size=5000"};
   EXPECT_THAT(Weir(large).err, HasSubstr("W0080"));
   std::vector<std::string> anywhere = large;
   anywhere.push_back("--any-machine");
@@ -158,18 +191,25 @@ TEST_F(CheckTest, RanksWithoutWorkAreNamedByCheckPlanAndTrain) {
     EXPECT_EQ(run.code, 0) << run.err;
     // plan says it on its screen, where lines break.
     const std::string said = absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}});
-    EXPECT_THAT(said, AllOf(HasSubstr("mesh axis tp splits dimension heads, which has 2 units, over 4 devices: ranks 2 to 3 hold no part of it"),
-                            Not(HasSubstr("nor of anything")))) << verb;
+    EXPECT_THAT(said, AllOf(HasSubstr("mesh axis tp splits dimension heads, which has 2 units, "
+                                      "over 4 devices: ranks 2 to 3 hold no part of it"),
+                            Not(HasSubstr("nor of anything"))))
+        << verb;
   }
   EXPECT_THAT(Weir({"plan", TextJob(), "--mesh", "sp=4"}).err, HasSubstr("W0920"));
 }
 
 TEST_F(CheckTest, ARunInTwoPiecesEndsWithTheBytesOfOne) {
-  const std::string job = ImageJob(), whole = PathFor("pieces_whole.safetensors"), half = PathFor("pieces_half.safetensors"), pieces = PathFor("pieces.safetensors");
+  const std::string job = ImageJob(), whole = PathFor("pieces_whole.safetensors"),
+                    half = PathFor("pieces_half.safetensors"),
+                    pieces = PathFor("pieces.safetensors");
   EXPECT_EQ(Weir({"train", job, "--checkpoint", whole}).code, 0);
   const Outcome first = Weir({"train", job, "--steps", "3", "--checkpoint", half});
   EXPECT_EQ(first.code, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("learning rates follow the job's 6 steps (training.steps), and this run ends at step 3"));
+  EXPECT_THAT(
+      first.err,
+      HasSubstr(
+          "learning rates follow the job's 6 steps (training.steps), and this run ends at step 3"));
   const Outcome second = Weir({"train", job, "--resume", half, "--checkpoint", pieces});
   EXPECT_EQ(second.code, 0) << second.err;
   EXPECT_THAT(second.err, Not(HasSubstr("another schedule")));
@@ -182,13 +222,17 @@ TEST_F(CheckTest, ACheckpointOfAnotherScheduleIsNoticed) {
   for (const char* verb : {"check", "train"}) {
     const Outcome second = Weir({verb, job, "--resume", half});
     EXPECT_EQ(second.code, 0) << second.err;
-    EXPECT_THAT(second.err, AllOf(HasSubstr("WARNING: the checkpoint is of a run with another schedule"), HasSubstr("COSINE to 0.0001 at update 3"),
-                                  HasSubstr("COSINE to 0.0001 at update 6")));
+    EXPECT_THAT(second.err,
+                AllOf(HasSubstr("WARNING: the checkpoint is of a run with another schedule"),
+                      HasSubstr("COSINE to 0.0001 at update 3"),
+                      HasSubstr("COSINE to 0.0001 at update 6")));
   }
 }
 
 TEST_F(CheckTest, AFinishedRunThatIsResumedSaysSoAndHandsOutItsWeights) {
-  const std::string job = ImageJob(), done = PathFor("done.safetensors"), weights = PathFor("done_weights.safetensors"), again = PathFor("again.safetensors");
+  const std::string job = ImageJob(), done = PathFor("done.safetensors"),
+                    weights = PathFor("done_weights.safetensors"),
+                    again = PathFor("again.safetensors");
   EXPECT_EQ(Weir({"train", job, "--checkpoint", done, "--save", weights}).code, 0);
   const Outcome resumed = Weir({"train", job, "--resume", done, "--save", again});
   EXPECT_EQ(resumed.code, 0) << resumed.err;
@@ -198,9 +242,13 @@ TEST_F(CheckTest, AFinishedRunThatIsResumedSaysSoAndHandsOutItsWeights) {
 
 TEST_F(CheckTest, IntermediateCheckpointsAreOnTheConsoleAndInTheMetrics) {
   const std::string metrics = PathFor("intermediate.jsonl");
-  const Outcome run = Weir({"train", ImageJob(), "--checkpoint", PathFor("intermediate.safetensors"), "--checkpoint-every", "2", "--metrics", metrics});
+  const Outcome run =
+      Weir({"train", ImageJob(), "--checkpoint", PathFor("intermediate.safetensors"),
+            "--checkpoint-every", "2", "--metrics", metrics});
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_THAT(run.err, AllOf(HasSubstr("checkpoint of step 2 written to "), HasSubstr("checkpoint of step 4 written to "), Not(HasSubstr("checkpoint of step 3"))));
+  EXPECT_THAT(run.err, AllOf(HasSubstr("checkpoint of step 2 written to "),
+                             HasSubstr("checkpoint of step 4 written to "),
+                             Not(HasSubstr("checkpoint of step 3"))));
   std::istringstream lines(ReadFile(metrics));
   std::string line;
   for (int step = 1; std::getline(lines, line); ++step) {

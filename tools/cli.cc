@@ -41,7 +41,8 @@ constexpr char kFooter[] =
 // Of the verbs for people: those in a group, which help shows.
 std::vector<std::string> VerbNames(const CLI::App& app) {
   std::vector<std::string> names;
-  for (const CLI::App* verb : app.get_subcommands([](const CLI::App* verb) { return !verb->get_group().empty(); })) {
+  for (const CLI::App* verb :
+       app.get_subcommands([](const CLI::App* verb) { return !verb->get_group().empty(); })) {
     names.push_back(verb->get_name());
   }
   return names;
@@ -63,7 +64,8 @@ CLI::App* DeepestVerb(CLI::App* app) {
 
 std::string FullName(const CLI::App* verb) {
   std::string name = verb->get_name();
-  for (verb = verb->get_parent(); verb != nullptr; verb = verb->get_parent()) name = verb->get_name() + " " + name;
+  for (verb = verb->get_parent(); verb != nullptr; verb = verb->get_parent())
+    name = verb->get_name() + " " + name;
   return name;
 }
 
@@ -77,7 +79,8 @@ std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
     std::string bare = word.substr(0, word.find('='));
     std::string nearest = Nearest(bare, is_flag ? FlagNames(*verb) : VerbNames(*verb));
     if (is_flag) text = absl::StrCat(FullName(verb), ": unknown flag ", bare);
-    if (!is_flag && !VerbNames(*verb).empty()) text = absl::StrCat(FullName(verb), ": unknown verb ", bare);
+    if (!is_flag && !VerbNames(*verb).empty())
+      text = absl::StrCat(FullName(verb), ": unknown verb ", bare);
     if (!nearest.empty()) absl::StrAppend(&text, ". Try: ", nearest);
     if (is_flag || !nearest.empty()) break;
   }
@@ -91,8 +94,9 @@ std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& arg
   if (!app.get_subcommands(is_named).empty()) return "";
   const std::vector<std::string> names = VerbNames(app);
   const std::string nearest = Nearest(args[0], names);
-  return absl::StrCat("weir: unknown verb ", args[0], ". Try: ",
-                      nearest.empty() ? "one of " + absl::StrJoin(names, ", ") : nearest, "\nSee: weir --help\n");
+  return absl::StrCat("weir: unknown verb ", args[0],
+                      ". Try: ", nearest.empty() ? "one of " + absl::StrJoin(names, ", ") : nearest,
+                      "\nSee: weir --help\n");
 }
 
 // All values of --set together: each takes several times its text as a part of a job.
@@ -101,15 +105,17 @@ absl::Status CheckSetBytes(const std::vector<std::string>& assignments) {
   size_t bytes = 0;
   for (const std::string& assignment : assignments) bytes += assignment.size();
   if (bytes <= kSetBytesMax) return absl::OkStatus();
-  return Rejected({"W0812", "--set", absl::StrCat("at most ", kSetBytesMax, " bytes in all"), absl::StrCat(bytes, " bytes"), "say it in the job file"});
+  return Rejected({"W0812", "--set", absl::StrCat("at most ", kSetBytesMax, " bytes in all"),
+                   absl::StrCat(bytes, " bytes"), "say it in the job file"});
 }
 
 // Fields of the data that `assignment` has changed, or names in full.
-void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& after, const std::string& assignment,
-             std::set<std::string>* said) {
+void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& after,
+             const std::string& assignment, std::set<std::string>* said) {
   for (const DataPath& now : after) {
-    const bool was_there = std::any_of(before.begin(), before.end(),
-                                       [&](const DataPath& old) { return old.field == now.field && old.path == now.path; });
+    const bool was_there = std::any_of(before.begin(), before.end(), [&](const DataPath& old) {
+      return old.field == now.field && old.path == now.path;
+    });
     if (!was_there || absl::StartsWith(assignment, now.field + "=")) said->insert(now.field);
   }
 }
@@ -117,8 +123,10 @@ void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& a
 // An error as people read it: what to try and where to look on lines of their own.
 std::string ErrorText(const CliContext& context) {
   const std::string message(WithPlace(context.source, context.status).message());
-  std::string text = absl::StrCat("weir: ", absl::StrReplaceAll(message, {{". Try: ", ".\n  Try: "}}), "\n");
-  if (const std::string code = CodeOf(message); !code.empty()) absl::StrAppend(&text, "  See: weir explain ", code, "\n");
+  std::string text =
+      absl::StrCat("weir: ", absl::StrReplaceAll(message, {{". Try: ", ".\n  Try: "}}), "\n");
+  if (const std::string code = CodeOf(message); !code.empty())
+    absl::StrAppend(&text, "  See: weir explain ", code, "\n");
   return WrapText(text, context.columns);
 }
 
@@ -139,7 +147,8 @@ int Finish(const CliContext& context) {
   }
   if (absl::IsOutOfRange(context.status)) return kExitNonfinite;
   int code = ExitCode(context.status);
-  if (code == 70) *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
+  if (code == 70)
+    *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
   return code;
 }
 
@@ -163,12 +172,15 @@ void JobArguments::AddTo(CLI::App* verb, CliContext* of, Data opens) {
           },
           "Devices, replacing the job's mesh: dp=2,tp=2; '' is one device")
       ->type_name("AXES");
-  verb->add_option("--set", set, "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
+  verb->add_option(
+          "--set", set,
+          "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
       ->type_name("PATH=VALUE")
       ->allow_extra_args(false);
   if (opens == Data::kNotOpened) return;
   verb->add_option("--allow-path", allowed_paths,
-                   "Let the job name data in this folder, too [its own folder, the current one, /usr/share]; repeatable")
+                   "Let the job name data in this folder, too [its own folder, the current one, "
+                   "/usr/share]; repeatable")
       ->type_name("DIR")
       ->allow_extra_args(false);
 }
@@ -194,15 +206,17 @@ absl::StatusOr<Job> JobArguments::Read() const {
   return job;
 }
 
-CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name, const std::string& about,
-                  const std::string& examples, std::function<absl::Status()> work) {
+CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
+                  const std::string& about, const std::string& examples,
+                  std::function<absl::Status()> work) {
   CLI::App* verb = app->add_subcommand(name, about);
   verb->footer("Examples:\n" + examples);
   verb->callback([context, work = std::move(work)] { context->status = work(); });
   return verb;
 }
 
-int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err, CliSandbox sandbox) {
+int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err,
+           CliSandbox sandbox) {
   CliContext context;
   context.sandbox = sandbox;
   PrintableStream printable_out(&out), printable_err(&err);
@@ -247,9 +261,10 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   } catch (const std::bad_alloc&) {
     context.status = Refused("this process", "memory", ENOMEM);
   } catch (const std::system_error& error) {  // a thread, mostly
-    context.status = ShortageAdvice(error.code().value()).empty()
-                         ? absl::InternalError(absl::StrCat("unexpected exception: ", error.what()))
-                         : Refused("this process", "what it asked the system for", error.code().value());
+    context.status =
+        ShortageAdvice(error.code().value()).empty()
+            ? absl::InternalError(absl::StrCat("unexpected exception: ", error.what()))
+            : Refused("this process", "what it asked the system for", error.code().value());
   } catch (const std::exception& error) {
     context.status = absl::InternalError(absl::StrCat("unexpected exception: ", error.what()));
   }

@@ -37,18 +37,26 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   if (arguments.without_data) scope.data = PrepareScope::Data::kLeave;
   if (arguments.any_machine) scope.machine = PrepareScope::Machine::kAny;
   arguments.train.options.processes = arguments.train.fleet.processes;
-  if (arguments.train.fleet.processes > 0) WEIR_RETURN_IF_ERROR(arguments.train.fleet.Options(read.job, nullptr).status());
-  WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(read.job, arguments.train.options, scope));
+  if (arguments.train.fleet.processes > 0)
+    WEIR_RETURN_IF_ERROR(arguments.train.fleet.Options(read.job, nullptr).status());
+  WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared,
+                        PrepareTraining(read.job, arguments.train.options, scope));
   const LogicalPlan& plan = *prepared.plans.training;
   const int64_t ranks = plan.mesh.num_ranks();
   for (const std::string& note : prepared.notes) *context->err << note << "\n";
-  for (const std::string& warning : prepared.warnings) *context->err << "WARNING: " << warning << "\n";
+  for (const std::string& warning : prepared.warnings)
+    *context->err << "WARNING: " << warning << "\n";
   int64_t parameters = 0;
   for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
-  *context->out << (read.job.name().empty() ? arguments.train.job.path : read.job.name()) << " is sound: " << Plural(parameters, "parameter") << " in "
-                << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", " << Plural(ranks, "device") << ", at most "
-                << Plural(prepared.actors, "actor") << " and " << BytesText(static_cast<double>(prepared.bytes_per_device)) << (ranks > 1 ? " each" : "") << "\n"
-                << (prepared.dataset == nullptr ? "data not looked at" : prepared.dataset->Describe()) << "\n";
+  *context->out << (read.job.name().empty() ? arguments.train.job.path : read.job.name())
+                << " is sound: " << Plural(parameters, "parameter") << " in "
+                << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", "
+                << Plural(ranks, "device") << ", at most " << Plural(prepared.actors, "actor")
+                << " and " << BytesText(static_cast<double>(prepared.bytes_per_device))
+                << (ranks > 1 ? " each" : "") << "\n"
+                << (prepared.dataset == nullptr ? "data not looked at"
+                                                : prepared.dataset->Describe())
+                << "\n";
   return absl::OkStatus();
 }
 
@@ -56,17 +64,23 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
 
 void AddCheckVerb(CLI::App* app, CliContext* context) {
   auto check = std::make_shared<CheckArguments>();
-  CLI::App* verb = AddVerb(app, context, "check", "Say whether a job would train: model, layouts, plan, memory, data, files",
-                           "  weir check gpt.textproto\n"
-                           "  weir check gpt.textproto --mesh dp=2 --save w.safetensors   any command of train, with check in its place\n"
-                           "  weir check gpt.textproto --mesh dp=64,tp=8 --no-data --any-machine\n"
-                           "  weir check gpt.textproto --allow-path /data\n"
-                           "A job from somebody else is read in a sandbox; --verbose says of what it is made on this machine.",
-                           [check, context] { return Check(*check, context); });
+  CLI::App* verb =
+      AddVerb(app, context, "check",
+              "Say whether a job would train: model, layouts, plan, memory, data, files",
+              "  weir check gpt.textproto\n"
+              "  weir check gpt.textproto --mesh dp=2 --save w.safetensors   any command of train, "
+              "with check in its place\n"
+              "  weir check gpt.textproto --mesh dp=64,tp=8 --no-data --any-machine\n"
+              "  weir check gpt.textproto --allow-path /data\n"
+              "A job from somebody else is read in a sandbox; --verbose says of what it is made on "
+              "this machine.",
+              [check, context] { return Check(*check, context); });
   check->train.AddTo(verb, context);
   verb->add_flag("--no-data", check->without_data, "Do not open the files of the data");
-  verb->add_flag("--verbose", check->verbose, "Say what of the sandbox is in place, in which the job is read");
-  verb->add_flag("--any-machine", check->any_machine, "Do not compare memory and devices with those of this machine");
+  verb->add_flag("--verbose", check->verbose,
+                 "Say what of the sandbox is in place, in which the job is read");
+  verb->add_flag("--any-machine", check->any_machine,
+                 "Do not compare memory and devices with those of this machine");
 }
 
 }  // namespace weir

@@ -25,44 +25,55 @@ std::string ValueText(const std::string& name, const AttrValue& value) {
 std::string OperandNames(const std::vector<OperandSchema>& operands) {
   std::vector<std::string> names;
   for (const OperandSchema& operand : operands) {
-    names.push_back(absl::StrCat(operand.name, operand.optional ? "?" : "", operand.variadic ? "..." : ""));
+    names.push_back(
+        absl::StrCat(operand.name, operand.optional ? "?" : "", operand.variadic ? "..." : ""));
   }
   return absl::StrJoin(names, ", ");
 }
 
 // "indices along dimension 0 of table".
 std::string IndexText(const OpSchema& schema, const IndexedAxis& index) {
-  const std::vector<OperandSchema>& of = index.side == IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
-  return absl::StrCat("indices along ", index.axis >= 0 ? absl::StrCat("dimension ", index.axis) : index.axis == -1 ? "the last dimension" : absl::StrCat("dimension ", index.axis, " from the end"),
+  const std::vector<OperandSchema>& of =
+      index.side == IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
+  return absl::StrCat("indices along ",
+                      index.axis >= 0    ? absl::StrCat("dimension ", index.axis)
+                      : index.axis == -1 ? "the last dimension"
+                                         : absl::StrCat("dimension ", index.axis, " from the end"),
                       " of ", of[index.operand].name, ": from 0 to below its size, checked");
 }
 
 void PrintIndices(const OpSchema& schema, std::ostream& out) {
   for (const OperandSchema& operand : schema.inputs) {
-    if (operand.index.has_value()) out << absl::StrFormat("  %-14s %s\n", operand.name, IndexText(schema, *operand.index));
+    if (operand.index.has_value())
+      out << absl::StrFormat("  %-14s %s\n", operand.name, IndexText(schema, *operand.index));
   }
 }
 
-void PrintOperands(const std::string& title, const std::vector<OperandSchema>& operands, std::ostream& out) {
+void PrintOperands(const std::string& title, const std::vector<OperandSchema>& operands,
+                   std::ostream& out) {
   if (operands.empty()) return;
   out << title << "\n";
   for (const OperandSchema& operand : operands) {
-    std::string note = absl::StrCat(operand.optional ? " (optional)" : "", operand.variadic ? " (one or more)" : "");
+    std::string note = absl::StrCat(operand.optional ? " (optional)" : "",
+                                    operand.variadic ? " (one or more)" : "");
     out << absl::StrFormat("  %-14s %s%s\n", operand.name, operand.doc, note);
   }
 }
 
 void PrintOp(const OpSchema& schema, bool has_gradient, std::ostream& out) {
-  out << schema.name << "(" << OperandNames(schema.inputs) << ") -> " << OperandNames(schema.outputs) << "\n"
+  out << schema.name << "(" << OperandNames(schema.inputs) << ") -> "
+      << OperandNames(schema.outputs) << "\n"
       << schema.doc << "\n\n";
   PrintOperands("inputs", schema.inputs, out);
   PrintOperands("outputs", schema.outputs, out);
   if (!schema.attrs.empty()) out << "attributes\n";
   for (const AttrSchema& attr : schema.attrs) {
-    std::string fallback = attr.fallback.has_value() ? "default " + ValueText(attr.name, *attr.fallback) : "required";
+    std::string fallback =
+        attr.fallback.has_value() ? "default " + ValueText(attr.name, *attr.fallback) : "required";
     out << absl::StrFormat("  %-14s %s (%s, %s)\n", attr.name, attr.doc, Name(attr.kind), fallback);
   }
-  if (std::any_of(schema.inputs.begin(), schema.inputs.end(), [](const OperandSchema& operand) { return operand.index.has_value(); })) {
+  if (std::any_of(schema.inputs.begin(), schema.inputs.end(),
+                  [](const OperandSchema& operand) { return operand.index.has_value(); })) {
     out << "indices\n";
     PrintIndices(schema, out);
   }
@@ -77,7 +88,8 @@ absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
     const OpDef* def = OpRegistry::Find(arguments.name);
     if (def == nullptr) {
       std::string nearest = Nearest(arguments.name, names);
-      return Rejected({"W0009", "weir ops", "the name of an op", arguments.name, nearest.empty() ? "weir ops" : nearest});
+      return Rejected({"W0009", "weir ops", "the name of an op", arguments.name,
+                       nearest.empty() ? "weir ops" : nearest});
     }
     PrintOp(def->schema, static_cast<bool>(def->gradient), out);
     return absl::OkStatus();
@@ -94,9 +106,10 @@ absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
 
 void AddOpsVerb(CLI::App* app, CliContext* context) {
   auto arguments = std::make_shared<OpsArguments>();
-  CLI::App* verb = AddVerb(app, context, "ops", "List the operations a graph may use, or explain one",
-                           "  weir ops\n  weir ops attention\n  weir ops --all",
-                           [arguments, context] { return ListOps(*arguments, *context->out); });
+  CLI::App* verb =
+      AddVerb(app, context, "ops", "List the operations a graph may use, or explain one",
+              "  weir ops\n  weir ops attention\n  weir ops --all",
+              [arguments, context] { return ListOps(*arguments, *context->out); });
   verb->add_option("NAME", arguments->name, "The op to explain");
   verb->add_flag("--all", arguments->all, "Include ops that only the compiler uses");
 }

@@ -40,38 +40,57 @@ struct PlanArguments {
   std::vector<std::string> disabled;
   std::string cluster;
   // Sections below the screen.
-  bool layouts = false, boxings = false, schedule = false, memory = false, actors = false, all = false;
+  bool layouts = false, boxings = false, schedule = false, memory = false, actors = false,
+       all = false;
   std::string layouts_of;
 };
 
-constexpr int kChartColumns = 72, kChartRows = 8, kChartRowsOfMany = 4, kTensorsShown = 10, kStagesCharted = 8;
+constexpr int kChartColumns = 72, kChartRows = 8, kChartRowsOfMany = 4, kTensorsShown = 10,
+              kStagesCharted = 8;
 
 // What lies where, when and why, as `weir plan` draws it.
 nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
-  nlohmann::ordered_json columns = nlohmann::ordered_json::array(), largest = nlohmann::ordered_json::array();
-  for (const auto& column : view.columns) columns.push_back({{"alive_bytes", column.bytes}, {"phase", std::string(1, column.phase)}});
+  nlohmann::ordered_json columns = nlohmann::ordered_json::array(),
+                         largest = nlohmann::ordered_json::array();
+  for (const auto& column : view.columns)
+    columns.push_back({{"alive_bytes", column.bytes}, {"phase", std::string(1, column.phase)}});
   for (const auto& tensor : view.largest) {
-    largest.push_back({{"name", tensor.name}, {"bytes", tensor.bytes}, {"slots", tensor.slots}, {"held_slots", tensor.held}, {"from", tensor.from},
-                       {"until", tensor.until}, {"alive_ns", tensor.alive_ns}, {"shares_with", tensor.sharers}, {"why", tensor.why}});
+    largest.push_back({{"name", tensor.name},
+                       {"bytes", tensor.bytes},
+                       {"slots", tensor.slots},
+                       {"held_slots", tensor.held},
+                       {"from", tensor.from},
+                       {"until", tensor.until},
+                       {"alive_ns", tensor.alive_ns},
+                       {"shares_with", tensor.sharers},
+                       {"why", tensor.why}});
   }
-  return {{"weight_bytes", view.weight_bytes},     {"optimiser_bytes", view.optimiser_bytes}, {"register_bytes", view.register_bytes},
-          {"landing_bytes", view.landing_bytes},   {"scratch_bytes", view.scratch_bytes},     {"unshared_bytes", view.unshared_bytes},
-          {"most_alive_bytes", view.most_bytes},   {"most_alive_ns", view.most_ns},           {"iteration_ns", view.iteration_ns},
-          {"over_the_step", std::move(columns)},   {"largest", std::move(largest)}};
+  return {{"weight_bytes", view.weight_bytes},     {"optimiser_bytes", view.optimiser_bytes},
+          {"register_bytes", view.register_bytes}, {"landing_bytes", view.landing_bytes},
+          {"scratch_bytes", view.scratch_bytes},   {"unshared_bytes", view.unshared_bytes},
+          {"most_alive_bytes", view.most_bytes},   {"most_alive_ns", view.most_ns},
+          {"iteration_ns", view.iteration_ns},     {"over_the_step", std::move(columns)},
+          {"largest", std::move(largest)}};
 }
 
-// Memory over the step: a chart of the first rank of each stage, and the largest tensors of the fullest rank.
+// Memory over the step: a chart of the first rank of each stage, and the largest tensors of the
+// fullest rank.
 std::string MemorySection(const LogicalPlan& plan, const NeedAndPlans& of) {
-  std::string text = "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u update)\n";
+  std::string text =
+      "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u "
+      "update)\n";
   const int64_t stages = std::min<int64_t>(plan.mesh.num_stages(), kStagesCharted);
   for (int64_t stage = 0; stage < stages; ++stage) {
     const RankPlan& lowered = of.plans.at(plan.mesh.GlobalRank(stage, 0));
     absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
-                    ChartText(compiler::ViewMemory(lowered, kChartColumns, 0), stages > 1 ? kChartRowsOfMany : kChartRows));
+                    ChartText(compiler::ViewMemory(lowered, kChartColumns, 0),
+                              stages > 1 ? kChartRowsOfMany : kChartRows));
   }
-  if (stages < plan.mesh.num_stages()) absl::StrAppend(&text, "… and ", Plural(plan.mesh.num_stages() - stages, "more stage"), "\n");
-  absl::StrAppend(&text, "rank ", of.need.rank, ", which needs most\n",
-                  LargestText(compiler::ViewMemory(of.plans.at(of.need.rank), kChartColumns, kTensorsShown)));
+  if (stages < plan.mesh.num_stages())
+    absl::StrAppend(&text, "… and ", Plural(plan.mesh.num_stages() - stages, "more stage"), "\n");
+  absl::StrAppend(
+      &text, "rank ", of.need.rank, ", which needs most\n",
+      LargestText(compiler::ViewMemory(of.plans.at(of.need.rank), kChartColumns, kTensorsShown)));
   return text;
 }
 
@@ -79,7 +98,8 @@ nlohmann::ordered_json RankJson(const RankPlan& plan) {
   nlohmann::ordered_json states = nlohmann::ordered_json::array();
   for (const StateSpec& state : plan.state()) {
     const TensorSliceProto& slice = state.slice();
-    nlohmann::ordered_json entry = {{"name", state.name()}, {"layout", state.layout()}, {"dtype", slice.dtype()}};
+    nlohmann::ordered_json entry = {
+        {"name", state.name()}, {"layout", state.layout()}, {"dtype", slice.dtype()}};
     entry["shape"] = std::vector<int64_t>(slice.shape().begin(), slice.shape().end());
     entry["offset"] = std::vector<int64_t>(slice.offset().begin(), slice.offset().end());
     entry["owner"] = state.owner();
@@ -108,7 +128,9 @@ nlohmann::ordered_json ScheduleJson(const LogicalPlan& plan) {
     for (const auto& call : plan.module.model.calls) {
       if (call.part == part) calls.push_back(call.name);
     }
-    parts.push_back({{"stage", plan.schedule.StageOf(part)}, {"in_flight", plan.schedule.in_flight[part]}, {"calls", calls}});
+    parts.push_back({{"stage", plan.schedule.StageOf(part)},
+                     {"in_flight", plan.schedule.in_flight[part]},
+                     {"calls", calls}});
   }
   return {{"kind", compiler::Name(plan.schedule.kind)},
           {"bubble_of_even_parts", plan.schedule.BubbleFormula(1, 1)},
@@ -118,7 +140,9 @@ nlohmann::ordered_json ScheduleJson(const LogicalPlan& plan) {
 
 nlohmann::ordered_json PredictionJson(const LogicalPlan& plan, const JobCosts& costs) {
   const StepPrediction prediction = PredictStep(plan, costs);
-  nlohmann::ordered_json json = {{"costs", costs.Text()}, {"step_seconds", prediction.step_ns * 1e-9}, {"simulated", prediction.report.has_value()}};
+  nlohmann::ordered_json json = {{"costs", costs.Text()},
+                                 {"step_seconds", prediction.step_ns * 1e-9},
+                                 {"simulated", prediction.report.has_value()}};
   if (!prediction.why_not.empty()) json["not_simulated_because"] = prediction.why_not;
   return json;
 }
@@ -131,7 +155,8 @@ absl::Status PrintJson(const LogicalPlan& plan, const JobCosts& costs, std::ostr
   }
   nlohmann::ordered_json passes = nlohmann::ordered_json::array();
   for (const auto& timing : plan.timings) {
-    passes.push_back({{"name", timing.name}, {"microseconds", timing.microseconds}, {"nodes", timing.nodes}});
+    passes.push_back(
+        {{"name", timing.name}, {"microseconds", timing.microseconds}, {"nodes", timing.nodes}});
   }
   nlohmann::ordered_json json = {{"job", plan.job.name()},
                                  {"plan_id", plan.plan_id},
@@ -167,22 +192,32 @@ nlohmann::ordered_json PointsJson(const std::vector<compiler::RhythmPoint>& poin
 }
 
 // What register counts buy, by the costs that the plan was compiled with.
-absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& costs, const PlanArguments& arguments, std::ostream& out) {
-  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> choices, compiler::CompareRegisterChoices(plan, costs));
-  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> curve, compiler::RegisterCurve(plan, costs, kCurvePointsMax));
+absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& costs,
+                        const PlanArguments& arguments, std::ostream& out) {
+  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> choices,
+                        compiler::CompareRegisterChoices(plan, costs));
+  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> curve,
+                        compiler::RegisterCurve(plan, costs, kCurvePointsMax));
   if (arguments.json) {
-    nlohmann::ordered_json json = {{"job", plan.job.name()}, {"mesh", plan.mesh.ToText()}, {"choices", PointsJson(choices)}, {"curve", PointsJson(curve)}};
+    nlohmann::ordered_json json = {{"job", plan.job.name()},
+                                   {"mesh", plan.mesh.ToText()},
+                                   {"choices", PointsJson(choices)},
+                                   {"curve", PointsJson(curve)}};
     out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
     return absl::OkStatus();
   }
-  out << "memory and throughput of " << (plan.job.name().empty() ? arguments.job.path : plan.job.name()) << " by register counts (runtime.registers)\n"
+  out << "memory and throughput of "
+      << (plan.job.name().empty() ? arguments.job.path : plan.job.name())
+      << " by register counts (runtime.registers)\n"
       << compiler::CurveText(choices, curve);
   return absl::OkStatus();
 }
 
 absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out) {
   if (rank >= plan.mesh.num_ranks()) {
-    return Rejected({"W0008", "--rank", absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1), absl::StrCat(rank), ""});
+    return Rejected({"W0008", "--rank",
+                     absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1),
+                     absl::StrCat(rank), ""});
   }
   WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan, rank));
   std::string text;
@@ -192,17 +227,20 @@ absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out)
 }
 
 // The screen, and the sections that were asked for.
-absl::Status PrintText(const LogicalPlan& plan, const JobCosts& costs, const PlanArguments& arguments, std::ostream& out) {
+absl::Status PrintText(const LogicalPlan& plan, const JobCosts& costs,
+                       const PlanArguments& arguments, std::ostream& out) {
   const Beside beside = plan.mode == PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing;
   WEIR_ASSIGN_OR_RETURN(const NeedAndPlans memory, NeedAndPlansOf(plan, beside));
-  WEIR_ASSIGN_OR_RETURN(std::string text, PlanScreen(plan, costs, PredictStep(plan, costs), memory));
+  WEIR_ASSIGN_OR_RETURN(std::string text,
+                        PlanScreen(plan, costs, PredictStep(plan, costs), memory));
   const auto add = [&text](absl::StatusOr<std::string> section) -> absl::Status {
     WEIR_RETURN_IF_ERROR(section.status());
     absl::StrAppend(&text, *section);
     return absl::OkStatus();
   };
   const bool all = arguments.all;
-  if (all || arguments.layouts) WEIR_RETURN_IF_ERROR(add(LayoutsSection(plan, arguments.layouts_of)));
+  if (all || arguments.layouts)
+    WEIR_RETURN_IF_ERROR(add(LayoutsSection(plan, arguments.layouts_of)));
   if (all || arguments.boxings) WEIR_RETURN_IF_ERROR(add(BoxingsSection(plan)));
   if (all || arguments.schedule) WEIR_RETURN_IF_ERROR(add(ScheduleSection(plan, costs.model())));
   if (all || arguments.actors) WEIR_RETURN_IF_ERROR(add(ActorsSection(plan)));
@@ -236,7 +274,8 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   if (arguments.timings) {
     out << "\npasses\n";
     for (const auto& timing : plan->timings) {
-      out << absl::StrFormat("  %-24s %10.1f us  %6d nodes after\n", timing.name, timing.microseconds, timing.nodes);
+      out << absl::StrFormat("  %-24s %10.1f us  %6d nodes after\n", timing.name,
+                             timing.microseconds, timing.nodes);
     }
   }
   return absl::OkStatus();
@@ -246,17 +285,22 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
 
 void AddPlanVerb(CLI::App* app, CliContext* context) {
   auto plan = std::make_shared<PlanArguments>();
-  CLI::App* verb = AddVerb(app, context, "plan", "Show how a job would run: whether it fits, the step's time, bytes, memory, what looks wrong",
-                 "  weir plan gpt.textproto --mesh dp=2,tp=2\n"
-                 "  weir plan gpt.textproto --mesh pp=4 --set training.micro_batches=8\n"
-                 "  weir plan gpt.textproto --mesh dp=2,tp=2 --layouts block    how each tensor of function block lies on the mesh, and why\n"
-                 "  weir plan gpt.textproto --mesh dp=2,tp=2 --all\n"
-                 "  weir plan gpt.textproto --json | jq '.ranks[].arena_bytes'\n"
-                 "  weir plan gpt.textproto --rank 0            the plan of one rank as protobuf text\n"
-                 "  weir plan gpt.textproto --mesh pp=4 --curve  what register counts buy: memory against speed\n"
-                 "  weir plan gpt.textproto --mesh pp=4 --cluster here.textproto --set runtime.registers=SOLVED\n"
-                 "  weir plan gpt.textproto --dump-after 'propagate-.*'",
-                 [plan, context] { return ShowPlan(*plan, *context); });
+  CLI::App* verb = AddVerb(
+      app, context, "plan",
+      "Show how a job would run: whether it fits, the step's time, bytes, memory, what looks wrong",
+      "  weir plan gpt.textproto --mesh dp=2,tp=2\n"
+      "  weir plan gpt.textproto --mesh pp=4 --set training.micro_batches=8\n"
+      "  weir plan gpt.textproto --mesh dp=2,tp=2 --layouts block    how each tensor of function "
+      "block lies on the mesh, and why\n"
+      "  weir plan gpt.textproto --mesh dp=2,tp=2 --all\n"
+      "  weir plan gpt.textproto --json | jq '.ranks[].arena_bytes'\n"
+      "  weir plan gpt.textproto --rank 0            the plan of one rank as protobuf text\n"
+      "  weir plan gpt.textproto --mesh pp=4 --curve  what register counts buy: memory against "
+      "speed\n"
+      "  weir plan gpt.textproto --mesh pp=4 --cluster here.textproto --set "
+      "runtime.registers=SOLVED\n"
+      "  weir plan gpt.textproto --dump-after 'propagate-.*'",
+      [plan, context] { return ShowPlan(*plan, *context); });
   plan->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
   verb->add_option("--cluster", plan->cluster, kClusterHelp)->type_name("PATH");
   verb->add_option_function<std::string>(
@@ -268,18 +312,30 @@ void AddPlanVerb(CLI::App* app, CliContext* context) {
           "Add every tensor with its layout and why, of one function of the graph or of all")
       ->type_name("[FUNCTION]")
       ->expected(0, 1);
-  verb->add_flag("--boxings", plan->boxings, "Add what each boxing sends, over which link, and the rule behind it");
-  verb->add_flag("--schedule", plan->schedule, "Add the stages with their calls, the chart of the pipeline, and the planned times");
+  verb->add_flag("--boxings", plan->boxings,
+                 "Add what each boxing sends, over which link, and the rule behind it");
+  verb->add_flag(
+      "--schedule", plan->schedule,
+      "Add the stages with their calls, the chart of the pipeline, and the planned times");
   verb->add_flag("--memory", plan->memory, "Add the memory over the step and the largest tensors");
   verb->add_flag("--actors", plan->actors, "Add the actors, registers and memory of every rank");
   verb->add_flag("--all", plan->all, "Add all of these");
-  verb->add_option("--mode", plan->mode, "train, evaluate or generate")->type_name("MODE")->capture_default_str();
+  verb->add_option("--mode", plan->mode, "train, evaluate or generate")
+      ->type_name("MODE")
+      ->capture_default_str();
   verb->add_flag("--json", plan->json, "Print figures of every rank as JSON");
-  verb->add_flag("--curve", plan->curve, "Print memory against speed for all register counts worth having");
-  verb->add_option("--rank", plan->rank, "Print the plan of one rank as protobuf text")->type_name("N")->check(CLI::NonNegativeNumber);
+  verb->add_flag("--curve", plan->curve,
+                 "Print memory against speed for all register counts worth having");
+  verb->add_option("--rank", plan->rank, "Print the plan of one rank as protobuf text")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
   verb->add_flag("--timings", plan->timings, "Add the time of every pass");
-  verb->add_option("--dump-after", plan->dump_after, "Print the module after the passes whose name matches")->type_name("REGEX");
-  verb->add_option("--disable", plan->disabled, "Leave out a pass; repeatable")->type_name("PASS")->allow_extra_args(false);
+  verb->add_option("--dump-after", plan->dump_after,
+                   "Print the module after the passes whose name matches")
+      ->type_name("REGEX");
+  verb->add_option("--disable", plan->disabled, "Leave out a pass; repeatable")
+      ->type_name("PASS")
+      ->allow_extra_args(false);
 }
 
 }  // namespace weir

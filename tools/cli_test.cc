@@ -46,7 +46,9 @@ Outcome Weir(const std::vector<std::string>& args) {
   return {code, out.str(), Unwrapped(err.str())};
 }
 
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
 
 std::string WriteFile(const std::string& name, const std::string& text) {
   std::ofstream(PathFor(name)) << text;
@@ -55,7 +57,8 @@ std::string WriteFile(const std::string& name, const std::string& text) {
 
 // A small model of images over synthetic data.
 std::string SmallJob() {
-  Outcome zoo = Weir({"zoo", "mlp", "--pixels", "16", "--hidden", "8", "--batch", "8", "--steps", "3"});
+  Outcome zoo =
+      Weir({"zoo", "mlp", "--pixels", "16", "--hidden", "8", "--batch", "8", "--steps", "3"});
   EXPECT_EQ(zoo.code, 0) << zoo.err;
   return WriteFile("small.textproto", zoo.out);
 }
@@ -67,8 +70,10 @@ TEST(CliTest, WithoutArgumentsShowsHelpAsWrongUsage) {
 }
 
 TEST(CliTest, EveryVerbHasHelpWithExamples) {
-  std::vector<std::vector<std::string>> verbs = {{"check"}, {"plan"}, {"train"}, {"eval"}, {"generate"},
-                                                 {"zoo"}, {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"}, {"sim"}, {"calibrate"}, {"explain"}, {"trace"}, {"trace", "report"}};
+  std::vector<std::vector<std::string>> verbs = {
+      {"check"}, {"plan"},       {"train"},        {"eval"},       {"generate"},
+      {"zoo"},   {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"},
+      {"sim"},   {"calibrate"},  {"explain"},      {"trace"},      {"trace", "report"}};
   for (std::vector<std::string> verb : verbs) {
     verb.push_back("--help");
     Outcome run = Weir(verb);
@@ -118,28 +123,34 @@ TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
     device { name: "d" peak { dtype: "f32" flops_per_second: 1e10 } bytes_per_second: 1e9 }
     host { device: "d" devices: 4 }
     within_host { latency_ns: 1000 bytes_per_second: 1e9 })");
-  Outcome run = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=2", "--trace", PathFor("sim.pftrace")});
+  Outcome run = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=2", "--trace",
+                      PathFor("sim.pftrace")});
   EXPECT_EQ(run.code, 0) << run.err;
   EXPECT_THAT(run.out, HasSubstr("2 devices (dp=2)"));
   EXPECT_THAT(run.out, HasSubstr("samples/s"));
   EXPECT_EQ(Weir({"trace", "report", PathFor("sim.pftrace")}).code, 0);
-  EXPECT_EQ(nlohmann::json::parse(Weir({"sim", SmallJob(), "--cluster", cluster, "--json"}).out)["ranks"], 1);
+  EXPECT_EQ(
+      nlohmann::json::parse(Weir({"sim", SmallJob(), "--cluster", cluster, "--json"}).out)["ranks"],
+      1);
   Outcome few = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=8"});
   EXPECT_EQ(few.code, 65);
   EXPECT_THAT(few.err, HasSubstr("W0704"));
-  EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster, "--curve"}).out, Weir({"plan", SmallJob(), "--curve"}).out);
+  EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster, "--curve"}).out,
+            Weir({"plan", SmallJob(), "--curve"}).out);
   EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster}).out, Weir({"plan", SmallJob()}).out);
   EXPECT_EQ(Weir({"plan", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
   EXPECT_THAT(Weir({"sim", SmallJob()}).out, HasSubstr("the default costs")) << "without a cluster";
   EXPECT_EQ(Weir({"sim", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
-  Outcome bad = Weir({"sim", SmallJob(), "--cluster", WriteFile("bad_cluster.textproto", "devise {}")});
+  Outcome bad =
+      Weir({"sim", SmallJob(), "--cluster", WriteFile("bad_cluster.textproto", "devise {}")});
   EXPECT_EQ(bad.code, 65);
   EXPECT_THAT(bad.err, HasSubstr("bad_cluster.textproto:1:"));
 }
 
 TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   const std::string job = SmallJob(), cluster = PathFor("here.textproto");
-  Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--also", "dp=2 training.zero_stage=3", "--steps", "2", "-o", cluster});
+  Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--also",
+                           "dp=2 training.zero_stage=3", "--steps", "2", "-o", cluster});
   EXPECT_EQ(measured.code, 0) << measured.err;
   EXPECT_THAT(measured.err, HasSubstr("measuring kernels of 2 devices"));
   Outcome run = Weir({"sim", job, "--cluster", cluster, "--mesh", "dp=2"});
@@ -151,11 +162,14 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   }
   run = Weir({"sim", job, "--cluster", cluster, "--mesh", "tp=2", "--json"});
   EXPECT_EQ(run.code, 0) << run.err;
-  EXPECT_GT(nlohmann::json::parse(run.out)["kernels_estimated"], 0) << "its shapes were not measured";
+  EXPECT_GT(nlohmann::json::parse(run.out)["kernels_estimated"], 0)
+      << "its shapes were not measured";
   const std::string trace = PathFor("calibrate.pftrace");
-  Outcome traced = Weir({"calibrate", job, "--mesh", "pp=2", "--steps", "2", "-o", cluster, "--trace", trace});
+  Outcome traced =
+      Weir({"calibrate", job, "--mesh", "pp=2", "--steps", "2", "-o", cluster, "--trace", trace});
   EXPECT_EQ(traced.code, 0) << traced.err;
-  EXPECT_THAT(Weir({"trace", "report", trace}).out, AllOf(HasSubstr("2 devices, 2 stages"), HasSubstr("pipeline, 1F1B: bubble ")));
+  EXPECT_THAT(Weir({"trace", "report", trace}).out,
+              AllOf(HasSubstr("2 devices, 2 stages"), HasSubstr("pipeline, 1F1B: bubble ")));
   EXPECT_EQ(Weir({"calibrate", job, "--steps", "1", "-o", "/no/such/folder/c.textproto"}).code, 66);
   EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
 }
@@ -165,7 +179,8 @@ std::string LineCalled(const std::string& name, const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
     const size_t begin = line.find_first_not_of(' ');
-    if (begin == std::string::npos || line.compare(begin, name.size() + 1, name + " ") != 0) continue;
+    if (begin == std::string::npos || line.compare(begin, name.size() + 1, name + " ") != 0)
+      continue;
     const std::string rest = line.substr(line.find_first_not_of(' ', begin + name.size()));
     return rest.substr(0, rest.find(','));
   }
@@ -179,7 +194,8 @@ TEST(CliTest, PlanAndSimPrintTheSameStep) {
     within_host { latency_ns: 1000 bytes_per_second: 1e9 })");
   for (const char* costs : {cluster.c_str(), "defaults"}) {
     for (const char* mesh : {"dp=2", "dp=2,tp=2", "pp=2"}) {
-      const std::string plan = Weir({"plan", job, "--mesh", mesh, "--cluster", costs}).out, sim = Weir({"sim", job, "--mesh", mesh, "--cluster", costs}).out;
+      const std::string plan = Weir({"plan", job, "--mesh", mesh, "--cluster", costs}).out,
+                        sim = Weir({"sim", job, "--mesh", mesh, "--cluster", costs}).out;
       EXPECT_EQ(LineCalled("step", plan), LineCalled("step", sim)) << plan << sim;
       EXPECT_THAT(LineCalled("step", plan), HasSubstr("s")) << plan;
     }
@@ -200,7 +216,8 @@ TEST(CliTest, AnErrorInTheGraphHasItsLineAndSaysWhereToLook) {
   EXPECT_THAT(check.err, HasSubstr(absl::StrCat("W0301 at ", spoilt, ":", line, ", function ")));
   EXPECT_THAT(check.err, ::testing::EndsWith("See: weir explain W0301\n"));
   Outcome set = Weir({"check", job, "--set", "training.micro_batches=-1"});
-  EXPECT_THAT(set.err, HasSubstr(" at --set training.micro_batches=-1, training.micro_batches: expected"));
+  EXPECT_THAT(set.err,
+              HasSubstr(" at --set training.micro_batches=-1, training.micro_batches: expected"));
 }
 
 TEST(CliTest, ExplainPrintsThePageOfACodeAndListsAll) {
@@ -225,26 +242,32 @@ TEST(CliTest, AMissingJobIs66AndARejectedOneIs65) {
   EXPECT_EQ(Weir({"check", job, "--mesh", "dp=x"}).code, 65);
   EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=/no/such/text"}).code, 66);
   EXPECT_EQ(Weir({"eval", job, "--init", "/no/such/weights"}).code, 66);
-  EXPECT_EQ(Weir({"eval", job, "--init", WriteFile("damaged.safetensors", "12345678901")}).code, 66);
+  EXPECT_EQ(Weir({"eval", job, "--init", WriteFile("damaged.safetensors", "12345678901")}).code,
+            66);
 }
 
-// A language model over bytes whose job is in one folder and whose text, of 5,000 bytes, in another.
+// A language model over bytes whose job is in one folder and whose text, of 5,000 bytes, in
+// another.
 std::string TextJob(const std::string& text_path) {
-  Outcome zoo = Weir({"zoo", "gpt", "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence", "8", "--batch", "2", "--steps", "1",
-                      "--data", text_path});
+  Outcome zoo = Weir({"zoo", "gpt", "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence",
+                      "8", "--batch", "2", "--steps", "1", "--data", text_path});
   EXPECT_EQ(zoo.code, 0) << zoo.err;
   std::filesystem::create_directories(PathFor("jobs"));
   return WriteFile("jobs/gpt.textproto", zoo.out);
 }
 
 TEST(CliTest, NoNameControlsTheTerminal) {
-  const std::string name = "name=a\x1b]0;title\x07\xc2\x9b" "31mb";
+  const std::string name =
+      "name=a\x1b]0;title\x07\xc2\x9b"
+      "31mb";
   Outcome check = Weir({"check", SmallJob(), "--set", name});
   EXPECT_EQ(check.code, 0) << check.err;
   EXPECT_THAT(check.out, HasSubstr("a\\x1b]0;title\\x07\\xc2\\x9b31mb is sound"));
   Outcome train = Weir({"train", SmallJob(), "--set", name, "--steps", "1"});
-  EXPECT_THAT(train.err, AllOf(HasSubstr("a\\x1b]0;title"), Not(HasSubstr("\x1b")), Not(HasSubstr("\x07"))));
-  EXPECT_THAT(Weir({"check", "/no/such/\x1b[2J\xff"}).err, AllOf(HasSubstr("\\x1b[2J\\xff"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(train.err,
+              AllOf(HasSubstr("a\\x1b]0;title"), Not(HasSubstr("\x1b")), Not(HasSubstr("\x07"))));
+  EXPECT_THAT(Weir({"check", "/no/such/\x1b[2J\xff"}).err,
+              AllOf(HasSubstr("\\x1b[2J\\xff"), Not(HasSubstr("\x1b"))));
   EXPECT_THAT(Weir({"plan", SmallJob(), "--set", name, "--json"}).out, Not(HasSubstr("\x1b")));
 }
 
@@ -255,10 +278,12 @@ TEST(CliTest, AJobNamesDataNearItselfUnlessTheUserAllowsMore) {
   for (const char* verb : {"check", "train", "calibrate"}) {
     Outcome refused = Weir({verb, job});
     EXPECT_EQ(refused.code, 65) << verb;
-    EXPECT_THAT(refused.err, AllOf(HasSubstr("W0813"), HasSubstr("data.text.path"), HasSubstr("--allow-path " + texts)));
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("W0813"), HasSubstr("data.text.path"),
+                                   HasSubstr("--allow-path " + texts)));
   }
   EXPECT_EQ(Weir({"check", job, "--allow-path", PathFor("texts")}).code, 0);
-  EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=" + text}).code, 0) << "the user's own word";
+  EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=" + text}).code, 0)
+      << "the user's own word";
   EXPECT_EQ(Weir({"check", job, "--set", "training.steps=2"}).code, 65);
   EXPECT_EQ(Weir({"check", job, "--no-data"}).code, 0) << "opens nothing";
   EXPECT_EQ(Weir({"plan", job}).code, 0) << "opens nothing";
@@ -277,10 +302,12 @@ TEST(CliTest, CheckAndPlanDescribeAJobOnAnyMesh) {
   EXPECT_THAT(plan.out, ::testing::StartsWith("fit "));
   EXPECT_THAT(plan.out, ::testing::Not(HasSubstr("\nlayouts")));
   const std::string all = Weir({"plan", job, "--mesh", "tp=2", "--all"}).out;
-  for (const char* section : {"\nlayouts", "\nboxings: ", "\nstages", "\ntimes as planned", "\nactors", "\nmemory over the step"}) {
+  for (const char* section : {"\nlayouts", "\nboxings: ", "\nstages", "\ntimes as planned",
+                              "\nactors", "\nmemory over the step"}) {
     EXPECT_THAT(all, HasSubstr(section));
   }
-  EXPECT_THAT(Weir({"plan", job, "--mesh", "tp=2", "--layouts"}).out, HasSubstr("\nlayouts: every tensor"));
+  EXPECT_THAT(Weir({"plan", job, "--mesh", "tp=2", "--layouts"}).out,
+              HasSubstr("\nlayouts: every tensor"));
   EXPECT_EQ(Weir({"plan", job, "--layouts", "no_such_function"}).code, 65);
   EXPECT_THAT(plan.out, HasSubstr("tp=2"));
   EXPECT_THAT(plan.out, HasSubstr("propagate-layouts"));
@@ -314,7 +341,8 @@ TEST(CliTest, OpsListsAndExplainsOps) {
 
 TEST(CliTest, TrainsSavesAndTellsTheLoss) {
   std::string job = SmallJob(), weights = PathFor("cli.safetensors");
-  Outcome train = Weir({"train", job, "--mesh", "dp=2", "--save", weights, "--metrics", PathFor("cli.jsonl"), "--threads", "1"});
+  Outcome train = Weir({"train", job, "--mesh", "dp=2", "--save", weights, "--metrics",
+                        PathFor("cli.jsonl"), "--threads", "1"});
   ASSERT_EQ(train.code, 0) << train.err;
   EXPECT_THAT(train.out, HasSubstr("3 steps, loss "));
   EXPECT_THAT(train.err, HasSubstr("step 3/3"));

@@ -25,15 +25,18 @@ struct ReportArguments {
 
 absl::Status Report(const ReportArguments& arguments, const CliContext& context) {
   std::ostream& out = *context.out;
-  WEIR_ASSIGN_OR_RETURN(auto file, MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
+  WEIR_ASSIGN_OR_RETURN(auto file,
+                        MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
   context.Confine({}, CpuTime::kLimited);
   TraceReader reader;
-  WEIR_RETURN_IF_ERROR(
-      reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())), arguments.path));
+  WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
+                                                     static_cast<size_t>(file->size())),
+                                   arguments.path));
   file.reset();  // the reader has its own copy of what it keeps
   const TraceReport report = MakeTraceReport(reader);
   const absl::StatusOr<WhySlow> why = FindWhySlow(reader, {arguments.step, arguments.what_ifs});
-  // A trace without what a replay needs still has the rest of its report; a wrong argument is an error.
+  // A trace without what a replay needs still has the rest of its report; a wrong argument is an
+  // error.
   const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
   if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status()))) return why.status();
   if (arguments.json) {
@@ -60,21 +63,29 @@ void AddTraceVerbs(CLI::App* app, CliContext* context) {
   trace->footer("Examples:\n  weir trace report run.pftrace");
   trace->require_subcommand(1);
   auto arguments = std::make_shared<ReportArguments>();
-  CLI::App* verb = AddVerb(trace, context, "report",
-                           "Say how busy the devices were, what they waited for, where the critical path of a step goes, "
-                           "and what a change would gain",
-                           "  weir trace report run.pftrace\n  weir trace report run.pftrace --step 7 --rows 20\n"
-                           "  weir trace report run.pftrace --what-if 'slots:activation=2' --what-if 'free:forward layers.3'\n"
-                           "Changes for --what-if, several at once joined by `;`, a `*` in a NAME stands for anything:\n"
-                           "  slots:NAME=N or =+N   as many, or more slots of a register\n"
-                           "  free:NAME             a function, actor or phase takes no time\n"
-                           "  link:A-B=F            messages from rank A to rank B are F times as fast; link:all=F\n"
-                           "  rank:R=F              acts of rank R are F times as fast; rank:all=F",
-                           [arguments, context] { return Report(*arguments, *context); });
-  verb->add_option("FILE", arguments->path, "Trace written by weir train --trace or weir sim --trace")->required();
-  verb->add_option("--rows,--waits", arguments->rows, "Rows of each table")->check(CLI::NonNegativeNumber)->capture_default_str();
+  CLI::App* verb = AddVerb(
+      trace, context, "report",
+      "Say how busy the devices were, what they waited for, where the critical path of a step "
+      "goes, "
+      "and what a change would gain",
+      "  weir trace report run.pftrace\n  weir trace report run.pftrace --step 7 --rows 20\n"
+      "  weir trace report run.pftrace --what-if 'slots:activation=2' --what-if 'free:forward "
+      "layers.3'\n"
+      "Changes for --what-if, several at once joined by `;`, a `*` in a NAME stands for anything:\n"
+      "  slots:NAME=N or =+N   as many, or more slots of a register\n"
+      "  free:NAME             a function, actor or phase takes no time\n"
+      "  link:A-B=F            messages from rank A to rank B are F times as fast; link:all=F\n"
+      "  rank:R=F              acts of rank R are F times as fast; rank:all=F",
+      [arguments, context] { return Report(*arguments, *context); });
+  verb->add_option("FILE", arguments->path,
+                   "Trace written by weir train --trace or weir sim --trace")
+      ->required();
+  verb->add_option("--rows,--waits", arguments->rows, "Rows of each table")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   verb->add_option("--step", arguments->step, "Critical path of this step alone");
-  verb->add_option("--what-if", arguments->what_ifs, "Replay the run with this change; may be given again")
+  verb->add_option("--what-if", arguments->what_ifs,
+                   "Replay the run with this change; may be given again")
       ->allow_extra_args(false);
   verb->add_flag("--json", arguments->json, "One JSON object, all rows");
 }

@@ -31,12 +31,12 @@ struct CliContext {
   absl::Status status;  // of the verb that ran
   int exit_code = 0;    // if status is ok
   Reader reader = Reader::kPeople;
-  int columns = 0;      // of a line on `err`
-  JobSource source;     // of the job that was read last, for the places of errors
+  int columns = 0;   // of a line on `err`
+  JobSource source;  // of the job that was read last, for the places of errors
   CliSandbox sandbox = CliSandbox::kOff;
 
-  // For a verb that has opened what it was given and from now on reads and computes: confines the process for good, if `sandbox`
-  // is on. What is in place.
+  // For a verb that has opened what it was given and from now on reads and computes: confines the
+  // process for good, if `sandbox` is on. What is in place.
   SandboxFacts Confine(const SandboxRules& rules, CpuTime time) const;
 };
 
@@ -59,19 +59,21 @@ struct JobArguments {
 
 // About the option --cluster of the verbs that plan or predict.
 inline constexpr char kClusterHelp[] =
-    "Machines whose costs the plan is made for (proto/cluster.proto), or `defaults` [those kept by weir calibrate --keep, else the defaults]";
+    "Machines whose costs the plan is made for (proto/cluster.proto), or `defaults` [those kept by "
+    "weir calibrate --keep, else the defaults]";
 
 // A verb with a description, examples and the work to do.
-CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name, const std::string& about,
-                  const std::string& examples, std::function<absl::Status()> work);
+CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
+                  const std::string& about, const std::string& examples,
+                  std::function<absl::Status()> work);
 
-void AddCheckVerb(CLI::App* app, CliContext* context);   // check
-void AddPlanVerb(CLI::App* app, CliContext* context);    // plan
-void AddTrainVerbs(CLI::App* app, CliContext* context);  // train, eval, generate
-void AddZooVerbs(CLI::App* app, CliContext* context);    // zoo gpt | llama | mlp
-void AddOpsVerb(CLI::App* app, CliContext* context);     // ops
-void AddSimVerbs(CLI::App* app, CliContext* context);    // sim, calibrate
-void AddTraceVerbs(CLI::App* app, CliContext* context);  // trace report
+void AddCheckVerb(CLI::App* app, CliContext* context);    // check
+void AddPlanVerb(CLI::App* app, CliContext* context);     // plan
+void AddTrainVerbs(CLI::App* app, CliContext* context);   // train, eval, generate
+void AddZooVerbs(CLI::App* app, CliContext* context);     // zoo gpt | llama | mlp
+void AddOpsVerb(CLI::App* app, CliContext* context);      // ops
+void AddSimVerbs(CLI::App* app, CliContext* context);     // sim, calibrate
+void AddTraceVerbs(CLI::App* app, CliContext* context);   // trace report
 void AddExplainVerb(CLI::App* app, CliContext* context);  // explain
 
 }  // namespace weir

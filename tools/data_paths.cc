@@ -25,12 +25,15 @@ void AddTexts(const Message& message, const std::string& where, std::vector<Data
   for (const FieldDescriptor* field : fields) {
     const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
-      const std::string place = absl::StrCat(where, ".", std::string(field->name()), field->is_repeated() ? absl::StrCat("[", i, "]") : "");
+      const std::string place = absl::StrCat(where, ".", std::string(field->name()),
+                                             field->is_repeated() ? absl::StrCat("[", i, "]") : "");
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        AddTexts(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i) : reflection->GetMessage(message, field), place,
-                 found);
+        AddTexts(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
+                                      : reflection->GetMessage(message, field),
+                 place, found);
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-        std::string text = field->is_repeated() ? reflection->GetRepeatedString(message, field, i) : reflection->GetString(message, field);
+        std::string text = field->is_repeated() ? reflection->GetRepeatedString(message, field, i)
+                                                : reflection->GetString(message, field);
         if (!text.empty()) found->push_back({place, std::move(text)});
       }
     }
@@ -47,14 +50,18 @@ std::filesystem::path Resolved(const std::filesystem::path& path) {
 }
 
 bool LiesIn(const std::filesystem::path& file, const std::filesystem::path& folder) {
-  return !folder.empty() && std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first == folder.end();
+  return !folder.empty() &&
+         std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first ==
+             folder.end();
 }
 
 // The folders that nobody has to name.
 std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
   std::vector<std::filesystem::path> folders = {Resolved("."), Resolved(kSystemData)};
-  if (job_path != "-") folders.push_back(Resolved(std::filesystem::absolute(job_path).parent_path()));
-  std::erase_if(folders, [](const std::filesystem::path& folder) { return folder == folder.root_path(); });
+  if (job_path != "-")
+    folders.push_back(Resolved(std::filesystem::absolute(job_path).parent_path()));
+  std::erase_if(folders,
+                [](const std::filesystem::path& folder) { return folder == folder.root_path(); });
   return folders;
 }
 
@@ -63,8 +70,11 @@ std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
 std::vector<DataPath> DataPathsOf(const Job& job) {
   std::vector<DataPath> found;
   const Reflection* reflection = job.data().GetReflection();
-  const FieldDescriptor* kind = reflection->GetOneofFieldDescriptor(job.data(), Data::descriptor()->FindOneofByName("kind"));
-  if (kind != nullptr) AddTexts(reflection->GetMessage(job.data(), kind), absl::StrCat("data.", std::string(kind->name())), &found);
+  const FieldDescriptor* kind =
+      reflection->GetOneofFieldDescriptor(job.data(), Data::descriptor()->FindOneofByName("kind"));
+  if (kind != nullptr)
+    AddTexts(reflection->GetMessage(job.data(), kind),
+             absl::StrCat("data.", std::string(kind->name())), &found);
   return found;
 }
 
@@ -74,18 +84,25 @@ absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRu
     const std::filesystem::path folder = Resolved(allowed);
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error)) {
-      return Rejected({"W0814", "--allow-path", "a folder", allowed, "check the path; relative paths count from the current directory"});
+      return Rejected({"W0814", "--allow-path", "a folder", allowed,
+                       "check the path; relative paths count from the current directory"});
     }
     folders.push_back(folder);
   }
   for (const DataPath& named : paths) {
     const std::filesystem::path file = Resolved(named.path);
-    if (std::any_of(folders.begin(), folders.end(), [&](const auto& folder) { return LiesIn(file, folder); })) continue;
-    const bool is_link = !file.empty() && file != std::filesystem::absolute(named.path).lexically_normal();
-    return Rejected({"W0813", absl::StrCat(rules.job_path == "-" ? "standard input" : rules.job_path, ", ", named.field),
-                     absl::StrCat("a file in the folder of the job, in the current folder or in ", kSystemData),
-                     absl::StrCat(named.path, is_link ? absl::StrCat(", which is ", file.string()) : ""),
-                     absl::StrCat("--allow-path ", file.parent_path().string(), ", if you trust the job with the files there")});
+    if (std::any_of(folders.begin(), folders.end(),
+                    [&](const auto& folder) { return LiesIn(file, folder); }))
+      continue;
+    const bool is_link =
+        !file.empty() && file != std::filesystem::absolute(named.path).lexically_normal();
+    return Rejected(
+        {"W0813",
+         absl::StrCat(rules.job_path == "-" ? "standard input" : rules.job_path, ", ", named.field),
+         absl::StrCat("a file in the folder of the job, in the current folder or in ", kSystemData),
+         absl::StrCat(named.path, is_link ? absl::StrCat(", which is ", file.string()) : ""),
+         absl::StrCat("--allow-path ", file.parent_path().string(),
+                      ", if you trust the job with the files there")});
   }
   return absl::OkStatus();
 }

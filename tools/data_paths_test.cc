@@ -16,10 +16,14 @@ using ::testing::HasSubstr;
 class DataPathsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    root_ = std::filesystem::path(::testing::TempDir()) / ::testing::UnitTest::GetInstance()->current_test_info()->name();
+    root_ = std::filesystem::path(::testing::TempDir()) /
+            ::testing::UnitTest::GetInstance()->current_test_info()->name();
     std::filesystem::remove_all(root_);
-    for (const char* folder : {"job/data", "other", "here/below"}) std::filesystem::create_directories(root_ / folder);
-    for (const char* file : {"job/job.textproto", "job/data/text", "other/secret", "here/text", "here/below/text"}) std::ofstream(root_ / file) << "x";
+    for (const char* folder : {"job/data", "other", "here/below"})
+      std::filesystem::create_directories(root_ / folder);
+    for (const char* file :
+         {"job/job.textproto", "job/data/text", "other/secret", "here/text", "here/below/text"})
+      std::ofstream(root_ / file) << "x";
     std::filesystem::current_path(root_ / "here");
   }
 
@@ -31,25 +35,32 @@ class DataPathsTest : public ::testing::Test {
 };
 
 TEST_F(DataPathsTest, FilesOfTheJobOfTheCurrentFolderAndOfTheSystemAreFree) {
-  for (const std::string& path : {(root_ / "job/data/text").string(), std::string("text"), std::string("below/text"), std::string("./below/../text"),
-                                  std::string("no/such/text"), std::string("/usr/share/dict/words"), std::string("../job/data/text")}) {
+  for (const std::string& path :
+       {(root_ / "job/data/text").string(), std::string("text"), std::string("below/text"),
+        std::string("./below/../text"), std::string("no/such/text"),
+        std::string("/usr/share/dict/words"), std::string("../job/data/text")}) {
     EXPECT_TRUE(Check(path).ok()) << path << ": " << Check(path);
   }
 }
 
 TEST_F(DataPathsTest, OtherFilesAreRefusedWithTheFlagThatAllowsThem) {
-  for (const std::string& path : {(root_ / "other/secret").string(), std::string("../other/secret"), std::string("/etc/passwd"),
-                                  std::string("/usr/share/../../etc/passwd"), std::string("below/../../other/secret"), std::string("/usr/shared")}) {
+  for (const std::string& path :
+       {(root_ / "other/secret").string(), std::string("../other/secret"),
+        std::string("/etc/passwd"), std::string("/usr/share/../../etc/passwd"),
+        std::string("below/../../other/secret"), std::string("/usr/shared")}) {
     const absl::Status status = Check(path);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << path;
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0813 at "), HasSubstr("data.text.path"), HasSubstr("Try: --allow-path /")));
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("W0813 at "), HasSubstr("data.text.path"),
+                      HasSubstr("Try: --allow-path /")));
   }
 }
 
 TEST_F(DataPathsTest, ALinkCountsAsWhatItPointsTo) {
   std::filesystem::create_symlink(root_ / "other/secret", root_ / "here/link");
   std::filesystem::create_directory_symlink(root_ / "other", root_ / "job/folder");
-  EXPECT_THAT(std::string(Check("link").message()), AllOf(HasSubstr("found link, which is "), HasSubstr("other/secret")));
+  EXPECT_THAT(std::string(Check("link").message()),
+              AllOf(HasSubstr("found link, which is "), HasSubstr("other/secret")));
   EXPECT_FALSE(Check(root_ / "job/folder/secret").ok());
   EXPECT_FALSE(Check(root_ / "job/folder/not_there").ok());
 }
@@ -58,7 +69,8 @@ TEST_F(DataPathsTest, AFolderThatIsNamedIsFree) {
   EXPECT_TRUE(Check("../other/secret", {"../other"}).ok());
   EXPECT_TRUE(Check("/etc/passwd", {"/"}).ok());
   EXPECT_FALSE(Check("/etc/passwd", {"../other"}).ok());
-  EXPECT_THAT(std::string(Check("text", {"no/such/folder"}).message()), HasSubstr("W0814 at --allow-path: expected a folder"));
+  EXPECT_THAT(std::string(Check("text", {"no/such/folder"}).message()),
+              HasSubstr("W0814 at --allow-path: expected a folder"));
 }
 
 TEST_F(DataPathsTest, AJobFromAPipeHasTheCurrentFolderAlone) {

@@ -38,13 +38,15 @@ constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
 std::vector<std::string> FieldNames(const Descriptor* type) {
   std::vector<std::string> names;
-  for (int i = 0; i < type->field_count(); ++i) names.push_back(std::string(type->field(i)->name()));
+  for (int i = 0; i < type->field_count(); ++i)
+    names.push_back(std::string(type->field(i)->name()));
   return names;
 }
 
 std::vector<std::string> ValueNames(const google::protobuf::EnumDescriptor* type) {
   std::vector<std::string> names;
-  for (int i = 0; i < type->value_count(); ++i) names.push_back(std::string(type->value(i)->name()));
+  for (int i = 0; i < type->value_count(); ++i)
+    names.push_back(std::string(type->value(i)->name()));
   return names;
 }
 
@@ -65,7 +67,8 @@ std::string NextQuoted(const std::string& text, size_t* from) {
 }
 
 // The enum of a field called `name` anywhere in the schema of a job that lacks `value`.
-const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const std::string& name, int depth) {
+const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const std::string& name,
+                                                 int depth) {
   if (depth > 8) return nullptr;
   for (int i = 0; i < type->field_count(); ++i) {
     const FieldDescriptor* field = type->field(i);
@@ -80,9 +83,11 @@ const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const s
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
   // `expected`: what the text is, for messages.
-  ErrorCollector(std::string name, std::string expected) : name_(std::move(name)), expected_(std::move(expected)) {}
+  ErrorCollector(std::string name, std::string expected)
+      : name_(std::move(name)), expected_(std::move(expected)) {}
 
-  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override {
     if (errors_.size() >= kErrorsMax) return;
     Problem problem;
     problem.where = absl::StrCat(name_, ":", line + 1, ":", column + 1);
@@ -100,7 +105,8 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
       problem.code = "W0004";
       problem.expected = "a value of " + field;
       problem.found = "\"" + value + "\"";
-      if (type != nullptr) problem.hint = NearestOrAll(absl::AsciiStrToUpper(value), ValueNames(type));
+      if (type != nullptr)
+        problem.hint = NearestOrAll(absl::AsciiStrToUpper(value), ValueNames(type));
     } else {
       problem.code = "W0002";
       problem.expected = expected_;
@@ -135,9 +141,11 @@ absl::Status CheckCharacters(const std::string& text, const std::string& name) {
   int64_t line = 1 + std::count(text.begin(), text.begin() + at, '\n');
   size_t begin = text.rfind('\n', at);
   size_t column = begin == std::string::npos ? at + 1 : at - begin;
-  return Rejected({"W0002", absl::StrCat(name, ":", line, ":", column), "a job in protobuf text form (proto/job.proto), in UTF-8",
-                   absl::StrCat("byte 0x", absl::Hex(static_cast<unsigned char>(text[at]), absl::kZeroPad2)),
-                   "`weir zoo gpt > gpt.textproto` writes a job"});
+  return Rejected(
+      {"W0002", absl::StrCat(name, ":", line, ":", column),
+       "a job in protobuf text form (proto/job.proto), in UTF-8",
+       absl::StrCat("byte 0x", absl::Hex(static_cast<unsigned char>(text[at]), absl::kZeroPad2)),
+       "`weir zoo gpt > gpt.textproto` writes a job"});
 }
 
 // Escapes in strings ("\377") and values of --set may say what is no text.
@@ -149,14 +157,18 @@ absl::Status CheckStrings(const Message& message, const std::string& where) {
     int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     const std::string name(field->name());
     for (int i = 0; i < count; ++i) {
-      std::string place = absl::StrCat(where, where.empty() ? "" : ".", name, field->is_repeated() ? absl::StrCat("[", i, "]") : "");
+      std::string place = absl::StrCat(where, where.empty() ? "" : ".", name,
+                                       field->is_repeated() ? absl::StrCat("[", i, "]") : "");
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-        WEIR_RETURN_IF_ERROR(CheckStrings(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
-                                                               : reflection->GetMessage(message, field), place));
+        WEIR_RETURN_IF_ERROR(CheckStrings(field->is_repeated()
+                                              ? reflection->GetRepeatedMessage(message, field, i)
+                                              : reflection->GetMessage(message, field),
+                                          place));
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
         std::string copy;  // unused by the messages of a job, which hold their strings
-        const std::string& text = field->is_repeated() ? reflection->GetRepeatedStringReference(message, field, i, &copy)
-                                                       : reflection->GetStringReference(message, field, &copy);
+        const std::string& text =
+            field->is_repeated() ? reflection->GetRepeatedStringReference(message, field, i, &copy)
+                                 : reflection->GetStringReference(message, field, &copy);
         if (FindNoCharacter(text) == text.size()) continue;
         return Rejected({"W0010", place, "text in UTF-8", "bytes that are none", ""});
       }
@@ -169,8 +181,10 @@ constexpr char kNoJobFile[] = "W0006";
 constexpr char kJobFile[] = "a job file";
 constexpr char kStandardInput[] = "standard input";
 
-// What a descriptor delivers until its end, or one piece more than ParseJob takes. `expected_bytes` come probably.
-absl::StatusOr<std::string> ReadText(int descriptor, int64_t expected_bytes, const std::string& name) {
+// What a descriptor delivers until its end, or one piece more than ParseJob takes. `expected_bytes`
+// come probably.
+absl::StatusOr<std::string> ReadText(int descriptor, int64_t expected_bytes,
+                                     const std::string& name) {
   constexpr size_t kPieceBytes = 65536;
   std::string text;
   text.reserve(static_cast<size_t>(std::min(expected_bytes, kJobBytesMax)) + kPieceBytes);
@@ -181,13 +195,14 @@ absl::StatusOr<std::string> ReadText(int descriptor, int64_t expected_bytes, con
     const int error = errno;
     text.resize(before + static_cast<size_t>(std::max<ssize_t>(got, 0)));
     if (got == 0) return text;
-    if (got < 0 && error != EINTR) return Missing({kNoJobFile, name, kJobFile, ::strerror(error), ""});
+    if (got < 0 && error != EINTR)
+      return Missing({kNoJobFile, name, kJobFile, ::strerror(error), ""});
   }
   return text;
 }
 
-absl::Status BadPath(const std::string& assignment, const std::string& expected, const std::string& found,
-                     const std::string& hint) {
+absl::Status BadPath(const std::string& assignment, const std::string& expected,
+                     const std::string& found, const std::string& hint) {
   return Rejected({"W0005", "--set " + assignment, expected, found, hint});
 }
 
@@ -198,7 +213,8 @@ struct PathStep {
   bool has_selector = false;
 };
 
-absl::StatusOr<std::vector<PathStep>> ParsePath(const std::string& assignment, const std::string& path) {
+absl::StatusOr<std::vector<PathStep>> ParsePath(const std::string& assignment,
+                                                const std::string& path) {
   std::vector<PathStep> steps;
   size_t at = 0;
   while (true) {
@@ -211,7 +227,8 @@ absl::StatusOr<std::vector<PathStep>> ParsePath(const std::string& assignment, c
       step.has_selector = true;
       at = close + 1;
     }
-    if (step.field.empty()) return BadPath(assignment, "field names joined by dots", path, "training.steps=10");
+    if (step.field.empty())
+      return BadPath(assignment, "field names joined by dots", path, "training.steps=10");
     steps.push_back(step);
     if (at == path.size()) return steps;
     if (path[at] != '.') return BadPath(assignment, "a dot after ]", path, "");
@@ -228,7 +245,8 @@ std::string WithoutBraces(const std::string& value) {
 
 class FieldSetter {
  public:
-  FieldSetter(const std::string& assignment, std::string value) : assignment_(assignment), value_(std::move(value)) {}
+  FieldSetter(const std::string& assignment, std::string value)
+      : assignment_(assignment), value_(std::move(value)) {}
 
   absl::Status Set(const std::vector<PathStep>& steps, Message* message) {
     for (size_t i = 0; i < steps.size(); ++i) {
@@ -240,22 +258,24 @@ class FieldSetter {
   }
 
  private:
-  absl::StatusOr<const FieldDescriptor*> FindField(const Message& message, const std::string& name) const {
+  absl::StatusOr<const FieldDescriptor*> FindField(const Message& message,
+                                                   const std::string& name) const {
     const Descriptor* type = message.GetDescriptor();
     if (const FieldDescriptor* field = type->FindFieldByName(name)) return field;
-    return BadPath(assignment_, absl::StrCat("a field of ", std::string(type->full_name())), "\"" + name + "\"",
-                   NearestOrAll(name, FieldNames(type)));
+    return BadPath(assignment_, absl::StrCat("a field of ", std::string(type->full_name())),
+                   "\"" + name + "\"", NearestOrAll(name, FieldNames(type)));
   }
 
   // The element of `field` that the step selects, by number or by its field `name`.
-  absl::StatusOr<int> FindElement(const PathStep& step, const FieldDescriptor* field, const Message& message) const {
+  absl::StatusOr<int> FindElement(const PathStep& step, const FieldDescriptor* field,
+                                  const Message& message) const {
     const Reflection* reflection = message.GetReflection();
     int count = reflection->FieldSize(message, field);
     int index = -1;
     if (absl::SimpleAtoi(step.selector, &index)) {
       if (index >= 0 && index < count) return index;
-      return BadPath(assignment_, absl::StrCat("an element of ", step.field, ", which has ", count), step.selector,
-                     count > 0 ? absl::StrCat("0 to ", count - 1) : "");
+      return BadPath(assignment_, absl::StrCat("an element of ", step.field, ", which has ", count),
+                     step.selector, count > 0 ? absl::StrCat("0 to ", count - 1) : "");
     }
     std::vector<std::string> names;
     const FieldDescriptor* name_field =
@@ -269,16 +289,20 @@ class FieldSetter {
                    "\"" + step.selector + "\"", NearestOrAll(step.selector, names));
   }
 
-  absl::StatusOr<Message*> Descend(const PathStep& step, const FieldDescriptor* field, Message* message) const {
+  absl::StatusOr<Message*> Descend(const PathStep& step, const FieldDescriptor* field,
+                                   Message* message) const {
     const Reflection* reflection = message->GetReflection();
     if (field->message_type() == nullptr) {
-      return BadPath(assignment_, step.field + " to have fields", "a plain value", "end the path there");
+      return BadPath(assignment_, step.field + " to have fields", "a plain value",
+                     "end the path there");
     }
     if (!field->is_repeated()) {
-      if (step.has_selector) return BadPath(assignment_, step.field + " without [ ], as it is not a list", "[ ]", "");
+      if (step.has_selector)
+        return BadPath(assignment_, step.field + " without [ ], as it is not a list", "[ ]", "");
       return reflection->MutableMessage(message, field);
     }
-    if (!step.has_selector) return BadPath(assignment_, "which element of the list", step.field, step.field + "[0]");
+    if (!step.has_selector)
+      return BadPath(assignment_, "which element of the list", step.field, step.field + "[0]");
     WEIR_ASSIGN_OR_RETURN(int index, FindElement(step, field, *message));
     return reflection->MutableRepeatedMessage(message, field, index);
   }
@@ -306,8 +330,12 @@ class FieldSetter {
       ok = parser.ParseFieldValueFromString(text, field, parsed.get());
     }
     if (!ok) {
-      std::string hint = field->enum_type() != nullptr ? NearestOrAll(absl::AsciiStrToUpper(value_), ValueNames(field->enum_type())) : "";
-      return BadPath(assignment_, absl::StrCat("a value of type ", field->type_name()), "\"" + value_ + "\"", hint);
+      std::string hint =
+          field->enum_type() != nullptr
+              ? NearestOrAll(absl::AsciiStrToUpper(value_), ValueNames(field->enum_type()))
+              : "";
+      return BadPath(assignment_, absl::StrCat("a value of type ", field->type_name()),
+                     "\"" + value_ + "\"", hint);
     }
     if (!step.has_selector) {
       // MergeFrom does not carry a proto3 zero over; clearing first does the same.
@@ -323,16 +351,20 @@ class FieldSetter {
     return absl::OkStatus();
   }
 
-  absl::Status AssignMessage(const PathStep& step, const FieldDescriptor* field, Message* message) const {
+  absl::Status AssignMessage(const PathStep& step, const FieldDescriptor* field,
+                             Message* message) const {
     const Reflection* reflection = message->GetReflection();
     Message* prototype = google::protobuf::MessageFactory::generated_factory()
-                             ->GetPrototype(field->message_type())->New();
+                             ->GetPrototype(field->message_type())
+                             ->New();
     std::unique_ptr<Message> parsed(prototype);
     TextFormat::Parser parser;
     std::vector<std::string> fields = FieldNames(field->message_type());
     if (fields.size() > kFieldsShown) fields.resize(kFieldsShown);
-    ErrorCollector collector("--set " + assignment_, absl::StrCat("fields of ", step.field, " (", absl::StrJoin(fields, ", "), ") in protobuf text form, as in '",
-                                                                  step.field, "=", fields[0], ": …'"));
+    ErrorCollector collector(
+        "--set " + assignment_,
+        absl::StrCat("fields of ", step.field, " (", absl::StrJoin(fields, ", "),
+                     ") in protobuf text form, as in '", step.field, "=", fields[0], ": …'"));
     parser.RecordErrorsTo(&collector);
     parser.SetRecursionLimit(kRecursionMax);
     if (!parser.ParseFromString(WithoutBraces(value_), parsed.get())) {
@@ -362,7 +394,8 @@ absl::StatusOr<Job> ParseJob(const std::string& with_mark, const std::string& na
   const std::string text(absl::StripPrefix(with_mark, kByteOrderMark));
   if (static_cast<int64_t>(text.size()) > kJobBytesMax) {
     return Rejected({"W0001", name, absl::StrCat("a job of at most ", kJobBytesMax, " bytes"),
-                     absl::StrCat(text.size(), " bytes"), "write repeated layers as one function with `repeat`"});
+                     absl::StrCat(text.size(), " bytes"),
+                     "write repeated layers as one function with `repeat`"});
   }
   WEIR_RETURN_IF_ERROR(CheckCharacters(text, name));
   WEIR_RETURN_IF_ERROR(CheckTextBounds(text, name));
@@ -390,8 +423,11 @@ absl::StatusOr<Job> ReadJobFile(const std::string& path) {
 
 absl::StatusOr<std::string> ReadJobText(const std::string& path) {
   if (path == "-") return ReadText(STDIN_FILENO, 0, kStandardInput);
-  WEIR_ASSIGN_OR_RETURN(const InputFile file,
-                        InputFile::Open(path, {kNoJobFile, kJobFile, "`weir zoo gpt > gpt.textproto` writes one; `-` reads it from a pipe"}));
+  WEIR_ASSIGN_OR_RETURN(
+      const InputFile file,
+      InputFile::Open(path,
+                      {kNoJobFile, kJobFile,
+                       "`weir zoo gpt > gpt.textproto` writes one; `-` reads it from a pipe"}));
   return ReadText(file.descriptor(), file.size(), path);
 }
 
@@ -409,7 +445,8 @@ absl::Status SetField(const std::string& assignment, Job* job) {
   const std::string value = assignment.substr(equals + 1), path = assignment.substr(0, equals);
   // Strings need no quotes here, so the value as a whole may be one.
   if (static_cast<int64_t>(value.size()) > kTextStringBytesMax) {
-    return Rejected({"W0812", absl::StrCat("--set ", path), absl::StrCat("a value of at most ", kTextStringBytesMax, " bytes"),
+    return Rejected({"W0812", absl::StrCat("--set ", path),
+                     absl::StrCat("a value of at most ", kTextStringBytesMax, " bytes"),
                      absl::StrCat(value.size(), " bytes"), "say it in the job file"});
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<PathStep> steps, ParsePath(assignment, path));

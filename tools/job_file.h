@@ -14,12 +14,13 @@ namespace weir {
 
 inline constexpr int64_t kJobBytesMax = 64 << 20;
 
-// Reads and parses `path` ("-": standard input, until its end). kNotFound: no file, or none that is regular: a pipe is
-// named "-", so that nothing waits for who may never write. kInvalidArgument: larger than kJobBytesMax, beyond the bounds
-// of text_bounds.h, or not a job (the first errors with path:line:column).
+// Reads and parses `path` ("-": standard input, until its end). kNotFound: no file, or none that is
+// regular: a pipe is named "-", so that nothing waits for who may never write. kInvalidArgument:
+// larger than kJobBytesMax, beyond the bounds of text_bounds.h, or not a job (the first errors with
+// path:line:column).
 absl::StatusOr<Job> ReadJobFile(const std::string& path);
-// The two halves of it: the text, at most a little more than kJobBytesMax of it, and what it says. `name` stands for the
-// path in errors (JobName).
+// The two halves of it: the text, at most a little more than kJobBytesMax of it, and what it says.
+// `name` stands for the path in errors (JobName).
 absl::StatusOr<std::string> ReadJobText(const std::string& path);
 absl::StatusOr<Job> ParseJob(const std::string& text, const std::string& name);
 // The name that errors use for the file `path`.

@@ -48,7 +48,9 @@ TEST(JobFileTest, DeepNestingIsRefusedAndNotFatal) {
 }
 
 TEST(JobFileTest, AJobBeyondTheLimitIsRefusedAndAMissingOneNotFound) {
-  EXPECT_THAT(Message(ParseJob(std::string(static_cast<size_t>(kJobBytesMax) + 1, ' '), "big").status()), HasSubstr("W0001"));
+  EXPECT_THAT(
+      Message(ParseJob(std::string(static_cast<size_t>(kJobBytesMax) + 1, ' '), "big").status()),
+      HasSubstr("W0001"));
   EXPECT_EQ(ReadJobFile("/no/such/job").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(ReadJobFile(::testing::TempDir()).status().code(), absl::StatusCode::kNotFound);
 }
@@ -57,7 +59,8 @@ TEST(JobFileTest, AByteOrderMarkBeforeTheTextIsNoPartOfIt) {
   const auto job = ParseJob("\xEF\xBB\xBFname: \"x\"", "job.textproto");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->name(), "x");
-  EXPECT_THAT(Message(ParseJob("name: \"x\"\n\xEF\xBB\xBF", "job.textproto").status()), HasSubstr("job.textproto:2:1"));
+  EXPECT_THAT(Message(ParseJob("name: \"x\"\n\xEF\xBB\xBF", "job.textproto").status()),
+              HasSubstr("job.textproto:2:1"));
 }
 
 class SetFieldTest : public ::testing::Test {
@@ -66,7 +69,8 @@ class SetFieldTest : public ::testing::Test {
     job_ = *ParseJob(R"(
       graph { dim { name: "batch" size: 8 } dim { name: "hidden" size: 64 } }
       rule { dim: "batch" axis: "dp" }
-      training { steps: 5 seed: 3 optimizer { sgd { momentum: 0.9 } } })", "t");
+      training { steps: 5 seed: 3 optimizer { sgd { momentum: 0.9 } } })",
+                     "t");
   }
   std::string Error(const std::string& assignment) {
     Job before = job_;
@@ -112,7 +116,10 @@ TEST_F(SetFieldTest, AMessageIsWrittenWithOrWithoutBraces) {
   EXPECT_EQ(job_.rule(2).axis(), "sp");
   const std::string error = Error("rule=dim \"hidden\"");
   EXPECT_THAT(error, HasSubstr("W0002 at --set rule=dim \"hidden\":1:"));
-  EXPECT_THAT(error, HasSubstr("expected fields of rule (dim, axis, scope) in protobuf text form, as in 'rule=dim: …'"));
+  EXPECT_THAT(
+      error,
+      HasSubstr(
+          "expected fields of rule (dim, axis, scope) in protobuf text form, as in 'rule=dim: …'"));
 }
 
 TEST_F(SetFieldTest, ASelectorOfAnEmptyListHasNoRemedy) {
@@ -151,7 +158,8 @@ TEST(SetMeshTest, ReplacesTheMeshAndRefusesNonsense) {
 TEST(JobTextTest, RoundTripsAndIsStable) {
   Job job = *ParseJob(R"(name: "x" graph { dim { name: "batch" size: 8 } function { name: "f"
     node { name: "n" op: "relu" input: "x" attr { name: "a" value { ints { values: 1 values: 2 } } } } } main: "f" }
-    pipeline { cut: "a" cut: "b" } training { schedule { learning_rate: 0.1 } })", "t");
+    pipeline { cut: "a" cut: "b" } training { schedule { learning_rate: 0.1 } })",
+                      "t");
   std::string text = JobText(job, "a title\nof two lines");
   auto back = ParseJob(text, "t");
   ASSERT_TRUE(back.ok()) << back.status() << text;

@@ -30,7 +30,8 @@ class NoErrors : public google::protobuf::io::ErrorCollector {
 // Follows the name of an element from the job inwards. The line is that of the last element found.
 class ElementWalk {
  public:
-  ElementWalk(const Job& job, const TextFormat::ParseInfoTree& tree) : message_(&job), tree_(&tree) {}
+  ElementWalk(const Job& job, const TextFormat::ParseInfoTree& tree)
+      : message_(&job), tree_(&tree) {}
 
   // Precondition: `parts` is the name, divided at commas.
   void Follow(const std::vector<std::string>& parts) {
@@ -45,14 +46,18 @@ class ElementWalk {
   bool Step(const std::string& part) {
     if (message_ == nullptr) return false;
     absl::string_view rest = part;
-    if (const Job* job = JobHere(); job != nullptr && IsElementOfMain(part)) EnterFunction(job->graph().main());
+    if (const Job* job = JobHere(); job != nullptr && IsElementOfMain(part))
+      EnterFunction(job->graph().main());
     if (absl::ConsumePrefix(&rest, "function ")) return EnterFunction(std::string(rest));
-    if (absl::ConsumePrefix(&rest, "dim ")) return (JobHere() == nullptr || EnterField("graph")) && EnterNamed("dim", std::string(rest));
-    if (absl::ConsumePrefix(&rest, "mesh axis ")) return EnterField("mesh") && EnterNamed("axis", std::string(rest));
+    if (absl::ConsumePrefix(&rest, "dim "))
+      return (JobHere() == nullptr || EnterField("graph")) && EnterNamed("dim", std::string(rest));
+    if (absl::ConsumePrefix(&rest, "mesh axis "))
+      return EnterField("mesh") && EnterNamed("axis", std::string(rest));
     if (absl::StartsWith(rest, "mesh ")) return EnterField("mesh");
     if (absl::ConsumePrefix(&rest, "rule ")) return EnterRule(std::string(rest));
     if (absl::ConsumePrefix(&rest, "layout of ")) return EnterLayout(std::string(rest));
-    if (absl::ConsumePrefix(&rest, "runtime.recompute of ")) return EnterRecompute(std::string(rest));
+    if (absl::ConsumePrefix(&rest, "runtime.recompute of "))
+      return EnterRecompute(std::string(rest));
     if (IsInFunction()) return EnterPartOfFunction(part);
     if (absl::ConsumePrefix(&rest, "attribute ")) return EnterNamed("attr", std::string(rest));
     return EnterPath(part);
@@ -60,11 +65,18 @@ class ElementWalk {
 
   // Elements of main may go without naming it.
   static bool IsElementOfMain(absl::string_view part) {
-    return absl::StartsWith(part, "call ") || absl::StartsWith(part, "input ") || absl::StartsWith(part, "output ");
+    return absl::StartsWith(part, "call ") || absl::StartsWith(part, "input ") ||
+           absl::StartsWith(part, "output ");
   }
   // The job, if the walk is still at its beginning.
-  const Job* JobHere() const { return message_ != nullptr && message_->GetDescriptor() == Job::descriptor() ? static_cast<const Job*>(message_) : nullptr; }
-  bool IsInFunction() const { return message_ != nullptr && message_->GetDescriptor() == Function::descriptor(); }
+  const Job* JobHere() const {
+    return message_ != nullptr && message_->GetDescriptor() == Job::descriptor()
+               ? static_cast<const Job*>(message_)
+               : nullptr;
+  }
+  bool IsInFunction() const {
+    return message_ != nullptr && message_->GetDescriptor() == Function::descriptor();
+  }
 
   bool EnterFunction(const std::string& name) {
     if (JobHere() != nullptr && !EnterField("graph")) return false;
@@ -72,11 +84,14 @@ class ElementWalk {
   }
 
   bool EnterPartOfFunction(const std::string& part) {
-    const std::pair<const char*, const char*> kKinds[] = {{"node ", "node"}, {"call ", "node"}, {"parameter ", "parameter"}, {"input ", "input"}};
+    const std::pair<const char*, const char*> kKinds[] = {
+        {"node ", "node"}, {"call ", "node"}, {"parameter ", "parameter"}, {"input ", "input"}};
     for (const auto& [prefix, field] : kKinds) {
       if (!absl::StartsWith(part, prefix)) continue;
       const std::string name = part.substr(absl::string_view(prefix).size());
-      return EnterNamed(field, name) || (std::string(field) == "node" && (EnterNumbered(name) || EnterNamed(field, name.substr(0, name.rfind('.')))));
+      return EnterNamed(field, name) ||
+             (std::string(field) == "node" &&
+              (EnterNumbered(name) || EnterNamed(field, name.substr(0, name.rfind('.')))));
     }
     if (absl::StartsWith(part, "output ")) return EnterOutput(part.substr(7));
     return false;
@@ -99,7 +114,8 @@ class ElementWalk {
   bool EnterRule(const std::string& text) {
     const Job* job = JobHere();
     for (int i = 0; job != nullptr && i < job->rule_size(); ++i) {
-      if (absl::StrCat(job->rule(i).dim(), " -> ", job->rule(i).axis()) == text) return EnterElement("rule", i);
+      if (absl::StrCat(job->rule(i).dim(), " -> ", job->rule(i).axis()) == text)
+        return EnterElement("rule", i);
     }
     return false;
   }
@@ -107,7 +123,8 @@ class ElementWalk {
   bool EnterLayout(const std::string& text) {
     const Job* job = JobHere();
     for (int i = 0; job != nullptr && i < job->layout_size(); ++i) {
-      if (absl::StrCat("\"", job->layout(i).tensor(), "\"") == text) return EnterElement("layout", i);
+      if (absl::StrCat("\"", job->layout(i).tensor(), "\"") == text)
+        return EnterElement("layout", i);
     }
     return false;
   }
@@ -115,7 +132,8 @@ class ElementWalk {
   bool EnterRecompute(const std::string& function) {
     const Job* job = JobHere();
     for (int i = 0; job != nullptr && i < job->runtime().recompute_size(); ++i) {
-      if (job->runtime().recompute(i).function() == function) return EnterField("runtime") && EnterElement("recompute", i);
+      if (job->runtime().recompute(i).function() == function)
+        return EnterField("runtime") && EnterElement("recompute", i);
     }
     return EnterField("runtime");
   }
@@ -126,7 +144,9 @@ class ElementWalk {
       const size_t bracket = step.find('[');
       const std::string name(step.substr(0, bracket));
       int index = -1;
-      if (bracket != absl::string_view::npos && !absl::SimpleAtoi(step.substr(bracket + 1, step.find(']') - bracket - 1), &index)) return false;
+      if (bracket != absl::string_view::npos &&
+          !absl::SimpleAtoi(step.substr(bracket + 1, step.find(']') - bracket - 1), &index))
+        return false;
       if (message_ == nullptr || !EnterElement(name, index)) return false;
     }
     return true;
@@ -138,9 +158,11 @@ class ElementWalk {
     const FieldDescriptor* field = message_->GetDescriptor()->FindFieldByName(field_name);
     if (field == nullptr || !field->is_repeated() || field->message_type() == nullptr) return false;
     const FieldDescriptor* name_field = field->message_type()->FindFieldByName("name");
-    for (int i = 0; name_field != nullptr && i < message_->GetReflection()->FieldSize(*message_, field); ++i) {
+    for (int i = 0;
+         name_field != nullptr && i < message_->GetReflection()->FieldSize(*message_, field); ++i) {
       const Message& element = message_->GetReflection()->GetRepeatedMessage(*message_, field, i);
-      if (element.GetReflection()->GetString(element, name_field) == name) return EnterElement(field_name, i);
+      if (element.GetReflection()->GetString(element, name_field) == name)
+        return EnterElement(field_name, i);
     }
     return false;
   }
@@ -162,7 +184,8 @@ class ElementWalk {
       message_ = nullptr;
       return true;
     }
-    message_ = field->is_repeated() ? &reflection->GetRepeatedMessage(*message_, field, at) : &reflection->GetMessage(*message_, field);
+    message_ = field->is_repeated() ? &reflection->GetRepeatedMessage(*message_, field, at)
+                                    : &reflection->GetMessage(*message_, field);
     const TextFormat::ParseInfoTree* nested = tree_->GetTreeForNested(field, at);
     if (nested == nullptr) message_ = nullptr;
     tree_ = nested;
@@ -183,8 +206,10 @@ bool LeadsTo(absl::string_view outer, absl::string_view inner) {
 // The last flag that gave the element or a part of it; "".
 std::string FlagOf(const JobSource& source, const std::vector<std::string>& parts) {
   absl::string_view name = parts.back();
-  if (absl::StartsWith(name, "mesh ") && source.has_mesh) return absl::StrCat("--mesh ", source.mesh.empty() ? "''" : source.mesh);
-  const std::string path = absl::ConsumePrefix(&name, "dim ") ? absl::StrCat("graph.dim[", name, "]") : parts.back();
+  if (absl::StartsWith(name, "mesh ") && source.has_mesh)
+    return absl::StrCat("--mesh ", source.mesh.empty() ? "''" : source.mesh);
+  const std::string path =
+      absl::ConsumePrefix(&name, "dim ") ? absl::StrCat("graph.dim[", name, "]") : parts.back();
   for (auto it = source.set.rbegin(); it != source.set.rend(); ++it) {
     const std::string assigned = it->substr(0, it->find('='));
     if (LeadsTo(path, assigned) || LeadsTo(assigned, path)) return absl::StrCat("--set ", *it);
@@ -217,7 +242,8 @@ absl::Status WithPlace(const JobSource& source, const absl::Status& status) {
   const size_t begin = message.find(" at "), end = message.find(": expected ");
   if (message.empty() || message[0] != 'W' || begin != 5 || end == std::string::npos) return status;
   const std::string element = message.substr(begin + 4, end - begin - 4);
-  if (absl::StartsWith(element, source.name + ":") || absl::StartsWith(element, "--")) return status;
+  if (absl::StartsWith(element, source.name + ":") || absl::StartsWith(element, "--"))
+    return status;
   const std::string place = PlaceOf(source, element);
   return place.empty() ? status : At(place, status);
 }

@@ -11,36 +11,66 @@ using ::testing::HasSubstr;
 
 // The numbers at the left are those of the lines.
 constexpr char kJob[] =
-    /* 1 */ "name: \"small\"\n"
-    /* 2 */ "graph {\n"
-    /* 3 */ "  dim { name: \"batch\" size: 4 }\n"
-    /* 4 */ "  dim { size: 4 }\n"
-    /* 5 */ "  main: \"model\"\n"
-    /* 6 */ "  function {\n"
-    /* 7 */ "    name: \"block\"\n"
-    /* 8 */ "    input { name: \"x\" type: \"f32[batch]\" }\n"
-    /* 9 */ "    parameter { name: \"w\" type: \"f32[batch]\" }\n"
-    /* 10 */ "    node { name: \"q\" op: \"add\" input: [\"x\", \"w\"] }\n"
-    /* 11 */ "    node {\n"
-    /* 12 */ "      op: \"scale\"\n"
-    /* 13 */ "      attr { name: \"factor\" value { f: 2 } }\n"
-    /* 14 */ "    }\n"
-    /* 15 */ "    output: \"q\"\n"
-    /* 16 */ "  }\n"
-    /* 17 */ "  function {\n"
-    /* 18 */ "    name: \"model\"\n"
-    /* 19 */ "    node { name: \"layers\" function: \"block\" repeat: 4 }\n"
-    /* 20 */ "  }\n"
-    /* 21 */ "}\n"
-    /* 22 */ "mesh { axis { name: \"dp\" size: 2 } }\n"
-    /* 23 */ "rule { dim: \"batch\" axis: \"dp\" }\n"
-    /* 24 */ "layout { tensor: \"block/q\" sbp: \"[dp: B]\" }\n"
-    /* 25 */ "training {\n"
-    /* 26 */ "  steps: 3\n"
-    /* 27 */ "  schedule { learning_rate: 0.1 }\n"
-    /* 28 */ "}\n"
-    /* 29 */ "runtime {\n"
-    /* 30 */ "  recompute { function: \"block\" }\n"
+    /* 1 */
+    "name: \"small\"\n"
+    /* 2 */
+    "graph {\n"
+    /* 3 */
+    "  dim { name: \"batch\" size: 4 }\n"
+    /* 4 */
+    "  dim { size: 4 }\n"
+    /* 5 */
+    "  main: \"model\"\n"
+    /* 6 */
+    "  function {\n"
+    /* 7 */
+    "    name: \"block\"\n"
+    /* 8 */
+    "    input { name: \"x\" type: \"f32[batch]\" }\n"
+    /* 9 */
+    "    parameter { name: \"w\" type: \"f32[batch]\" }\n"
+    /* 10 */
+    "    node { name: \"q\" op: \"add\" input: [\"x\", \"w\"] }\n"
+    /* 11 */
+    "    node {\n"
+    /* 12 */
+    "      op: \"scale\"\n"
+    /* 13 */
+    "      attr { name: \"factor\" value { f: 2 } }\n"
+    /* 14 */
+    "    }\n"
+    /* 15 */
+    "    output: \"q\"\n"
+    /* 16 */
+    "  }\n"
+    /* 17 */
+    "  function {\n"
+    /* 18 */
+    "    name: \"model\"\n"
+    /* 19 */
+    "    node { name: \"layers\" function: \"block\" repeat: 4 }\n"
+    /* 20 */
+    "  }\n"
+    /* 21 */
+    "}\n"
+    /* 22 */
+    "mesh { axis { name: \"dp\" size: 2 } }\n"
+    /* 23 */
+    "rule { dim: \"batch\" axis: \"dp\" }\n"
+    /* 24 */
+    "layout { tensor: \"block/q\" sbp: \"[dp: B]\" }\n"
+    /* 25 */
+    "training {\n"
+    /* 26 */
+    "  steps: 3\n"
+    /* 27 */
+    "  schedule { learning_rate: 0.1 }\n"
+    /* 28 */
+    "}\n"
+    /* 29 */
+    "runtime {\n"
+    /* 30 */
+    "  recompute { function: \"block\" }\n"
     /* 31 */ "}\n";
 
 JobSource Source() {
@@ -100,7 +130,8 @@ TEST(JobPlacesTest, WhatAFlagGaveHasTheFlagForItsPlace) {
 
 TEST(JobPlacesTest, AnErrorGetsThePlaceOfItsElement) {
   const absl::Status error = Rejected({"W0407", "function block, node q", "a tensor", "\"z\"", ""});
-  EXPECT_EQ(WithPlace(Source(), error).message(), "W0407 at small.textproto:10, function block, node q: expected a tensor; found \"z\".");
+  EXPECT_EQ(WithPlace(Source(), error).message(),
+            "W0407 at small.textproto:10, function block, node q: expected a tensor; found \"z\".");
   EXPECT_EQ(WithPlace(Source(), error).code(), error.code());
   const absl::Status placed = Rejected({"W0002", "small.textproto:3:1", "a job", "none", ""});
   EXPECT_EQ(WithPlace(Source(), placed).message(), placed.message());

@@ -22,11 +22,13 @@ constexpr size_t kLineMax = 140;
 // Said once, above the first field of that name.
 const char* CommentAbove(const FieldDescriptor* field) {
   static const std::map<std::string, const char*> kComments = {
-      {"weir.Job.graph", "The model: sizes by name, then functions. Nothing here knows about devices."},
+      {"weir.Job.graph",
+       "The model: sizes by name, then functions. Nothing here knows about devices."},
       {"weir.Graph.dim", "Logical sizes. A dimension is never cut inside a `unit`."},
       {"weir.Graph.main", "The function that is the model; its output `loss` is minimised."},
       {"weir.Job.mesh", "The devices, by named axes; `--mesh dp=2,tp=2` replaces this."},
-      {"weir.Job.rule", "Which dimension is split over which axis. Rules about axes the mesh lacks do nothing."},
+      {"weir.Job.rule",
+       "Which dimension is split over which axis. Rules about axes the mesh lacks do nothing."},
       {"weir.Job.data", "Where batches come from."},
       {"weir.Job.training", "How to train."},
   };
@@ -63,7 +65,8 @@ class JobPrinter {
 
   static const Message& Child(const Message& message, const FieldDescriptor* field, int index) {
     const Reflection* reflection = message.GetReflection();
-    return index < 0 ? reflection->GetMessage(message, field) : reflection->GetRepeatedMessage(message, field, index);
+    return index < 0 ? reflection->GetMessage(message, field)
+                     : reflection->GetRepeatedMessage(message, field, index);
   }
 
   // The whole message between braces on one line.
@@ -78,9 +81,11 @@ class JobPrinter {
       for (int i = 0; i < count; ++i) {
         int index = field->is_repeated() ? i : -1;
         if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-          absl::StrAppend(&line, " ", std::string(field->name()), " ", Inline(Child(message, field, index)));
+          absl::StrAppend(&line, " ", std::string(field->name()), " ",
+                          Inline(Child(message, field, index)));
         } else {
-          absl::StrAppend(&line, " ", std::string(field->name()), ": ", ScalarText(message, field, index));
+          absl::StrAppend(&line, " ", std::string(field->name()), ": ",
+                          ScalarText(message, field, index));
         }
       }
     }
@@ -92,7 +97,8 @@ class JobPrinter {
     int count = message.GetReflection()->FieldSize(message, field);
     if (count == 1) return ScalarText(message, field, 0);
     std::string list = "[";
-    for (int i = 0; i < count; ++i) absl::StrAppend(&list, i > 0 ? ", " : "", ScalarText(message, field, i));
+    for (int i = 0; i < count; ++i)
+      absl::StrAppend(&list, i > 0 ? ", " : "", ScalarText(message, field, i));
     return list + "]";
   }
 
@@ -102,11 +108,14 @@ class JobPrinter {
 
   // Sections and functions are always spread; everything else if it is too long.
   static bool Spread(const FieldDescriptor* field, const std::string& line, int depth) {
-    static const std::set<std::string> kAlways = {"weir.Job.graph", "weir.Graph.function", "weir.Job.training"};
-    return kAlways.count(std::string(field->full_name())) > 0 || line.size() + static_cast<size_t>(2 * depth) > kLineMax;
+    static const std::set<std::string> kAlways = {"weir.Job.graph", "weir.Graph.function",
+                                                  "weir.Job.training"};
+    return kAlways.count(std::string(field->full_name())) > 0 ||
+           line.size() + static_cast<size_t>(2 * depth) > kLineMax;
   }
 
-  void PrintMessage(const std::string& name, const Message& message, const FieldDescriptor* field, int depth) {
+  void PrintMessage(const std::string& name, const Message& message, const FieldDescriptor* field,
+                    int depth) {
     std::string line = absl::StrCat(name, " ", Inline(message));
     bool is_function = field->message_type()->full_name() == "weir.Function";
     if (is_function) text_ += "\n";
@@ -124,7 +133,9 @@ class JobPrinter {
       }
       std::string name(field->name());
       if (field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-        Line(depth, absl::StrCat(name, ": ", field->is_repeated() ? ListText(message, field) : ScalarText(message, field, -1)));
+        Line(depth, absl::StrCat(name, ": ",
+                                 field->is_repeated() ? ListText(message, field)
+                                                      : ScalarText(message, field, -1)));
         continue;
       }
       int count = field->is_repeated() ? message.GetReflection()->FieldSize(message, field) : 1;

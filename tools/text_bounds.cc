@@ -29,11 +29,13 @@ class Counter {
   }
 
  private:
-  // From its quote to the next that no backslash precedes, or to the end of the line, where the parser gives up.
+  // From its quote to the next that no backslash precedes, or to the end of the line, where the
+  // parser gives up.
   void TakeString(char quote) {
     ++counts_.values;
     const size_t begin = ++at_;
-    while (at_ < text_.size() && text_[at_] != quote && text_[at_] != '\n') at_ += text_[at_] == '\\' && at_ + 1 < text_.size() ? 2 : 1;
+    while (at_ < text_.size() && text_[at_] != quote && text_[at_] != '\n')
+      at_ += text_[at_] == '\\' && at_ + 1 < text_.size() ? 2 : 1;
     at_ = std::min(at_, text_.size());
     run_bytes_ += static_cast<int64_t>(at_ - begin);
     if (run_bytes_ > counts_.longest_string_bytes) {
@@ -67,11 +69,14 @@ TextCounts CountText(absl::string_view text) { return Counter(text).Count(); }
 absl::Status CheckTextBounds(absl::string_view text, const std::string& name) {
   const TextCounts counts = CountText(text);
   if (counts.values > kTextValuesMax) {
-    return Rejected({"W0811", name, absl::StrCat("at most ", kTextValuesMax, " values (messages, numbers, words and strings)"),
-                     absl::StrCat(counts.values), "write equal layers as one function with `repeat`"});
+    return Rejected(
+        {"W0811", name,
+         absl::StrCat("at most ", kTextValuesMax, " values (messages, numbers, words and strings)"),
+         absl::StrCat(counts.values), "write equal layers as one function with `repeat`"});
   }
   if (counts.longest_string_bytes > kTextStringBytesMax) {
-    return Rejected({"W0812", absl::StrCat(name, ":", counts.longest_string_line), absl::StrCat("strings of at most ", kTextStringBytesMax, " bytes"),
+    return Rejected({"W0812", absl::StrCat(name, ":", counts.longest_string_line),
+                     absl::StrCat("strings of at most ", kTextStringBytesMax, " bytes"),
                      absl::StrCat(counts.longest_string_bytes, " bytes"), "a shorter name"});
   }
   return absl::OkStatus();

@@ -42,17 +42,23 @@ TEST(TextBoundsTest, StringsThatFollowOneAnotherAreOneForTheirLength) {
 
 TEST(TextBoundsTest, ATextAtItsBoundsIsReadAndOneBeyondIsRefused) {
   EXPECT_TRUE(CheckTextBounds(Repeated("{}", kTextValuesMax), "t").ok());
-  EXPECT_THAT(MessageOf(CheckTextBounds(Repeated("{}", kTextValuesMax + 1), "t")), HasSubstr("W0811 at t: expected at most 100000 values"));
+  EXPECT_THAT(MessageOf(CheckTextBounds(Repeated("{}", kTextValuesMax + 1), "t")),
+              HasSubstr("W0811 at t: expected at most 100000 values"));
   EXPECT_TRUE(CheckTextBounds("'" + std::string(kTextStringBytesMax, 'x') + "'", "t").ok());
-  EXPECT_THAT(MessageOf(CheckTextBounds("\n'" + std::string(kTextStringBytesMax + 1, 'x') + "'", "t")), HasSubstr("W0812 at t:2: expected strings"));
+  EXPECT_THAT(
+      MessageOf(CheckTextBounds("\n'" + std::string(kTextStringBytesMax + 1, 'x') + "'", "t")),
+      HasSubstr("W0812 at t:2: expected strings"));
 }
 
 TEST(TextBoundsTest, JobsAndWhatSetSaysKeepTheBounds) {
   const std::string many = Repeated("node {} ", kTextValuesMax);
-  EXPECT_THAT(MessageOf(ParseJob("graph { function { " + many + "} }", "job").status()), HasSubstr("W0811 at job:"));
+  EXPECT_THAT(MessageOf(ParseJob("graph { function { " + many + "} }", "job").status()),
+              HasSubstr("W0811 at job:"));
   Job job;
-  EXPECT_THAT(MessageOf(SetField("graph.function=" + many, &job)), HasSubstr("W0812 at --set graph.function: expected a value"));
-  EXPECT_THAT(MessageOf(SetField("name=" + std::string(kTextStringBytesMax + 1, 'x'), &job)), HasSubstr("W0812 at --set name:"));
+  EXPECT_THAT(MessageOf(SetField("graph.function=" + many, &job)),
+              HasSubstr("W0812 at --set graph.function: expected a value"));
+  EXPECT_THAT(MessageOf(SetField("name=" + std::string(kTextStringBytesMax + 1, 'x'), &job)),
+              HasSubstr("W0812 at --set name:"));
   EXPECT_TRUE(SetField("name=" + std::string(kTextStringBytesMax, 'x'), &job).ok());
 }
 

@@ -95,17 +95,23 @@ Json WhyJson(const WhySlow& why) {
   json["replayed_step_ns"] = why.replayed_step_ns;
   json["slow_ranks"] = Json::array();
   for (const Straggler& slow : why.speeds.stragglers) {
-    Json& to = json["slow_ranks"].emplace_back(
-        Json{{"rank", slow.rank}, {"factor", slow.factor}, {"more_ns_per_step", slow.more_ns_per_step}, {"peers", slow.peers}});
+    Json& to = json["slow_ranks"].emplace_back(Json{{"rank", slow.rank},
+                                                    {"factor", slow.factor},
+                                                    {"more_ns_per_step", slow.more_ns_per_step},
+                                                    {"peers", slow.peers}});
     to["functions"] = Json::array();
     for (const SlowFunction& f : slow.functions) {
-      to["functions"].push_back({{"name", f.name}, {"ns", f.own_ns}, {"elsewhere_ns", f.others_ns}, {"more_ns_per_step", f.more_ns_per_step}});
+      to["functions"].push_back({{"name", f.name},
+                                 {"ns", f.own_ns},
+                                 {"elsewhere_ns", f.others_ns},
+                                 {"more_ns_per_step", f.more_ns_per_step}});
     }
   }
   json["advice"] = Advice(why);
   json["what_if"] = Json::array();
   for (const WhatIfRow& row : why.what_ifs) {
-    Json& to = json["what_if"].emplace_back(Json{{"change", row.spec}, {"about", row.about}, {"finished", row.finished}});
+    Json& to = json["what_if"].emplace_back(
+        Json{{"change", row.spec}, {"about", row.about}, {"finished", row.finished}});
     if (!row.finished) continue;
     to["step_ns"] = row.step_ns;
     to["gain"] = row.gain;

@@ -1,7 +1,6 @@
-// What `weir trace report --json` prints: the report as one JSON object, times in nanoseconds, shares
-// from 0 to 1. Names of fields do not change; new ones may be added.
-// Not here: what the numbers mean (runtime/trace/trace_report.h, why_slow.h).
-// Thread rule: pure functions.
+// What `weir trace report --json` prints: the report as one JSON object, times in nanoseconds,
+// shares from 0 to 1. Names of fields do not change; new ones may be added. Not here: what the
+// numbers mean (runtime/trace/trace_report.h, why_slow.h). Thread rule: pure functions.
 #pragma once
 
 #include <string>

@@ -1,6 +1,5 @@
-// What `weir train` takes on the command line, and `weir check` with it: a user checks a run by writing check in place of
-// train.
-// Thread rule: one thread.
+// What `weir train` takes on the command line, and `weir check` with it: a user checks a run by
+// writing check in place of train. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -33,11 +32,12 @@ struct FleetArguments {
   absl::StatusOr<FleetOptions> Options(const Job& job, Console* console) const;
 };
 
-// A job as a run has it. --steps makes the run shorter or longer than training.steps and leaves the schedule of learning
-// rates as the job has it, so that a run may be made in pieces.
+// A job as a run has it. --steps makes the run shorter or longer than training.steps and leaves the
+// schedule of learning rates as the job has it, so that a run may be made in pieces.
 struct JobToTrain {
   Job job;
-  std::string note;  // a sentence on learning rates, if --steps is not what the job says; may be empty
+  std::string
+      note;  // a sentence on learning rates, if --steps is not what the job says; may be empty
 };
 
 struct TrainArguments {

@@ -1,6 +1,7 @@
 // The program `weir`. Everything is in tools/cli.h; here is what concerns the whole process.
 //
-// WEIR_SANDBOX=off in the environment leaves the sandbox of the verbs that only read out (tools/sandbox/sandbox.h).
+// WEIR_SANDBOX=off in the environment leaves the sandbox of the verbs that only read out
+// (tools/sandbox/sandbox.h).
 #include <signal.h>
 
 #include <cstdlib>
@@ -12,13 +13,14 @@
 
 namespace {
 
-// UCX's library takes SIGHUP for itself as it is loaded, which is before main. What the process had for it, from a shell
-// or from nohup, is kept here before any library begins and put back after.
+// UCX's library takes SIGHUP for itself as it is loaded, which is before main. What the process had
+// for it, from a shell or from nohup, is kept here before any library begins and put back after.
 struct sigaction hangup_of_parent = {};
 
 void KeepHangup(int, char**, char**) { ::sigaction(SIGHUP, nullptr, &hangup_of_parent); }
 
-__attribute__((section(".preinit_array"), used)) void (*const kKeepHangup)(int, char**, char**) = KeepHangup;
+__attribute__((section(".preinit_array"), used)) void (*const kKeepHangup)(int, char**,
+                                                                           char**) = KeepHangup;
 
 }  // namespace
 

@@ -25,7 +25,8 @@
 // is CAF's are dropped; what ranks do to each other is still watched, and ordered by Board.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
-  return "race_top:^caf::\nrace_top:/include/caf/\nrace:^caf::mailbox_element_vals\ncalled_from_lib:libcaf_core.so\n";
+  return "race_top:^caf::\nrace_top:/include/caf/"
+         "\nrace:^caf::mailbox_element_vals\ncalled_from_lib:libcaf_core.so\n";
 }
 #endif
 
@@ -38,7 +39,8 @@ constexpr int kPollsElse = 20;
 // Polls between two looks at the mailbox; each with a pause that yields the core's
 // other thread.
 int PollsBeforeParking(const CafEngineOptions& options, const std::vector<RankExecutor*>& ranks) {
-  if (options.polls_before_parking != CafEngineOptions::kChoosePolls) return options.polls_before_parking;
+  if (options.polls_before_parking != CafEngineOptions::kChoosePolls)
+    return options.polls_before_parking;
   int threads = 0;
   for (const RankExecutor* rank : ranks) {
     const ThreadTeam* team = rank->device()->team();
@@ -69,8 +71,8 @@ class Board {
  public:
   // What a rank leaves when it parks.
   struct Parked {
-    int64_t run = 0;      // 0: not parked
-    int64_t surplus = 0;  // messages sent less received
+    int64_t run = 0;       // 0: not parked
+    int64_t surplus = 0;   // messages sent less received
     bool at_rest = false;  // no message of this run will come
   };
 
@@ -132,10 +134,15 @@ class Board {
 class RankActor {
  public:
   RankActor(RankExecutor* rank, size_t index, Board* board, caf::actor controller, int polls)
-      : rank_(rank), index_(index), board_(board), controller_(std::move(controller)), polls_(polls) {}
+      : rank_(rank),
+        index_(index),
+        board_(board),
+        controller_(std::move(controller)),
+        polls_(polls) {}
 
   void OnRun(int64_t steps) {
-    board_->Unpark(index_);  // orders what the caller did before the run, also for tools that do not see CAF's mailbox
+    board_->Unpark(index_);  // orders what the caller did before the run, also for tools that do
+                             // not see CAF's mailbox
     rank_->endpoint()->Unpark();
     ++run_;
     rank_->RaiseLimits(steps);
@@ -154,7 +161,8 @@ class RankActor {
       }
       if (board_->stop().load(std::memory_order_relaxed)) break;
       if (rank_->endpoint()->Park() == TransportEndpoint::ParkResult::kMessagesWait) continue;
-      rank_->SetSleep(rank_->all_done() ? RankExecutor::Sleep::kDone : RankExecutor::Sleep::kWaiting);
+      rank_->SetSleep(rank_->all_done() ? RankExecutor::Sleep::kDone
+                                        : RankExecutor::Sleep::kWaiting);
       if (board_->Park(index_, Parking())) {
         caf::anon_send(controller_, RestAtom::value, run_);
       }
@@ -165,8 +173,8 @@ class RankActor {
 
  private:
   Board::Parked Parking() const {
-    const bool at_rest =
-        board_->rest() == CafEngineOptions::Rest::kLocal && rank_->all_done() && rank_->CheckAtRest().ok();
+    const bool at_rest = board_->rest() == CafEngineOptions::Rest::kLocal && rank_->all_done() &&
+                         rank_->CheckAtRest().ok();
     return {run_, rank_->num_sent() - rank_->num_received(), at_rest};
   }
 
@@ -182,10 +190,13 @@ class RankActor {
       }
       return absl::OkStatus();
     } catch (const std::bad_alloc&) {
-      return absl::UnavailableError(absl::StrCat("W0981 at rank ", rank_->plan().rank, ": expected memory; found none left. Try: ",
-                                                 "raise the limits of memory (ulimit -v, a container's), or use less: `weir plan` tells what the job needs."));
+      return absl::UnavailableError(absl::StrCat(
+          "W0981 at rank ", rank_->plan().rank, ": expected memory; found none left. Try: ",
+          "raise the limits of memory (ulimit -v, a container's), or use less: `weir plan` tells "
+          "what the job needs."));
     } catch (const std::exception& e) {
-      return absl::InternalError(absl::StrCat("W0517 rank ", rank_->plan().rank, ": a kernel threw: ", e.what()));
+      return absl::InternalError(
+          absl::StrCat("W0517 rank ", rank_->plan().rank, ": a kernel threw: ", e.what()));
     }
   }
 
@@ -216,7 +227,10 @@ struct Config : caf::actor_system_config {
 class CafEngine final : public Engine {
  public:
   CafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options)
-      : ranks_(std::move(ranks)), board_(ranks_.size(), options.rest), system_(config_), controller_(system_),
+      : ranks_(std::move(ranks)),
+        board_(ranks_.size(), options.rest),
+        system_(config_),
+        controller_(system_),
         to_controller_(caf::actor_cast<caf::actor>(controller_.ptr())) {
     const int polls = PollsBeforeParking(options, ranks_);
     for (size_t i = 0; i < ranks_.size(); ++i) {
@@ -241,8 +255,8 @@ class CafEngine final : public Engine {
     for (const caf::actor& actor : actors_) caf::anon_send(actor, RunAtom::value, steps);
     bool over = actors_.empty();
     while (!over) {
-      controller_->receive(
-          [&](RestAtom, int64_t run) { over = run == run_; }, [&](FaultAtom) { over = true; });
+      controller_->receive([&](RestAtom, int64_t run) { over = run == run_; },
+                           [&](FaultAtom) { over = true; });
     }
     if (absl::Status fault = board_.fault(); !fault.ok()) {
       StopAll();  // so that whoever looks at the ranks now finds them at rest
@@ -250,9 +264,9 @@ class CafEngine final : public Engine {
     }
     for (const RankExecutor* rank : ranks_) {
       if (!rank->all_done()) {
-        absl::Status stalled = absl::AbortedError(
-            absl::StrCat("W0516 no progress: every rank is at rest and no message is under way, but",
-                         DescribeStall(ranks_)));
+        absl::Status stalled = absl::AbortedError(absl::StrCat(
+            "W0516 no progress: every rank is at rest and no message is under way, but",
+            DescribeStall(ranks_)));
         board_.Fault(stalled);
         StopAll();
         return stalled;
@@ -287,7 +301,8 @@ class CafEngine final : public Engine {
 
 }  // namespace
 
-std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options) {
+std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks,
+                                      const CafEngineOptions& options) {
   return std::make_unique<CafEngine>(std::move(ranks), options);
 }
 

@@ -43,6 +43,7 @@ struct CafEngineOptions {
 };
 
 // The ranks must outlive the engine, and be connected before the first run.
-std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks, const CafEngineOptions& options);
+std::unique_ptr<Engine> MakeCafEngine(std::vector<RankExecutor*> ranks,
+                                      const CafEngineOptions& options);
 
 }  // namespace weir

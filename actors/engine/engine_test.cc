@@ -42,8 +42,8 @@ std::vector<RankPlan> Job(const std::string& name) {
 
 class EveryJob : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, EveryJob,
-                         ::testing::Values("chain", "diamond", "train_loop", "repeat", "accumulate", "chunked", "ring",
-                                           "pipeline"),
+                         ::testing::Values("chain", "diamond", "train_loop", "repeat", "accumulate",
+                                           "chunked", "ring", "pipeline"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_P(EveryJob, GivesTheSameBitsInEveryInterleaving) {
@@ -149,7 +149,8 @@ TEST(EngineTest, UnknownStatesAndWrongSizesAreErrors) {
   TestFeed feed;
   SessionOptions options = Caf();
   options.feed = &feed;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(LoadTestJob("chain")), options);
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(LoadTestJob("chain")), options);
   ASSERT_TRUE(session.ok());
   EXPECT_EQ((*session)->ReadState(0, "product").status().code(), absl::StatusCode::kNotFound);
   EXPECT_EQ((*session)->ReadState(3, "sum").status().code(), absl::StatusCode::kNotFound);
@@ -163,21 +164,27 @@ class EveryEngine : public ::testing::TestWithParam<SessionOptions::EngineKind> 
   }
 };
 INSTANTIATE_TEST_SUITE_P(Engines, EveryEngine,
-                         ::testing::Values(SessionOptions::EngineKind::kCaf, SessionOptions::EngineKind::kSim));
+                         ::testing::Values(SessionOptions::EngineKind::kCaf,
+                                           SessionOptions::EngineKind::kSim));
 
 TEST_P(EveryEngine, APlanWithoutProgressIsReportedWithEveryActorsState) {
-  EXPECT_THAT(std::string(Session::Create(LoadTestJob("deadlock"), Options()).status().message()), HasSubstr("W0541"))
+  EXPECT_THAT(std::string(Session::Create(LoadTestJob("deadlock"), Options()).status().message()),
+              HasSubstr("W0541"))
       << "no session runs it";
   const absl::Status status = RunUnchecked(LoadTestJob("deadlock"), {GetParam()});
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
   const std::string message(status.message());
   EXPECT_THAT(message, HasSubstr("W0516"));
-  EXPECT_THAT(message, HasSubstr("rank 0 actor 'source': 3 of 4 acts, waits for credit 'data', held by actor 'join' on rank 0"))
+  EXPECT_THAT(message, HasSubstr("rank 0 actor 'source': 3 of 4 acts, waits for credit 'data', "
+                                 "held by actor 'join' on rank 0"))
       << "'accumulate' has read all there is";
   EXPECT_THAT(message, HasSubstr("\n  why: a ring of 3 actors that wait for each other:\n"));
-  EXPECT_THAT(message, HasSubstr("actor 'accumulate': 3 of 4 acts, waits for input 'data', held by actor 'source'"));
-  EXPECT_THAT(message, HasSubstr("actor 'join': 0 of 4 acts, waits for input 'accumulated', held by actor "
-                                 "'accumulate' on rank 0"));
+  EXPECT_THAT(
+      message,
+      HasSubstr("actor 'accumulate': 3 of 4 acts, waits for input 'data', held by actor 'source'"));
+  EXPECT_THAT(message,
+              HasSubstr("actor 'join': 0 of 4 acts, waits for input 'accumulated', held by actor "
+                        "'accumulate' on rank 0"));
 }
 
 TEST_P(EveryEngine, AStallNamesTheHolderOnTheOtherRank) {
@@ -186,8 +193,10 @@ TEST_P(EveryEngine, AStallNamesTheHolderOnTheOtherRank) {
   plans[1].mutable_registers(2)->set_initial_tokens(0);
   const absl::Status status = RunUnchecked(plans, {GetParam(), 1, 0, {2}});
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("rank 0 actor 'mix': 0 of 6 acts, waits for input 'in', held by actor 'send' on rank 1"));
+  EXPECT_THAT(
+      std::string(status.message()),
+      HasSubstr(
+          "rank 0 actor 'mix': 0 of 6 acts, waits for input 'in', held by actor 'send' on rank 1"));
 }
 
 TEST_P(EveryEngine, AFailingFeedStopsAllRanksAndStays) {
@@ -196,7 +205,8 @@ TEST_P(EveryEngine, AFailingFeedStopsAllRanksAndStays) {
   SessionOptions options = Options();
   options.feed = &feed;
   PipelineJob job;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(MakePipelineJob(job)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   const absl::Status status = (*session)->RunSteps(5);
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
@@ -208,7 +218,8 @@ TEST_P(EveryEngine, AMissingKernelIsRefusedAtLoad) {
   std::vector<RankPlan> plans = LoadTestJob("chain");
   plans[0].mutable_program(1)->mutable_call(0)->set_op("test_nothing");
   const absl::Status status = RunTestJob(plans, Options(), 1, 1).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("program 'one_mix', call 'mix' of test_nothing"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("program 'one_mix', call 'mix' of test_nothing"));
 }
 
 TEST(CafEngineTest, AKernelThatThrowsIsAFault) {
@@ -227,12 +238,14 @@ TEST(CafEngineTest, ManyStepsOverManyRanksComeToRest) {
   PipelineJob job;
   job.num_stages = 5;
   job.micro_batches = 6;
-  absl::StatusOr<Outcome> reference = RunTestJob(MakePipelineJob(job), Sim(2, Chooser::kUniform), 40, 40);
+  absl::StatusOr<Outcome> reference =
+      RunTestJob(MakePipelineJob(job), Sim(2, Chooser::kUniform), 40, 40);
   ASSERT_TRUE(reference.ok()) << reference.status();
   for (int polls : {1, 500}) {
     SessionOptions options = Caf();
     options.caf.polls_before_parking = polls;
-    absl::StatusOr<Outcome> outcome = RunTestJob(MakePipelineJob(job), options, 40, polls == 1 ? 1 : 40);
+    absl::StatusOr<Outcome> outcome =
+        RunTestJob(MakePipelineJob(job), options, 40, polls == 1 ? 1 : 40);
     ASSERT_TRUE(outcome.ok()) << outcome.status();
     EXPECT_EQ(*outcome, *reference);
   }
@@ -244,7 +257,8 @@ TEST(SimEngineTest, TheProtocolRunsWithoutKernelsOrMemory) {
   job.micro_batches = 8;
   SessionOptions options = Sim(3, Chooser::kUniform);
   options.compute = RankExecutorOptions::Compute::kSkip;
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(MakePipelineJob(job)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   EXPECT_EQ((*session)->RunSteps(2), absl::OkStatus());
   EXPECT_EQ((*session)->Memory(0).arena_bytes, 0);
@@ -261,7 +275,8 @@ TEST(SimEngineTest, OneForwardOneBackwardTakesTheTimeOfTheBubbleFormula) {
     if (actor.name == "forward") return 1000;
     return actor.name == "backward" ? 2000 : 0;
   };
-  absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(Certified(MakePipelineJob(job)), options);
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(MakePipelineJob(job)), options);
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_EQ((*session)->RunSteps(1), absl::OkStatus());
   EXPECT_EQ((*session)->simulator()->now_ns(), (8 + 4 - 1) * 3000);

@@ -1,8 +1,8 @@
-// Looks at what the acts of a rank read and write, and says where values that are not finite (NaN, infinity) come from:
-// the first kernel, in the order of the plan, whose results are not finite though its operands are. Each operand is read
-// once more, so that a step under watch takes about twice its time; nobody watches unless asked.
-// Not here: running (rank_executor.h), which of the ranks was first (FirstOf says so).
-// Thread rule: one thread at a time, the rank's.
+// Looks at what the acts of a rank read and write, and says where values that are not finite (NaN,
+// infinity) come from: the first kernel, in the order of the plan, whose results are not finite
+// though its operands are. Each operand is read once more, so that a step under watch takes about
+// twice its time; nobody watches unless asked. Not here: running (rank_executor.h), which of the
+// ranks was first (FirstOf says so). Thread rule: one thread at a time, the rank's.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,8 @@ struct NonfiniteFinding {
   int rank = 0;
   Origin origin = Origin::kArrived;
   int64_t start_ns = 0;  // of that act, by the plan, whose times all ranks share
-  std::string text;      // "rank 1, forward layers.2, micro-batch 0: call up (matmul), output 0: 3 NaN of 4096 values, ..."
+  std::string text;  // "rank 1, forward layers.2, micro-batch 0: call up (matmul), output 0: 3 NaN
+                     // of 4096 values, ..."
 };
 
 // That of which the others can be consequences; none if there is none.
@@ -37,7 +38,8 @@ class FiniteWatch {
   // `plan` must outlive the watch.
   explicit FiniteWatch(const Plan* plan) : plan_(plan) {}
 
-  // Which act the calls that follow are of: act `act` of the actor, counted from the first of the job.
+  // Which act the calls that follow are of: act `act` of the actor, counted from the first of the
+  // job.
   void BeginAct(const PlanActor& actor, int64_t act, int64_t micro_batch, int64_t chunk);
   // Around call `call` of that act's program.
   void BeforeCall(size_t call, const KernelArgs& args);
@@ -50,7 +52,8 @@ class FiniteWatch {
   const std::optional<NonfiniteFinding>& first() const { return first_; }
 
  private:
-  void Note(NonfiniteFinding::Origin origin, int64_t start_ns, const std::string& where, const TensorSlice& slice, const void* data);
+  void Note(NonfiniteFinding::Origin origin, int64_t start_ns, const std::string& where,
+            const TensorSlice& slice, const void* data);
   std::string ActText() const;
 
   const Plan* const plan_;

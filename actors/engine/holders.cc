@@ -40,7 +40,8 @@ std::vector<Holders::Actor> Holders::ActorsOfSlot(const Plan& plan, int register
   }
   std::vector<Actor> actors;
   for (const PortRef& consumer : end.second->consumers) {
-    actors.push_back({end.first->rank, consumer.actor, consumer.port, end.first->actors[consumer.actor].name});
+    actors.push_back(
+        {end.first->rank, consumer.actor, consumer.port, end.first->actors[consumer.actor].name});
   }
   return actors;
 }

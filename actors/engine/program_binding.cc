@@ -23,7 +23,8 @@ std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& o
   return slices;
 }
 
-// Where the tokens of each port begin, if those of all ports stand in one row; and the length of that row.
+// Where the tokens of each port begin, if those of all ports stand in one row; and the length of
+// that row.
 std::vector<int32_t> FirstTokens(const std::vector<PlanPort>& ports, size_t* num_tokens) {
   std::vector<int32_t> first;
   int32_t next = 0;
@@ -37,7 +38,8 @@ std::vector<int32_t> FirstTokens(const std::vector<PlanPort>& ports, size_t* num
 
 }  // namespace
 
-absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string& device, int num_threads) {
+absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string& device,
+                                            int num_threads) {
   KernelSet set;
   for (const PlanProgram& program : plan.programs) {
     std::vector<std::unique_ptr<Kernel>>& kernels = set.kernels_.emplace_back();
@@ -51,9 +53,10 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
       spec.num_threads = num_threads;
       absl::StatusOr<std::unique_ptr<Kernel>> kernel = KernelRegistry::Create(device, spec);
       if (!kernel.ok()) {
-        return absl::Status(kernel.status().code(),
-                            absl::StrCat("W0512 rank ", plan.rank, ", program '", program.name, "', call '", call.name,
-                                         "' of ", call.op, ": ", kernel.status().message()));
+        return absl::Status(
+            kernel.status().code(),
+            absl::StrCat("W0512 rank ", plan.rank, ", program '", program.name, "', call '",
+                         call.name, "' of ", call.op, ": ", kernel.status().message()));
       }
       set.workspace_bytes_ = std::max(set.workspace_bytes_, (*kernel)->workspace_bytes());
       kernels.push_back(*std::move(kernel));
@@ -62,7 +65,8 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
   return set;
 }
 
-BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, const Memory& memory)
+BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels,
+                           const Memory& memory)
     : collectors_(actor.outputs.size()), packers_(actor.outputs.size(), nullptr) {
   size_t num_tokens = 0;
   input_first_ = FirstTokens(actor.inputs, &num_tokens);
@@ -82,8 +86,10 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
   for (size_t i = 0; i < program.calls.size(); ++i) {
     const PlanCall& call = program.calls[i];
     const size_t first_input = inputs_.size(), first_output = outputs_.size();
-    for (const PlanOperand& operand : call.inputs) Place(operand, plan, actor, memory, /*is_output=*/false);
-    for (const PlanOperand& operand : call.outputs) Place(operand, plan, actor, memory, /*is_output=*/true);
+    for (const PlanOperand& operand : call.inputs)
+      Place(operand, plan, actor, memory, /*is_output=*/false);
+    for (const PlanOperand& operand : call.outputs)
+      Place(operand, plan, actor, memory, /*is_output=*/true);
     Call& bound = calls_.emplace_back();
     bound.kernel = kernels.kernel(actor.program, i);
     bound.args.inputs = absl::MakeConstSpan(inputs_.data() + first_input, call.inputs.size());
@@ -102,21 +108,24 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
   }
 }
 
-void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor, const Memory& memory,
-                         bool is_output) {
+void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor,
+                         const Memory& memory, bool is_output) {
   char* address = nullptr;
   const int32_t entry = static_cast<int32_t>(is_output ? outputs_.size() : inputs_.size());
   switch (operand.place) {
     case PlanOperand::Place::kNone: break;
     case PlanOperand::Place::kScratch: address = memory.arena + operand.byte_offset; break;
     case PlanOperand::Place::kState:
-      address = memory.arena + plan.states[actor.states[operand.index]].arena_offset + operand.byte_offset;
+      address = memory.arena + plan.states[actor.states[operand.index]].arena_offset +
+                operand.byte_offset;
       break;
     case PlanOperand::Place::kInput:
-      input_patches_[input_first_[operand.index] + operand.token].push_back({entry, is_output, operand.byte_offset});
+      input_patches_[input_first_[operand.index] + operand.token].push_back(
+          {entry, is_output, operand.byte_offset});
       break;
     case PlanOperand::Place::kOutput:
-      output_patches_[output_first_[operand.index] + operand.token].push_back({entry, is_output, operand.byte_offset});
+      output_patches_[output_first_[operand.index] + operand.token].push_back(
+          {entry, is_output, operand.byte_offset});
       break;
   }
   if (is_output) {
@@ -135,7 +144,8 @@ void BoundProgram::Run(int64_t step, int64_t micro_batch, int64_t chunk) {
   }
 }
 
-void BoundProgram::RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, std::vector<int64_t>* kernel_ns) {
+void BoundProgram::RunTimed(int64_t step, int64_t micro_batch, int64_t chunk,
+                            std::vector<int64_t>* kernel_ns) {
   const MonotonicClock clock;
   kernel_ns->clear();
   int64_t begin = clock.NowNs();
@@ -150,7 +160,8 @@ void BoundProgram::RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, st
   }
 }
 
-void BoundProgram::RunWatched(int64_t step, int64_t micro_batch, int64_t chunk, FiniteWatch* watch) {
+void BoundProgram::RunWatched(int64_t step, int64_t micro_batch, int64_t chunk,
+                              FiniteWatch* watch) {
   for (size_t i = 0; i < calls_.size(); ++i) {
     Call& call = calls_[i];
     call.args.step = step;

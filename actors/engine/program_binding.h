@@ -21,7 +21,8 @@ namespace weir {
 class KernelSet {
  public:
   // Errors name the program and call (W0512), in front of what the kernel says.
-  static absl::StatusOr<KernelSet> Create(const Plan& plan, const std::string& device, int num_threads);
+  static absl::StatusOr<KernelSet> Create(const Plan& plan, const std::string& device,
+                                          int num_threads);
 
   Kernel* kernel(int program, size_t call) const { return kernels_[program][call].get(); }
   int64_t workspace_bytes() const { return workspace_bytes_; }  // the largest of any kernel
@@ -39,17 +40,26 @@ class BoundProgram {
     void* workspace = nullptr;
     ThreadTeam* team = nullptr;
   };
-  BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, const Memory& memory);
+  BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels,
+               const Memory& memory);
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
 
   // Token `token` of the span of this port now lies in the slot at `address`.
-  void BindInput(int port, int token, char* address) { Bind(input_patches_[input_first_[port] + token], address); }
-  void BindOutput(int port, int token, char* address) { Bind(output_patches_[output_first_[port] + token], address); }
+  void BindInput(int port, int token, char* address) {
+    Bind(input_patches_[input_first_[port] + token], address);
+  }
+  void BindOutput(int port, int token, char* address) {
+    Bind(output_patches_[output_first_[port] + token], address);
+  }
 
   // Whether any kernel has an operand in one of the `tokens` slots that this port holds.
-  bool ReadsInput(int port, int tokens) const { return AnyPatch(&input_patches_[input_first_[port]], tokens); }
-  bool WritesOutput(int port, int tokens) const { return AnyPatch(&output_patches_[output_first_[port]], tokens); }
+  bool ReadsInput(int port, int tokens) const {
+    return AnyPatch(&input_patches_[input_first_[port]], tokens);
+  }
+  bool WritesOutput(int port, int tokens) const {
+    return AnyPatch(&output_patches_[output_first_[port]], tokens);
+  }
 
   // An act of a span of output `port`, the `position`th from 0.
   bool Collects(int port) const { return !collectors_[port].empty(); }
@@ -79,7 +89,8 @@ class BoundProgram {
     int64_t offset;
   };
   static bool AnyPatch(const std::vector<Patch>* patches, int tokens) {
-    return std::any_of(patches, patches + tokens, [](const std::vector<Patch>& of_token) { return !of_token.empty(); });
+    return std::any_of(patches, patches + tokens,
+                       [](const std::vector<Patch>& of_token) { return !of_token.empty(); });
   }
   void Bind(const std::vector<Patch>& patches, char* address) {
     for (const Patch& patch : patches) {
@@ -90,8 +101,8 @@ class BoundProgram {
       }
     }
   }
-  void Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor, const Memory& memory,
-             bool is_output);
+  void Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor,
+             const Memory& memory, bool is_output);
 
   std::vector<const void*> inputs_;  // of all calls, one after another
   std::vector<void*> outputs_;
@@ -100,8 +111,9 @@ class BoundProgram {
   std::vector<std::vector<Patch>> output_patches_;  // by port and token
   std::vector<int32_t> input_first_;                // by port: where its tokens begin
   std::vector<int32_t> output_first_;
-  std::vector<std::vector<int32_t>> collectors_;    // by output port: calls whose output 0 lies there, if its spans have several acts
-  std::vector<Kernel*> packers_;                    // by output port: who fills it from its start; may be null
+  std::vector<std::vector<int32_t>> collectors_;  // by output port: calls whose output 0 lies
+                                                  // there, if its spans have several acts
+  std::vector<Kernel*> packers_;  // by output port: who fills it from its start; may be null
 };
 
 }  // namespace weir

@@ -39,8 +39,8 @@
 namespace weir {
 
 struct RankExecutorOptions {
-  DataFeed* feed = nullptr;    // needed if the plan has SOURCE actors
-  MetricSink* sink = nullptr;  // may be null: metrics are dropped
+  DataFeed* feed = nullptr;     // needed if the plan has SOURCE actors
+  MetricSink* sink = nullptr;   // may be null: metrics are dropped
   StateInitializer state_init;  // null: states are zero
   enum class Compute : uint8_t {
     kRun,   // kernels, feeds and sinks
@@ -64,10 +64,12 @@ struct RankMemory {
   int64_t scratch_bytes = 0;    // part of the arena
   int64_t workspace_bytes = 0;  // of kernels
   int64_t staging_bytes = 0;    // for edges whose landing buffer cannot be mapped
-  int64_t landing_bytes = 0;    // of the transport, for inbound registers, instead of their place in the arena
+  int64_t landing_bytes =
+      0;  // of the transport, for inbound registers, instead of their place in the arena
 };
 
-// What a rank has done since it was made, in ticks of its clock; ranks of one kind can be compared by it.
+// What a rank has done since it was made, in ticks of its clock; ranks of one kind can be compared
+// by it.
 struct RankWork {
   int64_t busy_ticks = 0;      // in acts
   int64_t planned_ns = 0;      // that the same acts take by the costs that the plan was made with
@@ -83,10 +85,10 @@ class RankExecutor final : private MessageReceiver {
   // What a rank is doing, as another thread sees it: each number is right, but they may be
   // of neighbouring moments.
   struct Progress {
-    int64_t acts = 0;     // done since the executor was made
-    int32_t actor = -1;   // that the device runs; -1: none
-    int64_t act = 0;      // its number, from 0
-    int64_t since = 0;    // ticks
+    int64_t acts = 0;    // done since the executor was made
+    int32_t actor = -1;  // that the device runs; -1: none
+    int64_t act = 0;     // its number, from 0
+    int64_t since = 0;   // ticks
     Sleep sleep = Sleep::kDone;
   };
 
@@ -123,8 +125,9 @@ class RankExecutor final : private MessageReceiver {
   // Of all that decides what may come next, the contents of its memory included.
   uint64_t HashState() const;
 
-  // From now on every act is looked at by `watch`, which must live until Unwatch, and has the step that its own number
-  // and `step_shift` make: its data and random numbers are those of that step. At rest.
+  // From now on every act is looked at by `watch`, which must live until Unwatch, and has the step
+  // that its own number and `step_shift` make: its data and random numbers are those of that step.
+  // At rest.
   void Watch(FiniteWatch* watch, int64_t step_shift);
   void Unwatch();
 
@@ -133,7 +136,7 @@ class RankExecutor final : private MessageReceiver {
   void SetSleep(Sleep sleep) { shown_.sleep.store(sleep, std::memory_order_relaxed); }
 
   bool all_done() const { return num_unfinished_ == 0; }
-  int64_t num_sent() const { return num_sent_; }          // messages, tokens and credits
+  int64_t num_sent() const { return num_sent_; }  // messages, tokens and credits
   int64_t num_received() const { return num_received_; }
 
   // Ok if every slot is free but those of initial tokens, as before the first step.
@@ -147,9 +150,13 @@ class RankExecutor final : private MessageReceiver {
   int32_t running_actor() const { return num_running_ > 0 ? running_[running_head_] : -1; }
   const ActorMachine& machine(int actor) const { return actors_[actor].machine; }
   const SlotLedger& ledger(int register_id) const { return registers_[register_id].ledger; }
-  char* SlotAddress(int register_id, int slot) const { return registers_[register_id].addresses[slot]; }
+  char* SlotAddress(int register_id, int slot) const {
+    return registers_[register_id].addresses[slot];
+  }
   absl::Span<char> StateMemory(int state) const;
-  EdgeTraffic Traffic(int register_id) const { return endpoint_->Traffic(registers_[register_id].edge); }
+  EdgeTraffic Traffic(int register_id) const {
+    return endpoint_->Traffic(registers_[register_id].edge);
+  }
   RankMemory memory() const { return memory_; }
   const ActRing& trace() const { return trace_; }
   RankWork work() const;  // read at rest
@@ -163,9 +170,9 @@ class RankExecutor final : private MessageReceiver {
     RankExecutor* owner = nullptr;
     BoundProgram* program = nullptr;  // null: nothing to compute
     const PlanActor* plan = nullptr;
-    int32_t place = 0;  // in ready_, of the next or running act
-    bool in_order = false;  // has places or a stream
-    bool rebinds = false;   // an operand lies now in one slot, now in another
+    int32_t place = 0;                // in ready_, of the next or running act
+    bool in_order = false;            // has places or a stream
+    bool rebinds = false;             // an operand lies now in one slot, now in another
     const int32_t* places = nullptr;  // by micro-batch; null: always the same
     int32_t acts_per_step = 1;
     int32_t chunks = 1;
@@ -228,7 +235,8 @@ class RankExecutor final : private MessageReceiver {
     std::atomic<int64_t> since{0};
   };
 
-  RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint, RankExecutorOptions options);
+  RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint,
+               RankExecutorOptions options);
   absl::Status MakeMemory();
   absl::Status MakeRegisters();
   absl::StatusOr<char*> AllocateLanding();
@@ -242,7 +250,9 @@ class RankExecutor final : private MessageReceiver {
   void BindConstantSlots();
   void MakePlaces();
 
-  int64_t Now() const { return options_.clock != nullptr ? options_.clock->NowNs() : TickClock::Now(); }
+  int64_t Now() const {
+    return options_.clock != nullptr ? options_.clock->NowNs() : TickClock::Now();
+  }
   void AddReady(ActorRuntime& actor) {
     if (actor.in_order && !TakesPlace(actor)) return;  // comes with its turn
     actor.ready_ticks = now_;
@@ -298,7 +308,7 @@ class RankExecutor final : private MessageReceiver {
   int64_t now_ = 0;  // ticks, as of the last event
   int64_t busy_ticks_ = 0;
   int64_t measured_ticks_ = 0, cpu_ns_ = 0;  // of the acts whose CPU time was read
-  int64_t long_act_ticks_ = 0;               // an act of more is worth reading its CPU time; 0: none is
+  int64_t long_act_ticks_ = 0;  // an act of more is worth reading its CPU time; 0: none is
   bool has_edges_ = false;
   absl::Status fault_;
   struct Beginning;
@@ -310,10 +320,10 @@ class RankExecutor final : private MessageReceiver {
   Arena staging_;
   RankMemory memory_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;
-  std::vector<int64_t> kernel_ns_;  // of the act that ran last, for on_kernels
+  std::vector<int64_t> kernel_ns_;      // of the act that ran last, for on_kernels
   const int64_t made_ns_, made_ticks_;  // the same moment, in both measures
-  FiniteWatch* watch_ = nullptr;    // null: nobody looks
-  int64_t step_shift_ = 0;          // of all actors, while somebody does
+  FiniteWatch* watch_ = nullptr;        // null: nobody looks
+  int64_t step_shift_ = 0;              // of all actors, while somebody does
   ActRing trace_;
   Shown shown_;
 };

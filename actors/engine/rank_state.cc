@@ -1,4 +1,5 @@
-// The state of a rank as a whole: kept, brought back, and told apart from others. For the simulator.
+// The state of a rank as a whole: kept, brought back, and told apart from others. For the
+// simulator.
 #include <cstring>
 
 #include "actors/engine/rank_executor.h"
@@ -22,8 +23,9 @@ struct RankExecutor::Beginning {
 
 void RankExecutor::MarkBeginning() {
   beginning_ = std::make_shared<Beginning>(
-      Beginning{actors_, registers_, streams_, next_step_, ready_, running_, running_head_, num_running_, num_unfinished_,
-                std::string(arena_.base(), arena_.bytes()), std::string(staging_.base(), staging_.bytes())});
+      Beginning{actors_, registers_, streams_, next_step_, ready_, running_, running_head_,
+                num_running_, num_unfinished_, std::string(arena_.base(), arena_.bytes()),
+                std::string(staging_.base(), staging_.bytes())});
 }
 
 void RankExecutor::Rewind() {

@@ -18,9 +18,13 @@ using Delivery = SimNetwork::Delivery;
 
 }  // namespace
 
-SimEngine::SimEngine(std::vector<RankExecutor*> ranks, std::vector<FakeDevice*> devices, SimNetwork* network,
-                     ManualClock* clock, const SimEngineOptions& options)
-    : ranks_(std::move(ranks)), devices_(std::move(devices)), network_(network), clock_(clock), invariants_(ranks_, *network) {
+SimEngine::SimEngine(std::vector<RankExecutor*> ranks, std::vector<FakeDevice*> devices,
+                     SimNetwork* network, ManualClock* clock, const SimEngineOptions& options)
+    : ranks_(std::move(ranks)),
+      devices_(std::move(devices)),
+      network_(network),
+      clock_(clock),
+      invariants_(ranks_, *network) {
   Rewind(options);
 }
 
@@ -48,7 +52,8 @@ void SimEngine::Rewind(const SimEngineOptions& options) {
   }
   if (options_.chooser == Chooser::kPriorities) {
     for (int i = 1; i < options_.depth; ++i) {
-      change_points_.push_back(static_cast<int64_t>(Draw(std::max<int64_t>(1, options_.num_events_expected))));
+      change_points_.push_back(
+          static_cast<int64_t>(Draw(std::max<int64_t>(1, options_.num_events_expected))));
     }
   }
 }
@@ -75,19 +80,21 @@ absl::Status SimEngine::RunSteps(int64_t steps) {
     if (!fault_.ok()) return fault_;
     ListEnabled();
     if (enabled_.empty()) break;
-    if (options_.states_seen != nullptr && decisions_.size() >= options_.script.size() && SeenBefore()) {
+    if (options_.states_seen != nullptr && decisions_.size() >= options_.script.size() &&
+        SeenBefore()) {
       return absl::OkStatus();
     }
     if (options_.num_events_max > 0 && num_events_ >= options_.num_events_max) {
-      return fault_ = absl::AbortedError(absl::StrCat("W0516 no end: still not done after ", num_events_, " events"));
+      return fault_ = absl::AbortedError(
+                 absl::StrCat("W0516 no end: still not done after ", num_events_, " events"));
     }
     const SimEvent event = options_.chooser == Chooser::kByTime ? NextByTime() : enabled_[Choose()];
     if (options_.on_event) options_.on_event(num_events_, event);
     fault_ = Happen(event);
     if (fault_.ok() && options_.check == SimEngineOptions::Check::kEveryStep) fault_ = Check(event);
     if (!fault_.ok()) {
-      return absl::Status(fault_.code(), absl::StrCat(fault_.message(), " [seed ", options_.seed, ", event ",
-                                                      num_events_, "]"));
+      return absl::Status(fault_.code(), absl::StrCat(fault_.message(), " [seed ", options_.seed,
+                                                      ", event ", num_events_, "]"));
     }
   }
   return fault_ = AtRest();
@@ -96,7 +103,8 @@ absl::Status SimEngine::RunSteps(int64_t steps) {
 absl::Status SimEngine::AtRest() {
   for (const RankExecutor* rank : ranks_) {
     if (rank->all_done()) continue;
-    return absl::AbortedError(absl::StrCat("W0516 no progress: nothing can happen any more, but", DescribeStall(ranks_)));
+    return absl::AbortedError(
+        absl::StrCat("W0516 no progress: nothing can happen any more, but", DescribeStall(ranks_)));
   }
   return invariants_.CheckAll();
 }
@@ -114,7 +122,8 @@ absl::Status SimEngine::StopReason() {
 
 // Faults that come with the event to be.
 absl::Status SimEngine::BeforeEvent() {
-  for (; next_fault_ < options_.faults.size() && options_.faults[next_fault_].at <= num_events_; ++next_fault_) {
+  for (; next_fault_ < options_.faults.size() && options_.faults[next_fault_].at <= num_events_;
+       ++next_fault_) {
     const SimFault& fault = options_.faults[next_fault_];
     switch (fault.kind) {
       case SimFault::Kind::kTamper: break;  // at a delivery
@@ -125,13 +134,12 @@ absl::Status SimEngine::BeforeEvent() {
         dead_[fault.target] = true;
         network_->Kill(ranks_[fault.target]->plan().rank);
         break;
-      case SimFault::Kind::kAbort:
-        harm_ = &fault;
-        return absl::CancelledError("aborted, as asked");
+      case SimFault::Kind::kAbort: harm_ = &fault; return absl::CancelledError("aborted, as asked");
     }
   }
   const int64_t now = num_events_;
-  slow_.erase(std::remove_if(slow_.begin(), slow_.end(), [now](const SimFault* fault) { return fault->until <= now; }),
+  slow_.erase(std::remove_if(slow_.begin(), slow_.end(),
+                             [now](const SimFault* fault) { return fault->until <= now; }),
               slow_.end());
   return absl::OkStatus();
 }
@@ -144,7 +152,8 @@ void SimEngine::ListEnabled() {
     const int index = static_cast<int>(i);
     if (dead_[i]) continue;
     if (network_->HasNotice(ranks_[i]->plan().rank)) enabled_.push_back({Kind::kNotice, index});
-    if (devices_[i]->num_pending() > 0) enabled_.push_back({Kind::kComplete, index, 0, ranks_[i]->oldest_running()});
+    if (devices_[i]->num_pending() > 0)
+      enabled_.push_back({Kind::kComplete, index, 0, ranks_[i]->oldest_running()});
     if (!ranks_[i]->device_has_room()) continue;
     for (int k = 0; k < ranks_[i]->num_ready(); ++k) {
       enabled_.push_back({Kind::kStart, index, k, ranks_[i]->ready_actor(k)});
@@ -157,11 +166,13 @@ void SimEngine::ListEnabled() {
 void SimEngine::LeaveOutTheSlow() {
   const auto is_slow = [this](const SimEvent& event) {
     return std::any_of(slow_.begin(), slow_.end(), [this, &event](const SimFault* fault) {
-      return fault->kind == SimFault::Kind::kSlowRank ? IsOfRank(event, fault->target)
-                                                      : event.kind == Kind::kDeliver && event.index == fault->target;
+      return fault->kind == SimFault::Kind::kSlowRank
+                 ? IsOfRank(event, fault->target)
+                 : event.kind == Kind::kDeliver && event.index == fault->target;
     });
   };
-  const auto slow = std::stable_partition(enabled_.begin(), enabled_.end(), [&](const SimEvent& e) { return !is_slow(e); });
+  const auto slow = std::stable_partition(enabled_.begin(), enabled_.end(),
+                                          [&](const SimEvent& e) { return !is_slow(e); });
   if (slow != enabled_.begin()) enabled_.erase(slow, enabled_.end());
 }
 
@@ -196,12 +207,14 @@ bool SimEngine::IsVictim(const SimEvent& event) const {
   if (victim < ranks_.size()) return IsOfRank(event, static_cast<int>(victim));
   victim -= ranks_.size();
   const uint64_t num_lanes = static_cast<uint64_t>(network_->num_lanes());
-  if (victim < num_lanes) return event.kind == Kind::kDeliver && static_cast<uint64_t>(event.index) == victim;
+  if (victim < num_lanes)
+    return event.kind == Kind::kDeliver && static_cast<uint64_t>(event.index) == victim;
   victim -= num_lanes;
   for (size_t rank = 0; rank < ranks_.size(); ++rank) {
     const uint64_t num_actors = ranks_[rank]->plan().actors.size();
     if (victim < num_actors) {
-      return static_cast<size_t>(event.index) == rank && event.actor >= 0 && static_cast<uint64_t>(event.actor) == victim;
+      return static_cast<size_t>(event.index) == rank && event.actor >= 0 &&
+             static_cast<uint64_t>(event.actor) == victim;
     }
     victim -= num_actors;
   }
@@ -211,14 +224,16 @@ bool SimEngine::IsVictim(const SimEvent& event) const {
 // What has a priority of its own: a lane, a rank's device, an actor.
 uint64_t SimEngine::SourceOf(const SimEvent& event) const {
   const uint64_t part = event.kind == Kind::kStart ? static_cast<uint64_t>(event.actor) + 1 : 0;
-  return (static_cast<uint64_t>(event.kind) << 56) | (static_cast<uint64_t>(event.index) << 24) | part;
+  return (static_cast<uint64_t>(event.kind) << 56) | (static_cast<uint64_t>(event.index) << 24) |
+         part;
 }
 
 size_t SimEngine::ChooseByPriority() {
   const auto priority = [this](const SimEvent& event) -> uint64_t {
     const uint64_t source = SourceOf(event);
     const auto at = std::find(demoted_.begin(), demoted_.end(), source);
-    if (at != demoted_.end()) return static_cast<uint64_t>(demoted_.end() - at) - 1;  // the latest is the least
+    if (at != demoted_.end())
+      return static_cast<uint64_t>(demoted_.end() - at) - 1;  // the latest is the least
     return demoted_.size() + (MixKey(options_.seed, source) >> 1);
   };
   size_t best = 0;
@@ -229,7 +244,8 @@ size_t SimEngine::ChooseByPriority() {
     best = i;
     best_priority = other;
   }
-  if (std::find(change_points_.begin(), change_points_.end(), num_events_) != change_points_.end()) {
+  if (std::find(change_points_.begin(), change_points_.end(), num_events_) !=
+      change_points_.end()) {
     demoted_.push_back(SourceOf(enabled_[best]));
   }
   return best;
@@ -264,7 +280,8 @@ absl::Status SimEngine::Happen(const SimEvent& event) {
       FakeDevice& device = *devices_[event.index];
       device.NotBefore(clock_->NowNs());
       const bool at_launch = DecideUniformly(2) == 0;
-      device.set_run_body(at_launch ? FakeDevice::RunBody::kAtLaunch : FakeDevice::RunBody::kAtCompletion);
+      device.set_run_body(at_launch ? FakeDevice::RunBody::kAtLaunch
+                                    : FakeDevice::RunBody::kAtCompletion);
       history_hash_ = MixKey(history_hash_, at_launch);
       ranks_[event.index]->StartReady(event.choice);
       return ranks_[event.index]->fault();
@@ -293,18 +310,21 @@ absl::Status SimEngine::DeliverNext(int lane_index) {
   if (options_.pieces == SimEngineOptions::Pieces::kDrawn && DecideUniformly(2) == 1) {
     how.pieces = Delivery::Pieces::kInPieces;
   }
-  while (next_tamper_ < options_.faults.size() && (options_.faults[next_tamper_].kind != SimFault::Kind::kTamper ||
-                                                   options_.faults[next_tamper_].at < num_deliveries_)) {
+  while (next_tamper_ < options_.faults.size() &&
+         (options_.faults[next_tamper_].kind != SimFault::Kind::kTamper ||
+          options_.faults[next_tamper_].at < num_deliveries_)) {
     ++next_tamper_;
   }
-  if (next_tamper_ < options_.faults.size() && options_.faults[next_tamper_].at == num_deliveries_) {
+  if (next_tamper_ < options_.faults.size() &&
+      options_.faults[next_tamper_].at == num_deliveries_) {
     const SimFault& fault = options_.faults[next_tamper_++];
     how.tamper = fault.tamper;
     how.bit = fault.bit;
     if (!IsHarmless(fault) && harm_ == nullptr) harm_ = &fault;
   }
   ++num_deliveries_;
-  history_hash_ = MixKey(history_hash_, static_cast<uint64_t>(how.tamper) * 2 + (how.pieces == Delivery::Pieces::kInPieces));
+  history_hash_ = MixKey(history_hash_, static_cast<uint64_t>(how.tamper) * 2 +
+                                            (how.pieces == Delivery::Pieces::kInPieces));
   network_->Deliver(lane_index, how);
   // The sender may have been waiting for the word that its message has left.
   if (!dead_[lane.from]) WEIR_RETURN_IF_ERROR(ranks_[lane.from]->Poll());
@@ -324,7 +344,8 @@ bool SimEngine::SeenBefore() {
   uint64_t hash = network_->HashState();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     hash = MixKey(hash, ranks_[i]->HashState());
-    for (int k = 0; k < devices_[i]->num_pending(); ++k) hash = MixKey(hash, devices_[i]->has_run(k));
+    for (int k = 0; k < devices_[i]->num_pending(); ++k)
+      hash = MixKey(hash, devices_[i]->has_run(k));
   }
   seen_ = !options_.states_seen->insert(hash).second;
   return seen_;
@@ -335,12 +356,16 @@ void SimEngine::CoverEvent(const SimEvent& event) {
   Cover(MixKey(last_source_, source));
   last_source_ = source;
   switch (event.kind) {
-    case Kind::kDeliver: Cover(MixKey(source, 1000 + network_->lane(event.index).num_messages)); break;
+    case Kind::kDeliver:
+      Cover(MixKey(source, 1000 + network_->lane(event.index).num_messages));
+      break;
     case Kind::kComplete: {
       const ActorMachine& machine = ranks_[event.index]->machine(event.actor);
-      Cover(MixKey(MixKey(event.index, event.actor), 2000 + static_cast<uint64_t>(machine.last_cause().register_id)));
+      Cover(MixKey(MixKey(event.index, event.actor),
+                   2000 + static_cast<uint64_t>(machine.last_cause().register_id)));
       for (int i = 0; i < machine.num_outputs(); ++i) {  // credit 0 while the act ends
-        if (machine.output(i).available == 0) Cover(MixKey(MixKey(event.index, event.actor), 3000 + i));
+        if (machine.output(i).available == 0)
+          Cover(MixKey(MixKey(event.index, event.actor), 3000 + i));
       }
       break;
     }
@@ -350,7 +375,9 @@ void SimEngine::CoverEvent(const SimEvent& event) {
   if (counts.fenced > 0) Cover(4001);
   if (counts.foreign > 0) Cover(4002);
   if (counts.overtaken > 0) Cover(4003);
-  if (harm_ != nullptr) Cover(MixKey(4004, static_cast<uint64_t>(harm_->kind) * 16 + static_cast<uint64_t>(harm_->tamper)));
+  if (harm_ != nullptr)
+    Cover(MixKey(4004,
+                 static_cast<uint64_t>(harm_->kind) * 16 + static_cast<uint64_t>(harm_->tamper)));
 }
 
 }  // namespace weir

@@ -59,16 +59,17 @@ struct SimEngineOptions {
   enum class Chooser : uint8_t { kUniform, kStarveOne, kPriorities, kByTime, kScript, kFirst };
   Chooser chooser = Chooser::kUniform;
   enum class Check : uint8_t { kAtEnd, kEveryStep } check = Check::kAtEnd;  // of sim_invariants.h
-  int depth = 4;                  // kPriorities
+  int depth = 4;                                                            // kPriorities
   int64_t num_events_expected = 2000;  // among which its change points lie
   int64_t num_events_max = 0;          // a run that is longer is in error; 0: any
-  absl::Span<const uint32_t> script;  // must outlive the run, as all below
+  absl::Span<const uint32_t> script;   // must outlive the run, as all below
   // Whether messages may come in pieces.
   enum class Pieces : uint8_t { kWhole, kDrawn } pieces = Pieces::kWhole;
   absl::Span<const SimFault> faults;  // ordered by `at`
-  // If given: a run that comes to a state in it ends there (`SimEngine::seen`), and states are added.
+  // If given: a run that comes to a state in it ends there (`SimEngine::seen`), and states are
+  // added.
   absl::flat_hash_set<uint64_t>* states_seen = nullptr;
-  SimCoverage* coverage = nullptr;  // bits are added
+  SimCoverage* coverage = nullptr;                                      // bits are added
   std::function<void(int64_t number, const SimEvent& event)> on_event;  // before it happens
 };
 
@@ -104,7 +105,9 @@ class SimEngine final : public Engine {
   size_t Choose();
   size_t ChooseByPriority();
   uint32_t Decide(uint32_t bound, uint32_t otherwise);
-  uint32_t DecideUniformly(uint32_t bound) { return Decide(bound, static_cast<uint32_t>(Draw(bound))); }
+  uint32_t DecideUniformly(uint32_t bound) {
+    return Decide(bound, static_cast<uint32_t>(Draw(bound)));
+  }
   bool IsVictim(const SimEvent& event) const;
   bool IsOfRank(const SimEvent& event, int rank) const;
   uint64_t SourceOf(const SimEvent& event) const;

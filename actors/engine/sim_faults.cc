@@ -38,23 +38,28 @@ class FaultDrawer {
  public:
   FaultDrawer(uint64_t seed, const SimShape& shape) : seed_(seed), shape_(shape) {}
   int64_t Draw(int64_t bound) {
-    return bound <= 1 ? 0 : static_cast<int64_t>(MixKey(seed_, num_draws_++) % static_cast<uint64_t>(bound));
+    return bound <= 1
+               ? 0
+               : static_cast<int64_t>(MixKey(seed_, num_draws_++) % static_cast<uint64_t>(bound));
   }
 
   SimFault Harmless() {
-    static constexpr Tamper kTampers[] = {Tamper::kOvertaken, Tamper::kStaleBefore, Tamper::kForeignBefore};
+    static constexpr Tamper kTampers[] = {Tamper::kOvertaken, Tamper::kStaleBefore,
+                                          Tamper::kForeignBefore};
     SimFault fault;
     const int64_t choice = Draw(shape_.num_lanes > 0 ? 5 : 1);
     fault.kind = choice == 0 ? Kind::kSlowRank : choice == 1 ? Kind::kSlowLane : Kind::kTamper;
     if (fault.kind == Kind::kTamper) return Tampered(kTampers[choice - 2]);
-    fault.target = static_cast<int>(Draw(fault.kind == Kind::kSlowRank ? shape_.num_ranks : shape_.num_lanes));
+    fault.target =
+        static_cast<int>(Draw(fault.kind == Kind::kSlowRank ? shape_.num_ranks : shape_.num_lanes));
     fault.at = Draw(shape_.num_events);
     fault.until = fault.at + 1 + Draw(shape_.num_events);
     return fault;
   }
   SimFault Harmful() {
-    static constexpr Tamper kTampers[] = {Tamper::kTwice,     Tamper::kTwiceLater, Tamper::kTruncated,
-                                          Tamper::kHeaderBit, Tamper::kPayloadBit, Tamper::kLost};
+    static constexpr Tamper kTampers[] = {Tamper::kTwice,      Tamper::kTwiceLater,
+                                          Tamper::kTruncated,  Tamper::kHeaderBit,
+                                          Tamper::kPayloadBit, Tamper::kLost};
     const int64_t choice = Draw(shape_.num_lanes > 0 ? 8 : 1);
     if (choice >= 2) return Tampered(kTampers[choice - 2]);
     SimFault fault;
@@ -94,8 +99,12 @@ bool IsHarmless(const SimFault& fault) {
 std::string Describe(const SimFault& fault) {
   switch (fault.kind) {
     case Kind::kTamper: return absl::StrCat("delivery ", fault.at, " comes ", Name(fault.tamper));
-    case Kind::kSlowLane: return absl::StrCat("lane ", fault.target, " is slow, events ", fault.at, " to ", fault.until);
-    case Kind::kSlowRank: return absl::StrCat("rank ", fault.target, " is slow, events ", fault.at, " to ", fault.until);
+    case Kind::kSlowLane:
+      return absl::StrCat("lane ", fault.target, " is slow, events ", fault.at, " to ",
+                          fault.until);
+    case Kind::kSlowRank:
+      return absl::StrCat("rank ", fault.target, " is slow, events ", fault.at, " to ",
+                          fault.until);
     case Kind::kDeadRank: return absl::StrCat("rank ", fault.target, " dies at event ", fault.at);
     case Kind::kAbort: return absl::StrCat("abort at event ", fault.at);
   }
@@ -113,10 +122,12 @@ bool MayEndWith(const SimFault& fault, absl::string_view code) {
   switch (fault.tamper) {
     case Tamper::kTwice:
     case Tamper::kTwiceLater: return code == "W0524";
-    // A header without its end is no message of any job: it is dropped, so its slot never comes back.
+    // A header without its end is no message of any job: it is dropped, so its slot never comes
+    // back.
     case Tamper::kTruncated: return IsOneOf(code, {"W0524", "W0516", "W0515"});
     // Some bits name an other slot or number that could come, or say that all is well.
-    case Tamper::kHeaderBit: return IsOneOf(code, {"W0524", "W0510", "W0511", "W0526", "W0516", "W0515"});
+    case Tamper::kHeaderBit:
+      return IsOneOf(code, {"W0524", "W0510", "W0511", "W0526", "W0516", "W0515"});
     case Tamper::kPayloadBit: return code == "W0526";
     case Tamper::kLost: return code == "W0521";
     default: return false;
@@ -130,7 +141,8 @@ std::vector<SimFault> DrawFaults(uint64_t seed, SimFaultLevel level, const SimSh
   const int64_t num_harmless = drawer.Draw(kHarmlessMax + 1);
   for (int64_t i = 0; i < num_harmless; ++i) faults.push_back(drawer.Harmless());
   if (level == SimFaultLevel::kAny && drawer.Draw(2) == 0) faults.push_back(drawer.Harmful());
-  std::stable_sort(faults.begin(), faults.end(), [](const SimFault& a, const SimFault& b) { return a.at < b.at; });
+  std::stable_sort(faults.begin(), faults.end(),
+                   [](const SimFault& a, const SimFault& b) { return a.at < b.at; });
   return faults;
 }
 

@@ -18,11 +18,11 @@ namespace weir {
 
 struct SimFault {
   enum class Kind : uint8_t {
-    kTamper,     // the `at`-th delivery is not as it should be
-    kSlowLane,   // from event `at` to `until` the lane moves only if nothing else can
-    kSlowRank,   // so does the rank
-    kDeadRank,   // at event `at` the process of the rank is gone
-    kAbort,      // at event `at` the job is told to stop
+    kTamper,    // the `at`-th delivery is not as it should be
+    kSlowLane,  // from event `at` to `until` the lane moves only if nothing else can
+    kSlowRank,  // so does the rank
+    kDeadRank,  // at event `at` the process of the rank is gone
+    kAbort,     // at event `at` the job is told to stop
   } kind = Kind::kTamper;
   int64_t at = 0;
   int64_t until = 0;

@@ -12,10 +12,11 @@ namespace {
 
 using Carries = SimNetwork::Lane::Carries;
 
-absl::Status Broken(const char* invariant, const Plan& plan, const PlanRegister& r, const std::string& expected,
-                    const std::string& found) {
+absl::Status Broken(const char* invariant, const Plan& plan, const PlanRegister& r,
+                    const std::string& expected, const std::string& found) {
   return absl::InternalError(
-      Format({"W0518", absl::StrCat(invariant, ", rank ", plan.rank, ", register '", r.name, "'"), expected, found, ""}));
+      Format({"W0518", absl::StrCat(invariant, ", rank ", plan.rank, ", register '", r.name, "'"),
+              expected, found, ""}));
 }
 
 }  // namespace
@@ -27,7 +28,8 @@ void SimInvariants::MakeTables() {
   row_of_register_.resize(ranks_.size());
   rows_of_actor_.resize(ranks_.size());
   row_of_lane_.assign(network_.num_lanes(), -1);
-  for (size_t i = 0; i < ranks_.size(); ++i) row_of_register_[i].assign(ranks_[i]->plan().registers.size(), -1);
+  for (size_t i = 0; i < ranks_.size(); ++i)
+    row_of_register_[i].assign(ranks_[i]->plan().registers.size(), -1);
   for (size_t i = 0; i < ranks_.size(); ++i) {
     for (const PlanRegister& r : ranks_[i]->plan().registers) {
       if (r.side == RegisterSide::kInbound) continue;
@@ -51,8 +53,10 @@ void SimInvariants::MakeTables() {
   for (size_t i = 0; i < ranks_.size(); ++i) {
     for (const PlanActor& actor : ranks_[i]->plan().actors) {
       std::vector<int>& rows = rows_of_actor_[i].emplace_back();
-      for (const PlanPort& port : actor.inputs) rows.push_back(row_of_register_[i][port.register_id]);
-      for (const PlanPort& port : actor.outputs) rows.push_back(row_of_register_[i][port.register_id]);
+      for (const PlanPort& port : actor.inputs)
+        rows.push_back(row_of_register_[i][port.register_id]);
+      for (const PlanPort& port : actor.outputs)
+        rows.push_back(row_of_register_[i][port.register_id]);
     }
     FindOverlaps(static_cast<int>(i));
   }
@@ -73,16 +77,19 @@ void SimInvariants::FindOverlaps(int rank) {
       slots.push_back({begin, begin + r.bytes, &r, k});
     }
   }
-  std::sort(slots.begin(), slots.end(), [](const Slot& a, const Slot& b) { return a.begin < b.begin; });
+  std::sort(slots.begin(), slots.end(),
+            [](const Slot& a, const Slot& b) { return a.begin < b.begin; });
   for (size_t i = 0; i < slots.size(); ++i) {
     const Slot& a = slots[i];
     if (a.end > plan.arena_bytes && outside_arena_.ok()) {
-      outside_arena_ = Broken("I4", plan, *a.r, "slots inside the arena", absl::StrCat("end at ", a.end));
+      outside_arena_ =
+          Broken("I4", plan, *a.r, "slots inside the arena", absl::StrCat("end at ", a.end));
     }
     for (size_t j = i + 1; j < slots.size() && slots[j].begin < a.end; ++j) {
       const int index = static_cast<int>(overlaps_.size());
       overlaps_.push_back({rank, a.r->id, a.slot, slots[j].r->id, slots[j].slot});
-      for (const PlanRegister* r : {a.r, slots[j].r}) rows_[row_of_register_[rank][r->id]].overlaps.push_back(index);
+      for (const PlanRegister* r : {a.r, slots[j].r})
+        rows_[row_of_register_[rank][r->id]].overlaps.push_back(index);
     }
   }
 }
@@ -119,16 +126,20 @@ absl::Status SimInvariants::CheckRow(const Row& row) const {
   const PlanRegister& r = producer.plan().registers[row.producer_register];
   const ActorMachine::Port& port = producer.machine(r.producer.actor).output(r.producer.port);
   const SlotLedger& ledger = ranks_[row.holder]->ledger(row.holder_register);
-  const int64_t under_way = row.token_lane < 0 ? 0 : network_.UnderWay(row.token_lane) + network_.UnderWay(row.credit_lane);
+  const int64_t under_way =
+      row.token_lane < 0 ? 0
+                         : network_.UnderWay(row.token_lane) + network_.UnderWay(row.credit_lane);
   const int64_t held = port.held_slot >= 0 ? port.tokens : 0;
   const int64_t in_use = ledger.num_in_use();
   if (port.available + held + under_way + in_use != r.slots) {
     return Broken("I1", producer.plan(), r, absl::StrCat(r.slots, " slots"),
-                  absl::StrCat(port.available, " free, ", held, " held, ", under_way, " under way, ", in_use, " in use"));
+                  absl::StrCat(port.available, " free, ", held, " held, ", under_way,
+                               " under way, ", in_use, " in use"));
   }
   for (int32_t k = 0; k < held; ++k) {
     if (ledger.is_free(port.slot(k))) continue;
-    return Broken("I3", producer.plan(), r, absl::StrCat("nobody reading slot ", port.slot(k), ", which is written"),
+    return Broken("I3", producer.plan(), r,
+                  absl::StrCat("nobody reading slot ", port.slot(k), ", which is written"),
                   absl::StrCat(ledger.readers(port.slot(k)), " readers"));
   }
   return absl::OkStatus();
@@ -143,12 +154,13 @@ bool SimInvariants::InUse(int rank, const PlanRegister& r, int32_t slot) const {
 }
 
 // The actor that writes `out` holds `in` for reading and is its last reader.
-bool SimInvariants::WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot, int32_t out,
-                                   int32_t out_slot) const {
+bool SimInvariants::WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot,
+                                   int32_t out, int32_t out_slot) const {
   const PortRef& producer = rank.plan().registers[out].producer;
   if (producer.actor < 0) return false;
   const ActorMachine& writer = rank.machine(producer.actor);
-  if (!writer.output(producer.port).Holds(out_slot) || rank.ledger(in).readers(in_slot) != 1) return false;
+  if (!writer.output(producer.port).Holds(out_slot) || rank.ledger(in).readers(in_slot) != 1)
+    return false;
   for (int i = 0; i < writer.num_inputs(); ++i) {
     if (writer.input(i).register_id == in && writer.input(i).Holds(in_slot)) return true;
   }
@@ -160,21 +172,24 @@ absl::Status SimInvariants::CheckOverlap(const Overlap& o) const {
   const RankExecutor& rank = *ranks_[o.rank];
   const PlanRegister& a = rank.plan().registers[o.a];
   const PlanRegister& b = rank.plan().registers[o.b];
-  if (!InUse(o.rank, a, o.a_slot) || !InUse(o.rank, b, o.b_slot) || WrittenInPlace(rank, o.a, o.a_slot, o.b, o.b_slot) ||
+  if (!InUse(o.rank, a, o.a_slot) || !InUse(o.rank, b, o.b_slot) ||
+      WrittenInPlace(rank, o.a, o.a_slot, o.b, o.b_slot) ||
       WrittenInPlace(rank, o.b, o.b_slot, o.a, o.a_slot)) {
     return absl::OkStatus();
   }
-  return Broken("I4", rank.plan(), a, absl::StrCat("memory of slot ", o.a_slot, " for it alone while it is in use"),
+  return Broken("I4", rank.plan(), a,
+                absl::StrCat("memory of slot ", o.a_slot, " for it alone while it is in use"),
                 absl::StrCat("slot ", o.b_slot, " of '", b.name, "' there, in use too"));
 }
 
 // I2 and I5.
 absl::Status SimInvariants::CheckStrangers() const {
   if (network_.counts().wrongly_accepted == 0) return absl::OkStatus();
-  return absl::InternalError(Format({"W0518", "I2 and I5, simulated network", "messages as they were sent, once",
-                                     absl::StrCat(network_.counts().wrongly_accepted,
-                                                  " accepted that came twice, cut short, or from another epoch or job"),
-                                     ""}));
+  return absl::InternalError(
+      Format({"W0518", "I2 and I5, simulated network", "messages as they were sent, once",
+              absl::StrCat(network_.counts().wrongly_accepted,
+                           " accepted that came twice, cut short, or from another epoch or job"),
+              ""}));
 }
 
 }  // namespace weir

@@ -2,7 +2,8 @@
 //   I1 per register: free + held by the producer + under way + being read = slots
 //   I2 what comes twice, or was made by nobody, is not accepted
 //   I3 no slot is bound to a writer while a reader may look at it
-//   I4 slots that are in use at the same time do not share memory, nor leave the arena; where a peer writes, from the act
+//   I4 slots that are in use at the same time do not share memory, nor leave the arena; where a
+//   peer writes, from the act
 //      that makes a token on, while tokens are under way, and until they have been read
 //   I5 nothing is accepted from another epoch or job
 // (That tokens of an edge come in order, the rest of I2, is checked by every rank on receipt;
@@ -64,7 +65,8 @@ class SimInvariants {
   absl::Status CheckOverlap(const Overlap& overlap) const;
   absl::Status CheckStrangers() const;
   bool InUse(int rank, const PlanRegister& r, int32_t slot) const;
-  bool WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot, int32_t out, int32_t out_slot) const;
+  bool WrittenInPlace(const RankExecutor& rank, int32_t in, int32_t in_slot, int32_t out,
+                      int32_t out_slot) const;
 
   const std::vector<RankExecutor*> ranks_;
   const SimNetwork& network_;
@@ -72,7 +74,7 @@ class SimInvariants {
   int64_t num_checks_ = 0;
   absl::Status outside_arena_;  // found while the tables were made
   std::vector<Row> rows_;
-  std::vector<std::vector<int>> row_of_register_;            // by rank, register
+  std::vector<std::vector<int>> row_of_register_;             // by rank, register
   std::vector<std::vector<std::vector<int>>> rows_of_actor_;  // by rank, actor
   std::vector<int> row_of_lane_;
   std::vector<Overlap> overlaps_;

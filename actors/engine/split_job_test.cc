@@ -41,7 +41,9 @@ std::vector<Case> Cases() {
       {"ring", Certified(LoadTestJob("ring")), {{{0}, {1}}, {{1}, {0}}}},
       {"chunked", Certified(LoadTestJob("chunked")), {{{0}, {1}}}},
       {"two stages", Pipeline(2), {{{0}, {1}}, {{0, 1}}}},
-      {"four stages", Pipeline(4), {{{0, 1}, {2, 3}}, {{3, 1}, {2, 0}}, {{0}, {1}, {2}, {3}}, {{0, 1, 2}, {3}}}},
+      {"four stages",
+       Pipeline(4),
+       {{{0, 1}, {2, 3}}, {{3, 1}, {2, 0}}, {{0}, {1}, {2}, {3}}, {{0, 1, 2}, {3}}}},
       {"seven stages", Pipeline(7), {{{0, 2, 4, 6}, {1, 3, 5}}, {{6}, {0, 1, 2}, {5, 4, 3}}}},
   };
 }
@@ -52,7 +54,8 @@ TEST(SplitJobTest, GivesTheSameBitsAsOneSessionHoweverTheRanksAreSpread) {
     ASSERT_TRUE(reference.ok()) << c.name << ": " << reference.status();
     for (const Parts& parts : c.splits) {
       for (int64_t steps_per_call : {20, 1, 7}) {
-        absl::StatusOr<Outcome> outcome = RunSplitJob(c.plans, {.parts = parts, .session = Options()}, 20, steps_per_call);
+        absl::StatusOr<Outcome> outcome =
+            RunSplitJob(c.plans, {.parts = parts, .session = Options()}, 20, steps_per_call);
         ASSERT_TRUE(outcome.ok()) << c.name << ": " << outcome.status();
         EXPECT_EQ(*outcome, *reference) << c.name << ", " << steps_per_call << " steps per call";
       }
@@ -64,10 +67,14 @@ TEST(SplitJobTest, TokensMayLandInMemoryOfTheTransportAndComeFromStaging) {
   for (const Case& c : Cases()) {
     absl::StatusOr<Outcome> reference = RunTestJob(c.plans, Options(), 10, 10);
     ASSERT_TRUE(reference.ok()) << reference.status();
-    for (SharedNetwork::Landing landing : {SharedNetwork::Landing::kAnywhere, SharedNetwork::Landing::kOwn}) {
-      for (SharedNetwork::Mapping mapping : {SharedNetwork::Mapping::kDirect, SharedNetwork::Mapping::kCopied}) {
+    for (SharedNetwork::Landing landing :
+         {SharedNetwork::Landing::kAnywhere, SharedNetwork::Landing::kOwn}) {
+      for (SharedNetwork::Mapping mapping :
+           {SharedNetwork::Mapping::kDirect, SharedNetwork::Mapping::kCopied}) {
         absl::StatusOr<Outcome> outcome = RunSplitJob(
-            c.plans, {.parts = c.splits[0], .session = Options(), .landing = landing, .mapping = mapping}, 10, 5);
+            c.plans,
+            {.parts = c.splits[0], .session = Options(), .landing = landing, .mapping = mapping},
+            10, 5);
         ASSERT_TRUE(outcome.ok()) << outcome.status();
         EXPECT_EQ(*outcome, *reference) << c.name;
       }
@@ -93,7 +100,9 @@ TEST(SplitJobTest, RanksAreNamedByTheirNumberInTheJob) {
   SessionOptions session_options = Options();
   session_options.feed = &feed;
   absl::StatusOr<std::unique_ptr<SplitJob>> job =
-      SplitJob::Create(Pipeline(4), {.parts = {{3, 1}, {0, 2}}, .session = session_options, .landing = SharedNetwork::Landing::kOwn});
+      SplitJob::Create(Pipeline(4), {.parts = {{3, 1}, {0, 2}},
+                                     .session = session_options,
+                                     .landing = SharedNetwork::Landing::kOwn});
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_EQ((*job)->RunSteps(3), absl::OkStatus());
   Session& session = (*job)->session(0);
@@ -117,7 +126,8 @@ TEST(SplitJobTest, RanksAreNamedByTheirNumberInTheJob) {
 }
 
 TEST(SplitJobTest, SidesOfAnEdgeThatDisagreeAreFoundOnConnecting) {
-  // Neither change makes the plan of rank 0 wrong by itself: more room than there is, a shorter way than it is.
+  // Neither change makes the plan of rank 0 wrong by itself: more room than there is, a shorter way
+  // than it is.
   const std::vector<std::function<void(RegisterSpec*)>> changes = {
       [](RegisterSpec* r) { r->set_slots(r->slots() + 1); },
       [](RegisterSpec* r) { r->set_latency_ns(r->latency_ns() - 1); },
@@ -130,9 +140,11 @@ TEST(SplitJobTest, SidesOfAnEdgeThatDisagreeAreFoundOnConnecting) {
       }
     }
     plans = Certified(plans);
-    EXPECT_EQ(RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status(), absl::OkStatus());
+    EXPECT_EQ(RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status(),
+              absl::OkStatus());
     changes[i](plans[0].mutable_registers(2));
-    const absl::Status status = RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
+    const absl::Status status =
+        RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(status.message()), HasSubstr("W0522")) << "change " << i;
   }
@@ -141,7 +153,8 @@ TEST(SplitJobTest, SidesOfAnEdgeThatDisagreeAreFoundOnConnecting) {
 TEST(SplitJobTest, APlanThatClaimsTimesItDoesNotKeepIsRefusedByItsRank) {
   std::vector<RankPlan> plans = Certified(LoadTestJob("ring"));
   plans[0].mutable_registers(0)->set_initial_tokens(0);
-  const absl::Status status = RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
+  const absl::Status status =
+      RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("W0509"));
 }
@@ -149,7 +162,8 @@ TEST(SplitJobTest, APlanThatClaimsTimesItDoesNotKeepIsRefusedByItsRank) {
 TEST(SplitJobTest, ASessionThatCannotLoadIsTheErrorOfAll) {
   std::vector<RankPlan> plans = Pipeline(2);
   plans[1].mutable_program(0)->mutable_call(0)->set_op("test_nothing");
-  const absl::Status status = RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
+  const absl::Status status =
+      RunSplitJob(plans, {.parts = {{0}, {1}}, .session = Options()}, 1, 1).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("test_nothing"));
 }
 
@@ -166,7 +180,8 @@ TEST(SplitJobTest, ASimulatedSessionTakesNoNetwork) {
   SessionOptions options = Options();
   options.engine = SessionOptions::EngineKind::kSim;
   options.network = &network;
-  EXPECT_EQ(RunTestJob(Pipeline(2), options, 1, 1).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(RunTestJob(Pipeline(2), options, 1, 1).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

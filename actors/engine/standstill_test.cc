@@ -1,6 +1,6 @@
-// Plans that come to a standstill, among them one that a shipped framework hung on: none has a certificate, a forged
-// one is refused, and each runs once it is repaired. And for all small rates: what has a certificate never stops,
-// whatever happens first, and what has none does.
+// Plans that come to a standstill, among them one that a shipped framework hung on: none has a
+// certificate, a forged one is refused, and each runs once it is repaired. And for all small rates:
+// what has a certificate never stops, whatever happens first, and what has none does.
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,8 +24,10 @@ namespace {
 using ::testing::HasSubstr;
 using Actor = JobSketch::Actor;
 
-absl::Status Simulate(const std::vector<RankPlan>& plans, uint64_t seed, int64_t first_step, std::vector<int64_t> steps) {
-  return RunUnchecked(plans, {SessionOptions::EngineKind::kSim, seed, first_step, std::move(steps)});
+absl::Status Simulate(const std::vector<RankPlan>& plans, uint64_t seed, int64_t first_step,
+                      std::vector<int64_t> steps) {
+  return RunUnchecked(plans,
+                      {SessionOptions::EngineKind::kSim, seed, first_step, std::move(steps)});
 }
 
 absl::Status CheckAll(const std::vector<RankPlan>& protos) {
@@ -50,13 +52,15 @@ std::vector<RankPlan> Forge(const std::vector<RankPlan>& from, std::vector<RankP
   return onto;
 }
 
-// A micro-batch enters through `repeat`, which the backward pass reads again. The device runs its forward collectives
-// in one stream, and there the buffer of a micro-batch stands behind nccl-1998 of the next; nccl-2108, which both ranks
-// join, waits for that buffer. With one slot in `repeat` the next nccl-1998 waits for the end of it all.
+// A micro-batch enters through `repeat`, which the backward pass reads again. The device runs its
+// forward collectives in one stream, and there the buffer of a micro-batch stands behind nccl-1998
+// of the next; nccl-2108, which both ranks join, waits for that buffer. With one slot in `repeat`
+// the next nccl-1998 waits for the end of it all.
 std::vector<RankPlan> LibaiIssue232(int repeat_slots) {
   JobSketch job(2, 4);
-  const Actor repeat = job.Add(0, "repeat"), forward = job.Add(0, "nccl-1998"), buffer = job.Add(0, "buffer"),
-              backward = job.Add(0, "backward"), joined = job.Add(0, "nccl-2108"), arrive = job.AddSend(0, "nccl-2108 is here"),
+  const Actor repeat = job.Add(0, "repeat"), forward = job.Add(0, "nccl-1998"),
+              buffer = job.Add(0, "buffer"), backward = job.Add(0, "backward"),
+              joined = job.Add(0, "nccl-2108"), arrive = job.AddSend(0, "nccl-2108 is here"),
               there = job.AddSend(1, "nccl-2108 is here"), other = job.Add(1, "nccl-2108");
   job.Connect("repeated", {repeat}, {{forward}, {backward}}, repeat_slots);
   job.Connect("activation", {forward}, {{buffer}}, 2);
@@ -68,7 +72,8 @@ std::vector<RankPlan> LibaiIssue232(int repeat_slots) {
   return job.plans();
 }
 
-// Each rank starts a collective on its one stream and waits there until the other has started it too.
+// Each rank starts a collective on its one stream and waits there until the other has started it
+// too.
 std::vector<RankPlan> TwoCollectives(bool same_order) {
   JobSketch job(2, 3);
   Actor here[2][2], act[2][2];
@@ -85,8 +90,10 @@ std::vector<RankPlan> TwoCollectives(bool same_order) {
   }
   for (int rank : {0, 1}) {
     const int first = rank == 0 || same_order ? 0 : 1;
-    job.Order(absl::StrCat("collectives of rank ", rank),
-              {{here[rank][first], 0}, {act[rank][first], 0}, {here[rank][1 - first], 0}, {act[rank][1 - first], 0}});
+    job.Order(absl::StrCat("collectives of rank ", rank), {{here[rank][first], 0},
+                                                           {act[rank][first], 0},
+                                                           {here[rank][1 - first], 0},
+                                                           {act[rank][1 - first], 0}});
   }
   return job.plans();
 }
@@ -143,7 +150,8 @@ TEST_P(Standstill, IsRefusedWithAnyTimes) {
       plan.mutable_certificate()->set_iteration_ns(1 << 20);
       for (ActorSpec& actor : *plan.mutable_actor()) {
         int64_t at = 0;
-        for (int64_t& start : *actor.mutable_timing()->mutable_act_start_ns()) start = at += 1 + MixKey(seed, ++draw) % 40;
+        for (int64_t& start : *actor.mutable_timing()->mutable_act_start_ns())
+          start = at += 1 + MixKey(seed, ++draw) % 40;
       }
     }
     EXPECT_FALSE(CheckAll(Forge(forged, dead)).ok()) << seed;
@@ -152,7 +160,8 @@ TEST_P(Standstill, IsRefusedWithAnyTimes) {
 
 TEST_P(Standstill, StopsWhateverHappensFirst) {
   for (uint64_t seed = 1; seed <= 30; ++seed) {
-    EXPECT_THAT(std::string(Simulate(GetParam().dead(), seed, 0, {1}).message()), HasSubstr("W0516 no progress"));
+    EXPECT_THAT(std::string(Simulate(GetParam().dead(), seed, 0, {1}).message()),
+                HasSubstr("W0516 no progress"));
   }
 }
 
@@ -169,17 +178,22 @@ TEST_P(Standstill, RunsInTheSimulatorAndOnThreadsOnceItIsRepaired) {
 
 INSTANTIATE_TEST_SUITE_P(
     Plans, Standstill,
-    ::testing::Values(Case{"LibaiIssue232", [] { return LibaiIssue232(1); }, [] { return LibaiIssue232(2); },
-                           "'buffer' on rank 0 (act 0) waits for its turn in stream order 'forward stream of rank 0', "
-                           "after 'nccl-1998' on rank 0"},
-                      Case{"CollectivesInDifferentOrder", [] { return TwoCollectives(false); },
-                           [] { return TwoCollectives(true); },
-                           "'all-reduce b' on rank 1 (act 0) waits for a token of 'rank 0 at 1' from 'all-reduce b is here' on rank 0"},
-                      Case{"AccumulateBesideADirectEdge", [] { return AccumulateBesideADirectEdge(3); },
-                           [] { return AccumulateBesideADirectEdge(4); },
-                           "'source' on rank 0 (act 3) waits for one of the 3 slots of 'data', held by 'join' on rank 0"},
-                      Case{"SkipConnection", [] { return SkipPastAPack(1); }, [] { return SkipPastAPack(2); },
-                           "'stem' on rank 0 (act 1) waits for one of the 1 slot of 'skip', held by 'head' on rank 0"}),
+    ::testing::Values(
+        Case{"LibaiIssue232", [] { return LibaiIssue232(1); }, [] { return LibaiIssue232(2); },
+             "'buffer' on rank 0 (act 0) waits for its turn in stream order 'forward stream of "
+             "rank 0', "
+             "after 'nccl-1998' on rank 0"},
+        Case{"CollectivesInDifferentOrder", [] { return TwoCollectives(false); },
+             [] { return TwoCollectives(true); },
+             "'all-reduce b' on rank 1 (act 0) waits for a token of 'rank 0 at 1' from 'all-reduce "
+             "b is here' on rank 0"},
+        Case{"AccumulateBesideADirectEdge", [] { return AccumulateBesideADirectEdge(3); },
+             [] { return AccumulateBesideADirectEdge(4); },
+             "'source' on rank 0 (act 3) waits for one of the 3 slots of 'data', held by 'join' on "
+             "rank 0"},
+        Case{"SkipConnection", [] { return SkipPastAPack(1); }, [] { return SkipPastAPack(2); },
+             "'stem' on rank 0 (act 1) waits for one of the 1 slot of 'skip', held by 'head' on "
+             "rank 0"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 // Every pair of small rates, phases, delays and slot counts.
@@ -240,7 +254,8 @@ TEST(OuterPeriodTest, AnActorOfEveryHthStepTakesWhatWasCollectedAndAnyStepCanBeT
       if (first == 0 || first % 3 == (phase + 1) % 3) {
         EXPECT_TRUE(status.ok()) << status << " phase " << phase << " first " << first;
       } else {
-        EXPECT_THAT(std::string(status.message()), HasSubstr("W0540")) << "phase " << phase << " first " << first;
+        EXPECT_THAT(std::string(status.message()), HasSubstr("W0540"))
+            << "phase " << phase << " first " << first;
       }
     }
   }

@@ -32,8 +32,8 @@ void WaitUntil(const F& condition) {
 // Stays in its first Fill until it is let go.
 class HoldingFeed final : public DataFeed {
  public:
-  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
-                    void* out) override {
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override {
     let_go_.wait();
     return inner_.Fill(feed, step, micro_batch, slice, out);
   }
@@ -62,8 +62,10 @@ TEST(StopTest, RanksThatWaitForAPeerThatNeverSendsAreStopped) {
   EXPECT_EQ(status, kReason);
   EXPECT_EQ(session.RunSteps(1), kReason);
   const std::string stall = session.DescribeStall();
-  EXPECT_THAT(stall, HasSubstr("rank 1 actor 'backward': 0 of 8 acts, waits for input 'gradient in', held by actor 'send gradient' on rank 2"));
-  EXPECT_THAT(stall, HasSubstr("rank 0 actor 'backward': 0 of 8 acts, waits for input 'gradient in', held by actor 'send gradient' on rank 1"));
+  EXPECT_THAT(stall, HasSubstr("rank 1 actor 'backward': 0 of 8 acts, waits for input 'gradient "
+                               "in', held by actor 'send gradient' on rank 2"));
+  EXPECT_THAT(stall, HasSubstr("rank 0 actor 'backward': 0 of 8 acts, waits for input 'gradient "
+                               "in', held by actor 'send gradient' on rank 1"));
   EXPECT_TRUE(session.ReadState(0, session.plan(0).states.at(0).name).ok());
 }
 
@@ -84,7 +86,8 @@ TEST(StopTest, ARunThatGoesOnEndsBetweenActs) {
 }
 
 TEST(StopTest, AStopBetweenRunsIsTheAnswerOfTheNext) {
-  for (const SessionOptions::EngineKind engine : {SessionOptions::EngineKind::kCaf, SessionOptions::EngineKind::kSim}) {
+  for (const SessionOptions::EngineKind engine :
+       {SessionOptions::EngineKind::kCaf, SessionOptions::EngineKind::kSim}) {
     TestFeed feed;
     SessionOptions options;
     options.engine = engine;
@@ -110,7 +113,8 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   absl::Status status;
   std::thread runner([&] { status = (*session)->RunSteps(2); });
   WaitUntil([&] { return absl::StrContains((*session)->Progress().activity, "'source'"); });
-  EXPECT_THAT((*session)->Progress().activity, MatchesRegex("rank 0: actor 'source', act 0, for [0-9]+\\.[0-9] s"));
+  EXPECT_THAT((*session)->Progress().activity,
+              MatchesRegex("rank 0: actor 'source', act 0, for [0-9]+\\.[0-9] s"));
   EXPECT_FALSE((*session)->Progress().asleep);
   EXPECT_EQ((*session)->Progress().acts, 0);
   feed.LetGo();
@@ -137,7 +141,9 @@ TEST(StopTest, AnErrorOfOneSessionCanStopTheOthers) {
 }
 
 TEST(StopTest, TokensOfAnotherEpochAreRefused) {
-  const absl::Status status = RunSplitJob(Certified(LoadTestJob("ring")), {.parts = {{0}, {1}}, .epochs = {1, 2}}, 5, 5).status();
+  const absl::Status status =
+      RunSplitJob(Certified(LoadTestJob("ring")), {.parts = {{0}, {1}}, .epochs = {1, 2}}, 5, 5)
+          .status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
   EXPECT_THAT(std::string(status.message()), HasSubstr("W0510"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("epoch 2"));

@@ -15,7 +15,7 @@ namespace weir {
 namespace {
 
 constexpr int64_t kMomentsBetweenLooks = 1 << 12;  // at Stop
-constexpr double kLeastShare = 0.1;               // of an act's time that jitter leaves
+constexpr double kLeastShare = 0.1;                // of an act's time that jitter leaves
 
 int64_t ReadNs(clockid_t clock) {
   timespec now{};
@@ -23,8 +23,8 @@ int64_t ReadNs(clockid_t clock) {
   return int64_t{1000000000} * now.tv_sec + now.tv_nsec;
 }
 
-// How fast an act is when `busy` cores are, as a share of the act alone. Of acts that say what all cores busy make of
-// them, it changes evenly with each core.
+// How fast an act is when `busy` cores are, as a share of the act alone. Of acts that say what all
+// cores busy make of them, it changes evenly with each core.
 double SpeedOf(const TimeEngineOptions::Host& host, int busy, double busy_speed) {
   if (busy <= 0) return 1;
   const int at_once = host.cores > 0 ? std::min(busy, host.cores) : busy;
@@ -53,9 +53,14 @@ Device::Launched TimeDevice::Launch(const DeviceWork& work) {
   return Launched::kQueued;
 }
 
-TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices, TimeNetwork* network,
-                       ManualClock* clock, TimeEngineOptions options)
-    : network_(network), clock_(clock), seed_(options.seed), settled_step_(options.settled_step), executors_(std::move(ranks)), times_(executors_.size()) {
+TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices,
+                       TimeNetwork* network, ManualClock* clock, TimeEngineOptions options)
+    : network_(network),
+      clock_(clock),
+      seed_(options.seed),
+      settled_step_(options.settled_step),
+      executors_(std::move(ranks)),
+      times_(executors_.size()) {
   for (const TimeEngineOptions::Host& spec : options.hosts) {
     Host& host = hosts_.emplace_back();
     host.options = spec;
@@ -64,9 +69,10 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
   if (hosts_.empty()) hosts_.emplace_back();
   // Metrics of a step may be reported long after it, when a device has nothing better to do.
   const auto updates = [](const PlanActor& actor) { return actor.phase == ActorPhase::kUpdate; };
-  const bool any_updates = std::any_of(executors_.begin(), executors_.end(), [&](const RankExecutor* rank) {
-    return std::any_of(rank->plan().actors.begin(), rank->plan().actors.end(), updates);
-  });
+  const bool any_updates =
+      std::any_of(executors_.begin(), executors_.end(), [&](const RankExecutor* rank) {
+        return std::any_of(rank->plan().actors.begin(), rank->plan().actors.end(), updates);
+      });
   for (size_t i = 0; i < executors_.size(); ++i) {
     Rank& rank = ranks_.emplace_back();
     rank.executor = executors_[i];
@@ -103,13 +109,15 @@ absl::Status TimeEngine::RunSteps(int64_t steps) {
     Touch(static_cast<int32_t>(i));
   }
   for (int64_t moments = 1;; ++moments) {
-    // All that is due now comes before what starts now, so that the best of all that are ready is chosen.
+    // All that is due now comes before what starts now, so that the best of all that are ready is
+    // chosen.
     while (!events_.empty() && events_.top().at_ns <= clock_->NowNs() && fault_.ok()) {
       const Event event = events_.top();
       events_.pop();
       fault_ = Happen(event);
     }
-    if (fault_.ok() && moments % kMomentsBetweenLooks == 0 && stop_.load(std::memory_order_relaxed)) {
+    if (fault_.ok() && moments % kMomentsBetweenLooks == 0 &&
+        stop_.load(std::memory_order_relaxed)) {
       std::lock_guard<std::mutex> lock(stop_mutex_);
       fault_ = stop_reason_;
     }
@@ -126,8 +134,8 @@ absl::Status TimeEngine::RunSteps(int64_t steps) {
 }
 
 absl::Status TimeEngine::NoProgress() const {
-  return absl::AbortedError(
-      absl::StrCat("W0516 no progress: nothing can happen any more, but", DescribeStall(executors_)));
+  return absl::AbortedError(absl::StrCat("W0516 no progress: nothing can happen any more, but",
+                                         DescribeStall(executors_)));
 }
 
 void TimeEngine::Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t detail) {
@@ -137,7 +145,8 @@ void TimeEngine::Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t de
 void TimeEngine::PushPosted() {
   for (const TimeNetwork::Arrival& arrival : network_->posted()) {
     const bool enters = arrival.at == TimeNetwork::Arrival::At::kWayIn;
-    Push(arrival.at_ns, enters ? Event::Kind::kWayIn : Event::Kind::kArrival, arrival.lane, arrival.takes_ns);
+    Push(arrival.at_ns, enters ? Event::Kind::kWayIn : Event::Kind::kArrival, arrival.lane,
+         arrival.takes_ns);
   }
   network_->posted().clear();
 }
@@ -150,8 +159,9 @@ void TimeEngine::Touch(int32_t rank) {
 
 absl::Status TimeEngine::Happen(const Event& event) {
   ++num_events_;
-  history_hash_ = MixKey(history_hash_ ^ static_cast<uint64_t>(event.at_ns),
-                         static_cast<uint64_t>(event.kind) << 32 | static_cast<uint32_t>(event.index));
+  history_hash_ =
+      MixKey(history_hash_ ^ static_cast<uint64_t>(event.at_ns),
+             static_cast<uint64_t>(event.kind) << 32 | static_cast<uint32_t>(event.index));
   switch (event.kind) {
     case Event::Kind::kArrival: {
       const int32_t place = place_of_rank_[network_->Arrive(event.index)];
@@ -242,7 +252,8 @@ void TimeEngine::AddToHost(int32_t index, int64_t work_ns) {
   Host& host = hosts_[rank.options.host];
   AdvanceHost(host);
   host.busy_cores += rank.options.cores;
-  const double busy_speed = rank.busy_speed.empty() ? 0 : rank.busy_speed[rank.executor->running_actor()];
+  const double busy_speed =
+      rank.busy_speed.empty() ? 0 : rank.busy_speed[rank.executor->running_actor()];
   host.running.push_back({static_cast<double>(work_ns), busy_speed, 1, index});
   RescheduleHost(rank.options.host);
 }
@@ -254,16 +265,19 @@ void TimeEngine::AdvanceHost(Host& host) {
 }
 
 std::vector<TimeEngine::Host::Running>::iterator TimeEngine::Host::Next() {
-  return std::min_element(running.begin(), running.end(),
-                          [](const Running& a, const Running& b) { return a.LeftNow() < b.LeftNow(); });
+  return std::min_element(running.begin(), running.end(), [](const Running& a, const Running& b) {
+    return a.LeftNow() < b.LeftNow();
+  });
 }
 
 void TimeEngine::RescheduleHost(int32_t index) {
   Host& host = hosts_[index];
-  for (Host::Running& act : host.running) act.speed = SpeedOf(host.options, host.busy_cores, act.busy_speed);
+  for (Host::Running& act : host.running)
+    act.speed = SpeedOf(host.options, host.busy_cores, act.busy_speed);
   ++host.version;
   if (host.running.empty()) return;
-  Push(clock_->NowNs() + std::llround(host.Next()->LeftNow()), Event::Kind::kHost, index, host.version);
+  Push(clock_->NowNs() + std::llround(host.Next()->LeftNow()), Event::Kind::kHost, index,
+       host.version);
 }
 
 void TimeEngine::Account(int32_t index, const ActRecord& record) {
@@ -280,7 +294,8 @@ void TimeEngine::Account(int32_t index, const ActRecord& record) {
   const int64_t idle = record.start - rank.idle_since_ns;
   if (idle <= 0) return;
   int64_t exposed = 0;
-  if (record.wait == ActRecord::Wait::kInput && rank.edge_of_register[record.waited_register] >= 0) {
+  if (record.wait == ActRecord::Wait::kInput &&
+      rank.edge_of_register[record.waited_register] >= 0) {
     const int64_t sent = rank.endpoint->last_sent_ns(rank.edge_of_register[record.waited_register]);
     exposed = std::clamp<int64_t>(record.start - sent, 0, idle);
   }

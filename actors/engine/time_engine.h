@@ -1,12 +1,15 @@
-// The engine for predictions: the same ranks and machines as the other engines run, under virtual time, as fast as can
-// be. What is due next happens next; ready acts start at once, best first; nothing is drawn but jitter. Messages take
-// what TimeNetwork says. An act takes the executor's cost_ns, or, on a device that measures, what it really took.
+// The engine for predictions: the same ranks and machines as the other engines run, under virtual
+// time, as fast as can be. What is due next happens next; ready acts start at once, best first;
+// nothing is drawn but jitter. Messages take what TimeNetwork says. An act takes the executor's
+// cost_ns, or, on a device that measures, what it really took.
 //
-// Devices of a host may share cores: while more cores are busy than the host has, all its acts slow down together; while
-// several are busy, each act as much as it depends on what cores share (options.busy_speed).
-// Beside sim_engine.h, which meets every interleaving, this one meets a single one, of thousands of ranks.
+// Devices of a host may share cores: while more cores are busy than the host has, all its acts slow
+// down together; while several are busy, each act as much as it depends on what cores share
+// (options.busy_speed). Beside sim_engine.h, which meets every interleaving, this one meets a
+// single one, of thousands of ranks.
 //
-//   device   idle -> [wake] -> act -> act ... -> idle        messages are taken between acts, as a rank's thread does
+//   device   idle -> [wake] -> act -> act ... -> idle        messages are taken between acts, as a
+//   rank's thread does
 //
 // Thread rule: as Engine; all on the caller's thread.
 #pragma once
@@ -29,12 +32,14 @@
 
 namespace weir {
 
-// A device whose acts end when the engine says so; it may run their bodies and tell how long they took.
+// A device whose acts end when the engine says so; it may run their bodies and tell how long they
+// took.
 class TimeDevice final : public Device {
  public:
   enum class Work : uint8_t {
     kCosted,    // an act takes its cost; its body runs at launch
-    kMeasured,  // an act takes what its body took: of one thread the time it ran, of several that on the wall
+    kMeasured,  // an act takes what its body took: of one thread the time it ran, of several that
+                // on the wall
   };
   TimeDevice(Work work, int num_threads) : work_(work), team_(num_threads) {}
 
@@ -68,8 +73,10 @@ struct TimeEngineOptions {
   std::vector<Host> hosts;
   std::vector<Device> devices;  // of the ranks, in their order
   uint64_t seed = 1;            // of jitter
-  int64_t settled_step = 1;     // what RankTimes leave out: acts of steps before this, if there are others
-  // Speed of an act while all cores of its host are busy, beside that of the act alone; null, or 0: the host's core_speed.
+  int64_t settled_step =
+      1;  // what RankTimes leave out: acts of steps before this, if there are others
+  // Speed of an act while all cores of its host are busy, beside that of the act alone; null, or 0:
+  // the host's core_speed.
   std::function<double(const Plan& plan, const PlanActor& actor)> busy_speed;
 };
 
@@ -77,23 +84,25 @@ struct TimeEngineOptions {
 struct RankTimes {
   static constexpr int kNumPhases = static_cast<int>(ActorPhase::kWeightGradient) + 1;
   std::array<int64_t, kNumPhases> busy_ns{};  // by ActorPhase
-  int64_t exposed_ns = 0;  // idle until a token came, that had been sent: communication that no work hid
+  int64_t exposed_ns =
+      0;  // idle until a token came, that had been sent: communication that no work hid
   int64_t waiting_ns = 0;  // idle otherwise: what it needed had not been sent
   int64_t acts = 0;
 };
 
 class TimeEngine final : public Engine {
  public:
-  // All must outlive the engine. The i-th of ranks, devices and options.devices belong together; the ranks' trace clock
-  // is `clock`, and they keep at least one act of their trace.
-  TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices, TimeNetwork* network, ManualClock* clock,
-             TimeEngineOptions options);
+  // All must outlive the engine. The i-th of ranks, devices and options.devices belong together;
+  // the ranks' trace clock is `clock`, and they keep at least one act of their trace.
+  TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices,
+             TimeNetwork* network, ManualClock* clock, TimeEngineOptions options);
 
   absl::Status RunSteps(int64_t steps) override;
   void Stop(absl::Status reason) override;
 
   const RankTimes& times(int i) const { return times_[i]; }
-  // When the last act of each step ended that updates weights; in plans without such acts, the last act.
+  // When the last act of each step ended that updates weights; in plans without such acts, the last
+  // act.
   const std::vector<int64_t>& step_end_ns() const { return step_end_ns_; }
   int64_t num_events() const { return num_events_; }
   int64_t num_acts() const { return num_acts_; }
@@ -106,8 +115,8 @@ class TimeEngine final : public Engine {
     int64_t at_ns;
     int64_t number;  // of equal times the one made first
     Kind kind;
-    int32_t index;    // lane, rank or host
-    int64_t detail;   // kHost: version of its speed; kWayIn: how long the message takes there
+    int32_t index;   // lane, rank or host
+    int64_t detail;  // kHost: version of its speed; kWayIn: how long the message takes there
   };
   struct Later {
     bool operator()(const Event& a, const Event& b) const {
@@ -129,7 +138,8 @@ class TimeEngine final : public Engine {
     int64_t owed_ns = 0;  // for messages received; the next act pays
     uint64_t num_draws = 0;
   };
-  // A host whose cores are shared: what is left of its acts shrinks at their speeds, which change as others come and go.
+  // A host whose cores are shared: what is left of its acts shrinks at their speeds, which change
+  // as others come and go.
   struct Host {
     struct Running {
       double left_ns;     // that the act would take alone
@@ -146,7 +156,8 @@ class TimeEngine final : public Engine {
     int64_t version = 0;
     std::vector<Running> running;  // in the order of their start
 
-    std::vector<Running>::iterator Next();  // that ends first, of equal ones the earliest; end(): none runs
+    std::vector<Running>::iterator
+    Next();  // that ends first, of equal ones the earliest; end(): none runs
   };
 
   void Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t detail = 0);

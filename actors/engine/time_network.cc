@@ -39,14 +39,17 @@ absl::Status TimeNetwork::ConnectAll() {
   for (auto& [rank, endpoint] : endpoints_) {
     for (size_t i = 0; i < endpoint->edges_.size() && connect_status_.ok(); ++i) {
       const TransportEdge& spec = endpoint->edges_[i].spec;
-      if (spec.direction == TransportEdge::Direction::kIncoming || loose_.contains(spec.edge)) continue;
+      if (spec.direction == TransportEdge::Direction::kIncoming || loose_.contains(spec.edge))
+        continue;
       const auto image = images_.find(spec.edge);
       const auto to = receivers.find(image == images_.end() ? spec.edge : image->second);
       if (to == receivers.end()) {
         return connect_status_ = absl::InvalidArgumentError(
-                   absl::StrCat("W0522 edge ", spec.edge, ": expected a receiver on rank ", spec.peer, "; found none"));
+                   absl::StrCat("W0522 edge ", spec.edge, ": expected a receiver on rank ",
+                                spec.peer, "; found none"));
       }
-      connect_status_ = Join(endpoint.get(), static_cast<EdgeHandle>(i), to->second.first, to->second.second);
+      connect_status_ =
+          Join(endpoint.get(), static_cast<EdgeHandle>(i), to->second.first, to->second.second);
     }
   }
   if (connect_status_.ok() && edges_.size() != receivers.size() + num_loose) {
@@ -55,13 +58,15 @@ absl::Status TimeNetwork::ConnectAll() {
   return connect_status_;
 }
 
-absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to, EdgeHandle to_handle) {
+absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoint* to,
+                               EdgeHandle to_handle) {
   TimeEndpoint::EdgeEnd& out = from->edges_[handle];
   TimeEndpoint::EdgeEnd& in = to->edges_[to_handle];
   if (in.edge >= 0 || in.spec.slots != out.spec.slots || in.spec.bytes != out.spec.bytes ||
       in.spec.initial_tokens != out.spec.initial_tokens) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", out.spec.edge, ": ranks ", from->rank_, " and ",
-                                                   to->rank_, " disagree about slots, bytes or initial tokens"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 edge ", out.spec.edge, ": ranks ", from->rank_, " and ", to->rank_,
+                     " disagree about slots, bytes or initial tokens"));
   }
   Edge& edge = edges_.emplace_back();
   edge.from = from;
@@ -73,7 +78,8 @@ absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoi
   edge.back = ways_(out.spec.peer, from->rank_);
   if (to->rank_ != out.spec.peer) edge.there.in = ways_(in.spec.peer, to->rank_).in;
   edge.in_edge = in.spec.edge;
-  if (const auto payloads = payloads_.find(out.spec.edge); payloads != payloads_.end()) edge.payloads = payloads->second;
+  if (const auto payloads = payloads_.find(out.spec.edge); payloads != payloads_.end())
+    edge.payloads = payloads->second;
   edge.tokens.resize(out.spec.slots);
   edge.credits.resize(out.spec.slots);
   out.edge = in.edge = static_cast<int32_t>(edges_.size()) - 1;
@@ -94,7 +100,8 @@ void TimeNetwork::AddLoose(TimeEndpoint* endpoint, EdgeHandle handle) {
   edge.num_put = end.spec.initial_tokens;
   end.edge = static_cast<int32_t>(edges_.size()) - 1;
   if (out) return;
-  for (int32_t slot = end.spec.initial_tokens; slot < end.spec.slots; ++slot) SendLoose(end.edge, slot);
+  for (int32_t slot = end.spec.initial_tokens; slot < end.spec.slots; ++slot)
+    SendLoose(end.edge, slot);
 }
 
 // A token of an incoming edge whose sender is nowhere.
@@ -107,7 +114,9 @@ void TimeNetwork::SendLoose(int32_t index, int32_t slot) {
   flight.header.sequence = edge.num_put++;
   flight.header.payload_bytes = edge.to->edges_[edge.to_handle].spec.bytes;
   flight.sent_ns = clock_->NowNs();
-  flight.receive_ns = edge.there.receive_ns + std::llround(static_cast<double>(flight.header.payload_bytes) * edge.there.receive_ns_per_byte);
+  flight.receive_ns =
+      edge.there.receive_ns + std::llround(static_cast<double>(flight.header.payload_bytes) *
+                                           edge.there.receive_ns_per_byte);
   posted_.push_back({clock_->NowNs() + edge.there.latency_ns, 2 * index});
 }
 
@@ -120,7 +129,8 @@ absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
   Edge& edge = edges_[index];
   const int32_t slots = static_cast<int32_t>(edge.tokens.size());
   if (edge.num_tokens == slots || header.slot < 0 || header.slot >= slots) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", header.edge, ": slot ", header.slot, " is not free"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 edge ", header.edge, ": slot ", header.slot, " is not free"));
   }
   const int64_t now = clock_->NowNs();
   int64_t bytes = header.payload_bytes;
@@ -129,18 +139,21 @@ absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
   ++num_messages_;
   payload_bytes_ += static_cast<double>(bytes);
   const int64_t begin = edge.there.out >= 0 ? std::max(now, FreeAt(edge.there.out)) : now;
-  const int64_t takes_ns = edge.there.message_ns + std::llround(static_cast<double>(bytes) * edge.there.ns_per_byte);
+  const int64_t takes_ns =
+      edge.there.message_ns + std::llround(static_cast<double>(bytes) * edge.there.ns_per_byte);
   if (edge.there.out >= 0) FreeAt(edge.there.out) = begin + takes_ns;
   if (edge.to == nullptr) {  // nobody is at the way in
     edge.credits[(edge.first_credit + edge.num_credits++) % slots] = header.slot;
-    posted_.push_back({begin + takes_ns + edge.there.latency_ns + edge.back.latency_ns, 2 * index + 1});
+    posted_.push_back(
+        {begin + takes_ns + edge.there.latency_ns + edge.back.latency_ns, 2 * index + 1});
     return absl::OkStatus();
   }
   Flight& flight = edge.tokens[(edge.first_token + edge.num_tokens++) % slots];
   flight.header = header;
   flight.header.edge = edge.in_edge;
   flight.sent_ns = now;
-  flight.receive_ns = edge.there.receive_ns + std::llround(static_cast<double>(bytes) * edge.there.receive_ns_per_byte);
+  flight.receive_ns = edge.there.receive_ns +
+                      std::llround(static_cast<double>(bytes) * edge.there.receive_ns_per_byte);
   if (edge.there.in >= 0) {
     posted_.push_back({begin, 2 * index, Arrival::At::kWayIn, takes_ns});
   } else {
@@ -181,7 +194,8 @@ void* TimeEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
   return spec.landing == nullptr ? nullptr : spec.landing + slot * spec.stride;
 }
 
-absl::Status TimeEndpoint::Put(EdgeHandle edge, const MessageHeader& header, const void* /*bytes*/) {
+absl::Status TimeEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
+                               const void* /*bytes*/) {
   EdgeEnd& end = edges_[edge];
   ++end.traffic.tokens;
   end.traffic.payload_bytes += header.payload_bytes;

@@ -1,13 +1,13 @@
-// The network of the virtual-time engine: what is put arrives when the links between the two devices have carried it.
-// A message occupies a way out of the sender and a way into the receiver, each one message after another, for
-// message_ns + bytes * ns_per_byte, and arrives latency_ns after it has passed both. It asks for the way in when it gets
-// the way out; if it must wait there, it does so in between and the way out is free for the next. Credits take the
-// latency alone.
+// The network of the virtual-time engine: what is put arrives when the links between the two
+// devices have carried it. A message occupies a way out of the sender and a way into the receiver,
+// each one message after another, for message_ns + bytes * ns_per_byte, and arrives latency_ns
+// after it has passed both. It asks for the way in when it gets the way out; if it must wait there,
+// it does so in between and the way out is free for the next. Credits take the latency alone.
 //
-// Nothing is copied: a consumer's slot is mapped where the executor has memory, and where it has none only headers
-// travel. Rank classes: some ranks may stand for others; then a token that leaves on an edge to a rank that is not here
-// arrives on the edge that is its image among those that are (SetImages).
-// Not here: when acts start and end (time_engine.h). Thread rule: one thread.
+// Nothing is copied: a consumer's slot is mapped where the executor has memory, and where it has
+// none only headers travel. Rank classes: some ranks may stand for others; then a token that leaves
+// on an edge to a rank that is not here arrives on the edge that is its image among those that are
+// (SetImages). Not here: when acts start and end (time_engine.h). Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -56,19 +56,25 @@ class TimeNetwork final : public TransportNetwork {
   TransportEndpoint* endpoint(int rank) override;
   TimeEndpoint* time_endpoint(int rank);
 
-  // Before Connect. By outgoing edge, the incoming edge that its tokens arrive on; edges not named are their own image.
+  // Before Connect. By outgoing edge, the incoming edge that its tokens arrive on; edges not named
+  // are their own image.
   void SetImages(std::map<uint64_t, uint64_t> images) { images_ = std::move(images); }
-  // Before Connect. Edges whose other end nobody here stands for: what leaves on an outgoing one is gone, with its
-  // credit back in due time; an incoming one has a token for every free slot, one latency after the slot was given back.
+  // Before Connect. Edges whose other end nobody here stands for: what leaves on an outgoing one is
+  // gone, with its credit back in due time; an incoming one has a token for every free slot, one
+  // latency after the slot was given back.
   void SetLoose(std::vector<uint64_t> edges) { loose_.insert(edges.begin(), edges.end()); }
-  // Before Connect. Payloads of the tokens of a step of an outgoing edge, over and over; else what the header says.
-  void SetPayloads(uint64_t edge, std::vector<int64_t> bytes) { payloads_[edge] = std::move(bytes); }
+  // Before Connect. Payloads of the tokens of a step of an outgoing edge, over and over; else what
+  // the header says.
+  void SetPayloads(uint64_t edge, std::vector<int64_t> bytes) {
+    payloads_[edge] = std::move(bytes);
+  }
 
   // What has been put since the last call, with the time of its arrival; the caller clears it.
   std::vector<Arrival>& posted() { return posted_; }
   // Takes the way in; when the message will arrive is posted.
   void Enter(int32_t lane, int64_t takes_ns);
-  // The oldest message of the lane is there: it lies in the receiver's inbox. Returns the receiver's rank.
+  // The oldest message of the lane is there: it lies in the receiver's inbox. Returns the
+  // receiver's rank.
   int Arrive(int32_t lane);
 
   int64_t num_messages() const { return num_messages_; }

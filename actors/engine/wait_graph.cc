@@ -98,7 +98,8 @@ class WaitGraph {
   size_t size() const { return waits_.size(); }
 
  private:
-  static std::vector<WaitNode> RingFrom(const std::vector<std::pair<WaitNode, size_t>>& way, const WaitNode& first) {
+  static std::vector<WaitNode> RingFrom(const std::vector<std::pair<WaitNode, size_t>>& way,
+                                        const WaitNode& first) {
     std::vector<WaitNode> ring;
     for (const auto& [node, next] : way) {
       if (!ring.empty() || node == first) ring.push_back(node);
@@ -120,12 +121,15 @@ int64_t ReadBy(const Holders::Actor& actor, absl::Span<RankExecutor* const> rank
 }
 
 // Of several readers only those that are behind hold the slot that is waited for.
-std::vector<WaitNode> NodesOf(const std::vector<Holders::Actor>& actors, absl::Span<RankExecutor* const> ranks) {
+std::vector<WaitNode> NodesOf(const std::vector<Holders::Actor>& actors,
+                              absl::Span<RankExecutor* const> ranks) {
   std::vector<int64_t> read;
-  for (const Holders::Actor& actor : actors) read.push_back(actors.size() > 1 ? ReadBy(actor, ranks) : -1);
+  for (const Holders::Actor& actor : actors)
+    read.push_back(actors.size() > 1 ? ReadBy(actor, ranks) : -1);
   std::vector<WaitNode> nodes;
   for (size_t i = 0; i < actors.size(); ++i) {
-    if (read[i] == *std::min_element(read.begin(), read.end())) nodes.push_back({actors[i].rank, actors[i].name});
+    if (read[i] == *std::min_element(read.begin(), read.end()))
+      nodes.push_back({actors[i].rank, actors[i].name});
   }
   return nodes;
 }
@@ -145,12 +149,14 @@ std::vector<Wait> ListWaits(absl::Span<RankExecutor* const> ranks) {
       if (state == ActorState::kDone) continue;
       Wait& wait = waits.emplace_back();
       wait.who = {plan.rank, actor.name};
-      wait.doing = absl::StrCat(machine.acts_done(), " of ", machine.limit(), " acts, ", Name(state));
+      wait.doing =
+          absl::StrCat(machine.acts_done(), " of ", machine.limit(), " acts, ", Name(state));
       if (state == ActorState::kWaitsForInput || state == ActorState::kWaitsForCredit) {
         const int reg = machine.waits_for().value();
         absl::StrAppend(&wait.doing, " '", plan.registers[reg].name, "'");
         const bool token = state == ActorState::kWaitsForInput;
-        wait.holders = NodesOf(token ? holders.ActorsOfToken(plan, reg) : holders.ActorsOfSlot(plan, reg), ranks);
+        wait.holders = NodesOf(
+            token ? holders.ActorsOfToken(plan, reg) : holders.ActorsOfSlot(plan, reg), ranks);
       } else if (const int32_t before = rank->TurnBefore(actor.id); before >= 0) {
         absl::StrAppend(&wait.doing, ", its turn there");
         wait.holders = {{plan.rank, plan.actors[before].name}};
@@ -161,8 +167,10 @@ std::vector<Wait> ListWaits(absl::Span<RankExecutor* const> ranks) {
 }
 
 std::string ToLine(const Wait& wait) {
-  std::string text = absl::StrCat("rank ", wait.who.rank, " actor '", wait.who.actor, "': ", wait.doing);
-  for (size_t i = 0; i < wait.holders.size(); ++i) absl::StrAppend(&text, i == 0 ? kHeldBy : " and ", ToText(wait.holders[i]));
+  std::string text =
+      absl::StrCat("rank ", wait.who.rank, " actor '", wait.who.actor, "': ", wait.doing);
+  for (size_t i = 0; i < wait.holders.size(); ++i)
+    absl::StrAppend(&text, i == 0 ? kHeldBy : " and ", ToText(wait.holders[i]));
   return text;
 }
 
@@ -171,8 +179,8 @@ std::optional<Wait> ParseWait(absl::string_view line) {
   line = absl::StripLeadingAsciiWhitespace(line);
   if (!absl::ConsumePrefix(&line, "rank ")) return std::nullopt;
   const size_t rank_end = line.find(" actor '"), name_end = line.find("': ");
-  if (rank_end == absl::string_view::npos || name_end == absl::string_view::npos || name_end < rank_end + 8 ||
-      !absl::SimpleAtoi(line.substr(0, rank_end), &wait.who.rank)) {
+  if (rank_end == absl::string_view::npos || name_end == absl::string_view::npos ||
+      name_end < rank_end + 8 || !absl::SimpleAtoi(line.substr(0, rank_end), &wait.who.rank)) {
     return std::nullopt;
   }
   wait.who.actor = std::string(line.substr(rank_end + 8, name_end - rank_end - 8));
@@ -187,7 +195,8 @@ std::optional<Wait> ParseWait(absl::string_view line) {
     const std::optional<WaitNode> node = ParseNode(rest.substr(0, end));
     if (!node.has_value()) return std::nullopt;
     wait.holders.push_back(*node);
-    rest = end == absl::string_view::npos ? absl::string_view() : rest.substr(end + 5);  // behind " and "
+    rest = end == absl::string_view::npos ? absl::string_view()
+                                          : rest.substr(end + 5);  // behind " and "
   }
   return wait;
 }
@@ -210,12 +219,13 @@ std::vector<std::string> ExplainWaits(const std::vector<Wait>& waits) {
     return lines;
   }
   const std::map<WaitNode, int> ends = graph.Ends();
-  const auto most = std::max_element(ends.begin(), ends.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most = std::max_element(
+      ends.begin(), ends.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (most == ends.end()) return lines;
   const Wait* end = graph.find(most->first);
-  lines.push_back(absl::StrCat("in the end ", most->second, " of ", graph.size(), " actors wait for ", ToText(most->first),
-                               end == nullptr ? ", which could not say what it does" : absl::StrCat(": ", end->doing)));
+  lines.push_back(absl::StrCat(
+      "in the end ", most->second, " of ", graph.size(), " actors wait for ", ToText(most->first),
+      end == nullptr ? ", which could not say what it does" : absl::StrCat(": ", end->doing)));
   return lines;
 }
 

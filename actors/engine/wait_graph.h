@@ -1,8 +1,8 @@
-// Who waits for whom: of every actor that is not done what it waits for, and which actors, on whichever ranks, must
-// act before it can go on. One line says one wait, so that lines of several processes together are the graph of the
-// job; from it comes why the job is stuck: a ring of actors that wait for each other, or the actor that all wait
-// for in the end.
-// Thread rule: pure functions, but ListWaits: the ranks must be at rest.
+// Who waits for whom: of every actor that is not done what it waits for, and which actors, on
+// whichever ranks, must act before it can go on. One line says one wait, so that lines of several
+// processes together are the graph of the job; from it comes why the job is stuck: a ring of actors
+// that wait for each other, or the actor that all wait for in the end. Thread rule: pure functions,
+// but ListWaits: the ranks must be at rest.
 #pragma once
 
 #include <optional>
@@ -18,7 +18,9 @@ namespace weir {
 struct WaitNode {
   int rank = -1;
   std::string actor;  // empty: some actor of the rank
-  bool operator<(const WaitNode& o) const { return rank != o.rank ? rank < o.rank : actor < o.actor; }
+  bool operator<(const WaitNode& o) const {
+    return rank != o.rank ? rank < o.rank : actor < o.actor;
+  }
   bool operator==(const WaitNode& o) const { return rank == o.rank && actor == o.actor; }
 };
 
@@ -30,13 +32,13 @@ struct Wait {
 
 std::vector<Wait> ListWaits(absl::Span<RankExecutor* const> ranks);
 
-// "rank 1 actor 'grad': 3 of 8 acts, waits for input 'loss', held by actor 'loss' on rank 0", and back; nothing if the
-// line is no such line.
+// "rank 1 actor 'grad': 3 of 8 acts, waits for input 'loss', held by actor 'loss' on rank 0", and
+// back; nothing if the line is no such line.
 std::string ToLine(const Wait& wait);
 std::optional<Wait> ParseWait(absl::string_view line);
 
-// A few lines: the ring, or what most waits lead to in the end; none if nobody waits. Waits of the same actor may come
-// twice.
+// A few lines: the ring, or what most waits lead to in the end; none if nobody waits. Waits of the
+// same actor may come twice.
 std::vector<std::string> ExplainWaits(const std::vector<Wait>& waits);
 
 }  // namespace weir

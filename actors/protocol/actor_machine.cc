@@ -13,7 +13,8 @@ const char* Name(ActorState state) {
   return "?";
 }
 
-ActorMachine::ActorMachine(ActorId id, absl::Span<const PortSpec> inputs, absl::Span<const PortSpec> outputs)
+ActorMachine::ActorMachine(ActorId id, absl::Span<const PortSpec> inputs,
+                           absl::Span<const PortSpec> outputs)
     : id_(id), num_inputs_(static_cast<int32_t>(inputs.size())) {
   ports_.reserve(inputs.size() + outputs.size());
   for (PortSpec spec : inputs) {

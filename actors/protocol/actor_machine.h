@@ -68,17 +68,20 @@ class Effects {
   size_t size_ = 0;
 };
 
-// A port and where it stands when its machine is made. Tokens are numbered from 0, initial ones included;
-// token k lies in slot k % slots.
+// A port and where it stands when its machine is made. Tokens are numbered from 0, initial ones
+// included; token k lies in slot k % slots.
 struct PortSpec {
   int32_t register_id = -1;
   int32_t period = 1;
   int32_t slots = 1;
-  int32_t tokens = 1;      // of a span; at most `slots`
-  int32_t available = 0;   // input: tokens not yet taken; output: free slots not yet taken
-  int32_t position = 0;    // the next act's place in its span
-  enum class Span : uint8_t { kNotBegun, kBegun } span = Span::kNotBegun;  // kBegun: its tokens are taken
-  int64_t next_token = 0;  // number of the first token that the next span to begin will take
+  int32_t tokens = 1;     // of a span; at most `slots`
+  int32_t available = 0;  // input: tokens not yet taken; output: free slots not yet taken
+  int32_t position = 0;   // the next act's place in its span
+  enum class Span : uint8_t {
+    kNotBegun,
+    kBegun
+  } span = Span::kNotBegun;  // kBegun: its tokens are taken
+  int64_t next_token = 0;    // number of the first token that the next span to begin will take
 };
 
 // What an act waited for last.
@@ -95,11 +98,11 @@ class ActorMachine {
     int32_t period = 1;
     int32_t slots = 1;
     int32_t tokens = 1;
-    int32_t position = 0;   // acts of the current span that are done
-    int32_t available = 0;  // input: tokens not yet taken; output: free slots not yet taken
+    int32_t position = 0;    // acts of the current span that are done
+    int32_t available = 0;   // input: tokens not yet taken; output: free slots not yet taken
     int32_t held_slot = -1;  // the first of those bound to the current span; -1 between spans
     int32_t next_slot = 0;
-    bool wanted = false;   // the next act begins a span and too little is available
+    bool wanted = false;     // the next act begins a span and too little is available
     int64_t next_token = 0;  // number of the first token of the next span to begin
 
     // The slot of token `k` of the span; precondition: one is under way.
@@ -107,7 +110,9 @@ class ActorMachine {
       if (Planted(PlantedBug::kSpanInOneSlot)) k = 0;
       return held_slot + k < slots ? held_slot + k : held_slot + k - slots;
     }
-    bool Holds(int32_t s) const { return held_slot >= 0 && (s >= held_slot ? s : s + slots) < held_slot + tokens; }
+    bool Holds(int32_t s) const {
+      return held_slot >= 0 && (s >= held_slot ? s : s + slots) < held_slot + tokens;
+    }
   };
 
   // The acts that ports have behind them are not counted by the machine.
@@ -116,7 +121,9 @@ class ActorMachine {
   // Each returns true when the actor has just become ready.
   bool RaiseLimit(int64_t acts);
   bool OnToken(int input) { return OnArrival(ports_[input], WaitCause::Kind::kInput); }
-  bool OnCredit(int output) { return OnArrival(ports_[num_inputs_ + output], WaitCause::Kind::kCredit); }
+  bool OnCredit(int output) {
+    return OnArrival(ports_[num_inputs_ + output], WaitCause::Kind::kCredit);
+  }
 
   // The device takes the act. Precondition: ready(). Emits one kLaunch.
   void Start(Effects* effects);
@@ -145,13 +152,18 @@ class ActorMachine {
  private:
   void AddPort(const PortSpec& spec);
   bool OnArrival(Port& port, WaitCause::Kind kind) {
-    if (Planted(PlantedBug::kCreditLostWhileRunning) && running_ && kind == WaitCause::Kind::kCredit) return false;
-    if (Planted(PlantedBug::kSecondCreditLost) && port.available > 0 && kind == WaitCause::Kind::kCredit) return false;
+    if (Planted(PlantedBug::kCreditLostWhileRunning) && running_ &&
+        kind == WaitCause::Kind::kCredit)
+      return false;
+    if (Planted(PlantedBug::kSecondCreditLost) && port.available > 0 &&
+        kind == WaitCause::Kind::kCredit)
+      return false;
     ++port.available;
     if (!port.wanted || port.available < port.tokens) return false;
     port.wanted = false;
     cause_ = {kind, port.register_id};
-    if (Planted(PlantedBug::kLostWakeUp) && kind == WaitCause::Kind::kCredit && missing_ == 1) return --missing_ < 0;
+    if (Planted(PlantedBug::kLostWakeUp) && kind == WaitCause::Kind::kCredit && missing_ == 1)
+      return --missing_ < 0;
     return --missing_ == 0 && !running_ && acts_done_ < limit_;
   }
 
@@ -172,7 +184,8 @@ inline void ActorMachine::Start(Effects* effects) {
     port.next_token += port.tokens;
     port.held_slot = port.next_slot;
     if (Planted(PlantedBug::kSlotsDoNotGoRound)) continue;
-    port.next_slot += port.next_slot + port.tokens < port.slots ? port.tokens : port.tokens - port.slots;
+    port.next_slot +=
+        port.next_slot + port.tokens < port.slots ? port.tokens : port.tokens - port.slots;
   }
   running_ = true;
   effects->Add({Effect::Kind::kLaunch, -1, -1, -1, acts_done_});
@@ -198,7 +211,8 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
       effects->Add({kind, port_index, port.register_id, port.held_slot, port.next_token - 1});
     } else {
       for (int32_t k = 0; k < port.tokens; ++k) {
-        effects->Add({kind, port_index, port.register_id, port.slot(k), port.next_token - port.tokens + k});
+        effects->Add(
+            {kind, port_index, port.register_id, port.slot(k), port.next_token - port.tokens + k});
       }
     }
     port.held_slot = -1;

@@ -17,8 +17,8 @@ std::string Text(const Effects& effects) {
     if (e.kind == Effect::Kind::kLaunch) {
       absl::StrAppend(&text, "launch ", e.number);
     } else {
-      absl::StrAppend(&text, e.kind == Effect::Kind::kPublishToken ? "token r" : "credit r", e.register_id, " slot ",
-                      e.slot, " #", e.number);
+      absl::StrAppend(&text, e.kind == Effect::Kind::kPublishToken ? "token r" : "credit r",
+                      e.register_id, " slot ", e.slot, " #", e.number);
     }
   }
   return text;
@@ -39,11 +39,15 @@ class MachineTest : public ::testing::Test {
   Effects effects_{8};
 };
 
-PortSpec In(int register_id, int period = 1, int slots = 1, int tokens = 1, int initial_tokens = 0) {
+PortSpec In(int register_id, int period = 1, int slots = 1, int tokens = 1,
+            int initial_tokens = 0) {
   return {register_id, period, slots, tokens, initial_tokens};
 }
-PortSpec Out(int register_id, int period = 1, int slots = 1, int tokens = 1, int initial_tokens = 0) {
-  return {register_id, period, slots, tokens, slots - initial_tokens, 0, PortSpec::Span::kNotBegun, initial_tokens};
+PortSpec Out(int register_id, int period = 1, int slots = 1, int tokens = 1,
+             int initial_tokens = 0) {
+  return {
+      register_id,   period, slots, tokens, slots - initial_tokens, 0, PortSpec::Span::kNotBegun,
+      initial_tokens};
 }
 
 TEST_F(MachineTest, IsDoneUntilALimitIsRaised) {
@@ -147,7 +151,8 @@ TEST_F(MachineTest, AVariableInOneSlotGoesRoundThroughItsReader) {
     EXPECT_EQ(update.state(), ActorState::kWaitsForCredit);
     EXPECT_TRUE(update.OnCredit(0));
     Start(update);
-    EXPECT_EQ(Done(update), absl::StrCat("token r0 slot 0 #", step + 1, " | credit r1 slot 0 #", step));
+    EXPECT_EQ(Done(update),
+              absl::StrCat("token r0 slot 0 #", step + 1, " | credit r1 slot 0 #", step));
     reader.OnToken(0);
     reader.OnCredit(0);
   }

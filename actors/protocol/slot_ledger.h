@@ -14,7 +14,8 @@ namespace weir {
 
 class SlotLedger {
  public:
-  SlotLedger(int32_t slots, int32_t num_consumers) : num_consumers_(num_consumers), readers_(slots, 0) {}
+  SlotLedger(int32_t slots, int32_t num_consumers)
+      : num_consumers_(num_consumers), readers_(slots, 0) {}
 
   enum class Use : uint8_t { kInUse, kFree };
 

@@ -36,7 +36,8 @@ RegisterSpec* JobSketch::AddRegister(int rank, const std::string& name, int slot
   return r;
 }
 
-void JobSketch::Connect(const std::string& name, const End& from, const std::vector<End>& to, int slots) {
+void JobSketch::Connect(const std::string& name, const End& from, const std::vector<End>& to,
+                        int slots) {
   const int64_t tokens = Spec(from.actor)->acts_per_step() / from.period * from.tokens;
   const int id = AddRegister(from.actor.rank, name, slots, tokens)->id();
   OutputPort* out = Spec(from.actor)->add_output();

@@ -1,6 +1,5 @@
-// Plans of a few ranks drawn by hand: actors, edges and stream orders by name, without tensors. What happens in them
-// is only who waits for whom.
-// Thread rule: one thread at a time.
+// Plans of a few ranks drawn by hand: actors, edges and stream orders by name, without tensors.
+// What happens in them is only who waits for whom. Thread rule: one thread at a time.
 #pragma once
 
 #include <string>

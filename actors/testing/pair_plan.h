@@ -1,6 +1,5 @@
-// The smallest plan that has an edge: two actors without programs and the register between them, of any rates. For
-// tests that go through all of them.
-// Thread rule: a pure function.
+// The smallest plan that has an edge: two actors without programs and the register between them, of
+// any rates. For tests that go through all of them. Thread rule: a pure function.
 #pragma once
 
 #include "proto/plan.pb.h"

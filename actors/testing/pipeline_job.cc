@@ -25,7 +25,8 @@ class StageBuilder {
   }
 
   RankPlan Build() {
-    const int m = job_.micro_batches, stash_slots = job_.stash_slots > 0 ? job_.stash_slots : job_.num_stages - stage_;
+    const int m = job_.micro_batches,
+              stash_slots = job_.stash_slots > 0 ? job_.stash_slots : job_.num_stages - stage_;
     const bool first = stage_ == 0, last = stage_ == job_.num_stages - 1;
     const int state = State();
     const int in = first ? Register("data", 2, m) : Inbound("activation in", stage_ - 1, 0);
@@ -45,14 +46,16 @@ class StageBuilder {
       Call(forward->program(), "test_mix", {Operand::INPUT, Operand::INPUT}, Operand::OUTPUT, 1);
       Send("send activation", out, Outbound("activation out", stage_ + 1, 0));
     }
-    ActorSpec* backward = Actor("backward", m, ActorSpec::BACKWARD, Program("test_mix", last ? 2 : 3));
+    ActorSpec* backward =
+        Actor("backward", m, ActorSpec::BACKWARD, Program("test_mix", last ? 2 : 3));
     backward->set_priority(10);
     Inputs(backward, {{stash, 1}, {weight, m}});
     if (!last) Inputs(backward, {{gradient_in, 1}});
     Outputs(backward, {{gradient, 1}});
     if (!first) Send("send gradient", gradient, Outbound("gradient out", stage_ - 1, 1));
 
-    ActorSpec* accumulate = Actor("accumulate", m, ActorSpec::UPDATE, Program("test_accumulate", 1));
+    ActorSpec* accumulate =
+        Actor("accumulate", m, ActorSpec::UPDATE, Program("test_accumulate", 1));
     accumulate->set_priority(20);
     Inputs(accumulate, {{gradient, 1}});
     Outputs(accumulate, {{sum, m}});
@@ -100,8 +103,12 @@ class StageBuilder {
     r->set_edge(static_cast<uint64_t>(std::min(stage_, peer) * kEdgesPerStage + kind));
     return id;
   }
-  int Inbound(const std::string& name, int peer, int kind) { return Remote(name, peer, kind, RegisterSpec::INBOUND); }
-  int Outbound(const std::string& name, int peer, int kind) { return Remote(name, peer, kind, RegisterSpec::OUTBOUND); }
+  int Inbound(const std::string& name, int peer, int kind) {
+    return Remote(name, peer, kind, RegisterSpec::INBOUND);
+  }
+  int Outbound(const std::string& name, int peer, int kind) {
+    return Remote(name, peer, kind, RegisterSpec::OUTBOUND);
+  }
 
   ActorSpec* Actor(const std::string& name, int acts, ActorSpec::Phase phase, int program) {
     ActorSpec* actor = plan_.add_actor();
@@ -153,12 +160,14 @@ class StageBuilder {
     operand->set_index(index);
     SetSlice(operand->mutable_slice());
   }
-  void Call(int program, const std::string& op, const std::vector<Operand::Place>& inputs, Operand::Place out, int index) {
+  void Call(int program, const std::string& op, const std::vector<Operand::Place>& inputs,
+            Operand::Place out, int index) {
     KernelCall* call = plan_.mutable_program(program)->add_call();
     call->set_op(op);
     call->set_name(op);
     call->set_rng_key(static_cast<uint64_t>(plan_.mutable_program(program)->call_size()));
-    for (size_t i = 0; i < inputs.size(); ++i) SetOperand(call->add_input(), inputs[i], static_cast<int>(i));
+    for (size_t i = 0; i < inputs.size(); ++i)
+      SetOperand(call->add_input(), inputs[i], static_cast<int>(i));
     SetOperand(call->add_output(), out, index);
   }
   int Program(const std::string& op, int num_inputs) {
@@ -186,7 +195,8 @@ class StageBuilder {
 
 std::vector<RankPlan> MakePipelineJob(const PipelineJob& job) {
   std::vector<RankPlan> plans;
-  for (int stage = 0; stage < job.num_stages; ++stage) plans.push_back(StageBuilder(job, stage).Build());
+  for (int stage = 0; stage < job.num_stages; ++stage)
+    plans.push_back(StageBuilder(job, stage).Build());
   return plans;
 }
 

@@ -16,7 +16,9 @@ class SharedNetwork::Endpoint final : public TransportEndpoint {
     landing_.assign(static_cast<size_t>(bytes) + 1, '\x5a');
     return landing_.data() + 1;
   }
-  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override { return inner_->AddEdge(edge); }
+  absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override {
+    return inner_->AddEdge(edge);
+  }
   absl::Status Connect() override { return network_->ConnectOne(inner_); }
   void* TryMap(EdgeHandle edge, int32_t slot) override {
     return network_->mapping_ == Mapping::kDirect ? inner_->TryMap(edge, slot) : nullptr;
@@ -24,8 +26,12 @@ class SharedNetwork::Endpoint final : public TransportEndpoint {
   absl::Status Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) override {
     return inner_->Put(edge, header, bytes);
   }
-  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override { return inner_->ReturnCredit(edge, slot); }
-  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override { return inner_->Poll(receiver); }
+  absl::Status ReturnCredit(EdgeHandle edge, int32_t slot) override {
+    return inner_->ReturnCredit(edge, slot);
+  }
+  absl::StatusOr<int64_t> Poll(MessageReceiver* receiver) override {
+    return inner_->Poll(receiver);
+  }
   void SetWakeHook(std::function<void()> hook) override { inner_->SetWakeHook(std::move(hook)); }
   ParkResult Park() override { return inner_->Park(); }
   void Unpark() override { inner_->Unpark(); }

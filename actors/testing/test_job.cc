@@ -16,10 +16,12 @@ namespace {
 absl::Status Gather(const Session& session, Outcome* outcome) {
   for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      WEIR_ASSIGN_OR_RETURN(outcome->states[std::make_pair(rank, state.name)], session.ReadState(rank, state.name));
+      WEIR_ASSIGN_OR_RETURN(outcome->states[std::make_pair(rank, state.name)],
+                            session.ReadState(rank, state.name));
     }
   }
-  for (const EdgeReport& edge : session.Edges()) outcome->bytes_by_edge[edge.edge] = edge.payload_bytes;
+  for (const EdgeReport& edge : session.Edges())
+    outcome->bytes_by_edge[edge.edge] = edge.payload_bytes;
   return absl::OkStatus();
 }
 
@@ -41,8 +43,8 @@ absl::Status OnThreads(size_t n, const std::function<absl::Status(size_t)>& body
 
 }  // namespace
 
-absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options, int64_t steps,
-                                   int64_t steps_per_call) {
+absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options,
+                                   int64_t steps, int64_t steps_per_call) {
   TestFeed feed;
   TestSink sink;
   if (options.feed == nullptr) options.feed = &feed;
@@ -59,7 +61,8 @@ absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOp
   return outcome;
 }
 
-absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<RankPlan>& plans, const Options& options) {
+absl::StatusOr<std::unique_ptr<SplitJob>> SplitJob::Create(const std::vector<RankPlan>& plans,
+                                                           const Options& options) {
   std::unique_ptr<SplitJob> job(new SplitJob(plans.size(), options));
   WEIR_RETURN_IF_ERROR(OnThreads(options.parts.size(), [&](size_t i) -> absl::Status {
     SessionOptions session_options = options.session;
@@ -90,8 +93,8 @@ absl::Status SplitJob::RunSteps(int64_t steps) {
   });
 }
 
-absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options, int64_t steps,
-                                    int64_t steps_per_call) {
+absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options,
+                                    int64_t steps, int64_t steps_per_call) {
   TestFeed feed;
   TestSink sink;
   if (options.session.feed == nullptr) options.session.feed = &feed;
@@ -101,7 +104,8 @@ absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob
     WEIR_RETURN_IF_ERROR(job->RunSteps(std::min(steps_per_call, steps - done)));
   }
   Outcome outcome;
-  for (int i = 0; i < job->num_sessions(); ++i) WEIR_RETURN_IF_ERROR(Gather(job->session(i), &outcome));
+  for (int i = 0; i < job->num_sessions(); ++i)
+    WEIR_RETURN_IF_ERROR(Gather(job->session(i), &outcome));
   outcome.metrics = sink.values();
   return outcome;
 }

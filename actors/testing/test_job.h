@@ -26,10 +26,10 @@ struct Outcome {
   friend bool operator==(const Outcome&, const Outcome&) = default;
 };
 
-// Derives a certificate, creates a session with a TestFeed and a TestSink, and runs `steps` steps in calls of
-// `steps_per_call`. `events`, if given, receives the simulator's count.
-absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options, int64_t steps,
-                                   int64_t steps_per_call);
+// Derives a certificate, creates a session with a TestFeed and a TestSink, and runs `steps` steps
+// in calls of `steps_per_call`. `events`, if given, receives the simulator's count.
+absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options,
+                                   int64_t steps, int64_t steps_per_call);
 
 // The sessions of a job that is spread over several, made and run together, a thread each.
 class SplitJob {
@@ -42,8 +42,10 @@ class SplitJob {
     SharedNetwork::Mapping mapping = SharedNetwork::Mapping::kDirect;
     std::vector<uint32_t> epochs;  // by part; empty: as the session's options say
   };
-  // The plans have certificates (Certified) and are taken as they are: as in processes, none sees those of all ranks.
-  static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<RankPlan>& plans, const Options& options);
+  // The plans have certificates (Certified) and are taken as they are: as in processes, none sees
+  // those of all ranks.
+  static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<RankPlan>& plans,
+                                                          const Options& options);
 
   // All sessions run, each on a thread. The first error in time, which stops the others.
   absl::Status RunSteps(int64_t steps);
@@ -52,14 +54,15 @@ class SplitJob {
 
  private:
   explicit SplitJob(size_t num_ranks, const Options& options)
-      : network_(static_cast<int>(num_ranks), options.landing, options.mapping), sessions_(options.parts.size()) {}
+      : network_(static_cast<int>(num_ranks), options.landing, options.mapping),
+        sessions_(options.parts.size()) {}
 
   SharedNetwork network_;
   std::vector<std::unique_ptr<Session>> sessions_;
 };
 
 // As RunTestJob, by the sessions of a SplitJob.
-absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options, int64_t steps,
-                                    int64_t steps_per_call);
+absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options,
+                                    int64_t steps, int64_t steps_per_call);
 
 }  // namespace weir

@@ -14,7 +14,9 @@ class TestKernel : public Kernel {
   explicit TestKernel(const KernelSpec& spec) : spec_(spec) {}
 
  protected:
-  static int64_t Elements(const std::optional<TensorSlice>& slice) { return slice ? slice->num_elements() : 0; }
+  static int64_t Elements(const std::optional<TensorSlice>& slice) {
+    return slice ? slice->num_elements() : 0;
+  }
   int64_t num_out() const { return Elements(spec_.outputs[0]); }
   uint32_t MixInputs(const KernelArgs& args, int64_t i) const {
     uint64_t h = 0;
@@ -34,7 +36,8 @@ class MixKernel final : public TestKernel {
   void Run(const KernelArgs& args) override {
     const uint64_t salt = MixKey(MixKey(args.random_key, args.step), args.micro_batch);
     uint32_t* work = static_cast<uint32_t*>(args.workspace);
-    for (int64_t i = 0; i < num_out(); ++i) work[i] = static_cast<uint32_t>(MixKey(salt, MixInputs(args, i)));
+    for (int64_t i = 0; i < num_out(); ++i)
+      work[i] = static_cast<uint32_t>(MixKey(salt, MixInputs(args, i)));
     std::copy(work, work + num_out(), static_cast<uint32_t*>(args.outputs[0]));
   }
 };
@@ -54,7 +57,8 @@ class AccumulateKernel final : public TestKernel {
   void Run(const KernelArgs& args) override {
     uint32_t* acc = static_cast<uint32_t*>(args.outputs[0]);
     const uint32_t* in = static_cast<const uint32_t*>(args.inputs[0]);
-    for (int64_t i = 0; i < num_out(); ++i) acc[i] = args.span_act == 0 ? in[i] : acc[i] * 31 + in[i];
+    for (int64_t i = 0; i < num_out(); ++i)
+      acc[i] = args.span_act == 0 ? in[i] : acc[i] * 31 + in[i];
   }
 };
 
@@ -71,7 +75,9 @@ struct Chunk {
 class PackKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
-  int64_t output_bytes(int64_t chunk) const override { return Chunk(spec_, Elements(spec_.inputs[0]), chunk).count * 4; }
+  int64_t output_bytes(int64_t chunk) const override {
+    return Chunk(spec_, Elements(spec_.inputs[0]), chunk).count * 4;
+  }
   void Run(const KernelArgs& args) override {
     const Chunk chunk(spec_, Elements(spec_.inputs[0]), args.chunk);
     std::copy_n(static_cast<const uint32_t*>(args.inputs[0]) + chunk.begin, chunk.count,
@@ -93,7 +99,8 @@ class ToFloatKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
   void Run(const KernelArgs& args) override {
-    *static_cast<float*>(args.outputs[0]) = static_cast<float>(*static_cast<const uint32_t*>(args.inputs[0]) % 1000);
+    *static_cast<float*>(args.outputs[0]) =
+        static_cast<float>(*static_cast<const uint32_t*>(args.inputs[0]) % 1000);
   }
 };
 
@@ -107,7 +114,8 @@ class ThrowKernel final : public TestKernel {
 
 template <typename K>
 absl::StatusOr<std::unique_ptr<Kernel>> Make(const KernelSpec& spec) {
-  if (spec.outputs.empty() || !spec.outputs[0].has_value()) return absl::InvalidArgumentError("one output, please");
+  if (spec.outputs.empty() || !spec.outputs[0].has_value())
+    return absl::InvalidArgumentError("one output, please");
   return std::make_unique<K>(spec);
 }
 

@@ -35,13 +35,14 @@ std::vector<RankPlan> LoadTestJob(const std::string& name) {
   return ParseTestJob(text.str());
 }
 
-absl::Status TestFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
-                            void* out) {
+absl::Status TestFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                            const TensorSlice& slice, void* out) {
   if (step == fail_at_) return absl::DataLossError("the test feed was told to fail");
   const uint64_t key = MixKey(MixKey(KeyOf(feed.data(), feed.size()), step), micro_batch);
   uint32_t* words = static_cast<uint32_t*>(out);
   const int64_t first = slice.offset.empty() ? 0 : slice.offset[0];
-  for (int64_t i = 0; i < slice.num_elements(); ++i) words[i] = static_cast<uint32_t>(MixKey(key, first + i));
+  for (int64_t i = 0; i < slice.num_elements(); ++i)
+    words[i] = static_cast<uint32_t>(MixKey(key, first + i));
   return absl::OkStatus();
 }
 

@@ -23,8 +23,8 @@ std::vector<RankPlan> ParseTestJob(const std::string& text);
 // Fills every element from (feed, step, micro-batch, global element).
 class TestFeed final : public DataFeed {
  public:
-  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
-                    void* out) override;
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override;
   // The feed fails at this step.
   void FailAt(int64_t step) { fail_at_ = step; }
 

@@ -36,7 +36,8 @@ absl::Status RunUnchecked(const std::vector<RankPlan>& protos, const UncheckedRu
     } else {
       devices.push_back(std::make_unique<CpuDevice>(1));
     }
-    TransportEndpoint* endpoint = sim ? sim_network.endpoint(plan.rank) : threads_network.endpoint(plan.rank);
+    TransportEndpoint* endpoint =
+        sim ? sim_network.endpoint(plan.rank) : threads_network.endpoint(plan.rank);
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices.back().get(), endpoint, options));
     ranks.push_back(executor.get());

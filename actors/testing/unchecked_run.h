@@ -1,6 +1,5 @@
-// Runs plans that nobody has checked, without a session, which would refuse them: to see what a plan without a
-// certificate does. Kernels are left out.
-// Thread rule: a pure function.
+// Runs plans that nobody has checked, without a session, which would refuse them: to see what a
+// plan without a certificate does. Kernels are left out. Thread rule: a pure function.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace weir {
 
 struct UncheckedRun {
   SessionOptions::EngineKind engine = SessionOptions::EngineKind::kSim;
-  uint64_t seed = 1;            // kSim
+  uint64_t seed = 1;  // kSim
   int64_t first_step = 0;
   std::vector<int64_t> steps = {1};  // of each run; at rest after each
 };

@@ -8,7 +8,9 @@ namespace {
 // Above any sum of acts that a plan may have; what takes longer is as good as this.
 constexpr double kNsMax = 1e15;
 
-int64_t ToNs(double seconds) { return static_cast<int64_t>(std::clamp(seconds * 1e9, 0.0, kNsMax)); }
+int64_t ToNs(double seconds) {
+  return static_cast<int64_t>(std::clamp(seconds * 1e9, 0.0, kNsMax));
+}
 
 std::vector<TensorType> Types(const std::vector<TensorSlice>& slices) {
   std::vector<TensorType> types(slices.size());
@@ -22,7 +24,8 @@ std::vector<TensorType> Types(const std::vector<TensorSlice>& slices) {
 
 double Bytes(const std::vector<TensorSlice>& slices) {
   double sum = 0;
-  for (const TensorSlice& slice : slices) sum += static_cast<double>(std::max<int64_t>(0, slice.bytes()));
+  for (const TensorSlice& slice : slices)
+    sum += static_cast<double>(std::max<int64_t>(0, slice.bytes()));
   return sum;
 }
 
@@ -33,14 +36,17 @@ int64_t PeakCosts::KernelNs(const KernelUse& kernel) const {
   const OpDef* def = OpRegistry::Find(kernel.op);
   double arithmetic = 0;
   if (def != nullptr && def->flops) {
-    arithmetic = def->flops(kernel.attrs, Types(kernel.inputs), Types(kernel.outputs)) / model_.flops_per_second;
+    arithmetic = def->flops(kernel.attrs, Types(kernel.inputs), Types(kernel.outputs)) /
+                 model_.flops_per_second;
   }
   return model_.kernel_ns + ToNs(std::max(traffic, arithmetic));
 }
 
 int64_t PeakCosts::LatencyNs(LinkLevel level, int64_t bytes) const {
-  const DevicePeaks::Link& link = level == LinkLevel::kWithinHost ? model_.within_host : model_.between_hosts;
-  return link.latency_ns + ToNs(static_cast<double>(std::max<int64_t>(0, bytes)) / link.bytes_per_second);
+  const DevicePeaks::Link& link =
+      level == LinkLevel::kWithinHost ? model_.within_host : model_.between_hosts;
+  return link.latency_ns +
+         ToNs(static_cast<double>(std::max<int64_t>(0, bytes)) / link.bytes_per_second);
 }
 
 }  // namespace weir::compiler

@@ -1,7 +1,7 @@
-// What acts and transfers are expected to take, so that times and register counts can be planned without a device.
-// A model of the machine, not a measurement of the job: plans that rest on a wrong model are slower, never wrong.
-// Deterministic, as every rank plans for itself and all must come to the same times.
-// Thread rule: immutable after construction.
+// What acts and transfers are expected to take, so that times and register counts can be planned
+// without a device. A model of the machine, not a measurement of the job: plans that rest on a
+// wrong model are slower, never wrong. Deterministic, as every rank plans for itself and all must
+// come to the same times. Thread rule: immutable after construction.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ class CostModel {
   virtual int64_t KernelNs(const KernelUse& kernel) const = 0;
   // What an act costs besides its kernels: choosing it, launching, publishing.
   virtual int64_t ActNs() const = 0;
-  // From the end of the act that writes a message of so many bytes until its reader may begin, and for a credit back.
+  // From the end of the act that writes a message of so many bytes until its reader may begin, and
+  // for a credit back.
   virtual int64_t LatencyNs(LinkLevel level, int64_t bytes) const = 0;
   virtual LinkLevel LevelBetween(int64_t rank, int64_t other) const = 0;
 };
@@ -60,7 +61,9 @@ class PeakCosts : public CostModel {
   int64_t ActNs() const override { return model_.act_ns; }
   int64_t LatencyNs(LinkLevel level, int64_t bytes) const override;
   LinkLevel LevelBetween(int64_t rank, int64_t other) const override {
-    return rank / model_.devices_per_host == other / model_.devices_per_host ? LinkLevel::kWithinHost : LinkLevel::kBetweenHosts;
+    return rank / model_.devices_per_host == other / model_.devices_per_host
+               ? LinkLevel::kWithinHost
+               : LinkLevel::kBetweenHosts;
   }
 
  private:

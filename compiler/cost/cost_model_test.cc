@@ -27,7 +27,8 @@ TEST(PeakCosts, ALargeMatmulTakesItsArithmetic) {
 TEST(PeakCosts, AThinMatmulTakesItsTraffic) {
   const std::string op = "matmul";
   const Attributes attrs;
-  EXPECT_EQ(PeakCosts(Peaks()).KernelNs(Matmul(op, attrs, 1, 100, 100)), 7 + 4 * (100 + 100 * 100 + 100));
+  EXPECT_EQ(PeakCosts(Peaks()).KernelNs(Matmul(op, attrs, 1, 100, 100)),
+            7 + 4 * (100 + 100 * 100 + 100));
 }
 
 TEST(PeakCosts, AnUnknownOpTakesItsTraffic) {

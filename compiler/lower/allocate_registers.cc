@@ -56,8 +56,10 @@ ActorSpec::Phase ToProto(PhaseKind phase) {
 }
 
 absl::Status TooLarge(const RankGraph& graph, double bytes) {
-  return Rejected({"W0480", absl::StrCat("rank ", graph.rank), absl::StrCat("a plan of at most ", kDeviceBytesMax, " bytes for one device"),
-                   absl::StrCat(bytes, " bytes"), "smaller dimensions, more devices or fewer register slots"});
+  return Rejected({"W0480", absl::StrCat("rank ", graph.rank),
+                   absl::StrCat("a plan of at most ", kDeviceBytesMax, " bytes for one device"),
+                   absl::StrCat(bytes, " bytes"),
+                   "smaller dimensions, more devices or fewer register slots"});
 }
 
 // In doubles: a bound, not a plan.
@@ -78,14 +80,17 @@ double BytesOfStates(const RankGraph& graph) {
 absl::Status CheckSizes(const RankGraph& graph) {
   double total = BytesOfStates(graph);
   for (const RankTensor& tensor : graph.tensors) {
-    if (tensor.producer >= 0 || tensor.side != RegisterSpec::LOCAL) total += static_cast<double>(tensor.bytes);
+    if (tensor.producer >= 0 || tensor.side != RegisterSpec::LOCAL)
+      total += static_cast<double>(tensor.bytes);
   }
   if (total > kDeviceBytesMax) return TooLarge(graph, total);
   for (const RankActor& actor : graph.actors) {
     if (actor.acts_per_step <= kActsPerStepMax) continue;
     return Rejected({"W0486", absl::StrCat("rank ", graph.rank, ", ", actor.name),
-                     absl::StrCat("at most ", kActsPerStepMax, " pieces a step: micro-batches times chunks of a transfer"),
-                     absl::StrCat(actor.acts_per_step), "a larger runtime.chunk_bytes_max or fewer training.micro_batches"});
+                     absl::StrCat("at most ", kActsPerStepMax,
+                                  " pieces a step: micro-batches times chunks of a transfer"),
+                     absl::StrCat(actor.acts_per_step),
+                     "a larger runtime.chunk_bytes_max or fewer training.micro_batches"});
   }
   return absl::OkStatus();
 }
@@ -125,7 +130,8 @@ class RegisterAllocator {
   // With the slots that every register has.
   absl::Status CheckMemory() const {
     double total = BytesOfStates(graph_);
-    for (const RegisterSpec& spec : out_.registers()) total += static_cast<double>(spec.bytes()) * spec.slots();
+    for (const RegisterSpec& spec : out_.registers())
+      total += static_cast<double>(spec.bytes()) * spec.slots();
     return total > kDeviceBytesMax ? TooLarge(graph_, total) : absl::OkStatus();
   }
 
@@ -147,17 +153,23 @@ class RegisterAllocator {
       bool outbound = tensor.side == RegisterSpec::OUTBOUND;
       if (tensor.producer < 0 && tensor.side == RegisterSpec::LOCAL) continue;  // of another stage
       if (tensor.consumers.empty() && !outbound && tensor.variable < 0) continue;
-      std::string key = absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.every, "|", tensor.variable >= 0, "|", tensor.delay, "|");
+      std::string key =
+          absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.every, "|",
+                       tensor.variable >= 0, "|", tensor.delay, "|");
       for (int consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
-      for (const Station& reader : tensor.readers) absl::StrAppend(&key, "|", reader.item, ".", reader.place);
+      for (const Station& reader : tensor.readers)
+        absl::StrAppend(&key, "|", reader.item, ".", reader.place);
       if (tensor.side != RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
       auto known = groups.emplace(key, out_.registers_size());
       if (known.second) AddRegister(tensor);
       RegisterSpec* spec = out_.mutable_registers(known.first->second);
-      if (!known.second) spec->set_name(absl::StrCat(spec->name(), spec->name().size() < 60 ? absl::StrCat(", ", tensor.name) : ""));
+      if (!known.second)
+        spec->set_name(absl::StrCat(
+            spec->name(), spec->name().size() < 60 ? absl::StrCat(", ", tensor.name) : ""));
       places_[t] = {known.first->second, spec->bytes()};
       // Wire messages have their exact size; local tensors start on a cache line.
-      spec->set_bytes(tensor.side == RegisterSpec::LOCAL ? spec->bytes() + Align(tensor.bytes) : tensor.bytes);
+      spec->set_bytes(tensor.side == RegisterSpec::LOCAL ? spec->bytes() + Align(tensor.bytes)
+                                                         : tensor.bytes);
     }
   }
 
@@ -182,7 +194,8 @@ class RegisterAllocator {
     return actor.acts_per_step * tensor.every / (tensor.tokens_per_step * actor.every);
   }
 
-  // Spans over several steps end with a step that updates; the first began so many acts before step 0.
+  // Spans over several steps end with a step that updates; the first began so many acts before step
+  // 0.
   int64_t PhaseOf(const RankActor& actor, const RankTensor& tensor) const {
     if (tensor.every <= actor.every) return 0;
     return (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
@@ -235,7 +248,8 @@ class RegisterAllocator {
     spec->set_program(actor.kernels.empty() ? -1 : AddProgram(actor, in_ports, out_ports, spec));
   }
 
-  int AddProgram(const RankActor& actor, const std::map<int, int>& in_ports, const std::map<int, int>& out_ports, ActorSpec* spec) {
+  int AddProgram(const RankActor& actor, const std::map<int, int>& in_ports,
+                 const std::map<int, int>& out_ports, ActorSpec* spec) {
     Program program;
     program.set_name(actor.program);
     std::vector<ScratchBlock> blocks(actor.scratch.size());
@@ -244,7 +258,8 @@ class RegisterAllocator {
     std::map<int, int> states;
     auto block_of = [&](const RankOperand& operand) {
       if (operand.kind == RankOperand::kScratch) return operand.index;
-      if (operand.kind != RankOperand::kTensor || places_[operand.index].register_id >= 0) return -1;
+      if (operand.kind != RankOperand::kTensor || places_[operand.index].register_id >= 0)
+        return -1;
       auto known = unread.emplace(operand.index, static_cast<int>(blocks.size()));
       if (known.second) blocks.push_back({graph_.tensors[operand.index].bytes, -1, -1, 0});
       return known.first->second;
@@ -315,7 +330,8 @@ class RegisterAllocator {
       AddState(variable.name, slice, variable.layout, variable.init);
       homes.push_back({places_[t].register_id, places_[t].offset});
     }
-    for (size_t t = 0; t < graph_.tensors.size(); ++t) AddDelayedGradients(static_cast<int>(t), &homes);
+    for (size_t t = 0; t < graph_.tensors.size(); ++t)
+      AddDelayedGradients(static_cast<int>(t), &homes);
     return homes;
   }
 
@@ -337,7 +353,8 @@ class RegisterAllocator {
     Initializer zeros;
     zeros.set_zeros(true);
     for (int64_t token = 0; token < tensor.delay; ++token) {
-      AddState(absl::StrCat(variable.name, "/delayed_gradient_", token), LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
+      AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
+               LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
                variable.layout, zeros);
       StateSpec::Token* where = out_.mutable_state(out_.state_size() - 1)->mutable_token();
       where->set_register_id(places_[t].register_id);
@@ -346,7 +363,8 @@ class RegisterAllocator {
     }
   }
 
-  void AddState(const std::string& name, const TensorSlice& slice, const Layout& layout, const Initializer& init) {
+  void AddState(const std::string& name, const TensorSlice& slice, const Layout& layout,
+                const Initializer& init) {
     StateSpec* spec = out_.add_state();
     spec->set_name(name);
     SetSlice(slice, spec->mutable_slice());
@@ -354,7 +372,8 @@ class RegisterAllocator {
     *spec->mutable_init() = init;
     Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
     bool owner = true;
-    for (size_t axis = 0; axis < layout.size(); ++axis) owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);
+    for (size_t axis = 0; axis < layout.size(); ++axis)
+      owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);
     spec->set_owner(owner);
   }
 

@@ -6,21 +6,25 @@
 
 namespace weir::compiler {
 
-int64_t LargestShard::Elements(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps, int64_t enough) {
+int64_t LargestShard::Elements(const std::vector<TensorType>& types,
+                               const std::vector<BoxingStep>& steps, int64_t enough) {
   double whole = 0;  // sums of fantastic sizes do not overflow it
   for (const TensorType& type : types) whole += static_cast<double>(type.num_elements());
   if (whole <= static_cast<double>(enough)) return static_cast<int64_t>(whole);
   std::string key;
-  for (size_t i = 0; i < types.size(); ++i) absl::StrAppend(&key, ToText(types[i]), ToText(steps[i], mesh_), ";");
+  for (size_t i = 0; i < types.size(); ++i)
+    absl::StrAppend(&key, ToText(types[i]), ToText(steps[i], mesh_), ";");
   auto known = known_.find(key);
   if (known == known_.end()) known = known_.emplace(key, LookAtRanks(types, steps)).first;
   return known->second;
 }
 
-int64_t LargestShard::LookAtRanks(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps) const {
+int64_t LargestShard::LookAtRanks(const std::vector<TensorType>& types,
+                                  const std::vector<BoxingStep>& steps) const {
   std::vector<char> splits(stage_mesh_.axes().size(), 0);
   for (const BoxingStep& step : steps) {
-    for (size_t axis = 0; axis < splits.size(); ++axis) splits[axis] |= step.to.layout[axis].is_split() ? 1 : 0;
+    for (size_t axis = 0; axis < splits.size(); ++axis)
+      splits[axis] |= step.to.layout[axis].is_split() ? 1 : 0;
     for (int axis : step.flat_axes) splits[axis] = 1;
   }
   int64_t most = 0;
@@ -28,11 +32,13 @@ int64_t LargestShard::LookAtRanks(const std::vector<TensorType>& types, const st
     // Ranks that differ only in axes that split nothing hold equally much.
     const Coords coords = stage_mesh_.CoordsOf(place);
     bool like_another = false;
-    for (size_t axis = 0; axis < splits.size(); ++axis) like_another |= splits[axis] == 0 && coords[axis] > 0;
+    for (size_t axis = 0; axis < splits.size(); ++axis)
+      like_another |= splits[axis] == 0 && coords[axis] > 0;
     if (like_another) continue;
     int64_t here = 0;
     for (size_t i = 0; i < types.size(); ++i) {
-      here += StepOutput(types[i], steps[i], mesh_, mesh_.GlobalRank(steps[i].to.stage, place)).num_elements();
+      here += StepOutput(types[i], steps[i], mesh_, mesh_.GlobalRank(steps[i].to.stage, place))
+                  .num_elements();
     }
     most = std::max(most, here);
   }

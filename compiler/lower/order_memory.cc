@@ -69,11 +69,15 @@ void MemoryRings::FindMoves() {
   std::map<int, int> gradient_of;  // calls, by value that has left them
   for (size_t i = 0; i < members_.size(); ++i) {
     const ProgramItem& item = module.items[i];
-    if (members_[i].role != Role::kNone || item.rate != Rate::kMicroBatch || item.inputs.empty() || item.outputs.empty()) continue;
+    if (members_[i].role != Role::kNone || item.rate != Rate::kMicroBatch || item.inputs.empty() ||
+        item.outputs.empty())
+      continue;
     const int from = item.inputs[0], to = item.outputs[0];
-    if (from < 0 || module.values[from].stage != stage_ || module.values[to].stage != stage_) continue;
+    if (from < 0 || module.values[from].stage != stage_ || module.values[to].stage != stage_)
+      continue;
     const auto gradient = gradient_of.find(from);
-    if (item.kind == ItemKind::kCall && gradient != gradient_of.end()) members_[i] = {Role::kSum, gradient->second};
+    if (item.kind == ItemKind::kCall && gradient != gradient_of.end())
+      members_[i] = {Role::kSum, gradient->second};
     if (item.kind != ItemKind::kBoxing || is_data[from]) continue;
     if (maker[from] < 0 && reader[to] >= 0) {
       members_[i] = {Role::kGather, reader[to]};
@@ -90,7 +94,9 @@ void MemoryRings::FindMoves() {
 
 bool MemoryRings::LandsWhole(int item) const {
   const Member& member = members_[item];
-  if (plan_.job.runtime().chunk_bytes_max() > 0 || (member.role != Role::kGather && member.role != Role::kGradient)) return false;
+  if (plan_.job.runtime().chunk_bytes_max() > 0 ||
+      (member.role != Role::kGather && member.role != Role::kGradient))
+    return false;
   const Ring& ring = rings_.at(key_of_.at(member.call));
   return (member.role == Role::kGather ? ring.gathers : ring.gradients).size() >= kExchangesMin;
 }
@@ -112,13 +118,17 @@ struct Exchange {
 };
 
 // Whoever is in a ring acts once for every micro-batch, or in chunks of it.
-bool ActsEvenly(const LogicalPlan& plan, const RankActor& actor) { return actor.acts_per_step == actor.chunks * plan.micro_batches; }
+bool ActsEvenly(const LogicalPlan& plan, const RankActor& actor) {
+  return actor.acts_per_step == actor.chunks * plan.micro_batches;
+}
 
 // The actors and exchanges of a graph, by item.
 class ItemView {
  public:
-  ItemView(const LogicalPlan& plan, const RankGraph& graph) : actors_(plan.module.items.size()), exchanges_(plan.module.items.size()) {
-    for (size_t a = 0; a < graph.actors.size(); ++a) actors_[graph.actors[a].station.item].push_back(static_cast<int>(a));
+  ItemView(const LogicalPlan& plan, const RankGraph& graph)
+      : actors_(plan.module.items.size()), exchanges_(plan.module.items.size()) {
+    for (size_t a = 0; a < graph.actors.size(); ++a)
+      actors_[graph.actors[a].station.item].push_back(static_cast<int>(a));
     for (const Station& station : graph.exchanges) {
       Exchange exchange;
       for (int a : actors_[station.item]) {
@@ -133,17 +143,21 @@ class ItemView {
   const std::vector<int>& actors(int item) const { return actors_[item]; }
   const std::vector<Exchange>& exchanges(int item) const { return exchanges_[item]; }
 
-  // The exchanges that take turns among themselves. Of transfers in several steps those that read what is to go.
+  // The exchanges that take turns among themselves. Of transfers in several steps those that read
+  // what is to go.
   std::vector<std::vector<Exchange>> TurnsOfExchanges(const MemoryRings::Ring& ring) const {
     std::vector<std::vector<Exchange>> turns(1);
-    for (int call : ring.calls) turns[0].insert(turns[0].end(), exchanges_[call].begin(), exchanges_[call].end());
+    for (int call : ring.calls)
+      turns[0].insert(turns[0].end(), exchanges_[call].begin(), exchanges_[call].end());
     for (const std::vector<int>* items : {&ring.gathers, &ring.gradients}) {
       turns.emplace_back();
       for (int item : *items) {
         if (!exchanges_[item].empty()) turns.back().push_back(exchanges_[item].front());
       }
     }
-    std::erase_if(turns, [](const std::vector<Exchange>& exchanges) { return exchanges.size() < kExchangesMin; });
+    std::erase_if(turns, [](const std::vector<Exchange>& exchanges) {
+      return exchanges.size() < kExchangesMin;
+    });
     return turns;
   }
 
@@ -170,7 +184,8 @@ class OrderFinder {
     if (!rings.empty()) FindTurns();
     for (const MemoryRings::Ring& ring : rings) {
       OrderTurns(ring.calls);
-      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring)) OrderExchanges(exchanges);
+      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring))
+        OrderExchanges(exchanges);
     }
     return std::move(orders_);
   }
@@ -199,22 +214,31 @@ class OrderFinder {
     }
   }
 
-  static void Append(const std::vector<int>& from, std::vector<int>* to) { to->insert(to->end(), from.begin(), from.end()); }
+  static void Append(const std::vector<int>& from, std::vector<int>* to) {
+    to->insert(to->end(), from.begin(), from.end());
+  }
 
   // With its own transfers.
   void AddCall(const std::vector<int>& actors, Turn* turn) const {
     const std::set<int> here(actors.begin(), actors.end());
-    const auto is_here = [&](int actor) { return here.count(actor) > 0 && !IsSend(shape_.actors[actor]); };
+    const auto is_here = [&](int actor) {
+      return here.count(actor) > 0 && !IsSend(shape_.actors[actor]);
+    };
     for (int a : actors) {
       const RankActor& actor = shape_.actors[a];
       if (IsSend(actor)) {
         turn->sends.push_back(a);
         continue;
       }
-      const auto read_here = [&](int t) { return std::any_of(shape_.tensors[t].consumers.begin(), shape_.tensors[t].consumers.end(), is_here); };
+      const auto read_here = [&](int t) {
+        return std::any_of(shape_.tensors[t].consumers.begin(), shape_.tensors[t].consumers.end(),
+                           is_here);
+      };
       const auto made_here = [&](int t) { return is_here(shape_.tensors[t].producer); };
-      if (std::none_of(actor.outputs.begin(), actor.outputs.end(), read_here)) turn->ends.push_back(a);
-      if (std::none_of(actor.inputs.begin(), actor.inputs.end(), made_here)) turn->begins.push_back(a);
+      if (std::none_of(actor.outputs.begin(), actor.outputs.end(), read_here))
+        turn->ends.push_back(a);
+      if (std::none_of(actor.inputs.begin(), actor.inputs.end(), made_here))
+        turn->begins.push_back(a);
     }
   }
 
@@ -265,10 +289,12 @@ class MemoryOrderer {
       : plan_(plan), rings_(rings), graph_(*graph), view_(plan, *graph) {}
 
   void Run(const std::vector<MemoryOrder>& orders) {
-    for (size_t a = 0; a < graph_.actors.size(); ++a) actors_at_[graph_.actors[a].station].push_back(static_cast<int>(a));
+    for (size_t a = 0; a < graph_.actors.size(); ++a)
+      actors_at_[graph_.actors[a].station].push_back(static_cast<int>(a));
     for (const MemoryOrder& order : orders) Add(order);
     for (const MemoryRings::Ring& ring : rings_.rings()) {
-      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring)) TieExchanges(exchanges);
+      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring))
+        TieExchanges(exchanges);
     }
   }
 
@@ -280,7 +306,8 @@ class MemoryOrderer {
     RankTensor token;
     for (const Station& station : order.after) {
       const auto after = actors_at_.find(station);
-      if (after != actors_at_.end()) token.consumers.insert(token.consumers.end(), after->second.begin(), after->second.end());
+      if (after != actors_at_.end())
+        token.consumers.insert(token.consumers.end(), after->second.begin(), after->second.end());
     }
     if (token.consumers.empty()) return;
     std::sort(token.consumers.begin(), token.consumers.end());
@@ -303,7 +330,8 @@ class MemoryOrderer {
     for (size_t i = 0; i < exchanges.size(); ++i) {
       const size_t next = (i + 1) % exchanges.size();
       for (int fill : exchanges[next].fills) TieLanding(exchanges[i].sends, fill, next < i ? 1 : 0);
-      for (int send : exchanges[next].sends) HoldWhole(graph_.actors[send], graph_.actors[send].outputs[0]);
+      for (int send : exchanges[next].sends)
+        HoldWhole(graph_.actors[send], graph_.actors[send].outputs[0]);
     }
   }
 
@@ -315,14 +343,16 @@ class MemoryOrderer {
       HoldWhole(graph_.actors[fill], input);
       for (int send : sends) {
         const RankActor& sender = graph_.actors[send];
-        if (graph_.tensors[sender.outputs[0]].peer == landing.peer && ActsEvenly(plan_, sender)) landing.written_after = {send, lag};
+        if (graph_.tensors[sender.outputs[0]].peer == landing.peer && ActsEvenly(plan_, sender))
+          landing.written_after = {send, lag};
       }
     }
   }
 
   // The next message comes after this one has been read anyway.
   void HoldWhole(const RankActor& actor, int message) {
-    if (actor.chunks == 1 && rings_.LandsWhole(actor.station.item)) graph_.tensors[message].slots = 1;
+    if (actor.chunks == 1 && rings_.LandsWhole(actor.station.item))
+      graph_.tensors[message].slots = 1;
   }
 
   const LogicalPlan& plan_;
@@ -334,11 +364,13 @@ class MemoryOrderer {
 
 }  // namespace
 
-std::vector<MemoryOrder> FindMemoryOrders(const LogicalPlan& plan, const MemoryRings& rings, const RankGraph& shape) {
+std::vector<MemoryOrder> FindMemoryOrders(const LogicalPlan& plan, const MemoryRings& rings,
+                                          const RankGraph& shape) {
   return OrderFinder(plan, rings, shape).Run();
 }
 
-void OrderMemory(const LogicalPlan& plan, const MemoryRings& rings, const std::vector<MemoryOrder>& orders, RankGraph* graph) {
+void OrderMemory(const LogicalPlan& plan, const MemoryRings& rings,
+                 const std::vector<MemoryOrder>& orders, RankGraph* graph) {
   if (!rings.rings().empty()) MemoryOrderer(plan, rings, graph).Run(orders);
 }
 

@@ -24,23 +24,28 @@ int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
 
 // What comes before what on this rank whatever the schedule: a proof from tokens and credits alone.
 //
-// A beat is a step, or a micro-batch. Of every actor that acts in each beat there are two events, the start of its
-// first act of beat n and the end of its last. A register ties them together:
-//   - a consumer starts after the token has been published, in the same beat, or a beat later if it lags by one;
-//   - a producer starts after the slot that it needs has been released: one that holds all of a beat's tokens but
+// A beat is a step, or a micro-batch. Of every actor that acts in each beat there are two events,
+// the start of its first act of beat n and the end of its last. A register ties them together:
+//   - a consumer starts after the token has been published, in the same beat, or a beat later if it
+//   lags by one;
+//   - a producer starts after the slot that it needs has been released: one that holds all of a
+//   beat's tokens but
 //     one slot waits for the readers of the beat before;
 //   - an actor starts a beat after it has ended the one before.
 //   - a peer writes after what its landing order says; it stands here as an actor like any other.
-// Ties of later beats, and others across ranks, are left out: what is found holds, not all that holds is found.
+// Ties of later beats, and others across ranks, are left out: what is found holds, not all that
+// holds is found.
 enum class Beat : uint8_t { kStep, kMicroBatch };
 
 class Precedence {
  public:
-  // `registers`: those that may be asked about, without initial tokens, local or with a landing order.
-  Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat, const std::vector<int>& registers);
+  // `registers`: those that may be asked about, without initial tokens, local or with a landing
+  // order.
+  Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+             const std::vector<int>& registers);
 
-  // Tokens of two of `registers`, by their index there, never exist at the same time: those of each lie between those of
-  // the other.
+  // Tokens of two of `registers`, by their index there, never exist at the same time: those of each
+  // lie between those of the other.
   bool Apart(size_t a, size_t b) const;
 
  private:
@@ -66,10 +71,11 @@ class Precedence {
   std::vector<std::vector<int>> consumers_;  // by register
   std::vector<char> known_;                  // by register: all its ends are in_beat_
   std::vector<std::vector<Tie>> ties_;       // by event: start of actor a is 2a, its end 2a + 1
-  std::vector<int> column_;                  // by actor, then by landing order; -1: makes none of `registers`
+  std::vector<int> column_;  // by actor, then by landing order; -1: makes none of `registers`
   size_t words_ = 0;
-  std::vector<uint64_t> same_, next_;  // by event: writers whose start is known to come later, in the same beat or the next
-  std::vector<int> asked_;                    // by index in `registers`: column of the producer; -1: nothing is known
+  std::vector<uint64_t> same_,
+      next_;  // by event: writers whose start is known to come later, in the same beat or the next
+  std::vector<int> asked_;  // by index in `registers`: column of the producer; -1: nothing is known
   std::vector<uint64_t> all_same_, all_next_;  // likewise: what comes after all its readers
 };
 
@@ -81,7 +87,8 @@ bool IsPlain(const Port& port) {
   return port.tokens() <= 1 && port.phase() == 0;
 }
 
-Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat, const std::vector<int>& registers)
+Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+                       const std::vector<int>& registers)
     : beat_(beat), micro_batches_(std::max<int64_t>(1, plan.micro_batches())) {
   const size_t writers = static_cast<size_t>(plan.actor_size()) + landings.size();
   ties_.resize(2 * writers);
@@ -129,10 +136,12 @@ void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& 
     ties_[EndOf(a)].push_back({StartOf(a), true});
   }
   for (size_t i = 0; i < landings.size(); ++i) {
-    if (known_[landings[i].register_id] && in_beat_[landings[i].actor]) TieLanding(landings[i], plan.actor_size() + static_cast<int>(i));
+    if (known_[landings[i].register_id] && in_beat_[landings[i].actor])
+      TieLanding(landings[i], plan.actor_size() + static_cast<int>(i));
   }
   for (const RegisterSpec& r : plan.registers()) {
-    if (producer_[r.id()] < 0 || consumers_[r.id()].empty() || TokensPerBeat(r) == 0) known_[r.id()] = 0;
+    if (producer_[r.id()] < 0 || consumers_[r.id()].empty() || TokensPerBeat(r) == 0)
+      known_[r.id()] = 0;
     if (known_[r.id()]) TieRegister(r);
   }
 }
@@ -163,14 +172,16 @@ void Precedence::TieRegister(const RegisterSpec& r) {
         ties_[EndOf(producer)].push_back({EndOf(consumer), next});
       }
     }
-    // The first token of a beat goes into the slot of the last but `free`: with one free slot that of the last token of
-    // the beat before, with none, where a beat has one token, the one that the readers hold from the start.
+    // The first token of a beat goes into the slot of the last but `free`: with one free slot that
+    // of the last token of the beat before, with none, where a beat has one token, the one that the
+    // readers hold from the start.
     if (free == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), true});
     if (free == 0 && tokens == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), false});
   }
 }
 
-// Ties within a beat have no cycle in a plan that can run; in one that cannot, nothing is said to be apart.
+// Ties within a beat have no cycle in a plan that can run; in one that cannot, nothing is said to
+// be apart.
 void Precedence::Close() {
   const size_t events = ties_.size();
   std::vector<int> open(events, 0), order;
@@ -188,12 +199,14 @@ void Precedence::Close() {
   same_.assign(events * words_, 0);
   next_.assign(events * words_, 0);
   if (order.size() != events) return;
-  auto add = [&](std::vector<uint64_t>* rows, int event, const std::vector<uint64_t>& from, int later) {
+  auto add = [&](std::vector<uint64_t>* rows, int event, const std::vector<uint64_t>& from,
+                 int later) {
     for (size_t w = 0; w < words_; ++w) (*rows)[event * words_ + w] |= from[later * words_ + w];
   };
   auto add_start = [&](std::vector<uint64_t>* rows, int event, int later) {
     const int column = later % 2 == 0 ? column_[later / 2] : -1;
-    if (column >= 0) (*rows)[event * words_ + static_cast<size_t>(column) / 64] |= uint64_t{1} << (column % 64);
+    if (column >= 0)
+      (*rows)[event * words_ + static_cast<size_t>(column) / 64] |= uint64_t{1} << (column % 64);
   };
   for (size_t i = order.size(); i-- > 0;) {
     for (const Tie& tie : ties_[order[i]]) {
@@ -232,28 +245,37 @@ void Precedence::JoinReaders(const std::vector<int>& registers) {
 bool Precedence::Apart(size_t a, size_t b) const {
   const int column_a = asked_[a], column_b = asked_[b];
   if (column_a < 0 || column_b < 0) return false;
-  return (Has(all_same_, a, column_b) && Has(all_next_, b, column_a)) || (Has(all_next_, a, column_b) && Has(all_same_, b, column_a));
+  return (Has(all_same_, a, column_b) && Has(all_next_, b, column_a)) ||
+         (Has(all_next_, a, column_b) && Has(all_same_, b, column_a));
 }
 
 // Registers that may share, the largest first. What lies in a state's home stays from step to step.
-std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings) {
+std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& homes,
+                         const std::vector<LandingOrder>& landings) {
   std::set<int> kept;
   for (const StateHome& home : homes) kept.insert(home.register_id);
   std::vector<int> sharers;
   for (const RegisterSpec& r : plan.registers()) {
-    if (r.side() == RegisterSpec::LOCAL && kept.count(r.id()) == 0 && r.initial_tokens() == 0 && r.bytes() > 0) sharers.push_back(r.id());
+    if (r.side() == RegisterSpec::LOCAL && kept.count(r.id()) == 0 && r.initial_tokens() == 0 &&
+        r.bytes() > 0)
+      sharers.push_back(r.id());
   }
   for (const LandingOrder& landing : landings) sharers.push_back(landing.register_id);
-  std::stable_sort(sharers.begin(), sharers.end(), [&](int a, int b) { return SpaceOf(plan.registers(a)) > SpaceOf(plan.registers(b)); });
+  std::stable_sort(sharers.begin(), sharers.end(), [&](int a, int b) {
+    return SpaceOf(plan.registers(a)) > SpaceOf(plan.registers(b));
+  });
   if (sharers.size() > kSharersMax) sharers.resize(kSharersMax);
   return sharers;
 }
 
-// Each at the lowest place that is free of all that may live beside it; returns the end of them all.
-int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings, int64_t begin, RankPlan* plan) {
+// Each at the lowest place that is free of all that may live beside it; returns the end of them
+// all.
+int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings,
+                     int64_t begin, RankPlan* plan) {
   std::vector<Precedence> precedence;
   precedence.emplace_back(*plan, landings, Beat::kStep, sharers);
-  if (plan->micro_batches() > 1) precedence.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
+  if (plan->micro_batches() > 1)
+    precedence.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
   int64_t end = begin;
   std::vector<std::pair<int64_t, int64_t>> busy;
   for (size_t i = 0; i < sharers.size(); ++i) {
@@ -261,7 +283,8 @@ int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingO
     busy.clear();
     for (size_t j = 0; j < i; ++j) {
       const RegisterSpec& other = plan->registers(sharers[j]);
-      const bool apart = std::any_of(precedence.begin(), precedence.end(), [&](const Precedence& p) { return p.Apart(i, j); });
+      const bool apart = std::any_of(precedence.begin(), precedence.end(),
+                                     [&](const Precedence& p) { return p.Apart(i, j); });
       if (!apart) busy.push_back({other.arena_offset(), other.arena_offset() + SpaceOf(other)});
     }
     std::sort(busy.begin(), busy.end());
@@ -278,9 +301,11 @@ int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingO
 
 }  // namespace
 
-void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings, RankPlan* plan) {
+void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
+                 RankPlan* plan) {
   int64_t scratch = 0;
-  for (const Program& program : plan->program()) scratch = std::max(scratch, program.scratch_bytes());
+  for (const Program& program : plan->program())
+    scratch = std::max(scratch, program.scratch_bytes());
   plan->set_scratch_bytes(scratch);
   for (RegisterSpec& r : *plan->mutable_registers()) {
     if (r.side() != RegisterSpec::OUTBOUND) r.set_stride(Align(r.bytes()));
@@ -297,7 +322,8 @@ void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingO
   for (size_t i = 0; i < homes.size(); ++i) {
     StateSpec* state = plan->mutable_state(static_cast<int>(i));
     if (homes[i].register_id >= 0) {
-      state->set_arena_offset(plan->registers(homes[i].register_id).arena_offset() + homes[i].offset);
+      state->set_arena_offset(plan->registers(homes[i].register_id).arena_offset() +
+                              homes[i].offset);
       continue;
     }
     state->set_arena_offset(at);

@@ -1,6 +1,5 @@
-// Where everything of one rank lies: arena offsets of registers, states and scratch. Knows a finished plan and
-// nothing of how it came about.
-// Thread rule: pure function.
+// Where everything of one rank lies: arena offsets of registers, states and scratch. Knows a
+// finished plan and nothing of how it came about. Thread rule: pure function.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +9,15 @@
 
 namespace weir::compiler {
 
-// The memory of a state: its own, or that of a register (the weight that an update writes in place).
+// The memory of a state: its own, or that of a register (the weight that an update writes in
+// place).
 struct StateHome {
   int register_id = -1;  // -1: its own
   int64_t offset = 0;    // in the register
 };
 
-// What the plan of one rank does not show: the peer writes into an inbound register for micro-batch n only after `actor` here
-// has done its acts for micro-batch n - lag.
+// What the plan of one rank does not show: the peer writes into an inbound register for micro-batch
+// n only after `actor` here has done its acts for micro-batch n - lag.
 struct LandingOrder {
   int register_id = -1;
   int actor = -1;
@@ -26,6 +26,7 @@ struct LandingOrder {
 
 // Sets arena_offset and stride of all registers and states, scratch_bytes and arena_bytes.
 // Precondition: homes[i] is that of state i; registers, actors and programs are complete.
-void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings, RankPlan* plan);
+void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
+                 RankPlan* plan);
 
 }  // namespace weir::compiler

@@ -52,7 +52,8 @@ void AddOrder(int before, int after, int lag, RankPlan* plan) {
 bool Overlap(const RankPlan& plan, int a, int b) {
   const RegisterSpec& x = plan.registers(a);
   const RegisterSpec& y = plan.registers(b);
-  return x.arena_offset() < y.arena_offset() + y.stride() * y.slots() && y.arena_offset() < x.arena_offset() + x.stride() * x.slots();
+  return x.arena_offset() < y.arena_offset() + y.stride() * y.slots() &&
+         y.arena_offset() < x.arena_offset() + x.stride() * x.slots();
 }
 
 TEST(PlaceMemory, AChainWhoseBeginningMayRunAheadSharesNothing) {
@@ -109,12 +110,14 @@ TEST(PlaceMemory, WhatAPeerWritesAndWhatHoldsATokenFromTheStartIsAlone) {
   plan.mutable_actor(3)->mutable_input(plan.actor(3).input_size() - 1)->set_period(1);
   PlaceMemory({}, {}, &plan);
   for (int alone : {1, inbound->id()}) {
-    for (int r = 0; r < 5; ++r) EXPECT_TRUE(r == alone || !Overlap(plan, alone, r)) << alone << " and " << r;
+    for (int r = 0; r < 5; ++r)
+      EXPECT_TRUE(r == alone || !Overlap(plan, alone, r)) << alone << " and " << r;
   }
 }
 
 TEST(PlaceMemory, TheMemoryOfTheMicroBatchesServesWhatTheStepDoesAfterThem) {
-  // 0 -> 1 -> 2 by micro-batch, 2 hands its sum to 3 once a step, 3 -> 4; the next step begins after 4.
+  // 0 -> 1 -> 2 by micro-batch, 2 hands its sum to 3 once a step, 3 -> 4; the next step begins
+  // after 4.
   RankPlan plan = Chain(5, 1);
   plan.set_micro_batches(4);
   for (int a = 0; a < 3; ++a) plan.mutable_actor(a)->set_acts_per_step(4);

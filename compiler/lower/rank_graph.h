@@ -13,9 +13,9 @@
 
 namespace weir::compiler {
 
-// Where an actor stands in the program, equal on all ranks: the item, and within it segments and the exchanges of
-// transfers in order, each exchange as its sends and then its fill. The other end of a remote tensor is the
-// neighbouring place of the same item.
+// Where an actor stands in the program, equal on all ranks: the item, and within it segments and
+// the exchanges of transfers in order, each exchange as its sends and then its fill. The other end
+// of a remote tensor is the neighbouring place of the same item.
 struct Station {
   int item = -1;
   int place = 0;
@@ -31,18 +31,20 @@ struct RankTensor {
   int producer = -1;           // actor; -1: inbound from `peer`
   std::vector<int> consumers;  // actors, ascending; empty for outbound
   int output = -1;             // which output of its station: with that, all ranks know it
-  // Of a local tensor: the stations that read it on some rank of the stage, ascending. Slots and times follow from
-  // these, and so are the same on all ranks, whoever reads the tensor here.
+  // Of a local tensor: the stations that read it on some rank of the stage, ascending. Slots and
+  // times follow from these, and so are the same on all ranks, whoever reads the tensor here.
   std::vector<Station> readers;
   RegisterSpec::Side side = RegisterSpec::LOCAL;
   int64_t peer = -1;
   uint64_t edge = 0;
-  int variable = -1;           // Module::variables: lives in a state
-  bool paces = false;          // without bytes, from a send to the fill of the same exchange: see RankLowering::AddPace
-  int64_t delay = 0;           // tokens by which its readers lag
-  int gradient_of = -1;        // with a delay: Module::variables
-  int64_t slots = 0;           // given, whatever the job chooses for others; 0: by its choice
-  // Inbound: the peer writes for micro-batch n only after this actor has done all its acts for micro-batch n - lag.
+  int variable = -1;     // Module::variables: lives in a state
+  bool paces = false;    // without bytes, from a send to the fill of the same exchange: see
+                         // RankLowering::AddPace
+  int64_t delay = 0;     // tokens by which its readers lag
+  int gradient_of = -1;  // with a delay: Module::variables
+  int64_t slots = 0;     // given, whatever the job chooses for others; 0: by its choice
+  // Inbound: the peer writes for micro-batch n only after this actor has done all its acts for
+  // micro-batch n - lag.
   struct After {
     int actor = -1;  // -1: whenever it has credit
     int64_t lag = 0;
@@ -58,7 +60,7 @@ inline int64_t InitialTokens(const RankTensor& tensor) {
 
 struct RankOperand {
   enum Kind : uint8_t { kNone, kTensor, kScratch, kState } kind = kNone;
-  int index = -1;       // RankTensor, scratch block of the actor, or RankState
+  int index = -1;  // RankTensor, scratch block of the actor, or RankState
   TensorSlice slice;
 };
 
@@ -86,14 +88,14 @@ struct RankActor {
   ActorSpec::Kind kind = ActorSpec::COMPUTE;
   PhaseKind phase = PhaseKind::kForward;
   Wave wave = Wave::kNone;
-  int64_t part = 0;             // of the pipeline
-  std::string program;          // name of its kernel chain
+  int64_t part = 0;     // of the pipeline
+  std::string program;  // name of its kernel chain
   std::vector<RankKernel> kernels;
   std::vector<int64_t> scratch;  // bytes of each scratch block
   std::vector<int> inputs;       // RankTensors
   std::vector<int> outputs;
   int64_t acts_per_step = 1;
-  int64_t every = 1;        // acts only in steps n with n % every == every_phase
+  int64_t every = 1;  // acts only in steps n with n % every == every_phase
   int64_t every_phase = 0;
   int64_t chunks = 1;
   uint64_t instance = 0;
@@ -109,7 +111,8 @@ struct RankGraph {
   std::vector<RankActor> actors;
   std::vector<RankTensor> tensors;
   std::vector<RankState> states;
-  // Where the sends of each exchange stand, and the fill at the next place; those that this rank has no part in, too.
+  // Where the sends of each exchange stand, and the fill at the next place; those that this rank
+  // has no part in, too.
   std::vector<Station> exchanges;
 };
 

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/lower/drop_useless_actors.h"
 #include "compiler/lower/largest_shard.h"
 #include "compiler/lower/order_memory.h"
 #include "compiler/lower/segments.h"
@@ -24,9 +25,16 @@ bool MovesNothing(const BoxingStep& step) { return IsLocal({step}); }
 
 class RankLowering {
  public:
-  // `shape`: of the rank's stage; null: this lowering makes it, and stands for all ranks of the stage.
+  // `shape`: of the rank's stage; null: this lowering makes it, and stands for all ranks of the
+  // stage.
   RankLowering(const LogicalPlan& plan, int64_t rank, const StageShape* shape)
-      : plan_(plan), module_(plan.module), rank_(rank), stage_(plan.mesh.StageOf(rank)), rings_(plan, stage_), shape_(shape), largest_shard_(plan.mesh) {
+      : plan_(plan),
+        module_(plan.module),
+        rank_(rank),
+        stage_(plan.mesh.StageOf(rank)),
+        rings_(plan, stage_),
+        shape_(shape),
+        largest_shard_(plan.mesh) {
     coords_ = plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank));
     graph_.rank = rank;
     graph_.stage = stage_;
@@ -52,8 +60,10 @@ class RankLowering {
     for (RankTensor& tensor : graph_.tensors) {
       if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
       tensor.readers.clear();
-      for (int consumer : tensor.consumers) tensor.readers.push_back(graph_.actors[consumer].station);
-      shape.tensors[{graph_.actors[tensor.producer].station, tensor.output}] = {tensor.readers, GivenSlots(plan_, graph_, tensor)};
+      for (int consumer : tensor.consumers)
+        tensor.readers.push_back(graph_.actors[consumer].station);
+      shape.tensors[{graph_.actors[tensor.producer].station, tensor.output}] = {
+          tensor.readers, GivenSlots(plan_, graph_, tensor)};
     }
     shape.orders = FindMemoryOrders(plan_, rings_, graph_);
     OrderMemory(plan_, rings_, shape.orders, &graph_);
@@ -77,12 +87,14 @@ class RankLowering {
       }
     }
     DelayGradients();
-    DropUselessActors();
+    DropUselessActors(&graph_);
     return absl::OkStatus();
   }
 
   int64_t Tokens(Rate rate) const { return rate == Rate::kMicroBatch ? plan_.micro_batches : 1; }
-  int64_t Every(Rate rate) const { return rate == Rate::kUpdate || rate == Rate::kAfterUpdate ? plan_.updates.every : 1; }
+  int64_t Every(Rate rate) const {
+    return rate == Rate::kUpdate || rate == Rate::kAfterUpdate ? plan_.updates.every : 1;
+  }
 
   TensorSlice Local(const TensorType& type, const Layout& layout) const {
     return LocalSlice(type, layout, plan_.stage_mesh, coords_);
@@ -103,7 +115,8 @@ class RankLowering {
   int TensorOf(int value) {
     if (of_value_[value] < 0) {
       const ProgramValue& v = module_.values[value];
-      of_value_[value] = NewTensor(v.name, Local(v.type, v.layout).bytes(), Tokens(v.rate), Every(v.rate));
+      of_value_[value] =
+          NewTensor(v.name, Local(v.type, v.layout).bytes(), Tokens(v.rate), Every(v.rate));
       graph_.tensors[of_value_[value]].variable = v.variable;
     }
     return of_value_[value];
@@ -147,7 +160,8 @@ class RankLowering {
     }
     for (size_t i = 0; i < module_.items.size(); ++i) {
       const ProgramItem& item = module_.items[i];
-      if (item.phase == PhaseKind::kForward || item.phase == PhaseKind::kData) waves_[i] = Wave::kForward;
+      if (item.phase == PhaseKind::kForward || item.phase == PhaseKind::kData)
+        waves_[i] = Wave::kForward;
       if (item.phase == PhaseKind::kBackward) waves_[i] = Wave::kBackward;
       if (item.phase == PhaseKind::kWeightGradient) waves_[i] = Wave::kWeightGradient;
       if (item.kind == ItemKind::kBoxing && item.rate == Rate::kMicroBatch) {
@@ -191,7 +205,8 @@ class RankLowering {
   absl::StatusOr<const SegmentedFunction*> Segmented(int function) {
     auto known = segmented_.find(function);
     if (known != segmented_.end()) return &known->second;
-    WEIR_ASSIGN_OR_RETURN(SegmentedFunction segments, CutSegments(module_.functions[function], plan_.mesh));
+    WEIR_ASSIGN_OR_RETURN(SegmentedFunction segments,
+                          CutSegments(module_.functions[function], plan_.mesh));
     return &(segmented_[function] = std::move(segments));
   }
 
@@ -209,7 +224,8 @@ class RankLowering {
     for (size_t s = 0; s < segmented->segments.size(); ++s) {
       WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
       ++place_;
-      while (next_transfer < segmented->transfers.size() && segmented->transfers[next_transfer].depth == static_cast<int>(s)) {
+      while (next_transfer < segmented->transfers.size() &&
+             segmented->transfers[next_transfer].depth == static_cast<int>(s)) {
         const TransferBundle& bundle = segmented->transfers[next_transfer];
         std::vector<TensorType> types;
         std::vector<int> inputs;
@@ -221,17 +237,23 @@ class RankLowering {
         for (auto& list : steps) {
           for (BoxingStep& step : list) step.from.stage = step.to.stage = stage_;
         }
-        std::string name = absl::StrCat(item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
-                                        bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
-        std::vector<int> outputs = LowerTransfer(item, name, next_transfer + 1, types, steps, inputs);
-        for (size_t k = 0; k < bundle.nodes.size(); ++k) tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
+        std::string name = absl::StrCat(
+            item.name, ": ", function.values[function.nodes[bundle.nodes[0]].inputs[0]].name,
+            bundle.nodes.size() > 1 ? absl::StrCat(" +", bundle.nodes.size() - 1) : "");
+        std::vector<int> outputs =
+            LowerTransfer(item, name, next_transfer + 1, types, steps, inputs);
+        for (size_t k = 0; k < bundle.nodes.size(); ++k)
+          tensor_of[function.nodes[bundle.nodes[k]].outputs[0]] = outputs[k];
         ++next_transfer;
       }
     }
     if (next_transfer != segmented->transfers.size()) {
-      return absl::InternalError(absl::StrCat(item.name, ": transfers are not in the order of their segments"));
+      return absl::InternalError(
+          absl::StrCat(item.name, ": transfers are not in the order of their segments"));
     }
-    for (size_t r = 0; r < function.results.size(); ++r) of_value_[item.outputs[r]] = MergeResult(item.outputs[r], tensor_of[function.results[r].value]);
+    for (size_t r = 0; r < function.results.size(); ++r)
+      of_value_[item.outputs[r]] =
+          MergeResult(item.outputs[r], tensor_of[function.results[r].value]);
     return absl::OkStatus();
   }
 
@@ -241,7 +263,8 @@ class RankLowering {
   }
 
   // Values computed in one segment and read elsewhere, with the rate of their tokens.
-  std::map<ValueId, Rate> Escapes(const Function& function, const SegmentedFunction& segmented, const ProgramItem& item) const {
+  std::map<ValueId, Rate> Escapes(const Function& function, const SegmentedFunction& segmented,
+                                  const ProgramItem& item) const {
     std::vector<int> home(function.values.size(), -1);
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
@@ -252,7 +275,8 @@ class RankLowering {
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
         for (ValueId input : function.nodes[node].inputs) {
-          if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s)) escapes[input] = item.rate;
+          if (input >= 0 && home[input] >= 0 && home[input] != static_cast<int>(s))
+            escapes[input] = item.rate;
         }
       }
     }
@@ -264,34 +288,42 @@ class RankLowering {
     }
     for (size_t r = 0; r < function.results.size(); ++r) {
       const Result& result = function.results[r];
-      if (home[result.value] >= 0) escapes[result.value] = result.per_step ? module_.values[item.outputs[r]].rate : item.rate;
+      if (home[result.value] >= 0)
+        escapes[result.value] = result.per_step ? module_.values[item.outputs[r]].rate : item.rate;
     }
     return escapes;
   }
 
-  // The program value, if any, that `value` of this call becomes and that exists already (a variable).
+  // The program value, if any, that `value` of this call becomes and that exists already (a
+  // variable).
   int KnownResult(const Function& function, const ProgramItem& item, ValueId value) const {
     for (size_t r = 0; r < function.results.size(); ++r) {
-      if (function.results[r].value == value && module_.values[item.outputs[r]].variable >= 0) return item.outputs[r];
+      if (function.results[r].value == value && module_.values[item.outputs[r]].variable >= 0)
+        return item.outputs[r];
     }
     return -1;
   }
 
-  absl::Status LowerSegment(const ProgramItem& item, const Function& function, const SegmentedFunction& segmented, size_t s,
+  absl::Status LowerSegment(const ProgramItem& item, const Function& function,
+                            const SegmentedFunction& segmented, size_t s,
                             const std::map<ValueId, Rate>& escapes, std::vector<int>* tensor_of) {
     const std::vector<int>& nodes = segmented.segments[s];
     if (nodes.empty()) return absl::OkStatus();
-    RankActor actor = MakeActor(item, segmented.segments.size() > 1 ? absl::StrCat(item.name, " #", s) : item.name);
-    actor.program = absl::StrCat(function.name, segmented.segments.size() > 1 ? absl::StrCat(" #", s) : "");
+    RankActor actor = MakeActor(
+        item, segmented.segments.size() > 1 ? absl::StrCat(item.name, " #", s) : item.name);
+    actor.program =
+        absl::StrCat(function.name, segmented.segments.size() > 1 ? absl::StrCat(" #", s) : "");
     std::set<ValueId> inside;
-    for (int node : nodes) inside.insert(function.nodes[node].outputs.begin(), function.nodes[node].outputs.end());
+    for (int node : nodes)
+      inside.insert(function.nodes[node].outputs.begin(), function.nodes[node].outputs.end());
     for (ValueId value : inside) {
       auto escape = escapes.find(value);
       if (escape == escapes.end()) continue;
       int known = KnownResult(function, item, value);
       const Value& v = function.values[value];
       (*tensor_of)[value] = known >= 0 ? TensorOf(known)
-                                       : NewTensor(absl::StrCat(item.name, ": ", v.name), Local(v.type, v.layout).bytes(),
+                                       : NewTensor(absl::StrCat(item.name, ": ", v.name),
+                                                   Local(v.type, v.layout).bytes(),
                                                    Tokens(escape->second), Every(escape->second));
       actor.outputs.push_back((*tensor_of)[value]);
     }
@@ -313,7 +345,8 @@ class RankLowering {
         auto known = scratch_.find(at);
         if (known == scratch_.end()) {
           known = scratch_.emplace(at, static_cast<int>(actor.scratch.size())).first;
-          actor.scratch.push_back(Local(function.values[at].type, function.values[at].layout).bytes());
+          actor.scratch.push_back(
+              Local(function.values[at].type, function.values[at].layout).bytes());
         }
         out.index = known->second;
       }
@@ -323,14 +356,16 @@ class RankLowering {
     for (int index : nodes) {
       const Node& node = function.nodes[index];
       if (node.op == kBoxingOp && !segmented.local_boxings.at(index).empty()) {
-        AppendLocalBoxing(function, node, segmented.local_boxings.at(index), operand(node.inputs[0]), operand(node.outputs[0]), &actor);
+        AppendLocalBoxing(function, node, segmented.local_boxings.at(index),
+                          operand(node.inputs[0]), operand(node.outputs[0]), &actor);
         continue;
       }
       if (node.op == "reshape" || node.op == kBoxingOp) {
         RankOperand from = operand(node.inputs[0]), to = operand(node.outputs[0]);
         if (from.kind == to.kind && from.index == to.index) continue;
       }
-      RankKernel kernel{node.op == kBoxingOp ? "reshape" : node.op, node.name, node.attrs, {}, {}, node.rng_key};
+      RankKernel kernel{
+          node.op == kBoxingOp ? "reshape" : node.op, node.name, node.attrs, {}, {}, node.rng_key};
       for (ValueId input : node.inputs) kernel.inputs.push_back(operand(input));
       for (ValueId output : node.outputs) kernel.outputs.push_back(operand(output));
       const OpDef* def = OpRegistry::Find(kernel.op);
@@ -350,35 +385,10 @@ class RankLowering {
     std::set<int> seen(actor->outputs.begin(), actor->outputs.end());
     for (const RankKernel& kernel : actor->kernels) {
       for (const RankOperand& input : kernel.inputs) {
-        if (input.kind == RankOperand::kTensor && seen.insert(input.index).second) actor->inputs.push_back(input.index);
+        if (input.kind == RankOperand::kTensor && seen.insert(input.index).second)
+          actor->inputs.push_back(input.index);
       }
     }
-  }
-
-  // reshape needs no copy where both sides may lie in the same place: a chain of reshapes is one
-  // place, at its first member that enters or leaves the segment.
-  static std::map<ValueId, ValueId> ShareReshapes(const Function& function, const SegmentedFunction& segmented,
-                                                  const std::vector<int>& nodes,
-                                                  const std::vector<int>& tensor_of) {
-    std::map<ValueId, ValueId> root;
-    auto find = [&](ValueId value) {
-      while (root.count(value) > 0 && root[value] != value) value = root[value];
-      return value;
-    };
-    for (int index : nodes) {
-      const Node& node = function.nodes[index];
-      auto boxing = segmented.local_boxings.find(index);
-      bool nothing = boxing != segmented.local_boxings.end() && boxing->second.empty();
-      if (node.op != "reshape" && !nothing) continue;
-      ValueId a = find(node.inputs[0]), b = find(node.outputs[0]);
-      bool a_outside = tensor_of[a] >= 0 || function.states.count(a) > 0;
-      bool b_outside = tensor_of[b] >= 0;
-      if (a == b || (a_outside && b_outside)) continue;
-      root[b_outside ? a : b] = b_outside ? b : a;
-    }
-    std::map<ValueId, ValueId> place;
-    for (const auto& [value, parent] : root) place[value] = find(value);
-    return place;
   }
 
   int StateOf(const ProgramItem& item, const Function& function, ValueId value) {
@@ -396,8 +406,8 @@ class RankLowering {
     return static_cast<int>(graph_.states.size()) - 1;
   }
 
-  void AppendLocalBoxing(const Function& function, const Node& node, std::vector<BoxingStep> steps, RankOperand in,
-                         RankOperand out, RankActor* actor) {
+  void AppendLocalBoxing(const Function& function, const Node& node, std::vector<BoxingStep> steps,
+                         RankOperand in, RankOperand out, RankActor* actor) {
     const TensorType& type = function.values[node.inputs[0]].type;
     for (size_t k = 0; k < steps.size(); ++k) {
       steps[k].from.stage = steps[k].to.stage = stage_;
@@ -410,16 +420,18 @@ class RankLowering {
         actor->scratch.push_back(StepOutput(type, steps[k], plan_.mesh, rank_).bytes());
       }
       target.slice = StepOutput(type, steps[k], plan_.mesh, rank_);
-      actor->kernels.push_back(FillKernel(node.name, exchange, {in}, {}, {target}, {}, int64_t{1} << 62));
+      actor->kernels.push_back(
+          FillKernel(node.name, exchange, {in}, {}, {target}, {}, int64_t{1} << 62));
       in = target;
     }
   }
 
   // ---- transfers ----
 
-  RankKernel FillKernel(const std::string& name, const RankExchange& exchange, std::vector<RankOperand> own,
-                        std::vector<RankOperand> messages, std::vector<RankOperand> outputs,
-                        const std::vector<int64_t>& peers, int64_t chunk_elements) const {
+  RankKernel FillKernel(const std::string& name, const RankExchange& exchange,
+                        std::vector<RankOperand> own, std::vector<RankOperand> messages,
+                        std::vector<RankOperand> outputs, const std::vector<int64_t>& peers,
+                        int64_t chunk_elements) const {
     RankKernel kernel;
     kernel.op = "exchange_fill";
     kernel.name = name;
@@ -458,10 +470,11 @@ class RankLowering {
     return MixKey(key, static_cast<uint64_t>(from * plan_.mesh.num_ranks() + to));
   }
 
-  // All steps of a bundle. inputs[i] is the tensor of types[i] here, or -1 if this rank is not among
-  // the senders; the result likewise.
+  // All steps of a bundle. inputs[i] is the tensor of types[i] here, or -1 if this rank is not
+  // among the senders; the result likewise.
   std::vector<int> LowerTransfer(const ProgramItem& item, const std::string& name, size_t bundle,
-                                 const std::vector<TensorType>& types, const std::vector<std::vector<BoxingStep>>& steps,
+                                 const std::vector<TensorType>& types,
+                                 const std::vector<std::vector<BoxingStep>>& steps,
                                  std::vector<int> inputs) {
     for (size_t k = 0; k < steps[0].size(); ++k) {
       std::vector<BoxingStep> now;
@@ -469,7 +482,8 @@ class RankLowering {
       std::string step_name = absl::StrCat(Name(now[0].method), " ", name);
       graph_.exchanges.push_back({item_, place_});
       int64_t element = SizeOf(types[0].dtype);
-      const int64_t chunk_bytes = k == 0 && rings_.LandsWhole(item_) ? kBytesMax : plan_.chunk_bytes_max;
+      const int64_t chunk_bytes =
+          k == 0 && rings_.LandsWhole(item_) ? kBytesMax : plan_.chunk_bytes_max;
       int64_t chunk_elements = std::max<int64_t>(1, chunk_bytes / element);
       if (shape_ == nullptr) {
         inputs = LowerForStage(item, step_name, types, now, inputs, chunk_elements);
@@ -478,7 +492,8 @@ class RankLowering {
       RankExchange exchange = BuildExchange(types, now, plan_.mesh, rank_);
       std::vector<RankOperand> sources;
       for (size_t i = 0; i < types.size() && !exchange.sends.empty(); ++i) {
-        sources.push_back({RankOperand::kTensor, inputs[i], StepInput(types[i], now[i], plan_.mesh, rank_)});
+        sources.push_back(
+            {RankOperand::kTensor, inputs[i], StepInput(types[i], now[i], plan_.mesh, rank_)});
       }
       // Each rank begins with the rank after it, so that none of them is sent to by all at once.
       auto next = exchange.sends.upper_bound(rank_);
@@ -486,35 +501,44 @@ class RankLowering {
       for (size_t i = 0; i < exchange.sends.size(); ++i, ++next) {
         if (next == exchange.sends.end()) next = exchange.sends.begin();
         const auto& [peer, pieces] = *next;
-        sends.push_back(AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), sources, peer, pieces,
-                                exchange.receiver_elements.at(peer), chunk_elements));
+        sends.push_back(AddSend(item, step_name, EdgeOf(bundle, k, rank_, peer), sources, peer,
+                                pieces, exchange.receiver_elements.at(peer), chunk_elements));
       }
       ++place_;
-      inputs = AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, sends);
+      inputs =
+          AddFill(item, step_name, bundle, k, types, now, inputs, exchange, chunk_elements, sends);
       ++place_;
     }
     return inputs;
   }
 
-  // An exchange as all ranks of the stage have it, taken together: one send of all that moves, one fill.
-  std::vector<int> LowerForStage(const ProgramItem& item, const std::string& name, const std::vector<TensorType>& types,
-                                 const std::vector<BoxingStep>& steps, const std::vector<int>& inputs, int64_t chunk_elements) {
+  // An exchange as all ranks of the stage have it, taken together: one send of all that moves, one
+  // fill.
+  std::vector<int> LowerForStage(const ProgramItem& item, const std::string& name,
+                                 const std::vector<TensorType>& types,
+                                 const std::vector<BoxingStep>& steps,
+                                 const std::vector<int>& inputs, int64_t chunk_elements) {
     const int64_t elements = largest_shard_.Elements(types, steps, chunk_elements);
     const int64_t chunks = std::max<int64_t>(1, (elements + chunk_elements - 1) / chunk_elements);
-    const auto add = [&](ActorSpec::Kind kind, const std::vector<int>& read, const std::vector<int>& made) {
+    const auto add = [&](ActorSpec::Kind kind, const std::vector<int>& read,
+                         const std::vector<int>& made) {
       RankActor actor = MakeActor(item, name);
       actor.kind = kind;
       actor.phase = PhaseKind::kBoxing;
       actor.chunks = chunks;
       actor.acts_per_step = chunks * Tokens(item.rate);
       for (int input : read) {
-        if (input >= 0 && std::find(actor.inputs.begin(), actor.inputs.end(), input) == actor.inputs.end()) actor.inputs.push_back(input);
+        if (input >= 0 &&
+            std::find(actor.inputs.begin(), actor.inputs.end(), input) == actor.inputs.end())
+          actor.inputs.push_back(input);
       }
       actor.outputs = made;
       AddActor(std::move(actor));
     };
     const auto message = [&](RegisterSpec::Side side, int64_t peer) {
-      const int tensor = NewTensor(name, std::min(elements, chunk_elements) * SizeOf(types[0].dtype), chunks * Tokens(item.rate), Every(item.rate));
+      const int tensor =
+          NewTensor(name, std::min(elements, chunk_elements) * SizeOf(types[0].dtype),
+                    chunks * Tokens(item.rate), Every(item.rate));
       graph_.tensors[tensor].side = side;
       graph_.tensors[tensor].peer = peer;
       return tensor;
@@ -524,14 +548,17 @@ class RankLowering {
     for (size_t i = 0; i < types.size(); ++i) {
       if (!MovesNothing(steps[i])) moved.push_back(inputs[i]);
     }
-    if (stage_ == from && !moved.empty()) add(ActorSpec::SEND, moved, {message(RegisterSpec::OUTBOUND, plan_.mesh.GlobalRank(to, 0))});
+    if (stage_ == from && !moved.empty())
+      add(ActorSpec::SEND, moved, {message(RegisterSpec::OUTBOUND, plan_.mesh.GlobalRank(to, 0))});
     ++place_;
     std::vector<int> outputs(types.size(), -1);
     if (stage_ == to) {
       std::vector<int> read = stage_ == from ? inputs : std::vector<int>();
-      if (!moved.empty()) read.push_back(message(RegisterSpec::INBOUND, plan_.mesh.GlobalRank(from, 0)));
+      if (!moved.empty())
+        read.push_back(message(RegisterSpec::INBOUND, plan_.mesh.GlobalRank(from, 0)));
       for (size_t i = 0; i < types.size(); ++i) {
-        outputs[i] = NewTensor(name, StepOutput(types[i], steps[i], plan_.mesh, rank_).bytes(), Tokens(item.rate), Every(item.rate));
+        outputs[i] = NewTensor(name, StepOutput(types[i], steps[i], plan_.mesh, rank_).bytes(),
+                               Tokens(item.rate), Every(item.rate));
       }
       add(ActorSpec::COMPUTE, read, outputs);
     }
@@ -540,7 +567,8 @@ class RankLowering {
   }
 
   // `sources`: by tensor of the exchange, what of it is here.
-  int AddSend(const ProgramItem& item, const std::string& name, uint64_t edge, const std::vector<RankOperand>& sources, int64_t peer,
+  int AddSend(const ProgramItem& item, const std::string& name, uint64_t edge,
+              const std::vector<RankOperand>& sources, int64_t peer,
               const std::vector<Piece>& pieces, int64_t receiver_elements, int64_t chunk_elements) {
     int64_t element = SizeOf(sources[0].slice.dtype), total = 0;
     RankActor actor = MakeActor(item, absl::StrCat(name, " to rank ", peer));
@@ -565,25 +593,29 @@ class RankLowering {
     kernel.attrs.Set("pieces", std::move(code));
     kernel.attrs.Set("chunk_elements", chunk_elements);
     int64_t slot_elements = std::min(total, chunk_elements);
-    int message = NewTensor(absl::StrCat(name, " rank ", rank_, " to ", peer), slot_elements * element, actor.acts_per_step, actor.every);
+    int message = NewTensor(absl::StrCat(name, " rank ", rank_, " to ", peer),
+                            slot_elements * element, actor.acts_per_step, actor.every);
     graph_.tensors[message].side = RegisterSpec::OUTBOUND;
     graph_.tensors[message].peer = peer;
     graph_.tensors[message].edge = edge;
-    kernel.outputs.push_back({RankOperand::kTensor, message, TensorSlice::Whole(sources[0].slice.dtype, {slot_elements})});
+    kernel.outputs.push_back({RankOperand::kTensor, message,
+                              TensorSlice::Whole(sources[0].slice.dtype, {slot_elements})});
     actor.kernels.push_back(std::move(kernel));
     actor.outputs = {message};
     CollectInputs(&actor);
     return AddActor(std::move(actor));
   }
 
-  // A rank that had all chunks of an exchange, and not yet credit for its last ones to others, would begin with what
-  // comes next, and all others would wait for those chunks until that act, however long, is over. So the fill of a chunk
-  // waits until this rank has sent that chunk to everybody. Where senders and receivers have different numbers of chunks,
-  // nothing is said; a single chunk has its slot.
+  // A rank that had all chunks of an exchange, and not yet credit for its last ones to others,
+  // would begin with what comes next, and all others would wait for those chunks until that act,
+  // however long, is over. So the fill of a chunk waits until this rank has sent that chunk to
+  // everybody. Where senders and receivers have different numbers of chunks, nothing is said; a
+  // single chunk has its slot.
   void AddPace(int send, RankActor* fill) {
     RankActor& sender = graph_.actors[send];
     if (fill->chunks == 1 || sender.chunks != fill->chunks) return;
-    const int pace = NewTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step, fill->every);
+    const int pace =
+        NewTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step, fill->every);
     graph_.tensors[pace].paces = true;
     graph_.tensors[pace].readers = {fill->station};
     graph_.tensors[pace].producer = send;
@@ -591,9 +623,10 @@ class RankLowering {
     fill->inputs.push_back(pace);
   }
 
-  std::vector<int> AddFill(const ProgramItem& item, const std::string& name, size_t bundle, size_t step_index,
-                           const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
-                           const std::vector<int>& inputs, const RankExchange& exchange, int64_t chunk_elements,
+  std::vector<int> AddFill(const ProgramItem& item, const std::string& name, size_t bundle,
+                           size_t step_index, const std::vector<TensorType>& types,
+                           const std::vector<BoxingStep>& steps, const std::vector<int>& inputs,
+                           const RankExchange& exchange, int64_t chunk_elements,
                            const std::vector<int>& sends) {
     std::vector<int> outputs(types.size(), -1);
     if (plan_.mesh.StageOf(rank_) != steps[0].to.stage) return outputs;
@@ -607,7 +640,9 @@ class RankLowering {
     std::vector<RankOperand> own, messages, targets;
     for (size_t i = 0; i < types.size(); ++i) {
       bool here = plan_.mesh.StageOf(rank_) == steps[i].from.stage && inputs[i] >= 0;
-      own.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i], StepInput(types[i], steps[i], plan_.mesh, rank_)} : RankOperand{});
+      own.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i],
+                                       StepInput(types[i], steps[i], plan_.mesh, rank_)}
+                         : RankOperand{});
       TensorSlice slice = StepOutput(types[i], steps[i], plan_.mesh, rank_);
       outputs[i] = NewTensor(name, slice.bytes(), Tokens(item.rate), Every(item.rate));
       targets.push_back({RankOperand::kTensor, outputs[i], slice});
@@ -616,13 +651,16 @@ class RankLowering {
     for (const auto& [peer, elements] : exchange.receives) {
       peers.push_back(peer);
       int64_t slot_elements = std::min(elements, chunk_elements);
-      int message = NewTensor(absl::StrCat(name, " rank ", peer, " to ", rank_), slot_elements * element, actor.acts_per_step, actor.every);
+      int message = NewTensor(absl::StrCat(name, " rank ", peer, " to ", rank_),
+                              slot_elements * element, actor.acts_per_step, actor.every);
       graph_.tensors[message].side = RegisterSpec::INBOUND;
       graph_.tensors[message].peer = peer;
       graph_.tensors[message].edge = EdgeOf(bundle, step_index, peer, rank_);
-      messages.push_back({RankOperand::kTensor, message, TensorSlice::Whole(types[0].dtype, {slot_elements})});
+      messages.push_back(
+          {RankOperand::kTensor, message, TensorSlice::Whole(types[0].dtype, {slot_elements})});
     }
-    actor.kernels.push_back(FillKernel(name, exchange, own, messages, targets, peers, chunk_elements));
+    actor.kernels.push_back(
+        FillKernel(name, exchange, own, messages, targets, peers, chunk_elements));
     actor.outputs = outputs;
     CollectInputs(&actor);
     if (!messages.empty()) {
@@ -636,14 +674,16 @@ class RankLowering {
     std::vector<TensorType> types;
     std::vector<std::vector<BoxingStep>> steps;
     std::vector<int> inputs;
-    int64_t from_stage = module_.values[item.inputs[0]].stage, to_stage = module_.values[item.outputs[0]].stage;
+    int64_t from_stage = module_.values[item.inputs[0]].stage,
+            to_stage = module_.values[item.outputs[0]].stage;
     if (from_stage != stage_ && to_stage != stage_) return absl::OkStatus();
     for (size_t i = 0; i < item.inputs.size(); ++i) {
       const ProgramValue& from = module_.values[item.inputs[i]];
       const ProgramValue& to = module_.values[item.outputs[i]];
       types.push_back(from.type);
-      WEIR_ASSIGN_OR_RETURN(std::vector<BoxingStep> list,
-                            PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
+      WEIR_ASSIGN_OR_RETURN(
+          std::vector<BoxingStep> list,
+          PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
       steps.push_back(std::move(list));
       inputs.push_back(from.stage == stage_ ? TensorOf(item.inputs[i]) : -1);
     }
@@ -662,67 +702,16 @@ class RankLowering {
     }
   }
 
-  // What nobody on this rank reads need not be made here (data of a shard that is not sent, say).
-  void DropUselessActors() {
-    std::vector<char> read(graph_.tensors.size(), 0);
-    std::vector<char> useful(graph_.actors.size(), 0);
-    for (bool changed = true; changed;) {
-      changed = false;
-      for (size_t a = graph_.actors.size(); a-- > 0;) {
-        const RankActor& actor = graph_.actors[a];
-        if (useful[a] || !HasEffect(actor, read)) continue;
-        useful[a] = 1;
-        changed = true;
-        for (int input : actor.inputs) read[input] = 1;
-      }
-    }
-    std::vector<RankActor> kept;
-    for (size_t a = 0; a < graph_.actors.size(); ++a) {
-      int id = useful[a] ? static_cast<int>(kept.size()) : -1;
-      for (int output : graph_.actors[a].outputs) graph_.tensors[output].producer = id;
-      if (useful[a]) DropUnreadVariables(read, &graph_.actors[a]);
-      if (useful[a]) kept.push_back(std::move(graph_.actors[a]));
-    }
-    graph_.actors = std::move(kept);
-  }
-
-  // An actor that keeps several variables keeps only those that someone reads.
-  void DropUnreadVariables(const std::vector<char>& read, RankActor* actor) {
-    if (!actor->inputs.empty()) return;
-    auto unread = [&](int output) { return graph_.tensors[output].variable >= 0 && !read[output]; };
-    for (int output : actor->outputs) {
-      if (unread(output)) graph_.tensors[output].producer = -1;
-    }
-    std::erase_if(actor->outputs, unread);
-  }
-
-  bool HasEffect(const RankActor& actor, const std::vector<char>& read) const {
-    if (actor.kind == ActorSpec::SINK || actor.kind == ActorSpec::SEND) return true;
-    // An update keeps its variable; a variable that is only kept must be read by someone.
-    bool updates = !actor.inputs.empty();
-    for (int output : actor.outputs) {
-      if (read[output] || (updates && graph_.tensors[output].variable >= 0)) return true;
-    }
-    for (const RankKernel& kernel : actor.kernels) {
-      for (const RankOperand& output : kernel.outputs) {
-        if (output.kind == RankOperand::kState) return true;
-      }
-    }
-    // A landing buffer must be emptied even where nothing of it is kept.
-    for (int input : actor.inputs) {
-      if (graph_.tensors[input].side == RegisterSpec::INBOUND) return true;
-    }
-    return false;
-  }
-
-  // GPipe: the backward pass of the loss begins when this rank has done its last forward pass of the step. All other
-  // backward acts follow from that one.
+  // GPipe: the backward pass of the loss begins when this rank has done its last forward pass of
+  // the step. All other backward acts follow from that one.
   std::optional<StageShape::Gate> FindGate() const {
     if (plan_.mode != PlanMode::kTrain) return std::nullopt;
     const int loss_call = module_.model.values[module_.model.loss].call;
     const RankActor *last_forward = nullptr, *first_backward = nullptr;
     for (const RankActor& actor : graph_.actors) {
-      if (static_cast<int64_t>(actor.instance) != loss_call || actor.acts_per_step != plan_.micro_batches) continue;
+      if (static_cast<int64_t>(actor.instance) != loss_call ||
+          actor.acts_per_step != plan_.micro_batches)
+        continue;
       if (actor.phase == PhaseKind::kForward) last_forward = &actor;
       if (actor.phase == PhaseKind::kBackward && first_backward == nullptr) first_backward = &actor;
     }
@@ -733,7 +722,8 @@ class RankLowering {
   // A token without bytes: made once a step, read by every micro-batch.
   void AddGate(const StageShape::Gate& stations) {
     const auto at = [&](const Station& station) {
-      return std::find_if(graph_.actors.begin(), graph_.actors.end(), [&](const RankActor& actor) { return actor.station == station; });
+      return std::find_if(graph_.actors.begin(), graph_.actors.end(),
+                          [&](const RankActor& actor) { return actor.station == station; });
     };
     const auto before = at(stations.before), after = at(stations.after);
     if (before == graph_.actors.end() || after == graph_.actors.end()) return;
@@ -747,7 +737,8 @@ class RankLowering {
   void TakeReaders() {
     for (RankTensor& tensor : graph_.tensors) {
       if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0 || tensor.output < 0) continue;
-      const auto known = shape_->tensors.find({graph_.actors[tensor.producer].station, tensor.output});
+      const auto known =
+          shape_->tensors.find({graph_.actors[tensor.producer].station, tensor.output});
       if (known == shape_->tensors.end()) continue;
       tensor.readers = known->second.readers;
       tensor.slots = known->second.slots;
@@ -756,7 +747,8 @@ class RankLowering {
 
   void ConnectConsumers() {
     for (size_t a = 0; a < graph_.actors.size(); ++a) {
-      for (int input : graph_.actors[a].inputs) graph_.tensors[input].consumers.push_back(static_cast<int>(a));
+      for (int input : graph_.actors[a].inputs)
+        graph_.tensors[input].consumers.push_back(static_cast<int>(a));
     }
   }
 
@@ -781,7 +773,9 @@ class RankLowering {
 absl::Status ShapeStages(LogicalPlan* plan) {
   plan->stages.clear();
   for (int64_t stage = 0; stage < plan->mesh.num_stages(); ++stage) {
-    WEIR_ASSIGN_OR_RETURN(StageShape shape, RankLowering(*plan, plan->mesh.GlobalRank(stage, 0), nullptr).RunForStage());
+    WEIR_ASSIGN_OR_RETURN(
+        StageShape shape,
+        RankLowering(*plan, plan->mesh.GlobalRank(stage, 0), nullptr).RunForStage());
     plan->stages.push_back(std::move(shape));
   }
   return absl::OkStatus();

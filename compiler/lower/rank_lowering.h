@@ -9,7 +9,8 @@
 
 namespace weir::compiler {
 
-// Fills in plan->stages. Comes before all else here, and again when plan->job.runtime() has changed.
+// Fills in plan->stages. Comes before all else here, and again when plan->job.runtime() has
+// changed.
 absl::Status ShapeStages(LogicalPlan* plan);
 
 // Precondition: ShapeStages.

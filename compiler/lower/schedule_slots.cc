@@ -19,7 +19,8 @@ std::optional<PipelinePass> PassOf(Wave wave) {
 
 // Whether the actor computes a pass itself, rather than carrying what others made.
 bool Computes(const RankActor& actor) {
-  return actor.phase == PhaseKind::kForward || actor.phase == PhaseKind::kBackward || actor.phase == PhaseKind::kWeightGradient;
+  return actor.phase == PhaseKind::kForward || actor.phase == PhaseKind::kBackward ||
+         actor.phase == PhaseKind::kWeightGradient;
 }
 
 // Whether the actor reads what the same pass of the same part has made on this rank.
@@ -27,17 +28,22 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
   for (int input : actor.inputs) {
     if (graph.tensors[input].producer < 0) continue;
     const RankActor& producer = graph.actors[graph.tensors[input].producer];
-    if (producer.wave != actor.wave || producer.part != actor.part || producer.phase == PhaseKind::kData) continue;
+    if (producer.wave != actor.wave || producer.part != actor.part ||
+        producer.phase == PhaseKind::kData)
+      continue;
     if (Computes(producer)) return true;
     // A transfer: within the stage, or from another one?
     for (int carried : producer.inputs) {
-      if (graph.tensors[carried].side == RegisterSpec::LOCAL && graph.tensors[carried].producer >= 0) return true;
+      if (graph.tensors[carried].side == RegisterSpec::LOCAL &&
+          graph.tensors[carried].producer >= 0)
+        return true;
     }
   }
   return false;
 }
 
-// How many stages farther than from the last one what the actor fills in has come; it waits for what went through those between.
+// How many stages farther than from the last one what the actor fills in has come; it waits for
+// what went through those between.
 int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
   int64_t most = 0;
   for (int input : actor.inputs) {
@@ -67,7 +73,9 @@ int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const Ran
   return slots;
 }
 
-std::optional<PipelinePass> ComputedPass(const RankActor& actor) { return Computes(actor) ? PassOf(actor.wave) : std::nullopt; }
+std::optional<PipelinePass> ComputedPass(const RankActor& actor) {
+  return Computes(actor) ? PassOf(actor.wave) : std::nullopt;
+}
 
 PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& actor) {
   const std::optional<PipelinePass> pass = ComputedPass(actor);
@@ -85,7 +93,9 @@ int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const Rank
     case PhaseKind::kForward:
     case PhaseKind::kBackward:
     case PhaseKind::kWeightGradient:
-      return plan.schedule.PriorityOf(*PassOf(actor.wave), GoesOn(graph, actor) ? PipelineSchedule::Begin::kGoesOn : PipelineSchedule::Begin::kBegins);
+      return plan.schedule.PriorityOf(*PassOf(actor.wave), GoesOn(graph, actor)
+                                                               ? PipelineSchedule::Begin::kGoesOn
+                                                               : PipelineSchedule::Begin::kBegins);
     case PhaseKind::kData: return one_f_one_b ? 20 : 46;
     case PhaseKind::kMetric: return one_f_one_b ? 10 : 45;
   }

@@ -1,7 +1,7 @@
-// Register counts that a pipeline schedule asks for: the policy SCHEDULE. A register from one pass of a micro-batch to
-// another has the slots that compiler/pipeline_schedule.h says, a landing buffer two where micro-batches or chunks
-// follow one another, all others one.
-// Thread rule: pure functions.
+// Register counts that a pipeline schedule asks for: the policy SCHEDULE. A register from one pass
+// of a micro-batch to another has the slots that compiler/pipeline_schedule.h says, a landing
+// buffer two where micro-batches or chunks follow one another, all others one. Thread rule: pure
+// functions.
 #pragma once
 
 #include <cstdint>

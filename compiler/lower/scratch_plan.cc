@@ -8,7 +8,8 @@ namespace weir::compiler {
 int64_t PlanScratch(std::vector<ScratchBlock>* blocks) {
   std::vector<size_t> order(blocks->size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return (*blocks)[a].bytes > (*blocks)[b].bytes; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return (*blocks)[a].bytes > (*blocks)[b].bytes; });
   std::vector<size_t> placed;
   int64_t total = 0;
   for (size_t index : order) {
@@ -17,7 +18,8 @@ int64_t PlanScratch(std::vector<ScratchBlock>* blocks) {
     std::vector<std::pair<int64_t, int64_t>> busy;
     for (size_t other : placed) {
       const ScratchBlock& o = (*blocks)[other];
-      if (o.first <= block.last && block.first <= o.last) busy.push_back({o.offset, o.offset + (o.bytes + 63) / 64 * 64});
+      if (o.first <= block.last && block.first <= o.last)
+        busy.push_back({o.offset, o.offset + (o.bytes + 63) / 64 * 64});
     }
     std::sort(busy.begin(), busy.end());
     int64_t at = 0;

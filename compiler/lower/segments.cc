@@ -25,7 +25,8 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Me
     if (node.op == kBoxingOp) {
       const Value& from = function.values[node.inputs[0]];
       const Value& to = function.values[node.outputs[0]];
-      absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, mesh);
+      absl::StatusOr<std::vector<BoxingStep>> steps =
+          PlanBoxing(from.type, {from.layout, 0}, {to.layout, 0}, mesh);
       if (!steps.ok()) return steps.status();
       if (IsLocal(*steps)) {
         out.local_boxings[static_cast<int>(i)] = *steps;
@@ -34,7 +35,8 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Me
         after = at + 1;
         auto same = [&](const TransferBundle& bundle) {
           return bundle.depth == at && bundle.steps[0].size() == steps->size() &&
-                 function.values[function.nodes[bundle.nodes[0]].inputs[0]].type.dtype == from.type.dtype;
+                 function.values[function.nodes[bundle.nodes[0]].inputs[0]].type.dtype ==
+                     from.type.dtype;
         };
         auto known = std::find_if(out.transfers.begin(), out.transfers.end(), same);
         if (known == out.transfers.end()) {
@@ -50,9 +52,35 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Me
     for (ValueId output : node.outputs) depth[output] = after;
   }
   // A transfer of early data may stand late among the nodes.
-  std::stable_sort(out.transfers.begin(), out.transfers.end(),
-                   [](const TransferBundle& a, const TransferBundle& b) { return a.depth < b.depth; });
+  std::stable_sort(
+      out.transfers.begin(), out.transfers.end(),
+      [](const TransferBundle& a, const TransferBundle& b) { return a.depth < b.depth; });
   return out;
+}
+
+std::map<ValueId, ValueId> ShareReshapes(const Function& function,
+                                         const SegmentedFunction& segmented,
+                                         const std::vector<int>& nodes,
+                                         const std::vector<int>& tensor_of) {
+  std::map<ValueId, ValueId> root;
+  auto find = [&](ValueId value) {
+    while (root.count(value) > 0 && root[value] != value) value = root[value];
+    return value;
+  };
+  for (int index : nodes) {
+    const Node& node = function.nodes[index];
+    auto boxing = segmented.local_boxings.find(index);
+    bool nothing = boxing != segmented.local_boxings.end() && boxing->second.empty();
+    if (node.op != "reshape" && !nothing) continue;
+    ValueId a = find(node.inputs[0]), b = find(node.outputs[0]);
+    bool a_outside = tensor_of[a] >= 0 || function.states.count(a) > 0;
+    bool b_outside = tensor_of[b] >= 0;
+    if (a == b || (a_outside && b_outside)) continue;
+    root[b_outside ? a : b] = b_outside ? b : a;
+  }
+  std::map<ValueId, ValueId> place;
+  for (const auto& [value, parent] : root) place[value] = find(value);
+  return place;
 }
 
 }  // namespace weir::compiler

@@ -16,7 +16,7 @@ namespace weir::compiler {
 // Transfers after segment `depth`, done together: same number of steps, same element type.
 struct TransferBundle {
   int depth = 0;
-  std::vector<int> nodes;  // boxing nodes of the function
+  std::vector<int> nodes;                      // boxing nodes of the function
   std::vector<std::vector<BoxingStep>> steps;  // by node
 };
 
@@ -29,5 +29,14 @@ struct SegmentedFunction {
 bool IsLocal(const std::vector<BoxingStep>& steps);
 
 absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh);
+
+// Where the results of reshapes among `nodes` lie: {value: the value in whose memory it lies}, for
+// values that share one. A reshape needs no copy where both sides may lie in the same place, so a
+// chain of reshapes is one place: that of its first member which enters or leaves the segment.
+// `tensor_of`: by value, the tensor that the value is outside the segment; -1: none.
+std::map<ValueId, ValueId> ShareReshapes(const Function& function,
+                                         const SegmentedFunction& segmented,
+                                         const std::vector<int>& nodes,
+                                         const std::vector<int>& tensor_of);
 
 }  // namespace weir::compiler

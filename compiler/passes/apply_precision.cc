@@ -14,11 +14,13 @@ struct WidePorts {
   std::set<std::pair<int, int>> args, results;
 };
 
-// Data arrives in f32. All calls of a function have its types: where one call of a function reads data and another what a
-// call has made, that is f32, too, and so is whatever else reads it.
+// Data arrives in f32. All calls of a function have its types: where one call of a function reads
+// data and another what a call has made, that is f32, too, and so is whatever else reads it.
 WidePorts FindWidePorts(const Module& module) {
   const Model& model = module.model;
-  const auto maker = [&](const ModelValue& value) { return std::pair<int, int>(model.calls[value.call].model_function, value.result); };
+  const auto maker = [&](const ModelValue& value) {
+    return std::pair<int, int>(model.calls[value.call].model_function, value.result);
+  };
   WidePorts wide;
   for (size_t before = 1, after = 0; before != after;) {
     before = wide.args.size() + wide.results.size();
@@ -57,7 +59,8 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       }
       // Cast where it enters.
       type.dtype = DType::kBF16;
-      ValueId cast = function.AddValue(absl::StrCat(function.values[arg.value].name, ".bf16"), type);
+      ValueId cast =
+          function.AddValue(absl::StrCat(function.values[arg.value].name, ".bf16"), type);
       for (Node& node : function.nodes) {
         for (ValueId& input : node.inputs) {
           if (input == arg.value) input = cast;
@@ -78,7 +81,8 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
       Result& result = function.results[r];
       const Value& value = function.values[result.value];
       // Losses and metrics are reported in f32.
-      const bool in_f32 = value.type.dims.empty() || wide.results.count({static_cast<int>(f), static_cast<int>(r)}) > 0;
+      const bool in_f32 = value.type.dims.empty() ||
+                          wide.results.count({static_cast<int>(f), static_cast<int>(r)}) > 0;
       if (in_f32 && value.type.dtype == DType::kBF16) {
         TensorType type = value.type;
         type.dtype = DType::kF32;
@@ -96,7 +100,8 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
     }
   }
   for (ModelCall& call : module->model.calls) {
-    const Function& function = module->functions[module->model.functions[call.model_function].forward];
+    const Function& function =
+        module->functions[module->model.functions[call.model_function].forward];
     for (size_t r = 0; r < call.results.size(); ++r) {
       module->model.values[call.results[r]].type = function.values[function.results[r].value].type;
     }

@@ -31,8 +31,10 @@ class FunctionDifferentiator {
   absl::StatusOr<Function> Run() {
     FindNeeds();
     for (int r = 0; r < model_function_->num_results; ++r) SeedResult(r);
-    for (size_t i = forward_.nodes.size(); i-- > 0;) WEIR_RETURN_IF_ERROR(Visit(static_cast<int>(i)));
-    for (size_t a = 0; a < forward_.args.size(); ++a) WEIR_RETURN_IF_ERROR(Finish(static_cast<int>(a)));
+    for (size_t i = forward_.nodes.size(); i-- > 0;)
+      WEIR_RETURN_IF_ERROR(Visit(static_cast<int>(i)));
+    for (size_t a = 0; a < forward_.args.size(); ++a)
+      WEIR_RETURN_IF_ERROR(Finish(static_cast<int>(a)));
     DropUnreadStashes();
     return std::move(backward_);
   }
@@ -54,7 +56,8 @@ class FunctionDifferentiator {
     std::vector<ModelFunction::BackwardArg> sources;
     for (size_t a = 0; a < backward_.args.size(); ++a) {
       const ModelFunction::BackwardArg& from = model_function_->backward_args[a];
-      if (from.kind != ModelFunction::BackwardArg::kResultGrad && !read[backward_.args[a].value]) continue;
+      if (from.kind != ModelFunction::BackwardArg::kResultGrad && !read[backward_.args[a].value])
+        continue;
       args.push_back(backward_.args[a]);
       sources.push_back(from);
     }
@@ -63,14 +66,16 @@ class FunctionDifferentiator {
     for (size_t r = 0; r < forward_.results.size(); ++r) {
       bool wanted = static_cast<int>(r) < model_function_->num_results;
       for (const auto& from : sources) {
-        wanted = wanted || (from.kind == ModelFunction::BackwardArg::kForwardResult && from.index == static_cast<int>(r));
+        wanted = wanted || (from.kind == ModelFunction::BackwardArg::kForwardResult &&
+                            from.index == static_cast<int>(r));
       }
       if (!wanted) continue;
       new_index[r] = static_cast<int>(results.size());
       results.push_back(forward_.results[r]);
     }
     for (auto& from : sources) {
-      if (from.kind == ModelFunction::BackwardArg::kForwardResult) from.index = new_index[from.index];
+      if (from.kind == ModelFunction::BackwardArg::kForwardResult)
+        from.index = new_index[from.index];
     }
     forward_.results = std::move(results);
     backward_.args = std::move(args);
@@ -80,7 +85,8 @@ class FunctionDifferentiator {
   // A forward value needs a gradient if it depends on an argument that does.
   void FindNeeds() {
     needs_.assign(forward_.values.size(), 0);
-    for (size_t a = 0; a < forward_.args.size(); ++a) needs_[forward_.args[a].value] = model_function_->arg_needs_grad[a];
+    for (size_t a = 0; a < forward_.args.size(); ++a)
+      needs_[forward_.args[a].value] = model_function_->arg_needs_grad[a];
     for (const Node& node : forward_.nodes) {
       bool needs = false;
       for (ValueId input : node.inputs) needs = needs || (input >= 0 && needs_[input]);
@@ -95,12 +101,14 @@ class FunctionDifferentiator {
     if (!needs_[value]) return;
     if (r == loss_result_) {
       // The loss that an update minimises is the mean over its micro-batches.
-      ValueId seed = Emit("constant", {}, {{"value", 1.0 / static_cast<double>(context_.micro_batches_per_update)},
-                                           {"to", std::string("f32[]")}},
+      ValueId seed = Emit("constant", {},
+                          {{"value", 1.0 / static_cast<double>(context_.micro_batches_per_update)},
+                           {"to", std::string("f32[]")}},
                           0, "seed of the loss")[0];
       Accumulate(value, seed);
     } else if (result_has_grad_[r]) {
-      ValueId grad = backward_.AddValue(absl::StrCat("d_", forward_.values[value].name), forward_.values[value].type);
+      ValueId grad = backward_.AddValue(absl::StrCat("d_", forward_.values[value].name),
+                                        forward_.values[value].type);
       backward_.args.push_back({grad, ArgKind::kFixed});
       model_function_->backward_args.push_back({ModelFunction::BackwardArg::kResultGrad, r});
       Accumulate(value, grad);
@@ -116,12 +124,17 @@ class FunctionDifferentiator {
     const TensorType& type = forward_.values[value].type;
     bool parameter = forward_.args[a].kind == ArgKind::kParameter;
     if (grad < 0 && parameter) {
-      return Rejected({"W0475", absl::StrCat("function ", forward_.name, ", parameter ", forward_.values[value].name),
-                       "a parameter the loss depends on", "one that no output on the way to the loss depends on", "remove it, or use it"});
+      return Rejected(
+          {"W0475",
+           absl::StrCat("function ", forward_.name, ", parameter ", forward_.values[value].name),
+           "a parameter the loss depends on",
+           "one that no output on the way to the loss depends on", "remove it, or use it"});
     }
     if (grad < 0) {
-      grad = Emit("constant", {}, {{"value", 0.0}, {"to", absl::StrCat(parameter ? "f32" : Name(type.dtype), "[",
-                                                                      DimsText(type.dims), "]")}},
+      grad = Emit("constant", {},
+                  {{"value", 0.0},
+                   {"to", absl::StrCat(parameter ? "f32" : Name(type.dtype), "[",
+                                       DimsText(type.dims), "]")}},
                   0, "no path to the loss")[0];
     }
     if (parameter && backward_.values[grad].type.dtype != DType::kF32) {
@@ -147,7 +160,8 @@ class FunctionDifferentiator {
     } else {
       int index = -1;
       for (size_t r = 0; r < forward_.results.size(); ++r) {
-        if (forward_.results[r].value == value && forward_.results[r].kind == ResultKind::kNatural) index = static_cast<int>(r);
+        if (forward_.results[r].value == value && forward_.results[r].kind == ResultKind::kNatural)
+          index = static_cast<int>(r);
       }
       if (index < 0) {
         forward_.results.push_back({value, ResultKind::kNatural, {}, false});
@@ -170,25 +184,28 @@ class FunctionDifferentiator {
     auto is_f32 = [&](ValueId part) { return backward_.values[part].type.dtype == DType::kF32; };
     if (std::any_of(parts.begin(), parts.end(), is_f32)) {
       for (ValueId& part : parts) {
-        if (!is_f32(part)) part = Emit("cast", {part}, {{"to", std::string("f32")}}, 0, "sum of gradients")[0];
+        if (!is_f32(part))
+          part = Emit("cast", {part}, {{"to", std::string("f32")}}, 0, "sum of gradients")[0];
       }
     }
     while (parts.size() > 1) {
       ValueId b = parts[1];
-      parts[0] = Emit("add", {parts[0], b}, {}, 0, absl::StrCat("sum of gradients of ", forward_.values[value].name))[0];
+      parts[0] = Emit("add", {parts[0], b}, {}, 0,
+                      absl::StrCat("sum of gradients of ", forward_.values[value].name))[0];
       parts.erase(parts.begin() + 1);
     }
     int arg = forward_.ArgOf(value);
     bool parameter = arg >= 0 && forward_.args[arg].kind == ArgKind::kParameter;
     DType want = forward_.values[value].type.dtype;
     if (!parameter && backward_.values[parts[0]].type.dtype != want) {
-      parts[0] = Emit("cast", {parts[0]}, {{"to", std::string(Name(want))}}, 0, "sum of gradients")[0];
+      parts[0] =
+          Emit("cast", {parts[0]}, {{"to", std::string(Name(want))}}, 0, "sum of gradients")[0];
     }
     return parts[0];
   }
 
-  std::vector<ValueId> Emit(const std::string& op, std::vector<ValueId> inputs, Attributes attrs, uint64_t rng_key,
-                            const std::string& about) {
+  std::vector<ValueId> Emit(const std::string& op, std::vector<ValueId> inputs, Attributes attrs,
+                            uint64_t rng_key, const std::string& about) {
     Node node;
     node.op = op;
     node.rng_key = rng_key;
@@ -200,20 +217,25 @@ class FunctionDifferentiator {
     const OpDef* def = OpRegistry::Find(op);
     if (def == nullptr) {
       error_ = absl::InternalError(absl::StrCat(node.where, ": no op \"", op, "\""));
-      return {backward_.AddValue("error", {}), backward_.AddValue("error", {}), backward_.AddValue("error", {})};
+      return {backward_.AddValue("error", {}), backward_.AddValue("error", {}),
+              backward_.AddValue("error", {})};
     }
-    absl::Status schema = CheckSchema(def->schema, static_cast<int>(node.inputs.size()),
-                                      static_cast<int>(def->schema.outputs.size()), &node.attrs, node.where);
+    absl::Status schema =
+        CheckSchema(def->schema, static_cast<int>(node.inputs.size()),
+                    static_cast<int>(def->schema.outputs.size()), &node.attrs, node.where);
     std::vector<TensorType> types;
     for (ValueId input : node.inputs) types.push_back(backward_.values[input].type);
-    absl::StatusOr<std::vector<TensorType>> inferred = schema.ok() ? def->infer({node.attrs, types, context_.dims})
-                                                                   : absl::StatusOr<std::vector<TensorType>>(schema);
+    absl::StatusOr<std::vector<TensorType>> inferred =
+        schema.ok() ? def->infer({node.attrs, types, context_.dims})
+                    : absl::StatusOr<std::vector<TensorType>>(schema);
     if (!inferred.ok()) {
       error_ = absl::InternalError(absl::StrCat(node.where, ": ", inferred.status().message()));
-      return {backward_.AddValue("error", {}), backward_.AddValue("error", {}), backward_.AddValue("error", {})};
+      return {backward_.AddValue("error", {}), backward_.AddValue("error", {}),
+              backward_.AddValue("error", {})};
     }
     for (size_t i = 0; i < inferred->size(); ++i) {
-      node.outputs.push_back(backward_.AddValue(absl::StrCat(node.name, i == 0 ? "" : absl::StrCat(".", i)), inferred->at(i)));
+      node.outputs.push_back(backward_.AddValue(
+          absl::StrCat(node.name, i == 0 ? "" : absl::StrCat(".", i)), inferred->at(i)));
     }
     std::vector<ValueId> outputs = node.outputs;
     backward_.nodes.push_back(std::move(node));
@@ -253,10 +275,14 @@ class NodeGradient final : public GradientBuilder {
   bool needs_grad(int i) const override {
     return i < num_inputs() && node().inputs[i] >= 0 && owner_->needs_[node().inputs[i]];
   }
-  const TensorType& type(ValueId value) const override { return owner_->backward_.values[value].type; }
+  const TensorType& type(ValueId value) const override {
+    return owner_->backward_.values[value].type;
+  }
   uint64_t rng_key() const override { return node().rng_key; }
-  std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs, Attributes attributes) override {
-    return owner_->Emit(op, inputs, std::move(attributes), node().rng_key, absl::StrCat("gradient of ", node().name));
+  std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
+                           Attributes attributes) override {
+    return owner_->Emit(op, inputs, std::move(attributes), node().rng_key,
+                        absl::StrCat("gradient of ", node().name));
   }
   void SetInputGrad(int i, ValueId grad) override {
     if (needs_grad(i)) owner_->Accumulate(node().inputs[i], grad);
@@ -270,8 +296,10 @@ class NodeGradient final : public GradientBuilder {
     std::vector<TensorType> types;
     for (ValueId input : forward_node->inputs) types.push_back(owner_->forward_.values[input].type);
     size_t k = forward_node->outputs.size();
-    absl::StatusOr<std::vector<TensorType>> inferred = def->infer({forward_node->attrs, types, owner_->context_.dims});
-    ValueId value = owner_->forward_.AddValue(absl::StrCat(forward_node->name, ".", def->schema.outputs[k].name), inferred->at(k));
+    absl::StatusOr<std::vector<TensorType>> inferred =
+        def->infer({forward_node->attrs, types, owner_->context_.dims});
+    ValueId value = owner_->forward_.AddValue(
+        absl::StrCat(forward_node->name, ".", def->schema.outputs[k].name), inferred->at(k));
     owner_->needs_.push_back(0);
     forward_node->outputs.push_back(value);
   }
@@ -289,7 +317,8 @@ absl::Status FunctionDifferentiator::Visit(int index) {
   const OpDef* def = OpRegistry::Find(node.op);
   if (!def->gradient) {
     return Rejected({"W0450", node.where, "an op with a gradient between a parameter and the loss",
-                     absl::StrCat("op \"", node.op, "\", which has none"), "move it off the way to the loss"});
+                     absl::StrCat("op \"", node.op, "\", which has none"),
+                     "move it off the way to the loss"});
   }
   NodeGradient gradient(this, index);
   absl::Status status = def->gradient(gradient);
@@ -307,7 +336,8 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
     f.arg_needs_grad.assign(module->functions[f.forward].args.size(), 0);
   }
   std::vector<std::vector<char>> result_has_grad(model.functions.size());
-  for (size_t f = 0; f < model.functions.size(); ++f) result_has_grad[f].assign(model.functions[f].num_results, 0);
+  for (size_t f = 0; f < model.functions.size(); ++f)
+    result_has_grad[f].assign(model.functions[f].num_results, 0);
   for (const ModelCall& call : model.calls) {
     ModelFunction& f = model.functions[call.model_function];
     const Function& function = module->functions[f.forward];
@@ -321,7 +351,8 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
       }
       any = any || f.arg_needs_grad[a];
     }
-    for (int result : call.results) value_needs[result] = any && IsReal(model.values[result].type.dtype);
+    for (int result : call.results)
+      value_needs[result] = any && IsReal(model.values[result].type.dtype);
   }
   value_has_grad[model.loss] = 1;
   for (size_t c = model.calls.size(); c-- > 0;) {
@@ -330,13 +361,15 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
     for (int result : call.results) any = any || value_has_grad[result];
     if (!any) continue;
     for (size_t r = 0; r < call.results.size(); ++r) {
-      if (value_has_grad[call.results[r]] && call.results[r] != model.loss) result_has_grad[call.model_function][r] = 1;
+      if (value_has_grad[call.results[r]] && call.results[r] != model.loss)
+        result_has_grad[call.model_function][r] = 1;
     }
     for (int arg : call.args) value_has_grad[arg] = value_has_grad[arg] || value_needs[arg];
   }
   if (!value_needs[model.loss]) {
     return Rejected({"W0451", "graph", "a loss that depends on at least one parameter",
-                     absl::StrCat("\"", model.values[model.loss].name, "\", which depends on none"), ""});
+                     absl::StrCat("\"", model.values[model.loss].name, "\", which depends on none"),
+                     ""});
   }
   const ModelValue& loss = model.values[model.loss];
   for (size_t f = 0; f < model.functions.size(); ++f) {
@@ -345,7 +378,8 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
     bool any = owns_loss;
     for (char has : result_has_grad[f]) any = any || has;
     if (!any) continue;
-    FunctionDifferentiator differentiator(context, module, &model_function, result_has_grad[f], owns_loss, loss.result);
+    FunctionDifferentiator differentiator(context, module, &model_function, result_has_grad[f],
+                                          owns_loss, loss.result);
     WEIR_ASSIGN_OR_RETURN(Function backward, differentiator.Run());
     module->functions.push_back(std::move(backward));
     model_function.backward = static_cast<int>(module->functions.size()) - 1;

@@ -4,8 +4,8 @@
 namespace weir::compiler {
 namespace {
 
-Node MakeNode(const Node& from, const std::string& suffix, const std::string& op, std::vector<ValueId> inputs,
-              std::vector<ValueId> outputs, Attributes attrs) {
+Node MakeNode(const Node& from, const std::string& suffix, const std::string& op,
+              std::vector<ValueId> inputs, std::vector<ValueId> outputs, Attributes attrs) {
   Node node;
   node.name = absl::StrCat(from.name, ".", suffix);
   node.op = op;
@@ -31,12 +31,16 @@ void Expand(const Node& node, Function* function, std::vector<Node>* out) {
   ValueId raw_max = max;
   if (max_type.dtype != DType::kF32) raw_max = fresh("raw_max", max_type);
   int64_t axis = static_cast<int64_t>(function->values[logits].type.dims.size()) - 1;
-  out->push_back(MakeNode(node, "max", "reduce_max", {logits}, {raw_max}, {{"axes", std::vector<int64_t>{axis}}}));
+  out->push_back(MakeNode(node, "max", "reduce_max", {logits}, {raw_max},
+                          {{"axes", std::vector<int64_t>{axis}}}));
   if (raw_max != max) {
-    out->push_back(MakeNode(node, "max_f32", "cast", {raw_max}, {max}, {{"to", std::string("f32")}}));
+    out->push_back(
+        MakeNode(node, "max_f32", "cast", {raw_max}, {max}, {{"to", std::string("f32")}}));
   }
-  out->push_back(MakeNode(node, "sums", "exp_sum_pick", {logits, targets, max}, {sum_exp, picked}, {}));
-  out->push_back(MakeNode(node, "finish", "cross_entropy_finish", {max, sum_exp, picked}, {loss}, {}));
+  out->push_back(
+      MakeNode(node, "sums", "exp_sum_pick", {logits, targets, max}, {sum_exp, picked}, {}));
+  out->push_back(
+      MakeNode(node, "finish", "cross_entropy_finish", {max, sum_exp, picked}, {loss}, {}));
 }
 
 }  // namespace
@@ -49,7 +53,8 @@ absl::Status ExpandCrossEntropy(const PassContext& context, Module* module) {
       if (node.op == "softmax_cross_entropy") {
         const std::string& vocab = function.values[node.inputs[0]].type.dims.back().name;
         for (int axis = 0; axis < context.stage_mesh.num_axes(); ++axis) {
-          split = split || (context.stage_mesh.size(axis) > 1 && context.rules.Find(vocab, axis, Rule::ACTIVATIONS) >= 0);
+          split = split || (context.stage_mesh.size(axis) > 1 &&
+                            context.rules.Find(vocab, axis, Rule::ACTIVATIONS) >= 0);
         }
       }
       if (split) {

@@ -12,7 +12,8 @@ absl::Status InferTypes(const PassContext& context, Function* function) {
       continue;
     }
     const OpDef* def = OpRegistry::Find(node.op);
-    if (def == nullptr) return absl::InternalError(absl::StrCat("no op \"", node.op, "\" at ", node.where));
+    if (def == nullptr)
+      return absl::InternalError(absl::StrCat("no op \"", node.op, "\" at ", node.where));
     std::vector<TensorType> inputs;
     for (ValueId input : node.inputs) {
       if (input >= 0) inputs.push_back(function->values[input].type);

@@ -8,8 +8,8 @@
 
 namespace weir::compiler {
 
-// apply-precision: with bf16, parameters and activations of model functions become bf16 (weights at rest
-// stay f32) and types are inferred again.
+// apply-precision: with bf16, parameters and activations of model functions become bf16 (weights at
+// rest stay f32) and types are inferred again.
 absl::Status ApplyPrecision(const PassContext& context, Module* module);
 
 // expand-cross-entropy: where a rule splits the vocabulary, softmax_cross_entropy becomes
@@ -23,7 +23,8 @@ absl::Status Differentiate(const PassContext& context, Module* module);
 // remove-dead-nodes: drops nodes no result depends on, and optional outputs nobody reads.
 absl::Status RemoveDeadNodes(const PassContext& context, Module* module);
 
-// split-backward: the nodes of a backward function that only gradients of parameters need move to a function
+// split-backward: the nodes of a backward function that only gradients of parameters need move to a
+// function
 // "<name>.weight_gradient" of their own, which may run later. Expects layouts.
 absl::Status SplitBackward(const PassContext& context, Module* module);
 
@@ -31,9 +32,10 @@ absl::Status SplitBackward(const PassContext& context, Module* module);
 // why. Inserts the op "boxing" wherever a node wants an operand in another layout.
 absl::Status PropagateLayouts(const PassContext& context, Module* module);
 
-// recompute-values: where a function says what to keep, its backward function computes the other values that it reads
-// again, by the nodes (boxings included), layouts and random keys of the forward function, so with the same bits; each
-// stands just before its first reader. What is no longer read is no longer kept.
+// recompute-values: where a function says what to keep, its backward function computes the other
+// values that it reads again, by the nodes (boxings included), layouts and random keys of the
+// forward function, so with the same bits; each stands just before its first reader. What is no
+// longer read is no longer kept.
 absl::Status RecomputeValues(const PassContext& context, Module* module);
 
 }  // namespace weir::compiler

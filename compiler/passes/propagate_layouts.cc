@@ -22,16 +22,19 @@ namespace {
 double AxisCost(const Sbp& from, const Sbp& to, double bytes, int64_t n) {
   if (from == to || n == 1) return 0;
   double parts = static_cast<double>(n - 1);
-  if (from.is_partial()) return to.is_partial() ? 1e30 : to.is_broadcast() ? 2 * parts * bytes : parts * bytes;
+  if (from.is_partial())
+    return to.is_partial() ? 1e30 : to.is_broadcast() ? 2 * parts * bytes : parts * bytes;
   if (to.is_partial() || from.is_broadcast()) return 0;
   return to.is_broadcast() ? parts * bytes : bytes * parts / static_cast<double>(n);
 }
 
 class LayoutPropagator {
  public:
-  LayoutPropagator(const PassContext& context, Function* function) : context_(context), function_(*function) {
+  LayoutPropagator(const PassContext& context, Function* function)
+      : context_(context), function_(*function) {
     is_parameter_.assign(function_.values.size(), 0);
-    for (const Arg& arg : function_.args) is_parameter_[arg.value] = arg.kind == ArgKind::kParameter;
+    for (const Arg& arg : function_.args)
+      is_parameter_[arg.value] = arg.kind == ArgKind::kParameter;
   }
 
   absl::Status Run() {
@@ -42,8 +45,11 @@ class LayoutPropagator {
       if (result.kind == ResultKind::kNatural) continue;
       Layout want = result.layout;
       if (result.kind == ResultKind::kActivation) {
-        const Layout* explicit_layout = context_.rules.Override(function_.name, function_.values[result.value].name);
-        want = explicit_layout ? *explicit_layout : context_.rules.LayoutOf(function_.values[result.value].type, Rule::ACTIVATIONS);
+        const Layout* explicit_layout =
+            context_.rules.Override(function_.name, function_.values[result.value].name);
+        want = explicit_layout ? *explicit_layout
+                               : context_.rules.LayoutOf(function_.values[result.value].type,
+                                                         Rule::ACTIVATIONS);
       }
       result.value = Boxed(result.value, want, "result of the function");
       result.layout = want;
@@ -59,7 +65,8 @@ class LayoutPropagator {
     const OpDef* def = OpRegistry::Find(node.op);
     std::vector<TensorType> inputs;
     for (ValueId input : node.inputs) inputs.push_back(function_.values[input].type);
-    WEIR_ASSIGN_OR_RETURN(std::vector<TensorType> outputs, def->infer({node.attrs, inputs, context_.dims}));
+    WEIR_ASSIGN_OR_RETURN(std::vector<TensorType> outputs,
+                          def->infer({node.attrs, inputs, context_.dims}));
     FactorRule rule = def->rule(node.attrs, inputs, outputs);
     std::vector<AxisSignature> candidates = LegalSignatures(rule);
     std::vector<Layout> input_layouts(inputs.size(), Broadcast(context_.stage_mesh));
@@ -67,12 +74,15 @@ class LayoutPropagator {
     std::vector<std::string> reasons;
     for (int axis = 0; axis < context_.stage_mesh.num_axes(); ++axis) {
       std::string reason;
-      const AxisSignature& chosen = candidates[Choose(node, rule, candidates, inputs, outputs, axis, &reason)];
+      const AxisSignature& chosen =
+          candidates[Choose(node, rule, candidates, inputs, outputs, axis, &reason)];
       for (size_t i = 0; i < inputs.size(); ++i) input_layouts[i][axis] = chosen.inputs[i];
       for (size_t i = 0; i < node.outputs.size(); ++i) output_layouts[i][axis] = chosen.outputs[i];
-      if (!reason.empty()) reasons.push_back(absl::StrCat(context_.stage_mesh.axes()[axis].name, ": ", reason));
+      if (!reason.empty())
+        reasons.push_back(absl::StrCat(context_.stage_mesh.axes()[axis].name, ": ", reason));
     }
-    for (size_t i = 0; i < inputs.size(); ++i) node.inputs[i] = Boxed(node.inputs[i], input_layouts[i], node.name);
+    for (size_t i = 0; i < inputs.size(); ++i)
+      node.inputs[i] = Boxed(node.inputs[i], input_layouts[i], node.name);
     std::vector<ValueId> produced = node.outputs;
     for (size_t i = 0; i < produced.size(); ++i) {
       Value& value = function_.values[produced[i]];
@@ -83,7 +93,8 @@ class LayoutPropagator {
     for (ValueId value : produced) {
       const Layout* want = context_.rules.Override(function_.name, function_.values[value].name);
       if (want == nullptr || *want == function_.values[value].layout) continue;
-      WEIR_RETURN_IF_ERROR(ValidateLayout(*want, function_.values[value].type, context_.stage_mesh));
+      WEIR_RETURN_IF_ERROR(
+          ValidateLayout(*want, function_.values[value].type, context_.stage_mesh));
       ValueId boxed = Boxed(value, *want, "explicit layout");
       replaced_[value] = boxed;
       for (Result& result : function_.results) {
@@ -93,9 +104,9 @@ class LayoutPropagator {
     return absl::OkStatus();
   }
 
-  size_t Choose(const Node& node, const FactorRule& rule, const std::vector<AxisSignature>& candidates,
-                const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs, int axis,
-                std::string* reason) const {
+  size_t Choose(const Node& node, const FactorRule& rule,
+                const std::vector<AxisSignature>& candidates, const std::vector<TensorType>& inputs,
+                const std::vector<TensorType>& outputs, int axis, std::string* reason) const {
     using Score = std::tuple<int, int, int, double>;
     constexpr int kNoRule = 1 << 20;
     size_t best = 0;
@@ -105,7 +116,9 @@ class LayoutPropagator {
     for (ValueId input : node.inputs) has_parameter = has_parameter || is_parameter_[input];
     for (size_t c = 0; c < candidates.size(); ++c) {
       const AxisSignature& candidate = candidates[c];
-      if (candidate.linear >= 0 && (has_parameter || !AllPartial(node, rule.linear[candidate.linear], axis))) continue;
+      if (candidate.linear >= 0 &&
+          (has_parameter || !AllPartial(node, rule.linear[candidate.linear], axis)))
+        continue;
       if (candidate.factor >= 0 && !UnitsAgree(rule, candidate.factor, inputs, outputs)) continue;
       int against_explicit = 0, parameters_moved = 0, preference = kNoRule;
       double bytes = 0;
@@ -115,25 +128,30 @@ class LayoutPropagator {
         bytes += AxisCost(have, candidate.inputs[i], static_cast<double>(inputs[i].bytes()), n);
       }
       for (size_t i = 0; i < node.outputs.size(); ++i) {
-        const Layout* want = context_.rules.Override(function_.name, function_.values[node.outputs[i]].name);
+        const Layout* want =
+            context_.rules.Override(function_.name, function_.values[node.outputs[i]].name);
         if (want != nullptr && !((*want)[axis] == candidate.outputs[i])) ++against_explicit;
       }
       if (candidate.factor >= 0) {
-        int found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::ACTIVATIONS);
-        if (found < 0 && has_parameter) found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::PARAMETERS);
+        int found =
+            context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::ACTIVATIONS);
+        if (found < 0 && has_parameter)
+          found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::PARAMETERS);
         if (found >= 0) preference = found;
       }
       // Without a rule a split may be followed, never invented.
-      if (candidate.factor >= 0 && preference == kNoRule && !Follows(node, candidate, axis)) continue;
+      if (candidate.factor >= 0 && preference == kNoRule && !Follows(node, candidate, axis))
+        continue;
       if (candidate.linear >= 0) preference = -1;  // merging later costs no more and may be shared
       Score score{against_explicit, parameters_moved, preference, bytes};
       if (score < best_score) {
         best_score = score;
         best = c;
-        *reason = candidate.linear >= 0        ? "partial sums pass"
-                  : preference != kNoRule     ? context_.rules.Describe(preference)
-                  : candidate.factor >= 0     ? absl::StrCat("follows its operand, split by ", rule.factors[candidate.factor].name)
-                                              : "";
+        *reason = candidate.linear >= 0   ? "partial sums pass"
+                  : preference != kNoRule ? context_.rules.Describe(preference)
+                  : candidate.factor >= 0 ? absl::StrCat("follows its operand, split by ",
+                                                         rule.factors[candidate.factor].name)
+                                          : "";
       }
     }
     return best;
@@ -161,8 +179,9 @@ class LayoutPropagator {
     for (const auto& [layout, boxed] : boxed_[value]) {
       if (layout == want) return boxed;
     }
-    ValueId boxed = function_.AddValue(absl::StrCat(function_.values[value].name, ".as", boxed_[value].size()),
-                                       function_.values[value].type);
+    ValueId boxed =
+        function_.AddValue(absl::StrCat(function_.values[value].name, ".as", boxed_[value].size()),
+                           function_.values[value].type);
     is_parameter_.push_back(is_parameter_[value]);
     function_.values[boxed].layout = want;
     function_.values[boxed].why = absl::StrCat("for ", reader);
@@ -171,7 +190,8 @@ class LayoutPropagator {
     node.op = kBoxingOp;
     node.inputs = {value};
     node.outputs = {boxed};
-    node.where = absl::StrCat("function ", function_.name, ", boxing of ", function_.values[value].name);
+    node.where =
+        absl::StrCat("function ", function_.name, ", boxing of ", function_.values[value].name);
     function_.nodes.push_back(std::move(node));
     boxed_[value].push_back({want, boxed});
     return boxed;
@@ -198,8 +218,9 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
     }
     for (const Sbp& sbp : value.layout) {
       if (sbp.is_partial()) {
-        return Rejected({"W0460", absl::StrCat("function ", function->name, ", tensor ", value.name),
-                         "S or B for what enters a function", ToText(value.layout, context.stage_mesh), ""});
+        return Rejected(
+            {"W0460", absl::StrCat("function ", function->name, ", tensor ", value.name),
+             "S or B for what enters a function", ToText(value.layout, context.stage_mesh), ""});
       }
     }
   }
@@ -212,7 +233,8 @@ void StashMerged(Function* function, int num_results) {
   for (size_t r = static_cast<size_t>(num_results); r < function->results.size(); ++r) {
     ValueId& value = function->results[r].value;
     const Layout& layout = function->values[value].layout;
-    bool partial = std::any_of(layout.begin(), layout.end(), [](const Sbp& sbp) { return sbp.is_partial(); });
+    bool partial =
+        std::any_of(layout.begin(), layout.end(), [](const Sbp& sbp) { return sbp.is_partial(); });
     for (const Node& node : function->nodes) {
       if (partial && node.op == kBoxingOp && node.inputs[0] == value) {
         value = node.outputs[0];
@@ -234,8 +256,9 @@ absl::Status PropagateLayouts(const PassContext& context, Module* module) {
     Function& backward = module->functions[model_function.backward];
     for (size_t a = 0; a < backward.args.size(); ++a) {
       const ModelFunction::BackwardArg& from = model_function.backward_args[a];
-      ValueId source = from.kind == ModelFunction::BackwardArg::kForwardArg ? forward.args[from.index].value
-                                                                            : forward.results[from.index].value;
+      ValueId source = from.kind == ModelFunction::BackwardArg::kForwardArg
+                           ? forward.args[from.index].value
+                           : forward.results[from.index].value;
       Value& value = backward.values[backward.args[a].value];
       value.layout = forward.values[source].layout;
       value.why = "as in forward";

@@ -1,7 +1,8 @@
-// A stash is an argument of the backward function that is a result of the forward function. One that is not kept is
-// replaced by copies of the forward nodes that lead to it from what is kept: arguments of the forward function (which
-// may become arguments of the backward function for it) and kept values.
-// It works on laid-out functions, so that a copy is a copy: nothing is chosen anew.
+// A stash is an argument of the backward function that is a result of the forward function. One
+// that is not kept is replaced by copies of the forward nodes that lead to it from what is kept:
+// arguments of the forward function (which may become arguments of the backward function for it)
+// and kept values. It works on laid-out functions, so that a copy is a copy: nothing is chosen
+// anew.
 #include <algorithm>
 #include <set>
 
@@ -29,7 +30,8 @@ class Recomputer {
     for (size_t a = 0; a < num_args; ++a) {
       const ModelFunction::BackwardArg& from = model_function_.backward_args[a];
       const ValueId value = backward_.args[a].value;
-      if (from.kind == ModelFunction::BackwardArg::kForwardArg) copy_[forward_.args[from.index].value] = value;
+      if (from.kind == ModelFunction::BackwardArg::kForwardArg)
+        copy_[forward_.args[from.index].value] = value;
       if (from.kind != ModelFunction::BackwardArg::kForwardResult) continue;
       const ValueId original = forward_.results[from.index].value;
       if (kept_[original]) {
@@ -107,10 +109,12 @@ class Recomputer {
     const int arg = forward_.ArgOf(original);
     ModelFunction::BackwardArg from{ModelFunction::BackwardArg::kForwardArg, arg};
     if (arg < 0) {
-      from = {ModelFunction::BackwardArg::kForwardResult, static_cast<int>(forward_.results.size())};
+      from = {ModelFunction::BackwardArg::kForwardResult,
+              static_cast<int>(forward_.results.size())};
       forward_.results.push_back({original, ResultKind::kNatural, {}, false});
     }
-    backward_.args.push_back({AddValue(original, "as in forward"), arg < 0 ? ArgKind::kFixed : forward_.args[arg].kind});
+    backward_.args.push_back(
+        {AddValue(original, "as in forward"), arg < 0 ? ArgKind::kFixed : forward_.args[arg].kind});
     model_function_.backward_args.push_back(from);
   }
 
@@ -134,7 +138,8 @@ class Recomputer {
       results.push_back(forward_.results[r]);
     }
     for (ModelFunction::BackwardArg& from : sources) {
-      if (from.kind == ModelFunction::BackwardArg::kForwardResult) from.index = new_index[from.index];
+      if (from.kind == ModelFunction::BackwardArg::kForwardResult)
+        from.index = new_index[from.index];
     }
     forward_.results = std::move(results);
     backward_.args = std::move(args);
@@ -144,8 +149,8 @@ class Recomputer {
   Function& forward_;
   Function& backward_;
   ModelFunction& model_function_;
-  std::vector<int> producer_;       // node of forward, by value; -1: an argument
-  std::vector<char> kept_;          // by value of forward
+  std::vector<int> producer_;        // node of forward, by value; -1: an argument
+  std::vector<char> kept_;           // by value of forward
   std::map<ValueId, ValueId> copy_;  // value of forward -> the same in backward
 };
 
@@ -157,7 +162,8 @@ absl::Status RecomputeValues(const PassContext& context, Module* module) {
     if (model_function.backward < 0) continue;
     Function& forward = module->functions[model_function.forward];
     if (!forward.keep.has_value()) continue;
-    changed |= Recomputer(&forward, &module->functions[model_function.backward], &model_function).Run();
+    changed |=
+        Recomputer(&forward, &module->functions[model_function.backward], &model_function).Run();
   }
   // The forward function may now compute what nobody reads: statistics of norms, say.
   return changed ? RemoveDeadNodes(context, module) : absl::OkStatus();

@@ -27,7 +27,8 @@ void RemoveDead(Function* function) {
     }
     kept.push_back(std::move(node));
   }
-  function->nodes.assign(std::make_move_iterator(kept.rbegin()), std::make_move_iterator(kept.rend()));
+  function->nodes.assign(std::make_move_iterator(kept.rbegin()),
+                         std::make_move_iterator(kept.rend()));
 }
 
 }  // namespace

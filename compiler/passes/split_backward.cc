@@ -1,10 +1,11 @@
-// Zero-bubble pipelines need backward passes whose result, the gradient of the input, leaves early, and work that can
-// fill gaps: the gradients of weights, which nobody waits for before the update.
+// Zero-bubble pipelines need backward passes whose result, the gradient of the input, leaves early,
+// and work that can fill gaps: the gradients of weights, which nobody waits for before the update.
 //
-// Of a backward function stay the nodes that gradients of activations need. The others, on the way to gradients of
-// parameters alone, become a function of their own, in the same order, so each computes what it did before. Its
-// arguments are those of the backward function, and what crosses becomes a result of the latter. A gradient of a
-// parameter that falls out of a node that stays (as that of a norm's scale) stays with it.
+// Of a backward function stay the nodes that gradients of activations need. The others, on the way
+// to gradients of parameters alone, become a function of their own, in the same order, so each
+// computes what it did before. Its arguments are those of the backward function, and what crosses
+// becomes a result of the latter. A gradient of a parameter that falls out of a node that stays (as
+// that of a norm's scale) stays with it.
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -99,7 +100,9 @@ class BackwardSplitter {
         if (input >= 0) input = Inside(input);
       }
       for (ValueId& output : node.outputs) output = Copy(output);
-      node.where = absl::StrCat("function ", weight_.name, ", ", absl::StripPrefix(node.where, absl::StrCat("function ", backward_.name, ", ")));
+      node.where = absl::StrCat(
+          "function ", weight_.name, ", ",
+          absl::StripPrefix(node.where, absl::StrCat("function ", backward_.name, ", ")));
       weight_.nodes.push_back(std::move(node));
     }
     backward_.nodes = std::move(kept);
@@ -128,10 +131,12 @@ class BackwardSplitter {
       from = {BackwardArg::kBackwardResult, static_cast<int>(backward_.results.size())};
       for (size_t r = 0; r < backward_.results.size(); ++r) {
         // Gradients of parameters may be summed up later: those are no longer this value.
-        const bool parameter = r < model_function_.backward_results.size() && IsParameter(model_function_.backward_results[r]);
+        const bool parameter = r < model_function_.backward_results.size() &&
+                               IsParameter(model_function_.backward_results[r]);
         if (backward_.results[r].value == value && !parameter) from.index = static_cast<int>(r);
       }
-      if (from.index == static_cast<int>(backward_.results.size())) backward_.results.push_back({value, ResultKind::kNatural, {}, false});
+      if (from.index == static_cast<int>(backward_.results.size()))
+        backward_.results.push_back({value, ResultKind::kNatural, {}, false});
     }
     model_function_.weight_gradient_args.push_back(from);
     const ValueId copy = Copy(value);
@@ -174,7 +179,8 @@ absl::Status SplitBackward(const PassContext&, Module* module) {
   for (ModelFunction& model_function : module->model.functions) {
     if (model_function.backward < 0) continue;
     Function weight_gradient;
-    BackwardSplitter splitter(module->functions[model_function.forward], &module->functions[model_function.backward], &model_function);
+    BackwardSplitter splitter(module->functions[model_function.forward],
+                              &module->functions[model_function.backward], &model_function);
     if (!splitter.Run(&weight_gradient)) continue;
     module->functions.push_back(std::move(weight_gradient));
     model_function.weight_gradient = static_cast<int>(module->functions.size()) - 1;

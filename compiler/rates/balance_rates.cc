@@ -42,7 +42,9 @@ std::optional<Ratio> Product(const Ratio& a, const Ratio& b) {
   return Ratio{*num, *den};
 }
 
-std::optional<int64_t> LeastCommonMultiple(int64_t a, int64_t b) { return Product(a / std::gcd(a, b), b); }
+std::optional<int64_t> LeastCommonMultiple(int64_t a, int64_t b) {
+  return Product(a / std::gcd(a, b), b);
+}
 
 // acts(to) = acts(from) * ratio, by a register or an order.
 struct Equation {
@@ -53,7 +55,8 @@ struct Equation {
 
 class Balance {
  public:
-  explicit Balance(TimedGraph* graph) : graph_(*graph), equations_(graph->actors.size()), rates_(graph->actors.size()) {}
+  explicit Balance(TimedGraph* graph)
+      : graph_(*graph), equations_(graph->actors.size()), rates_(graph->actors.size()) {}
 
   absl::Status Run() {
     WEIR_RETURN_IF_ERROR(Collect());
@@ -76,33 +79,42 @@ class Balance {
   std::string Name(int actor) const { return absl::StrCat("`", graph_.actors[actor].name, "`"); }
 
   absl::Status TooLarge(int actor) const {
-    return Rejected({"W0493", absl::StrCat("actor ", Name(actor)), "a number of acts below 2^31 in one iteration",
-                     "rates whose smallest whole multiple is larger", "rates that have more factors in common"});
+    return Rejected({"W0493", absl::StrCat("actor ", Name(actor)),
+                     "a number of acts below 2^31 in one iteration",
+                     "rates whose smallest whole multiple is larger",
+                     "rates that have more factors in common"});
   }
 
   absl::Status Collect() {
     const int num_actors = static_cast<int>(graph_.actors.size());
     for (const TimedGraph::Actor& actor : graph_.actors) {
-      if (actor.acts < 0 || actor.chunks < 1) return absl::InternalError(absl::StrCat("timed graph: ", actor.name, " acts ", actor.acts, " times in ", actor.chunks, " chunks"));
+      if (actor.acts < 0 || actor.chunks < 1)
+        return absl::InternalError(absl::StrCat("timed graph: ", actor.name, " acts ", actor.acts,
+                                                " times in ", actor.chunks, " chunks"));
     }
     for (const TimedGraph::Register& reg : graph_.registers) {
       for (const TimedGraph::Port& consumer : reg.consumers) {
         for (const TimedGraph::Port* port : {&reg.producer, &consumer}) {
-          if (port->actor < 0 || port->actor >= num_actors || port->period < 1 || port->tokens < 1) {
-            return absl::InternalError(absl::StrCat("timed graph: a port of ", reg.name, " of actor ", port->actor, ", ", port->tokens,
+          if (port->actor < 0 || port->actor >= num_actors || port->period < 1 ||
+              port->tokens < 1) {
+            return absl::InternalError(absl::StrCat("timed graph: a port of ", reg.name,
+                                                    " of actor ", port->actor, ", ", port->tokens,
                                                     " tokens in ", port->period, " acts"));
           }
         }
         // acts(c) = acts(p) * (tokens_p / period_p) * (period_c / tokens_c)
-        const auto made = Reduced(reg.producer.tokens, reg.producer.period), taken = Reduced(consumer.period, consumer.tokens);
+        const auto made = Reduced(reg.producer.tokens, reg.producer.period),
+                   taken = Reduced(consumer.period, consumer.tokens);
         const std::optional<Ratio> ratio = Product(made, taken);
         if (!ratio) return TooLarge(consumer.actor);
         Connect(reg.producer.actor, consumer.actor, *ratio, &reg.name);
       }
     }
     for (const TimedGraph::Order& order : graph_.orders) {
-      if (std::min(order.before, order.after) < 0 || std::max(order.before, order.after) >= num_actors) {
-        return absl::InternalError(absl::StrCat("timed graph: order ", order.why, " of ", order.before, " and ", order.after));
+      if (std::min(order.before, order.after) < 0 ||
+          std::max(order.before, order.after) >= num_actors) {
+        return absl::InternalError(absl::StrCat("timed graph: order ", order.why, " of ",
+                                                order.before, " and ", order.after));
       }
       Connect(order.before, order.after, {1, 1}, &order.why);
     }
@@ -119,7 +131,8 @@ class Balance {
     equations_[to].push_back({from, {ratio.den, ratio.num}, name});
   }
 
-  // The rates of all that are connected with `first`, breadth first: the paths that are told are the shortest.
+  // The rates of all that are connected with `first`, breadth first: the paths that are told are
+  // the shortest.
   absl::Status Spread(int first) {
     part_ = {first};
     rates_[first].visited = true;
@@ -151,11 +164,13 @@ class Balance {
   std::string Text(const std::vector<int>& path, size_t begin, const Equation* last) const {
     std::vector<std::string> parts;
     for (size_t i = begin; i < path.size(); ++i) {
-      if (path.size() - begin > kPathShown && i - begin >= kPathShown / 2 && path.size() - i > kPathShown / 2) {
+      if (path.size() - begin > kPathShown && i - begin >= kPathShown / 2 &&
+          path.size() - i > kPathShown / 2) {
         if (i - begin == kPathShown / 2) parts.push_back("...");
         continue;
       }
-      parts.push_back(i == begin ? Name(path[i]) : absl::StrCat("(", *rates_[path[i]].by, ") ", Name(path[i])));
+      parts.push_back(i == begin ? Name(path[i])
+                                 : absl::StrCat("(", *rates_[path[i]].by, ") ", Name(path[i])));
     }
     if (last != nullptr) parts.push_back(absl::StrCat("(", *last->name, ") ", Name(last->to)));
     return absl::StrJoin(parts, " ");
@@ -164,34 +179,46 @@ class Balance {
   absl::Status Contradiction(int from, const Equation& equation, const Ratio& ratio) const {
     const std::vector<int> one = PathFromFirst(equation.to), other = PathFromFirst(from);
     size_t fork = 0;
-    while (fork + 1 < std::min(one.size(), other.size()) && one[fork + 1] == other[fork + 1]) ++fork;
+    while (fork + 1 < std::min(one.size(), other.size()) && one[fork + 1] == other[fork + 1])
+      ++fork;
     const Ratio& start = rates_[one[fork]].ratio;
-    const auto asked_one = weir::compiler::Product(rates_[equation.to].ratio, {start.den, start.num});
+    const auto asked_one =
+        weir::compiler::Product(rates_[equation.to].ratio, {start.den, start.num});
     const auto asked_other = weir::compiler::Product(ratio, {start.den, start.num});
-    const auto text = [](const std::optional<Ratio>& asked) { return asked ? weir::compiler::Text(*asked) : std::string("very many"); };
+    const auto text = [](const std::optional<Ratio>& asked) {
+      return asked ? weir::compiler::Text(*asked) : std::string("very many");
+    };
     return Rejected(
         {"W0493", absl::StrCat("actor ", Name(equation.to)),
          absl::StrCat("the same rate on every path, per act of ", Name(one[fork])),
-         absl::StrCat(text(asked_one), one.size() == fork + 1 ? " (itself)" : absl::StrCat(" by way of ", Text(one, fork, nullptr)), ", but ",
-                      text(asked_other), " by way of ", Text(other, fork, &equation)),
-         absl::StrCat("make the periods and tokens along the two paths multiply to the same rate")});
+         absl::StrCat(text(asked_one),
+                      one.size() == fork + 1
+                          ? " (itself)"
+                          : absl::StrCat(" by way of ", Text(one, fork, nullptr)),
+                      ", but ", text(asked_other), " by way of ", Text(other, fork, &equation)),
+         absl::StrCat(
+             "make the periods and tokens along the two paths multiply to the same rate")});
   }
 
   absl::Status Scale() {
     // The smallest ratio that makes whole spans and whole micro-batches of everyone's acts.
     int64_t num = 1, den = 0;
     for (int actor : part_) {
-      const std::optional<Ratio> units = weir::compiler::Product(rates_[actor].ratio, {1, Divisor(actor)});
-      const auto multiple = units && Divisor(actor) > 0 ? LeastCommonMultiple(num, units->den) : std::nullopt;
+      const std::optional<Ratio> units =
+          weir::compiler::Product(rates_[actor].ratio, {1, Divisor(actor)});
+      const auto multiple =
+          units && Divisor(actor) > 0 ? LeastCommonMultiple(num, units->den) : std::nullopt;
       if (!multiple) return TooLarge(actor);
       num = *multiple;
       den = std::gcd(den, units->num);
     }
     Ratio scale = Reduced(num, den);
-    const auto given = std::find_if(part_.begin(), part_.end(), [&](int actor) { return graph_.actors[actor].acts > 0; });
+    const auto given = std::find_if(part_.begin(), part_.end(),
+                                    [&](int actor) { return graph_.actors[actor].acts > 0; });
     if (given != part_.end()) {
       const Ratio& ratio = rates_[*given].ratio;
-      const auto asked = weir::compiler::Product({graph_.actors[*given].acts, 1}, {ratio.den, ratio.num});
+      const auto asked =
+          weir::compiler::Product({graph_.actors[*given].acts, 1}, {ratio.den, ratio.num});
       if (!asked) return TooLarge(*given);
       scale = *asked;
     }
@@ -201,14 +228,18 @@ class Balance {
       TimedGraph::Actor& a = graph_.actors[actor];
       if (acts->den != 1 || acts->num % Divisor(actor) != 0) {
         return Rejected({"W0493", absl::StrCat("actor ", Name(actor)),
-                         absl::StrCat("a multiple of ", Divisor(actor), " acts, which its ports and chunks are made for"),
-                         absl::StrCat(weir::compiler::Text(*acts), ", as ", Name(*given), " acts ", graph_.actors[*given].acts,
-                                      " times, by way of ", PathBetween(*given, actor)),
-                         absl::StrCat("let ", Name(*given), " act a multiple of ", SmallestActs(*given, num, den), " times")});
+                         absl::StrCat("a multiple of ", Divisor(actor),
+                                      " acts, which its ports and chunks are made for"),
+                         absl::StrCat(weir::compiler::Text(*acts), ", as ", Name(*given), " acts ",
+                                      graph_.actors[*given].acts, " times, by way of ",
+                                      PathBetween(*given, actor)),
+                         absl::StrCat("let ", Name(*given), " act a multiple of ",
+                                      SmallestActs(*given, num, den), " times")});
       }
       if (a.acts > 0 && a.acts != acts->num) {
         return Rejected({"W0493", absl::StrCat("actor ", Name(actor)),
-                         absl::StrCat(acts->num, " acts, as ", Name(*given), " acts ", graph_.actors[*given].acts, " times, by way of ",
+                         absl::StrCat(acts->num, " acts, as ", Name(*given), " acts ",
+                                      graph_.actors[*given].acts, " times, by way of ",
                                       PathBetween(*given, actor)),
                          absl::StrCat(a.acts), "change one of the two, or a period between them"});
       }
@@ -217,7 +248,8 @@ class Balance {
     return absl::OkStatus();
   }
 
-  // Acts come in multiples of this: all periods of its ports, and its chunks. 0 if that does not fit.
+  // Acts come in multiples of this: all periods of its ports, and its chunks. 0 if that does not
+  // fit.
   int64_t Divisor(int actor) {
     if (divisors_.empty()) {
       for (const TimedGraph::Actor& a : graph_.actors) divisors_.push_back(a.chunks);
@@ -241,9 +273,11 @@ class Balance {
   std::string PathBetween(int from, int to) const {
     const std::vector<int> one = PathFromFirst(from), other = PathFromFirst(to);
     size_t fork = 0;
-    while (fork + 1 < std::min(one.size(), other.size()) && one[fork + 1] == other[fork + 1]) ++fork;
+    while (fork + 1 < std::min(one.size(), other.size()) && one[fork + 1] == other[fork + 1])
+      ++fork;
     std::vector<std::string> parts;
-    for (size_t i = one.size() - 1; i > fork; --i) parts.push_back(absl::StrCat(Name(one[i]), " (", *rates_[one[i]].by, ")"));
+    for (size_t i = one.size() - 1; i > fork; --i)
+      parts.push_back(absl::StrCat(Name(one[i]), " (", *rates_[one[i]].by, ")"));
     parts.push_back(Text(other, fork, nullptr));
     return absl::StrJoin(parts, " ");
   }

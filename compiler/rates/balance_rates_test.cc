@@ -16,8 +16,8 @@ using ::testing::HasSubstr;
 TEST(BalanceRatesTest, PeriodsAndTokensMultiplyAlongAChain) {
   GraphMaker maker;
   const int a = maker.Actor("a"), b = maker.Actor("b"), c = maker.Actor("c");
-  maker.Register("packed", {a, 1, 2}, {{b, 1, 3}});   // 3 acts of a for 2 of b
-  maker.Register("summed", {b, 4, 1}, {{c, 1, 1}});   // 4 acts of b for 1 of c
+  maker.Register("packed", {a, 1, 2}, {{b, 1, 3}});  // 3 acts of a for 2 of b
+  maker.Register("summed", {b, 4, 1}, {{c, 1, 1}});  // 4 acts of b for 1 of c
   ASSERT_TRUE(BalanceRates(&maker.graph).ok());
   EXPECT_EQ(maker.graph.actors[a].acts, 6);
   EXPECT_EQ(maker.graph.actors[b].acts, 4);
@@ -44,7 +44,8 @@ TEST(BalanceRatesTest, AnOrderAsksForEqualActs) {
 
 TEST(BalanceRatesTest, TwoPathsThatDisagreeAreNamedWithWhatEachAsks) {
   GraphMaker maker;
-  const int data = maker.Actor("data"), forward = maker.Actor("forward"), sum = maker.Actor("sum"), join = maker.Actor("join");
+  const int data = maker.Actor("data"), forward = maker.Actor("forward"), sum = maker.Actor("sum"),
+            join = maker.Actor("join");
   maker.Register("x", {data}, {{forward}});
   maker.Register("loss", {forward, 4, 1}, {{sum}});
   maker.Register("total", {sum}, {{join}});
@@ -52,8 +53,10 @@ TEST(BalanceRatesTest, TwoPathsThatDisagreeAreNamedWithWhatEachAsks) {
   const absl::Status status = BalanceRates(&maker.graph);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(status.message()),
-            "W0493 at actor `join`: expected the same rate on every path, per act of `forward`; found 1/2 by way of `forward` (skip) `join`, "
-            "but 1/4 by way of `forward` (loss) `sum` (total) `join`. Try: make the periods and tokens along the two paths multiply to the "
+            "W0493 at actor `join`: expected the same rate on every path, per act of `forward`; "
+            "found 1/2 by way of `forward` (skip) `join`, "
+            "but 1/4 by way of `forward` (loss) `sum` (total) `join`. Try: make the periods and "
+            "tokens along the two paths multiply to the "
             "same rate.");
 }
 
@@ -62,7 +65,8 @@ TEST(BalanceRatesTest, AnActorThatFeedsItselfFasterThanItTakesIsAnError) {
   const int a = maker.Actor("a");
   maker.Register("loop", {a, 1, 2}, {{a, 1, 1}}, {.slots = 4, .initial_tokens = 1});
   const absl::Status status = BalanceRates(&maker.graph);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("found 1 (itself), but 2 by way of `a` (loop) `a`"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("found 1 (itself), but 2 by way of `a` (loop) `a`"));
 }
 
 TEST(BalanceRatesTest, GivenActsThatContradictEachOtherNameThePath) {
@@ -72,7 +76,8 @@ TEST(BalanceRatesTest, GivenActsThatContradictEachOtherNameThePath) {
   maker.Register("y", {b}, {{c}});
   const absl::Status status = BalanceRates(&maker.graph);
   EXPECT_EQ(std::string(status.message()),
-            "W0493 at actor `c`: expected 4 acts, as `a` acts 4 times, by way of `a` (x) `b` (y) `c`; found 3. Try: change one of the two, or "
+            "W0493 at actor `c`: expected 4 acts, as `a` acts 4 times, by way of `a` (x) `b` (y) "
+            "`c`; found 3. Try: change one of the two, or "
             "a period between them.");
 }
 
@@ -90,7 +95,8 @@ TEST(BalanceRatesTest, RatesTooLargeFor64BitsAreAnErrorAndNotAWrap) {
   int last = maker.Actor("first");
   for (int i = 0; i < 10; ++i) {
     const int next = maker.Actor("next");
-    maker.Register("x", {last, 1, (int64_t{1} << 30) + 2 * i + 1}, {{next, 1, (int64_t{1} << 29) + 2 * i + 1}});
+    maker.Register("x", {last, 1, (int64_t{1} << 30) + 2 * i + 1},
+                   {{next, 1, (int64_t{1} << 29) + 2 * i + 1}});
     last = next;
   }
   const absl::Status status = BalanceRates(&maker.graph);

@@ -35,7 +35,8 @@ Asked Ask(const std::vector<Wait>& waits, const Weight& weight_of) {
 // What waits ask for by the length of an iteration, at one pace of micro-batches.
 class WeightsByIteration {
  public:
-  WeightsByIteration(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& waits) : first_{0} {
+  WeightsByIteration(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& waits)
+      : first_{0} {
     for (const Wait& wait : waits) {
       AppendWeightLines(graph, pace, wait, &lines_);
       first_.push_back(lines_.size());
@@ -54,8 +55,10 @@ class WeightsByIteration {
   std::vector<size_t> first_;  // by wait
 };
 
-// The least of `granule`'s multiples in (from, most] at which `keeps`; `keeps` stays true from then on. Nothing if none.
-std::optional<int64_t> FindLeast(int64_t from, int64_t most, int64_t granule, const std::function<bool(int64_t)>& keeps) {
+// The least of `granule`'s multiples in (from, most] at which `keeps`; `keeps` stays true from then
+// on. Nothing if none.
+std::optional<int64_t> FindLeast(int64_t from, int64_t most, int64_t granule,
+                                 const std::function<bool(int64_t)>& keeps) {
   int64_t step = granule, low = from, high = from;
   do {
     if (high >= most) return std::nullopt;
@@ -99,14 +102,17 @@ PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
     const TimedGraph::Actor& actor = graph.actors[a];
     const int64_t all = (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns;
     const int64_t alone = (all * rhythm.turns[a] + rhythm.micro_batches - 1) / rhythm.micro_batches;
-    if (bound.busiest.empty() && rhythm.Round(alone) == rhythm.least_ns) bound.busiest = {static_cast<int>(a)};
+    if (bound.busiest.empty() && rhythm.Round(alone) == rhythm.least_ns)
+      bound.busiest = {static_cast<int>(a)};
     if (actor.device >= 0) devices[actor.device].push_back(static_cast<int>(a));
   }
   for (const auto& [device, actors] : devices) {
     int64_t load = 0;
     for (int a : actors) load += graph.actors[a].time_ns * graph.actors[a].acts;
     const int64_t period = rhythm.Round((load + rhythm.micro_batches - 1) / rhythm.micro_batches);
-    if (period < bound.micro_batch_ns || (period == bound.micro_batch_ns && bound.busiest.size() > 1)) continue;
+    if (period < bound.micro_batch_ns ||
+        (period == bound.micro_batch_ns && bound.busiest.size() > 1))
+      continue;
     bound.micro_batch_ns = period;
     bound.busiest = actors;
   }
@@ -127,7 +133,8 @@ std::vector<Wait> FixedWaits(const TimedGraph& graph) {
   return waits;
 }
 
-std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const Rhythm& rhythm, const std::vector<Wait>& waits, int64_t from_ns) {
+std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const Rhythm& rhythm,
+                                                 const std::vector<Wait>& waits, int64_t from_ns) {
   ShortestPeriod shortest;
   shortest.micro_batch_ns = rhythm.Round(from_ns);
   const int64_t most = std::max(shortest.micro_batch_ns, rhythm.most_ns);
@@ -138,21 +145,24 @@ std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const 
     DifferenceSystem system(static_cast<int>(graph.actors.size()), asked.arcs);
     if (system.Solve()) return shortest;
     const std::vector<int> circle = CircleOf(system, asked);
-    const auto period = FindLeast(shortest.micro_batch_ns, most, rhythm.granule_ns, [&](int64_t ns) {
-      pace = PaceAt(graph, rhythm, ns);
-      return Keeps(circle, weight_of);
-    });
+    const auto period =
+        FindLeast(shortest.micro_batch_ns, most, rhythm.granule_ns, [&](int64_t ns) {
+          pace = PaceAt(graph, rhythm, ns);
+          return Keeps(circle, weight_of);
+        });
     if (!period) return std::nullopt;
     shortest = {*period, {}};
     for (int wait : circle) shortest.circle.push_back(waits[wait].waiter);
   }
 }
 
-std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& rhythm, const std::vector<Wait>& waits, int64_t micro_batch_ns) {
+std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& rhythm,
+                                         const std::vector<Wait>& waits, int64_t micro_batch_ns) {
   int64_t shortest = micro_batch_ns * rhythm.micro_batches;
   for (size_t a = 0; a < graph.actors.size(); ++a) {
     const TimedGraph::Actor& actor = graph.actors[a];
-    if (rhythm.turns[a] == 1) shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
+    if (rhythm.turns[a] == 1)
+      shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
   }
   const Pace pace = PaceAt(graph, rhythm, micro_batch_ns, shortest);
   const WeightsByIteration weights(graph, pace, waits);

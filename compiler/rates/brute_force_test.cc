@@ -12,14 +12,19 @@ namespace {
 
 constexpr int kActors = 7;
 
-// Seven actors of one act a micro-batch, each on a device of its own; a chain with edges across, some with two readers.
+// Seven actors of one act a micro-batch, each on a device of its own; a chain with edges across,
+// some with two readers.
 TimedGraph SmallGraph(uint32_t seed) {
   std::mt19937 random(seed);
-  const auto draw = [&](int least, int most) { return static_cast<int>(random() % (most - least + 1)) + least; };
+  const auto draw = [&](int least, int most) {
+    return static_cast<int>(random() % (most - least + 1)) + least;
+  };
   GraphMaker maker;
   for (int a = 0; a < kActors; ++a) maker.Actor("a", 1 << 20, draw(1, 9));
   const auto edge = [&](int from, std::vector<TimedGraph::Port> to) {
-    maker.Register("r", {from}, std::move(to), {.slots = 0, .bytes = draw(1, 9), .latency_ns = draw(0, 3) == 0 ? draw(1, 4) : 0});
+    maker.Register(
+        "r", {from}, std::move(to),
+        {.slots = 0, .bytes = draw(1, 9), .latency_ns = draw(0, 3) == 0 ? draw(1, 4) : 0});
   };
   for (int a = 0; a + 1 < kActors; ++a) {
     const int skip = a + draw(2, 4);
@@ -53,9 +58,12 @@ class SelfTimed {
           const TimedGraph::Register& reg = graph_.registers[r];
           const int from = reg.producer.actor;
           for (const TimedGraph::Port& port : reg.consumers) {
-            if (port.actor == a) start[a] = std::max(start[a], start[from] + graph_.actors[from].time_ns + reg.latency_ns);
+            if (port.actor == a)
+              start[a] =
+                  std::max(start[a], start[from] + graph_.actors[from].time_ns + reg.latency_ns);
             if (from != a || k < slots[r]) continue;
-            start[a] = std::max(start[a], starts_[k - slots[r]][port.actor] + graph_.actors[port.actor].time_ns + reg.latency_ns);
+            start[a] = std::max(start[a], starts_[k - slots[r]][port.actor] +
+                                              graph_.actors[port.actor].time_ns + reg.latency_ns);
           }
         }
       }
@@ -90,7 +98,8 @@ int64_t BytesOf(const TimedGraph& graph, const std::vector<int64_t>& slots) {
 }
 
 // The fewest bytes below `limit` that reach the period; `limit` if there are none.
-int64_t FewestBytes(const TimedGraph& graph, int64_t period_ns, std::vector<int64_t> enough, int64_t limit) {
+int64_t FewestBytes(const TimedGraph& graph, int64_t period_ns, std::vector<int64_t> enough,
+                    int64_t limit) {
   SelfTimed play(graph);
   const size_t num_registers = graph.registers.size();
   for (int64_t& slots : enough) slots += 2;
@@ -124,10 +133,14 @@ TEST(BruteForceTest, NoOtherSlotsOfFewerBytesReachThePeriodOnFiveHundredRandomGr
   for (uint32_t seed = 0; seed < 500; ++seed) {
     const TimedGraph graph = SmallGraph(seed);
     const int64_t bound = BoundPeriod(graph).micro_batch_ns;
-    const absl::StatusOr<RegisterSolution> solution = SolveRegisters(graph, {.micro_batch_ns = bound + seed % 4});
+    const absl::StatusOr<RegisterSolution> solution =
+        SolveRegisters(graph, {.micro_batch_ns = bound + seed % 4});
     ASSERT_TRUE(solution.ok()) << solution.status();
-    EXPECT_TRUE(SelfTimed(graph).Reaches(solution->slots, solution->micro_batch_ns)) << "seed " << seed;
-    EXPECT_EQ(FewestBytes(graph, solution->micro_batch_ns, solution->slots, solution->bytes), solution->bytes) << "seed " << seed;
+    EXPECT_TRUE(SelfTimed(graph).Reaches(solution->slots, solution->micro_batch_ns))
+        << "seed " << seed;
+    EXPECT_EQ(FewestBytes(graph, solution->micro_batch_ns, solution->slots, solution->bytes),
+              solution->bytes)
+        << "seed " << seed;
     above_one += *std::max_element(solution->slots.begin(), solution->slots.end()) > 1 ? 1 : 0;
   }
   EXPECT_GT(above_one, 400) << "graphs whose registers all have one slot test nothing";

@@ -5,7 +5,8 @@
 
 namespace weir::compiler {
 
-CheapestTimes::CheapestTimes(int num_nodes, std::span<const Difference> differences, std::span<const Charge> charges)
+CheapestTimes::CheapestTimes(int num_nodes, std::span<const Difference> differences,
+                             std::span<const Charge> charges)
     : num_nodes_(num_nodes), root_(num_nodes) {
   arcs_.reserve(differences.size() + charges.size() + num_nodes);
   for (int node = 0; node < num_nodes_; ++node) arcs_.push_back({node, root_, 0, kUnlimited});
@@ -23,14 +24,16 @@ bool CheapestTimes::Solve() {
   if (nodes_.empty() && !Start()) return false;
   // In blocks: the arc of the block that is violated most enters.
   const size_t first = static_cast<size_t>(num_nodes_), num_arcs = arcs_.size() - first;
-  const size_t block = std::max<size_t>(64, static_cast<size_t>(std::sqrt(static_cast<double>(num_arcs))));
+  const size_t block =
+      std::max<size_t>(64, static_cast<size_t>(std::sqrt(static_cast<double>(num_arcs))));
   size_t next = first, clean = 0;
   while (clean < num_arcs) {
     int64_t worst = 0;
     size_t entering = 0;
     for (size_t i = 0; i < block && clean < num_arcs; ++i, ++clean) {
       const Arc& arc = arcs_[next];
-      const int64_t violation = arc.state * (nodes_[arc.from].time + arc.weight - nodes_[arc.to].time);
+      const int64_t violation =
+          arc.state * (nodes_[arc.from].time + arc.weight - nodes_[arc.to].time);
       if (violation > worst) {
         worst = violation;
         entering = next;
@@ -125,8 +128,8 @@ bool CheapestTimes::Pivot(int entering) {
   bool on_first = false;
   int a = first, b = second;
   while (a != b) {
-    // Among equals the last one in the direction of the flow, seen from the top, leaves: that keeps the tree strongly
-    // feasible.
+    // Among equals the last one in the direction of the flow, seen from the top, leaves: that keeps
+    // the tree strongly feasible.
     if (nodes_[a].depth >= nodes_[b].depth) {
       const int64_t room = Room(arcs_[nodes_[a].arc], !nodes_[a].up);
       if (room < amount) {
@@ -151,8 +154,10 @@ bool CheapestTimes::Pivot(int entering) {
   if (amount == kUnlimited) return false;  // differences in a circle that sums to more than 0
   if (amount > 0) {
     in.flow += in.state > 0 ? amount : -amount;
-    for (a = first; a != join; a = nodes_[a].parent) arcs_[nodes_[a].arc].flow += nodes_[a].up ? -amount : amount;
-    for (b = second; b != join; b = nodes_[b].parent) arcs_[nodes_[b].arc].flow += nodes_[b].up ? amount : -amount;
+    for (a = first; a != join; a = nodes_[a].parent)
+      arcs_[nodes_[a].arc].flow += nodes_[a].up ? -amount : amount;
+    for (b = second; b != join; b = nodes_[b].parent)
+      arcs_[nodes_[b].arc].flow += nodes_[b].up ? amount : -amount;
   }
   if (leaving < 0) {
     in.state = -in.state;
@@ -181,7 +186,8 @@ void CheapestTimes::Hang(int node, int parent, int leaving, int entering) {
     node = before.parent;
   }
   const Arc& in = arcs_[entering];
-  const int64_t time = in.from == top ? nodes_[in.to].time - in.weight : nodes_[in.from].time + in.weight;
+  const int64_t time =
+      in.from == top ? nodes_[in.to].time - in.weight : nodes_[in.from].time + in.weight;
   const int64_t shift = time - nodes_[top].time;
   stack_.assign(1, top);
   while (!stack_.empty()) {

@@ -1,9 +1,10 @@
 // Times under differences that cost least: minimises
-//   sum over charges of  cost * max(0, time(to) - time(from) - free)     subject to     time(to) >= time(from) + weight.
-// The dual is a min-cost circulation: differences are arcs without limit, charges arcs back with capacity `cost`. It is
-// solved by the network simplex method (Dantzig 1951; strongly feasible trees, Cunningham 1976), which starts from the
-// tree of the latest times, and goes on from its last tree when differences are added.
-// Thread rule: one thread at a time.
+//   sum over charges of  cost * max(0, time(to) - time(from) - free)     subject to     time(to) >=
+//   time(from) + weight.
+// The dual is a min-cost circulation: differences are arcs without limit, charges arcs back with
+// capacity `cost`. It is solved by the network simplex method (Dantzig 1951; strongly feasible
+// trees, Cunningham 1976), which starts from the tree of the latest times, and goes on from its
+// last tree when differences are added. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ struct Charge {
 
 class CheapestTimes {
  public:
-  CheapestTimes(int num_nodes, std::span<const Difference> differences, std::span<const Charge> charges);
+  CheapestTimes(int num_nodes, std::span<const Difference> differences,
+                std::span<const Charge> charges);
 
   // False: no times keep the differences. Exact in integers.
   bool Solve();
@@ -36,7 +38,8 @@ class CheapestTimes {
  private:
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-  // A spanning tree of arcs with times on its nodes, for which all tree arcs are tight; flow on the arcs.
+  // A spanning tree of arcs with times on its nodes, for which all tree arcs are tight; flow on the
+  // arcs.
   struct Arc {
     int from = -1;
     int to = -1;
@@ -48,11 +51,11 @@ class CheapestTimes {
   struct Node {
     int64_t time = 0;
     int parent = -1;
-    int arc = -1;      // to or from the parent
-    bool up = false;   // the arc goes to the parent
+    int arc = -1;     // to or from the parent
+    bool up = false;  // the arc goes to the parent
     int depth = 0;
     int first_child = -1;
-    int next = -1;     // siblings
+    int next = -1;  // siblings
     int previous = -1;
   };
 
@@ -70,7 +73,7 @@ class CheapestTimes {
 
   const int num_nodes_;
   const int root_;
-  std::vector<Arc> arcs_;  // num_nodes_ to the root, then differences and charges
+  std::vector<Arc> arcs_;    // num_nodes_ to the root, then differences and charges
   std::vector<Node> nodes_;  // empty before the first Solve
   std::vector<int> stack_;
 };

@@ -18,7 +18,8 @@ class Ring {
  public:
   explicit Ring(int64_t period_ns = 1) : period_ns_(period_ns) {}
 
-  // How much later than `start` something of `length` fits, looking at the first conflict alone: 0 if it fits.
+  // How much later than `start` something of `length` fits, looking at the first conflict alone: 0
+  // if it fits.
   int64_t Conflict(int64_t start, int64_t length) const {
     if (busy_.empty()) return 0;
     const int64_t phase = start - FloorDiv(start, period_ns_) * period_ns_;
@@ -28,7 +29,9 @@ class Ring {
       if (before->second > phase) return AfterPiece(before) - phase;
     }
     if (next != busy_.end()) return next->first < phase + length ? AfterPiece(next) - phase : 0;
-    return busy_.begin()->first + period_ns_ < phase + length ? AfterPiece(busy_.begin()) + period_ns_ - phase : 0;
+    return busy_.begin()->first + period_ns_ < phase + length
+               ? AfterPiece(busy_.begin()) + period_ns_ - phase
+               : 0;
   }
 
   void Add(int64_t start, int64_t length) {
@@ -40,7 +43,8 @@ class Ring {
  private:
   // The end of a piece, past the end of the period if it goes on there.
   int64_t AfterPiece(std::map<int64_t, int64_t>::const_iterator piece) const {
-    if (piece->second < period_ns_ || busy_.begin()->first > 0 || busy_.size() == 1) return piece->second;
+    if (piece->second < period_ns_ || busy_.begin()->first > 0 || busy_.size() == 1)
+      return piece->second;
     return period_ns_ + busy_.begin()->second;
   }
 
@@ -61,7 +65,8 @@ class Ring {
   std::map<int64_t, int64_t> busy_;  // begin, end
 };
 
-// A block of chunks of an actor's micro-batch, as if they followed each other at once: one chunk, unless there are very many.
+// A block of chunks of an actor's micro-batch, as if they followed each other at once: one chunk,
+// unless there are very many.
 struct Block {
   int actor = -1;
   int64_t offset_ns = 0;  // from the actor's start
@@ -71,9 +76,13 @@ struct Block {
 
 class Spread {
  public:
-  Spread(const TimedGraph& graph, const Rhythm& rhythm, const Pace& pace, std::span<const Difference> differences,
-         std::span<const int64_t> times)
-      : graph_(graph), rhythm_(rhythm), pace_(pace), differences_(differences), times_(times.begin(), times.begin() + graph.actors.size()) {}
+  Spread(const TimedGraph& graph, const Rhythm& rhythm, const Pace& pace,
+         std::span<const Difference> differences, std::span<const int64_t> times)
+      : graph_(graph),
+        rhythm_(rhythm),
+        pace_(pace),
+        differences_(differences),
+        times_(times.begin(), times.begin() + graph.actors.size()) {}
 
   std::vector<Difference> Run() {
     if (!Collect()) return {};
@@ -84,10 +93,12 @@ class Spread {
   }
 
  private:
-  // Devices that several actors share, of actors that act for every micro-batch. False: there are none.
+  // Devices that several actors share, of actors that act for every micro-batch. False: there are
+  // none.
   bool Collect() {
     int devices = 0;
-    for (const TimedGraph::Actor& actor : graph_.actors) devices = std::max(devices, actor.device + 1);
+    for (const TimedGraph::Actor& actor : graph_.actors)
+      devices = std::max(devices, actor.device + 1);
     actors_on_.resize(devices);
     for (size_t a = 0; a < graph_.actors.size(); ++a) {
       if (graph_.actors[a].device < 0 || rhythm_.turns[a] != rhythm_.micro_batches) continue;
@@ -107,7 +118,8 @@ class Spread {
     for (const Difference& d : differences_) ++first_in[d.to + 1];
     std::partial_sum(first_in.begin(), first_in.end(), first_in.begin());
     std::vector<int> next(first_in.begin(), first_in.end() - 1);
-    for (size_t d = 0; d < differences_.size(); ++d) in[next[differences_[d].to]++] = static_cast<int>(d);
+    for (size_t d = 0; d < differences_.size(); ++d)
+      in[next[differences_[d].to]++] = static_cast<int>(d);
     std::vector<Ring> rings(actors_on_.size(), Ring(pace_.micro_batch_ns));
     std::vector<bool> shares(num_actors, false), placed(num_actors, false);
     for (const std::vector<int>& actors : actors_on_) {
@@ -115,7 +127,8 @@ class Spread {
     }
     std::vector<int> order(num_actors);
     std::iota(order.begin(), order.end(), 0);
-    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return times_[a] < times_[b]; });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](int a, int b) { return times_[a] < times_[b]; });
     for (int actor : order) {
       int64_t& start = times_[actor];
       for (int i = first_in[actor]; i < first_in[actor + 1]; ++i) {
@@ -136,7 +149,8 @@ class Spread {
     const int64_t size = (a.chunks + kBlocksMax - 1) / kBlocksMax;
     std::vector<Block> blocks;
     for (int64_t chunk = 0; chunk < a.chunks; chunk += size) {
-      blocks.push_back({actor, chunk * pace_.actors[actor].chunk_ns, std::min(size, a.chunks - chunk) * a.time_ns});
+      blocks.push_back({actor, chunk * pace_.actors[actor].chunk_ns,
+                        std::min(size, a.chunks - chunk) * a.time_ns});
     }
     return blocks;
   }
@@ -154,7 +168,8 @@ class Spread {
     return start;
   }
 
-  // Who follows whom. With start = turn * period + phase, the one with the next phase of the same turn.
+  // Who follows whom. With start = turn * period + phase, the one with the next phase of the same
+  // turn.
   void Turns(const std::vector<int>& actors, std::vector<Difference>* turns) {
     std::vector<Block> blocks;
     const int64_t period = pace_.micro_batch_ns;
@@ -164,8 +179,12 @@ class Spread {
         blocks.push_back(block);
       }
     }
-    const auto phase = [&](const Block& block) { return block.start_ns - FloorDiv(block.start_ns, period) * period; };
-    std::sort(blocks.begin(), blocks.end(), [&](const Block& a, const Block& b) { return std::pair(phase(a), a.actor) < std::pair(phase(b), b.actor); });
+    const auto phase = [&](const Block& block) {
+      return block.start_ns - FloorDiv(block.start_ns, period) * period;
+    };
+    std::sort(blocks.begin(), blocks.end(), [&](const Block& a, const Block& b) {
+      return std::pair(phase(a), a.actor) < std::pair(phase(b), b.actor);
+    });
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Block& before = blocks[i];
       const Block& after = blocks[i + 1 == blocks.size() ? 0 : i + 1];
@@ -179,8 +198,9 @@ class Spread {
     }
   }
 
-  // Acts that overlapped as placed push the others on, where that closes no circle. A circle without such an act comes
-  // from orders and slots that were not looked at when placing: then a turn of it goes.
+  // Acts that overlapped as placed push the others on, where that closes no circle. A circle
+  // without such an act comes from orders and slots that were not looked at when placing: then a
+  // turn of it goes.
   std::vector<Difference> Feasible(std::vector<Difference> turns) const {
     for (int i = 0; i < kCirclesMax; ++i) {
       std::vector<Difference> all(differences_.begin(), differences_.end());
@@ -215,8 +235,9 @@ class Spread {
 
 }  // namespace
 
-std::vector<Difference> FindDeviceTurns(const TimedGraph& graph, const Rhythm& rhythm, const Pace& pace,
-                                        std::span<const Difference> differences, std::span<const int64_t> times) {
+std::vector<Difference> FindDeviceTurns(const TimedGraph& graph, const Rhythm& rhythm,
+                                        const Pace& pace, std::span<const Difference> differences,
+                                        std::span<const int64_t> times) {
   return Spread(graph, rhythm, pace, differences, times).Run();
 }
 

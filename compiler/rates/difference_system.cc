@@ -117,7 +117,8 @@ bool DifferenceSystem::FindCircle() {
   return false;
 }
 
-bool DifferenceSystem::Tighten(std::span<const std::pair<int, int64_t>> changes, int64_t visits_max) {
+bool DifferenceSystem::Tighten(std::span<const std::pair<int, int64_t>> changes,
+                               int64_t visits_max) {
   std::vector<std::pair<int, int64_t>> weights_before, times_before;
   int target = -1;
   for (const auto& [arc, weight] : changes) {
@@ -150,7 +151,8 @@ bool DifferenceSystem::Tighten(std::span<const std::pair<int, int64_t>> changes,
   if (kept) return true;
   while (Next() >= 0) {
   }
-  for (auto it = times_before.rbegin(); it != times_before.rend(); ++it) times_[it->first] = it->second;
+  for (auto it = times_before.rbegin(); it != times_before.rend(); ++it)
+    times_[it->first] = it->second;
   for (const auto& [arc, weight] : weights_before) arcs_[arc].weight = weight;
   return false;
 }

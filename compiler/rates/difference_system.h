@@ -1,6 +1,6 @@
-// Times under constraints of the form  time(to) >= time(from) + weight: the earliest times, or a circle that nobody can
-// keep (its weights sum to more than 0).
-// Not thread-safe; copies are independent.
+// Times under constraints of the form  time(to) >= time(from) + weight: the earliest times, or a
+// circle that nobody can keep (its weights sum to more than 0). Not thread-safe; copies are
+// independent.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +29,15 @@ class DifferenceSystem {
   // These times, if they keep all arcs.
   bool SetTimes(std::vector<int64_t> times);
   const std::vector<int64_t>& times() const { return times_; }
-  // After Solve() was false: arcs, each from the end of the one before, whose weights sum to more than 0.
+  // After Solve() was false: arcs, each from the end of the one before, whose weights sum to more
+  // than 0.
   const std::vector<int>& circle() const { return circle_; }
   // After Solve() was true: the arc that sets a node's time, or -1.
   const std::vector<int>& tight() const { return tight_; }
 
-  // The weights that `changes` names, all of arcs to one node, if the system can still be kept: then they are set and
-  // times() is the least that is not below the times before. Else, or if that took more than `visits_max` nodes, nothing
-  // changes. Precondition: times() keeps all arcs.
+  // The weights that `changes` names, all of arcs to one node, if the system can still be kept:
+  // then they are set and times() is the least that is not below the times before. Else, or if that
+  // took more than `visits_max` nodes, nothing changes. Precondition: times() keeps all arcs.
   bool Tighten(std::span<const std::pair<int, int64_t>> changes, int64_t visits_max);
   int64_t num_visits() const { return num_visits_; }
 

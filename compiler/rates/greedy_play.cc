@@ -5,7 +5,8 @@
 
 namespace weir::compiler {
 
-GreedyPlay::GreedyPlay(const TimedGraph& graph, TurnOf turn_of) : graph_(graph), turn_of_(std::move(turn_of)), waits_(AllWaits(graph)) {
+GreedyPlay::GreedyPlay(const TimedGraph& graph, TurnOf turn_of)
+    : graph_(graph), turn_of_(std::move(turn_of)), waits_(AllWaits(graph)) {
   const size_t num_actors = graph.actors.size();
   waits_of_.resize(num_actors);
   watched_by_.resize(num_actors);
@@ -14,7 +15,8 @@ GreedyPlay::GreedyPlay(const TimedGraph& graph, TurnOf turn_of) : graph_(graph),
   ends_.resize(num_actors);
   int devices = 0;
   for (const TimedGraph::Actor& actor : graph.actors) devices = std::max(devices, actor.device + 1);
-  for (const TimedGraph::Actor& actor : graph.actors) device_of_.push_back(actor.device >= 0 ? actor.device : devices++);
+  for (const TimedGraph::Actor& actor : graph.actors)
+    device_of_.push_back(actor.device >= 0 ? actor.device : devices++);
   ready_.resize(devices);
   busy_.assign(devices, 0);
   for (size_t w = 0; w < waits_.size(); ++w) {
@@ -49,23 +51,29 @@ bool GreedyPlay::Run(int64_t iterations) {
 double GreedyPlay::Period(int actor, double share) const {
   const std::vector<int64_t>& ends = ends_[actor];
   const size_t chunks = static_cast<size_t>(graph_.actors[actor].chunks);
-  const size_t first = static_cast<size_t>(static_cast<double>(ends.size()) * (1 - share)) / chunks * chunks;
-  return static_cast<double>(ends[ends.size() - chunks] - ends[first]) / static_cast<double>((ends.size() - chunks - first) / chunks);
+  const size_t first =
+      static_cast<size_t>(static_cast<double>(ends.size()) * (1 - share)) / chunks * chunks;
+  return static_cast<double>(ends[ends.size() - chunks] - ends[first]) /
+         static_cast<double>((ends.size() - chunks - first) / chunks);
 }
 
 bool GreedyPlay::MayAct(int actor) const {
   return std::all_of(waits_of_[actor].begin(), waits_of_[actor].end(), [&](int w) {
     const Wait& wait = waits_[w];
-    const int64_t token = (started_[actor] / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
+    const int64_t token =
+        (started_[actor] / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
     return token < 0 || seen_[w] / wait.other_port.period * wait.other_port.tokens > token;
   });
 }
 
 void GreedyPlay::Offer(int actor, int64_t iterations) {
   const TimedGraph::Actor& a = graph_.actors[actor];
-  if (static_cast<int64_t>(ends_[actor].size()) != started_[actor] || started_[actor] >= iterations * a.acts || !MayAct(actor)) return;
+  if (static_cast<int64_t>(ends_[actor].size()) != started_[actor] ||
+      started_[actor] >= iterations * a.acts || !MayAct(actor))
+    return;
   const int64_t micro_batch = started_[actor] / a.chunks;
-  ready_[device_of_[actor]].insert({-a.priority, turn_of_ ? turn_of_(actor, micro_batch) : micro_batch, actor});
+  ready_[device_of_[actor]].insert(
+      {-a.priority, turn_of_ ? turn_of_(actor, micro_batch) : micro_batch, actor});
 }
 
 void GreedyPlay::Start(int device, int64_t now) {

@@ -1,7 +1,7 @@
-// Plays a timed graph in virtual time as the runtime would: an act starts as soon as its tokens, slots, orders and its
-// device allow; a device takes the ready act of the highest priority, of equal ones that of the least turn.
-// Not here: joint orders; when acts are planned to start (start_times.h).
-// Thread rule: one thread.
+// Plays a timed graph in virtual time as the runtime would: an act starts as soon as its tokens,
+// slots, orders and its device allow; a device takes the ready act of the highest priority, of
+// equal ones that of the least turn. Not here: joint orders; when acts are planned to start
+// (start_times.h). Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ class GreedyPlay {
  public:
   // Of an actor and a micro-batch, counted over all iterations.
   using TurnOf = std::function<int64_t(int actor, int64_t micro_batch)>;
-  // Without turns the earlier micro-batch goes first. Precondition: CheckGraph(graph), all slots given. Keeps a copy.
+  // Without turns the earlier micro-batch goes first. Precondition: CheckGraph(graph), all slots
+  // given. Keeps a copy.
   explicit GreedyPlay(const TimedGraph& graph, TurnOf turn_of = nullptr);
 
   // False if it comes to rest before every actor did the acts of so many iterations.
@@ -42,14 +43,16 @@ class GreedyPlay {
   const TurnOf turn_of_;
   std::vector<Wait> waits_;
   std::vector<std::vector<int>> waits_of_, watched_by_;  // by actor
-  std::vector<int64_t> seen_;                            // by wait: ended acts of the other that the waiter knows of
+  std::vector<int64_t> seen_;  // by wait: ended acts of the other that the waiter knows of
   std::vector<int64_t> started_;
   std::vector<std::vector<int64_t>> ends_;
   std::vector<int> device_of_;
   std::vector<std::set<std::tuple<int, int64_t, int>>> ready_;  // by device: -priority, turn, actor
   std::vector<char> busy_;
   // By time: the end of an actor's act, or what a wait sees of one.
-  std::priority_queue<std::tuple<int64_t, int, int>, std::vector<std::tuple<int64_t, int, int>>, std::greater<>> events_;
+  std::priority_queue<std::tuple<int64_t, int, int>, std::vector<std::tuple<int64_t, int, int>>,
+                      std::greater<>>
+      events_;
 };
 
 }  // namespace weir::compiler

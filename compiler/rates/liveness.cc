@@ -29,12 +29,15 @@ int64_t MostSlots(const TimedGraph& graph, int reg) {
 }
 
 // Registers whose slots are waited for on the circle and may grow, cheapest first.
-std::vector<int> Growable(const TimedGraph& graph, const std::vector<Wait>& circle, const std::map<int, int64_t>& grown) {
+std::vector<int> Growable(const TimedGraph& graph, const std::vector<Wait>& circle,
+                          const std::map<int, int64_t>& grown) {
   std::set<std::pair<int64_t, int>> found;
   for (const Wait& wait : circle) {
     if (wait.kind != Wait::Kind::kSlot) continue;
     const auto now = grown.find(wait.index);
-    if ((now == grown.end() ? graph.registers[wait.index].slots : now->second) >= MostSlots(graph, wait.index)) continue;
+    if ((now == grown.end() ? graph.registers[wait.index].slots : now->second) >=
+        MostSlots(graph, wait.index))
+      continue;
     found.insert({graph.registers[wait.index].bytes, wait.index});
   }
   std::vector<int> registers;
@@ -73,7 +76,8 @@ class RepairSearch {
     Play play = stopped_;
     for (const auto& [reg, slots] : grown) play.GrowSlots(reg, slots);
     const bool lives = play.Run();
-    num_visits_ += play.num_visits() - stopped_.num_visits() + static_cast<int64_t>(graph_.actors.size());
+    num_visits_ +=
+        play.num_visits() - stopped_.num_visits() + static_cast<int64_t>(graph_.actors.size());
     return lives;
   }
 
@@ -97,7 +101,8 @@ class RepairSearch {
       const int reg = registers.front();
       int64_t& slots = grown.emplace(reg, graph_.registers[reg].slots).first->second;
       // Twice as many each time, so that a large count is found soon; the way back is exact.
-      slots = std::min(MostSlots(graph_, reg), slots + std::max<int64_t>(1, slots - graph_.registers[reg].slots));
+      slots = std::min(MostSlots(graph_, reg),
+                       slots + std::max<int64_t>(1, slots - graph_.registers[reg].slots));
       play.GrowSlots(reg, slots);
     }
     num_visits_ += play.num_visits();
@@ -106,7 +111,8 @@ class RepairSearch {
     std::sort(registers.begin(), registers.end(),
               [&](int a, int b) { return graph_.registers[a].bytes > graph_.registers[b].bytes; });
     for (int reg : registers) Shrink(reg, &grown);
-    std::erase_if(grown, [&](const auto& one) { return one.second == graph_.registers[one.first].slots; });
+    std::erase_if(grown,
+                  [&](const auto& one) { return one.second == graph_.registers[one.first].slots; });
     return grown;
   }
 
@@ -121,7 +127,8 @@ std::string Bytes(int64_t bytes) {
   int unit = 0;
   double value = static_cast<double>(bytes) / 1024;
   for (; value >= 1000 && unit < 4; ++unit) value /= 1024;
-  return absl::StrCat(static_cast<double>(static_cast<int64_t>(value * 10 + 0.5)) / 10, " ", kUnits[unit]);
+  return absl::StrCat(static_cast<double>(static_cast<int64_t>(value * 10 + 0.5)) / 10, " ",
+                      kUnits[unit]);
 }
 
 std::string Slots(int64_t slots) { return absl::StrCat(slots, slots == 1 ? " slot" : " slots"); }
@@ -133,24 +140,31 @@ std::string WhatFor(const TimedGraph& graph, const Deadlock::Link& link, int nex
     const bool joint = order.kind == TimedGraph::Order::Kind::kJoint;
     std::string how = joint ? "starts only together with " : "comes after ";
     if (order.delay == -1) how = "comes only after the next act of ";
-    if (order.delay < -1) how = absl::StrCat("comes only after the act ", -order.delay, " further on of ");
+    if (order.delay < -1)
+      how = absl::StrCat("comes only after the act ", -order.delay, " further on of ");
     return absl::StrCat(how, name, order.why.empty() ? "" : " (", order.why,
                         order.why.empty() ? "" : ")");
   }
   const TimedGraph::Register& reg = graph.registers[link.index];
-  if (link.kind == Deadlock::Link::Kind::kToken) return absl::StrCat("needs `", reg.name, "` from ", name);
-  return absl::StrCat("needs a free slot of `", reg.name, "` (it has ", reg.slots, "), held until ", name, " has acted");
+  if (link.kind == Deadlock::Link::Kind::kToken)
+    return absl::StrCat("needs `", reg.name, "` from ", name);
+  return absl::StrCat("needs a free slot of `", reg.name, "` (it has ", reg.slots, "), held until ",
+                      name, " has acted");
 }
 
 std::string RepairText(const TimedGraph& graph, const Deadlock& deadlock) {
   std::vector<std::string> texts;
-  const size_t shown = deadlock.repairs.size() > kRepairsShown + 1 ? kRepairsShown : deadlock.repairs.size();
+  const size_t shown =
+      deadlock.repairs.size() > kRepairsShown + 1 ? kRepairsShown : deadlock.repairs.size();
   for (size_t i = 0; i < shown; ++i) {
     const Deadlock::Repair& repair = deadlock.repairs[i];
     const TimedGraph::Register& reg = graph.registers[repair.reg];
-    texts.push_back(absl::StrCat("give `", reg.name, "` ", Slots(repair.slots), " instead of ", reg.slots));
+    texts.push_back(
+        absl::StrCat("give `", reg.name, "` ", Slots(repair.slots), " instead of ", reg.slots));
   }
-  if (shown < deadlock.repairs.size()) texts.push_back(absl::StrCat("and more to ", deadlock.repairs.size() - shown, " other registers"));
+  if (shown < deadlock.repairs.size())
+    texts.push_back(
+        absl::StrCat("and more to ", deadlock.repairs.size() - shown, " other registers"));
   return absl::StrCat(absl::StrJoin(texts, ", "), " (", Bytes(deadlock.repair_bytes), " more)");
 }
 
@@ -165,7 +179,8 @@ Liveness CheckLiveness(const TimedGraph& graph) {
     Deadlock::Link link;
     link.index = wait.index;
     if (wait.kind == Wait::Kind::kSlot) link.kind = Deadlock::Link::Kind::kSlot;
-    if (wait.kind == Wait::Kind::kOrder || wait.kind == Wait::Kind::kJoint) link.kind = Deadlock::Link::Kind::kOrder;
+    if (wait.kind == Wait::Kind::kOrder || wait.kind == Wait::Kind::kJoint)
+      link.kind = Deadlock::Link::Kind::kOrder;
     result.deadlock.actors.push_back(wait.waiter);
     result.deadlock.links.push_back(link);
   }
@@ -173,7 +188,8 @@ Liveness CheckLiveness(const TimedGraph& graph) {
   return result;
 }
 
-absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock, const std::string& remedy) {
+absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock,
+                           const std::string& remedy) {
   const size_t size = deadlock.actors.size();
   if (size == 0) return absl::InternalError("a deadlock without a circle of waits");
   std::vector<std::string> parts;
@@ -182,7 +198,8 @@ absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock, co
     const Deadlock::Link& link = deadlock.links[i];
     if (link.kind == Deadlock::Link::Kind::kOrder) orders.insert(graph.orders[link.index].why);
     if (size > kCircleShown && i >= kCircleShown / 2 && i < size - kCircleShown / 2) {
-      if (i == kCircleShown / 2) parts.push_back(absl::StrCat("and so on through ", size - kCircleShown, " more"));
+      if (i == kCircleShown / 2)
+        parts.push_back(absl::StrCat("and so on through ", size - kCircleShown, " more"));
       continue;
     }
     const std::string what = WhatFor(graph, link, deadlock.actors[(i + 1) % size]);
@@ -191,13 +208,19 @@ absl::Status DeadlockError(const TimedGraph& graph, const Deadlock& deadlock, co
   }
   std::string hint;
   if (!deadlock.repairs.empty()) {
-    hint = absl::StrCat(RepairText(graph, deadlock), remedy.empty() ? "" : absl::StrCat("; ", remedy, " gives each what it needs"));
+    hint =
+        absl::StrCat(RepairText(graph, deadlock),
+                     remedy.empty() ? "" : absl::StrCat("; ", remedy, " gives each what it needs"));
   } else if (!orders.empty()) {
-    hint = absl::StrCat("change an order, as no number of slots helps: ", absl::StrJoin(orders, ", "));
+    hint =
+        absl::StrCat("change an order, as no number of slots helps: ", absl::StrJoin(orders, ", "));
   } else {
-    hint = "put an initial token on one of these registers, or allow more slots, as no allowed number of slots helps";
+    hint =
+        "put an initial token on one of these registers, or allow more slots, as no allowed number "
+        "of slots helps";
   }
-  return Rejected({"W0494", absl::StrCat("actor `", graph.actors[deadlock.actors[0]].name, "`"), "a plan in which everyone gets to act",
+  return Rejected({"W0494", absl::StrCat("actor `", graph.actors[deadlock.actors[0]].name, "`"),
+                   "a plan in which everyone gets to act",
                    absl::StrCat("a circle of waits: ", absl::StrJoin(parts, ", ")), hint});
 }
 

@@ -18,11 +18,13 @@ std::string Error(const TimedGraph& graph) {
 }
 
 TimedGraph Repaired(TimedGraph graph, const Deadlock& deadlock) {
-  for (const Deadlock::Repair& repair : deadlock.repairs) graph.registers[repair.reg].slots = repair.slots;
+  for (const Deadlock::Repair& repair : deadlock.repairs)
+    graph.registers[repair.reg].slots = repair.slots;
   return graph;
 }
 
-// Actors for one iteration after another, each act as soon as it can: the plain way, for comparison.
+// Actors for one iteration after another, each act as soon as it can: the plain way, for
+// comparison.
 bool PlaysThrough(const TimedGraph& graph, int iterations) {
   std::vector<int64_t> done(graph.actors.size(), 0);
   const auto may_act = [&](int actor) {
@@ -35,13 +37,17 @@ bool PlaysThrough(const TimedGraph& graph, int iterations) {
         }
         const int64_t released = done[port.actor] / port.period * port.tokens;
         if (reg.producer.actor == actor && done[actor] % reg.producer.period == 0 &&
-            (done[actor] / reg.producer.period + 1) * reg.producer.tokens + reg.initial_tokens - released > reg.slots) {
+            (done[actor] / reg.producer.period + 1) * reg.producer.tokens + reg.initial_tokens -
+                    released >
+                reg.slots) {
           return false;
         }
       }
     }
     for (const TimedGraph::Order& order : graph.orders) {
-      if (order.after == actor && done[order.before] < done[actor] + 1 - order.delay && done[actor] + 1 - order.delay > 0) return false;
+      if (order.after == actor && done[order.before] < done[actor] + 1 - order.delay &&
+          done[actor] + 1 - order.delay > 0)
+        return false;
     }
     return true;
   };
@@ -83,8 +89,10 @@ TEST(LivenessTest, AccumulatingBesideADirectEdgeNeedsAsManySlotsAsItSums) {
 
 TEST(LivenessTest, TheErrorTellsTheCircleAndTheRepairInTheActorsNames) {
   EXPECT_EQ(Error(AccumulateBesideDirect(4, 3, 16)),
-            "W0494 at actor `make`: expected a plan in which everyone gets to act; found a circle of waits: `make` needs a free slot of "
-            "`direct` (it has 3), held until `use` has acted, which needs `sums` from `add`, which again needs `parts` from `make`. "
+            "W0494 at actor `make`: expected a plan in which everyone gets to act; found a circle "
+            "of waits: `make` needs a free slot of "
+            "`direct` (it has 3), held until `use` has acted, which needs `sums` from `add`, which "
+            "again needs `parts` from `make`. "
             "Try: give `direct` 4 slots instead of 3 (1 MiB more).");
 }
 
@@ -123,7 +131,8 @@ TEST(LivenessTest, TheCheaperOfTwoRegistersOnTheCircleIsTaken) {
   const Liveness liveness = CheckLiveness(maker.graph);
   ASSERT_FALSE(liveness.live);
   EXPECT_TRUE(liveness.deadlock.repairs.empty()) << "tokens, not slots, are what is missing";
-  EXPECT_THAT(Error(maker.graph), HasSubstr("change an order, as no number of slots helps: stream 0"));
+  EXPECT_THAT(Error(maker.graph),
+              HasSubstr("change an order, as no number of slots helps: stream 0"));
 }
 
 TEST(LivenessTest, TheDeadlockThatOneFlowShippedIsFoundWithItsRepair) {
@@ -133,9 +142,12 @@ TEST(LivenessTest, TheDeadlockThatOneFlowShippedIsFoundWithItsRepair) {
   ASSERT_EQ(liveness.deadlock.repairs.size(), 1u);
   EXPECT_EQ(liveness.deadlock.repairs[0].slots, 2);
   EXPECT_EQ(Error(graph),
-            "W0494 at actor `repeat`: expected a plan in which everyone gets to act; found a circle of waits: `repeat` needs a free slot of "
-            "`repeated` (it has 1), held until `all-reduce 2108 rank 0` has acted, which needs `buffered` from `buffer rank 0`, which comes "
-            "only after the next act of `all-gather 1998 rank 0` (stream 0 of rank 0), which again needs `repeated` from `repeat`. Try: give "
+            "W0494 at actor `repeat`: expected a plan in which everyone gets to act; found a "
+            "circle of waits: `repeat` needs a free slot of "
+            "`repeated` (it has 1), held until `all-reduce 2108 rank 0` has acted, which needs "
+            "`buffered` from `buffer rank 0`, which comes "
+            "only after the next act of `all-gather 1998 rank 0` (stream 0 of rank 0), which again "
+            "needs `repeated` from `repeat`. Try: give "
             "`repeated` 2 slots instead of 1 (4096 bytes more).");
   EXPECT_TRUE(CheckLiveness(SharedStreamCollective(2, 8)).live);
 }
@@ -149,10 +161,14 @@ TEST(LivenessTest, CollectivesInDifferentOrderOnTwoRanksAreADeadlock) {
   maker.Order(a0, b0, 0, "stream of rank 0");
   maker.Order(b1, a1, 0, "stream of rank 1");
   EXPECT_EQ(Error(maker.graph),
-            "W0494 at actor `reduce a rank 1`: expected a plan in which everyone gets to act; found a circle of waits: `reduce a rank 1` comes "
-            "after `reduce b rank 1` (stream of rank 1), which starts only together with `reduce b rank 0` (collective b), which comes after "
-            "`reduce a rank 0` (stream of rank 0), which again starts only together with `reduce a rank 1` (collective a). Try: change an "
-            "order, as no number of slots helps: collective a, collective b, stream of rank 0, stream of rank 1.");
+            "W0494 at actor `reduce a rank 1`: expected a plan in which everyone gets to act; "
+            "found a circle of waits: `reduce a rank 1` comes "
+            "after `reduce b rank 1` (stream of rank 1), which starts only together with `reduce b "
+            "rank 0` (collective b), which comes after "
+            "`reduce a rank 0` (stream of rank 0), which again starts only together with `reduce a "
+            "rank 1` (collective a). Try: change an "
+            "order, as no number of slots helps: collective a, collective b, stream of rank 0, "
+            "stream of rank 1.");
   maker.graph.orders.back() = {a1, b1, 0, "stream of rank 1"};
   EXPECT_TRUE(CheckLiveness(maker.graph).live);
 }
@@ -174,7 +190,9 @@ TEST(LivenessTest, RandomGraphsAgreeWithPlayingActByAct) {
   int dead = 0;
   for (uint32_t seed = 0; seed < 2000; ++seed) {
     std::mt19937 random(seed);
-    const auto draw = [&](int least, int most) { return static_cast<int64_t>(random() % (most - least + 1)) + least; };
+    const auto draw = [&](int least, int most) {
+      return static_cast<int64_t>(random() % (most - least + 1)) + least;
+    };
     GraphMaker maker;
     const int num_actors = static_cast<int>(draw(2, 6));
     std::vector<int64_t> acts;
@@ -184,15 +202,20 @@ TEST(LivenessTest, RandomGraphsAgreeWithPlayingActByAct) {
     }
     const int num_registers = static_cast<int>(draw(1, 8));
     for (int r = 0; r < num_registers; ++r) {
-      const int from = static_cast<int>(random() % num_actors), to = static_cast<int>(random() % num_actors);
+      const int from = static_cast<int>(random() % num_actors),
+                to = static_cast<int>(random() % num_actors);
       TimedGraph::Port producer = {from, 1, acts[to]}, consumer = {to, 1, acts[from]};
       if (random() % 2 == 0) producer = {from, acts[from], 1}, consumer = {to, acts[to], 1};
       if (random() % 4 == 0) producer = {from, 2 * acts[from], 1}, consumer = {to, 2 * acts[to], 1};
       const int64_t initial = from >= to ? draw(0, 3) * producer.tokens * draw(1, 2) : draw(0, 1);
-      const int64_t slots = std::max(initial, draw(1, 2) * std::max(producer.tokens, consumer.tokens) + draw(0, 1));
-      maker.Register("r", producer, {consumer}, {.slots = std::max<int64_t>(slots, 1), .initial_tokens = initial, .bytes = draw(1, 9)});
+      const int64_t slots =
+          std::max(initial, draw(1, 2) * std::max(producer.tokens, consumer.tokens) + draw(0, 1));
+      maker.Register(
+          "r", producer, {consumer},
+          {.slots = std::max<int64_t>(slots, 1), .initial_tokens = initial, .bytes = draw(1, 9)});
     }
-    const int from = static_cast<int>(random() % num_actors), to = static_cast<int>(random() % num_actors);
+    const int from = static_cast<int>(random() % num_actors),
+              to = static_cast<int>(random() % num_actors);
     if (acts[from] == acts[to]) maker.Order(from, to, draw(-2, 2), "order");
     const TimedGraph& graph = maker.graph;
     const Liveness liveness = CheckLiveness(graph);
@@ -201,7 +224,8 @@ TEST(LivenessTest, RandomGraphsAgreeWithPlayingActByAct) {
     ++dead;
     ASSERT_FALSE(liveness.deadlock.actors.empty());
     for (size_t i = 0; i < liveness.deadlock.links.size(); ++i) {
-      const int waiter = liveness.deadlock.actors[i], next = liveness.deadlock.actors[(i + 1) % liveness.deadlock.actors.size()];
+      const int waiter = liveness.deadlock.actors[i],
+                next = liveness.deadlock.actors[(i + 1) % liveness.deadlock.actors.size()];
       const Deadlock::Link& link = liveness.deadlock.links[i];
       if (link.kind == Deadlock::Link::Kind::kOrder) continue;
       const TimedGraph::Register& reg = graph.registers[link.index];
@@ -215,7 +239,9 @@ TEST(LivenessTest, RandomGraphsAgreeWithPlayingActByAct) {
     for (const Deadlock::Repair& repair : liveness.deadlock.repairs) {
       TimedGraph less = repaired;
       --less.registers[repair.reg].slots;
-      EXPECT_FALSE(less.registers[repair.reg].slots >= graph.registers[repair.reg].slots && PlaysThrough(less, 3)) << "seed " << seed;
+      EXPECT_FALSE(less.registers[repair.reg].slots >= graph.registers[repair.reg].slots &&
+                   PlaysThrough(less, 3))
+          << "seed " << seed;
     }
   }
   EXPECT_GT(dead, 200);

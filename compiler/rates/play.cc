@@ -20,12 +20,14 @@ Play::Play(const TimedGraph& graph) : graph_(graph), waits_(AllWaits(graph)) {
     if (waits_[w].kind == Wait::Kind::kJoint) continue;
     Unit& unit = units_[unit_of_[waits_[w].waiter]];
     const Wait& wait = waits_[w];
-    const bool plain = wait.waiter_port.period == 1 && wait.other_port.period == 1 && wait.waiter_port.tokens == 1 && wait.other_port.tokens == 1;
+    const bool plain = wait.waiter_port.period == 1 && wait.other_port.period == 1 &&
+                       wait.waiter_port.tokens == 1 && wait.other_port.tokens == 1;
     place_[w] = unit.first_wait + unit.num_waits++;
     waits_by_unit_[place_[w]] = static_cast<int>(w);
     sources_[place_[w]] = {unit_of_[wait.other], plain, wait.lag};
   }
-  for (size_t a = 0; a < graph_.actors.size(); ++a) units_[unit_of_[a]].limit = graph_.actors[a].acts;
+  for (size_t a = 0; a < graph_.actors.size(); ++a)
+    units_[unit_of_[a]].limit = graph_.actors[a].acts;
   for (size_t u = units_.size(); u > 0; --u) Enqueue(static_cast<int>(u - 1));
 }
 
@@ -37,7 +39,8 @@ void Play::JoinUnits() {
     return actor;
   };
   for (const TimedGraph::Order& order : graph_.orders) {
-    if (order.kind == TimedGraph::Order::Kind::kJoint) parent[find(order.before)] = find(order.after);
+    if (order.kind == TimedGraph::Order::Kind::kJoint)
+      parent[find(order.before)] = find(order.after);
   }
   unit_of_.assign(graph_.actors.size(), -1);
   for (size_t a = 0; a < graph_.actors.size(); ++a) {
@@ -62,7 +65,8 @@ int64_t Play::ActsAllowed(const Wait& wait, int64_t other_done) const {
 }
 
 int64_t Play::ActsNeeded(const Wait& wait, int64_t done) const {
-  const int64_t token = (done / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
+  const int64_t token =
+      (done / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
   return (FloorDiv(token, wait.other_port.tokens) + 1) * wait.other_port.period;
 }
 
@@ -73,12 +77,14 @@ bool Play::Run() {
     units_[unit].queued = false;
     Visit(unit);
   }
-  return std::all_of(units_.begin(), units_.end(), [](const Unit& unit) { return unit.blocked_by < 0; });
+  return std::all_of(units_.begin(), units_.end(),
+                     [](const Unit& unit) { return unit.blocked_by < 0; });
 }
 
 void Play::Visit(int id) {
   Unit& unit = units_[id];
-  if (unit.blocked_by >= 0 || unit.done >= unit.limit) return;  // still in somebody's list, or nothing to do
+  if (unit.blocked_by >= 0 || unit.done >= unit.limit)
+    return;  // still in somebody's list, or nothing to do
   while (unit.done < unit.limit) {
     ++num_visits_;
     int64_t allowed = unit.limit;
@@ -86,7 +92,8 @@ void Play::Visit(int id) {
     for (int i = unit.first_wait; i < unit.first_wait + unit.num_waits; ++i) {
       const Source& source = sources_[i];
       const int64_t other_done = units_[source.unit].done;
-      const int64_t acts = source.plain ? other_done + source.lag : ActsAllowed(waits_[waits_by_unit_[i]], other_done);
+      const int64_t acts = source.plain ? other_done + source.lag
+                                        : ActsAllowed(waits_[waits_by_unit_[i]], other_done);
       if (acts >= allowed) continue;
       allowed = acts;
       blocked_by = i;
@@ -141,24 +148,29 @@ void Play::GrowSlots(int reg, int64_t slots) {
 
 void Play::JointPath(int from, int to, std::vector<Wait>* circle) const {
   if (from == to) return;
-  // Breadth first, from the end, so that the way back is the way forward. Only told to people: it may take long.
+  // Breadth first, from the end, so that the way back is the way forward. Only told to people: it
+  // may take long.
   std::vector<int> towards(graph_.actors.size(), -1);
   std::vector<int> reached = {to};
   for (size_t i = 0; i < reached.size(); ++i) {
     for (size_t w = 0; w < waits_.size(); ++w) {
       const Wait& wait = waits_[w];
-      if (wait.kind != Wait::Kind::kJoint || wait.other != reached[i] || wait.waiter == to || towards[wait.waiter] >= 0) continue;
+      if (wait.kind != Wait::Kind::kJoint || wait.other != reached[i] || wait.waiter == to ||
+          towards[wait.waiter] >= 0)
+        continue;
       towards[wait.waiter] = static_cast<int>(w);
       reached.push_back(wait.waiter);
     }
   }
-  for (int actor = from; actor != to; actor = circle->back().other) circle->push_back(waits_[towards[actor]]);
+  for (int actor = from; actor != to; actor = circle->back().other)
+    circle->push_back(waits_[towards[actor]]);
 }
 
 std::vector<Wait> Play::BlockedCircle() const {
   std::vector<int> order(units_.size(), -1);  // of the walk
   std::vector<int> walk;
-  const auto blocked = std::find_if(units_.begin(), units_.end(), [](const Unit& unit) { return unit.blocked_by >= 0; });
+  const auto blocked = std::find_if(units_.begin(), units_.end(),
+                                    [](const Unit& unit) { return unit.blocked_by >= 0; });
   if (blocked == units_.end()) return {};
   int unit = static_cast<int>(blocked - units_.begin());
   while (order[unit] < 0) {

@@ -35,7 +35,8 @@ std::vector<ChunkGroup> ChunkGroups(const TimedGraph& graph) {
   }
   std::map<int, ChunkGroup> groups;
   for (size_t a = 0; a < graph.actors.size(); ++a) {
-    if (graph.actors[a].chunks > 1) groups[find(static_cast<int>(a))].actors.push_back(static_cast<int>(a));
+    if (graph.actors[a].chunks > 1)
+      groups[find(static_cast<int>(a))].actors.push_back(static_cast<int>(a));
   }
   for (const Wait& wait : waits) groups[find(wait.waiter)].waits.push_back(wait);
   std::vector<ChunkGroup> result;
@@ -78,9 +79,11 @@ int64_t BaseOf(const TimedGraph& graph, const Pace& pace, const Wait& wait, cons
   const auto offset = [&](int actor, int64_t act) {
     const int64_t chunks = graph.actors[actor].chunks;
     const StartTimes::Actor& times = pace.actors[actor];
-    return chunks == 1 ? act * times.turn_ns : act / chunks * times.turn_ns + act % chunks * times.chunk_ns;
+    return chunks == 1 ? act * times.turn_ns
+                       : act / chunks * times.turn_ns + act % chunks * times.chunk_ns;
   };
-  const int64_t delay = wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : graph.actors[wait.other].time_ns);
+  const int64_t delay =
+      wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : graph.actors[wait.other].time_ns);
   return offset(wait.other, need.other_act) + delay - offset(wait.waiter, need.act);
 }
 
@@ -94,16 +97,21 @@ absl::StatusOr<Rhythm> FindRhythm(const TimedGraph& graph) {
     rhythm.micro_batches = std::max(rhythm.micro_batches, rhythm.turns.back());
     sum += static_cast<double>(actor.time_ns) * static_cast<double>(actor.chunks);
   }
-  for (const TimedGraph::Register& reg : graph.registers) sum += 2.0 * static_cast<double>(reg.latency_ns) * static_cast<double>(reg.consumers.size());
+  for (const TimedGraph::Register& reg : graph.registers)
+    sum += 2.0 * static_cast<double>(reg.latency_ns) * static_cast<double>(reg.consumers.size());
   int64_t granule = 1;
   for (const int64_t turns : rhythm.turns) {
     const int64_t part = turns / std::gcd(turns, rhythm.micro_batches);
     granule = granule / std::gcd(granule, part) * part;
-    if (granule > kCountMax) return absl::InternalError("timed graph: numbers of acts that have too few factors in common");
+    if (granule > kCountMax)
+      return absl::InternalError(
+          "timed graph: numbers of acts that have too few factors in common");
   }
   rhythm.granule_ns = granule;
-  if ((sum + static_cast<double>(granule)) * static_cast<double>(rhythm.micro_batches) > static_cast<double>(kSumMaxNs)) {
-    return absl::InternalError(absl::StrCat("timed graph: acts of ", sum, " ns in all, ", rhythm.micro_batches, " times an iteration"));
+  if ((sum + static_cast<double>(granule)) * static_cast<double>(rhythm.micro_batches) >
+      static_cast<double>(kSumMaxNs)) {
+    return absl::InternalError(absl::StrCat("timed graph: acts of ", sum, " ns in all, ",
+                                            rhythm.micro_batches, " times an iteration"));
   }
   rhythm.chunk_ns.assign(graph.actors.size(), 0);
   Pace pace;
@@ -119,22 +127,27 @@ absl::StatusOr<Rhythm> FindRhythm(const TimedGraph& graph) {
     most += all;
     if (rhythm.turns[a] > 1 || rhythm.IsFlat()) {
       // all <= turn = period * micro_batches / turns
-      rhythm.least_ns = std::max(rhythm.least_ns, (all * rhythm.turns[a] + rhythm.micro_batches - 1) / rhythm.micro_batches);
+      rhythm.least_ns =
+          std::max(rhythm.least_ns,
+                   (all * rhythm.turns[a] + rhythm.micro_batches - 1) / rhythm.micro_batches);
     }
   }
-  for (const TimedGraph::Register& reg : graph.registers) most += 2 * reg.latency_ns * static_cast<int64_t>(reg.consumers.size());
+  for (const TimedGraph::Register& reg : graph.registers)
+    most += 2 * reg.latency_ns * static_cast<int64_t>(reg.consumers.size());
   rhythm.least_ns = rhythm.Round(rhythm.least_ns);
   rhythm.most_ns = rhythm.Round(std::max(most, rhythm.least_ns));
   return rhythm;
 }
 
-Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns, int64_t iteration_ns) {
+Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns,
+            int64_t iteration_ns) {
   Pace pace;
   pace.micro_batch_ns = micro_batch_ns;
   pace.iteration_ns = iteration_ns;
   pace.actors.reserve(graph.actors.size());
   for (size_t a = 0; a < graph.actors.size(); ++a) {
-    const int64_t turn_ns = rhythm.turns[a] > 1 ? micro_batch_ns * rhythm.micro_batches / rhythm.turns[a] : 0;
+    const int64_t turn_ns =
+        rhythm.turns[a] > 1 ? micro_batch_ns * rhythm.micro_batches / rhythm.turns[a] : 0;
     pace.actors.push_back({0, turn_ns, rhythm.chunk_ns[a]});
   }
   return pace;
@@ -150,17 +163,22 @@ int64_t WeightOf(const TimedGraph& graph, const Pace& pace, const Wait& wait) {
     int64_t iteration_ns = pace.iteration_ns;
     if (iteration_ns == 0) {
       if (need.iterations < 0) return;
-      // A need of a later iteration, with iterations far apart: as if they followed each other at once.
+      // A need of a later iteration, with iterations far apart: as if they followed each other at
+      // once.
       const TimedGraph::Actor& other = graph.actors[wait.other];
-      iteration_ns = other.acts / other.chunks * std::max(pace.actors[wait.other].turn_ns, pace.actors[wait.other].chunk_ns);
+      iteration_ns = other.acts / other.chunks *
+                     std::max(pace.actors[wait.other].turn_ns, pace.actors[wait.other].chunk_ns);
     }
     weight = std::max(weight, BaseOf(graph, pace, wait, need) + need.iterations * iteration_ns);
   });
   return weight;
 }
 
-void AppendWeightLines(const TimedGraph& graph, const Pace& pace, const Wait& wait, std::vector<WeightLine>* lines) {
-  ForEachNeed(graph, wait, [&](const Need& need) { lines->push_back({BaseOf(graph, pace, wait, need), need.iterations}); });
+void AppendWeightLines(const TimedGraph& graph, const Pace& pace, const Wait& wait,
+                       std::vector<WeightLine>* lines) {
+  ForEachNeed(graph, wait, [&](const Need& need) {
+    lines->push_back({BaseOf(graph, pace, wait, need), need.iterations});
+  });
 }
 
 }  // namespace weir::compiler

@@ -19,8 +19,8 @@
 namespace weir::compiler {
 namespace {
 
-constexpr int64_t kTrimVisitsMax = 4'000'000;   // nodes, of all trials together
-constexpr int64_t kTrialVisitsMax = 30;         // of one; those that succeed visit few
+constexpr int64_t kTrimVisitsMax = 4'000'000;  // nodes, of all trials together
+constexpr int64_t kTrialVisitsMax = 30;        // of one; those that succeed visit few
 constexpr int64_t kSlotsMax = int64_t{1} << 30;
 
 // Slots of one period, with what they cost.
@@ -32,11 +32,13 @@ struct Counts {
 
 class Solver {
  public:
-  Solver(const TimedGraph& graph, Rhythm rhythm) : graph_(graph), rhythm_(std::move(rhythm)), fixed_(FixedWaits(graph)) {}
+  Solver(const TimedGraph& graph, Rhythm rhythm)
+      : graph_(graph), rhythm_(std::move(rhythm)), fixed_(FixedWaits(graph)) {}
 
   // The shortest period that anything reaches.
   absl::StatusOr<int64_t> Shortest() const {
-    const auto shortest = FindShortestPeriod(graph_, rhythm_, fixed_, BoundPeriod(graph_).micro_batch_ns);
+    const auto shortest =
+        FindShortestPeriod(graph_, rhythm_, fixed_, BoundPeriod(graph_).micro_batch_ns);
     if (!shortest) return NoRhythm();
     return shortest->micro_batch_ns;
   }
@@ -45,26 +47,32 @@ class Solver {
 
   absl::StatusOr<RegisterSolution> Finish(Counts counts, int64_t micro_batch_ns) const {
     TimedGraph solved = graph_;
-    for (size_t r = 0; r < solved.registers.size(); ++r) solved.registers[r].slots = counts.slots[r];
-    std::optional<StartTimes> times = FindStartTimes(solved, rhythm_, AllWaits(solved), micro_batch_ns);
+    for (size_t r = 0; r < solved.registers.size(); ++r)
+      solved.registers[r].slots = counts.slots[r];
+    std::optional<StartTimes> times =
+        FindStartTimes(solved, rhythm_, AllWaits(solved), micro_batch_ns);
     if (!times) return NoRhythm();
-    return RegisterSolution{std::move(counts.slots), *std::move(times), micro_batch_ns, counts.bytes, counts.bytes_bound};
+    return RegisterSolution{std::move(counts.slots), *std::move(times), micro_batch_ns,
+                            counts.bytes, counts.bytes_bound};
   }
 
   const Rhythm& rhythm() const { return rhythm_; }
 
  private:
-  // A register to be solved, as lifetimes see it: slots >= (time(consumer) - time(producer) + extra_ns) / token_ns.
+  // A register to be solved, as lifetimes see it: slots >= (time(consumer) - time(producer) +
+  // extra_ns) / token_ns.
   struct Lifetime {
     int reg = -1;
     int64_t slots_min = 1;
-    double token_ns = 0;  // 0: its lifetime costs nothing
+    double token_ns = 0;            // 0: its lifetime costs nothing
     std::vector<int64_t> extra_ns;  // by consumer; kNoWeight: it asks for nothing
   };
 
   static absl::Status NoRhythm() {
-    return Rejected({"W0496", "the slots that are given", "an even rhythm in which every micro-batch takes the same time",
-                     "none, though every act gets its turn", "leave more of the slots to be solved, or give more"});
+    return Rejected({"W0496", "the slots that are given",
+                     "an even rhythm in which every micro-batch takes the same time",
+                     "none, though every act gets its turn",
+                     "leave more of the slots to be solved, or give more"});
   }
 
   int64_t SlotsMin(const TimedGraph::Register& reg) const {
@@ -84,9 +92,13 @@ class Solver {
     const TimedGraph::Port& port = reg.producer;
     const TimedGraph::Actor& actor = graph_.actors[port.actor];
     const StartTimes::Actor& times = pace.actors[port.actor];
-    const double tokens = static_cast<double>(port.tokens), period = static_cast<double>(port.period);
-    if (actor.chunks > 1 && port.period < actor.chunks) return static_cast<double>(times.chunk_ns) * period / tokens;
-    if (rhythm_.turns[port.actor] > 1) return static_cast<double>(times.turn_ns) * period / static_cast<double>(actor.chunks) / tokens;
+    const double tokens = static_cast<double>(port.tokens),
+                 period = static_cast<double>(port.period);
+    if (actor.chunks > 1 && port.period < actor.chunks)
+      return static_cast<double>(times.chunk_ns) * period / tokens;
+    if (rhythm_.turns[port.actor] > 1)
+      return static_cast<double>(times.turn_ns) * period / static_cast<double>(actor.chunks) /
+             tokens;
     return rhythm_.IsFlat() ? static_cast<double>(pace.iteration_ns) / tokens : 0;
   }
 
@@ -97,16 +109,23 @@ class Solver {
     lifetime.slots_min = SlotsMin(r);
     lifetime.token_ns = TokenTime(pace, r);
     for (size_t c = 0; c < r.consumers.size(); ++c) {
-      const int64_t weight = WeightOf(graph_, pace, SlotWait(graph_, reg, static_cast<int>(c), lifetime.slots_min));
+      const int64_t weight =
+          WeightOf(graph_, pace, SlotWait(graph_, reg, static_cast<int>(c), lifetime.slots_min));
       lifetime.extra_ns.push_back(
-          weight == kNoWeight ? kNoWeight : weight + static_cast<int64_t>(static_cast<double>(lifetime.slots_min) * lifetime.token_ns));
+          weight == kNoWeight
+              ? kNoWeight
+              : weight + static_cast<int64_t>(static_cast<double>(lifetime.slots_min) *
+                                              lifetime.token_ns));
     }
     return lifetime;
   }
 
-  CheapestTimes Cheapest(const std::vector<Lifetime>& lifetimes, std::vector<Difference> differences) const;
-  std::optional<int64_t> SlotsFor(const Pace& pace, const std::vector<int64_t>& times, int reg) const;
-  void Trim(const Pace& pace, std::vector<Difference> differences, const std::vector<int64_t>& times, Counts* counts) const;
+  CheapestTimes Cheapest(const std::vector<Lifetime>& lifetimes,
+                         std::vector<Difference> differences) const;
+  std::optional<int64_t> SlotsFor(const Pace& pace, const std::vector<int64_t>& times,
+                                  int reg) const;
+  void Trim(const Pace& pace, std::vector<Difference> differences,
+            const std::vector<int64_t>& times, Counts* counts) const;
   double Bound(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& times) const;
 
   const TimedGraph& graph_;
@@ -115,7 +134,8 @@ class Solver {
 };
 
 // Start times at which the lifetimes of registers, weighted with their bytes, are least.
-CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes, std::vector<Difference> differences) const {
+CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes,
+                               std::vector<Difference> differences) const {
   // Costs in whole numbers: bytes per time, as fine as 2^61 leaves.
   double largest = 0, sum = 0;
   bool even = true;
@@ -124,7 +144,8 @@ CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes, std::vect
     if (lifetime.token_ns <= 0) continue;
     if (token_ns == 0) token_ns = lifetime.token_ns;
     even &= lifetime.token_ns == token_ns;
-    const double cost = static_cast<double>(graph_.registers[lifetime.reg].bytes) / lifetime.token_ns;
+    const double cost =
+        static_cast<double>(graph_.registers[lifetime.reg].bytes) / lifetime.token_ns;
     largest = std::max(largest, cost);
     sum += cost;
   }
@@ -133,10 +154,12 @@ CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes, std::vect
   int num_nodes = static_cast<int>(graph_.actors.size());
   for (const Lifetime& lifetime : lifetimes) {
     const TimedGraph::Register& reg = graph_.registers[lifetime.reg];
-    const int64_t consumers = std::count_if(lifetime.extra_ns.begin(), lifetime.extra_ns.end(), [](int64_t ns) { return ns != kNoWeight; });
+    const int64_t consumers = std::count_if(lifetime.extra_ns.begin(), lifetime.extra_ns.end(),
+                                            [](int64_t ns) { return ns != kNoWeight; });
     if (lifetime.token_ns <= 0 || reg.bytes == 0 || consumers == 0) continue;
     const int64_t cost = std::llround(static_cast<double>(reg.bytes) / lifetime.token_ns * scale);
-    const int64_t free = static_cast<int64_t>(static_cast<double>(lifetime.slots_min) * lifetime.token_ns);
+    const int64_t free =
+        static_cast<int64_t>(static_cast<double>(lifetime.slots_min) * lifetime.token_ns);
     const int last_release = consumers > 1 ? num_nodes++ : -1;
     for (size_t c = 0; c < reg.consumers.size(); ++c) {
       if (lifetime.extra_ns[c] == kNoWeight) continue;
@@ -153,7 +176,8 @@ CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes, std::vect
 }
 
 // The fewest slots with which acts can start at `times`.
-std::optional<int64_t> Solver::SlotsFor(const Pace& pace, const std::vector<int64_t>& times, int reg) const {
+std::optional<int64_t> Solver::SlotsFor(const Pace& pace, const std::vector<int64_t>& times,
+                                        int reg) const {
   const TimedGraph::Register& r = graph_.registers[reg];
   int64_t slots = SlotsMin(r);
   for (size_t c = 0; c < r.consumers.size(); ++c) {
@@ -178,28 +202,37 @@ std::optional<int64_t> Solver::SlotsFor(const Pace& pace, const std::vector<int6
 }
 
 // One slot less, largest registers first, wherever start times remain.
-void Solver::Trim(const Pace& pace, std::vector<Difference> differences, const std::vector<int64_t>& times, Counts* counts) const {
+void Solver::Trim(const Pace& pace, std::vector<Difference> differences,
+                  const std::vector<int64_t>& times, Counts* counts) const {
   std::vector<int> order;
-  std::vector<std::vector<std::pair<int, int64_t>>> arcs(graph_.registers.size());  // index, consumer
+  std::vector<std::vector<std::pair<int, int64_t>>> arcs(
+      graph_.registers.size());  // index, consumer
   for (size_t r = 0; r < graph_.registers.size(); ++r) {
     const TimedGraph::Register& reg = graph_.registers[r];
     if (reg.slots > 0) continue;
     for (size_t c = 0; c < reg.consumers.size(); ++c) {
-      const int64_t weight = WeightOf(graph_, pace, SlotWait(graph_, static_cast<int>(r), static_cast<int>(c), counts->slots[r]));
+      const int64_t weight =
+          WeightOf(graph_, pace,
+                   SlotWait(graph_, static_cast<int>(r), static_cast<int>(c), counts->slots[r]));
       arcs[r].emplace_back(static_cast<int>(differences.size()), static_cast<int64_t>(c));
       // A weight that asks for nothing must still be an arc, as fewer slots may ask.
-      differences.push_back({reg.consumers[c].actor, reg.producer.actor, weight == kNoWeight ? -kTimeMaxNs : weight});
+      differences.push_back(
+          {reg.consumers[c].actor, reg.producer.actor, weight == kNoWeight ? -kTimeMaxNs : weight});
     }
     if (counts->slots[r] > SlotsMin(reg) && reg.bytes > 0) order.push_back(static_cast<int>(r));
   }
-  std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return graph_.registers[a].bytes > graph_.registers[b].bytes; });
+  std::stable_sort(order.begin(), order.end(), [&](int a, int b) {
+    return graph_.registers[a].bytes > graph_.registers[b].bytes;
+  });
   DifferenceSystem system(static_cast<int>(graph_.actors.size()), std::move(differences));
   if (order.empty() || !system.SetTimes(times)) return;
   for (int r : order) {
-    while (counts->slots[r] > SlotsMin(graph_.registers[r]) && system.num_visits() < kTrimVisitsMax) {
+    while (counts->slots[r] > SlotsMin(graph_.registers[r]) &&
+           system.num_visits() < kTrimVisitsMax) {
       std::vector<std::pair<int, int64_t>> changes;
       for (const auto& [arc, consumer] : arcs[r]) {
-        const int64_t weight = WeightOf(graph_, pace, SlotWait(graph_, r, static_cast<int>(consumer), counts->slots[r] - 1));
+        const int64_t weight = WeightOf(
+            graph_, pace, SlotWait(graph_, r, static_cast<int>(consumer), counts->slots[r] - 1));
         changes.emplace_back(arc, weight == kNoWeight ? -kTimeMaxNs : weight);
       }
       if (!system.Tighten(changes, kTrialVisitsMax)) break;
@@ -208,18 +241,22 @@ void Solver::Trim(const Pace& pace, std::vector<Difference> differences, const s
   }
 }
 
-double Solver::Bound(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& times) const {
+double Solver::Bound(const std::vector<Lifetime>& lifetimes,
+                     const std::vector<int64_t>& times) const {
   double bound = 0;
-  for (const TimedGraph::Register& reg : graph_.registers) bound += static_cast<double>(reg.slots) * static_cast<double>(reg.bytes);
+  for (const TimedGraph::Register& reg : graph_.registers)
+    bound += static_cast<double>(reg.slots) * static_cast<double>(reg.bytes);
   for (const Lifetime& lifetime : lifetimes) {
     const TimedGraph::Register& reg = graph_.registers[lifetime.reg];
     double slots = static_cast<double>(lifetime.slots_min);
     for (size_t c = 0; c < reg.consumers.size() && lifetime.token_ns > 0; ++c) {
       if (lifetime.extra_ns[c] == kNoWeight) continue;
-      const int64_t lives = times[reg.consumers[c].actor] - times[reg.producer.actor] + lifetime.extra_ns[c];
+      const int64_t lives =
+          times[reg.consumers[c].actor] - times[reg.producer.actor] + lifetime.extra_ns[c];
       slots = std::max(slots, static_cast<double>(lives) / lifetime.token_ns);
     }
-    if (!rhythm_.IsFlat()) slots = std::min(slots, std::max(static_cast<double>(lifetime.slots_min), TokensMax(reg)));
+    if (!rhythm_.IsFlat())
+      slots = std::min(slots, std::max(static_cast<double>(lifetime.slots_min), TokensMax(reg)));
     bound += slots * static_cast<double>(reg.bytes);
   }
   return bound;
@@ -257,7 +294,8 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
     counts.slots[r] = *slots;
   }
   Trim(pace, std::move(differences), times, &counts);
-  for (size_t r = 0; r < graph_.registers.size(); ++r) counts.bytes += counts.slots[r] * graph_.registers[r].bytes;
+  for (size_t r = 0; r < graph_.registers.size(); ++r)
+    counts.bytes += counts.slots[r] * graph_.registers[r].bytes;
   return counts;
 }
 
@@ -266,7 +304,10 @@ absl::Status CheckGivenSlots(TimedGraph graph, const std::string& remedy) {
   for (TimedGraph::Register& reg : graph.registers) {
     if (reg.slots > 0) continue;
     const TimedGraph::Actor& producer = graph.actors[reg.producer.actor];
-    reg.slots = reg.slots_max > 0 ? reg.slots_max : 2 * (producer.acts / reg.producer.period * reg.producer.tokens) + reg.initial_tokens;
+    reg.slots =
+        reg.slots_max > 0
+            ? reg.slots_max
+            : 2 * (producer.acts / reg.producer.period * reg.producer.tokens) + reg.initial_tokens;
   }
   const Liveness liveness = CheckLiveness(graph);
   return liveness.live ? absl::OkStatus() : DeadlockError(graph, liveness.deadlock, remedy);
@@ -280,19 +321,23 @@ absl::StatusOr<Solver> MakeSolver(const TimedGraph& graph, const std::string& re
 }
 
 absl::Status DoesNotFit(int64_t bytes_max, int64_t bytes) {
-  return absl::ResourceExhaustedError(Format({"W0495", "the registers", absl::StrCat("at most ", bytes_max, " bytes, the limit that is set"),
-                                              absl::StrCat("that the slowest rhythm takes ", bytes),
-                                              "raise the limit to that, or keep less between forward and backward"}));
+  return absl::ResourceExhaustedError(
+      Format({"W0495", "the registers",
+              absl::StrCat("at most ", bytes_max, " bytes, the limit that is set"),
+              absl::StrCat("that the slowest rhythm takes ", bytes),
+              "raise the limit to that, or keep less between forward and backward"}));
 }
 
 }  // namespace
 
-absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph, const SolveOptions& options) {
+absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph,
+                                                const SolveOptions& options) {
   WEIR_ASSIGN_OR_RETURN(const Solver solver, MakeSolver(graph, options.remedy));
   WEIR_ASSIGN_OR_RETURN(int64_t fast, solver.Shortest());
   fast = solver.rhythm().Round(std::max(fast, options.micro_batch_ns.value_or(0)));
   WEIR_ASSIGN_OR_RETURN(Counts best, solver.CountsAt(fast));
-  if (!options.bytes_max || best.bytes <= *options.bytes_max) return solver.Finish(std::move(best), fast);
+  if (!options.bytes_max || best.bytes <= *options.bytes_max)
+    return solver.Finish(std::move(best), fast);
   int64_t slow = std::max(fast, solver.rhythm().most_ns);
   WEIR_ASSIGN_OR_RETURN(best, solver.CountsAt(slow));
   if (best.bytes > *options.bytes_max) return DoesNotFit(*options.bytes_max, best.bytes);
@@ -325,8 +370,8 @@ absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int
   for (int i = 2; i < 3 * points_max; ++i) {
     int64_t middle = 0, most = 0;
     for (auto it = counts.begin(); std::next(it) != counts.end(); ++it) {
-      const int64_t between =
-          solver.rhythm().Round(static_cast<int64_t>(std::sqrt(static_cast<double>(it->first) * static_cast<double>(std::next(it)->first))));
+      const int64_t between = solver.rhythm().Round(static_cast<int64_t>(
+          std::sqrt(static_cast<double>(it->first) * static_cast<double>(std::next(it)->first))));
       const int64_t gain = it->second.bytes - std::next(it)->second.bytes;
       if (gain <= most || between <= it->first || between >= std::next(it)->first) continue;
       most = gain;
@@ -346,7 +391,8 @@ absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int
   while (static_cast<int>(curve.size()) > std::max(points_max, 2)) {
     size_t least = 1;
     for (size_t i = 1; i + 1 < curve.size(); ++i) {
-      if (curve[i + 1].bytes - curve[i - 1].bytes < curve[least + 1].bytes - curve[least - 1].bytes) least = i;
+      if (curve[i + 1].bytes - curve[i - 1].bytes < curve[least + 1].bytes - curve[least - 1].bytes)
+        least = i;
     }
     curve.erase(curve.begin() + static_cast<std::ptrdiff_t>(least));
   }

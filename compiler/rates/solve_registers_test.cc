@@ -51,7 +51,8 @@ TEST(SolveRegistersTest, OneForwardOneBackwardFallsOutOfEqualStages) {
       for (size_t r = 0; r < graph.registers.size(); ++r) {
         int stage = 0;
         if (sscanf(graph.registers[r].name.c_str(), "kept stage %d", &stage) != 1) continue;
-        EXPECT_EQ(solution.slots[r], stages - stage) << graph.registers[r].name << " of " << stages << ", backward " << backward_ns;
+        EXPECT_EQ(solution.slots[r], stages - stage)
+            << graph.registers[r].name << " of " << stages << ", backward " << backward_ns;
       }
     }
   }
@@ -79,13 +80,15 @@ TEST(SolveRegistersTest, TheSharedStreamOfTwoCollectivesGetsTwoSlots) {
 
 TEST(SolveRegistersTest, IterationsAreFilledAndEmptied) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 20), update = maker.Actor("update", 1, 5);
+  const int a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 20),
+            update = maker.Actor("update", 1, 5);
   maker.Register("x", {a}, {{b}}, {.slots = 0});
   maker.Register("sum", {b, 8, 1}, {{update}}, {.slots = 0});
   maker.Register("weights", {update}, {{a, 8, 1}, {b, 8, 1}}, {.slots = 1, .initial_tokens = 1});
   const RegisterSolution solution = Solve(maker.graph);
   EXPECT_EQ(solution.micro_batch_ns, 20);
-  EXPECT_EQ(solution.times.iteration_ns, 7 * 20 + 10 + 20 + 5) << "(m - 1) periods and the way of one";
+  EXPECT_EQ(solution.times.iteration_ns, 7 * 20 + 10 + 20 + 5)
+      << "(m - 1) periods and the way of one";
   EXPECT_EQ(solution.slots[1], 1);
 }
 
@@ -104,7 +107,8 @@ TEST(SolveRegistersTest, ASingleMicroBatchOverlapsIterationsWhereItMay) {
 
 TEST(SolveRegistersTest, PackedAndUnpackedTokensGetWhatTheyNeed) {
   GraphMaker maker;
-  const int a = maker.Actor("a", 12, 10), b = maker.Actor("b", 4, 10), c = maker.Actor("c", 24, 5), chunks = maker.Actor("chunks", 48, 3, 4);
+  const int a = maker.Actor("a", 12, 10), b = maker.Actor("b", 4, 10), c = maker.Actor("c", 24, 5),
+            chunks = maker.Actor("chunks", 48, 3, 4);
   const int packed = maker.Register("packed", {a}, {{b, 1, 3}}, {.slots = 0});
   const int unpacked = maker.Register("unpacked", {b, 1, 6}, {{c}}, {.slots = 0});
   maker.Register("cut", {a}, {{chunks, 4, 1}}, {.slots = 0});
@@ -141,13 +145,16 @@ TEST(SolveRegistersTest, AMemoryLimitSlowsThePeriodAndAnImpossibleOneSaysWhatWou
   EXPECT_EQ(Solve(graph, {.bytes_max = least}).bytes, least);
   const absl::Status status = SolveRegisters(graph, {.bytes_max = least - 1}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(std::string(status.message()),
-            absl::StrCat("W0495 at the registers: expected at most ", least - 1, " bytes, the limit that is set; found that the slowest rhythm takes ",
-                         least, ". Try: raise the limit to that, or keep less between forward and backward."));
+  EXPECT_EQ(
+      std::string(status.message()),
+      absl::StrCat("W0495 at the registers: expected at most ", least - 1,
+                   " bytes, the limit that is set; found that the slowest rhythm takes ", least,
+                   ". Try: raise the limit to that, or keep less between forward and backward."));
 }
 
 TEST(SolveRegistersTest, TheCurveRisesInMemoryAndFallsInTime) {
-  const TimedGraph graph = MakeRandomPipeline({.seed = 5, .layers = 16, .updates = RandomPipeline::Updates::kYes});
+  const TimedGraph graph =
+      MakeRandomPipeline({.seed = 5, .layers = 16, .updates = RandomPipeline::Updates::kYes});
   const absl::StatusOr<std::vector<CurvePoint>> curve = MemoryCurve(graph, 8);
   ASSERT_TRUE(curve.ok()) << curve.status();
   ASSERT_GE(curve->size(), 4u);
@@ -160,36 +167,45 @@ TEST(SolveRegistersTest, TheCurveRisesInMemoryAndFallsInTime) {
   EXPECT_EQ(curve->back().bytes, Solve(graph).bytes);
 }
 
-// At the period of `stages` devices, but with a device for every actor: what the LP's bound is about.
+// At the period of `stages` devices, but with a device for every actor: what the LP's bound is
+// about.
 TEST(SolveRegistersTest, LargePipelinesStayWithinFivePercentOfTheBoundBelow) {
   for (const auto& [layers, stages] : {std::pair(1000, 16), std::pair(2500, 32)}) {
     RandomPipeline options = {.seed = 2, .layers = layers, .stages = stages, .micro_batches = 256};
     const int64_t period = BoundPeriod(MakeRandomPipeline(options)).micro_batch_ns;
     options.stages = 0;
-    const RegisterSolution solution = Solve(MakeRandomPipeline(options), {.micro_batch_ns = period});
+    const RegisterSolution solution =
+        Solve(MakeRandomPipeline(options), {.micro_batch_ns = period});
     EXPECT_EQ(solution.micro_batch_ns, period);
-    EXPECT_LE(static_cast<double>(solution.bytes), (layers == 1000 ? 1.052 : 1.05) * solution.bytes_bound);
+    EXPECT_LE(static_cast<double>(solution.bytes),
+              (layers == 1000 ? 1.052 : 1.05) * solution.bytes_bound);
   }
 }
 
 // The devices are shared, nobody looks at start times, forward goes first: the runtime's way.
-// Greedy play is no slave of the plan, so it may fall behind a little where a device has no time left.
+// Greedy play is no slave of the plan, so it may fall behind a little where a device has no time
+// left.
 TEST(SolveRegistersTest, PlayedGreedilyWithTheSolvedSlotsTheBusiestDeviceHardlyEverWaits) {
   int slower = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     for (const auto& [layers, stages] : {std::pair(8, 2), std::pair(20, 4), std::pair(60, 8)}) {
-      const TimedGraph graph = MakeRandomPipeline(
-          {.seed = seed, .layers = layers, .stages = stages, .micro_batches = 64, .latency_max_ns = seed % 2 == 0 ? 50 : 0});
+      const TimedGraph graph = MakeRandomPipeline({.seed = seed,
+                                                   .layers = layers,
+                                                   .stages = stages,
+                                                   .micro_batches = 64,
+                                                   .latency_max_ns = seed % 2 == 0 ? 50 : 0});
       const RegisterSolution solution = Solve(graph);
       EXPECT_EQ(solution.micro_batch_ns, BoundPeriod(graph).micro_batch_ns);
       GreedyPlay play(WithSlots(graph, solution.slots));
       ASSERT_TRUE(play.Run(4));
-      const double against_bound = play.Period(0, 0.5) / static_cast<double>(solution.micro_batch_ns);
+      const double against_bound =
+          play.Period(0, 0.5) / static_cast<double>(solution.micro_batch_ns);
       slower += against_bound > 1.01 ? 1 : 0;
       EXPECT_LE(against_bound, 1.12) << "seed " << seed << ", " << stages << " stages";
       GreedyPlay single(WithSlots(graph, std::vector<int64_t>(graph.registers.size(), 1)));
       ASSERT_TRUE(single.Run(4));
-      EXPECT_GT(single.Period(0, 0.5), 1.1 * static_cast<double>(solution.micro_batch_ns)) << "one slot everywhere should be slower";
+      EXPECT_GT(single.Period(0, 0.5), 1.1 * static_cast<double>(solution.micro_batch_ns))
+          << "one slot everywhere should be slower";
     }
   }
   EXPECT_LE(slower, 4) << "of 60";

@@ -8,9 +8,12 @@
 namespace weir::compiler {
 namespace {
 
-absl::Status Early(const std::string& what) { return absl::InternalError(absl::StrCat("start times: ", what)); }
+absl::Status Early(const std::string& what) {
+  return absl::InternalError(absl::StrCat("start times: ", what));
+}
 
-// The parts of an actor's start times that the acts of one iteration add. Everything is far below 2^62: see CheckActor.
+// The parts of an actor's start times that the acts of one iteration add. Everything is far below
+// 2^62: see CheckActor.
 int64_t Offset(const TimedGraph::Actor& actor, const StartTimes::Actor& times, int64_t act) {
   if (actor.chunks == 1) return act * times.turn_ns;
   return act / actor.chunks * times.turn_ns + act % actor.chunks * times.chunk_ns;
@@ -18,31 +21,35 @@ int64_t Offset(const TimedGraph::Actor& actor, const StartTimes::Actor& times, i
 
 bool InRange(int64_t value, int64_t max) { return value >= 0 && value <= max; }
 
-// Acts of one actor do not overlap, in a micro-batch, from one to the next, and from iteration to iteration. With that
-// every offset is below iteration_ns, so none overflows.
-absl::Status CheckActor(const TimedGraph::Actor& actor, const StartTimes::Actor& times, int64_t iteration_ns) {
-  if (times.start_ns < -kTimeMaxNs || times.start_ns > kTimeMaxNs || !InRange(times.turn_ns, kTimeMaxNs) ||
-      !InRange(times.chunk_ns, kTimeMaxNs)) {
-    return Early(absl::StrCat("`", actor.name, "` starts at ", times.start_ns, ", every ", times.turn_ns, " and ", times.chunk_ns,
+// Acts of one actor do not overlap, in a micro-batch, from one to the next, and from iteration to
+// iteration. With that every offset is below iteration_ns, so none overflows.
+absl::Status CheckActor(const TimedGraph::Actor& actor, const StartTimes::Actor& times,
+                        int64_t iteration_ns) {
+  if (times.start_ns < -kTimeMaxNs || times.start_ns > kTimeMaxNs ||
+      !InRange(times.turn_ns, kTimeMaxNs) || !InRange(times.chunk_ns, kTimeMaxNs)) {
+    return Early(absl::StrCat("`", actor.name, "` starts at ", times.start_ns, ", every ",
+                              times.turn_ns, " and ", times.chunk_ns,
                               " ns: not between 0 and 2^60"));
   }
   __int128 end = actor.time_ns;
   if (actor.chunks > 1) {
     if (times.chunk_ns < actor.time_ns) {
-      return Early(absl::StrCat("acts of `", actor.name, "` overlap: each takes ", actor.time_ns, " ns, the next chunk starts after ",
-                                times.chunk_ns));
+      return Early(absl::StrCat("acts of `", actor.name, "` overlap: each takes ", actor.time_ns,
+                                " ns, the next chunk starts after ", times.chunk_ns));
     }
     end += static_cast<__int128>(actor.chunks - 1) * times.chunk_ns;
   }
   if (actor.acts > actor.chunks) {
     if (times.turn_ns < end) {
-      return Early(absl::StrCat("acts of `", actor.name, "` overlap: those of a micro-batch take ", static_cast<int64_t>(end),
+      return Early(absl::StrCat("acts of `", actor.name, "` overlap: those of a micro-batch take ",
+                                static_cast<int64_t>(end),
                                 " ns, the next micro-batch starts after ", times.turn_ns));
     }
     end += static_cast<__int128>(actor.acts / actor.chunks - 1) * times.turn_ns;
   }
   if (iteration_ns < end) {
-    return Early(absl::StrCat("acts of `", actor.name, "` overlap: an iteration of it ends later than ", iteration_ns,
+    return Early(absl::StrCat("acts of `", actor.name,
+                              "` overlap: an iteration of it ends later than ", iteration_ns,
                               " ns after its start, when the next iteration starts"));
   }
   return absl::OkStatus();
@@ -53,9 +60,11 @@ absl::Status CheckActor(const TimedGraph::Actor& actor, const StartTimes::Actor&
 absl::Status CheckStartTimes(const TimedGraph& graph, const StartTimes& times) {
   if (absl::Status status = CheckGraph(graph); !status.ok()) return status;
   if (times.actors.size() != graph.actors.size()) {
-    return Early(absl::StrCat(times.actors.size(), " actors, where the graph has ", graph.actors.size()));
+    return Early(
+        absl::StrCat(times.actors.size(), " actors, where the graph has ", graph.actors.size()));
   }
-  if (!InRange(times.iteration_ns, kTimeMaxNs)) return Early(absl::StrCat("an iteration of ", times.iteration_ns, " ns"));
+  if (!InRange(times.iteration_ns, kTimeMaxNs))
+    return Early(absl::StrCat("an iteration of ", times.iteration_ns, " ns"));
   for (size_t a = 0; a < graph.actors.size(); ++a) {
     absl::Status status = CheckActor(graph.actors[a], times.actors[a], times.iteration_ns);
     if (!status.ok()) return status;
@@ -68,11 +77,14 @@ absl::Status CheckStartTimes(const TimedGraph& graph, const StartTimes& times) {
     const StartTimes::Actor& other_times = times.actors[wait.other];
     const int64_t delay = wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : other.time_ns);
     ForEachNeed(graph, wait, [&](const Need& need) {
-      const __int128 start = static_cast<__int128>(waiter_times.start_ns) + Offset(waiter, waiter_times, need.act);
-      const __int128 ready = static_cast<__int128>(other_times.start_ns) + Offset(other, other_times, need.other_act) + delay +
+      const __int128 start =
+          static_cast<__int128>(waiter_times.start_ns) + Offset(waiter, waiter_times, need.act);
+      const __int128 ready = static_cast<__int128>(other_times.start_ns) +
+                             Offset(other, other_times, need.other_act) + delay +
                              static_cast<__int128>(need.iterations) * times.iteration_ns;
       if (start >= ready || !result.ok()) return;
-      result = Early(absl::StrCat(Describe(graph, wait, need), ", but starts ", static_cast<double>(ready - start), " ns too early"));
+      result = Early(absl::StrCat(Describe(graph, wait, need), ", but starts ",
+                                  static_cast<double>(ready - start), " ns too early"));
     });
     return result.ok();
   };
@@ -81,7 +93,8 @@ absl::Status CheckStartTimes(const TimedGraph& graph, const StartTimes& times) {
     if (reg.slots < 1) return Early(absl::StrCat("`", reg.name, "` has no slots yet"));
     for (size_t c = 0; c < reg.consumers.size(); ++c) {
       if (!check(TokenWait(graph, static_cast<int>(r), static_cast<int>(c)))) return result;
-      if (!check(SlotWait(graph, static_cast<int>(r), static_cast<int>(c), reg.slots))) return result;
+      if (!check(SlotWait(graph, static_cast<int>(r), static_cast<int>(c), reg.slots)))
+        return result;
     }
   }
   for (size_t o = 0; o < graph.orders.size(); ++o) {

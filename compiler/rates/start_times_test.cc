@@ -15,7 +15,8 @@ using ::testing::HasSubstr;
 // a -> b with 2 slots, 8 micro-batches, then an update that the next iteration's b waits for.
 TimedGraph Small() {
   GraphMaker maker;
-  const int a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 10), update = maker.Actor("update", 1, 5);
+  const int a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 10),
+            update = maker.Actor("update", 1, 5);
   maker.Register("x", {a}, {{b}}, {.slots = 2, .latency_ns = 3});
   maker.Register("sum", {b, 8, 1}, {{update}}, {.slots = 2});
   maker.Register("weights", {update}, {{b, 8, 1}}, {.slots = 1, .initial_tokens = 1});
@@ -30,24 +31,31 @@ StartTimes SmallTimes() {
   return times;
 }
 
-TEST(StartTimesTest, TimesThatJustFitAreAccepted) { EXPECT_EQ(CheckStartTimes(Small(), SmallTimes()), absl::OkStatus()); }
+TEST(StartTimesTest, TimesThatJustFitAreAccepted) {
+  EXPECT_EQ(CheckStartTimes(Small(), SmallTimes()), absl::OkStatus());
+}
 
 TEST(StartTimesTest, EveryKindOfEdgeIsFoundWhenItIsANanosecondShort) {
   StartTimes times = SmallTimes();
   --times.actors[1].start_ns;
-  EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()), HasSubstr("`b` takes a token of `x` that act 0 of `a` publishes"));
+  EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()),
+              HasSubstr("`b` takes a token of `x` that act 0 of `a` publishes"));
   times = SmallTimes();
   --times.actors[2].start_ns;
-  EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()), HasSubstr("takes a token of `sum` that act 7 of `b` publishes, but starts 1 ns too early"));
+  EXPECT_THAT(
+      std::string(CheckStartTimes(Small(), times).message()),
+      HasSubstr("takes a token of `sum` that act 7 of `b` publishes, but starts 1 ns too early"));
   times = SmallTimes();
   --times.iteration_ns;
   EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()),
-              HasSubstr("act 0 of `b` takes a token of `weights` that act 0 of the iteration before of `update` publishes"));
+              HasSubstr("act 0 of `b` takes a token of `weights` that act 0 of the iteration "
+                        "before of `update` publishes"));
   times = SmallTimes();
   times.actors[1].start_ns += 100;
   times.actors[2].start_ns += 100;
   times.iteration_ns += 100;
-  EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()), HasSubstr("takes a slot of `x`"));
+  EXPECT_THAT(std::string(CheckStartTimes(Small(), times).message()),
+              HasSubstr("takes a slot of `x`"));
 }
 
 TEST(StartTimesTest, ActsOfOneActorMayNotOverlap) {
@@ -57,7 +65,8 @@ TEST(StartTimesTest, ActsOfOneActorMayNotOverlap) {
   times.iteration_ns = 60;
   times.actors = {{0, 30, 10}};
   EXPECT_EQ(CheckStartTimes(maker.graph, times), absl::OkStatus());
-  for (int64_t* field : {&times.iteration_ns, &times.actors[0].turn_ns, &times.actors[0].chunk_ns}) {
+  for (int64_t* field :
+       {&times.iteration_ns, &times.actors[0].turn_ns, &times.actors[0].chunk_ns}) {
     --*field;
     EXPECT_THAT(std::string(CheckStartTimes(maker.graph, times).message()), HasSubstr("overlap"));
     ++*field;
@@ -74,7 +83,8 @@ TEST(StartTimesTest, JointActsStartTogether) {
   EXPECT_EQ(CheckStartTimes(maker.graph, times), absl::OkStatus());
   for (const int64_t by : {-1, 1}) {
     times.actors[1].start_ns = 5 + by;
-    EXPECT_THAT(std::string(CheckStartTimes(maker.graph, times).message()), HasSubstr("starts together with"));
+    EXPECT_THAT(std::string(CheckStartTimes(maker.graph, times).message()),
+                HasSubstr("starts together with"));
   }
 }
 
@@ -95,26 +105,35 @@ TEST(StartTimesTest, AbsurdNumbersAreRefusedAndDoNotWrap) {
   EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
 }
 
-// A register or order between two random actors, with random times: whether it holds, by all acts of five iterations.
+// A register or order between two random actors, with random times: whether it holds, by all acts
+// of five iterations.
 TEST(StartTimesTest, TheShortcutForEvenEdgesFindsWhatLookingAtAllActsFinds) {
   int held = 0, early = 0;
   for (uint32_t seed = 0; seed < 20000; ++seed) {
     std::mt19937 random(seed);
-    const auto draw = [&](int least, int most) { return static_cast<int64_t>(random() % (most - least + 1)) + least; };
+    const auto draw = [&](int least, int most) {
+      return static_cast<int64_t>(random() % (most - least + 1)) + least;
+    };
     GraphMaker maker;
     StartTimes times;
     const int64_t micro_batches = draw(1, 7);
     const int64_t same_chunks = draw(1, 4);
     for (int i = 0; i < 2; ++i) {
       const int64_t chunks = random() % 2 == 0 ? same_chunks : draw(1, 4);
-      maker.Actor(i == 0 ? "a" : "b", (random() % 4 == 0 ? 1 : micro_batches) * chunks, draw(1, 4), chunks);
+      maker.Actor(i == 0 ? "a" : "b", (random() % 4 == 0 ? 1 : micro_batches) * chunks, draw(1, 4),
+                  chunks);
     }
     const int64_t acts[2] = {maker.graph.actors[0].acts, maker.graph.actors[1].acts};
     TimedGraph::Port producer = {0, 1, acts[1]}, consumer = {1, 1, acts[0]};
     if (acts[0] == acts[1] && random() % 4 != 0) producer.tokens = consumer.tokens = draw(1, 2);
-    if (random() % 3 == 0) producer = {0, maker.graph.actors[0].chunks, acts[1] / maker.graph.actors[1].chunks}, consumer = {1, maker.graph.actors[1].chunks, acts[0] / maker.graph.actors[0].chunks};
+    if (random() % 3 == 0)
+      producer = {0, maker.graph.actors[0].chunks, acts[1] / maker.graph.actors[1].chunks},
+      consumer = {1, maker.graph.actors[1].chunks, acts[0] / maker.graph.actors[0].chunks};
     const int64_t initial = random() % 2 == 0 ? 0 : draw(1, 12);
-    maker.Register("r", producer, {consumer}, {.slots = std::max(initial, draw(1, 20)), .initial_tokens = initial, .latency_ns = draw(0, 2)});
+    maker.Register("r", producer, {consumer},
+                   {.slots = std::max(initial, draw(1, 20)),
+                    .initial_tokens = initial,
+                    .latency_ns = draw(0, 2)});
     if (acts[0] == acts[1]) maker.Order(0, 1, draw(-3, 3), "order");
     times.iteration_ns = 0;
     for (int i = 0; i < 2; ++i) {
@@ -131,17 +150,24 @@ TEST(StartTimesTest, TheShortcutForEvenEdgesFindsWhatLookingAtAllActsFinds) {
     const auto start = [&](int actor, int64_t act) {
       const TimedGraph::Actor& a = maker.graph.actors[actor];
       const int64_t n = FloorDiv(act, a.acts), k = act - n * a.acts;
-      return n * times.iteration_ns + times.actors[actor].start_ns + k / a.chunks * times.actors[actor].turn_ns + k % a.chunks * times.actors[actor].chunk_ns;
+      return n * times.iteration_ns + times.actors[actor].start_ns +
+             k / a.chunks * times.actors[actor].turn_ns +
+             k % a.chunks * times.actors[actor].chunk_ns;
     };
     for (const Wait& wait : AllWaits(maker.graph)) {
-      for (int64_t act = 40 * acts[wait.waiter]; act < 45 * acts[wait.waiter]; act += wait.waiter_port.period) {
-        const int64_t token = (act / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
+      for (int64_t act = 40 * acts[wait.waiter]; act < 45 * acts[wait.waiter];
+           act += wait.waiter_port.period) {
+        const int64_t token =
+            (act / wait.waiter_port.period + 1) * wait.waiter_port.tokens - 1 - wait.lag;
         if (token < 0) continue;
         const int64_t other_act = (token / wait.other_port.tokens + 1) * wait.other_port.period - 1;
-        holds &= start(wait.waiter, act) >= start(wait.other, other_act) + maker.graph.actors[wait.other].time_ns + wait.latency_ns;
+        holds &= start(wait.waiter, act) >= start(wait.other, other_act) +
+                                                maker.graph.actors[wait.other].time_ns +
+                                                wait.latency_ns;
       }
     }
-    ASSERT_EQ(CheckStartTimes(maker.graph, times).ok(), holds) << "seed " << seed << ": " << CheckStartTimes(maker.graph, times);
+    ASSERT_EQ(CheckStartTimes(maker.graph, times).ok(), holds)
+        << "seed " << seed << ": " << CheckStartTimes(maker.graph, times);
     ++(holds ? held : early);
   }
   EXPECT_GT(held, 500);

@@ -1,13 +1,14 @@
-// The dependencies of a timed graph in one form: act by act, who waits for the end of which act of whom. Everything
-// here that plays, checks or solves reads registers and orders through this.
+// The dependencies of a timed graph in one form: act by act, who waits for the end of which act of
+// whom. Everything here that plays, checks or solves reads registers and orders through this.
 //
-// A wait joins two ports. With spans of `period` acts and `tokens` tokens on both sides, span x of the waiter needs
-// token (x + 1) * tokens - 1 - lag of the other side, so the end of the span of that token:
+// A wait joins two ports. With spans of `period` acts and `tokens` tokens on both sides, span x of
+// the waiter needs token (x + 1) * tokens - 1 - lag of the other side, so the end of the span of
+// that token:
 //   token of a register: the consumer waits for the producer, lag = initial tokens
 //   slot of a register:  the producer waits for a consumer, lag = slots - initial tokens
 //   order:               spans of one act and one token, lag = delay
-// A negative token number means an earlier iteration, or the time before the first act: nothing to wait for.
-// Thread rule: pure functions.
+// A negative token number means an earlier iteration, or the time before the first act: nothing to
+// wait for. Thread rule: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@
 
 namespace weir::compiler {
 
-// Numbers of acts, tokens and slots stay below this, so that products of two such with small factors fit into 64 bits.
+// Numbers of acts, tokens and slots stay below this, so that products of two such with small
+// factors fit into 64 bits.
 inline constexpr int64_t kCountMax = int64_t{1} << 31;
 inline constexpr int64_t kTimeMaxNs = int64_t{1} << 60;
 
@@ -38,8 +40,8 @@ struct Wait {
   int64_t latency_ns = 0;
 };
 
-// Act `act` of the waiter, in any iteration, waits for act `other_act` of the other, `iterations` iterations later
-// (mostly 0 or -1).
+// Act `act` of the waiter, in any iteration, waits for act `other_act` of the other, `iterations`
+// iterations later (mostly 0 or -1).
 struct Need {
   int64_t act = 0;
   int64_t other_act = 0;
@@ -57,8 +59,8 @@ std::vector<Wait> AllWaits(const TimedGraph& graph);
 // "act 3 of `forward main` takes a token of `x` that act 2 of `data` publishes": for messages.
 std::string Describe(const TimedGraph& graph, const Wait& wait, const Need& need);
 
-// Every index in its range, periods that divide acts, chunks that divide acts, rates in balance, counts below
-// kCountMax. kInternal, as graphs are made by the compiler.
+// Every index in its range, periods that divide acts, chunks that divide acts, rates in balance,
+// counts below kCountMax. kInternal, as graphs are made by the compiler.
 absl::Status CheckGraph(const TimedGraph& graph);
 
 // Act counts of an actor seen through `Wait`.
@@ -74,16 +76,18 @@ inline Need NeedOfSpan(const Wait& wait, int64_t other_spans, int64_t span) {
   const int64_t token = (span + 1) * wait.waiter_port.tokens - 1 - wait.lag;
   const int64_t other_span = FloorDiv(token, wait.other_port.tokens);
   const int64_t iterations = FloorDiv(other_span, other_spans);
-  return {span * wait.waiter_port.period, (other_span - iterations * other_spans + 1) * wait.other_port.period - 1, iterations};
+  return {span * wait.waiter_port.period,
+          (other_span - iterations * other_spans + 1) * wait.other_port.period - 1, iterations};
 }
 
-// Whether the first acts of spans, and the last ones, are equally far apart all through an iteration.
+// Whether the first acts of spans, and the last ones, are equally far apart all through an
+// iteration.
 inline bool IsEven(const ActShape& shape, int64_t period) {
   return shape.chunks == 1 || shape.chunks == shape.acts || period % shape.chunks == 0;
 }
 
-// Calls `visit` with the needs of one iteration: with all of them, or, where both ends are even (or chunk for chunk),
-// with enough that any start times that keep these keep all.
+// Calls `visit` with the needs of one iteration: with all of them, or, where both ends are even (or
+// chunk for chunk), with enough that any start times that keep these keep all.
 template <typename Visit>
 void ForEachNeed(const TimedGraph& graph, const Wait& wait, Visit visit) {
   const ActShape waiter = ShapeOf(graph, wait.waiter), other = ShapeOf(graph, wait.other);
@@ -92,7 +96,8 @@ void ForEachNeed(const TimedGraph& graph, const Wait& wait, Visit visit) {
   const auto span = [&](int64_t x) { visit(NeedOfSpan(wait, other_spans, x)); };
   const bool same_tokens = wait.waiter_port.tokens == wait.other_port.tokens;
   if (same_tokens && spans > 4) {
-    // Span x needs the other's span x - back; in pieces of x on which nothing wraps, start times are linear.
+    // Span x needs the other's span x - back; in pieces of x on which nothing wraps, start times
+    // are linear.
     const int64_t tokens = wait.waiter_port.tokens;
     const int64_t back = -FloorDiv(tokens - 1 - wait.lag, tokens);
     if (IsEven(waiter, wait.waiter_port.period) && IsEven(other, wait.other_port.period)) {
@@ -105,7 +110,8 @@ void ForEachNeed(const TimedGraph& graph, const Wait& wait, Visit visit) {
       span(spans - 1);
       return;
     }
-    if (wait.waiter_port.period == 1 && wait.other_port.period == 1 && waiter.chunks == other.chunks) {
+    if (wait.waiter_port.period == 1 && wait.other_port.period == 1 &&
+        waiter.chunks == other.chunks) {
       const int64_t chunks = waiter.chunks, turns = spans / chunks;
       const int64_t back_turn = FloorDiv(back, chunks), back_chunk = back - back_turn * chunks;
       const int64_t wrap = back_turn - FloorDiv(back_turn, turns) * turns;

@@ -1,6 +1,6 @@
-// The rhythm of a job: when the acts of every station start, so that the same times hold on every rank.
-// Solved once, for the logical plan (solve_rhythm.h); each rank applies it to its own actors (rank_rhythm.h), from which its slots follow.
-// Thread rule: immutable once made.
+// The rhythm of a job: when the acts of every station start, so that the same times hold on every
+// rank. Solved once, for the logical plan (solve_rhythm.h); each rank applies it to its own actors
+// (rank_rhythm.h), from which its slots follow. Thread rule: immutable once made.
 #pragma once
 
 #include <compare>
@@ -14,13 +14,14 @@ namespace weir::compiler {
 
 struct StationTime {
   int64_t start_ns = 0;
-  int64_t turn_ns = 0;     // from one micro-batch to the next
+  int64_t turn_ns = 0;  // from one micro-batch to the next
   int64_t chunk_ns = 0;
   int64_t time_ns = 0;     // 0: nobody acts here
   int64_t latency_ns = 0;  // of the messages that leave here
 };
 
-// Registers that all ranks of a stage may have: the outputs of a station with the same readers, whichever of these a rank has.
+// Registers that all ranks of a stage may have: the outputs of a station with the same readers,
+// whichever of these a rank has.
 struct RegisterFamily {
   Station producer;
   std::vector<Station> consumers;  // ascending

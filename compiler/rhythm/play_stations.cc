@@ -20,7 +20,8 @@ PartCosts CostsOfParts(const PipelineSchedule& schedule, const StationGraph& gra
   for (size_t a = 0; a < graph.timed.actors.size(); ++a) {
     const StationPass& pass = graph.passes[a];
     const TimedGraph::Actor& actor = graph.timed.actors[a];
-    if (pass.pass.has_value()) costs[static_cast<int>(*pass.pass)][pass.part] += actor.time_ns * actor.chunks;
+    if (pass.pass.has_value())
+      costs[static_cast<int>(*pass.pass)][pass.part] += actor.time_ns * actor.chunks;
   }
   for (auto& list : costs) {
     for (int64_t& ns : list) ns = std::max<int64_t>(1, ns);
@@ -28,7 +29,8 @@ PartCosts CostsOfParts(const PipelineSchedule& schedule, const StationGraph& gra
   return costs;
 }
 
-SchedulePlay ActsOfStep(const PipelineSchedule& schedule, const StationGraph& graph, const GreedyPlay& played) {
+SchedulePlay ActsOfStep(const PipelineSchedule& schedule, const StationGraph& graph,
+                        const GreedyPlay& played) {
   SchedulePlay play;
   play.stages.resize(schedule.num_stages);
   int64_t begin = std::numeric_limits<int64_t>::max(), end = 0, busy = 0;
@@ -38,7 +40,9 @@ SchedulePlay ActsOfStep(const PipelineSchedule& schedule, const StationGraph& gr
     const TimedGraph::Actor& actor = graph.timed.actors[a];
     for (int64_t k = 0; k < actor.acts; ++k) {
       const int64_t ended = played.ends(static_cast<int>(a))[kStepShown * actor.acts + k];
-      play.stages[actor.device].push_back({*pass.pass, pass.part, k / actor.chunks % schedule.micro_batches, ended - actor.time_ns, ended});
+      play.stages[actor.device].push_back({*pass.pass, pass.part,
+                                           k / actor.chunks % schedule.micro_batches,
+                                           ended - actor.time_ns, ended});
       begin = std::min(begin, ended - actor.time_ns);
       end = std::max(end, ended);
       busy += actor.time_ns;
@@ -50,16 +54,19 @@ SchedulePlay ActsOfStep(const PipelineSchedule& schedule, const StationGraph& gr
       act.begin -= begin;
       act.end -= begin;
     }
-    std::sort(acts.begin(), acts.end(), [](const auto& x, const auto& y) { return x.begin < y.begin; });
+    std::sort(acts.begin(), acts.end(),
+              [](const auto& x, const auto& y) { return x.begin < y.begin; });
   }
   play.span = end - begin;
-  play.bubble = 1 - static_cast<double>(busy) / (static_cast<double>(play.span) * static_cast<double>(schedule.num_stages));
+  play.bubble = 1 - static_cast<double>(busy) /
+                        (static_cast<double>(play.span) * static_cast<double>(schedule.num_stages));
   return play;
 }
 
 }  // namespace
 
-StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& graph, const std::vector<int64_t>& slots) {
+StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& graph,
+                         const std::vector<int64_t>& slots) {
   int64_t acts = 0;
   for (const TimedGraph::Actor& actor : graph.timed.actors) acts += kSteps * actor.acts;
   if (acts <= kActsMax) {

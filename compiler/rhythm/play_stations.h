@@ -1,7 +1,7 @@
-// A training step of a pipeline as its stations would play it, with the costs that start times are planned with: the
-// chart and the bubble of `weir plan`. Stations take what is ready, as the runtime does, and do not wait for planned
-// starts. What transfers take counts, but that messages may share a link.
-// Thread rule: pure functions.
+// A training step of a pipeline as its stations would play it, with the costs that start times are
+// planned with: the chart and the bubble of `weir plan`. Stations take what is ready, as the
+// runtime does, and do not wait for planned starts. What transfers take counts, but that messages
+// may share a link. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,10 @@ struct StationPlay {
   Transfers transfers = Transfers::kCounted;
 };
 
-// The second of three steps, so with the ends of its neighbours; of jobs with very many acts one step, part by part and
-// without transfers. `slots` of the registers of the graph. Empty if that, too, were too much to look at.
-StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& graph, const std::vector<int64_t>& slots);
+// The second of three steps, so with the ends of its neighbours; of jobs with very many acts one
+// step, part by part and without transfers. `slots` of the registers of the graph. Empty if that,
+// too, were too much to look at.
+StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& graph,
+                         const std::vector<int64_t>& slots);
 
 }  // namespace weir::compiler

@@ -22,28 +22,39 @@ struct PortTimes {
   int64_t StartOf(int64_t act) const {
     const int64_t iteration = FloorDiv(act, actor.acts);
     const int64_t k = act - iteration * actor.acts;
-    return iteration * times.iteration_ns + start.start_ns + k / actor.chunks * start.turn_ns + k % actor.chunks * start.chunk_ns;
+    return iteration * times.iteration_ns + start.start_ns + k / actor.chunks * start.turn_ns +
+           k % actor.chunks * start.chunk_ns;
   }
   int64_t SpanBegins(int64_t span) const { return StartOf(span * port.period); }
-  int64_t SpanEnds(int64_t span) const { return StartOf((span + 1) * port.period - 1) + actor.time_ns; }
-  int64_t spans() const { return std::max<int64_t>(1, actor.acts / port.period); }  // of an iteration
+  int64_t SpanEnds(int64_t span) const {
+    return StartOf((span + 1) * port.period - 1) + actor.time_ns;
+  }
+  int64_t spans() const {
+    return std::max<int64_t>(1, actor.acts / port.period);
+  }  // of an iteration
   // Spans of a micro-batch; 0: they do not repeat with it.
-  int64_t spans_of_micro_batch() const { return actor.chunks % port.period == 0 ? actor.chunks / port.period : 0; }
+  int64_t spans_of_micro_batch() const {
+    return actor.chunks % port.period == 0 ? actor.chunks / port.period : 0;
+  }
 };
 
 }  // namespace
 
-int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times, const TimedGraph::Register& entry) {
+int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times,
+                    const TimedGraph::Register& entry) {
   const TimedGraph::Actor& producer = graph.actors[entry.producer.actor];
   const PortTimes out{producer, times.actors[entry.producer.actor], entry.producer, times};
   int64_t slots = std::max({int64_t{1}, entry.initial_tokens, entry.producer.tokens});
   for (const TimedGraph::Port& port : entry.consumers) {
     const PortTimes in{graph.actors[port.actor], times.actors[port.actor], port, times};
     slots = std::max(slots, port.tokens);
-    // Spans of the producer to look at: those of one micro-batch in the midst of an iteration, where both ends repeat
-    // with it (the wait between iterations is not shorter); else all of an iteration.
+    // Spans of the producer to look at: those of one micro-batch in the midst of an iteration,
+    // where both ends repeat with it (the wait between iterations is not shorter); else all of an
+    // iteration.
     const int64_t own = out.spans_of_micro_batch(), theirs = in.spans_of_micro_batch();
-    const bool even = own > 0 && theirs > 0 && own * entry.producer.tokens == theirs * port.tokens && out.start.turn_ns == in.start.turn_ns;
+    const bool even = own > 0 && theirs > 0 &&
+                      own * entry.producer.tokens == theirs * port.tokens &&
+                      out.start.turn_ns == in.start.turn_ns;
     const int64_t micro_batches = producer.acts / producer.chunks;
     // The last micro-batch of the second iteration: everything before it is there.
     const int64_t end = 2 * out.spans();
@@ -51,7 +62,9 @@ int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times, const Time
     for (int64_t span = begin; span < end; ++span) {
       // The last slot that this span takes had, `slots` tokens ago, the token that must be gone.
       const int64_t token = (span + 1) * entry.producer.tokens - 1 + entry.initial_tokens;
-      while (in.SpanEnds(FloorDiv(token - slots, port.tokens)) + entry.latency_ns > out.SpanBegins(span)) ++slots;
+      while (in.SpanEnds(FloorDiv(token - slots, port.tokens)) + entry.latency_ns >
+             out.SpanBegins(span))
+        ++slots;
     }
   }
   return slots;
@@ -72,8 +85,13 @@ std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t ran
 
 class RankRhythm {
  public:
-  RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, const std::vector<std::vector<Station>>& readers, RankPlan* plan)
-      : rhythm_(rhythm), steps_per_iteration_(steps_per_iteration), graph_(graph), readers_(readers), plan_(*plan) {
+  RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph,
+             const std::vector<std::vector<Station>>& readers, RankPlan* plan)
+      : rhythm_(rhythm),
+        steps_per_iteration_(steps_per_iteration),
+        graph_(graph),
+        readers_(readers),
+        plan_(*plan) {
     times_.iteration_ns = rhythm.iteration_ns;
     times_.micro_batch_ns = rhythm.micro_batch_ns;
   }
@@ -81,11 +99,16 @@ class RankRhythm {
   absl::Status Apply() {
     // Of one step the reader of the plan says so, should it ever be read.
     if (steps_per_iteration_ > 1 && rhythm_.iteration_ns > kIterationNsMax / steps_per_iteration_) {
-      return Rejected({"W0549", "training.update_every", absl::StrCat("steps from one update to the next that take less than ", kIterationNsMax / kHourNs, " hours"),
-                       absl::StrCat(steps_per_iteration_, " steps of ", rhythm_.iteration_ns / kSecondNs, " s each, by the cost model"),
+      return Rejected({"W0549", "training.update_every",
+                       absl::StrCat("steps from one update to the next that take less than ",
+                                    kIterationNsMax / kHourNs, " hours"),
+                       absl::StrCat(steps_per_iteration_, " steps of ",
+                                    rhythm_.iteration_ns / kSecondNs, " s each, by the cost model"),
                        "a smaller update_every, smaller batches or more devices"});
     }
-    for (size_t a = 0; a < graph_.actors.size(); ++a) WEIR_RETURN_IF_ERROR(AddActor(graph_.actors[a], graph_.actors[a].station, graph_.actors[a].name).status());
+    for (size_t a = 0; a < graph_.actors.size(); ++a)
+      WEIR_RETURN_IF_ERROR(
+          AddActor(graph_.actors[a], graph_.actors[a].station, graph_.actors[a].name).status());
     timed_.registers.resize(plan_.registers_size());
     AddPorts();
     for (int r = 0; r < plan_.registers_size(); ++r) {
@@ -99,10 +122,13 @@ class RankRhythm {
       entry.slots = spec->slots();
     }
     // A weight that this rank only keeps or only reads has no second end to check.
-    std::erase_if(timed_.registers, [](const TimedGraph::Register& entry) { return entry.producer.actor < 0 || entry.consumers.empty(); });
+    std::erase_if(timed_.registers, [](const TimedGraph::Register& entry) {
+      return entry.producer.actor < 0 || entry.consumers.empty();
+    });
     absl::Status held = CheckStartTimes(timed_, times_);
     if (!held.ok()) {
-      return absl::InternalError(absl::StrCat("the times solved for the job do not hold on rank ", graph_.rank, ": ", held.message()));
+      return absl::InternalError(absl::StrCat("the times solved for the job do not hold on rank ",
+                                              graph_.rank, ": ", held.message()));
     }
     Write();
     return absl::OkStatus();
@@ -112,17 +138,21 @@ class RankRhythm {
   int64_t SolvedSlots(int r, const RegisterSpec& spec, const TimedGraph::Register& entry) const {
     if (entry.producer.actor < 0) return 1;
     const bool local = spec.side() == RegisterSpec::LOCAL;
-    RegisterFamily family{stations_[entry.producer.actor], readers_[r], local ? spec.tokens_per_step() : 0, spec.initial_tokens()};
+    RegisterFamily family{stations_[entry.producer.actor], readers_[r],
+                          local ? spec.tokens_per_step() : 0, spec.initial_tokens()};
     if (!local) family.consumers = {stations_[entry.consumers.at(0).actor]};
     const auto solved = rhythm_.slots.find(family);
     const int64_t needed = SlotsNeeded(timed_, times_, entry);
     return solved == rhythm_.slots.end() ? needed : std::max(needed, solved->second);
   }
 
-  absl::StatusOr<int> AddActor(const RankActor& like, const Station& station, const std::string& name) {
+  absl::StatusOr<int> AddActor(const RankActor& like, const Station& station,
+                               const std::string& name) {
     const StationTime* time = rhythm_.Find(station);
     if (time == nullptr) {
-      return absl::InternalError(absl::StrCat("rank ", graph_.rank, ": no time was solved for ", name, ", place ", station.place, " of item ", station.item));
+      return absl::InternalError(absl::StrCat("rank ", graph_.rank, ": no time was solved for ",
+                                              name, ", place ", station.place, " of item ",
+                                              station.item));
     }
     TimedGraph::Actor actor;
     actor.name = name;
@@ -135,12 +165,18 @@ class RankRhythm {
     return static_cast<int>(timed_.actors.size()) - 1;
   }
 
-  // The times are those of a step with an update, in which every register has its tokens of an update.
+  // The times are those of a step with an update, in which every register has its tokens of an
+  // update.
   void AddPorts() {
     for (int a = 0; a < plan_.actor_size(); ++a) {
-      const auto port_of = [&](int reg) { return TimedGraph::Port{a, plan_.actor(a).acts_per_step() / plan_.registers(reg).tokens_per_step(), 1}; };
-      for (const InputPort& port : plan_.actor(a).input()) timed_.registers[port.register_id()].consumers.push_back(port_of(port.register_id()));
-      for (const OutputPort& port : plan_.actor(a).output()) timed_.registers[port.register_id()].producer = port_of(port.register_id());
+      const auto port_of = [&](int reg) {
+        return TimedGraph::Port{
+            a, plan_.actor(a).acts_per_step() / plan_.registers(reg).tokens_per_step(), 1};
+      };
+      for (const InputPort& port : plan_.actor(a).input())
+        timed_.registers[port.register_id()].consumers.push_back(port_of(port.register_id()));
+      for (const OutputPort& port : plan_.actor(a).output())
+        timed_.registers[port.register_id()].producer = port_of(port.register_id());
     }
   }
 
@@ -180,9 +216,11 @@ class RankRhythm {
   }
 
   void Write() {
-    for (int a = 0; a < plan_.actor_size(); ++a) SetTiming(a, plan_.mutable_actor(a)->mutable_timing());
+    for (int a = 0; a < plan_.actor_size(); ++a)
+      SetTiming(a, plan_.mutable_actor(a)->mutable_timing());
     PlanCertificate* certificate = plan_.mutable_certificate();
-    // Steps follow each other as if every one had an update: then all waits are kept, those over several steps too.
+    // Steps follow each other as if every one had an update: then all waits are kept, those over
+    // several steps too.
     certificate->set_steps_per_iteration(steps_per_iteration_);
     certificate->set_iteration_ns(steps_per_iteration_ * rhythm_.iteration_ns);
     if (steps_per_iteration_ > 1) certificate->set_step_ns(rhythm_.iteration_ns);
@@ -201,7 +239,8 @@ class RankRhythm {
 
 }  // namespace
 
-absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
+absl::Status ApplyRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration,
+                         const RankGraph& graph, const std::vector<std::vector<Station>>& readers,
                          RankPlan* plan) {
   return RankRhythm(rhythm, steps_per_iteration, graph, readers, plan).Apply();
 }

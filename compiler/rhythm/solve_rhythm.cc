@@ -21,7 +21,8 @@ int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>
 }
 
 // The shortest period at which the registers of no device take more than `bytes_max`.
-absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSolution best, int64_t bytes_max) {
+absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSolution best,
+                                            int64_t bytes_max) {
   if (BytesOfFullestDevice(graph, best.slots) <= bytes_max) return best;
   TimedGraph least = graph;
   for (TimedGraph::Register& entry : least.registers) {
@@ -29,8 +30,13 @@ absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSol
   }
   absl::StatusOr<RegisterSolution> slowest = SolveRegisters(least, {});
   if (!slowest.ok() || BytesOfFullestDevice(graph, slowest->slots) > bytes_max) {
-    const std::string found = slowest.ok() ? absl::StrCat(BytesOfFullestDevice(graph, slowest->slots), " with one slot each") : "less than one slot each";
-    return Rejected({"W0495", "runtime.register_bytes_max", "room for the registers of every device", absl::StrCat(bytes_max, " bytes, where the fullest needs ", found),
+    const std::string found =
+        slowest.ok()
+            ? absl::StrCat(BytesOfFullestDevice(graph, slowest->slots), " with one slot each")
+            : "less than one slot each";
+    return Rejected({"W0495", "runtime.register_bytes_max",
+                     "room for the registers of every device",
+                     absl::StrCat(bytes_max, " bytes, where the fullest needs ", found),
                      "a larger runtime.register_bytes_max, smaller micro-batches or more devices"});
   }
   RegisterSolution fits = *std::move(slowest);
@@ -52,7 +58,8 @@ absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSol
 // What in the job leaves all slots to the solver.
 std::string LeaveSlotsToBeSolved(const Runtime& runtime) {
   std::string text = runtime.debug_register_slots() > 0 ? "runtime.debug_register_slots: 0" : "";
-  if (runtime.registers() != Runtime::SOLVED) absl::StrAppend(&text, text.empty() ? "" : " with ", "runtime.registers: SOLVED");
+  if (runtime.registers() != Runtime::SOLVED)
+    absl::StrAppend(&text, text.empty() ? "" : " with ", "runtime.registers: SOLVED");
   return text;
 }
 
@@ -70,19 +77,24 @@ std::map<int, int64_t> RegisterBytes(const TimedGraph& graph, const std::vector<
 const StationTime* JobRhythm::Find(const Station& station) const {
   if (station.item < 0 || station.item >= static_cast<int>(stations.size())) return nullptr;
   const std::vector<StationTime>& places = stations[station.item];
-  if (station.place < 0 || station.place >= static_cast<int>(places.size()) || places[station.place].time_ns == 0) return nullptr;
+  if (station.place < 0 || station.place >= static_cast<int>(places.size()) ||
+      places[station.place].time_ns == 0)
+    return nullptr;
   return &places[station.place];
 }
 
-absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs, const RhythmOptions& options) {
+absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs,
+                                               const RhythmOptions& options) {
   for (const StageShape& shape : plan.stages) WEIR_RETURN_IF_ERROR(CheckSizes(shape.graph));
   StationGraphBuilder builder(plan, costs);
   const int64_t of_stage = plan.mesh.StageMesh().num_ranks();
-  const int64_t shown = of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
+  const int64_t shown =
+      of_stage > RhythmOptions::kRanksMany ? 1 : std::min(of_stage, options.ranks_of_stage_max);
   for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage) {
     for (int64_t i = 0; i < shown; ++i) {
       const int64_t place = i > 0 && i + 1 == shown ? of_stage - 1 : i;
-      WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, plan.mesh.GlobalRank(stage, place)));
+      WEIR_ASSIGN_OR_RETURN(RankGraph graph,
+                            LowerToRankGraph(plan, plan.mesh.GlobalRank(stage, place)));
       WEIR_RETURN_IF_ERROR(CheckSizes(graph));
       builder.Add(graph);
     }
@@ -99,20 +111,23 @@ absl::StatusOr<RegisterSolution> SolveStations(const LogicalPlan& plan, const St
   return SolveUnder(graph.timed, std::move(solution), bytes_max);
 }
 
-absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& costs, const RhythmOptions& options) {
+absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& costs,
+                                      const RhythmOptions& options) {
   WEIR_ASSIGN_OR_RETURN(StationGraph graph, BuildStationGraph(plan, costs, options));
   WEIR_ASSIGN_OR_RETURN(RegisterSolution solution, SolveStations(plan, graph));
   JobRhythm rhythm;
   rhythm.iteration_ns = solution.times.iteration_ns;
   rhythm.micro_batch_ns = solution.times.micro_batch_ns;
-  if (plan.mode == PlanMode::kTrain && plan.schedule.num_stages > 1) rhythm.bubble = PlayStations(plan.schedule, graph, solution.slots).play.bubble;
+  if (plan.mode == PlanMode::kTrain && plan.schedule.num_stages > 1)
+    rhythm.bubble = PlayStations(plan.schedule, graph, solution.slots).play.bubble;
   rhythm.stations.resize(plan.module.items.size());
   for (size_t a = 0; a < graph.stations.size(); ++a) {
     const Station& station = graph.stations[a];
     std::vector<StationTime>& places = rhythm.stations[station.item];
     if (static_cast<int>(places.size()) <= station.place) places.resize(station.place + 1);
     const StartTimes::Actor& time = solution.times.actors[a];
-    places[station.place] = {time.start_ns, time.turn_ns, time.chunk_ns, graph.timed.actors[a].time_ns, 0};
+    places[station.place] = {time.start_ns, time.turn_ns, time.chunk_ns,
+                             graph.timed.actors[a].time_ns, 0};
   }
   for (size_t r = 0; r < graph.timed.registers.size(); ++r) {
     const TimedGraph::Register& entry = graph.timed.registers[r];

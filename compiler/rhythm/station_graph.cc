@@ -14,7 +14,8 @@ constexpr int64_t kBytesMax = int64_t{1} << 46;
 constexpr int64_t kAlignment = 64;
 
 int64_t AlignedBytes(int64_t bytes) {
-  return bytes < 0 || bytes > kBytesMax ? kBytesMax : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return bytes < 0 || bytes > kBytesMax ? kBytesMax
+                                        : (bytes + kAlignment - 1) / kAlignment * kAlignment;
 }
 
 }  // namespace
@@ -36,7 +37,8 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
   return std::clamp<int64_t>(ns, 1, kActNsMax);
 }
 
-StationGraphBuilder::StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs) : plan_(plan), costs_(costs) {
+StationGraphBuilder::StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs)
+    : plan_(plan), costs_(costs) {
   for (const StageShape& shape : plan.stages) AddStations(shape.graph);
   for (const StageShape& shape : plan.stages) AddRegisters(shape.graph, Sizes::kUnknown);
 }
@@ -68,9 +70,11 @@ void StationGraphBuilder::Add(const RankGraph& graph) {
   }
   for (const auto& [station, load] : loads) {
     const auto known = stations_.find(station);
-    if (known == stations_.end()) continue;  // a fault of the shape, which the rank's own check finds
+    if (known == stations_.end())
+      continue;  // a fault of the shape, which the rank's own check finds
     StationData& data = known->second;
-    data.act_ns = std::clamp<int64_t>(static_cast<int64_t>(load.ns / static_cast<double>(load.chunks)), data.act_ns, kActNsMax);
+    data.act_ns = std::clamp<int64_t>(
+        static_cast<int64_t>(load.ns / static_cast<double>(load.chunks)), data.act_ns, kActNsMax);
   }
   AddRegisters(graph, Sizes::kKnown);
 }
@@ -81,13 +85,15 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
     RegisterFamily key;
     const bool local = tensor.side == RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
-    if (tensor.paces) continue;                  // the messages of the exchange say as much, and have a latency besides
+    if (tensor.paces)
+      continue;  // the messages of the exchange say as much, and have a latency besides
     RegisterData data;
     data.name = tensor.name;
     data.slots = GivenSlots(plan_, graph, tensor);
     if (local) {
       if (tensor.consumers.empty()) continue;  // scratch, or a weight that nobody reads
-      key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step, InitialTokens(tensor)};
+      key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step,
+             InitialTokens(tensor)};
     } else if (tensor.side == RegisterSpec::OUTBOUND) {
       const Station& send = graph.actors[tensor.producer].station;
       key = {send, {{send.item, send.place + 1}}, 0, 0};
@@ -96,10 +102,12 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
       key = {{fill.item, fill.place - 1}, {fill}, 0, 0};
     }
     if (!local && sizes == Sizes::kKnown) {
-      data.latency_ns = std::min(kActNsMax, costs_.LatencyNs(costs_.LevelBetween(graph.rank, tensor.peer), tensor.bytes));
+      data.latency_ns = std::min(
+          kActNsMax, costs_.LatencyNs(costs_.LevelBetween(graph.rank, tensor.peer), tensor.bytes));
     }
     // The memory of a message is at the receiver.
-    if (tensor.side != RegisterSpec::OUTBOUND && sizes == Sizes::kKnown) data.bytes = AlignedBytes(tensor.bytes);
+    if (tensor.side != RegisterSpec::OUTBOUND && sizes == Sizes::kKnown)
+      data.bytes = AlignedBytes(tensor.bytes);
     auto [known, is_new] = here.emplace(key, data);
     if (is_new) continue;
     known->second.bytes = std::min(kBytesMax, known->second.bytes + data.bytes);
@@ -133,7 +141,8 @@ StationGraph StationGraphBuilder::Finish() {
     TimedGraph::Register entry;
     auto port = [&](const Station& station) {
       const int actor = index.at(station);
-      return TimedGraph::Port{actor, key.tokens > 0 ? out.timed.actors[actor].acts / key.tokens : 1, 1};
+      return TimedGraph::Port{actor, key.tokens > 0 ? out.timed.actors[actor].acts / key.tokens : 1,
+                              1};
     };
     entry.name = data.name;
     entry.producer = port(key.producer);

@@ -1,11 +1,13 @@
-// The time of one step of a whole job, with an update, as one graph: its stations (see Station), whatever the number of ranks.
+// The time of one step of a whole job, with an update, as one graph: its stations (see Station),
+// whatever the number of ranks.
 //
-// Who waits for whom is told by the shapes of the stages (lower/stage_shape.h), which have all that any rank does. So a
-// rank's waits are among those here: of a register, a rank has some of the consumers and the same slots; of a message
-// with fewer chunks, the first ones. Times that hold here hold on every rank, and its own check of its plan says so.
-// What acts and registers take is told by a few lowered ranks: a station takes what the slowest of them takes, and a
-// register the bytes of the largest. That is a guess for the others, which costs time and memory, never soundness.
-// Thread rule: one thread.
+// Who waits for whom is told by the shapes of the stages (lower/stage_shape.h), which have all that
+// any rank does. So a rank's waits are among those here: of a register, a rank has some of the
+// consumers and the same slots; of a message with fewer chunks, the first ones. Times that hold
+// here hold on every rank, and its own check of its plan says so. What acts and registers take is
+// told by a few lowered ranks: a station takes what the slowest of them takes, and a register the
+// bytes of the largest. That is a guess for the others, which costs time and memory, never
+// soundness. Thread rule: one thread.
 #pragma once
 
 #include <map>
@@ -30,9 +32,9 @@ struct StationPass {
 };
 
 struct StationGraph {
-  TimedGraph timed;                  // device = stage
-  std::vector<Station> stations;     // of the actors of `timed`
-  std::vector<StationPass> passes;   // likewise
+  TimedGraph timed;                      // device = stage
+  std::vector<Station> stations;         // of the actors of `timed`
+  std::vector<StationPass> passes;       // likewise
   std::vector<RegisterFamily> families;  // of its registers
 };
 

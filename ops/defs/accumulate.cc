@@ -1,4 +1,5 @@
-// accumulate: the sum of a gradient over the acts of a span: the micro-batches of a step, or of several.
+// accumulate: the sum of a gradient over the acts of a span: the micro-batches of a step, or of
+// several.
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"

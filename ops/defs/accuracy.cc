@@ -8,15 +8,19 @@ namespace {
 
 OpDef AccuracyDef() {
   OpDef def;
-  def.schema = {.name = "accuracy",
-                .doc = "1 for each sample whose largest logit is the target's, else 0. Not differentiable.",
-                .inputs = {{.name = "logits", .doc = "[..., v]"},
-                           {.name = "targets", .doc = "i32[...], places of v", .index = IndexedAxis{.operand = 0, .axis = -1}}},
-                .outputs = {{.name = "hit", .doc = "f32[...]"}},
-                .factors = "... v, ... -> ...; v is whole"};
+  def.schema = {
+      .name = "accuracy",
+      .doc = "1 for each sample whose largest logit is the target's, else 0. Not differentiable.",
+      .inputs = {{.name = "logits", .doc = "[..., v]"},
+                 {.name = "targets",
+                  .doc = "i32[...], places of v",
+                  .index = IndexedAxis{.operand = 0, .axis = -1}}},
+      .outputs = {{.name = "hit", .doc = "f32[...]"}},
+      .factors = "... v, ... -> ...; v is whole"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"logits", "targets"});
-    WEIR_RETURN_IF_ERROR(check.Real(0).MinRank(0, 1).Is(1, DType::kI32).LeadingShape(1, 0, 1).status());
+    WEIR_RETURN_IF_ERROR(
+        check.Real(0).MinRank(0, 1).Is(1, DType::kI32).LeadingShape(1, 0, 1).status());
     return std::vector<TensorType>{TensorType{DType::kF32, in.inputs[1].dims}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {

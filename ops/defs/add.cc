@@ -15,7 +15,8 @@ absl::StatusOr<std::vector<TensorType>> InferBinary(const InferInput& in) {
 }
 
 // One factor per dimension of a; the last of them are b's.
-FactorRule BinaryRule(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+FactorRule BinaryRule(const std::vector<TensorType>& inputs,
+                      const std::vector<TensorType>& outputs) {
   FactorRule rule;
   rule.inputs.resize(2);
   rule.outputs.resize(1);
@@ -30,13 +31,15 @@ FactorRule BinaryRule(const std::vector<TensorType>& inputs, const std::vector<T
   return rule;
 }
 
-FactorRule SumRule(const Attributes&, const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+FactorRule SumRule(const Attributes&, const std::vector<TensorType>& inputs,
+                   const std::vector<TensorType>& outputs) {
   FactorRule rule = BinaryRule(inputs, outputs);
   rule.linear.push_back(ToAllOutputs({0, 1}, 1));
   return rule;
 }
 
-FactorRule ProductRule(const Attributes&, const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+FactorRule ProductRule(const Attributes&, const std::vector<TensorType>& inputs,
+                       const std::vector<TensorType>& outputs) {
   FactorRule rule = BinaryRule(inputs, outputs);
   rule.linear.push_back(ToAllOutputs({0}, 1));
   rule.linear.push_back(ToAllOutputs({1}, 1));
@@ -49,16 +52,19 @@ size_t Lacking(GradientBuilder& b) {
 }
 
 // Sets the gradient of b from what it would be without the repetition.
-void SetSecondGrad(GradientBuilder& b, ValueId grad) { SetGrad(b, 1, SumLeading(b, grad, Lacking(b))); }
+void SetSecondGrad(GradientBuilder& b, ValueId grad) {
+  SetGrad(b, 1, SumLeading(b, grad, Lacking(b)));
+}
 
 OpDef BinaryDef(const std::string& name, const std::string& doc, const std::string& linear) {
   OpDef def;
-  def.schema = {.name = name,
-                .doc = doc,
-                .inputs = {{.name = "a", .doc = "any shape"},
-                           {.name = "b", .doc = "the last dimensions of a, by name and size; or a scalar"}},
-                .outputs = {{.name = "y", .doc = "like a"}},
-                .factors = "... n, n -> ... n; linear in " + linear};
+  def.schema = {
+      .name = name,
+      .doc = doc,
+      .inputs = {{.name = "a", .doc = "any shape"},
+                 {.name = "b", .doc = "the last dimensions of a, by name and size; or a scalar"}},
+      .outputs = {{.name = "y", .doc = "like a"}},
+      .factors = "... n, n -> ... n; linear in " + linear};
   def.infer = InferBinary;
   def.flops = FlopsPerOutput(1);
   return def;

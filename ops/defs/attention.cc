@@ -20,19 +20,23 @@ const std::vector<AttrSchema>& AttentionAttrs() {
 // q, k and v are operands 0 to 2 of attention and of its gradient.
 void CheckHeads(OperandCheck& check) {
   check.Real(0);
-  for (int i = 0; i < 3; ++i) check.SameType(i, 0).Rank(i, 4).SameSize(i, 0, 0, 0).SameSize(i, 1, 0, 1).SameSize(i, 3, 0, 3);
+  for (int i = 0; i < 3; ++i)
+    check.SameType(i, 0).Rank(i, 4).SameSize(i, 0, 0, 0).SameSize(i, 1, 0, 1).SameSize(i, 3, 0, 3);
   check.SameShape(2, 1);
   if (!check.status().ok()) return;
   const TensorDim& heads = check.dim(0, 2);
   const TensorDim& groups = check.dim(1, 2);
   if (groups.size > 0 && heads.size % groups.size == 0) return;
-  check.Fail({"W0308", "", absl::StrCat("heads of q to be a multiple of the heads of k (", groups.name, "=", groups.size, ")"),
+  check.Fail({"W0308", "",
+              absl::StrCat("heads of q to be a multiple of the heads of k (", groups.name, "=",
+                           groups.size, ")"),
               absl::StrCat(heads.name, "=", heads.size),
               absl::StrCat(groups.name, "=", heads.size, " for plain attention")});
 }
 
 // Text of the rule; `heads` is "g" or "(g r)".
-RuleBuilder AttentionRule(const std::string& heads, const std::string& text, const std::vector<TensorType>& inputs,
+RuleBuilder AttentionRule(const std::string& heads, const std::string& text,
+                          const std::vector<TensorType>& inputs,
                           const std::vector<TensorType>& outputs) {
   std::string full;
   for (char c : text) full += c == 'h' ? heads : std::string(1, c);
@@ -68,15 +72,18 @@ absl::Status AttentionGradient(GradientBuilder& b) {
 
 OpDef AttentionDef() {
   OpDef def;
-  def.schema = {.name = "attention",
-                .doc = "o = softmax(scale q k^T) v per head; several query heads may share a key head.",
-                .inputs = {{.name = "q", .doc = "[b, s, h, d]"},
-                           {.name = "k", .doc = "[b, s, g, d], h a multiple of g"},
-                           {.name = "v", .doc = "[b, s, g, d]"}},
-                .outputs = {{.name = "o", .doc = "like q"},
-                            {.name = "lse", .optional = true, .doc = "f32[b, h, s], log of the sum of exp of the scores"}},
-                .attrs = AttentionAttrs(),
-                .factors = "b s (g r) d, b s g d, b s g d -> b s (g r) d, b (g r) s; s, r and d are whole"};
+  def.schema = {
+      .name = "attention",
+      .doc = "o = softmax(scale q k^T) v per head; several query heads may share a key head.",
+      .inputs = {{.name = "q", .doc = "[b, s, h, d]"},
+                 {.name = "k", .doc = "[b, s, g, d], h a multiple of g"},
+                 {.name = "v", .doc = "[b, s, g, d]"}},
+      .outputs = {{.name = "o", .doc = "like q"},
+                  {.name = "lse",
+                   .optional = true,
+                   .doc = "f32[b, h, s], log of the sum of exp of the scores"}},
+      .attrs = AttentionAttrs(),
+      .factors = "b s (g r) d, b s g d, b s g d -> b s (g r) d, b (g r) s; s, r and d are whole"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"q", "k", "v"});
     CheckHeads(check);
@@ -85,10 +92,14 @@ OpDef AttentionDef() {
     return std::vector<TensorType>{in.inputs[0], TensorType{DType::kF32, {q[0], q[2], q[1]}}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return AttentionRule(HeadsText(inputs), "b s h d, b s g d, b s g d -> b s h d, b h s", inputs, outputs).Build();
+    return AttentionRule(HeadsText(inputs), "b s h d, b s g d, b s g d -> b s h d, b h s", inputs,
+                         outputs)
+        .Build();
   };
   def.gradient = AttentionGradient;
-  def.flops = [](const Attributes& attrs, const auto& inputs, const auto&) { return 2 * ScoreFlops(attrs, inputs); };
+  def.flops = [](const Attributes& attrs, const auto& inputs, const auto&) {
+    return 2 * ScoreFlops(attrs, inputs);
+  };
   return def;
 }
 
@@ -102,26 +113,38 @@ OpDef AttentionGradDef() {
                            {.name = "o", .doc = "result of attention"},
                            {.name = "lse", .doc = "f32[b, h, s]"},
                            {.name = "do", .doc = "like o"}},
-                .outputs = {{.name = "dq", .doc = "like q"}, {.name = "dk", .doc = "like k"}, {.name = "dv", .doc = "like v"}},
+                .outputs = {{.name = "dq", .doc = "like q"},
+                            {.name = "dk", .doc = "like k"},
+                            {.name = "dv", .doc = "like v"}},
                 .attrs = AttentionAttrs(),
                 .internal = true,
-                .factors = "b s (g r) d, b s g d, b s g d, b s (g r) d, b (g r) s, b s (g r) d -> b s (g r) d, b s g d, "
-                           "b s g d; s, r and d are whole; linear in do"};
+                .factors =
+                    "b s (g r) d, b s g d, b s g d, b s (g r) d, b (g r) s, b s (g r) d -> b s (g "
+                    "r) d, b s g d, "
+                    "b s g d; s, r and d are whole; linear in do"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"q", "k", "v", "o", "lse", "do"});
     CheckHeads(check);
     check.SameType(3, 0).SameShape(3, 0).SameType(5, 0).SameShape(5, 0);
-    check.Is(4, DType::kF32).Rank(4, 3).SameSize(4, 0, 0, 0).SameSize(4, 1, 0, 2).SameSize(4, 2, 0, 1);
+    check.Is(4, DType::kF32)
+        .Rank(4, 3)
+        .SameSize(4, 0, 0, 0)
+        .SameSize(4, 1, 0, 2)
+        .SameSize(4, 2, 0, 1);
     WEIR_RETURN_IF_ERROR(check.status());
     return std::vector<TensorType>{in.inputs[0], in.inputs[1], in.inputs[2]};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return AttentionRule(HeadsText(inputs), "b s h d, b s g d, b s g d, b s h d, b h s, b s h d -> b s h d, b s g d, b s g d",
-                         inputs, outputs)
+    return AttentionRule(
+               HeadsText(inputs),
+               "b s h d, b s g d, b s g d, b s h d, b h s, b s h d -> b s h d, b s g d, b s g d",
+               inputs, outputs)
         .Linear({5})
         .Build();
   };
-  def.flops = [](const Attributes& attrs, const auto& inputs, const auto&) { return 5 * ScoreFlops(attrs, inputs); };
+  def.flops = [](const Attributes& attrs, const auto& inputs, const auto&) {
+    return 5 * ScoreFlops(attrs, inputs);
+  };
   return def;
 }
 

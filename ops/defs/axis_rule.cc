@@ -14,7 +14,8 @@ int NewFactor(FactorRule* rule, int64_t size) {
 
 }  // namespace
 
-FactorRule WholeAxisRule(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs, int axis) {
+FactorRule WholeAxisRule(const std::vector<TensorType>& inputs,
+                         const std::vector<TensorType>& outputs, int axis) {
   FactorRule rule;
   std::vector<int> shared;
   for (const TensorDim& dim : inputs[0].dims) shared.push_back(NewFactor(&rule, dim.size));
@@ -37,7 +38,8 @@ FactorRule WholeAxisRule(const std::vector<TensorType>& inputs, const std::vecto
   return rule;
 }
 
-FactorRule WholeRule(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs) {
+FactorRule WholeRule(const std::vector<TensorType>& inputs,
+                     const std::vector<TensorType>& outputs) {
   FactorRule rule;
   auto add = [&](const std::vector<TensorType>& types, std::vector<OperandRule>* operands) {
     for (const TensorType& type : types) {
@@ -56,8 +58,9 @@ FactorRule WholeRule(const std::vector<TensorType>& inputs, const std::vector<Te
   return rule;
 }
 
-FactorRule LackingAxesRule(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs,
-                           const TensorType& full, const std::vector<int64_t>& axes) {
+FactorRule LackingAxesRule(const std::vector<TensorType>& inputs,
+                           const std::vector<TensorType>& outputs, const TensorType& full,
+                           const std::vector<int64_t>& axes) {
   FactorRule rule;
   for (const TensorDim& dim : full.dims) NewFactor(&rule, dim.size);
   auto add = [&](const std::vector<TensorType>& types, std::vector<OperandRule>* operands) {
@@ -65,7 +68,8 @@ FactorRule LackingAxesRule(const std::vector<TensorType>& inputs, const std::vec
       OperandRule operand;
       bool lacks = type.dims.size() < full.dims.size();
       for (size_t d = 0; d < full.dims.size(); ++d) {
-        bool named = axes.empty() || std::count(axes.begin(), axes.end(), static_cast<int64_t>(d)) > 0;
+        bool named =
+            axes.empty() || std::count(axes.begin(), axes.end(), static_cast<int64_t>(d)) > 0;
         if (!lacks || !named) operand.dims.push_back({static_cast<int>(d)});
       }
       operands->push_back(std::move(operand));

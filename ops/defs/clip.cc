@@ -24,12 +24,13 @@ FactorRule SumSquaresRule(const Attributes&, const std::vector<TensorType>& inpu
 
 OpDef SumSquaresDef() {
   OpDef def;
-  def.schema = {.name = "sum_squares",
-                .doc = "The sum of the squares of all elements of all inputs.",
-                .inputs = {{.name = "x", .variadic = true, .doc = "any shapes"}},
-                .outputs = {{.name = "total", .doc = "f32 scalar"}},
-                .internal = true,
-                .factors = "... -> ; of one input every dimension is summed, of several all are whole"};
+  def.schema = {
+      .name = "sum_squares",
+      .doc = "The sum of the squares of all elements of all inputs.",
+      .inputs = {{.name = "x", .variadic = true, .doc = "any shapes"}},
+      .outputs = {{.name = "total", .doc = "f32 scalar"}},
+      .internal = true,
+      .factors = "... -> ; of one input every dimension is summed, of several all are whole"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"x"});
     for (int i = 0; i < static_cast<int>(in.inputs.size()); ++i) check.Real(i);
@@ -46,34 +47,42 @@ OpDef SumSquaresDef() {
 }
 
 std::vector<AttrSchema> ClipAttrs() {
-  std::vector<AttrSchema> attrs = {{"clip_norm", AttrKind::kReal, std::nullopt, "largest norm; 0: no clipping"},
-                                   {"first_scale", AttrKind::kReal, 1.0, "factor of the gradients of the first update"},
-                                   {"on_nonfinite", AttrKind::kString, std::string("stop"),
-                                    "a norm that is not finite makes scale -1, no update: stop (then and ever after), skip (then) or continue (never)"}};
+  std::vector<AttrSchema> attrs = {
+      {"clip_norm", AttrKind::kReal, std::nullopt, "largest norm; 0: no clipping"},
+      {"first_scale", AttrKind::kReal, 1.0, "factor of the gradients of the first update"},
+      {"on_nonfinite", AttrKind::kString, std::string("stop"),
+       "a norm that is not finite makes scale -1, no update: stop (then and ever after), skip "
+       "(then) or continue (never)"}};
   AddUpdateRate(&attrs);
   return attrs;
 }
 
 OpDef ClipScaleDef() {
   OpDef def;
-  def.schema = {.name = "clip_scale",
-                .doc = "norm = sqrt(total); scale = min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0. Gradients of the "
-                       "first update count first_scale times: so does their norm, and scale makes them so. Of a norm that is not "
-                       "finite see on_nonfinite.",
-                .inputs = {{.name = "total", .doc = "f32 scalar"}},
-                .outputs = {{.name = "scale", .doc = "f32 scalar"}, {.name = "norm", .doc = "f32 scalar"}},
-                .attrs = ClipAttrs(),
-                .internal = true,
-                .factors = " -> , "};
+  def.schema = {
+      .name = "clip_scale",
+      .doc =
+          "norm = sqrt(total); scale = min(1, clip_norm / (norm + 1e-6)), or 1 if clip_norm is 0. "
+          "Gradients of the "
+          "first update count first_scale times: so does their norm, and scale makes them so. Of a "
+          "norm that is not "
+          "finite see on_nonfinite.",
+      .inputs = {{.name = "total", .doc = "f32 scalar"}},
+      .outputs = {{.name = "scale", .doc = "f32 scalar"}, {.name = "norm", .doc = "f32 scalar"}},
+      .attrs = ClipAttrs(),
+      .internal = true,
+      .factors = " -> , "};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"total"});
     check.Is(0, DType::kF32).Rank(0, 0);
     if (!(in.attrs.Real("clip_norm") >= 0)) {
-      check.Fail({"W0310", "", "clip_norm of at least 0", absl::StrCat(in.attrs.Real("clip_norm")), "clip_norm: 1"});
+      check.Fail({"W0310", "", "clip_norm of at least 0", absl::StrCat(in.attrs.Real("clip_norm")),
+                  "clip_norm: 1"});
     }
     WEIR_RETURN_IF_ERROR(check.status());
     WEIR_RETURN_IF_ERROR(CheckUpdateRate(in));
-    WEIR_RETURN_IF_ERROR(CheckChoice("on_nonfinite", in.attrs.Str("on_nonfinite", "stop"), {"stop", "skip", "continue"}));
+    WEIR_RETURN_IF_ERROR(CheckChoice("on_nonfinite", in.attrs.Str("on_nonfinite", "stop"),
+                                     {"stop", "skip", "continue"}));
     return std::vector<TensorType>(2, TensorType{DType::kF32, {}});
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {

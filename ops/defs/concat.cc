@@ -27,7 +27,8 @@ absl::StatusOr<std::vector<TensorType>> InferConcat(const InferInput& in) {
     const TensorDim& dim = in.inputs[i].dims[axis];
     int64_t& size = y.dims[axis].size;
     if (dim.size > std::numeric_limits<int64_t>::max() - size) {
-      return Rejected({"W0313", "", "a size below 2^63 along the axis of concat", absl::StrCat(size, " + ", dim.size), ""});
+      return Rejected({"W0313", "", "a size below 2^63 along the axis of concat",
+                       absl::StrCat(size, " + ", dim.size), ""});
     }
     size += dim.size;
     y.dims[axis].unit = std::gcd(y.dims[axis].unit, dim.unit);
@@ -41,7 +42,8 @@ absl::Status ConcatGradient(GradientBuilder& b) {
   int64_t axis = b.attrs().Int("axis"), begin = 0;
   for (int i = 0; i < b.num_inputs(); ++i) {
     int64_t size = b.input_type(i).dims[axis].size;
-    if (b.needs_grad(i)) SetGrad(b, i, Add1(b, "slice", {dy}, {{"axis", axis}, {"begin", begin}, {"size", size}}));
+    if (b.needs_grad(i))
+      SetGrad(b, i, Add1(b, "slice", {dy}, {{"axis", axis}, {"begin", begin}, {"size", size}}));
     begin += size;
   }
   return absl::OkStatus();
@@ -49,13 +51,15 @@ absl::Status ConcatGradient(GradientBuilder& b) {
 
 OpDef ConcatDef() {
   OpDef def;
-  def.schema = {.name = "concat",
-                .doc = "The inputs laid end to end along one axis.",
-                .inputs = {{.name = "x", .variadic = true, .doc = "equal in all dimensions but the axis"}},
-                .outputs = {{.name = "y", .doc = "named like the first input; the sizes of the axis added up"}},
-                .attrs = {{"axis", AttrKind::kInt, std::nullopt, "axis of the inputs, from 0"}},
-                .factors = "..., ... -> ...; the axis is whole; linear in all inputs together",
-                .moves_elements = true};
+  def.schema = {
+      .name = "concat",
+      .doc = "The inputs laid end to end along one axis.",
+      .inputs = {{.name = "x", .variadic = true, .doc = "equal in all dimensions but the axis"}},
+      .outputs = {{.name = "y",
+                   .doc = "named like the first input; the sizes of the axis added up"}},
+      .attrs = {{"axis", AttrKind::kInt, std::nullopt, "axis of the inputs, from 0"}},
+      .factors = "..., ... -> ...; the axis is whole; linear in all inputs together",
+      .moves_elements = true};
   def.infer = InferConcat;
   def.rule = [](const Attributes& attrs, const auto& inputs, const auto& outputs) {
     FactorRule rule = WholeAxisRule(inputs, outputs, static_cast<int>(attrs.Int("axis")));

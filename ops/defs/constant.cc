@@ -9,13 +9,14 @@ namespace {
 
 OpDef ConstantDef() {
   OpDef def;
-  def.schema = {.name = "constant",
-                .doc = "A tensor whose elements are all `value`.",
-                .outputs = {{.name = "y", .doc = "of type `to`"}},
-                .attrs = {{"value", AttrKind::kReal, std::nullopt, "the value"},
-                          {"to", AttrKind::kString, std::nullopt, "a type, such as \"f32[hidden=64/1]\""}},
-                .internal = true,
-                .factors = "-> ..."};
+  def.schema = {
+      .name = "constant",
+      .doc = "A tensor whose elements are all `value`.",
+      .outputs = {{.name = "y", .doc = "of type `to`"}},
+      .attrs = {{"value", AttrKind::kReal, std::nullopt, "the value"},
+                {"to", AttrKind::kString, std::nullopt, "a type, such as \"f32[hidden=64/1]\""}},
+      .internal = true,
+      .factors = "-> ..."};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     WEIR_ASSIGN_OR_RETURN(TensorType y, ParseType(in.attrs.Str("to"), in.dims));
     return std::vector<TensorType>{y};

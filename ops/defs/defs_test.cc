@@ -28,7 +28,8 @@ TensorType Type(const std::string& text) {
   return type.ok() ? *type : TensorType{};
 }
 
-absl::StatusOr<std::vector<TensorType>> Infer(const std::string& op, const std::vector<std::string>& inputs,
+absl::StatusOr<std::vector<TensorType>> Infer(const std::string& op,
+                                              const std::vector<std::string>& inputs,
                                               Attributes attrs = {}) {
   const OpDef* def = OpRegistry::Find(op);
   std::vector<TensorType> types;
@@ -39,16 +40,19 @@ absl::StatusOr<std::vector<TensorType>> Infer(const std::string& op, const std::
 }
 
 // The types as text, or the message of the error.
-std::string InferText(const std::string& op, const std::vector<std::string>& inputs, Attributes attrs = {}) {
+std::string InferText(const std::string& op, const std::vector<std::string>& inputs,
+                      Attributes attrs = {}) {
   auto types = Infer(op, inputs, std::move(attrs));
   if (!types.ok()) return std::string(types.status().message());
   std::vector<std::string> texts;
-  for (const TensorType& type : *types) texts.push_back(std::string(Name(type.dtype)) + "[" + DimsText(type.dims) + "]");
+  for (const TensorType& type : *types)
+    texts.push_back(std::string(Name(type.dtype)) + "[" + DimsText(type.dims) + "]");
   return absl::StrJoin(texts, ", ");
 }
 
 // "batch:8/1 heads:4/1+head_dim:16/1 | ..." with factors by name, whole ones in brackets.
-std::string RuleText(const std::string& op, const std::vector<std::string>& inputs, Attributes attrs = {}) {
+std::string RuleText(const std::string& op, const std::vector<std::string>& inputs,
+                     Attributes attrs = {}) {
   auto outputs = Infer(op, inputs, attrs);
   if (!outputs.ok()) return std::string(outputs.status().message());
   std::vector<TensorType> types;
@@ -60,7 +64,8 @@ std::string RuleText(const std::string& op, const std::vector<std::string>& inpu
       std::vector<std::string> factors;
       for (int f : dim) {
         const Factor& factor = rule.factors[f];
-        std::string text = factor.name + ":" + std::to_string(factor.size) + "/" + std::to_string(factor.unit);
+        std::string text =
+            factor.name + ":" + std::to_string(factor.size) + "/" + std::to_string(factor.unit);
         factors.push_back(factor.whole ? "<" + text + ">" : text);
       }
       dims.push_back(absl::StrJoin(factors, "+"));
@@ -74,7 +79,8 @@ std::string RuleText(const std::string& op, const std::vector<std::string>& inpu
 }
 
 TEST(TypeText, SizesAndUnitsComeFromTheTableUnlessWritten) {
-  EXPECT_EQ(DimsText(Type("f32[batch, heads, other=6/3]").dims), "batch=8/1, heads=64/16, other=6/3");
+  EXPECT_EQ(DimsText(Type("f32[batch, heads, other=6/3]").dims),
+            "batch=8/1, heads=64/16, other=6/3");
   EXPECT_EQ(DimsText(Type(" bf16 [ heads = 4 / 1 ] ").dims), "heads=4/1");
   EXPECT_EQ(Type("f32[]").dims.size(), 0u);
   EXPECT_EQ(Type("i32").dtype, DType::kI32);
@@ -86,8 +92,11 @@ TEST(TypeText, WhatDimsTextWritesParseDimsReads) {
 }
 
 TEST(TypeText, ErrorsNameTheFlawAndTheNearestChoice) {
-  auto message = [](const std::string& text) { return std::string(ParseType(text, Table()).status().message()); };
-  EXPECT_THAT(message("f32[batch, sequense]"), AllOf(HasSubstr("W0312"), HasSubstr("Try: sequence")));
+  auto message = [](const std::string& text) {
+    return std::string(ParseType(text, Table()).status().message());
+  };
+  EXPECT_THAT(message("f32[batch, sequense]"),
+              AllOf(HasSubstr("W0312"), HasSubstr("Try: sequence")));
   EXPECT_THAT(message("f23[batch]"), AllOf(HasSubstr("W0311"), HasSubstr("Try: f32[batch]")));
   EXPECT_THAT(message("f32[batch"), HasSubstr("\"]\""));
   EXPECT_THAT(message("f32[batch,,hidden]"), HasSubstr("W0311"));
@@ -104,7 +113,8 @@ TEST(TypeText, ErrorsNameTheFlawAndTheNearestChoice) {
 TEST(Schema, UnknownAttributeNamesTheNearest) {
   Attributes attrs = {{"activaton", std::string("relu")}};
   absl::Status status = CheckSchema(OpRegistry::Find("matmul")->schema, 2, 1, &attrs, "node q");
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0304 at node q"), HasSubstr("Try: activation")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("W0304 at node q"), HasSubstr("Try: activation")));
 }
 
 TEST(Schema, DefaultsAreFilledInAndKindsChecked) {
@@ -115,7 +125,9 @@ TEST(Schema, DefaultsAreFilledInAndKindsChecked) {
   attrs.Set("transpose_w", int64_t{1});
   EXPECT_THAT(std::string(CheckSchema(schema, 2, 1, &attrs, "").message()), HasSubstr("W0306"));
   Attributes none;
-  EXPECT_THAT(std::string(CheckSchema(OpRegistry::Find("scale")->schema, 1, 1, &none, "").message()), HasSubstr("W0305"));
+  EXPECT_THAT(
+      std::string(CheckSchema(OpRegistry::Find("scale")->schema, 1, 1, &none, "").message()),
+      HasSubstr("W0305"));
 }
 
 TEST(Schema, OperandCountsSayWhatIsPossible) {
@@ -124,14 +136,18 @@ TEST(Schema, OperandCountsSayWhatIsPossible) {
   EXPECT_THAT(std::string(CheckSchema(schema, 1, 1, &attrs, "").message()),
               AllOf(HasSubstr("W0302"), HasSubstr("2 to 3 inputs of matmul (x, w, bias?)")));
   EXPECT_THAT(std::string(CheckSchema(schema, 2, 3, &attrs, "").message()), HasSubstr("W0303"));
-  EXPECT_THAT(std::string(CheckSchema(OpRegistry::Find("concat")->schema, 0, 1, &attrs, "").message()),
-              HasSubstr("at least 1 input of concat (x...)"));
+  EXPECT_THAT(
+      std::string(CheckSchema(OpRegistry::Find("concat")->schema, 0, 1, &attrs, "").message()),
+      HasSubstr("at least 1 input of concat (x...)"));
 }
 
 TEST(Registry, UsersGetTheNearestUserOp) {
-  auto message = [](const std::string& op) { return std::string(OpRegistry::FindForUser(op, "node a").status().message()); };
+  auto message = [](const std::string& op) {
+    return std::string(OpRegistry::FindForUser(op, "node a").status().message());
+  };
   EXPECT_THAT(message("matmull"), AllOf(HasSubstr("W0301 at node a"), HasSubstr("Try: matmul")));
-  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: op: one of "), HasSubstr("matmul, "), Not(HasSubstr("matmul_grad_w"))));
+  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: op: one of "), HasSubstr("matmul, "),
+                                            Not(HasSubstr("matmul_grad_w"))));
   EXPECT_THAT(message("relu_grad"), HasSubstr("that graphs may use"));
   EXPECT_THAT(message("subtract"), HasSubstr("Try: sub"));
   EXPECT_THAT(message(""), HasSubstr("found none"));
@@ -139,58 +155,81 @@ TEST(Registry, UsersGetTheNearestUserOp) {
 }
 
 TEST(Infer, MatmulTakesLeadingDimensionsFromXAndTheLastFromTheWeight) {
-  EXPECT_EQ(InferText("matmul", {"f32[batch, sequence, hidden]", "f32[embed=64, heads]", "f32[n=64]"}),
-            "f32[batch=8/1, sequence=16/1, heads=64/16], f32[batch=8/1, sequence=16/1, heads=64/16]");
-  EXPECT_EQ(InferText("matmul", {"f32[batch, hidden]", "f32[heads, hidden]"}, {{"transpose_w", true}}),
-            "f32[batch=8/1, heads=64/16], f32[batch=8/1, heads=64/16]");
+  EXPECT_EQ(
+      InferText("matmul", {"f32[batch, sequence, hidden]", "f32[embed=64, heads]", "f32[n=64]"}),
+      "f32[batch=8/1, sequence=16/1, heads=64/16], f32[batch=8/1, sequence=16/1, heads=64/16]");
+  EXPECT_EQ(
+      InferText("matmul", {"f32[batch, hidden]", "f32[heads, hidden]"}, {{"transpose_w", true}}),
+      "f32[batch=8/1, heads=64/16], f32[batch=8/1, heads=64/16]");
 }
 
 TEST(Infer, ErrorsNameTheOperandAndBothShapes) {
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[mlp=256, hidden]"}),
-              AllOf(HasSubstr("W0308"), HasSubstr("dimension mlp of w"), HasSubstr("x f32[batch=8, hidden=64]"),
-                    HasSubstr("w f32[mlp=256, hidden=64]"), HasSubstr("Try: swap mlp and hidden of w")));
-  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[mlp=256, batch]"}), HasSubstr("Try: mlp=64"));
-  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "bf16[hidden, hidden]"}), HasSubstr("W0309"));
+              AllOf(HasSubstr("W0308"), HasSubstr("dimension mlp of w"),
+                    HasSubstr("x f32[batch=8, hidden=64]"), HasSubstr("w f32[mlp=256, hidden=64]"),
+                    HasSubstr("Try: swap mlp and hidden of w")));
+  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[mlp=256, batch]"}),
+              HasSubstr("Try: mlp=64"));
+  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "bf16[hidden, hidden]"}),
+              HasSubstr("W0309"));
   EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden]"}), HasSubstr("W0307"));
-  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"}, {{"activation", std::string("geelu")}}),
+  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"},
+                        {{"activation", std::string("geelu")}}),
               AllOf(HasSubstr("W0310"), HasSubstr("Try: activation: \"gelu\"")));
-  EXPECT_THAT(InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"}, {{"activation", std::string("tanh")}}),
-              AllOf(HasSubstr("W0310"), HasSubstr("one of none, relu, gelu, silu"), Not(HasSubstr("Try"))));
-  EXPECT_THAT(InferText("matmul", {"f32[]", "f32[hidden, hidden]"}), HasSubstr("at least 1 dimension in x"));
+  EXPECT_THAT(
+      InferText("matmul", {"f32[batch, hidden]", "f32[hidden, hidden]"},
+                {{"activation", std::string("tanh")}}),
+      AllOf(HasSubstr("W0310"), HasSubstr("one of none, relu, gelu, silu"), Not(HasSubstr("Try"))));
+  EXPECT_THAT(InferText("matmul", {"f32[]", "f32[hidden, hidden]"}),
+              HasSubstr("at least 1 dimension in x"));
   EXPECT_THAT(InferText("relu", {"i32[batch]"}), HasSubstr("W0309"));
-  EXPECT_THAT(InferText("embedding", {"f32[v=10, hidden]", "f32[batch]"}), HasSubstr("i32 elements in ids"));
+  EXPECT_THAT(InferText("embedding", {"f32[v=10, hidden]", "f32[batch]"}),
+              HasSubstr("i32 elements in ids"));
   EXPECT_THAT(InferText("add", {"f32[batch, sequence]", "f32[batch]"}),
               AllOf(HasSubstr("W0308"), HasSubstr("Try: f32[sequence=16]")));
   EXPECT_THAT(InferText("add", {"f32[batch]", "f32[other=8]"}), HasSubstr("names and sizes"));
   EXPECT_THAT(InferText("add", {"f32[batch]", "f32[sequence, batch]"}), HasSubstr("W0308"));
   EXPECT_THAT(InferText("reshape", {"f32[batch, hidden]"}, {{"to", std::string("batch, n=4/1")}}),
               AllOf(HasSubstr("W0308"), HasSubstr("512")));
-  EXPECT_THAT(InferText("transpose", {"f32[batch, hidden]"}, {{"perm", std::vector<int64_t>{0, 0}}}), HasSubstr("such as [1, 0]"));
-  EXPECT_THAT(InferText("slice", {"f32[batch]"}, {{"axis", int64_t{-1}}, {"begin", int64_t{0}}, {"size", int64_t{2}}}),
+  EXPECT_THAT(
+      InferText("transpose", {"f32[batch, hidden]"}, {{"perm", std::vector<int64_t>{0, 0}}}),
+      HasSubstr("such as [1, 0]"));
+  EXPECT_THAT(InferText("slice", {"f32[batch]"},
+                        {{"axis", int64_t{-1}}, {"begin", int64_t{0}}, {"size", int64_t{2}}}),
               HasSubstr("Try: axis: 0"));
-  EXPECT_THAT(InferText("slice", {"f32[batch]"}, {{"axis", int64_t{0}}, {"begin", int64_t{6}}, {"size", int64_t{3}}}),
+  EXPECT_THAT(InferText("slice", {"f32[batch]"},
+                        {{"axis", int64_t{0}}, {"begin", int64_t{6}}, {"size", int64_t{3}}}),
               HasSubstr("Try: size: 2"));
-  EXPECT_THAT(InferText("slice", {"f32[batch]"}, {{"axis", int64_t{0}}, {"begin", int64_t{6}}, {"size", INT64_MAX}}),
+  EXPECT_THAT(InferText("slice", {"f32[batch]"},
+                        {{"axis", int64_t{0}}, {"begin", int64_t{6}}, {"size", INT64_MAX}}),
               HasSubstr("W0310"));
-  EXPECT_THAT(InferText("concat", {"f32[batch, hidden]", "f32[sequence, hidden]"}, {{"axis", int64_t{1}}}), HasSubstr("W0308"));
-  EXPECT_THAT(InferText("reduce_sum", {"f32[batch]"}, {{"axes", std::vector<int64_t>{1}}}), HasSubstr("W0310"));
+  EXPECT_THAT(
+      InferText("concat", {"f32[batch, hidden]", "f32[sequence, hidden]"}, {{"axis", int64_t{1}}}),
+      HasSubstr("W0308"));
+  EXPECT_THAT(InferText("reduce_sum", {"f32[batch]"}, {{"axes", std::vector<int64_t>{1}}}),
+              HasSubstr("W0310"));
   EXPECT_THAT(InferText("dropout", {"f32[batch]"}, {{"rate", 10.0}}), HasSubstr("Try: rate: 0.1"));
   EXPECT_THAT(InferText("cast", {"f32[batch]"}, {{"to", std::string("fp16")}}), HasSubstr("W0310"));
   EXPECT_THAT(InferText("rotary", {"f32[batch, sequence, h=4, d=5]"}), HasSubstr("even"));
-  EXPECT_THAT(InferText("attention", {"f32[batch, sequence, h=6, d=4]", "f32[batch, sequence, g=4, d=4]",
-                                      "f32[batch, sequence, g=4, d=4]"}),
-              HasSubstr("multiple of the heads of k (g=4)"));
-  EXPECT_THAT(InferText("softmax_cross_entropy", {"f32[batch, v=10]", "i32[sequence]"}), HasSubstr("W0308"));
+  EXPECT_THAT(
+      InferText("attention", {"f32[batch, sequence, h=6, d=4]", "f32[batch, sequence, g=4, d=4]",
+                              "f32[batch, sequence, g=4, d=4]"}),
+      HasSubstr("multiple of the heads of k (g=4)"));
+  EXPECT_THAT(InferText("softmax_cross_entropy", {"f32[batch, v=10]", "i32[sequence]"}),
+              HasSubstr("W0308"));
 }
 
 TEST(Infer, AResultTooLargeToCountIsRefusedForAnyOp) {
-  EXPECT_THAT(InferText("matmul", {"f32[a=2147483648, k=1]", "f32[k=1, b=2147483648]"}), HasSubstr("W0313"));
-  EXPECT_THAT(InferText("embedding", {"f32[v=1, h=2147483648]", "i32[b=2147483648]"}), HasSubstr("W0313"));
+  EXPECT_THAT(InferText("matmul", {"f32[a=2147483648, k=1]", "f32[k=1, b=2147483648]"}),
+              HasSubstr("W0313"));
+  EXPECT_THAT(InferText("embedding", {"f32[v=1, h=2147483648]", "i32[b=2147483648]"}),
+              HasSubstr("W0313"));
 }
 
 TEST(Infer, MalformedExchangeListsAreRefused) {
   auto pack = [](std::vector<int64_t> pieces) {
-    return InferText("exchange_pack", {"f32[a=4]"}, {{"pieces", std::move(pieces)}, {"chunk_elements", int64_t{8}}});
+    return InferText("exchange_pack", {"f32[a=4]"},
+                     {{"pieces", std::move(pieces)}, {"chunk_elements", int64_t{8}}});
   };
   EXPECT_EQ(pack({0, 0, 1, 1, 4}), "f32[message=8/1]");
   EXPECT_THAT(pack({0, 0, 1, 1}), HasSubstr("ends early"));
@@ -199,8 +238,9 @@ TEST(Infer, MalformedExchangeListsAreRefused) {
   EXPECT_THAT(pack({1, 0, 1, 1, 4}), HasSubstr("W0310"));
   EXPECT_THAT(pack({0, 0, 1, 1, 5}), HasSubstr("W0310"));
   auto fill = [](std::vector<int64_t> regions) {
-    return InferText("exchange_fill", {"f32[a=4]", "f32[m=8]"},
-                     {{"regions", std::move(regions)}, {"num_own", int64_t{1}}, {"chunk_elements", int64_t{8}}});
+    return InferText(
+        "exchange_fill", {"f32[a=4]", "f32[m=8]"},
+        {{"regions", std::move(regions)}, {"num_own", int64_t{1}}, {"chunk_elements", int64_t{8}}});
   };
   EXPECT_EQ(fill({0, 0, 1, 0, 2, 1, -1, 1, 1, 3, 0, 0, 1, 2, 6, 1, 0}), "f32[dim0=6/1]");
   EXPECT_THAT(fill({0, 0, 1, 0, 2, 1, 1}), HasSubstr("W0310"));
@@ -209,25 +249,33 @@ TEST(Infer, MalformedExchangeListsAreRefused) {
 
 TEST(Rule, MatmulNamesContractionAndResultAfterTheWeight) {
   EXPECT_EQ(RuleText("matmul", {"f32[batch, hidden]", "f32[embed=64, heads]", "f32[n=64]"}),
-            "batch:8/1 embed:64/1 | embed:64/1 heads:64/16 | heads:64/16 | -> batch:8/1 heads:64/16 | -> batch:8/1 heads:64/16");
+            "batch:8/1 embed:64/1 | embed:64/1 heads:64/16 | heads:64/16 | -> batch:8/1 "
+            "heads:64/16 | -> batch:8/1 heads:64/16");
   EXPECT_EQ(RuleText("matmul", {"f32[batch, hidden]", "f32[heads, hidden]"},
                      {{"transpose_w", true}, {"activation", std::string("gelu")}}),
-            "batch:8/1 <hidden:64/1> | heads:64/16 <hidden:64/1> | -> batch:8/1 heads:64/16 | -> batch:8/1 heads:64/16");
+            "batch:8/1 <hidden:64/1> | heads:64/16 <hidden:64/1> | -> batch:8/1 heads:64/16 | -> "
+            "batch:8/1 heads:64/16");
 }
 
 TEST(Rule, ReshapeFindsTheCommonFactorsAndRespectsUnits) {
-  EXPECT_EQ(RuleText("reshape", {"f32[batch, sequence, heads]"}, {{"to", std::string("batch, sequence, heads=4/1, head_dim=16")}}),
-            "batch:8/1 sequence:16/1 heads:4/1+head_dim:16/1 | -> batch:8/1 sequence:16/1 heads:4/1 head_dim:16/1");
-  EXPECT_EQ(RuleText("reshape", {"f32[batch, sequence, heads=4/1, head_dim=16]"}, {{"to", std::string("tokens=128, heads")}}),
-            "batch:8/1 sequence:16/1 heads:4/1 head_dim:16/1 | -> batch:8/1+sequence:16/1 heads:4/1+head_dim:16/1");
-  EXPECT_EQ(RuleText("reshape", {"f32[a=64/32]"}, {{"to", std::string("h=4, d=16")}}), "h:4/2+d:16/1 | -> h:4/2 d:16/1");
+  EXPECT_EQ(RuleText("reshape", {"f32[batch, sequence, heads]"},
+                     {{"to", std::string("batch, sequence, heads=4/1, head_dim=16")}}),
+            "batch:8/1 sequence:16/1 heads:4/1+head_dim:16/1 | -> batch:8/1 sequence:16/1 "
+            "heads:4/1 head_dim:16/1");
+  EXPECT_EQ(RuleText("reshape", {"f32[batch, sequence, heads=4/1, head_dim=16]"},
+                     {{"to", std::string("tokens=128, heads")}}),
+            "batch:8/1 sequence:16/1 heads:4/1 head_dim:16/1 | -> batch:8/1+sequence:16/1 "
+            "heads:4/1+head_dim:16/1");
+  EXPECT_EQ(RuleText("reshape", {"f32[a=64/32]"}, {{"to", std::string("h=4, d=16")}}),
+            "h:4/2+d:16/1 | -> h:4/2 d:16/1");
 }
 
 TEST(Rule, ReshapeOfShapesWithoutCommonFactorsIsWhole) {
   EXPECT_EQ(RuleText("reshape", {"f32[batch, a=6, b=4]"}, {{"to", std::string("batch, c=8, d=3")}}),
             "batch:8/1 <a:6/1> <b:4/1> | -> batch:8/1 <c:8/1> <d:3/1>");
-  EXPECT_EQ(RuleText("reshape", {"f32[batch=1, a=6]"}, {{"to", std::string("batch=1, one=1, c=2, d=3")}}),
-            "batch:1/1 c:2/1+d:3/1 | -> batch:1/1  c:2/1 d:3/1");
+  EXPECT_EQ(
+      RuleText("reshape", {"f32[batch=1, a=6]"}, {{"to", std::string("batch=1, one=1, c=2, d=3")}}),
+      "batch:1/1 c:2/1+d:3/1 | -> batch:1/1  c:2/1 d:3/1");
   EXPECT_EQ(RuleText("reshape", {"f32[a=4, b=6]"}, {{"to", std::string("c=2, d=12")}}),
             "c:2/1+d:2/1 b:6/1 | -> c:2/1 d:2/1+b:6/1");
 }
@@ -248,7 +296,8 @@ TEST(Rule, ReshapeListsTheSameFactorsInTheSameOrderOnBothSides) {
   int num_split = 0;
   for (int trial = 0; trial < 500; ++trial) {
     std::vector<int64_t> primes;
-    for (int64_t i = 0; i < 1 + next(6); ++i) primes.push_back(std::vector<int64_t>{2, 2, 3, 5}[next(4)]);
+    for (int64_t i = 0; i < 1 + next(6); ++i)
+      primes.push_back(std::vector<int64_t>{2, 2, 3, 5}[next(4)]);
     TensorType x{DType::kF32, shape(primes, "x")};
     Attributes attrs = {{"to", DimsText(shape(primes, "y"))}};
     auto y = OpRegistry::Find("reshape")->infer({attrs, {x}, {}});
@@ -276,10 +325,13 @@ TEST(Rule, ReshapeListsTheSameFactorsInTheSameOrderOnBothSides) {
 }
 
 TEST(Rule, GroupedAttentionSplitsQueryHeadsByKeyHeads) {
-  EXPECT_EQ(RuleText("attention", {"f32[batch, sequence, heads=6/3, d=4]", "f32[batch, sequence, g=2/1, d=4]",
-                                   "f32[batch, sequence, g=2/1, d=4]"}),
-            "batch:8/1 <sequence:16/1> heads:2/1+<heads.per_group:3/1> <d:4/1> | batch:8/1 <sequence:16/1> heads:2/1 <d:4/1> | "
-            "batch:8/1 <sequence:16/1> heads:2/1 <d:4/1> | -> batch:8/1 <sequence:16/1> heads:2/1+<heads.per_group:3/1> <d:4/1> | "
+  EXPECT_EQ(RuleText("attention",
+                     {"f32[batch, sequence, heads=6/3, d=4]", "f32[batch, sequence, g=2/1, d=4]",
+                      "f32[batch, sequence, g=2/1, d=4]"}),
+            "batch:8/1 <sequence:16/1> heads:2/1+<heads.per_group:3/1> <d:4/1> | batch:8/1 "
+            "<sequence:16/1> heads:2/1 <d:4/1> | "
+            "batch:8/1 <sequence:16/1> heads:2/1 <d:4/1> | -> batch:8/1 <sequence:16/1> "
+            "heads:2/1+<heads.per_group:3/1> <d:4/1> | "
             "-> batch:8/1 heads:2/1+<heads.per_group:3/1> <sequence:16/1>");
 }
 
@@ -295,7 +347,8 @@ TEST(Reference, DescribesOperandsAttributesFactorsAndGradient) {
 }
 
 TEST(Reference, ListsUserOpsOnly) {
-  EXPECT_THAT(ListUserOps(), AllOf(HasSubstr("matmul "), ::testing::Not(HasSubstr("matmul_grad_w"))));
+  EXPECT_THAT(ListUserOps(),
+              AllOf(HasSubstr("matmul "), ::testing::Not(HasSubstr("matmul_grad_w"))));
 }
 
 }  // namespace

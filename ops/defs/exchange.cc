@@ -26,7 +26,8 @@ class IntReader {
     if (count < 0 || count > static_cast<int64_t>(values_.size() - at_)) ok_ = false;
     if (!ok_) return {};
     at_ += static_cast<size_t>(count);
-    return {values_.begin() + static_cast<int64_t>(at_) - count, values_.begin() + static_cast<int64_t>(at_)};
+    return {values_.begin() + static_cast<int64_t>(at_) - count,
+            values_.begin() + static_cast<int64_t>(at_)};
   }
 
  private:
@@ -35,7 +36,8 @@ class IntReader {
   bool ok_ = true;
 };
 
-absl::Status BadList(const std::string& name, const std::string& expected, const std::string& found) {
+absl::Status BadList(const std::string& name, const std::string& expected,
+                     const std::string& found) {
   return Rejected({"W0310", "", absl::StrCat(expected, " in attribute ", name), found, ""});
 }
 
@@ -69,52 +71,66 @@ absl::StatusOr<std::vector<TensorType>> InferPack(const InferInput& in) {
   while (!reader.done()) {
     int64_t tensor = reader.Next(), position = reader.Next(), rank = reader.Next();
     std::vector<int64_t> begin = reader.Take(rank), end = reader.Take(rank);
-    if (!reader.ok()) return BadList("pieces", "whole pieces [tensor, position, rank, begin, end]", "a list that ends early");
-    if (tensor < 0 || tensor >= static_cast<int64_t>(in.inputs.size()) || position < 0 || !IsRect(begin, end) ||
-        !Fits(end, in.inputs[tensor])) {
-      return BadList("pieces", "pieces inside their tensors", absl::StrCat("a piece of tensor ", tensor, " that is not"));
+    if (!reader.ok())
+      return BadList("pieces", "whole pieces [tensor, position, rank, begin, end]",
+                     "a list that ends early");
+    if (tensor < 0 || tensor >= static_cast<int64_t>(in.inputs.size()) || position < 0 ||
+        !IsRect(begin, end) || !Fits(end, in.inputs[tensor])) {
+      return BadList("pieces", "pieces inside their tensors",
+                     absl::StrCat("a piece of tensor ", tensor, " that is not"));
     }
   }
-  return std::vector<TensorType>{TensorType{in.inputs[0].dtype, {{"message", in.attrs.Int("chunk_elements"), 1}}}};
+  return std::vector<TensorType>{
+      TensorType{in.inputs[0].dtype, {{"message", in.attrs.Int("chunk_elements"), 1}}}};
 }
 
 OpDef ExchangePackDef() {
   OpDef def;
-  def.schema = {.name = "exchange_pack",
-                .doc = "One chunk of a message: the elements of the pieces whose position falls into it.",
-                .inputs = {{.name = "t", .variadic = true, .doc = "local shards of one element type"}},
-                .outputs = {{.name = "message", .doc = "[chunk_elements]; a chunk may fill less"}},
-                .attrs = {{"pieces", AttrKind::kInts, std::nullopt, "[tensor, position, rank, begin.., end..] per piece"},
-                          {"chunk_elements", AttrKind::kInt, std::nullopt, "positions per chunk"}},
-                .internal = true,
-                .factors = "all whole"};
+  def.schema = {
+      .name = "exchange_pack",
+      .doc = "One chunk of a message: the elements of the pieces whose position falls into it.",
+      .inputs = {{.name = "t", .variadic = true, .doc = "local shards of one element type"}},
+      .outputs = {{.name = "message", .doc = "[chunk_elements]; a chunk may fill less"}},
+      .attrs = {{"pieces", AttrKind::kInts, std::nullopt,
+                 "[tensor, position, rank, begin.., end..] per piece"},
+                {"chunk_elements", AttrKind::kInt, std::nullopt, "positions per chunk"}},
+      .internal = true,
+      .factors = "all whole"};
   def.infer = InferPack;
-  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) { return WholeRule(inputs, outputs); };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return WholeRule(inputs, outputs);
+  };
   def.flops = NoFlops();
   return def;
 }
 
 // One region: widens the shape of its tensor.
-absl::Status ReadRegion(IntReader& reader, int64_t num_messages, std::vector<std::vector<int64_t>>* shapes) {
+absl::Status ReadRegion(IntReader& reader, int64_t num_messages,
+                        std::vector<std::vector<int64_t>>* shapes) {
   int64_t tensor = reader.Next(), combiner = reader.Next(), rank = reader.Next();
   std::vector<int64_t> begin = reader.Take(rank), end = reader.Take(rank);
   int64_t num_sources = reader.Next();
-  bool fine = reader.ok() && tensor >= 0 && tensor < (1 << 20) && (combiner == 0 || combiner == 1) && IsRect(begin, end);
+  bool fine = reader.ok() && tensor >= 0 && tensor < (1 << 20) &&
+              (combiner == 0 || combiner == 1) && IsRect(begin, end);
   for (int64_t s = 0; fine && s < num_sources; ++s) {
     int64_t source = reader.Next();
     if (source == -1) {
       int64_t source_rank = reader.Next();
-      std::vector<int64_t> source_begin = reader.Take(source_rank), source_end = reader.Take(source_rank);
+      std::vector<int64_t> source_begin = reader.Take(source_rank),
+                           source_end = reader.Take(source_rank);
       fine = reader.ok() && IsRect(source_begin, source_end);
     } else {
       fine = reader.ok() && source >= 0 && source < num_messages;
     }
   }
-  if (!fine) return BadList("regions", "whole regions [tensor, combiner, rank, begin, end, sources]", "a list that is not");
+  if (!fine)
+    return BadList("regions", "whole regions [tensor, combiner, rank, begin, end, sources]",
+                   "a list that is not");
   if (tensor >= static_cast<int64_t>(shapes->size())) shapes->resize(tensor + 1);
   std::vector<int64_t>& shape = (*shapes)[tensor];
   if (shape.empty()) shape.resize(end.size(), 0);
-  if (shape.size() != end.size()) return BadList("regions", "one rank per tensor", absl::StrCat("two for tensor ", tensor));
+  if (shape.size() != end.size())
+    return BadList("regions", "one rank per tensor", absl::StrCat("two for tensor ", tensor));
   for (size_t d = 0; d < end.size(); ++d) shape[d] = std::max(shape[d], end[d]);
   return absl::OkStatus();
 }
@@ -123,7 +139,8 @@ absl::StatusOr<std::vector<TensorType>> InferFill(const InferInput& in) {
   WEIR_RETURN_IF_ERROR(CheckChunk(in.attrs));
   int64_t num_own = in.attrs.Int("num_own"), count = static_cast<int64_t>(in.inputs.size());
   if (num_own < 0 || num_own > count) {
-    return BadList("num_own", absl::StrCat("0 to ", count, ", the number of inputs,"), absl::StrCat(num_own));
+    return BadList("num_own", absl::StrCat("0 to ", count, ", the number of inputs,"),
+                   absl::StrCat(num_own));
   }
   OperandCheck check(in, {"t"});
   for (int i = 1; i < count; ++i) check.SameType(i, 0);
@@ -135,7 +152,8 @@ absl::StatusOr<std::vector<TensorType>> InferFill(const InferInput& in) {
   std::vector<TensorType> outputs;
   for (const auto& shape : shapes) {
     TensorType type{dtype, {}};
-    for (size_t d = 0; d < shape.size(); ++d) type.dims.push_back({absl::StrCat("dim", d), shape[d], 1});
+    for (size_t d = 0; d < shape.size(); ++d)
+      type.dims.push_back({absl::StrCat("dim", d), shape[d], 1});
     outputs.push_back(std::move(type));
   }
   return outputs;
@@ -143,18 +161,26 @@ absl::StatusOr<std::vector<TensorType>> InferFill(const InferInput& in) {
 
 OpDef ExchangeFillDef() {
   OpDef def;
-  def.schema = {.name = "exchange_fill",
-                .doc = "Fills one chunk of new shards from own shards and messages, combining where several sources meet.",
-                .inputs = {{.name = "t", .optional = true, .variadic = true, .doc = "num_own own shards, then messages"}},
-                .outputs = {{.name = "shard", .variadic = true, .doc = "as large as their regions"}},
-                .attrs = {{"num_own", AttrKind::kInt, std::nullopt, "how many inputs are own shards"},
-                          {"regions", AttrKind::kInts, std::nullopt,
-                           "[tensor, combiner, rank, begin.., end.., num_sources, sources..] per region"},
-                          {"chunk_elements", AttrKind::kInt, std::nullopt, "positions per chunk"}},
-                .internal = true,
-                .factors = "all whole"};
+  def.schema = {
+      .name = "exchange_fill",
+      .doc =
+          "Fills one chunk of new shards from own shards and messages, combining where several "
+          "sources meet.",
+      .inputs = {{.name = "t",
+                  .optional = true,
+                  .variadic = true,
+                  .doc = "num_own own shards, then messages"}},
+      .outputs = {{.name = "shard", .variadic = true, .doc = "as large as their regions"}},
+      .attrs = {{"num_own", AttrKind::kInt, std::nullopt, "how many inputs are own shards"},
+                {"regions", AttrKind::kInts, std::nullopt,
+                 "[tensor, combiner, rank, begin.., end.., num_sources, sources..] per region"},
+                {"chunk_elements", AttrKind::kInt, std::nullopt, "positions per chunk"}},
+      .internal = true,
+      .factors = "all whole"};
   def.infer = InferFill;
-  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) { return WholeRule(inputs, outputs); };
+  def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
+    return WholeRule(inputs, outputs);
+  };
   def.flops = FlopsPerOutput(1);
   return def;
 }

@@ -8,18 +8,20 @@
 
 namespace weir {
 
-using FlopsFunction =
-    std::function<double(const Attributes&, const std::vector<TensorType>&, const std::vector<TensorType>&)>;
+using FlopsFunction = std::function<double(const Attributes&, const std::vector<TensorType>&,
+                                           const std::vector<TensorType>&)>;
 
 // `per_element` operations for each element of the first input.
 inline FlopsFunction FlopsPerInput(double per_element) {
-  return [per_element](const Attributes&, const std::vector<TensorType>& inputs, const std::vector<TensorType>&) {
+  return [per_element](const Attributes&, const std::vector<TensorType>& inputs,
+                       const std::vector<TensorType>&) {
     return per_element * static_cast<double>(inputs[0].num_elements());
   };
 }
 // `per_element` operations for each element of the first output.
 inline FlopsFunction FlopsPerOutput(double per_element) {
-  return [per_element](const Attributes&, const std::vector<TensorType>&, const std::vector<TensorType>& outputs) {
+  return [per_element](const Attributes&, const std::vector<TensorType>&,
+                       const std::vector<TensorType>& outputs) {
     return per_element * static_cast<double>(outputs[0].num_elements());
   };
 }

@@ -3,7 +3,8 @@
 namespace weir {
 namespace {
 
-WEIR_REGISTER_OP(SmoothActivationDef("gelu", "y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), element by element.", 10));
+WEIR_REGISTER_OP(SmoothActivationDef(
+    "gelu", "y = x / 2 * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 x^3))), element by element.", 10));
 WEIR_REGISTER_OP(SmoothActivationGradDef("gelu", 18));
 
 }  // namespace

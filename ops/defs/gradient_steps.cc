@@ -18,13 +18,16 @@ ValueId OutputGrad(GradientBuilder& b, int output) {
   return Add1(b, "cast", {grad}, {{"to", std::string(Name(wanted))}});
 }
 
-absl::Status ExpectNoGrad(GradientBuilder& b, const std::string& op, int output, const std::string& name) {
+absl::Status ExpectNoGrad(GradientBuilder& b, const std::string& op, int output,
+                          const std::string& name) {
   if (b.output_grad(output) < 0) return absl::OkStatus();
   return Rejected({"W0315", "", absl::StrCat("no gradient through output ", name, " of ", op),
-                   absl::StrCat(name, " used on the way to the loss"), "compute it with other ops"});
+                   absl::StrCat(name, " used on the way to the loss"),
+                   "compute it with other ops"});
 }
 
-ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueId>& inputs, Attributes attrs) {
+ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueId>& inputs,
+             Attributes attrs) {
   return b.Add(op, inputs, std::move(attrs))[0];
 }
 

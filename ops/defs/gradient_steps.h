@@ -14,10 +14,12 @@ namespace weir {
 ValueId OutputGrad(GradientBuilder& b, int output);
 
 // W0315 if a gradient flows to output i: it is a by-product (a statistic), not differentiable.
-absl::Status ExpectNoGrad(GradientBuilder& b, const std::string& op, int output, const std::string& name);
+absl::Status ExpectNoGrad(GradientBuilder& b, const std::string& op, int output,
+                          const std::string& name);
 
 // Adds a node of one result.
-ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueId>& inputs, Attributes attrs);
+ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueId>& inputs,
+             Attributes attrs);
 
 // Sets the gradient of input i; where names or units of `grad` are not those of the input,
 // a reshape (a copy that may be aliased) gives it the input's.

@@ -25,8 +25,9 @@ absl::Status LayerNormGradient(GradientBuilder& b) {
   ValueId dy = OutputGrad(b, 0);
   bool wanted = b.needs_grad(0) || b.needs_grad(1) || b.needs_grad(2);
   if (dy < 0 || !wanted) return absl::OkStatus();
-  std::vector<ValueId> grads = b.Add("layer_norm_grad", {b.input(0), b.input(1), b.output(1), b.output(2), dy},
-                                     {{"out_dtype", std::string("f32")}});
+  std::vector<ValueId> grads =
+      b.Add("layer_norm_grad", {b.input(0), b.input(1), b.output(1), b.output(2), dy},
+            {{"out_dtype", std::string("f32")}});
   if (b.needs_grad(0)) SetGrad(b, 0, grads[0]);
   if (b.needs_grad(1)) SetGrad(b, 1, grads[1]);
   if (b.needs_grad(2)) SetGrad(b, 2, grads[2]);
@@ -35,16 +36,19 @@ absl::Status LayerNormGradient(GradientBuilder& b) {
 
 OpDef LayerNormDef() {
   OpDef def;
-  def.schema = {.name = "layer_norm",
-                .doc = "y = (x - mean) / sqrt(variance + epsilon) * gamma + beta over the last dimension.",
-                .inputs = {{.name = "x", .doc = "[..., h]"},
-                           {.name = "gamma", .doc = "[h]"},
-                           {.name = "beta", .optional = true, .doc = "[h]"}},
-                .outputs = {{.name = "y", .doc = "like x"},
-                            {.name = "mean", .optional = true, .doc = "f32[...]"},
-                            {.name = "rstd", .optional = true, .doc = "f32[...], 1 / sqrt(variance + epsilon)"}},
-                .attrs = {{"epsilon", AttrKind::kReal, 1e-5, "added to the variance"}},
-                .factors = "... h, h, h -> ... h, ..., ...; h is whole"};
+  def.schema = {
+      .name = "layer_norm",
+      .doc = "y = (x - mean) / sqrt(variance + epsilon) * gamma + beta over the last dimension.",
+      .inputs = {{.name = "x", .doc = "[..., h]"},
+                 {.name = "gamma", .doc = "[h]"},
+                 {.name = "beta", .optional = true, .doc = "[h]"}},
+      .outputs = {{.name = "y", .doc = "like x"},
+                  {.name = "mean", .optional = true, .doc = "f32[...]"},
+                  {.name = "rstd",
+                   .optional = true,
+                   .doc = "f32[...], 1 / sqrt(variance + epsilon)"}},
+      .attrs = {{"epsilon", AttrKind::kReal, 1e-5, "added to the variance"}},
+      .factors = "... h, h, h -> ... h, ..., ...; h is whole"};
   def.infer = InferLayerNorm;
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     return RuleBuilder("... h, h, h -> ... h, ..., ...", inputs, outputs).Whole("h").Build();
@@ -66,22 +70,29 @@ OpDef LayerNormGradDef() {
                 .outputs = {{.name = "dx", .doc = "like x"},
                             {.name = "dgamma", .doc = "[h]"},
                             {.name = "dbeta", .optional = true, .doc = "[h]"}},
-                .attrs = {{"out_dtype", AttrKind::kString, std::string("f32"), "element type of dgamma and dbeta"}},
+                .attrs = {{"out_dtype", AttrKind::kString, std::string("f32"),
+                           "element type of dgamma and dbeta"}},
                 .internal = true,
-                .factors = "... h, h, ..., ..., ... h -> ... h, h, h; h is whole, leading dimensions are summed into "
-                           "dgamma and dbeta; linear in dy"};
+                .factors =
+                    "... h, h, ..., ..., ... h -> ... h, h, h; h is whole, leading dimensions are "
+                    "summed into "
+                    "dgamma and dbeta; linear in dy"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"x", "gamma", "mean", "rstd", "dy"});
     check.Real(0).MinRank(0, 1).SameType(1, 0).Rank(1, 1).SameSize(1, 0, 0, -1);
     check.Is(2, DType::kF32).LeadingShape(2, 0, 1).Is(3, DType::kF32).LeadingShape(3, 0, 1);
     check.SameType(4, 0).SameShape(4, 0);
     WEIR_RETURN_IF_ERROR(check.status());
-    WEIR_ASSIGN_OR_RETURN(DType dtype, RealDType("out_dtype", in.attrs.Str("out_dtype", "f32"), DType::kF32));
+    WEIR_ASSIGN_OR_RETURN(DType dtype,
+                          RealDType("out_dtype", in.attrs.Str("out_dtype", "f32"), DType::kF32));
     TensorType dgamma{dtype, in.inputs[1].dims};
     return std::vector<TensorType>{in.inputs[0], dgamma, dgamma};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return RuleBuilder("... h, h, ..., ..., ... h -> ... h, h, h", inputs, outputs).Whole("h").Linear({4}).Build();
+    return RuleBuilder("... h, h, ..., ..., ... h -> ... h, h, h", inputs, outputs)
+        .Whole("h")
+        .Linear({4})
+        .Build();
   };
   def.flops = FlopsPerOutput(14);
   return def;

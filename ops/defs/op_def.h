@@ -30,7 +30,8 @@ struct AttrSchema {
   std::string doc;
 };
 
-// The dimension along which the values of an integer operand count: each is from 0 to below its size.
+// The dimension along which the values of an integer operand count: each is from 0 to below its
+// size.
 struct IndexedAxis {
   enum class Side : uint8_t { kInput, kOutput } side = Side::kInput;
   int operand = 0;
@@ -47,7 +48,7 @@ struct OperandSchema {
 
 struct OpSchema {
   std::string name;
-  std::string doc;     // one sentence, shown by `weir ops NAME`
+  std::string doc;  // one sentence, shown by `weir ops NAME`
   std::vector<OperandSchema> inputs;
   std::vector<OperandSchema> outputs;
   std::vector<AttrSchema> attrs;
@@ -55,13 +56,15 @@ struct OpSchema {
   bool internal = false;
   // How dimensions map to factors, in words of ops/defs/rule_builder.h; shown by `weir ops NAME`.
   std::string factors;
-  // Every element of an output is an element of an input, if both are of one type: the range of integers passes through.
+  // Every element of an output is an element of an input, if both are of one type: the range of
+  // integers passes through.
   bool moves_elements = false;
 };
 
-// What the operand that `index` belongs to counts along, of the op's types. Precondition: types that the op infers.
+// What the operand that `index` belongs to counts along, of the op's types. Precondition: types
+// that the op infers.
 TensorDim IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
-                            const std::vector<TensorType>& outputs);
+                     const std::vector<TensorType>& outputs);
 
 // What inference sees. Input types are logical (whole micro-batch tensors).
 struct InferInput {
@@ -89,7 +92,7 @@ class GradientBuilder {
   virtual ValueId output_grad(int i) const = 0;  // -1: no gradient flows to this output
   virtual bool needs_grad(int input) const = 0;  // false: do not compute it; or no such input
   virtual const TensorType& type(ValueId value) const = 0;
-  virtual uint64_t rng_key() const = 0;          // of the forward op
+  virtual uint64_t rng_key() const = 0;  // of the forward op
   // Adds a node; the results in order. `rng_key` is inherited from the forward op.
   virtual std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
                                    Attributes attrs) = 0;
@@ -103,13 +106,15 @@ struct OpDef {
   std::function<absl::StatusOr<std::vector<TensorType>>(const InferInput&)> infer;
   // Given inferred types. Factor names come from dimension names.
   std::function<FactorRule(const Attributes&, const std::vector<TensorType>& inputs,
-                           const std::vector<TensorType>& outputs)> rule;
+                           const std::vector<TensorType>& outputs)>
+      rule;
   // Absent: no gradient (integer inputs, optimiser ops). The gradient set for a real input
   // has its dimensions; it may be f32 where the input is bf16 (gradients of parameters).
   std::function<absl::Status(GradientBuilder&)> gradient;
   // Floating-point operations of the whole op; elementwise ops count one per element.
   std::function<double(const Attributes&, const std::vector<TensorType>& inputs,
-                       const std::vector<TensorType>& outputs)> flops;
+                       const std::vector<TensorType>& outputs)>
+      flops;
 };
 
 class OpRegistry {
@@ -121,7 +126,8 @@ class OpRegistry {
   static const OpDef* Find(const std::string& name);
   static std::vector<std::string> Names();
   // The op a graph asks for: W0301 with the nearest name if there is none or it is internal.
-  static absl::StatusOr<const OpDef*> FindForUser(const std::string& name, const std::string& where);
+  static absl::StatusOr<const OpDef*> FindForUser(const std::string& name,
+                                                  const std::string& where);
 };
 
 // Checks attributes and operand counts against the schema and fills in defaults.

@@ -39,14 +39,16 @@ const char* KindName(AttrKind kind) {
 }
 
 const char* FoundName(const AttrValue& value) {
-  static constexpr const char* kNames[] = {"an integer", "a number", "true or false", "a string", "a list of integers"};
+  static constexpr const char* kNames[] = {"an integer", "a number", "true or false", "a string",
+                                           "a list of integers"};
   return kNames[value.index()];
 }
 
 bool HasKind(const AttrValue& value, AttrKind kind) {
   switch (kind) {
     case AttrKind::kInt: return std::holds_alternative<int64_t>(value);
-    case AttrKind::kReal: return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
+    case AttrKind::kReal:
+      return std::holds_alternative<double>(value) || std::holds_alternative<int64_t>(value);
     case AttrKind::kBool: return std::holds_alternative<bool>(value);
     case AttrKind::kString: return std::holds_alternative<std::string>(value);
     case AttrKind::kInts: return std::holds_alternative<std::vector<int64_t>>(value);
@@ -59,13 +61,17 @@ std::string OperandsText(const std::vector<OperandSchema>& operands) {
   if (operands.empty()) return "none";
   std::string text;
   for (const OperandSchema& operand : operands) {
-    absl::StrAppend(&text, text.empty() ? "" : ", ", operand.name, operand.variadic ? "..." : operand.optional ? "?" : "");
+    absl::StrAppend(&text, text.empty() ? "" : ", ", operand.name,
+                    operand.variadic   ? "..."
+                    : operand.optional ? "?"
+                                       : "");
   }
   return text;
 }
 
-absl::Status CheckCount(const OpSchema& schema, const std::vector<OperandSchema>& operands, int found,
-                        const std::string& what, const std::string& code, const std::string& where) {
+absl::Status CheckCount(const OpSchema& schema, const std::vector<OperandSchema>& operands,
+                        int found, const std::string& what, const std::string& code,
+                        const std::string& where) {
   int least = 0;
   bool unbounded = false;
   for (const OperandSchema& operand : operands) {
@@ -74,47 +80,58 @@ absl::Status CheckCount(const OpSchema& schema, const std::vector<OperandSchema>
   }
   int most = static_cast<int>(operands.size());
   if (found >= least && (unbounded || found <= most)) return absl::OkStatus();
-  std::string count = unbounded ? absl::StrCat("at least ", least)
+  std::string count = unbounded       ? absl::StrCat("at least ", least)
                       : least == most ? absl::StrCat(least)
                                       : absl::StrCat(least, " to ", most);
   return Rejected({code, where,
-                   absl::StrCat(count, " ", what, least == 1 && (unbounded || most == 1) ? "" : "s", " of ", schema.name, " (", OperandsText(operands), ")"),
+                   absl::StrCat(count, " ", what, least == 1 && (unbounded || most == 1) ? "" : "s",
+                                " of ", schema.name, " (", OperandsText(operands), ")"),
                    absl::StrCat(found), ""});
 }
 
 // How the attribute is written in a job, and what it means.
 std::string Example(const AttrSchema& attr) {
-  static constexpr const char* kValues[] = {"i: 1", "f: 0.5", "b: true", "s: \"...\"", "ints { values: [0, 1] }"};
-  return absl::StrCat("attr { name: \"", attr.name, "\" value { ", kValues[static_cast<int>(attr.kind)], " } }, ", attr.doc);
+  static constexpr const char* kValues[] = {"i: 1", "f: 0.5", "b: true", "s: \"...\"",
+                                            "ints { values: [0, 1] }"};
+  return absl::StrCat("attr { name: \"", attr.name, "\" value { ",
+                      kValues[static_cast<int>(attr.kind)], " } }, ", attr.doc);
 }
 
-absl::Status CheckAttr(const OpSchema& schema, const AttrSchema& attr, Attributes* attrs, const std::string& where) {
+absl::Status CheckAttr(const OpSchema& schema, const AttrSchema& attr, Attributes* attrs,
+                       const std::string& where) {
   auto it = attrs->map().find(attr.name);
   if (it == attrs->map().end()) {
     if (attr.fallback) {
       attrs->Set(attr.name, *attr.fallback);
       return absl::OkStatus();
     }
-    return Rejected({"W0305", where, absl::StrCat("attribute ", attr.name, " of ", schema.name, ", ", KindName(attr.kind)),
-                     "none", Example(attr)});
+    return Rejected(
+        {"W0305", where,
+         absl::StrCat("attribute ", attr.name, " of ", schema.name, ", ", KindName(attr.kind)),
+         "none", Example(attr)});
   }
   if (!HasKind(it->second, attr.kind)) {
-    return Rejected({"W0306", where, absl::StrCat(KindName(attr.kind), " as attribute ", attr.name, " of ", schema.name),
-                     FoundName(it->second), Example(attr)});
+    return Rejected(
+        {"W0306", where,
+         absl::StrCat(KindName(attr.kind), " as attribute ", attr.name, " of ", schema.name),
+         FoundName(it->second), Example(attr)});
   }
   const double* real = std::get_if<double>(&it->second);
   if (real != nullptr && !std::isfinite(*real)) {
-    return Rejected({"W0310", where, absl::StrCat("a finite number as attribute ", attr.name, " of ", schema.name),
+    return Rejected({"W0310", where,
+                     absl::StrCat("a finite number as attribute ", attr.name, " of ", schema.name),
                      absl::StrCat(*real), Example(attr)});
   }
   return absl::OkStatus();
 }
 
-absl::Status CheckCountable(const std::string& op, const std::string& what, const TensorType& type) {
+absl::Status CheckCountable(const std::string& op, const std::string& what,
+                            const TensorType& type) {
   int64_t elements = NumElements(type.shape());
   if (elements >= 0 && elements <= std::numeric_limits<int64_t>::max() / 8) return absl::OkStatus();
-  return Rejected({"W0313", "", absl::StrCat(what, " of ", op, " whose bytes can be counted in 63 bits"), ToText(type),
-                   "smaller dimensions"});
+  return Rejected({"W0313", "",
+                   absl::StrCat(what, " of ", op, " whose bytes can be counted in 63 bits"),
+                   ToText(type), "smaller dimensions"});
 }
 
 std::string OperandName(const std::vector<OperandSchema>& operands, size_t i) {
@@ -127,10 +144,13 @@ std::string OperandName(const std::vector<OperandSchema>& operands, size_t i) {
 
 void OpRegistry::Register(OpDef def) {
   // What every definition would have to check stands here once.
-  def.infer = [schema = def.schema, infer = def.infer](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
-    WEIR_RETURN_IF_ERROR(CheckCount(schema, schema.inputs, static_cast<int>(in.inputs.size()), "input", "W0302", ""));
+  def.infer = [schema = def.schema,
+               infer = def.infer](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
+    WEIR_RETURN_IF_ERROR(CheckCount(schema, schema.inputs, static_cast<int>(in.inputs.size()),
+                                    "input", "W0302", ""));
     for (size_t i = 0; i < in.inputs.size(); ++i) {
-      WEIR_RETURN_IF_ERROR(CheckCountable(schema.name, OperandName(schema.inputs, i), in.inputs[i]));
+      WEIR_RETURN_IF_ERROR(
+          CheckCountable(schema.name, OperandName(schema.inputs, i), in.inputs[i]));
     }
     WEIR_ASSIGN_OR_RETURN(std::vector<TensorType> outputs, infer(in));
     for (size_t i = 0; i < outputs.size(); ++i) {
@@ -146,8 +166,9 @@ void OpRegistry::Register(OpDef def) {
 }
 
 TensorDim IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
-                            const std::vector<TensorType>& outputs) {
-  const std::vector<TensorDim>& dims = (index.side == IndexedAxis::Side::kInput ? inputs : outputs)[index.operand].dims;
+                     const std::vector<TensorType>& outputs) {
+  const std::vector<TensorDim>& dims =
+      (index.side == IndexedAxis::Side::kInput ? inputs : outputs)[index.operand].dims;
   return index.axis >= 0 ? dims[index.axis] : dims[dims.size() + index.axis];
 }
 
@@ -162,7 +183,8 @@ std::vector<std::string> OpRegistry::Names() {
   return names;
 }
 
-absl::StatusOr<const OpDef*> OpRegistry::FindForUser(const std::string& name, const std::string& where) {
+absl::StatusOr<const OpDef*> OpRegistry::FindForUser(const std::string& name,
+                                                     const std::string& where) {
   const OpDef* def = Find(name);
   if (def != nullptr && !def->schema.internal) return def;
   std::vector<std::string> names;
@@ -171,8 +193,12 @@ absl::StatusOr<const OpDef*> OpRegistry::FindForUser(const std::string& name, co
   }
   names.push_back("call");
   const std::string nearest = name.empty() ? "" : Nearest(name, names);
-  return Rejected({"W0301", where, def == nullptr ? "an op (`weir ops` lists them)" : "an op that graphs may use (`weir ops` lists them)", name.empty() ? "none" : absl::StrCat("\"", name, "\""),
-                   nearest.empty() ? absl::StrCat("op: one of ", absl::StrJoin(names, ", ")) : nearest});
+  return Rejected(
+      {"W0301", where,
+       def == nullptr ? "an op (`weir ops` lists them)"
+                      : "an op that graphs may use (`weir ops` lists them)",
+       name.empty() ? "none" : absl::StrCat("\"", name, "\""),
+       nearest.empty() ? absl::StrCat("op: one of ", absl::StrJoin(names, ", ")) : nearest});
 }
 
 absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs, Attributes* attrs,
@@ -187,10 +213,13 @@ absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs
     if (known) continue;
     std::string list;
     for (const std::string& other : names) absl::StrAppend(&list, list.empty() ? "" : ", ", other);
-    return Rejected({"W0304", where, absl::StrCat("an attribute of ", schema.name, " (", list.empty() ? "it has none" : list, ")"),
+    return Rejected({"W0304", where,
+                     absl::StrCat("an attribute of ", schema.name, " (",
+                                  list.empty() ? "it has none" : list, ")"),
                      absl::StrCat("\"", name, "\""), Nearest(name, names)});
   }
-  for (const AttrSchema& attr : schema.attrs) WEIR_RETURN_IF_ERROR(CheckAttr(schema, attr, attrs, where));
+  for (const AttrSchema& attr : schema.attrs)
+    WEIR_RETURN_IF_ERROR(CheckAttr(schema, attr, attrs, where));
   return absl::OkStatus();
 }
 

@@ -23,7 +23,9 @@ const TensorDim& OperandCheck::dim(int i, int axis) const {
   return all[axis < 0 ? all.size() + axis : axis];
 }
 
-std::string OperandCheck::Operand(int i) const { return absl::StrCat(name(i), " ", ToText(type(i))); }
+std::string OperandCheck::Operand(int i) const {
+  return absl::StrCat(name(i), " ", ToText(type(i)));
+}
 
 OperandCheck& OperandCheck::Fail(const Problem& problem) {
   if (status_.ok()) status_ = Rejected(problem);
@@ -44,18 +46,20 @@ OperandCheck& OperandCheck::Is(int i, DType dtype) {
 
 OperandCheck& OperandCheck::SameType(int i, int like) {
   if (Skip(i) || Skip(like) || type(i).dtype == type(like).dtype) return *this;
-  return Fail({"W0309", "", absl::StrCat("elements of ", name(i), " like those of ", Operand(like)), Operand(i),
-               absl::StrCat("cast ", name(i), " to ", Name(type(like).dtype))});
+  return Fail({"W0309", "", absl::StrCat("elements of ", name(i), " like those of ", Operand(like)),
+               Operand(i), absl::StrCat("cast ", name(i), " to ", Name(type(like).dtype))});
 }
 
 OperandCheck& OperandCheck::Rank(int i, int rank) {
   if (Skip(i) || static_cast<int>(dims(i).size()) == rank) return *this;
-  return Fail({"W0307", "", absl::StrCat(rank, " dimension", rank == 1 ? "" : "s", " in ", name(i)), Operand(i), ""});
+  return Fail({"W0307", "", absl::StrCat(rank, " dimension", rank == 1 ? "" : "s", " in ", name(i)),
+               Operand(i), ""});
 }
 
 OperandCheck& OperandCheck::MinRank(int i, int rank) {
   if (Skip(i) || static_cast<int>(dims(i).size()) >= rank) return *this;
-  return Fail({"W0307", "", absl::StrCat("at least ", rank, " dimension", rank == 1 ? "" : "s", " in ", name(i)),
+  return Fail({"W0307", "",
+               absl::StrCat("at least ", rank, " dimension", rank == 1 ? "" : "s", " in ", name(i)),
                Operand(i), ""});
 }
 
@@ -68,12 +72,16 @@ OperandCheck& OperandCheck::SameSize(int i, int axis, int like, int like_axis) {
   for (const TensorDim& other : dims(i)) {
     if (other.size != expected.size) continue;
     return Fail({"W0308", "",
-                 absl::StrCat("dimension ", found.name, " of ", name(i), " as long as ", DimText(expected), " of ", Operand(like)),
-                 absl::StrCat(DimText(found), " in ", Operand(i)), absl::StrCat("swap ", found.name, " and ", other.name, " of ", name(i))});
+                 absl::StrCat("dimension ", found.name, " of ", name(i), " as long as ",
+                              DimText(expected), " of ", Operand(like)),
+                 absl::StrCat(DimText(found), " in ", Operand(i)),
+                 absl::StrCat("swap ", found.name, " and ", other.name, " of ", name(i))});
   }
   return Fail({"W0308", "",
-               absl::StrCat("dimension ", found.name, " of ", name(i), " as long as ", DimText(expected), " of ", Operand(like)),
-               absl::StrCat(DimText(found), " in ", Operand(i)), absl::StrCat(found.name, "=", expected.size)});
+               absl::StrCat("dimension ", found.name, " of ", name(i), " as long as ",
+                            DimText(expected), " of ", Operand(like)),
+               absl::StrCat(DimText(found), " in ", Operand(i)),
+               absl::StrCat(found.name, "=", expected.size)});
 }
 
 OperandCheck& OperandCheck::SameShape(int i, int like) { return LeadingShape(i, like, 0); }
@@ -84,7 +92,8 @@ OperandCheck& OperandCheck::LeadingShape(int i, int like, int drop) {
   if (SameSizes(dims(i), dims(like), count)) return *this;
   TensorType expected{type(i).dtype, {dims(like).begin(), dims(like).begin() + count}};
   return Fail({"W0308", "",
-               absl::StrCat(name(i), " shaped like ", drop == 0 ? "" : absl::StrCat("the first ", count, " dimensions of "),
+               absl::StrCat(name(i), " shaped like ",
+                            drop == 0 ? "" : absl::StrCat("the first ", count, " dimensions of "),
                             Operand(like)),
                Operand(i), ToText(expected)});
 }
@@ -101,33 +110,39 @@ OperandCheck& OperandCheck::Suffix(int i, int like) {
   if (fits) return *this;
   size_t keep = std::min(small.size(), large.size());
   TensorType hint{type(i).dtype, {large.end() - keep, large.end()}};
-  return Fail({"W0308", "", absl::StrCat(name(i), " with the last dimensions of ", Operand(like), " (names and sizes)"),
-               Operand(i), ToText(hint)});
+  return Fail(
+      {"W0308", "",
+       absl::StrCat(name(i), " with the last dimensions of ", Operand(like), " (names and sizes)"),
+       Operand(i), ToText(hint)});
 }
 
 OperandCheck& OperandCheck::Axis(const std::string& attr, int64_t axis, int i) {
   if (Skip(i)) return *this;
   int64_t rank = static_cast<int64_t>(dims(i).size());
   if (axis >= 0 && axis < rank) return *this;
-  std::string expected = rank == 0 ? absl::StrCat("an operand with an axis, ", name(i))
-                                   : absl::StrCat(attr, " from 0 to ", rank - 1, ", an axis of ", Operand(i));
+  std::string expected =
+      rank == 0 ? absl::StrCat("an operand with an axis, ", name(i))
+                : absl::StrCat(attr, " from 0 to ", rank - 1, ", an axis of ", Operand(i));
   std::string hint = axis < 0 && axis + rank >= 0 ? absl::StrCat(attr, ": ", axis + rank) : "";
   return Fail({"W0310", "", expected, rank == 0 ? Operand(i) : absl::StrCat(axis), hint});
 }
 
-absl::Status CheckChoice(const std::string& attr, const std::string& value, const std::vector<std::string>& choices) {
+absl::Status CheckChoice(const std::string& attr, const std::string& value,
+                         const std::vector<std::string>& choices) {
   for (const std::string& choice : choices) {
     if (choice == value) return absl::OkStatus();
   }
   std::string nearest = Nearest(value, choices);
   return Rejected({"W0310", "", absl::StrCat(attr, " to be one of ", absl::StrJoin(choices, ", ")),
-                   absl::StrCat("\"", value, "\""), nearest.empty() ? "" : absl::StrCat(attr, ": \"", nearest, "\"")});
+                   absl::StrCat("\"", value, "\""),
+                   nearest.empty() ? "" : absl::StrCat(attr, ": \"", nearest, "\"")});
 }
 
 absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name) {
   double value = attrs.Real(name);
   if (value >= 0) return absl::OkStatus();
-  return Rejected({"W0310", "", absl::StrCat(name, " of 0 or more"), absl::StrCat(value), absl::StrCat(name, ": ", -value)});
+  return Rejected({"W0310", "", absl::StrCat(name, " of 0 or more"), absl::StrCat(value),
+                   absl::StrCat(name, ": ", -value)});
 }
 
 absl::StatusOr<DType> RealDType(const std::string& attr, const std::string& value, DType fallback) {

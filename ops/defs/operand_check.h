@@ -22,7 +22,8 @@ namespace weir {
 class OperandCheck {
  public:
   // `names` of the inputs, in order; operands beyond are called like the last.
-  OperandCheck(const InferInput& in, std::vector<std::string> names) : in_(in), names_(std::move(names)) {}
+  OperandCheck(const InferInput& in, std::vector<std::string> names)
+      : in_(in), names_(std::move(names)) {}
 
   bool Has(int i) const { return i < static_cast<int>(in_.inputs.size()); }
   const TensorType& type(int i) const { return in_.inputs[i]; }
@@ -62,7 +63,8 @@ class OperandCheck {
 };
 
 // The attribute as one of `choices`: W0310 with the nearest.
-absl::Status CheckChoice(const std::string& attr, const std::string& value, const std::vector<std::string>& choices);
+absl::Status CheckChoice(const std::string& attr, const std::string& value,
+                         const std::vector<std::string>& choices);
 // The real attribute `name` is 0 or more: W0310.
 absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name);
 // A real element type by name; "" means `fallback`.

@@ -19,7 +19,8 @@ bool Reduced(const std::vector<int64_t>& axes, size_t d) {
   return axes.empty() || std::count(axes.begin(), axes.end(), static_cast<int64_t>(d)) > 0;
 }
 
-std::vector<TensorDim> Remaining(const std::vector<TensorDim>& dims, const std::vector<int64_t>& axes) {
+std::vector<TensorDim> Remaining(const std::vector<TensorDim>& dims,
+                                 const std::vector<int64_t>& axes) {
   std::vector<TensorDim> rest;
   for (size_t d = 0; d < dims.size(); ++d) {
     if (!Reduced(axes, d)) rest.push_back(dims[d]);
@@ -28,19 +29,22 @@ std::vector<TensorDim> Remaining(const std::vector<TensorDim>& dims, const std::
 }
 
 // Axes exist and are named once.
-absl::Status CheckAxes(const std::vector<int64_t>& axes, const TensorType& type, const std::string& operand) {
+absl::Status CheckAxes(const std::vector<int64_t>& axes, const TensorType& type,
+                       const std::string& operand) {
   std::vector<int64_t> sorted = axes;
   std::sort(sorted.begin(), sorted.end());
   bool fits = std::adjacent_find(sorted.begin(), sorted.end()) == sorted.end();
-  for (int64_t axis : sorted) fits = fits && axis >= 0 && axis < static_cast<int64_t>(type.dims.size());
+  for (int64_t axis : sorted)
+    fits = fits && axis >= 0 && axis < static_cast<int64_t>(type.dims.size());
   if (fits) return absl::OkStatus();
-  return Rejected({"W0310", "", absl::StrCat("axes of ", operand, " ", ToText(type), ", from 0, each once"),
-                   absl::StrCat("[", absl::StrJoin(axes, ", "), "]"), "an empty list for all axes"});
+  return Rejected(
+      {"W0310", "", absl::StrCat("axes of ", operand, " ", ToText(type), ", from 0, each once"),
+       absl::StrCat("[", absl::StrJoin(axes, ", "), "]"), "an empty list for all axes"});
 }
 
 const AttrSchema& AxesAttr() {
-  static const auto* attr =
-      new AttrSchema{"axes", AttrKind::kInts, std::vector<int64_t>{}, "axes to reduce, from 0; empty: all"};
+  static const auto* attr = new AttrSchema{"axes", AttrKind::kInts, std::vector<int64_t>{},
+                                           "axes to reduce, from 0; empty: all"};
   return *attr;
 }
 
@@ -49,7 +53,8 @@ absl::StatusOr<std::vector<TensorType>> InferReduce(const InferInput& in) {
   OperandCheck check(in, {"x"});
   WEIR_RETURN_IF_ERROR(check.Real(0).status());
   WEIR_RETURN_IF_ERROR(CheckAxes(axes, in.inputs[0], "x"));
-  WEIR_ASSIGN_OR_RETURN(DType dtype, RealDType("out_dtype", in.attrs.Str("out_dtype"), in.inputs[0].dtype));
+  WEIR_ASSIGN_OR_RETURN(DType dtype,
+                        RealDType("out_dtype", in.attrs.Str("out_dtype"), in.inputs[0].dtype));
   return std::vector<TensorType>{TensorType{dtype, Remaining(in.inputs[0].dims, axes)}};
 }
 
@@ -74,13 +79,14 @@ OpDef ReduceDef(const std::string& name, const std::string& doc) {
 // The gradient of a sum: `grad` repeated, in the element type of x.
 ValueId ExpandLikeInput(GradientBuilder& b, ValueId grad) {
   const TensorType x = b.input_type(0);
-  if (b.type(grad).dtype != x.dtype) grad = Add1(b, "cast", {grad}, {{"to", std::string(Name(x.dtype))}});
+  if (b.type(grad).dtype != x.dtype)
+    grad = Add1(b, "cast", {grad}, {{"to", std::string(Name(x.dtype))}});
   return Add1(b, "expand", {grad}, {{"axes", b.attrs().Ints("axes")}, {"to", DimsText(x.dims)}});
 }
 
 const AttrSchema& OutDTypeAttr() {
-  static const auto* attr =
-      new AttrSchema{"out_dtype", AttrKind::kString, std::string(), "element type of y; empty: like x"};
+  static const auto* attr = new AttrSchema{"out_dtype", AttrKind::kString, std::string(),
+                                           "element type of y; empty: like x"};
   return *attr;
 }
 
@@ -96,7 +102,8 @@ OpDef ReduceSumDef() {
 }
 
 OpDef ReduceMeanDef() {
-  OpDef def = ReduceDef("reduce_mean", "Mean over the axes; a shard divides by the count of the whole tensor.");
+  OpDef def = ReduceDef("reduce_mean",
+                        "Mean over the axes; a shard divides by the count of the whole tensor.");
   def.schema.attrs.push_back(OutDTypeAttr());
   def.gradient = [](GradientBuilder& b) {
     ValueId dy = OutputGrad(b, 0);
@@ -125,7 +132,9 @@ OpDef ReduceMaxDef() {
   def.gradient = [](GradientBuilder& b) {
     ValueId dy = OutputGrad(b, 0);
     if (dy >= 0 && b.needs_grad(0)) {
-      SetGrad(b, 0, Add1(b, "reduce_max_grad", {b.input(0), b.output(0), dy}, {{"axes", b.attrs().Ints("axes")}}));
+      SetGrad(b, 0,
+              Add1(b, "reduce_max_grad", {b.input(0), b.output(0), dy},
+                   {{"axes", b.attrs().Ints("axes")}}));
     }
     return absl::OkStatus();
   };
@@ -150,7 +159,8 @@ OpDef ReduceMaxGradDef() {
     WEIR_RETURN_IF_ERROR(CheckAxes(axes, in.inputs[0], "x"));
     TensorType rest{in.inputs[0].dtype, Remaining(in.inputs[0].dims, axes)};
     if (rest.shape() != in.inputs[1].shape()) {
-      return Rejected({"W0308", "", absl::StrCat("y shaped like x without the reduced axes, ", ToText(rest)),
+      return Rejected({"W0308", "",
+                       absl::StrCat("y shaped like x without the reduced axes, ", ToText(rest)),
                        ToText(in.inputs[1]), ""});
     }
     return std::vector<TensorType>{in.inputs[0]};
@@ -173,7 +183,8 @@ absl::StatusOr<std::vector<TensorType>> InferExpand(const InferInput& in) {
   WEIR_RETURN_IF_ERROR(CheckAxes(axes, dx, "the result"));
   TensorType rest{dx.dtype, Remaining(dx.dims, axes)};
   if (rest.shape() != in.inputs[0].shape()) {
-    return Rejected({"W0308", "", absl::StrCat("dy shaped like `to` without the repeated axes, ", ToText(rest)),
+    return Rejected({"W0308", "",
+                     absl::StrCat("dy shaped like `to` without the repeated axes, ", ToText(rest)),
                      ToText(in.inputs[0]), ""});
   }
   return std::vector<TensorType>{dx};
@@ -185,8 +196,10 @@ OpDef ExpandDef() {
                 .doc = "dy repeated along new axes; the gradient of a sum.",
                 .inputs = {{.name = "dy", .doc = "the result without the axes"}},
                 .outputs = {{.name = "dx", .doc = "the dimensions of `to`"}},
-                .attrs = {{"axes", AttrKind::kInts, std::vector<int64_t>{}, "axes of dx to repeat along; empty: all"},
-                          {"to", AttrKind::kString, std::nullopt, "all dimensions of dx, items name[=size[/unit]]"}},
+                .attrs = {{"axes", AttrKind::kInts, std::vector<int64_t>{},
+                           "axes of dx to repeat along; empty: all"},
+                          {"to", AttrKind::kString, std::nullopt,
+                           "all dimensions of dx, items name[=size[/unit]]"}},
                 .internal = true,
                 .factors = "what remains -> ...; linear in dy"};
   def.infer = InferExpand;

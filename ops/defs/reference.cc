@@ -13,7 +13,9 @@ struct ValueText {
   std::string operator()(double v) const { return absl::StrCat(v); }
   std::string operator()(bool v) const { return v ? "true" : "false"; }
   std::string operator()(const std::string& v) const { return absl::StrCat("\"", v, "\""); }
-  std::string operator()(const std::vector<int64_t>& v) const { return absl::StrCat("[", absl::StrJoin(v, ", "), "]"); }
+  std::string operator()(const std::vector<int64_t>& v) const {
+    return absl::StrCat("[", absl::StrJoin(v, ", "), "]");
+  }
 };
 
 std::string Mark(const OperandSchema& operand) {
@@ -21,11 +23,13 @@ std::string Mark(const OperandSchema& operand) {
 }
 
 std::string Names(const std::vector<OperandSchema>& operands) {
-  return absl::StrJoin(operands, ", ", [](std::string* out, const OperandSchema& o) { out->append(Mark(o)); });
+  return absl::StrJoin(operands, ", ",
+                       [](std::string* out, const OperandSchema& o) { out->append(Mark(o)); });
 }
 
 // Rows of two columns under a heading; nothing if there are none.
-void AppendTable(const std::string& heading, const std::vector<std::pair<std::string, std::string>>& rows, std::string* text) {
+void AppendTable(const std::string& heading,
+                 const std::vector<std::pair<std::string, std::string>>& rows, std::string* text) {
   if (rows.empty()) return;
   size_t width = 0;
   for (const auto& [name, doc] : rows) width = std::max(width, name.size());
@@ -35,7 +39,8 @@ void AppendTable(const std::string& heading, const std::vector<std::pair<std::st
   }
 }
 
-void AppendOperands(const std::string& heading, const std::vector<OperandSchema>& operands, std::string* text) {
+void AppendOperands(const std::string& heading, const std::vector<OperandSchema>& operands,
+                    std::string* text) {
   std::vector<std::pair<std::string, std::string>> rows;
   for (const OperandSchema& operand : operands) rows.emplace_back(Mark(operand), operand.doc);
   AppendTable(heading, rows, text);
@@ -45,13 +50,16 @@ void AppendOperands(const std::string& heading, const std::vector<OperandSchema>
 
 std::string DescribeOp(const OpDef& def) {
   const OpSchema& schema = def.schema;
-  std::string text = absl::StrCat(schema.name, "(", Names(schema.inputs), ") -> ", Names(schema.outputs),
-                                  schema.internal ? "   [internal: made by the compiler]" : "", "\n", schema.doc, "\n");
+  std::string text = absl::StrCat(
+      schema.name, "(", Names(schema.inputs), ") -> ", Names(schema.outputs),
+      schema.internal ? "   [internal: made by the compiler]" : "", "\n", schema.doc, "\n");
   AppendOperands("inputs", schema.inputs, &text);
   AppendOperands("outputs", schema.outputs, &text);
   std::vector<std::pair<std::string, std::string>> rows;
   for (const AttrSchema& attr : schema.attrs) {
-    std::string fallback = attr.fallback ? absl::StrCat(" = ", std::visit(ValueText(), *attr.fallback)) : " (required)";
+    std::string fallback = attr.fallback
+                               ? absl::StrCat(" = ", std::visit(ValueText(), *attr.fallback))
+                               : " (required)";
     rows.emplace_back(absl::StrCat(attr.name, ": ", Name(attr.kind), fallback), attr.doc);
   }
   AppendTable("attributes", rows, &text);
@@ -69,7 +77,8 @@ std::string ListUserOps() {
   size_t width = 0;
   for (const auto& [name, doc] : rows) width = std::max(width, name.size());
   std::string text;
-  for (const auto& [name, doc] : rows) absl::StrAppend(&text, name, std::string(width - name.size() + 2, ' '), doc, "\n");
+  for (const auto& [name, doc] : rows)
+    absl::StrAppend(&text, name, std::string(width - name.size() + 2, ' '), doc, "\n");
   return text;
 }
 

@@ -19,14 +19,16 @@ absl::StatusOr<std::vector<TensorType>> InferReshape(const InferInput& in) {
   WEIR_ASSIGN_OR_RETURN(auto dims, ParseDims(in.attrs.Str("to"), in.dims));
   TensorType y{x.dtype, std::move(dims)};
   if (y.num_elements() == x.num_elements()) return std::vector<TensorType>{y};
-  return Rejected({"W0308", "", absl::StrCat("as many elements in `to` as in x ", ToText(x), ", ", x.num_elements()),
-                   absl::StrCat(y.num_elements(), " in ", ToText(y)),
-                   absl::StrCat("sizes in `to` whose product is ", x.num_elements(), ", such as name=size/1")});
+  return Rejected(
+      {"W0308", "",
+       absl::StrCat("as many elements in `to` as in x ", ToText(x), ", ", x.num_elements()),
+       absl::StrCat(y.num_elements(), " in ", ToText(y)),
+       absl::StrCat("sizes in `to` whose product is ", x.num_elements(), ", such as name=size/1")});
 }
 
 // Pairs dimensions of one shape with those of the other, from the first on. A run is the
-// shortest stretch of both with equal products; in it, factors are cut off from the minor side as long as
-// one remainder divides the other. A run that does not divide is never split.
+// shortest stretch of both with equal products; in it, factors are cut off from the minor side as
+// long as one remainder divides the other. A run that does not divide is never split.
 class FactorMatcher {
  public:
   FactorMatcher(const std::vector<TensorDim>& x, const std::vector<TensorDim>& y) : x_(x), y_(y) {
@@ -77,9 +79,12 @@ class FactorMatcher {
     size_t i_end = *i + 1, j_end = *j + 1;
     int64_t px = x_[*i].size, py = y_[*j].size;
     while (px != py) {
-      if (px < py && i_end < x_.size()) px *= x_[i_end++].size;
-      else if (py < px && j_end < y_.size()) py *= y_[j_end++].size;
-      else return Opaque(i, j, x_.size(), y_.size());
+      if (px < py && i_end < x_.size())
+        px *= x_[i_end++].size;
+      else if (py < px && j_end < y_.size())
+        py *= y_[j_end++].size;
+      else
+        return Opaque(i, j, x_.size(), y_.size());
     }
     // Walk from the minor end; each step cuts off the smaller remainder if it divides the larger.
     size_t a = i_end - 1, b = j_end - 1;
@@ -137,14 +142,15 @@ class FactorMatcher {
 
 OpDef ReshapeDef() {
   OpDef def;
-  def.schema = {.name = "reshape",
-                .doc = "The elements of x in row-major order under the dimensions of `to`.",
-                .inputs = {{.name = "x", .doc = "any shape"}},
-                .outputs = {{.name = "y", .doc = "the dimensions of `to`"}},
-                .attrs = {{"to", AttrKind::kString, std::nullopt,
-                           "items name[=size[/unit]], such as \"batch, sequence, heads=4/1, head_dim=16\""}},
-                .factors = "the common parts of both shapes, such as b s (h d) -> b s h d; linear in x",
-                .moves_elements = true};
+  def.schema = {
+      .name = "reshape",
+      .doc = "The elements of x in row-major order under the dimensions of `to`.",
+      .inputs = {{.name = "x", .doc = "any shape"}},
+      .outputs = {{.name = "y", .doc = "the dimensions of `to`"}},
+      .attrs = {{"to", AttrKind::kString, std::nullopt,
+                 "items name[=size[/unit]], such as \"batch, sequence, heads=4/1, head_dim=16\""}},
+      .factors = "the common parts of both shapes, such as b s (h d) -> b s h d; linear in x",
+      .moves_elements = true};
   def.infer = InferReshape;
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
     FactorRule rule = FactorMatcher(inputs[0].dims, outputs[0].dims).Rule(inputs, outputs);

@@ -12,8 +12,8 @@ absl::Status RmsNormGradient(GradientBuilder& b) {
   WEIR_RETURN_IF_ERROR(ExpectNoGrad(b, "rms_norm", 1, "rstd"));
   ValueId dy = OutputGrad(b, 0);
   if (dy < 0 || !(b.needs_grad(0) || b.needs_grad(1))) return absl::OkStatus();
-  std::vector<ValueId> grads =
-      b.Add("rms_norm_grad", {b.input(0), b.input(1), b.output(1), dy}, {{"out_dtype", std::string("f32")}});
+  std::vector<ValueId> grads = b.Add("rms_norm_grad", {b.input(0), b.input(1), b.output(1), dy},
+                                     {{"out_dtype", std::string("f32")}});
   if (b.needs_grad(0)) SetGrad(b, 0, grads[0]);
   if (b.needs_grad(1)) SetGrad(b, 1, grads[1]);
   return absl::OkStatus();
@@ -25,7 +25,9 @@ OpDef RmsNormDef() {
                 .doc = "y = x / sqrt(mean of x^2 + epsilon) * gamma over the last dimension.",
                 .inputs = {{.name = "x", .doc = "[..., h]"}, {.name = "gamma", .doc = "[h]"}},
                 .outputs = {{.name = "y", .doc = "like x"},
-                            {.name = "rstd", .optional = true, .doc = "f32[...], 1 / sqrt(mean of x^2 + epsilon)"}},
+                            {.name = "rstd",
+                             .optional = true,
+                             .doc = "f32[...], 1 / sqrt(mean of x^2 + epsilon)"}},
                 .attrs = {{"epsilon", AttrKind::kReal, 1e-5, "added to the mean of squares"}},
                 .factors = "... h, h -> ... h, ...; h is whole"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
@@ -47,27 +49,34 @@ OpDef RmsNormDef() {
 
 OpDef RmsNormGradDef() {
   OpDef def;
-  def.schema = {.name = "rms_norm_grad",
-                .doc = "Gradients of rms_norm.",
-                .inputs = {{.name = "x", .doc = "[..., h]"},
-                           {.name = "gamma", .doc = "[h]"},
-                           {.name = "rstd", .doc = "f32[...]"},
-                           {.name = "dy", .doc = "like x"}},
-                .outputs = {{.name = "dx", .doc = "like x"}, {.name = "dgamma", .doc = "[h]"}},
-                .attrs = {{"out_dtype", AttrKind::kString, std::string("f32"), "element type of dgamma"}},
-                .internal = true,
-                .factors = "... h, h, ..., ... h -> ... h, h; h is whole, leading dimensions are summed into dgamma; "
-                           "linear in dy"};
+  def.schema = {
+      .name = "rms_norm_grad",
+      .doc = "Gradients of rms_norm.",
+      .inputs = {{.name = "x", .doc = "[..., h]"},
+                 {.name = "gamma", .doc = "[h]"},
+                 {.name = "rstd", .doc = "f32[...]"},
+                 {.name = "dy", .doc = "like x"}},
+      .outputs = {{.name = "dx", .doc = "like x"}, {.name = "dgamma", .doc = "[h]"}},
+      .attrs = {{"out_dtype", AttrKind::kString, std::string("f32"), "element type of dgamma"}},
+      .internal = true,
+      .factors =
+          "... h, h, ..., ... h -> ... h, h; h is whole, leading dimensions are summed into "
+          "dgamma; "
+          "linear in dy"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"x", "gamma", "rstd", "dy"});
     check.Real(0).MinRank(0, 1).SameType(1, 0).Rank(1, 1).SameSize(1, 0, 0, -1);
     check.Is(2, DType::kF32).LeadingShape(2, 0, 1).SameType(3, 0).SameShape(3, 0);
     WEIR_RETURN_IF_ERROR(check.status());
-    WEIR_ASSIGN_OR_RETURN(DType dtype, RealDType("out_dtype", in.attrs.Str("out_dtype", "f32"), DType::kF32));
+    WEIR_ASSIGN_OR_RETURN(DType dtype,
+                          RealDType("out_dtype", in.attrs.Str("out_dtype", "f32"), DType::kF32));
     return std::vector<TensorType>{in.inputs[0], TensorType{dtype, in.inputs[1].dims}};
   };
   def.rule = [](const Attributes&, const auto& inputs, const auto& outputs) {
-    return RuleBuilder("... h, h, ..., ... h -> ... h, h", inputs, outputs).Whole("h").Linear({3}).Build();
+    return RuleBuilder("... h, h, ..., ... h -> ... h, h", inputs, outputs)
+        .Whole("h")
+        .Linear({3})
+        .Build();
   };
   def.flops = FlopsPerOutput(10);
   return def;

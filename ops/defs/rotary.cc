@@ -23,8 +23,8 @@ OpDef RotaryDef() {
     WEIR_RETURN_IF_ERROR(check.Real(0).Rank(0, 4).status());
     const TensorDim& d = check.dim(0, 3);
     if (d.size % 2 != 0) {
-      check.Fail({"W0308", "", absl::StrCat("an even last dimension of x, ", d.name), absl::StrCat(d.name, "=", d.size),
-                  absl::StrCat(d.name, "=", d.size + 1)});
+      check.Fail({"W0308", "", absl::StrCat("an even last dimension of x, ", d.name),
+                  absl::StrCat(d.name, "=", d.size), absl::StrCat(d.name, "=", d.size + 1)});
     }
     if (!(in.attrs.Real("base", 10000.0) > 0)) {
       check.Fail({"W0310", "", "base above 0", absl::StrCat(in.attrs.Real("base")), "base: 10000"});
@@ -38,8 +38,10 @@ OpDef RotaryDef() {
   def.gradient = [](GradientBuilder& b) {
     ValueId dy = OutputGrad(b, 0);
     if (dy >= 0 && b.needs_grad(0)) {
-      SetGrad(b, 0, Add1(b, "rotary", {dy},
-                         {{"base", b.attrs().Real("base", 10000.0)}, {"inverse", !b.attrs().Bool("inverse")}}));
+      SetGrad(b, 0,
+              Add1(b, "rotary", {dy},
+                   {{"base", b.attrs().Real("base", 10000.0)},
+                    {"inverse", !b.attrs().Bool("inverse")}}));
     }
     return absl::OkStatus();
   };

@@ -70,13 +70,15 @@ int64_t MinorProduct(const std::vector<int>& dim, const FactorRule& rule) {
 void VisitDims(const std::vector<TensorType>& types, const std::vector<OperandRule>& operands,
                const std::function<void(const TensorDim&, const std::vector<int>&)>& visit) {
   for (size_t i = 0; i < operands.size(); ++i) {
-    for (size_t d = 0; d < operands[i].dims.size(); ++d) visit(types[i].dims[d], operands[i].dims[d]);
+    for (size_t d = 0; d < operands[i].dims.size(); ++d)
+      visit(types[i].dims[d], operands[i].dims[d]);
   }
 }
 
 }  // namespace
 
-void TakeUnitsAndNames(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs, FactorRule* rule) {
+void TakeUnitsAndNames(const std::vector<TensorType>& inputs,
+                       const std::vector<TensorType>& outputs, FactorRule* rule) {
   auto visit = [&](const TensorDim& dim, const std::vector<int>& factors) {
     if (factors.empty()) return;
     Factor& major = rule->factors[factors[0]];
@@ -98,7 +100,8 @@ LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs) {
 RuleBuilder::RuleBuilder(const std::string& text, const std::vector<TensorType>& inputs,
                          const std::vector<TensorType>& outputs) {
   size_t arrow = text.find("->");
-  auto build = [&](const std::string& side, const std::vector<TensorType>& types, std::vector<OperandRule>* operands) {
+  auto build = [&](const std::string& side, const std::vector<TensorType>& types,
+                   std::vector<OperandRule>* operands) {
     std::vector<Tokens> all = ParseSide(side);
     for (size_t i = 0; i < types.size() && i < all.size(); ++i) {
       OperandRule operand;
@@ -129,8 +132,10 @@ RuleBuilder::RuleBuilder(const std::string& text, const std::vector<TensorType>&
     int missing = -1;
     int64_t rest = 1;
     for (int f : factors) {
-      if (known[f]) rest *= rule_.factors[f].size;
-      else missing = f;
+      if (known[f])
+        rest *= rule_.factors[f].size;
+      else
+        missing = f;
     }
     if (missing < 0) return;
     rule_.factors[missing].size = rest == 0 ? 0 : dim.size / rest;

@@ -24,7 +24,8 @@ namespace weir {
 
 class RuleBuilder {
  public:
-  RuleBuilder(const std::string& text, const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs);
+  RuleBuilder(const std::string& text, const std::vector<TensorType>& inputs,
+              const std::vector<TensorType>& outputs);
 
   RuleBuilder& Whole(const std::string& letter);
   RuleBuilder& Named(const std::string& letter, const std::string& name);
@@ -41,7 +42,8 @@ class RuleBuilder {
 
 // For rules written by hand: sets unit and, where empty, name of each factor from the
 // dimensions it stands in, as above.
-void TakeUnitsAndNames(const std::vector<TensorType>& inputs, const std::vector<TensorType>& outputs, FactorRule* rule);
+void TakeUnitsAndNames(const std::vector<TensorType>& inputs,
+                       const std::vector<TensorType>& outputs, FactorRule* rule);
 
 // Linear group from `inputs` to all outputs.
 LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs);

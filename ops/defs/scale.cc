@@ -25,7 +25,8 @@ OpDef ScaleDef() {
   };
   def.gradient = [](GradientBuilder& b) {
     ValueId dy = OutputGrad(b, 0);
-    if (dy >= 0 && b.needs_grad(0)) SetGrad(b, 0, Add1(b, "scale", {dy}, {{"factor", b.attrs().Real("factor")}}));
+    if (dy >= 0 && b.needs_grad(0))
+      SetGrad(b, 0, Add1(b, "scale", {dy}, {{"factor", b.attrs().Real("factor")}}));
     return absl::OkStatus();
   };
   def.flops = FlopsPerOutput(1);

@@ -35,10 +35,12 @@ OpDef SliceDef() {
     TensorType y = in.inputs[0];
     TensorDim& dim = y.dims[axis];
     if (begin < 0 || size < 1 || begin > dim.size || size > dim.size - begin) {
-      return Rejected({"W0310", "", absl::StrCat("0 <= begin, 1 <= size and begin + size <= ", dim.size, ", the size of ",
-                                                 dim.name, " in x ", ToText(in.inputs[0])),
-                       absl::StrCat("begin ", begin, ", size ", size),
-                       begin >= 0 && begin < dim.size ? absl::StrCat("size: ", dim.size - begin) : "begin: 0"});
+      return Rejected(
+          {"W0310", "",
+           absl::StrCat("0 <= begin, 1 <= size and begin + size <= ", dim.size, ", the size of ",
+                        dim.name, " in x ", ToText(in.inputs[0])),
+           absl::StrCat("begin ", begin, ", size ", size),
+           begin >= 0 && begin < dim.size ? absl::StrCat("size: ", dim.size - begin) : "begin: 0"});
     }
     dim.size = size;
     dim.unit = 1;
@@ -50,8 +52,12 @@ OpDef SliceDef() {
     if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
     int64_t axis = b.attrs().Int("axis");
     const TensorDim dim = b.input_type(0).dims[axis];
-    SetGrad(b, 0, Add1(b, "pad", {dy},
-                       {{"axis", axis}, {"begin", b.attrs().Int("begin")}, {"size", dim.size}, {"unit", dim.unit}}));
+    SetGrad(b, 0,
+            Add1(b, "pad", {dy},
+                 {{"axis", axis},
+                  {"begin", b.attrs().Int("begin")},
+                  {"size", dim.size},
+                  {"unit", dim.unit}}));
     return absl::OkStatus();
   };
   def.flops = NoFlops();
@@ -78,9 +84,11 @@ OpDef PadDef() {
     TensorType dx = in.inputs[0];
     TensorDim& dim = dx.dims[axis];
     if (begin < 0 || size < dim.size || begin > size - dim.size || unit < 1 || size % unit != 0) {
-      return Rejected({"W0310", "", absl::StrCat("0 <= begin, begin + ", dim.size, " <= size and size a multiple of unit for dy ",
-                                                 ToText(in.inputs[0])),
-                       absl::StrCat("begin ", begin, ", size ", size, ", unit ", unit), ""});
+      return Rejected(
+          {"W0310", "",
+           absl::StrCat("0 <= begin, begin + ", dim.size,
+                        " <= size and size a multiple of unit for dy ", ToText(in.inputs[0])),
+           absl::StrCat("begin ", begin, ", size ", size, ", unit ", unit), ""});
     }
     dim.size = size;
     dim.unit = unit;

@@ -37,7 +37,8 @@ OpDef SmoothActivationGradDef(const std::string& name, double flops) {
   OpDef def;
   def.schema = {.name = absl::StrCat(name, "_grad"),
                 .doc = absl::StrCat("dx = dy times the derivative of ", name, " at x."),
-                .inputs = {{.name = "x", .doc = absl::StrCat("input of ", name)}, {.name = "dy", .doc = "like x"}},
+                .inputs = {{.name = "x", .doc = absl::StrCat("input of ", name)},
+                           {.name = "dy", .doc = "like x"}},
                 .outputs = {{.name = "dx", .doc = "like x"}},
                 .internal = true,
                 .factors = "..., ... -> ...; linear in dy"};

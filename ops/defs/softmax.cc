@@ -34,12 +34,13 @@ OpDef SoftmaxDef() {
 
 OpDef SoftmaxGradDef() {
   OpDef def;
-  def.schema = {.name = "softmax_grad",
-                .doc = "dx = y * (dy - sum of y * dy over the last dimension).",
-                .inputs = {{.name = "y", .doc = "result of softmax"}, {.name = "dy", .doc = "like y"}},
-                .outputs = {{.name = "dx", .doc = "like y"}},
-                .internal = true,
-                .factors = "... n, ... n -> ... n; n is whole; linear in dy"};
+  def.schema = {
+      .name = "softmax_grad",
+      .doc = "dx = y * (dy - sum of y * dy over the last dimension).",
+      .inputs = {{.name = "y", .doc = "result of softmax"}, {.name = "dy", .doc = "like y"}},
+      .outputs = {{.name = "dx", .doc = "like y"}},
+      .internal = true,
+      .factors = "... n, ... n -> ... n; n is whole; linear in dy"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"y", "dy"});
     WEIR_RETURN_IF_ERROR(check.Real(0).MinRank(0, 1).SameType(1, 0).SameShape(1, 0).status());

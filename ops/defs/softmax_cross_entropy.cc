@@ -1,5 +1,6 @@
 // softmax_cross_entropy, its gradient, and the two ops that compute it when the
-// vocabulary is split: exp_sum_pick on each shard (with the global maximum), then cross_entropy_finish.
+// vocabulary is split: exp_sum_pick on each shard (with the global maximum), then
+// cross_entropy_finish.
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/operand_check.h"
@@ -17,7 +18,9 @@ TensorType PerSample(const TensorType& logits) {
 }
 
 OperandSchema TargetsSchema() {
-  return {.name = "targets", .doc = "i32[...], places of v", .index = IndexedAxis{.operand = 0, .axis = -1}};
+  return {.name = "targets",
+          .doc = "i32[...], places of v",
+          .index = IndexedAxis{.operand = 0, .axis = -1}};
 }
 
 void CheckLogitsAndTargets(OperandCheck& check) {
@@ -31,7 +34,9 @@ OpDef SoftmaxCrossEntropyDef() {
                 .inputs = {{.name = "logits", .doc = "[..., v]"}, TargetsSchema()},
                 .outputs = {{.name = "loss", .doc = "f32[...]"},
                             {.name = "max", .optional = true, .doc = "f32[...], largest logit"},
-                            {.name = "sum_exp", .optional = true, .doc = "f32[...], sum of exp(logit - max)"}},
+                            {.name = "sum_exp",
+                             .optional = true,
+                             .doc = "f32[...], sum of exp(logit - max)"}},
                 .factors = "... v, ... -> ..., ..., ...; v is whole"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"logits", "targets"});
@@ -47,7 +52,9 @@ OpDef SoftmaxCrossEntropyDef() {
     WEIR_RETURN_IF_ERROR(ExpectNoGrad(b, "softmax_cross_entropy", 2, "sum_exp"));
     ValueId dloss = OutputGrad(b, 0);
     if (dloss < 0 || !b.needs_grad(0)) return absl::OkStatus();
-    SetGrad(b, 0, Add1(b, "softmax_cross_entropy_grad", {b.input(0), b.input(1), b.output(1), b.output(2), dloss}, {}));
+    SetGrad(b, 0,
+            Add1(b, "softmax_cross_entropy_grad",
+                 {b.input(0), b.input(1), b.output(1), b.output(2), dloss}, {}));
     return absl::OkStatus();
   };
   def.flops = FlopsPerInput(4);
@@ -82,14 +89,15 @@ OpDef SoftmaxCrossEntropyGradDef() {
 
 OpDef ExpSumPickDef() {
   OpDef def;
-  def.schema = {.name = "exp_sum_pick",
-                .doc = "Sum of exp(logit - max), and the logit of the target (0 in shards that lack it).",
-                .inputs = {{.name = "logits", .doc = "[..., v]"},
-                           TargetsSchema(),
-                           {.name = "max", .doc = "f32[...], over the whole of v"}},
-                .outputs = {{.name = "sum_exp", .doc = "f32[...]"}, {.name = "picked", .doc = "f32[...]"}},
-                .internal = true,
-                .factors = "... v, ..., ... -> ..., ...; v is summed"};
+  def.schema = {
+      .name = "exp_sum_pick",
+      .doc = "Sum of exp(logit - max), and the logit of the target (0 in shards that lack it).",
+      .inputs = {{.name = "logits", .doc = "[..., v]"},
+                 TargetsSchema(),
+                 {.name = "max", .doc = "f32[...], over the whole of v"}},
+      .outputs = {{.name = "sum_exp", .doc = "f32[...]"}, {.name = "picked", .doc = "f32[...]"}},
+      .internal = true,
+      .factors = "... v, ..., ... -> ..., ...; v is summed"};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     OperandCheck check(in, {"logits", "targets", "max"});
     CheckLogitsAndTargets(check);

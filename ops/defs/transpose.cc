@@ -26,13 +26,14 @@ std::vector<int64_t> Inverse(const std::vector<int64_t>& perm) {
 
 OpDef TransposeDef() {
   OpDef def;
-  def.schema = {.name = "transpose",
-                .doc = "Dimension d of y is dimension perm[d] of x.",
-                .inputs = {{.name = "x", .doc = "any shape"}},
-                .outputs = {{.name = "y", .doc = "the dimensions of x in the order of perm"}},
-                .attrs = {{"perm", AttrKind::kInts, std::nullopt, "each axis of x once, such as [1, 0]"}},
-                .factors = "... -> ... in the order of perm; linear in x",
-                .moves_elements = true};
+  def.schema = {
+      .name = "transpose",
+      .doc = "Dimension d of y is dimension perm[d] of x.",
+      .inputs = {{.name = "x", .doc = "any shape"}},
+      .outputs = {{.name = "y", .doc = "the dimensions of x in the order of perm"}},
+      .attrs = {{"perm", AttrKind::kInts, std::nullopt, "each axis of x once, such as [1, 0]"}},
+      .factors = "... -> ... in the order of perm; linear in x",
+      .moves_elements = true};
   def.infer = [](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     const TensorType& x = in.inputs[0];
     std::vector<int64_t> perm = in.attrs.Ints("perm");
@@ -55,7 +56,8 @@ OpDef TransposeDef() {
       rule.factors.push_back(Factor{.size = inputs[0].dims[d].size});
       rule.inputs[0].dims.push_back({static_cast<int>(d)});
     }
-    for (int64_t axis : attrs.Ints("perm")) rule.outputs[0].dims.push_back({static_cast<int>(axis)});
+    for (int64_t axis : attrs.Ints("perm"))
+      rule.outputs[0].dims.push_back({static_cast<int>(axis)});
     TakeUnitsAndNames(inputs, outputs, &rule);
     if (IsReal(inputs[0].dtype)) rule.linear.push_back(ToAllOutputs({0}, 1));
     return rule;

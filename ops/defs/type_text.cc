@@ -38,23 +38,26 @@ std::string TableText(const DimTable& table) {
 }
 
 // A number of 1 to 63 bits; `what` is "size" or "unit".
-absl::StatusOr<int64_t> ParseCount(const std::string& text, const std::string& item, const std::string& what) {
+absl::StatusOr<int64_t> ParseCount(const std::string& text, const std::string& item,
+                                   const std::string& what) {
   bool digits = !text.empty();
   for (char c : text) digits = digits && std::isdigit(static_cast<unsigned char>(c));
   if (!digits) {
-    return Rejected({"W0311", "", absl::StrCat("a whole number as the ", what, " in ", Quote(item)), Quote(text),
-                     "name=size or name=size/unit, such as heads=4/1"});
+    return Rejected({"W0311", "", absl::StrCat("a whole number as the ", what, " in ", Quote(item)),
+                     Quote(text), "name=size or name=size/unit, such as heads=4/1"});
   }
   int64_t value = 0;
   for (char c : text) {
     int digit = c - '0';
     if (value > (std::numeric_limits<int64_t>::max() - digit) / 10) {
-      return Rejected({"W0313", "", absl::StrCat("a ", what, " below 2^63 in ", Quote(item)), text, ""});
+      return Rejected(
+          {"W0313", "", absl::StrCat("a ", what, " below 2^63 in ", Quote(item)), text, ""});
     }
     value = value * 10 + digit;
   }
   if (value < 1) {
-    return Rejected({"W0313", "", absl::StrCat("a ", what, " of at least 1 in ", Quote(item)), text, ""});
+    return Rejected(
+        {"W0313", "", absl::StrCat("a ", what, " of at least 1 in ", Quote(item)), text, ""});
   }
   return value;
 }
@@ -74,8 +77,10 @@ absl::StatusOr<TensorDim> ParseItem(const std::string& raw, const DimTable& tabl
       std::vector<std::string> names;
       for (const auto& [name, unused] : table) names.push_back(name);
       std::string nearest = Nearest(dim.name, names);
-      return Rejected({"W0312", "", absl::StrCat("a dimension of the table (", TableText(table), ")"), Quote(dim.name),
-                       nearest.empty() ? absl::StrCat("give its size here: ", dim.name, "=16") : nearest});
+      return Rejected(
+          {"W0312", "", absl::StrCat("a dimension of the table (", TableText(table), ")"),
+           Quote(dim.name),
+           nearest.empty() ? absl::StrCat("give its size here: ", dim.name, "=16") : nearest});
     }
     dim = known->second;
     dim.name = known->first;
@@ -89,8 +94,10 @@ absl::StatusOr<TensorDim> ParseItem(const std::string& raw, const DimTable& tabl
     }
   }
   if (dim.size < 1 || dim.unit < 1 || dim.size % dim.unit != 0) {
-    return Rejected({"W0314", "", absl::StrCat("a size of \"", dim.name, "\" that is a multiple of its unit ", dim.unit),
-                     absl::StrCat(dim.size), absl::StrCat(dim.name, "=", dim.size, "/1")});
+    return Rejected(
+        {"W0314", "",
+         absl::StrCat("a size of \"", dim.name, "\" that is a multiple of its unit ", dim.unit),
+         absl::StrCat(dim.size), absl::StrCat(dim.name, "=", dim.size, "/1")});
   }
   return dim;
 }
@@ -107,11 +114,15 @@ absl::StatusOr<DeclaredRange> ParseRange(const std::string& text, const DimTable
     std::vector<std::string> names;
     for (const auto& [name, unused] : table) names.push_back(name);
     std::string nearest = Nearest(text, names);
-    return Rejected({"W0901", "", absl::StrCat("a range that is a number or a dimension of the table (", TableText(table), ")"),
-                     Quote(text), nearest.empty() ? "i32<256>[...]" : absl::StrCat("i32<", nearest, ">[...]")});
+    return Rejected({"W0901", "",
+                     absl::StrCat("a range that is a number or a dimension of the table (",
+                                  TableText(table), ")"),
+                     Quote(text),
+                     nearest.empty() ? "i32<256>[...]" : absl::StrCat("i32<", nearest, ">[...]")});
   }
   if (range.below > kBelowMax) {
-    return Rejected({"W0901", "", "a range of at most 2^31, since the values are i32", absl::StrCat(range.below), ""});
+    return Rejected({"W0901", "", "a range of at most 2^31, since the values are i32",
+                     absl::StrCat(range.below), ""});
   }
   return range;
 }
@@ -120,7 +131,8 @@ absl::Status CheckCountable(const std::vector<TensorDim>& dims, const std::strin
   TensorType type{DType::kF32, dims};
   int64_t elements = NumElements(type.shape());
   if (elements < 0 || elements > std::numeric_limits<int64_t>::max() / 8) {
-    return Rejected({"W0313", "", "a tensor whose bytes can be counted in 63 bits", Quote(text), ""});
+    return Rejected(
+        {"W0313", "", "a tensor whose bytes can be counted in 63 bits", Quote(text), ""});
   }
   return absl::OkStatus();
 }
@@ -142,14 +154,17 @@ absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const 
 
 absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table) {
   std::string all = Trim(text);
-  if (all.empty()) return Rejected({"W0311", "", "a type: an element type (f32, bf16, i32) and dimensions", "none", "type: \"f32[rows, columns]\", with names of `dim`"});
+  if (all.empty())
+    return Rejected({"W0311", "", "a type: an element type (f32, bf16, i32) and dimensions", "none",
+                     "type: \"f32[rows, columns]\", with names of `dim`"});
   size_t open = all.find('[');
   std::string name = Trim(all.substr(0, open));
   auto dtype = DTypeFromName(name);
   if (!dtype) {
     std::string nearest = Nearest(name, std::vector<std::string>{"f32", "bf16", "i32"});
     return Rejected({"W0311", "", "an element type (f32, bf16, i32) and dimensions", Quote(all),
-                     absl::StrCat(nearest.empty() ? "f32" : nearest, open == std::string::npos ? "[]" : all.substr(open))});
+                     absl::StrCat(nearest.empty() ? "f32" : nearest,
+                                  open == std::string::npos ? "[]" : all.substr(open))});
   }
   if (open == std::string::npos) return TensorType{*dtype, {}};
   if (all.back() != ']') {
@@ -167,13 +182,17 @@ absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const Di
     return declared;
   }
   if (close == std::string::npos || close < open) {
-    return Rejected({"W0311", "", "a type whose range ends in \">\"", Quote(text), "i32<vocab>[batch, sequence]"});
+    return Rejected({"W0311", "", "a type whose range ends in \">\"", Quote(text),
+                     "i32<vocab>[batch, sequence]"});
   }
-  WEIR_ASSIGN_OR_RETURN(declared.type, ParseType(text.substr(0, open) + text.substr(close + 1), table));
+  WEIR_ASSIGN_OR_RETURN(declared.type,
+                        ParseType(text.substr(0, open) + text.substr(close + 1), table));
   if (declared.type.dtype != DType::kI32) {
-    return Rejected({"W0900", "", "a range on integers (i32) only", Quote(text), text.substr(0, open) + text.substr(close + 1)});
+    return Rejected({"W0900", "", "a range on integers (i32) only", Quote(text),
+                     text.substr(0, open) + text.substr(close + 1)});
   }
-  WEIR_ASSIGN_OR_RETURN(declared.range, ParseRange(Trim(text.substr(open + 1, close - open - 1)), table));
+  WEIR_ASSIGN_OR_RETURN(declared.range,
+                        ParseRange(Trim(text.substr(open + 1, close - open - 1)), table));
   return declared;
 }
 

@@ -39,16 +39,17 @@ struct DeclaredType {
   std::optional<DeclaredRange> range;
 };
 
-// The type of an input as a graph declares it: a whole type, whose element type may carry a range in angle brackets,
-// a named dimension of the table or a number:
+// The type of an input as a graph declares it: a whole type, whose element type may carry a range
+// in angle brackets, a named dimension of the table or a number:
 //
 //   i32<vocab>[batch, sequence]     i32<500>[batch]
 //
-// Refuses, with W0900 and W0901 and as ParseType: a range of a type that is not i32, a range that is neither a
-// dimension nor a number from 1 to 2^31.
+// Refuses, with W0900 and W0901 and as ParseType: a range of a type that is not i32, a range that
+// is neither a dimension nor a number from 1 to 2^31.
 absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const DimTable& table);
 
-// "batch=8/1, heads=64/16": sizes and units written out, so that ParseDims reads it back with any table.
+// "batch=8/1, heads=64/16": sizes and units written out, so that ParseDims reads it back with any
+// table.
 std::string DimsText(const std::vector<TensorDim>& dims);
 
 }  // namespace weir

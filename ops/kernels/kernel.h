@@ -41,8 +41,9 @@ struct KernelArgs {
   int64_t step = 0;           // from 0
   int64_t micro_batch = 0;    // of this act, from 0
   int64_t chunk = 0;          // of this act, for chunked transfers
-  int64_t span_act = 0;       // acts before this one that wrote to output 0 since it was last handed on: 0 if each act hands on its own
-  uint64_t random_key = 0;    // of (job seed, call instance, op); mix with `step`
+  int64_t span_act = 0;  // acts before this one that wrote to output 0 since it was last handed on:
+                         // 0 if each act hands on its own
+  uint64_t random_key = 0;  // of (job seed, call instance, op); mix with `step`
 };
 
 class Kernel {
@@ -62,13 +63,16 @@ class KernelRegistry {
   // `device` is "cpu" or "cuda". Fatal on a duplicate.
   static void Register(const std::string& device, const std::string& op, KernelFactory factory);
   // kUnimplemented if this device has no kernel for the op.
-  static absl::StatusOr<std::unique_ptr<Kernel>> Create(const std::string& device, const KernelSpec& spec);
+  static absl::StatusOr<std::unique_ptr<Kernel>> Create(const std::string& device,
+                                                        const KernelSpec& spec);
   static std::vector<std::string> Names(const std::string& device);
 };
 
-#define WEIR_REGISTER_KERNEL(device, op, factory) WEIR_REGISTER_KERNEL_INNER(__COUNTER__, device, op, factory)
-#define WEIR_REGISTER_KERNEL_INNER(n, device, op, factory) WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory)
-#define WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory) \
+#define WEIR_REGISTER_KERNEL(device, op, factory) \
+  WEIR_REGISTER_KERNEL_INNER(__COUNTER__, device, op, factory)
+#define WEIR_REGISTER_KERNEL_INNER(n, device, op, factory) \
+  WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory)
+#define WEIR_REGISTER_KERNEL_INNER2(n, device, op, factory)       \
   [[maybe_unused]] static const bool weir_kernel_registered_##n = \
       (::weir::KernelRegistry::Register(device, op, factory), true)
 

@@ -21,19 +21,23 @@ std::map<Key, KernelFactory>& Factories() {
 
 }  // namespace
 
-void KernelRegistry::Register(const std::string& device, const std::string& op, KernelFactory factory) {
+void KernelRegistry::Register(const std::string& device, const std::string& op,
+                              KernelFactory factory) {
   if (!Factories().emplace(Key(device, op), std::move(factory)).second) {
-    std::fprintf(stderr, "two kernels are registered for op %s on device %s\n", op.c_str(), device.c_str());
+    std::fprintf(stderr, "two kernels are registered for op %s on device %s\n", op.c_str(),
+                 device.c_str());
     std::abort();
   }
 }
 
-absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const std::string& device, const KernelSpec& spec) {
+absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const std::string& device,
+                                                               const KernelSpec& spec) {
   auto it = Factories().find(Key(device, spec.op));
   if (it == Factories().end()) {
     std::string nearest = Nearest(spec.op, Names(device));
-    return absl::UnimplementedError(absl::StrCat("no kernel for op \"", spec.op, "\" on device \"", device, "\"",
-                                                 nearest.empty() ? "" : "; the nearest is \"" + nearest + "\""));
+    return absl::UnimplementedError(
+        absl::StrCat("no kernel for op \"", spec.op, "\" on device \"", device, "\"",
+                     nearest.empty() ? "" : "; the nearest is \"" + nearest + "\""));
   }
   return it->second(spec);
 }

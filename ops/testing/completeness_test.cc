@@ -41,9 +41,11 @@ TEST(Completeness, EveryOpSaysWhatItDoesAndWhatItsOperandsAre) {
     EXPECT_FALSE(def.schema.factors.empty()) << "OpSchema.factors";
     EXPECT_FALSE(def.schema.outputs.empty()) << "OpSchema.outputs";
     for (const auto* operands : {&def.schema.inputs, &def.schema.outputs}) {
-      for (const OperandSchema& operand : *operands) EXPECT_FALSE(operand.doc.empty()) << "doc of " << operand.name;
+      for (const OperandSchema& operand : *operands)
+        EXPECT_FALSE(operand.doc.empty()) << "doc of " << operand.name;
     }
-    for (const AttrSchema& attr : def.schema.attrs) EXPECT_FALSE(attr.doc.empty()) << "doc of " << attr.name;
+    for (const AttrSchema& attr : def.schema.attrs)
+      EXPECT_FALSE(attr.doc.empty()) << "doc of " << attr.name;
   });
 }
 
@@ -52,7 +54,8 @@ TEST(Completeness, OptionalAndVariadicOperandsComeLast) {
     for (const auto* operands : {&def.schema.inputs, &def.schema.outputs}) {
       for (size_t i = 0; i + 1 < operands->size(); ++i) {
         EXPECT_FALSE((*operands)[i].variadic) << (*operands)[i].name;
-        EXPECT_TRUE(!(*operands)[i].optional || (*operands)[i + 1].optional) << (*operands)[i + 1].name;
+        EXPECT_TRUE(!(*operands)[i].optional || (*operands)[i + 1].optional)
+            << (*operands)[i + 1].name;
       }
     }
   });
@@ -82,7 +85,8 @@ TEST(Completeness, EveryCaseInfersAndCosts) {
   for (const OpCase& op_case : OpCases()) {
     auto example = MakeExample(op_case, 1);
     ASSERT_TRUE(example.ok()) << op_case.name << ": " << example.status();
-    EXPECT_GE(example->def->flops(example->attrs, example->input_types, example->output_types), 0) << op_case.name;
+    EXPECT_GE(example->def->flops(example->attrs, example->input_types, example->output_types), 0)
+        << op_case.name;
   }
 }
 
@@ -95,10 +99,13 @@ TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
     for (size_t i = 0; i < example->input_types.size(); ++i) {
       if (example->input_types[i].dtype != DType::kI32) continue;
       const OperandSchema& operand = schema.inputs[std::min(i, schema.inputs.size() - 1)];
-      EXPECT_TRUE(operand.index.has_value() || schema.moves_elements || MovesBytes().count(op_case.op) > 0)
-          << op_case.name << ": say in ops/defs what " << operand.name << " indexes (OperandSchema::index), or that the op only moves elements";
+      EXPECT_TRUE(operand.index.has_value() || schema.moves_elements ||
+                  MovesBytes().count(op_case.op) > 0)
+          << op_case.name << ": say in ops/defs what " << operand.name
+          << " indexes (OperandSchema::index), or that the op only moves elements";
       if (!operand.index.has_value()) continue;
-      EXPECT_GT(IndexedDim(*operand.index, example->input_types, example->output_types).size, 0) << op_case.name;
+      EXPECT_GT(IndexedDim(*operand.index, example->input_types, example->output_types).size, 0)
+          << op_case.name;
     }
   }
 }
@@ -106,7 +113,8 @@ TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
 TEST(Completeness, EveryOpHasACpuKernelAndEveryCpuKernelAnOp) {
   std::vector<std::string> kernels = KernelRegistry::Names("cpu"), ops = OpRegistry::Names();
   for (const std::string& op : ops) {
-    EXPECT_TRUE(std::count(kernels.begin(), kernels.end(), op)) << "add ops/kernels/cpu/" << op << ".cc";
+    EXPECT_TRUE(std::count(kernels.begin(), kernels.end(), op))
+        << "add ops/kernels/cpu/" << op << ".cc";
   }
   for (const std::string& kernel : kernels) {
     EXPECT_TRUE(std::count(ops.begin(), ops.end(), kernel)) << "no op for kernel " << kernel;
@@ -117,7 +125,8 @@ TEST(Completeness, EveryUserOpHasAGradientOrAReasonForNone) {
   ForEachOp([](const std::string& name, const OpDef& def) {
     bool excused = NotDifferentiable().count(name) > 0;
     if (!def.schema.internal) {
-      EXPECT_NE(static_cast<bool>(def.gradient), excused) << "give it a gradient or a reason here, not both";
+      EXPECT_NE(static_cast<bool>(def.gradient), excused)
+          << "give it a gradient or a reason here, not both";
     } else {
       EXPECT_FALSE(def.gradient) << "internal ops stand behind differentiation";
     }

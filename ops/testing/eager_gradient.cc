@@ -6,11 +6,17 @@
 namespace weir::testing {
 
 EagerGradient::EagerGradient(const KernelRun& run, const OpExample& example,
-                             const std::map<int, HostTensor>& output_grads, std::vector<bool> needs_grad)
-    : run_(run), num_outputs_(static_cast<int>(example.outputs.size())), needs_grad_(std::move(needs_grad)) {
-  for (size_t i = 0; i < example.inputs.size(); ++i) NewValue(example.input_types[i], example.inputs[i]);
-  for (size_t i = 0; i < example.outputs.size(); ++i) NewValue(example.output_types[i], example.outputs[i]);
-  for (const auto& [output, grad] : output_grads) output_grads_[output] = NewValue(example.output_types[output], grad);
+                             const std::map<int, HostTensor>& output_grads,
+                             std::vector<bool> needs_grad)
+    : run_(run),
+      num_outputs_(static_cast<int>(example.outputs.size())),
+      needs_grad_(std::move(needs_grad)) {
+  for (size_t i = 0; i < example.inputs.size(); ++i)
+    NewValue(example.input_types[i], example.inputs[i]);
+  for (size_t i = 0; i < example.outputs.size(); ++i)
+    NewValue(example.output_types[i], example.outputs[i]);
+  for (const auto& [output, grad] : output_grads)
+    output_grads_[output] = NewValue(example.output_types[output], grad);
 }
 
 ValueId EagerGradient::NewValue(const TensorType& type, const HostTensor& tensor) {
@@ -23,7 +29,8 @@ ValueId EagerGradient::output_grad(int i) const {
   return it == output_grads_.end() ? -1 : it->second;
 }
 
-absl::StatusOr<std::vector<ValueId>> EagerGradient::TryAdd(const std::string& op, const std::vector<ValueId>& inputs,
+absl::StatusOr<std::vector<ValueId>> EagerGradient::TryAdd(const std::string& op,
+                                                           const std::vector<ValueId>& inputs,
                                                            Attributes attrs) {
   const OpDef* def = OpRegistry::Find(op);
   if (def == nullptr) return absl::NotFoundError(absl::StrCat("no op \"", op, "\""));
@@ -44,11 +51,13 @@ absl::StatusOr<std::vector<ValueId>> EagerGradient::TryAdd(const std::string& op
   run.attrs = attrs;
   WEIR_RETURN_IF_ERROR(RunKernel(run, tensors, &outputs));
   std::vector<ValueId> results;
-  for (size_t i = 0; i < outputs.size(); ++i) results.push_back(NewValue(output_types[i], outputs[i]));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    results.push_back(NewValue(output_types[i], outputs[i]));
   return results;
 }
 
-std::vector<ValueId> EagerGradient::Add(const std::string& op, const std::vector<ValueId>& inputs, Attributes attrs) {
+std::vector<ValueId> EagerGradient::Add(const std::string& op, const std::vector<ValueId>& inputs,
+                                        Attributes attrs) {
   if (status_.ok()) {
     auto results = TryAdd(op, inputs, std::move(attrs));
     if (results.ok()) return *results;

@@ -17,8 +17,8 @@ namespace weir::testing {
 class EagerGradient final : public GradientBuilder {
  public:
   // `example` with all outputs computed; `output_grads` by output.
-  EagerGradient(const KernelRun& run, const OpExample& example, const std::map<int, HostTensor>& output_grads,
-                std::vector<bool> needs_grad);
+  EagerGradient(const KernelRun& run, const OpExample& example,
+                const std::map<int, HostTensor>& output_grads, std::vector<bool> needs_grad);
 
   const Attributes& attrs() const override { return run_.attrs; }
   int num_inputs() const override { return static_cast<int>(needs_grad_.size()); }
@@ -28,7 +28,8 @@ class EagerGradient final : public GradientBuilder {
   bool needs_grad(int i) const override { return i < num_inputs() && needs_grad_[i]; }
   const TensorType& type(ValueId value) const override { return values_.at(value).type; }
   uint64_t rng_key() const override { return run_.random_key; }
-  std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs, Attributes attrs) override;
+  std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
+                           Attributes attrs) override;
   void SetInputGrad(int i, ValueId grad) override;
 
   // The first thing that went wrong: a node that is refused, a gradient set twice or unasked.
@@ -42,7 +43,8 @@ class EagerGradient final : public GradientBuilder {
     HostTensor tensor;
   };
   ValueId NewValue(const TensorType& type, const HostTensor& tensor);
-  absl::StatusOr<std::vector<ValueId>> TryAdd(const std::string& op, const std::vector<ValueId>& inputs, Attributes attrs);
+  absl::StatusOr<std::vector<ValueId>> TryAdd(const std::string& op,
+                                              const std::vector<ValueId>& inputs, Attributes attrs);
 
   KernelRun run_;
   int num_outputs_ = 0;

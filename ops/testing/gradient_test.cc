@@ -65,7 +65,8 @@ class Gradient : public ::testing::TestWithParam<OpCase> {
     return grads;
   }
 
-  static double Loss(const std::vector<HostTensor>& outputs, const std::map<int, HostTensor>& grads) {
+  static double Loss(const std::vector<HostTensor>& outputs,
+                     const std::map<int, HostTensor>& grads) {
     double loss = 0;
     for (const auto& [o, grad] : grads) {
       for (int64_t i = 0; i < grad.size(); ++i) loss += grad.Get(i) * outputs[o].Get(i);
@@ -106,7 +107,8 @@ TEST_P(Gradient, EqualsFiniteDifferences) {
       example->inputs[i].Set(e, at);
       expected.Set(e, (loss[1] - loss[0]) / (2 * kStep));
     }
-    EXPECT_EQ(Difference(builder.tensor(grad), expected, kTolerance), "") << "gradient of input " << i;
+    EXPECT_EQ(Difference(builder.tensor(grad), expected, kTolerance), "")
+        << "gradient of input " << i;
   }
 }
 
@@ -126,7 +128,8 @@ TEST_P(Gradient, IsOnlyComputedForTheInputsThatNeedIt) {
     ASSERT_TRUE(one.status().ok()) << one.status();
     ASSERT_EQ(one.grads().size(), needs[i] ? 1u : 0u);
     if (!needs[i]) continue;
-    EXPECT_TRUE(one.tensor(one.grads().at(i)).SameBits(all.tensor(all.grads().at(i)))) << "input " << i;
+    EXPECT_TRUE(one.tensor(one.grads().at(i)).SameBits(all.tensor(all.grads().at(i))))
+        << "input " << i;
   }
 }
 
@@ -148,15 +151,18 @@ TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
   auto wide_example = Forward(GetParam()), example = Forward(narrow);
   ASSERT_TRUE(wide_example.ok()) << wide_example.status();
   ASSERT_TRUE(example.ok()) << example.status();
-  EagerGradient wide(RunOf(GetParam(), *wide_example), *wide_example, OutputGrads(*wide_example), RealInputs(*wide_example));
-  EagerGradient builder(RunOf(narrow, *example), *example, OutputGrads(*example), RealInputs(*example));
+  EagerGradient wide(RunOf(GetParam(), *wide_example), *wide_example, OutputGrads(*wide_example),
+                     RealInputs(*wide_example));
+  EagerGradient builder(RunOf(narrow, *example), *example, OutputGrads(*example),
+                        RealInputs(*example));
   ASSERT_TRUE(wide_example->def->gradient(wide).ok());
   ASSERT_TRUE(example->def->gradient(builder).ok());
   ASSERT_TRUE(builder.status().ok()) << builder.status();
   ASSERT_EQ(builder.grads().size(), wide.grads().size());
   for (const auto& [i, grad] : builder.grads()) {
     EXPECT_TRUE(IsReal(builder.type(grad).dtype));
-    EXPECT_EQ(Difference(builder.tensor(grad), wide.tensor(wide.grads().at(i)), kBf16Tolerance), "") << "input " << i;
+    EXPECT_EQ(Difference(builder.tensor(grad), wide.tensor(wide.grads().at(i)), kBf16Tolerance), "")
+        << "input " << i;
   }
 }
 
@@ -176,10 +182,13 @@ TEST(GradientOfStatistics, IsRefusedWithTheNameOfTheOutput) {
       auto example = MakeExample(op_case, kSeed);
       ASSERT_TRUE(example.ok()) << example.status();
       HostTensor grad(example->output_types[1]);
-      EagerGradient builder({op_case.op, example->attrs}, *example, {{1, grad}}, std::vector<bool>(example->inputs.size(), true));
+      EagerGradient builder({op_case.op, example->attrs}, *example, {{1, grad}},
+                            std::vector<bool>(example->inputs.size(), true));
       absl::Status status = example->def->gradient(builder);
       EXPECT_NE(status.message().find("W0315"), absl::string_view::npos) << op << ": " << status;
-      EXPECT_NE(status.message().find(example->def->schema.outputs[1].name), absl::string_view::npos) << status;
+      EXPECT_NE(status.message().find(example->def->schema.outputs[1].name),
+                absl::string_view::npos)
+          << status;
     }
   }
 }

@@ -21,7 +21,8 @@ void VisitElements(const TensorSlice& slice, F&& visit) {
   std::vector<int64_t> at(rank, 0);
   for (int64_t local = 0; local < count; ++local) {
     int64_t global = 0;
-    for (size_t d = 0; d < rank; ++d) global = global * slice.global_shape[d] + slice.offset[d] + at[d];
+    for (size_t d = 0; d < rank; ++d)
+      global = global * slice.global_shape[d] + slice.offset[d] + at[d];
     visit(local, global);
     for (size_t d = rank; d-- > 0;) {
       if (++at[d] < slice.shape[d]) break;
@@ -89,7 +90,8 @@ HostTensor& HostTensor::operator=(const HostTensor& other) {
 void HostTensor::Allocate() {
   int64_t bytes = slice_.bytes();
   bytes_.assign(bytes + kAlignment + kGuardBytes, 0xff);
-  int64_t misalignment = static_cast<int64_t>(reinterpret_cast<uintptr_t>(bytes_.data()) % kAlignment);
+  int64_t misalignment =
+      static_cast<int64_t>(reinterpret_cast<uintptr_t>(bytes_.data()) % kAlignment);
   offset_ = misalignment == 0 ? 0 : kAlignment - misalignment;
   std::memset(bytes_.data() + offset_ + bytes, kGuard, kGuardBytes);
 }
@@ -106,7 +108,9 @@ double HostTensor::Get(int64_t i) const {
 void HostTensor::Set(int64_t i, double value) {
   switch (slice_.dtype) {
     case DType::kF32: static_cast<float*>(data())[i] = static_cast<float>(value); return;
-    case DType::kBF16: static_cast<BFloat16*>(data())[i] = ToBFloat16(static_cast<float>(value)); return;
+    case DType::kBF16:
+      static_cast<BFloat16*>(data())[i] = ToBFloat16(static_cast<float>(value));
+      return;
     case DType::kI32: static_cast<int32_t*>(data())[i] = static_cast<int32_t>(value); return;
   }
 }
@@ -120,11 +124,12 @@ bool HostTensor::GuardIntact() const {
 }
 
 bool HostTensor::SameBits(const HostTensor& other) const {
-  return slice_.bytes() == other.slice_.bytes() && std::memcmp(data(), other.data(), slice_.bytes()) == 0;
+  return slice_.bytes() == other.slice_.bytes() &&
+         std::memcmp(data(), other.data(), slice_.bytes()) == 0;
 }
 
-std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout, const Mesh& mesh,
-                            uint64_t key) {
+std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout,
+                            const Mesh& mesh, uint64_t key) {
   std::vector<HostTensor> shards;
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
     Coords coords = mesh.CoordsOf(rank);
@@ -138,8 +143,8 @@ std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, con
   return shards;
 }
 
-absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type, const Layout& layout,
-                                 const Mesh& mesh) {
+absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type,
+                                 const Layout& layout, const Mesh& mesh) {
   HostTensor whole(type);
   int64_t parts = PartOf(layout, mesh, mesh.CoordsOf(0)).count;
   std::vector<double> values(whole.size(), 0);
@@ -151,21 +156,26 @@ absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const Te
     if (!part.first_copy) {
       int64_t first = FirstCopy(layout, mesh, coords);
       if (shard.SameBits(shards[first])) continue;
-      return absl::InternalError(absl::StrCat("ranks ", first, " and ", rank, " hold different copies: ",
-                                              Difference(shard, shards[first], 0)));
+      return absl::InternalError(
+          absl::StrCat("ranks ", first, " and ", rank,
+                       " hold different copies: ", Difference(shard, shards[first], 0)));
     }
     VisitElements(shard.slice(), [&](int64_t local, int64_t global) {
       double value = shard.Get(local);
       bool max = part.combiner == Combiner::kMax;
-      if (covered[global] == 0) values[global] = value;
-      else if (std::isnan(value) || std::isnan(values[global])) values[global] = std::nan("");
-      else values[global] = max ? std::fmax(values[global], value) : values[global] + value;
+      if (covered[global] == 0)
+        values[global] = value;
+      else if (std::isnan(value) || std::isnan(values[global]))
+        values[global] = std::nan("");
+      else
+        values[global] = max ? std::fmax(values[global], value) : values[global] + value;
       ++covered[global];
     });
   }
   for (int64_t i = 0; i < whole.size(); ++i) {
     if (covered[i] != parts) {
-      return absl::InternalError(absl::StrCat("element ", i, " is covered ", covered[i], " times, not ", parts));
+      return absl::InternalError(
+          absl::StrCat("element ", i, " is covered ", covered[i], " times, not ", parts));
     }
     whole.Set(i, values[i]);
   }
@@ -174,7 +184,8 @@ absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const Te
 
 std::string Difference(const HostTensor& found, const HostTensor& expected, double tolerance) {
   if (found.slice().shape != expected.slice().shape) {
-    return absl::StrCat("shape ", ToText(found.slice().shape), ", expected ", ToText(expected.slice().shape));
+    return absl::StrCat("shape ", ToText(found.slice().shape), ", expected ",
+                        ToText(expected.slice().shape));
   }
   for (int64_t i = 0; i < found.size(); ++i) {
     double a = found.Get(i), b = expected.Get(i);

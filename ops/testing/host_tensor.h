@@ -18,7 +18,8 @@ class HostTensor {
  public:
   // Every byte is 0xff: NaN in real tensors, so that what a kernel leaves out shows.
   explicit HostTensor(TensorSlice slice);
-  explicit HostTensor(const TensorType& type) : HostTensor(TensorSlice::Whole(type.dtype, type.shape())) {}
+  explicit HostTensor(const TensorType& type)
+      : HostTensor(TensorSlice::Whole(type.dtype, type.shape())) {}
 
   const TensorSlice& slice() const { return slice_; }
   int64_t size() const { return slice_.num_elements(); }
@@ -41,13 +42,13 @@ class HostTensor {
 
 // What each rank of the mesh holds of `whole` under `layout`. Addends of P(sum) and the
 // lesser values of P(max) are drawn from `key`.
-std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout, const Mesh& mesh,
-                            uint64_t key);
+std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout,
+                            const Mesh& mesh, uint64_t key);
 
 // The whole again. An error names the ranks whose equal copies differ, or an element that is
 // covered too little or too often.
-absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type, const Layout& layout,
-                                 const Mesh& mesh);
+absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type,
+                                 const Layout& layout, const Mesh& mesh);
 
 // "" if all elements agree within tolerance * (1 + |expected|); 0 asks for equal values.
 // Else the first difference.

@@ -43,7 +43,9 @@ std::vector<AxisSignature> Signatures(const Subject& subject) {
   const OpExample& e = subject.example;
   std::vector<AxisSignature> usable;
   for (AxisSignature& signature : LegalSignatures(subject.rule)) {
-    if (signature.factor >= 0 && !UnitsAgree(subject.rule, signature.factor, e.input_types, e.output_types)) continue;
+    if (signature.factor >= 0 &&
+        !UnitsAgree(subject.rule, signature.factor, e.input_types, e.output_types))
+      continue;
     usable.push_back(std::move(signature));
   }
   return usable;
@@ -63,7 +65,8 @@ Shards CutAll(const std::vector<HostTensor>& tensors, const std::vector<TensorTy
 }
 
 // Runs every rank alone on its shards.
-absl::StatusOr<Shards> RunShards(const Subject& subject, const Signature& signature, const Mesh& mesh) {
+absl::StatusOr<Shards> RunShards(const Subject& subject, const Signature& signature,
+                                 const Mesh& mesh) {
   const OpExample& e = subject.example;
   Shards inputs = CutAll(e.inputs, e.input_types, signature.inputs, mesh, kSeed);
   bool in_place = !subject.op_case.initial.empty();
@@ -71,10 +74,12 @@ absl::StatusOr<Shards> RunShards(const Subject& subject, const Signature& signat
   if (in_place) outputs = CutAll(e.outputs, e.output_types, signature.outputs, mesh, kSeed + 1);
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
     for (size_t i = 0; !in_place && i < e.outputs.size(); ++i) {
-      outputs[rank].emplace_back(LocalSlice(e.output_types[i], signature.outputs[i], mesh, mesh.CoordsOf(rank)));
+      outputs[rank].emplace_back(
+          LocalSlice(e.output_types[i], signature.outputs[i], mesh, mesh.CoordsOf(rank)));
     }
     absl::Status status = RunKernel(subject.run, inputs[rank], &outputs[rank]);
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
+    if (!status.ok())
+      return absl::Status(status.code(), absl::StrCat("rank ", rank, ": ", status.message()));
   }
   return outputs;
 }
@@ -89,7 +94,8 @@ bool AnyPartial(const std::vector<Layout>& layouts) {
 }
 
 // "" if the op split by one signature per mesh axis gives what it gives as a whole.
-std::string Violation(const Subject& subject, const std::vector<AxisSignature>& per_axis, const Mesh& mesh) {
+std::string Violation(const Subject& subject, const std::vector<AxisSignature>& per_axis,
+                      const Mesh& mesh) {
   const OpExample& e = subject.example;
   std::string about = absl::StrCat(subject.op_case.name, " on ", mesh.ToText());
   for (const AxisSignature& signature : per_axis) absl::StrAppend(&about, "; ", signature.ToText());
@@ -103,8 +109,8 @@ std::string Violation(const Subject& subject, const std::vector<AxisSignature>& 
     std::vector<HostTensor> shards;
     for (auto& of_rank : *outputs) shards.push_back(of_rank[i]);
     auto merged = Merge(shards, e.output_types[i], signature.outputs[i], mesh);
-    std::string difference =
-        merged.ok() ? Difference(*merged, subject.whole[i], tolerance) : std::string(merged.status().message());
+    std::string difference = merged.ok() ? Difference(*merged, subject.whole[i], tolerance)
+                                         : std::string(merged.status().message());
     if (!difference.empty()) return absl::StrCat(about, ", output ", i, ": ", difference);
   }
   return "";
@@ -121,7 +127,8 @@ class Law : public ::testing::TestWithParam<OpCase> {
 };
 
 TEST_P(Law, TheRuleFitsTheTypes) {
-  absl::Status status = CheckUnits(subject_->rule, subject_->example.input_types, subject_->example.output_types);
+  absl::Status status =
+      CheckUnits(subject_->rule, subject_->example.input_types, subject_->example.output_types);
   // W0232: units of this case do not agree, which only forbids some splits.
   EXPECT_TRUE(status.ok() || status.message().find("W0232") != absl::string_view::npos) << status;
 }
@@ -131,13 +138,15 @@ TEST_P(Law, TheResultDoesNotDependOnTheNumberOfThreads) {
   run.num_threads = 3;
   std::vector<HostTensor> outputs = subject_->example.outputs;
   ASSERT_TRUE(RunKernel(run, subject_->example.inputs, &outputs).ok());
-  for (size_t i = 0; i < outputs.size(); ++i) EXPECT_TRUE(outputs[i].SameBits(subject_->whole[i])) << "output " << i;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    EXPECT_TRUE(outputs[i].SameBits(subject_->whole[i])) << "output " << i;
 }
 
 TEST_P(Law, SplitOverTwoOrThreeDevicesEqualsWhole) {
   for (const char* text : {"a=2", "a=3"}) {
     Mesh mesh = *Mesh::Parse(text);
-    for (const AxisSignature& signature : Signatures(*subject_)) EXPECT_EQ(Violation(*subject_, {signature}, mesh), "");
+    for (const AxisSignature& signature : Signatures(*subject_))
+      EXPECT_EQ(Violation(*subject_, {signature}, mesh), "");
   }
 }
 
@@ -145,7 +154,8 @@ TEST_P(Law, SplitOverTwoByTwoDevicesEqualsWholeForEveryPairOfSignatures) {
   Mesh mesh = *Mesh::Parse("a=2,b=2");
   std::vector<AxisSignature> signatures = Signatures(*subject_);
   for (const AxisSignature& first : signatures) {
-    for (const AxisSignature& second : signatures) EXPECT_EQ(Violation(*subject_, {first, second}, mesh), "");
+    for (const AxisSignature& second : signatures)
+      EXPECT_EQ(Violation(*subject_, {first, second}, mesh), "");
   }
 }
 
@@ -186,8 +196,8 @@ TEST(FalseRule, ThatReluIsLinear) {
 }
 
 TEST(FalseRule, ThatAWholeFactorMayBeSplit) {
-  for (const char* name : {"softmax", "rms_norm", "rotary", "attention", "matmul with gelu", "softmax_cross_entropy",
-                           "accuracy", "sum_squares of several"}) {
+  for (const char* name : {"softmax", "rms_norm", "rotary", "attention", "matmul with gelu",
+                           "softmax_cross_entropy", "accuracy", "sum_squares of several"}) {
     ExpectFoundOut(name, [](FactorRule& rule) {
       for (Factor& factor : rule.factors) factor.whole = false;
     });

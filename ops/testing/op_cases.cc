@@ -25,98 +25,191 @@ void AddElementwise(std::vector<OpCase>* cases) {
   }
   for (const char* op : {"add", "sub", "mul"}) {
     cases->push_back({op, op, {}, {"f32[a=5, b=7]", "f32[a=5, b=7]"}});
-    cases->push_back({absl::StrCat(op, " of a row"), op, {}, {"f32[a=5, b=2, c=6/2]", "f32[b=2, c=6/2]"}});
+    cases->push_back(
+        {absl::StrCat(op, " of a row"), op, {}, {"f32[a=5, b=2, c=6/2]", "f32[b=2, c=6/2]"}});
     cases->push_back({absl::StrCat(op, " of a scalar"), op, {}, {"f32[a=5, b=7]", "f32[]"}});
   }
   cases->push_back({"scale", "scale", {{"factor", 2.5}}, {"f32[a=5, b=7]"}});
-  cases->push_back({"dropout", "dropout", {{"rate", 0.3}}, {"f32[a=5, b=7]"}, {}, -1, {}, 2e-5, 2, 3});
-  cases->push_back({"cast to bf16", "cast", {{"to", Text("bf16")}}, {"f32[a=5, b=7]"}, {}, -1, {}, 0.02});
-  cases->push_back({"cast to the same type", "cast", {{"to", Text("f32")}}, {"f32[a=5, b=7]"}, {}, -1, {}, 0});
-  cases->push_back({"cast from bf16", "cast", {{"to", Text("f32")}}, {"bf16[a=5, b=7]"}, {}, -1, {}, 0.04});
+  cases->push_back(
+      {"dropout", "dropout", {{"rate", 0.3}}, {"f32[a=5, b=7]"}, {}, -1, {}, 2e-5, 2, 3});
+  cases->push_back(
+      {"cast to bf16", "cast", {{"to", Text("bf16")}}, {"f32[a=5, b=7]"}, {}, -1, {}, 0.02});
+  cases->push_back(
+      {"cast to the same type", "cast", {{"to", Text("f32")}}, {"f32[a=5, b=7]"}, {}, -1, {}, 0});
+  cases->push_back(
+      {"cast from bf16", "cast", {{"to", Text("f32")}}, {"bf16[a=5, b=7]"}, {}, -1, {}, 0.04});
   cases->push_back({"accumulate at first", "accumulate", {}, {"f32[a=5, b=7]"}, {}, -1, {kN}});
   cases->push_back({"accumulate", "accumulate", {}, {"f32[a=5, b=7]"}, {}, -1, {kN}, 2e-5, 0, 1});
-  cases->push_back({"constant", "constant", {{"value", 0.25}, {"to", Text("f32[a=5, b=6/2]")}}, {}, {}, -1, {}, 0});
+  cases->push_back({"constant",
+                    "constant",
+                    {{"value", 0.25}, {"to", Text("f32[a=5, b=6/2]")}},
+                    {},
+                    {},
+                    -1,
+                    {},
+                    0});
 }
 
 void AddMatmul(std::vector<OpCase>* cases) {
   cases->push_back({"matmul", "matmul", {}, {"f32[b=5, s=2, k=6]", "f32[k=6, n=7]"}, {}, 1});
-  cases->push_back({"matmul and pre", "matmul", {}, {"f32[b=5, k=6]", "f32[k=6, n=7]", "f32[n=7]"}});
-  cases->push_back({"matmul of heads", "matmul", {}, {"f32[b=3, heads=12/4]", "f32[heads=12/4, n=5]", "f32[n=5]"}, {}, 1});
-  cases->push_back({"matmul to heads", "matmul", {{"transpose_w", true}}, {"f32[b=3, k=5]", "f32[heads=12/4, k=5]"}, {}, 1});
+  cases->push_back(
+      {"matmul and pre", "matmul", {}, {"f32[b=5, k=6]", "f32[k=6, n=7]", "f32[n=7]"}});
+  cases->push_back({"matmul of heads",
+                    "matmul",
+                    {},
+                    {"f32[b=3, heads=12/4]", "f32[heads=12/4, n=5]", "f32[n=5]"},
+                    {},
+                    1});
+  cases->push_back({"matmul to heads",
+                    "matmul",
+                    {{"transpose_w", true}},
+                    {"f32[b=3, k=5]", "f32[heads=12/4, k=5]"},
+                    {},
+                    1});
   cases->push_back({"matmul of a vector", "matmul", {}, {"f32[k=5]", "f32[k=5, n=7]"}, {}, 1});
   for (const char* activation : {"relu", "gelu", "silu"}) {
-    cases->push_back({absl::StrCat("matmul with ", activation), "matmul", {{"activation", Text(activation)}},
-                      {"f32[b=5, k=6]", "f32[k=6, n=7]", "f32[n=7]"}, {}, 2});
+    cases->push_back({absl::StrCat("matmul with ", activation),
+                      "matmul",
+                      {{"activation", Text(activation)}},
+                      {"f32[b=5, k=6]", "f32[k=6, n=7]", "f32[n=7]"},
+                      {},
+                      2});
   }
-  cases->push_back({"matmul with gelu of another name", "matmul", {{"activation", Text("gelu")}, {"transpose_w", true}},
-                    {"f32[b=5, x=6]", "f32[n=7, k=6]"}, {}, 1});
-  cases->push_back({"matmul_grad_w", "matmul_grad_w", {}, {"f32[b=5, s=2, k=6]", "f32[b=5, s=2, n=7]"}});
-  cases->push_back({"matmul_grad_w transposed", "matmul_grad_w",
-                    {{"transpose_w", true}, {"to", Text("heads=12/4, in=5/1")}}, {"f32[b=3, k=5]", "f32[b=3, n=12/4]"}});
+  cases->push_back({"matmul with gelu of another name",
+                    "matmul",
+                    {{"activation", Text("gelu")}, {"transpose_w", true}},
+                    {"f32[b=5, x=6]", "f32[n=7, k=6]"},
+                    {},
+                    1});
+  cases->push_back(
+      {"matmul_grad_w", "matmul_grad_w", {}, {"f32[b=5, s=2, k=6]", "f32[b=5, s=2, n=7]"}});
+  cases->push_back({"matmul_grad_w transposed",
+                    "matmul_grad_w",
+                    {{"transpose_w", true}, {"to", Text("heads=12/4, in=5/1")}},
+                    {"f32[b=3, k=5]", "f32[b=3, n=12/4]"}});
   cases->push_back({"matmul_grad_w of vectors", "matmul_grad_w", {}, {"f32[k=5]", "f32[n=7]"}});
 }
 
 void AddEmbedding(std::vector<OpCase>* cases) {
-  cases->push_back({"embedding", "embedding", {}, {"f32[v=7, h=5]", "i32[b=4, s=3]"}, {kN, Fill::kIds}, -1, {}, 0});
-  cases->push_back({"embedding_grad", "embedding_grad",
+  cases->push_back({"embedding",
+                    "embedding",
+                    {},
+                    {"f32[v=7, h=5]", "i32[b=4, s=3]"},
+                    {kN, Fill::kIds},
+                    -1,
+                    {},
+                    0});
+  cases->push_back({"embedding_grad",
+                    "embedding_grad",
                     {{"vocab", int64_t{7}}, {"vocab_dim", Text("v")}, {"vocab_unit", int64_t{1}}},
-                    {"i32[b=4, s=3]", "f32[b=4, s=3, h=5]"}, {Fill::kIds, kN}});
+                    {"i32[b=4, s=3]", "f32[b=4, s=3, h=5]"},
+                    {Fill::kIds, kN}});
 }
 
 void AddNorms(std::vector<OpCase>* cases) {
-  cases->push_back({"layer_norm", "layer_norm", {}, {"f32[b=5, s=2, h=6]", "f32[h=6]", "f32[h=6]"}});
-  cases->push_back({"layer_norm without beta", "layer_norm", {{"epsilon", 0.1}}, {"f32[b=5, h=7]", "f32[h=7]"}, {}, 1});
-  cases->push_back({"layer_norm_grad", "layer_norm_grad", {},
-                    {"f32[b=5, s=2, h=6]", "f32[h=6]", "f32[b=5, s=2]", "f32[b=5, s=2]", "f32[b=5, s=2, h=6]"},
-                    {kN, kN, kN, Fill::kPositive, kN}});
+  cases->push_back(
+      {"layer_norm", "layer_norm", {}, {"f32[b=5, s=2, h=6]", "f32[h=6]", "f32[h=6]"}});
+  cases->push_back({"layer_norm without beta",
+                    "layer_norm",
+                    {{"epsilon", 0.1}},
+                    {"f32[b=5, h=7]", "f32[h=7]"},
+                    {},
+                    1});
+  cases->push_back(
+      {"layer_norm_grad",
+       "layer_norm_grad",
+       {},
+       {"f32[b=5, s=2, h=6]", "f32[h=6]", "f32[b=5, s=2]", "f32[b=5, s=2]", "f32[b=5, s=2, h=6]"},
+       {kN, kN, kN, Fill::kPositive, kN}});
   cases->push_back({"rms_norm", "rms_norm", {}, {"f32[b=5, s=2, h=6]", "f32[h=6]"}});
-  cases->push_back({"rms_norm_grad", "rms_norm_grad", {},
+  cases->push_back({"rms_norm_grad",
+                    "rms_norm_grad",
+                    {},
                     {"f32[b=5, s=2, h=6]", "f32[h=6]", "f32[b=5, s=2]", "f32[b=5, s=2, h=6]"},
                     {kN, kN, Fill::kPositive, kN}});
   cases->push_back({"softmax", "softmax", {}, {"f32[b=5, s=2, n=7]"}});
-  cases->push_back({"softmax_grad", "softmax_grad", {}, {"f32[b=5, s=2, n=7]", "f32[b=5, s=2, n=7]"}});
+  cases->push_back(
+      {"softmax_grad", "softmax_grad", {}, {"f32[b=5, s=2, n=7]", "f32[b=5, s=2, n=7]"}});
 }
 
 void AddAttention(std::vector<OpCase>* cases) {
-  cases->push_back({"attention", "attention", {},
-                    {"f32[b=2, s=5, h=3, d=4]", "f32[b=2, s=5, h=3, d=4]", "f32[b=2, s=5, h=3, d=4]"}});
-  cases->push_back({"attention of groups", "attention", {},
-                    {"f32[b=2, s=5, h=6/2, d=4]", "f32[b=2, s=5, g=3, d=4]", "f32[b=2, s=5, g=3, d=4]"}});
-  cases->push_back({"attention to all", "attention", {{"causal", false}, {"scale", 0.3}},
-                    {"f32[b=2, s=5, h=4/2, d=6]", "f32[b=2, s=5, g=2, d=6]", "f32[b=2, s=5, g=2, d=6]"}, {}, 1});
+  cases->push_back(
+      {"attention",
+       "attention",
+       {},
+       {"f32[b=2, s=5, h=3, d=4]", "f32[b=2, s=5, h=3, d=4]", "f32[b=2, s=5, h=3, d=4]"}});
+  cases->push_back(
+      {"attention of groups",
+       "attention",
+       {},
+       {"f32[b=2, s=5, h=6/2, d=4]", "f32[b=2, s=5, g=3, d=4]", "f32[b=2, s=5, g=3, d=4]"}});
+  cases->push_back(
+      {"attention to all",
+       "attention",
+       {{"causal", false}, {"scale", 0.3}},
+       {"f32[b=2, s=5, h=4/2, d=6]", "f32[b=2, s=5, g=2, d=6]", "f32[b=2, s=5, g=2, d=6]"},
+       {},
+       1});
   std::string q = "f32[b=2, s=5, h=6/2, d=4]", k = "f32[b=2, s=5, g=3, d=4]";
-  cases->push_back({"attention_grad", "attention_grad", {}, {q, k, k, q, "f32[b=2, h=6/2, s=5]", q},
-                    {kN, kN, kN, kN, Fill::kPositive, kN}, -1, {}, 1e-4});
-  cases->push_back({"attention_grad to all", "attention_grad", {{"causal", false}, {"scale", 0.3}},
-                    {q, k, k, q, "f32[b=2, h=6/2, s=5]", q}, {kN, kN, kN, kN, Fill::kPositive, kN}, -1, {}, 1e-4});
+  cases->push_back({"attention_grad",
+                    "attention_grad",
+                    {},
+                    {q, k, k, q, "f32[b=2, h=6/2, s=5]", q},
+                    {kN, kN, kN, kN, Fill::kPositive, kN},
+                    -1,
+                    {},
+                    1e-4});
+  cases->push_back({"attention_grad to all",
+                    "attention_grad",
+                    {{"causal", false}, {"scale", 0.3}},
+                    {q, k, k, q, "f32[b=2, h=6/2, s=5]", q},
+                    {kN, kN, kN, kN, Fill::kPositive, kN},
+                    -1,
+                    {},
+                    1e-4});
   cases->push_back({"rotary", "rotary", {}, {"f32[b=2, s=5, h=3, d=6]"}});
-  cases->push_back({"rotary backwards", "rotary", {{"inverse", true}, {"base", 100.0}}, {"f32[b=2, s=5, h=3, d=6]"}});
+  cases->push_back({"rotary backwards",
+                    "rotary",
+                    {{"inverse", true}, {"base", 100.0}},
+                    {"f32[b=2, s=5, h=3, d=6]"}});
 }
 
 void AddMovement(std::vector<OpCase>* cases) {
-  auto add = [&](const char* name, const char* op, Attributes attrs, std::vector<std::string> inputs) {
+  auto add = [&](const char* name, const char* op, Attributes attrs,
+                 std::vector<std::string> inputs) {
     cases->push_back({name, op, std::move(attrs), std::move(inputs), {}, -1, {}, 0});
   };
   add("reshape into heads", "reshape", {{"to", Text("b=5, h=3/1, d=4")}}, {"f32[b=5, heads=12/4]"});
-  add("reshape out of heads", "reshape", {{"to", Text("tokens=10/2, heads=12/4")}}, {"f32[b=5, s=2, h=3, d=4]"});
-  add("reshape without common factors", "reshape", {{"to", Text("b=5, c=8, d=3")}}, {"f32[b=5, x=6, y=4]"});
-  add("reshape with ones", "reshape", {{"to", Text("one=1, b=5, c=7, two=1")}}, {"f32[b=5, one=1, c=7]"});
+  add("reshape out of heads", "reshape", {{"to", Text("tokens=10/2, heads=12/4")}},
+      {"f32[b=5, s=2, h=3, d=4]"});
+  add("reshape without common factors", "reshape", {{"to", Text("b=5, c=8, d=3")}},
+      {"f32[b=5, x=6, y=4]"});
+  add("reshape with ones", "reshape", {{"to", Text("one=1, b=5, c=7, two=1")}},
+      {"f32[b=5, one=1, c=7]"});
   add("reshape of a scalar", "reshape", {{"to", Text("one=1")}}, {"f32[]"});
   add("transpose", "transpose", {{"perm", Ints{1, 2, 0}}}, {"f32[a=5, b=4/2, c=7]"});
-  add("slice", "slice", {{"axis", int64_t{1}}, {"begin", int64_t{2}}, {"size", int64_t{3}}}, {"f32[a=5, b=7, c=2]"});
-  add("slice of heads", "slice", {{"axis", int64_t{1}}, {"begin", int64_t{4}}, {"size", int64_t{4}}}, {"f32[a=5, h=12/4]"});
-  add("pad", "pad", {{"axis", int64_t{1}}, {"begin", int64_t{2}}, {"size", int64_t{8}}, {"unit", int64_t{2}}},
+  add("slice", "slice", {{"axis", int64_t{1}}, {"begin", int64_t{2}}, {"size", int64_t{3}}},
+      {"f32[a=5, b=7, c=2]"});
+  add("slice of heads", "slice",
+      {{"axis", int64_t{1}}, {"begin", int64_t{4}}, {"size", int64_t{4}}}, {"f32[a=5, h=12/4]"});
+  add("pad", "pad",
+      {{"axis", int64_t{1}}, {"begin", int64_t{2}}, {"size", int64_t{8}}, {"unit", int64_t{2}}},
       {"f32[a=5, b=3, c=2]"});
-  add("concat", "concat", {{"axis", int64_t{1}}}, {"f32[a=5, b=3, c=2]", "f32[a=5, b=4/2, c=2]", "f32[a=5, b=1, c=2]"});
+  add("concat", "concat", {{"axis", int64_t{1}}},
+      {"f32[a=5, b=3, c=2]", "f32[a=5, b=4/2, c=2]", "f32[a=5, b=1, c=2]"});
   add("concat of one", "concat", {{"axis", int64_t{0}}}, {"f32[a=5, b=3]"});
-  add("expand", "expand", {{"axes", Ints{0, 2}}, {"to", Text("a=5/1, b=3/1, c=4/2")}}, {"f32[b=3]"});
+  add("expand", "expand", {{"axes", Ints{0, 2}}, {"to", Text("a=5/1, b=3/1, c=4/2")}},
+      {"f32[b=3]"});
   add("expand of a scalar", "expand", {{"to", Text("a=5/1, b=3/1")}}, {"f32[]"});
   // Two pieces of two tensors, six elements: one chunk, full.
-  add("exchange_pack", "exchange_pack", {{"pieces", Ints{0, 0, 1, 1, 3, 1, 2, 2, 0, 1, 2, 3}}, {"chunk_elements", int64_t{6}}},
+  add("exchange_pack", "exchange_pack",
+      {{"pieces", Ints{0, 0, 1, 1, 3, 1, 2, 2, 0, 1, 2, 3}}, {"chunk_elements", int64_t{6}}},
       {"f32[a=5]", "f32[a=2, b=3]"});
   add("exchange_fill", "exchange_fill",
-      {{"num_own", int64_t{1}}, {"chunk_elements", int64_t{8}},
-       {"regions", Ints{0, 0, 1, 0, 2, 1, -1, 1, 3, 5, 0, 0, 1, 2, 4, 2, -1, 1, 0, 2, 0, 0, 1, 1, 4, 6, 2, 0, 1}}},
+      {{"num_own", int64_t{1}},
+       {"chunk_elements", int64_t{8}},
+       {"regions", Ints{0, 0,  1, 0, 2, 1, -1, 1, 3, 5, 0, 0, 1, 2, 4,
+                        2, -1, 1, 0, 2, 0, 0,  1, 1, 4, 6, 2, 0, 1}}},
       {"f32[a=5]", "f32[m=8]", "f32[m=8]"});
 }
 
@@ -125,32 +218,73 @@ void AddReductions(std::vector<OpCase>* cases) {
     cases->push_back({op, op, {{"axes", Ints{0, 2}}}, {"f32[a=5, b=3, c=4/2]"}});
     cases->push_back({absl::StrCat(op, " of all"), op, {}, {"f32[a=5, b=7]"}});
   }
-  cases->push_back({"reduce_max_grad", "reduce_max_grad", {{"axes", Ints{1}}}, {"f32[a=5, b=7, c=2]", "f32[a=5, c=2]", "f32[a=5, c=2]"},
+  cases->push_back({"reduce_max_grad",
+                    "reduce_max_grad",
+                    {{"axes", Ints{1}}},
+                    {"f32[a=5, b=7, c=2]", "f32[a=5, c=2]", "f32[a=5, c=2]"},
                     {Fill::kSteps, Fill::kSteps, kN}});
 }
 
 void AddLosses(std::vector<OpCase>* cases) {
   std::string row = "f32[b=4, s=3]", logits = "f32[b=4, s=3, v=5]", targets = "i32[b=4, s=3]";
-  cases->push_back({"softmax_cross_entropy", "softmax_cross_entropy", {}, {logits, targets}, {kN, Fill::kClasses}});
-  cases->push_back({"softmax_cross_entropy_grad", "softmax_cross_entropy_grad", {}, {logits, targets, row, row, row},
+  cases->push_back({"softmax_cross_entropy",
+                    "softmax_cross_entropy",
+                    {},
+                    {logits, targets},
+                    {kN, Fill::kClasses}});
+  cases->push_back({"softmax_cross_entropy_grad",
+                    "softmax_cross_entropy_grad",
+                    {},
+                    {logits, targets, row, row, row},
                     {kN, Fill::kClasses, kN, Fill::kPositive, kN}});
-  cases->push_back({"exp_sum_pick", "exp_sum_pick", {}, {logits, targets, row}, {kN, Fill::kClasses, kN}});
-  cases->push_back({"cross_entropy_finish", "cross_entropy_finish", {}, {row, row, row}, {kN, Fill::kPositive, kN}});
-  cases->push_back({"accuracy", "accuracy", {}, {logits, targets}, {kN, Fill::kClasses}, -1, {}, 0});
+  cases->push_back(
+      {"exp_sum_pick", "exp_sum_pick", {}, {logits, targets, row}, {kN, Fill::kClasses, kN}});
+  cases->push_back({"cross_entropy_finish",
+                    "cross_entropy_finish",
+                    {},
+                    {row, row, row},
+                    {kN, Fill::kPositive, kN}});
+  cases->push_back(
+      {"accuracy", "accuracy", {}, {logits, targets}, {kN, Fill::kClasses}, -1, {}, 0});
 }
 
 void AddOptimizers(std::vector<OpCase>* cases) {
   cases->push_back({"sum_squares", "sum_squares", {}, {"f32[a=5, b=7]"}});
-  cases->push_back({"sum_squares of several", "sum_squares", {}, {"f32[a=5, b=7]", "f32[]", "f32[a=3]"}});
-  cases->push_back({"clip_scale", "clip_scale", {{"clip_norm", 0.5}}, {"f32[]"}, {Fill::kPositive}});
-  cases->push_back({"clip_scale off", "clip_scale", {{"clip_norm", 0.0}}, {"f32[]"}, {Fill::kPositive}});
-  Attributes adamw = {{"learning_rate", 0.01}, {"weight_decay", 0.1}, {"warmup_steps", int64_t{10}}};
-  cases->push_back({"adamw", "adamw", adamw, {"f32[a=5, b=7]", "f32[]"}, {kN, Fill::kPositive}, -1,
-                    {kN, kN, Fill::kPositive}, 2e-5, 3});
-  cases->push_back({"sgd", "sgd", {{"learning_rate", 0.01}, {"weight_decay", 0.1}}, {"f32[a=5, b=7]", "f32[]"},
-                    {kN, Fill::kPositive}, 1, {kN}, 2e-5, 3});
-  cases->push_back({"sgd with momentum", "sgd", {{"learning_rate", 0.01}, {"momentum", 0.9}}, {"f32[a=5, b=7]", "f32[]"},
-                    {kN, Fill::kPositive}, -1, {kN, kN}, 2e-5, 3});
+  cases->push_back(
+      {"sum_squares of several", "sum_squares", {}, {"f32[a=5, b=7]", "f32[]", "f32[a=3]"}});
+  cases->push_back(
+      {"clip_scale", "clip_scale", {{"clip_norm", 0.5}}, {"f32[]"}, {Fill::kPositive}});
+  cases->push_back(
+      {"clip_scale off", "clip_scale", {{"clip_norm", 0.0}}, {"f32[]"}, {Fill::kPositive}});
+  Attributes adamw = {
+      {"learning_rate", 0.01}, {"weight_decay", 0.1}, {"warmup_steps", int64_t{10}}};
+  cases->push_back({"adamw",
+                    "adamw",
+                    adamw,
+                    {"f32[a=5, b=7]", "f32[]"},
+                    {kN, Fill::kPositive},
+                    -1,
+                    {kN, kN, Fill::kPositive},
+                    2e-5,
+                    3});
+  cases->push_back({"sgd",
+                    "sgd",
+                    {{"learning_rate", 0.01}, {"weight_decay", 0.1}},
+                    {"f32[a=5, b=7]", "f32[]"},
+                    {kN, Fill::kPositive},
+                    1,
+                    {kN},
+                    2e-5,
+                    3});
+  cases->push_back({"sgd with momentum",
+                    "sgd",
+                    {{"learning_rate", 0.01}, {"momentum", 0.9}},
+                    {"f32[a=5, b=7]", "f32[]"},
+                    {kN, Fill::kPositive},
+                    -1,
+                    {kN, kN},
+                    2e-5,
+                    3});
 }
 
 double Draw(Fill fill, uint64_t key, int64_t i) {
@@ -194,7 +328,8 @@ const std::vector<OpCase>& OpCases() {
 absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed) {
   OpExample example;
   example.def = OpRegistry::Find(op_case.op);
-  if (example.def == nullptr) return absl::NotFoundError(absl::StrCat("no op \"", op_case.op, "\""));
+  if (example.def == nullptr)
+    return absl::NotFoundError(absl::StrCat("no op \"", op_case.op, "\""));
   for (size_t i = 0; i < op_case.inputs.size(); ++i) {
     WEIR_ASSIGN_OR_RETURN(TensorType type, ParseType(op_case.inputs[i], {}));
     Fill fill = i < op_case.fills.size() ? op_case.fills[i] : Fill::kNormal;
@@ -202,15 +337,18 @@ absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed) {
     example.input_types.push_back(std::move(type));
   }
   example.attrs = op_case.attrs;
-  int num_outputs = op_case.num_outputs < 0 ? std::max<int>(1, static_cast<int>(example.def->schema.outputs.size()))
-                                            : op_case.num_outputs;
-  WEIR_RETURN_IF_ERROR(CheckSchema(example.def->schema, static_cast<int>(op_case.inputs.size()), num_outputs,
-                                   &example.attrs, op_case.name));
-  WEIR_ASSIGN_OR_RETURN(example.output_types, example.def->infer({example.attrs, example.input_types, {}}));
+  int num_outputs = op_case.num_outputs < 0
+                        ? std::max<int>(1, static_cast<int>(example.def->schema.outputs.size()))
+                        : op_case.num_outputs;
+  WEIR_RETURN_IF_ERROR(CheckSchema(example.def->schema, static_cast<int>(op_case.inputs.size()),
+                                   num_outputs, &example.attrs, op_case.name));
+  WEIR_ASSIGN_OR_RETURN(example.output_types,
+                        example.def->infer({example.attrs, example.input_types, {}}));
   if (op_case.num_outputs >= 0) example.output_types.resize(op_case.num_outputs);
   for (size_t i = 0; i < example.output_types.size(); ++i) {
     if (i < op_case.initial.size()) {
-      example.outputs.push_back(Filled(example.output_types[i], op_case.initial[i], MixKey(seed, 100 + i)));
+      example.outputs.push_back(
+          Filled(example.output_types[i], op_case.initial[i], MixKey(seed, 100 + i)));
     } else {
       example.outputs.emplace_back(example.output_types[i]);
     }

@@ -25,7 +25,7 @@ enum class Fill : uint8_t {
 };
 
 struct OpCase {
-  std::string name;                 // unique; begins with the op
+  std::string name;  // unique; begins with the op
   std::string op;
   Attributes attrs;
   std::vector<std::string> inputs;  // types with all sizes written out

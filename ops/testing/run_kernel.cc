@@ -8,7 +8,8 @@
 
 namespace weir::testing {
 
-absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs, std::vector<HostTensor>* outputs) {
+absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs,
+                       std::vector<HostTensor>* outputs) {
   KernelSpec spec;
   spec.op = run.op;
   spec.attrs = run.attrs;
@@ -35,12 +36,15 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   args.span_act = run.micro_batch;
   args.random_key = run.random_key;
   kernel->Run(args);
-  if (!workspace.GuardIntact()) return absl::InternalError(absl::StrCat(run.op, " writes beyond its workspace"));
+  if (!workspace.GuardIntact())
+    return absl::InternalError(absl::StrCat(run.op, " writes beyond its workspace"));
   for (size_t i = 0; i < inputs.size(); ++i) {
-    if (!inputs[i].GuardIntact()) return absl::InternalError(absl::StrCat(run.op, " writes beyond input ", i));
+    if (!inputs[i].GuardIntact())
+      return absl::InternalError(absl::StrCat(run.op, " writes beyond input ", i));
   }
   for (size_t i = 0; i < outputs->size(); ++i) {
-    if (!(*outputs)[i].GuardIntact()) return absl::InternalError(absl::StrCat(run.op, " writes beyond output ", i));
+    if (!(*outputs)[i].GuardIntact())
+      return absl::InternalError(absl::StrCat(run.op, " writes beyond output ", i));
   }
   return absl::OkStatus();
 }

@@ -21,7 +21,9 @@ struct KernelRun {
 };
 
 // `outputs` hold the initial contents (of outputs that are read and written) and receive the
-// results. An error if there is no such kernel, it refuses the operands, or it writes out of bounds.
-absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs, std::vector<HostTensor>* outputs);
+// results. An error if there is no such kernel, it refuses the operands, or it writes out of
+// bounds.
+absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs,
+                       std::vector<HostTensor>* outputs);
 
 }  // namespace weir::testing

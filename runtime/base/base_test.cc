@@ -33,15 +33,18 @@ TEST(Status, NearestFindsTheMisspeltWordAndNothingElse) {
 }
 
 TEST(Status, AnOuterPlaceIsAddedBehindTheCode) {
-  EXPECT_EQ(At("node q", Rejected({"W0308", "", "a", "b", ""})).message(), "W0308 at node q: expected a; found b.");
-  EXPECT_EQ(At("node q", Rejected({"W0308", "x", "a", "b", ""})).message(), "W0308 at node q, x: expected a; found b.");
+  EXPECT_EQ(At("node q", Rejected({"W0308", "", "a", "b", ""})).message(),
+            "W0308 at node q: expected a; found b.");
+  EXPECT_EQ(At("node q", Rejected({"W0308", "x", "a", "b", ""})).message(),
+            "W0308 at node q, x: expected a; found b.");
   EXPECT_EQ(At("node q", absl::InternalError("x")).message(), "node q: x");
   EXPECT_EQ(At("node q", absl::InternalError("x")).code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(At("node q", absl::OkStatus()).ok());
 }
 
 TEST(Status, WhatComesFromAFileCannotSpoilTheTerminal) {
-  EXPECT_EQ(Rejected({"W0001", "", "a", "\033[2J\n", ""}).message(), "W0001: expected a; found \\x1b[2J\\x0a.");
+  EXPECT_EQ(Rejected({"W0001", "", "a", "\033[2J\n", ""}).message(),
+            "W0001: expected a; found \\x1b[2J\\x0a.");
   EXPECT_LT(Rejected({"W0001", "", "a", std::string(1'000'000, 'x'), ""}).message().size(), 2000);
 }
 
@@ -54,8 +57,8 @@ TEST(TensorSlice, NumElementsRefusesOverflow) {
 
 TEST(DType, Bf16RoundsToNearestEvenAndKeepsNan) {
   EXPECT_EQ(ToFloat(ToBFloat16(1.0f)), 1.0f);
-  EXPECT_EQ(ToFloat(ToBFloat16(1.00390625f)), 1.0f);          // tie, to even
-  EXPECT_EQ(ToFloat(ToBFloat16(1.01171875f)), 1.015625f);     // tie, to even upwards
+  EXPECT_EQ(ToFloat(ToBFloat16(1.00390625f)), 1.0f);       // tie, to even
+  EXPECT_EQ(ToFloat(ToBFloat16(1.01171875f)), 1.015625f);  // tie, to even upwards
   EXPECT_TRUE(std::isnan(ToFloat(ToBFloat16(std::numeric_limits<float>::quiet_NaN()))));
 }
 

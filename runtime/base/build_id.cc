@@ -24,7 +24,8 @@ bool FindIn(const char* notes, size_t size, std::string* id) {
     if (whole > size) return false;
     const char* name = notes + sizeof(note);
     if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == 4 && std::memcmp(name, "GNU", 4) == 0) {
-      *id = absl::BytesToHexString(absl::string_view(name + RoundedUp(note.n_namesz), note.n_descsz));
+      *id =
+          absl::BytesToHexString(absl::string_view(name + RoundedUp(note.n_namesz), note.n_descsz));
       return true;
     }
     notes += whole;

@@ -16,9 +16,11 @@ bool AllFiniteBits(const unsigned char* data, int64_t count) {
   for (int64_t begin = 0; begin < count; begin += kBlock) {
     const int64_t length = std::min(kBlock, count - begin);
     if (length < kBlock) std::fill(block + length, block + kBlock, Bits{0});
-    std::memcpy(block, data + begin * static_cast<int64_t>(sizeof(Bits)), static_cast<size_t>(length) * sizeof(Bits));
+    std::memcpy(block, data + begin * static_cast<int64_t>(sizeof(Bits)),
+                static_cast<size_t>(length) * sizeof(Bits));
     Bits largest = 0;
-    for (int64_t i = 0; i < kBlock; ++i) largest = std::max(largest, static_cast<Bits>(block[i] & kExponent));
+    for (int64_t i = 0; i < kBlock; ++i)
+      largest = std::max(largest, static_cast<Bits>(block[i] & kExponent));
     if (largest == kExponent) return false;
   }
   return true;

@@ -17,7 +17,8 @@ constexpr float kSmallest = std::numeric_limits<float>::denorm_min();
 TEST(FiniteTest, NoNumberIsTakenForAnother) {
   const std::vector<float> values = {0.0f, -0.0f, 1.0f, -kLargest, kLargest, kSmallest, -kSmallest};
   EXPECT_TRUE(AllFinite(DType::kF32, values.data(), static_cast<int64_t>(values.size())));
-  EXPECT_EQ(CountNonfinite(DType::kF32, values.data(), static_cast<int64_t>(values.size())).first, -1);
+  EXPECT_EQ(CountNonfinite(DType::kF32, values.data(), static_cast<int64_t>(values.size())).first,
+            -1);
 }
 
 TEST(FiniteTest, OneValueThatIsNotFiniteIsFoundWhereverItIs) {
@@ -31,7 +32,8 @@ TEST(FiniteTest, OneValueThatIsNotFiniteIsFoundWhereverItIs) {
         EXPECT_EQ(found.first, at);
         EXPECT_EQ(found.nans, std::isnan(bad) ? 1 : 0);
         EXPECT_EQ(found.infinities, std::isnan(bad) ? 0 : 1);
-        EXPECT_TRUE(AllFinite(DType::kF32, values.data(), at)) << "what lies behind the end does not count";
+        EXPECT_TRUE(AllFinite(DType::kF32, values.data(), at))
+            << "what lies behind the end does not count";
       }
     }
   }

@@ -24,9 +24,9 @@ class Id {
   Int value_ = -1;
 };
 
-using ActorId = Id<struct ActorTag>;        // within one rank's plan
-using RegisterId = Id<struct RegisterTag>;  // within one rank's plan
-using RankId = Id<struct RankTag>;          // a logical rank of the job: one device
+using ActorId = Id<struct ActorTag>;          // within one rank's plan
+using RegisterId = Id<struct RegisterTag>;    // within one rank's plan
+using RankId = Id<struct RankTag>;            // a logical rank of the job: one device
 using EdgeId = Id<struct EdgeTag, uint64_t>;  // a remote edge, the same on both ranks
 
 }  // namespace weir

@@ -1,10 +1,11 @@
 // Text that came from a file, another process or a model, made harmless for a terminal.
 //
-// Escape sequences can rewrite what a screen shows, and some terminals answer them as if the user had typed. Text in two
-// directions can show another order than what is there. So what goes to people has, of control characters, line ends and tabs
-// alone; others, U+0080 to U+009F, characters that steer the direction of text, and bytes that are no UTF-8 become \xNN, byte
-// by byte, which nobody takes for a character of the text.
-// Thread rule: values; a PrintableText is used by one thread at a time.
+// Escape sequences can rewrite what a screen shows, and some terminals answer them as if the user
+// had typed. Text in two directions can show another order than what is there. So what goes to
+// people has, of control characters, line ends and tabs alone; others, U+0080 to U+009F, characters
+// that steer the direction of text, and bytes that are no UTF-8 become \xNN, byte by byte, which
+// nobody takes for a character of the text. Thread rule: values; a PrintableText is used by one
+// thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -24,7 +25,8 @@ class PrintableText {
   enum class Lines : uint8_t { kKept, kEscaped };  // line ends and tabs
   explicit PrintableText(Lines lines) : lines_(lines) {}
 
-  // Appends to `out` what is whole of what came so far. At most 3 bytes, of the begin of a character, stay behind.
+  // Appends to `out` what is whole of what came so far. At most 3 bytes, of the begin of a
+  // character, stay behind.
   void Add(absl::string_view piece, std::string* out);
   // The rest, at the end of the text.
   void End(std::string* out);

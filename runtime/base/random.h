@@ -23,7 +23,8 @@ constexpr uint64_t MixKey(uint64_t a, uint64_t b) {
 
 // Four independent 32-bit words for (key, counter).
 inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
-  uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = 0, c3 = 0;
+  uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = 0,
+           c3 = 0;
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   for (int round = 0; round < 10; ++round) {
     uint64_t p0 = uint64_t{0xD2511F53u} * c0;
@@ -44,10 +45,12 @@ inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
 inline float ToUniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
 // Element `i` of a stream of uniforms: word i mod 4 of counter i / 4.
-inline float UniformAt(uint64_t key, uint64_t i) { return ToUniform(RandomBits(key, i >> 2)[i & 3]); }
+inline float UniformAt(uint64_t key, uint64_t i) {
+  return ToUniform(RandomBits(key, i >> 2)[i & 3]);
+}
 
-// Element `i` of a stream of standard normals (Box-Muller, one word pair each), from RandomBits(key, i >> 1), which
-// two neighbours share.
+// Element `i` of a stream of standard normals (Box-Muller, one word pair each), from
+// RandomBits(key, i >> 1), which two neighbours share.
 inline float NormalFrom(const std::array<uint32_t, 4>& words, uint64_t i) {
   uint32_t a = words[(i & 1) * 2], b = words[(i & 1) * 2 + 1];
   double u = (static_cast<double>(a) + 1.0) * 0x1p-32;  // (0, 1]
@@ -59,7 +62,8 @@ inline float NormalAt(uint64_t key, uint64_t i) { return NormalFrom(RandomBits(k
 // A key from text (FNV-1a), for parameter and op names.
 constexpr uint64_t KeyOf(const char* text, uint64_t length) {
   uint64_t h = 0xcbf29ce484222325ull;
-  for (uint64_t i = 0; i < length; ++i) h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3ull;
+  for (uint64_t i = 0; i < length; ++i)
+    h = (h ^ static_cast<unsigned char>(text[i])) * 0x100000001b3ull;
   return h;
 }
 

@@ -27,9 +27,11 @@ double LearningRateSchedule::At(int64_t step) const {
     return learning_rate * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
   }
   if (decay == "constant" || decay_steps <= warmup_steps) return learning_rate;
-  double progress = static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps - warmup_steps);
+  double progress =
+      static_cast<double>(step - warmup_steps) / static_cast<double>(decay_steps - warmup_steps);
   if (progress > 1) progress = 1;
-  double share = decay == "cosine" ? 0.5 * (1 + std::cos(3.141592653589793 * progress)) : 1 - progress;
+  double share =
+      decay == "cosine" ? 0.5 * (1 + std::cos(3.141592653589793 * progress)) : 1 - progress;
   return min_learning_rate + (learning_rate - min_learning_rate) * share;
 }
 

@@ -27,7 +27,8 @@ std::string Printable(const std::string& part) {
 std::string Format(const Problem& problem) {
   std::string text = problem.code;
   if (!problem.where.empty()) absl::StrAppend(&text, " at ", Printable(problem.where));
-  absl::StrAppend(&text, ": expected ", Printable(problem.expected), "; found ", Printable(problem.found), ".");
+  absl::StrAppend(&text, ": expected ", Printable(problem.expected), "; found ",
+                  Printable(problem.found), ".");
   if (!problem.hint.empty()) absl::StrAppend(&text, " Try: ", Printable(problem.hint), ".");
   return text;
 }
@@ -56,18 +57,14 @@ absl::Status At(const std::string& where, const absl::Status& status) {
 
 int ExitCode(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return 0;
-    case absl::StatusCode::kInvalidArgument:
-      return 65;
+    case absl::StatusCode::kOk: return 0;
+    case absl::StatusCode::kInvalidArgument: return 65;
     case absl::StatusCode::kNotFound:
-    case absl::StatusCode::kDataLoss:
-      return 66;
+    case absl::StatusCode::kDataLoss: return 66;
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kDeadlineExceeded:
       return 69;  // the machine's: processes, descriptors, connections, time
-    default:
-      return 70;
+    default: return 70;
   }
 }
 

@@ -5,8 +5,8 @@
 //   kInvalidArgument  65  the job is rejected
 //   kNotFound         66  an input is missing
 //   kDataLoss         66  an input is damaged
-//   kUnavailable, kDeadlineExceeded  69  the machine refused something, or a process or connection failed
-//   kInternal, other  70  our own fault
+//   kUnavailable, kDeadlineExceeded  69  the machine refused something, or a process or connection
+//   failed kInternal, other  70  our own fault
 // Codes ("W0203") have a page each in docs/errors/. Thread rule: values, no state.
 #pragma once
 
@@ -19,11 +19,11 @@
 namespace weir {
 
 struct Problem {
-  std::string code;      // "W0203"
-  std::string where;     // "job.textproto:12:3", "function block, node q"
+  std::string code;   // "W0203"
+  std::string where;  // "job.textproto:12:3", "function block, node q"
   std::string expected;
   std::string found;
-  std::string hint;      // the nearest legal choice, or what to try; may be empty
+  std::string hint;  // the nearest legal choice, or what to try; may be empty
 };
 
 // "W0203 at <where>: expected <expected>; found <found>. Try: <hint>." On one line: control
@@ -41,7 +41,8 @@ absl::Status At(const std::string& where, const absl::Status& status);
 // The exit code of the CLI for `status` (table above).
 int ExitCode(const absl::Status& status);
 
-// The candidate nearest to `word` by edit distance; if none is near, the longest of at least 3 characters that begins `word`
+// The candidate nearest to `word` by edit distance; if none is near, the longest of at least 3
+// characters that begins `word`
 // ("sub" for "subtract"); or "" if there is none, or `word` is very long.
 inline constexpr size_t kNearestWordMax = 256;
 template <typename Range>
@@ -65,7 +66,9 @@ std::string Nearest(const std::string& word, const Range& candidates) {
   constexpr size_t kBeginningMin = 3;
   for (const auto& candidate : candidates) {
     const std::string beginning(candidate);
-    if (beginning.size() < std::max(kBeginningMin, best.size() + 1) || word.compare(0, beginning.size(), beginning) != 0) continue;
+    if (beginning.size() < std::max(kBeginningMin, best.size() + 1) ||
+        word.compare(0, beginning.size(), beginning) != 0)
+      continue;
     best = beginning;
   }
   return best;
@@ -77,8 +80,8 @@ std::string Nearest(const std::string& word, const Range& candidates) {
 #define WEIR_STATUS_CONCAT(a, b) WEIR_STATUS_CONCAT_INNER(a, b)
 
 // Returns from the enclosing function if `expr` is an error.
-#define WEIR_RETURN_IF_ERROR(expr)                         \
-  do {                                                     \
+#define WEIR_RETURN_IF_ERROR(expr)                                                \
+  do {                                                                            \
     if (absl::Status weir_status = (expr); !weir_status.ok()) return weir_status; \
   } while (false)
 

@@ -13,7 +13,9 @@ int64_t NumElements(const Shape& shape) {
   return product;
 }
 
-std::string ToText(const Shape& shape) { return absl::StrCat("[", absl::StrJoin(shape, ", "), "]"); }
+std::string ToText(const Shape& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
 
 TensorSlice TensorSlice::Whole(DType dtype, Shape shape) {
   Shape zeros(shape.size(), 0);

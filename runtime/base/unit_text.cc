@@ -16,7 +16,9 @@ constexpr const char* kTimeUnits[] = {"ns", "us", "ms", "s"};
 // Three digits that matter, but at most two behind the point.
 std::string Digits(double value) {
   const double size = std::abs(value);
-  return size < 9.995 ? absl::StrFormat("%.2f", value) : size < 99.95 ? absl::StrFormat("%.1f", value) : absl::StrFormat("%.0f", value);
+  return size < 9.995   ? absl::StrFormat("%.2f", value)
+         : size < 99.95 ? absl::StrFormat("%.1f", value)
+                        : absl::StrFormat("%.0f", value);
 }
 
 double ScaleOf(ByteUnit unit) { return std::pow(1024.0, static_cast<int>(unit)); }
@@ -43,7 +45,8 @@ std::string BytesText(double bytes) { return BytesText(bytes, ByteUnitOf(bytes))
 std::string BytesText(double bytes, ByteUnit unit) {
   if (unit == ByteUnit::kB) return absl::StrFormat("%.0f B", bytes);
   const double value = bytes / ScaleOf(unit);
-  return absl::StrFormat(std::abs(value) < 999.95 ? "%.1f %s" : "%.0f %s", value, kByteUnits[static_cast<int>(unit)]);
+  return absl::StrFormat(std::abs(value) < 999.95 ? "%.1f %s" : "%.0f %s", value,
+                         kByteUnits[static_cast<int>(unit)]);
 }
 
 std::string TimeText(double ns) { return TimeText(ns, TimeUnitOf(ns)); }
@@ -74,8 +77,12 @@ std::string ShortCount(double count) {
 }
 
 std::string Plural(int64_t count, const std::string& word) {
-  const bool hisses = absl::EndsWith(word, "ch") || absl::EndsWith(word, "s") || absl::EndsWith(word, "x");
-  return absl::StrCat(CountText(static_cast<double>(count)), " ", word, count == 1 ? "" : hisses ? "es" : "s");
+  const bool hisses =
+      absl::EndsWith(word, "ch") || absl::EndsWith(word, "s") || absl::EndsWith(word, "x");
+  return absl::StrCat(CountText(static_cast<double>(count)), " ", word,
+                      count == 1 ? ""
+                      : hisses   ? "es"
+                                 : "s");
 }
 
 }  // namespace weir

@@ -1,13 +1,14 @@
-// Sizes, times and counts for people: "12.5 MiB", "1.20 ms", "685,997". Every text of the program that shows a figure uses
-// these, so that the same figure reads the same everywhere. Machine-readable output (JSON, traces) has plain numbers.
+// Sizes, times and counts for people: "12.5 MiB", "1.20 ms", "685,997". Every text of the program
+// that shows a figure uses these, so that the same figure reads the same everywhere.
+// Machine-readable output (JSON, traces) has plain numbers.
 //
 //   BytesText   the largest binary unit that leaves at least 1: 388.8 KiB, 2.0 MiB, 111.5 GiB
 //   TimeText    the largest of ns, us, ms, s that leaves at least 1: 421 us, 85.2 ms
 //   CountText   all digits, in groups of three: 12,345
 //   ShortCount  three digits and a letter: 512, 52.3k, 1.20M
 //
-// A column of a table has one unit: find it with UnitOf the largest value, and pass it for every row.
-// Thread rule: pure functions.
+// A column of a table has one unit: find it with UnitOf the largest value, and pass it for every
+// row. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -16,7 +16,8 @@ TEST(UpdateRateTest, CountsTheStepsThatUpdate) {
         EXPECT_EQ(rate.IsBetweenUpdates(step), step == last) << step;
         EXPECT_EQ(rate.RoundDown(step), last);
         if (step % every != phase) continue;
-        for (int64_t steps = last + 1; steps <= step + 1; ++steps) EXPECT_EQ(rate.RoundUp(steps), step + 1) << steps;
+        for (int64_t steps = last + 1; steps <= step + 1; ++steps)
+          EXPECT_EQ(rate.RoundUp(steps), step + 1) << steps;
         ++updates;
         last = step + 1;
       }

@@ -15,7 +15,9 @@ bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc
 
 // "MiB" or "ms," after a number.
 bool IsUnit(absl::string_view word) {
-  while (!word.empty() && (word.back() == ',' || word.back() == ';' || word.back() == '.' || word.back() == ':' || word.back() == ')')) word.remove_suffix(1);
+  while (!word.empty() && (word.back() == ',' || word.back() == ';' || word.back() == '.' ||
+                           word.back() == ':' || word.back() == ')'))
+    word.remove_suffix(1);
   for (const char* unit : {"B", "KiB", "MiB", "GiB", "TiB", "ns", "us", "ms", "s", "%"}) {
     if (word == unit) return true;
   }
@@ -26,7 +28,8 @@ bool IsUnit(absl::string_view word) {
 std::vector<std::string> WordsOf(absl::string_view line) {
   std::vector<std::string> words;
   for (absl::string_view word : absl::StrSplit(line, ' ')) {
-    const bool after_number = !words.empty() && !words.back().empty() && absl::ascii_isdigit(words.back().back());
+    const bool after_number =
+        !words.empty() && !words.back().empty() && absl::ascii_isdigit(words.back().back());
     if (after_number && IsUnit(word)) {
       absl::StrAppend(&words.back(), " ", word);
     } else {
@@ -38,7 +41,9 @@ std::vector<std::string> WordsOf(absl::string_view line) {
 
 void WrapLine(absl::string_view line, int columns, int hanging, std::string* out) {
   const size_t indent = std::min(line.find_first_not_of(' '), line.size());
-  const std::string next(std::min<size_t>(indent + static_cast<size_t>(hanging), static_cast<size_t>(columns) / 2), ' ');
+  const std::string next(
+      std::min<size_t>(indent + static_cast<size_t>(hanging), static_cast<size_t>(columns) / 2),
+      ' ');
   int at = 0;
   bool begins = true;
   for (const std::string& word : WordsOf(line.substr(indent))) {
@@ -60,7 +65,9 @@ void WrapLine(absl::string_view line, int columns, int hanging, std::string* out
 
 }  // namespace
 
-int NumCharacters(absl::string_view text) { return static_cast<int>(std::count_if(text.begin(), text.end(), BeginsCharacter)); }
+int NumCharacters(absl::string_view text) {
+  return static_cast<int>(std::count_if(text.begin(), text.end(), BeginsCharacter));
+}
 
 std::string WrapText(absl::string_view text, int columns, int hanging) {
   std::string out;
@@ -83,7 +90,8 @@ std::string CutText(absl::string_view text, int columns) {
   if (NumCharacters(text) <= columns) return std::string(text);
   int characters = 0;
   for (size_t i = 0; i < text.size(); ++i) {
-    if (BeginsCharacter(text[i]) && ++characters == columns) return absl::StrCat(text.substr(0, i), "…");
+    if (BeginsCharacter(text[i]) && ++characters == columns)
+      return absl::StrCat(text.substr(0, i), "…");
   }
   return std::string(text);
 }

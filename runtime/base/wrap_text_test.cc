@@ -7,7 +7,8 @@ namespace {
 
 TEST(WrapTextTest, BreaksAtSpacesAndIndentsWhatFollows) {
   EXPECT_EQ(WrapText("weir: one two three four", 12), "weir: one\n  two three\n  four");
-  EXPECT_EQ(WrapText("  a line that is long\nshort\n", 12), "  a line\n    that is\n    long\nshort\n");
+  EXPECT_EQ(WrapText("  a line that is long\nshort\n", 12),
+            "  a line\n    that is\n    long\nshort\n");
 }
 
 TEST(WrapTextTest, LeavesShortLinesAndTheirSpacesAlone) {
@@ -16,11 +17,13 @@ TEST(WrapTextTest, LeavesShortLinesAndTheirSpacesAlone) {
 }
 
 TEST(WrapTextTest, KeepsAWordThatIsLongerThanTheLine) {
-  EXPECT_EQ(WrapText("see /a/very/long/path/indeed now", 12), "see\n  /a/very/long/path/indeed\n  now");
+  EXPECT_EQ(WrapText("see /a/very/long/path/indeed now", 12),
+            "see\n  /a/very/long/path/indeed\n  now");
 }
 
 TEST(WrapTextTest, ANumberKeepsItsUnit) {
-  EXPECT_EQ(WrapText("rank 0 needs 41.4 MiB, all of it", 18), "rank 0 needs\n  41.4 MiB, all of\n  it");
+  EXPECT_EQ(WrapText("rank 0 needs 41.4 MiB, all of it", 18),
+            "rank 0 needs\n  41.4 MiB, all of\n  it");
   EXPECT_EQ(WrapText("takes about 12 ms", 15), "takes about\n  12 ms");
 }
 

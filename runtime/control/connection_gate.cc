@@ -25,10 +25,11 @@ namespace weir {
 namespace {
 
 constexpr int kBacklog = 512;
-// While the house is full, or the process out of descriptors, the gate looks again this often; those who come wait
-// in the backlog.
+// While the house is full, or the process out of descriptors, the gate looks again this often;
+// those who come wait in the backlog.
 constexpr int kFullPollMs = 5;
-// Those who have not said anything yet. A worker says something at once: even a starved one is heard in time.
+// Those who have not said anything yet. A worker says something at once: even a starved one is
+// heard in time.
 constexpr size_t kPorchMax = 256;
 constexpr int64_t kSilentMs = 5'000;
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -55,13 +56,16 @@ std::optional<Endpoint> Parse(const std::string& text) {
 }
 
 int PortOf(const Endpoint& endpoint) {
-  if (endpoint.address.ss_family == AF_INET) return ntohs(reinterpret_cast<const sockaddr_in*>(&endpoint.address)->sin_port);
+  if (endpoint.address.ss_family == AF_INET)
+    return ntohs(reinterpret_cast<const sockaddr_in*>(&endpoint.address)->sin_port);
   return ntohs(reinterpret_cast<const sockaddr_in6*>(&endpoint.address)->sin6_port);
 }
 
 absl::Status CannotListen(const std::string& bind_address, const char* call) {
   const int error = errno;
-  return absl::UnavailableError(Format({.code = "W0614", .where = bind_address, .expected = "an address to listen at",
+  return absl::UnavailableError(Format({.code = "W0614",
+                                        .where = bind_address,
+                                        .expected = "an address to listen at",
                                         .found = absl::StrCat(call, ": ", std::strerror(error)),
                                         .hint = "an address of this machine, such as 127.0.0.1"}));
 }
@@ -96,19 +100,25 @@ std::optional<uint64_t> InodeOf(int descriptor) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(const std::string& bind_address, int connections_max) {
+absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(
+    const std::string& bind_address, int connections_max) {
   auto endpoint = Parse(bind_address);
   if (!endpoint.has_value()) {
-    return Rejected({.code = "W0614", .where = absl::StrCat("'", bind_address, "'"), .expected = "an IP address to listen at",
-                     .found = "something else", .hint = "127.0.0.1"});
+    return Rejected({.code = "W0614",
+                     .where = absl::StrCat("'", bind_address, "'"),
+                     .expected = "an IP address to listen at",
+                     .found = "something else",
+                     .hint = "127.0.0.1"});
   }
-  const int listener = socket(endpoint->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  const int listener =
+      socket(endpoint->address.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (listener < 0) return CannotListen(bind_address, "socket");
   auto* address = reinterpret_cast<sockaddr*>(&endpoint->address);
   const char* failed = nullptr;
   if (bind(listener, address, endpoint->size) != 0) failed = "bind";
   if (failed == nullptr && listen(listener, kBacklog) != 0) failed = "listen";
-  if (failed == nullptr && getsockname(listener, address, &endpoint->size) != 0) failed = "getsockname";
+  if (failed == nullptr && getsockname(listener, address, &endpoint->size) != 0)
+    failed = "getsockname";
   const int wake = failed == nullptr ? eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK) : -1;
   if (failed == nullptr && wake < 0) failed = "eventfd";
   if (failed != nullptr) {
@@ -117,12 +127,17 @@ absl::StatusOr<std::unique_ptr<ConnectionGate>> ConnectionGate::Open(const std::
     return status;
   }
   const bool is_v6 = endpoint->address.ss_family == AF_INET6;
-  std::string shown = absl::StrCat(is_v6 ? "[" : "", bind_address, is_v6 ? "]" : "", ":", PortOf(*endpoint));
-  return std::unique_ptr<ConnectionGate>(new ConnectionGate(listener, wake, std::move(shown), connections_max));
+  std::string shown =
+      absl::StrCat(is_v6 ? "[" : "", bind_address, is_v6 ? "]" : "", ":", PortOf(*endpoint));
+  return std::unique_ptr<ConnectionGate>(
+      new ConnectionGate(listener, wake, std::move(shown), connections_max));
 }
 
 ConnectionGate::ConnectionGate(int listener, int wake, std::string address, int connections_max)
-    : listener_(listener), wake_(wake), address_(std::move(address)), connections_max_(connections_max) {}
+    : listener_(listener),
+      wake_(wake),
+      address_(std::move(address)),
+      connections_max_(connections_max) {}
 
 ConnectionGate::~ConnectionGate() {
   const uint64_t one = 1;
@@ -150,7 +165,8 @@ void ConnectionGate::Run() {
       for (const Visitor& visitor : porch_) waits.push_back({visitor.descriptor, POLLIN, 0});
     }
     int64_t limit_ms = -1;
-    if (!porch_.empty()) limit_ms = std::max<int64_t>((porch_.front().came_ns - now_ns) / kNsPerMs + kSilentMs, 0) + 1;
+    if (!porch_.empty())
+      limit_ms = std::max<int64_t>((porch_.front().came_ns - now_ns) / kNsPerMs + kSilentMs, 0) + 1;
     if (is_full) limit_ms = kFullPollMs;
     const int ready = poll(waits.data(), waits.size(), static_cast<int>(limit_ms));
     if (ready < 0 && errno != EINTR) return;
@@ -225,7 +241,8 @@ void ConnectionGate::ForgetClosed() {
     const auto inode = InodeOf(connection.descriptor);
     return !inode.has_value() || *inode != connection.inode;
   };
-  connections_.erase(std::remove_if(connections_.begin(), connections_.end(), is_closed), connections_.end());
+  connections_.erase(std::remove_if(connections_.begin(), connections_.end(), is_closed),
+                     connections_.end());
 }
 
 }  // namespace weir

@@ -3,7 +3,8 @@
 // port (SO_REUSEPORT). Whoever comes in has proved nothing yet.
 //
 //   comes -> (a process of another user: cut off) -> porch -> has said something -> handed on
-//                                                      \-> silent for too long, or longest of all while others wait: cut off
+//                                                      \-> silent for too long, or longest of all
+//                                                      while others wait: cut off
 //
 // So no number of silent connections keeps a worker out, whoever makes them.
 // Thread rule: Open and the destructor on one thread; `accepted` is called from the gate's own.
@@ -29,15 +30,16 @@ class ConnectionGate {
 
   // Listens at a free port of `bind_address`, an IP address. kInvalidArgument if it is none,
   // kUnavailable if it is not of this machine or the system refuses. Accepts from `Admit` on.
-  static absl::StatusOr<std::unique_ptr<ConnectionGate>> Open(const std::string& bind_address, int connections_max);
+  static absl::StatusOr<std::unique_ptr<ConnectionGate>> Open(const std::string& bind_address,
+                                                              int connections_max);
   ~ConnectionGate();
 
   void Admit(Accepted accepted);
   const std::string& address() const { return address_; }  // "127.0.0.1:43117", "[::1]:43117"
 
  private:
-  // An accepted connection, known by its descriptor and the inode behind it: once closed, the descriptor is
-  // bad or means another inode.
+  // An accepted connection, known by its descriptor and the inode behind it: once closed, the
+  // descriptor is bad or means another inode.
   struct Connection {
     int descriptor;
     uint64_t inode;

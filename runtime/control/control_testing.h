@@ -1,6 +1,5 @@
-// A job for tests of the control plane: an authority, a coordinator that records what its hooks are told, and
-// workers as threads.
-// Thread rule: the test's thread, unless a function says otherwise.
+// A job for tests of the control plane: an authority, a coordinator that records what its hooks are
+// told, and workers as threads. Thread rule: the test's thread, unless a function says otherwise.
 #pragma once
 
 #include <condition_variable>
@@ -29,7 +28,8 @@ class TestJob {
  public:
   using Change = std::function<void(CoordinatorOptions*)>;
 
-  explicit TestJob(int num_workers, const Change& change = [](CoordinatorOptions*) {}) {
+  explicit TestJob(
+      int num_workers, const Change& change = [](CoordinatorOptions*) {}) {
     auto made = JobAuthority::Create(job_id_);
     EXPECT_TRUE(made.ok()) << made.status();
     authority_ = *made;
@@ -84,12 +84,14 @@ class TestJob {
   // Once `count` have come, or patience is at its end.
   Lost WaitForLost(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs), [&] { return lost_.size() >= count; });
+    changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
+                      [&] { return lost_.size() >= count; });
     return lost_;
   }
   Events WaitForEvents(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs), [&] { return events_.size() >= count; });
+    changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
+                      [&] { return events_.size() >= count; });
     return events_;
   }
 
@@ -106,10 +108,13 @@ class TestJob {
 // Threads that connect and serve.
 class TestWorkers {
  public:
-  using Handler = std::function<absl::StatusOr<std::string>(int worker, const std::string& command)>;
+  using Handler =
+      std::function<absl::StatusOr<std::string>(int worker, const std::string& command)>;
   using Change = std::function<void(int worker, WorkerLinkOptions*)>;
 
-  TestWorkers(TestJob* job, int count, Handler handler, const Change& change = [](int, WorkerLinkOptions*) {})
+  TestWorkers(
+      TestJob* job, int count, Handler handler,
+      const Change& change = [](int, WorkerLinkOptions*) {})
       : handler_(std::move(handler)), connected_(count), ended_(count), aborted_(count) {
     for (int w = 0; w < count; ++w) {
       WorkerLinkOptions options = job->WorkerOptions(w);
@@ -139,11 +144,13 @@ class TestWorkers {
     auto link = WorkerLink::Connect(options);
     connected_[worker] = link.status();
     if (!link.ok()) return;
-    ended_[worker] = (*link)->Serve([&](const std::string& command) { return handler_(worker, command); });
+    ended_[worker] =
+        (*link)->Serve([&](const std::string& command) { return handler_(worker, command); });
     // The hook is called by the link's own thread, maybe just now.
     std::unique_lock<std::mutex> lock(mutex_);
     if (!ended_[worker].ok()) {
-      changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs), [&] { return !aborted_[worker].empty(); });
+      changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
+                        [&] { return !aborted_[worker].empty(); });
     }
   }
 

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"
+#include "runtime/control/admission.h"
 #include "runtime/control/connection_gate.h"
 #include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
@@ -31,12 +32,13 @@ constexpr int kWorkersMax = 1 << 16;
 constexpr int kSpareConnections = 16;
 // What may wait to be written to one worker.
 constexpr size_t kQueuedMessagesMax = 1 << 19;
-// What gRPC may hold, in all and more for each worker: a frame each way, and what lies between. When a
-// worker announces a huge frame, which ours never does, gRPC ends streams once these are used up: the job
-// ends, the starter lives.
+// What gRPC may hold, in all and more for each worker: a frame each way, and what lies between.
+// When a worker announces a huge frame, which ours never does, gRPC ends streams once these are
+// used up: the job ends, the starter lives.
 constexpr int64_t kGrpcBytes = 32 << 20;
 constexpr int64_t kGrpcBytesPerWorker = 1 << 20;
-// Pings that follow one another at once when a worker has come, for a good first estimate of its clock.
+// Pings that follow one another at once when a worker has come, for a good first estimate of its
+// clock.
 constexpr int kFirstPings = 8;
 constexpr size_t kActivityBytesMax = 4 << 10;
 constexpr size_t kKeyShownBytes = 64;
@@ -65,8 +67,10 @@ class GrpcCoordinator final : public Coordinator {
 
   std::string address() const override { return gate_->address(); }
   absl::Status WaitForWorkers(int64_t limit_ms) override;
-  absl::StatusOr<std::vector<std::string>> CallAll(const std::string& command, int64_t limit_ms) override;
-  absl::StatusOr<std::vector<std::string>> CallEach(const std::vector<std::string>& commands, int64_t limit_ms) override;
+  absl::StatusOr<std::vector<std::string>> CallAll(const std::string& command,
+                                                   int64_t limit_ms) override;
+  absl::StatusOr<std::vector<std::string>> CallEach(const std::vector<std::string>& commands,
+                                                    int64_t limit_ms) override;
   std::vector<WorkerHealth> Health() const override;
   void Abort(const absl::Status& reason) override;
   void Shutdown(int64_t limit_ms) override;
@@ -105,7 +109,6 @@ class GrpcCoordinator final : public Coordinator {
 
   void AwaitSession();
   void Greet(Session* session, int64_t now_ns);
-  absl::Status CheckHello(const Session& session, control::Hello* hello);
   absl::Status CheckPlace(const control::Hello& hello);
   void HandleFrame(Session* session, int64_t now_ns);
   void HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns);
@@ -120,7 +123,8 @@ class GrpcCoordinator final : public Coordinator {
   void Lose(int worker, const absl::Status& why);
   void DeleteIfDone(Session* session);
 
-  absl::StatusOr<std::vector<std::string>> Run(const std::vector<const std::string*>& commands, int64_t limit_ms);
+  absl::StatusOr<std::vector<std::string>> Run(const std::vector<const std::string*>& commands,
+                                               int64_t limit_ms);
   absl::Status BeginCall(Call* call, int64_t* id);
   absl::Status Unreachable(int worker) const;
   std::string Absent() const;
@@ -141,16 +145,18 @@ class GrpcCoordinator final : public Coordinator {
   std::map<int64_t, Call*> calls_;
   int64_t next_call_ = 1;
   int64_t next_ping_ns_ = 0;
-  absl::Status start_refusal_;       // another build tried to join
+  absl::Status start_refusal_;  // another build tried to join
   std::optional<absl::Status> abort_;
-  bool is_ending_ = false;   // Shutdown was called
-  bool is_stopping_ = false;  // no new operation is started
+  bool is_ending_ = false;                    // Shutdown was called
+  bool is_stopping_ = false;                  // no new operation is started
   std::vector<std::function<void()>> hooks_;  // called by the loop, the mutex released
   Attention attention_;                       // the loop's
 };
 
 GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<ConnectionGate> gate)
-    : options_(std::move(options)), gate_(std::move(gate)), workers_(options_.num_workers),
+    : options_(std::move(options)),
+      gate_(std::move(gate)),
+      workers_(options_.num_workers),
       attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)) {}
 
 absl::Status GrpcCoordinator::Open() {
@@ -158,7 +164,8 @@ absl::Status GrpcCoordinator::Open() {
   LimitServer(kGrpcBytes + options_.num_workers * kGrpcBytesPerWorker, &builder);
   builder.RegisterService(&service_);
   auto door = builder.experimental().AddExternalConnectionAcceptor(
-      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, CoordinatorCredentials(options_.credentials));
+      grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+      CoordinatorCredentials(options_.credentials));
   queue_ = builder.AddCompletionQueue();
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) {
@@ -187,7 +194,8 @@ GrpcCoordinator::~GrpcCoordinator() {
   {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto all_know = [this] {
-      return std::none_of(sessions_.begin(), sessions_.end(), [](Session* session) { return session->awaits_farewell; });
+      return std::none_of(sessions_.begin(), sessions_.end(),
+                          [](Session* session) { return session->awaits_farewell; });
     };
     if (abort_.has_value()) changed_.wait_until(lock, After(kFarewellMs), all_know);
     is_stopping_ = true;
@@ -223,10 +231,12 @@ void GrpcCoordinator::Run() {
           worker.progress_ns = std::min(now_ns, worker.progress_ns + lost_ns);
         }
       }
-      if (got == grpc::CompletionQueue::GOT_EVENT) HandleTag(static_cast<Session::Tag*>(tag), ok, now_ns);
+      if (got == grpc::CompletionQueue::GOT_EVENT)
+        HandleTag(static_cast<Session::Tag*>(tag), ok, now_ns);
       if (got == grpc::CompletionQueue::TIMEOUT) FindDead(now_ns, 0);
       // A worker whose heartbeat may be among what is still to be read has that long.
-      if (got == grpc::CompletionQueue::GOT_EVENT) FindDead(now_ns, options_.heartbeat_ms * kNsPerMs);
+      if (got == grpc::CompletionQueue::GOT_EVENT)
+        FindDead(now_ns, options_.heartbeat_ms * kNsPerMs);
       PingAll(now_ns);
       hooks.swap(hooks_);
     }
@@ -238,7 +248,8 @@ void GrpcCoordinator::Run() {
 int64_t GrpcCoordinator::NextWakeNs(int64_t now_ns) const {
   int64_t wake_ns = next_ping_ns_;
   for (const Worker& worker : workers_) {
-    if (worker.presence == Presence::kConnected) wake_ns = std::min(wake_ns, worker.liveness->dies_ns());
+    if (worker.presence == Presence::kConnected)
+      wake_ns = std::min(wake_ns, worker.liveness->dies_ns());
   }
   return std::max(wake_ns, now_ns);
 }
@@ -246,16 +257,19 @@ int64_t GrpcCoordinator::NextWakeNs(int64_t now_ns) const {
 void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
   for (int w = 0; w < options_.num_workers; ++w) {
     Worker& worker = workers_[w];
-    if (worker.presence != Presence::kConnected || !worker.liveness->IsDead(now_ns - grace_ns)) continue;
+    if (worker.presence != Presence::kConnected || !worker.liveness->IsDead(now_ns - grace_ns))
+      continue;
     if (const int64_t more_ms = options_.excuse_ms ? options_.excuse_ms(w) : 0; more_ms > 0) {
       worker.liveness->Excuse(now_ns, more_ms * kNsPerMs);
       continue;
     }
-    Lose(w, absl::DeadlineExceededError(
-                Format({.code = "W0602", .where = NameOf(w),
-                        .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),
-                        .found = absl::StrCat("none for ", worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),
-                        .hint = "whether its process is stopped or starved of CPU"})));
+    Lose(w, absl::DeadlineExceededError(Format(
+                {.code = "W0602",
+                 .where = NameOf(w),
+                 .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),
+                 .found = absl::StrCat("none for ",
+                                       worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),
+                 .hint = "whether its process is stopped or starved of CPU"})));
   }
 }
 
@@ -291,16 +305,19 @@ void GrpcCoordinator::HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) {
         if (session->state == Session::State::kOpen) HandleFrame(session, now_ns);
         if (!is_stopping_ && !session->finishing) session->StartRead();
       } else if (session->state == Session::State::kOpen) {
-        Lose(session->worker, absl::UnavailableError(Format({.code = "W0603", .where = NameOf(session->worker),
-                                                             .expected = "it to stay until the job ends",
-                                                             .found = "its connection closed",
-                                                             .hint = "how its process ended"})));
+        Lose(session->worker,
+             absl::UnavailableError(Format({.code = "W0603",
+                                            .where = NameOf(session->worker),
+                                            .expected = "it to stay until the job ends",
+                                            .found = "its connection closed",
+                                            .hint = "how its process ended"})));
       }
       break;
     case Session::Operation::kWrite:
       session->writing = false;
       if (ok && !is_stopping_) session->StartWrite();
-      if (!ok) session->ends_once_written = false;  // the read that is under way fails too and tells
+      if (!ok)
+        session->ends_once_written = false;  // the read that is under way fails too and tells
       break;
     case Session::Operation::kFinish:
       session->finishing = false;
@@ -320,16 +337,23 @@ void GrpcCoordinator::DeleteIfDone(Session* session) {
 // --- Workers come and go ---
 
 void GrpcCoordinator::AwaitSession() {
-  auto* session = new Session(kQueuedMessagesMax, 2 * options_.message_bytes_max + kPublishedBytesMax,
-                              options_.message_bytes_max + kMessageOverheadBytes);
+  auto* session =
+      new Session(kQueuedMessagesMax, 2 * options_.message_bytes_max + kPublishedBytesMax,
+                  options_.message_bytes_max + kMessageOverheadBytes);
   sessions_.insert(session);
   session->accepting = true;
-  service_.RequestWork(&session->context, &session->stream, queue_.get(), queue_.get(), &session->accepted);
+  service_.RequestWork(&session->context, &session->stream, queue_.get(), queue_.get(),
+                       &session->accepted);
 }
 
 void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   control::Hello hello;
-  absl::Status verdict = CheckHello(*session, &hello);
+  absl::Status verdict = ReadHello(session->context, &hello);
+  if (verdict.ok()) verdict = CheckJob(hello, options_);
+  if (verdict.ok()) {
+    verdict = CheckBuild(hello, options_);
+    start_refusal_.Update(verdict);  // no other worker will come in its place
+  }
   if (verdict.ok()) verdict = CheckPlace(hello);
   if (!verdict.ok()) {
     session->state = Session::State::kClosed;
@@ -350,48 +374,19 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   changed_.notify_all();
 }
 
-// Who is it, and is it of this job, this incarnation and this build?
-absl::Status GrpcCoordinator::CheckHello(const Session& session, control::Hello* hello) {
-  const auto& metadata = session.context.client_metadata();
-  const auto range = metadata.equal_range(kHelloKey);
-  if (range.first == range.second || std::next(range.first) != range.second ||
-      !hello->ParseFromArray(range.first->second.data(), static_cast<int>(range.first->second.size()))) {
-    return absl::PermissionDeniedError(Format({.code = "W0606", .where = "the coordinator", .expected = "one hello", .found = "none that parses"}));
-  }
-  const std::string identity = WorkerIdentity(hello->job_id(), hello->worker(), hello->epoch());
-  const auto proof = session.context.auth_context();
-  const auto names = proof->GetPeerIdentity();
-  if (!proof->IsPeerAuthenticated() || proof->GetPeerIdentityPropertyName() != "x509_subject_alternative_name" ||
-      names.size() != 1 || names[0] != identity) {
-    return absl::PermissionDeniedError(
-        Format({.code = "W0606", .where = NameOf(hello->worker()), .expected = absl::StrCat("a certificate for ", identity),
-                .found = names.empty() ? "none" : absl::StrCat("one for ", std::string(names[0].data(), names[0].size()))}));
-  }
-  const auto other = [&](const char* code, const std::string& expected, const std::string& found) {
-    return absl::FailedPreconditionError(
-        Format({.code = code, .where = NameOf(hello->worker()), .expected = expected, .found = found}));
-  };
-  if (hello->job_id() != options_.job_id) return other("W0605", absl::StrCat("job ", options_.job_id), absl::StrCat("job ", hello->job_id()));
-  if (hello->epoch() != options_.epoch) return other("W0605", absl::StrCat("epoch ", options_.epoch), absl::StrCat("epoch ", hello->epoch()));
-  if (hello->build_id() != options_.build_id) {
-    absl::Status refusal = other("W0604", absl::StrCat("build ", options_.build_id), absl::StrCat("build ", hello->build_id()));
-    start_refusal_.Update(refusal);
-    return refusal;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status GrpcCoordinator::CheckPlace(const control::Hello& hello) {
   const auto denied = [&](const std::string& expected, const std::string& found) {
-    return absl::PermissionDeniedError(
-        Format({.code = "W0607", .where = NameOf(hello.worker()), .expected = expected, .found = found}));
+    return absl::PermissionDeniedError(Format(
+        {.code = "W0607", .where = NameOf(hello.worker()), .expected = expected, .found = found}));
   };
   if (hello.worker() < 0 || hello.worker() >= options_.num_workers) {
-    return denied(absl::StrCat("a number below ", options_.num_workers), absl::StrCat(hello.worker()));
+    return denied(absl::StrCat("a number below ", options_.num_workers),
+                  absl::StrCat(hello.worker()));
   }
   const Worker& worker = workers_[hello.worker()];
   if (worker.presence != Presence::kAwaited) {
-    return denied("one worker of each number in an epoch", absl::StrCat("another, process ", worker.pid, ", which came first"));
+    return denied("one worker of each number in an epoch",
+                  absl::StrCat("another, process ", worker.pid, ", which came first"));
   }
   if (abort_.has_value()) return absl::AbortedError(abort_->message());
   if (is_ending_) return absl::CancelledError("the job has ended");
@@ -407,7 +402,8 @@ void GrpcCoordinator::HandleLeave(Session* session) {
   session->ends_once_written = true;
   if (!is_stopping_) session->StartWrite();
   for (auto& [id, call] : calls_) {
-    if (!call->answers[session->worker].has_value()) call->error.Update(Unreachable(session->worker));
+    if (!call->answers[session->worker].has_value())
+      call->error.Update(Unreachable(session->worker));
   }
   changed_.notify_all();
 }
@@ -441,25 +437,25 @@ void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
     case control::WorkerFrame::kHeartbeat:
       HandleHeartbeat(&worker, session->incoming.heartbeat(), now_ns);
       return;
-    case control::WorkerFrame::kLeave:
-      HandleLeave(session);
-      return;
+    case control::WorkerFrame::kLeave: HandleLeave(session); return;
     case control::WorkerFrame::kPiece: {
       auto message = session->inbox.Add(session->incoming.piece());
       status = message.status();
       if (message.ok() && message->has_value()) status = HandleMessage(index, **message);
       break;
     }
-    default:
-      status = absl::InvalidArgumentError("a frame of no known kind");
+    default: status = absl::InvalidArgumentError("a frame of no known kind");
   }
   if (!status.ok()) {
-    Lose(index, absl::UnavailableError(Format({.code = "W0603", .where = NameOf(index), .expected = "messages of the control plane",
+    Lose(index, absl::UnavailableError(Format({.code = "W0603",
+                                               .where = NameOf(index),
+                                               .expected = "messages of the control plane",
                                                .found = std::string(status.message())})));
   }
 }
 
-void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns) {
+void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& beat,
+                                      int64_t now_ns) {
   worker->liveness->Heard(now_ns);
   if (!std::exchange(worker->has_beaten, true)) changed_.notify_all();
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
@@ -473,7 +469,8 @@ void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& 
 
 absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes) {
   control::WorkerMessage message;
-  if (!message.ParseFromString(bytes)) return absl::InvalidArgumentError("a message that does not parse");
+  if (!message.ParseFromString(bytes))
+    return absl::InvalidArgumentError("a message that does not parse");
   switch (message.kind_case()) {
     case control::WorkerMessage::kPublish:
       HandlePublish(worker, message.mutable_publish());
@@ -486,18 +483,21 @@ absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes
       return absl::OkStatus();
     case control::WorkerMessage::kEvent:
       if (options_.on_event) {
-        hooks_.push_back([this, worker, event = std::move(*message.mutable_event())] { options_.on_event(worker, event); });
+        hooks_.push_back([this, worker, event = std::move(*message.mutable_event())] {
+          options_.on_event(worker, event);
+        });
       }
       return absl::OkStatus();
-    default:
-      return absl::InvalidArgumentError("a message of no known kind");
+    default: return absl::InvalidArgumentError("a message of no known kind");
   }
 }
 
 void GrpcCoordinator::HandlePublish(int worker, control::Publish* publish) {
   if (options_.may_publish && !options_.may_publish(worker, publish->key())) {
     const absl::Status refused = absl::PermissionDeniedError(
-        Format({.code = "W0810", .where = NameOf(worker), .expected = "a key of one of its own ranks",
+        Format({.code = "W0810",
+                .where = NameOf(worker),
+                .expected = "a key of one of its own ranks",
                 .found = absl::StrCat("key '", publish->key().substr(0, kKeyShownBytes), "'")}));
     Reply(worker, publish->request(), refused, "");
     return;
@@ -505,7 +505,8 @@ void GrpcCoordinator::HandlePublish(int worker, control::Publish* publish) {
   auto waiters = values_.Publish(worker, publish->key(), publish->value());
   Reply(worker, publish->request(), waiters.status(), "");
   if (!waiters.ok()) return;
-  for (const PublishedValues::Waiter& waiter : *waiters) Reply(waiter.worker, waiter.request, absl::OkStatus(), publish->value());
+  for (const PublishedValues::Waiter& waiter : *waiters)
+    Reply(waiter.worker, waiter.request, absl::OkStatus(), publish->value());
 }
 
 void GrpcCoordinator::HandleFetch(int worker, const control::Fetch& fetch) {
@@ -540,7 +541,8 @@ void GrpcCoordinator::Ping(Worker* worker, int64_t now_ns) {
   if (!is_stopping_) worker->session->StartWrite();
 }
 
-void GrpcCoordinator::Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value) {
+void GrpcCoordinator::Reply(int worker, int64_t request, const absl::Status& outcome,
+                            const std::string& value) {
   control::CoordinatorMessage message;
   message.mutable_reply()->set_request(request);
   *message.mutable_reply()->mutable_outcome() = ToOutcome(outcome);
@@ -552,7 +554,9 @@ void GrpcCoordinator::Send(int index, const Message& message) {
   Worker& worker = workers_[index];
   if (worker.presence != Presence::kConnected) return;
   if (absl::Status status = worker.session->outbox.Push(message); !status.ok()) {
-    Lose(index, absl::UnavailableError(Format({.code = "W0603", .where = NameOf(index), .expected = "it to read what it is sent",
+    Lose(index, absl::UnavailableError(Format({.code = "W0603",
+                                               .where = NameOf(index),
+                                               .expected = "it to read what it is sent",
                                                .found = std::string(status.message())})));
     return;
   }
@@ -564,8 +568,11 @@ void GrpcCoordinator::Send(int index, const Message& message) {
 absl::Status GrpcCoordinator::Unreachable(int index) const {
   const Worker& worker = workers_[index];
   if (worker.presence == Presence::kLost) return worker.lost_because;
-  return absl::UnavailableError(Format({.code = "W0603", .where = NameOf(index), .expected = "it to be connected",
-                                        .found = worker.presence == Presence::kLeft ? "it has left" : "it has not come yet"}));
+  return absl::UnavailableError(Format(
+      {.code = "W0603",
+       .where = NameOf(index),
+       .expected = "it to be connected",
+       .found = worker.presence == Presence::kLeft ? "it has left" : "it has not come yet"}));
 }
 
 std::string GrpcCoordinator::Absent() const {
@@ -592,26 +599,32 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
         if (presence == Presence::kLost || presence == Presence::kLeft) verdict = Unreachable(w);
       }
       if (verdict.ok()) {
-        return std::all_of(workers_.begin(), workers_.end(),
-                           [](const Worker& worker) { return worker.presence == Presence::kConnected && worker.has_beaten; });
+        return std::all_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+          return worker.presence == Presence::kConnected && worker.has_beaten;
+        });
       }
     }
     return true;
   };
   if (WaitCounted(changed_, lock, limit_ms, is_decided)) return verdict;
-  return absl::DeadlineExceededError(Format({.code = "W0601", .where = absl::StrCat("job ", options_.job_id),
-                                             .expected = absl::StrCat(options_.num_workers, " workers within ", limit_ms, " ms"),
-                                             .found = absl::StrCat("no word from ", Absent()),
-                                             .hint = "what they printed"}));
+  return absl::DeadlineExceededError(
+      Format({.code = "W0601",
+              .where = absl::StrCat("job ", options_.job_id),
+              .expected = absl::StrCat(options_.num_workers, " workers within ", limit_ms, " ms"),
+              .found = absl::StrCat("no word from ", Absent()),
+              .hint = "what they printed"}));
 }
 
-absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallAll(const std::string& command, int64_t limit_ms) {
+absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallAll(const std::string& command,
+                                                                  int64_t limit_ms) {
   return Run(std::vector<const std::string*>(1, &command), limit_ms);
 }
 
-absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallEach(const std::vector<std::string>& commands, int64_t limit_ms) {
+absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallEach(
+    const std::vector<std::string>& commands, int64_t limit_ms) {
   if (static_cast<int>(commands.size()) != options_.num_workers) {
-    return absl::InvalidArgumentError(absl::StrCat(commands.size(), " commands for ", options_.num_workers, " workers"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(commands.size(), " commands for ", options_.num_workers, " workers"));
   }
   std::vector<const std::string*> pointers;
   for (const std::string& command : commands) pointers.push_back(&command);
@@ -621,7 +634,8 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallEach(const std::ve
 absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
   std::lock_guard<std::mutex> lock(mutex_);
   *id = next_call_++;
-  if (IsOver()) call->error = absl::AbortedError(abort_.has_value() ? abort_->message() : "the job has ended");
+  if (IsOver())
+    call->error = absl::AbortedError(abort_.has_value() ? abort_->message() : "the job has ended");
   for (int w = 0; w < options_.num_workers; ++w) {
     if (workers_[w].presence != Presence::kConnected) call->error.Update(Unreachable(w));
   }
@@ -630,10 +644,13 @@ absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
 }
 
 // One command for all workers, or one for each.
-absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(const std::vector<const std::string*>& commands, int64_t limit_ms) {
+absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
+    const std::vector<const std::string*>& commands, int64_t limit_ms) {
   for (const std::string* command : commands) {
     if (static_cast<int64_t>(command->size()) <= options_.message_bytes_max) continue;
-    return Rejected({.code = "W0613", .where = "a command", .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
+    return Rejected({.code = "W0613",
+                     .where = "a command",
+                     .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
                      .found = absl::StrCat(command->size())});
   }
   Call call;
@@ -666,8 +683,11 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(const std::vector<
     for (int w = 0; w < options_.num_workers; ++w) {
       if (!call.answers[w].has_value()) silent.push_back(NameOf(w));
     }
-    return absl::DeadlineExceededError(Format({.code = "W0611", .where = absl::StrJoin(silent, ", "),
-                                               .expected = absl::StrCat("an answer within ", limit_ms, " ms"), .found = "none"}));
+    return absl::DeadlineExceededError(
+        Format({.code = "W0611",
+                .where = absl::StrJoin(silent, ", "),
+                .expected = absl::StrCat("an answer within ", limit_ms, " ms"),
+                .found = "none"}));
   }
   std::vector<std::string> answers;
   for (auto& answer : call.answers) answers.push_back(std::move(*answer));
@@ -726,24 +746,30 @@ void GrpcCoordinator::Shutdown(int64_t limit_ms) {
     changed_.notify_all();
   }
   WaitCounted(changed_, lock, limit_ms, [this] {
-    return std::none_of(workers_.begin(), workers_.end(),
-                        [](const Worker& worker) { return worker.presence == Presence::kConnected; });
+    return std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
+      return worker.presence == Presence::kConnected;
+    });
   });
 }
 
 absl::Status CheckOptions(const CoordinatorOptions& options) {
   const auto refuse = [](const std::string& expected, const std::string& found) {
-    return Rejected({.code = "W0615", .where = "the coordinator's options", .expected = expected, .found = found});
+    return Rejected({.code = "W0615",
+                     .where = "the coordinator's options",
+                     .expected = expected,
+                     .found = found});
   };
   if (options.num_workers < 1 || options.num_workers > kWorkersMax) {
-    return refuse(absl::StrCat("1 to ", kWorkersMax, " workers"), absl::StrCat(options.num_workers));
+    return refuse(absl::StrCat("1 to ", kWorkersMax, " workers"),
+                  absl::StrCat(options.num_workers));
   }
   if (options.heartbeat_ms < 1 || options.dead_after_ms <= options.heartbeat_ms) {
     return refuse("a heartbeat of 1 ms or more, and dead after longer than that",
                   absl::StrCat(options.heartbeat_ms, " ms and ", options.dead_after_ms, " ms"));
   }
   if (!IsKeyPair(options.credentials)) return refuse("a certificate and its key", "something else");
-  if (options.message_bytes_max < 1) return refuse("messages of a byte or more", absl::StrCat(options.message_bytes_max));
+  if (options.message_bytes_max < 1)
+    return refuse("messages of a byte or more", absl::StrCat(options.message_bytes_max));
   return absl::OkStatus();
 }
 
@@ -752,7 +778,8 @@ absl::Status CheckOptions(const CoordinatorOptions& options) {
 absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(CoordinatorOptions options) {
   WEIR_RETURN_IF_ERROR(CheckOptions(options));
   SilenceGrpc();
-  WEIR_ASSIGN_OR_RETURN(auto gate, ConnectionGate::Open(options.bind_address, options.num_workers + kSpareConnections));
+  WEIR_ASSIGN_OR_RETURN(auto gate, ConnectionGate::Open(options.bind_address,
+                                                        options.num_workers + kSpareConnections));
   auto coordinator = std::make_unique<GrpcCoordinator>(std::move(options), std::move(gate));
   WEIR_RETURN_IF_ERROR(coordinator->Open());
   return std::unique_ptr<Coordinator>(std::move(coordinator));

@@ -20,7 +20,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-absl::StatusOr<std::string> Echo(int worker, const std::string& command) { return absl::StrCat(worker, " did ", command); }
+absl::StatusOr<std::string> Echo(int worker, const std::string& command) {
+  return absl::StrCat(worker, " did ", command);
+}
 
 std::string MessageOf(const absl::Status& status) { return std::string(status.message()); }
 
@@ -47,7 +49,8 @@ TEST(CoordinatorTest, WorkersThatDoNotComeAreNamedAtTheDeadline) {
   ASSERT_TRUE(link.ok()) << link.status();
   const absl::Status status = job->WaitForWorkers(50);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(MessageOf(status), AllOf(HasSubstr("W0601"), HasSubstr("worker 0, worker 2"), Not(HasSubstr("worker 1"))));
+  EXPECT_THAT(MessageOf(status), AllOf(HasSubstr("W0601"), HasSubstr("worker 0, worker 2"),
+                                       Not(HasSubstr("worker 1"))));
   const auto answers = job->CallAll("too early", kPatienceMs);
   EXPECT_EQ(answers.status().code(), absl::StatusCode::kUnavailable) << answers.status();
   EXPECT_THAT(MessageOf(answers.status()), AllOf(HasSubstr("worker 0"), HasSubstr("not come")));
@@ -55,10 +58,12 @@ TEST(CoordinatorTest, WorkersThatDoNotComeAreNamedAtTheDeadline) {
 
 TEST(CoordinatorTest, AnErrorIsAnAnswerWithCodeAndMessageAndServingGoesOn) {
   TestJob job(2);
-  TestWorkers workers(&job, 2, [](int worker, const std::string& command) -> absl::StatusOr<std::string> {
-    if (worker == 1 && command == "fail") return absl::DataLossError("W0203: a page is torn");
-    return std::string("fine");
-  });
+  TestWorkers workers(&job, 2,
+                      [](int worker, const std::string& command) -> absl::StatusOr<std::string> {
+                        if (worker == 1 && command == "fail")
+                          return absl::DataLossError("W0203: a page is torn");
+                        return std::string("fine");
+                      });
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   const auto failed = job->CallAll("fail", kPatienceMs);
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kDataLoss);
@@ -71,14 +76,16 @@ TEST(CoordinatorTest, ACallThatNobodyAnswersEndsAtItsLimitAndNamesWhoOwes) {
   TestJob job(2);
   std::promise<void> release;
   std::shared_future<void> released(release.get_future());
-  TestWorkers workers(&job, 2, [&](int worker, const std::string& command) -> absl::StatusOr<std::string> {
-    if (worker == 1 && command == "slow") released.wait();
-    return command;
-  });
+  TestWorkers workers(&job, 2,
+                      [&](int worker, const std::string& command) -> absl::StatusOr<std::string> {
+                        if (worker == 1 && command == "slow") released.wait();
+                        return command;
+                      });
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   const auto slow = job->CallAll("slow", 30);
   EXPECT_EQ(slow.status().code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(MessageOf(slow.status()), AllOf(HasSubstr("W0611"), HasSubstr("worker 1"), Not(HasSubstr("worker 0"))));
+  EXPECT_THAT(MessageOf(slow.status()),
+              AllOf(HasSubstr("W0611"), HasSubstr("worker 1"), Not(HasSubstr("worker 0"))));
   release.set_value();
   // The late answer is nobody's; the next call gets its own.
   const auto next = job->CallAll("next", kPatienceMs);
@@ -97,7 +104,8 @@ TEST(CoordinatorTest, SeveralCallsAtOnceEachGetTheirOwnAnswers) {
       for (int i = 0; i < 50; ++i) {
         const auto answers = job->CallAll(absl::StrCat(c, ".", i), kPatienceMs);
         ASSERT_TRUE(answers.ok()) << answers.status();
-        EXPECT_THAT(*answers, ElementsAre(absl::StrCat("0 did ", c, ".", i), absl::StrCat("1 did ", c, ".", i)));
+        EXPECT_THAT(*answers, ElementsAre(absl::StrCat("0 did ", c, ".", i),
+                                          absl::StrCat("1 did ", c, ".", i)));
       }
     });
   }
@@ -108,7 +116,10 @@ TEST(CoordinatorTest, SeveralCallsAtOnceEachGetTheirOwnAnswers) {
 TEST(CoordinatorTest, LargeCommandsAndAnswersTravelAndTooLargeOnesAreErrors) {
   TestJob job(1, [](CoordinatorOptions* options) { options->message_bytes_max = 8 << 20; });
   TestWorkers workers(
-      &job, 1, [](int, const std::string& command) { return command.size() == 1 ? std::string((8 << 20) + 1, 'x') : command; },
+      &job, 1,
+      [](int, const std::string& command) {
+        return command.size() == 1 ? std::string((8 << 20) + 1, 'x') : command;
+      },
       [](int, WorkerLinkOptions* options) { options->message_bytes_max = 8 << 20; });
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   std::string large(8 << 20, '\0');
@@ -119,9 +130,11 @@ TEST(CoordinatorTest, LargeCommandsAndAnswersTravelAndTooLargeOnesAreErrors) {
   const auto empty = job->CallAll("", kPatienceMs);
   ASSERT_TRUE(empty.ok()) << empty.status();
   EXPECT_EQ(empty->front(), "");
-  EXPECT_EQ(job->CallAll(large + "x", kPatienceMs).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(job->CallAll(large + "x", kPatienceMs).status().code(),
+            absl::StatusCode::kInvalidArgument);
   const auto huge_answer = job->CallAll("x", kPatienceMs);
-  EXPECT_EQ(huge_answer.status().code(), absl::StatusCode::kResourceExhausted) << huge_answer.status();
+  EXPECT_EQ(huge_answer.status().code(), absl::StatusCode::kResourceExhausted)
+      << huge_answer.status();
   EXPECT_TRUE(job->CallAll("still well", kPatienceMs).ok());
   job->Shutdown(kPatienceMs);
 }
@@ -183,17 +196,22 @@ TEST(CoordinatorTest, AFetchFindsWhatWasPublishedBeforeOrAfter) {
   EXPECT_EQ(*own.get(), "late");
   EXPECT_EQ(links[1]->Publish("before", "again").code(), absl::StatusCode::kAlreadyExists);
   EXPECT_EQ(*links[0]->Fetch("before"), value);
-  EXPECT_EQ(links[1]->Publish(std::string(2000, 'k'), "").code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(links[1]->Publish(std::string(2000, 'k'), "").code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CoordinatorTest, AWorkerPublishesUnderItsOwnKeysAlone) {
   TestJob job(2, [](CoordinatorOptions* options) {
-    options->may_publish = [](int worker, const std::string& key) { return key == absl::StrCat("card ", worker); };
+    options->may_publish = [](int worker, const std::string& key) {
+      return key == absl::StrCat("card ", worker);
+    };
   });
-  auto honest = *WorkerLink::Connect(job.WorkerOptions(0)), forger = *WorkerLink::Connect(job.WorkerOptions(1));
+  auto honest = *WorkerLink::Connect(job.WorkerOptions(0)),
+       forger = *WorkerLink::Connect(job.WorkerOptions(1));
   const absl::Status refused = forger->Publish("card 0", "forged");
   EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(MessageOf(refused), AllOf(HasSubstr("W0810"), HasSubstr("worker 1"), HasSubstr("card 0")));
+  EXPECT_THAT(MessageOf(refused),
+              AllOf(HasSubstr("W0810"), HasSubstr("worker 1"), HasSubstr("card 0")));
   EXPECT_TRUE(honest->Publish("card 0", "true").ok());
   EXPECT_EQ(*forger->Fetch("card 0"), "true");
   EXPECT_TRUE(forger->Publish("card 1", "").ok());
@@ -223,7 +241,8 @@ TEST(CoordinatorTest, AnAbortReachesAllWorkersAndEndsAllWaits) {
   workers.Join();
   for (int w = 0; w < 3; ++w) {
     EXPECT_EQ(workers.ended(w), absl::DataLossError("W0203: worker 2 tore a page"));
-    EXPECT_THAT(workers.aborted(w), ElementsAre(absl::DataLossError("W0203: worker 2 tore a page")));
+    EXPECT_THAT(workers.aborted(w),
+                ElementsAre(absl::DataLossError("W0203: worker 2 tore a page")));
   }
   EXPECT_EQ(job->CallAll("more", kPatienceMs).status().code(), absl::StatusCode::kAborted);
   EXPECT_EQ(job->WaitForWorkers(kPatienceMs).code(), absl::StatusCode::kAborted);
@@ -253,13 +272,16 @@ TEST(CoordinatorTest, AnAbortEndsCallsAndFetchesUnderWay) {
 TEST(CoordinatorTest, AHookMayAbort) {
   TestJob* the_job = nullptr;
   TestJob job(2, [&](CoordinatorOptions* options) {
-    options->on_event = [&](int, std::string event) { (*the_job)->Abort(absl::InternalError(event)); };
+    options->on_event = [&](int, std::string event) {
+      (*the_job)->Abort(absl::InternalError(event));
+    };
   });
   the_job = &job;
   auto sender = *WorkerLink::Connect(job.WorkerOptions(0));
   auto other = *WorkerLink::Connect(job.WorkerOptions(1));
   sender->Send("enough");
-  EXPECT_EQ(other->Serve([](const std::string&) { return std::string(); }), absl::InternalError("enough"));
+  EXPECT_EQ(other->Serve([](const std::string&) { return std::string(); }),
+            absl::InternalError("enough"));
 }
 
 TEST(CoordinatorTest, WorkersEndWhenTheCoordinatorIsGone) {
@@ -283,7 +305,8 @@ TEST(CoordinatorTest, AnAbortArrivesEvenIfTheCoordinatorGoesAtOnce) {
     job->Abort(absl::InternalError("a reason to be told"));
     job.DestroyCoordinator();
     workers.Join();
-    for (int w = 0; w < 2; ++w) EXPECT_EQ(workers.ended(w), absl::InternalError("a reason to be told"));
+    for (int w = 0; w < 2; ++w)
+      EXPECT_EQ(workers.ended(w), absl::InternalError("a reason to be told"));
   }
 }
 
@@ -366,7 +389,8 @@ TEST(CoordinatorTest, OptionsThatMakeNoSenseAreRefused) {
            [](CoordinatorOptions* options) { options->credentials.key_pem = "no key"; }}) {
     CoordinatorOptions options;
     options.job_id = MakeJobId();
-    options.credentials = *JobAuthority::Create(options.job_id)->Issue(CoordinatorIdentity(options.job_id));
+    options.credentials =
+        *JobAuthority::Create(options.job_id)->Issue(CoordinatorIdentity(options.job_id));
     change(&options);
     EXPECT_EQ(Coordinator::Start(options).status().code(), absl::StatusCode::kInvalidArgument);
   }
@@ -375,7 +399,8 @@ TEST(CoordinatorTest, OptionsThatMakeNoSenseAreRefused) {
 TEST(CoordinatorTest, AnAddressOfAnotherMachineCannotBeListenedAt) {
   CoordinatorOptions options;
   options.job_id = MakeJobId();
-  options.credentials = *JobAuthority::Create(options.job_id)->Issue(CoordinatorIdentity(options.job_id));
+  options.credentials =
+      *JobAuthority::Create(options.job_id)->Issue(CoordinatorIdentity(options.job_id));
   options.bind_address = "192.0.2.1";
   const absl::Status status = Coordinator::Start(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;

@@ -24,7 +24,8 @@ namespace {
 
 constexpr int kJobKeyBytes = 32;
 constexpr int kSerialBits = 127;
-// Clocks of hosts may differ, and may be set while a job runs; the key dies with the starter anyway.
+// Clocks of hosts may differ, and may be set while a job runs; the key dies with the starter
+// anyway.
 constexpr long kValidFromS = -7L * 24 * 3600;
 constexpr long kValidUntilS = 400L * 24 * 3600;
 constexpr char kCoordinatorPrefix[] = "coordinator.";
@@ -37,7 +38,8 @@ using KeyPointer = std::unique_ptr<EVP_PKEY, Freed<EVP_PKEY, EVP_PKEY_free>>;
 using CertificatePointer = std::unique_ptr<X509, Freed<X509, X509_free>>;
 using NamePointer = std::unique_ptr<X509_NAME, Freed<X509_NAME, X509_NAME_free>>;
 using NumberPointer = std::unique_ptr<BIGNUM, Freed<BIGNUM, BN_free>>;
-using ExtensionPointer = std::unique_ptr<X509_EXTENSION, Freed<X509_EXTENSION, X509_EXTENSION_free>>;
+using ExtensionPointer =
+    std::unique_ptr<X509_EXTENSION, Freed<X509_EXTENSION, X509_EXTENSION_free>>;
 using BioPointer = std::unique_ptr<BIO, Freed<BIO, BIO_free_all>>;
 
 absl::Status LibraryError(const char* what) {
@@ -57,13 +59,15 @@ std::string TextOf(const BioPointer& bio) {
 
 absl::StatusOr<std::string> CertificateText(X509* certificate) {
   BioPointer bio(BIO_new(BIO_s_mem()));
-  if (bio == nullptr || PEM_write_bio_X509(bio.get(), certificate) != 1) return LibraryError("write a certificate");
+  if (bio == nullptr || PEM_write_bio_X509(bio.get(), certificate) != 1)
+    return LibraryError("write a certificate");
   return TextOf(bio);
 }
 
 absl::StatusOr<std::string> KeyText(EVP_PKEY* key) {
   BioPointer bio(BIO_new(BIO_s_mem()));
-  if (bio == nullptr || PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
+  if (bio == nullptr ||
+      PEM_write_bio_PrivateKey(bio.get(), key, nullptr, nullptr, 0, nullptr, nullptr) != 1) {
     return LibraryError("write a key");
   }
   return TextOf(bio);
@@ -79,7 +83,8 @@ bool AddExtension(X509* certificate, X509* issuer, int id, const std::string& va
 bool SetName(X509_NAME* name, const std::string& text) {
   // A common name holds 64 characters; what counts is the alternative name.
   const std::string shown = text.substr(0, 64);
-  return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC, reinterpret_cast<const unsigned char*>(shown.data()),
+  return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
+                                    reinterpret_cast<const unsigned char*>(shown.data()),
                                     static_cast<int>(shown.size()), -1, 0) == 1;
 }
 
@@ -87,18 +92,21 @@ bool SetName(X509_NAME* name, const std::string& text) {
 absl::StatusOr<CertificatePointer> Draft(EVP_PKEY* key, const std::string& name) {
   CertificatePointer certificate(X509_new());
   NumberPointer serial(BN_new());
-  if (certificate == nullptr || serial == nullptr || X509_set_version(certificate.get(), X509_VERSION_3) != 1 ||
+  if (certificate == nullptr || serial == nullptr ||
+      X509_set_version(certificate.get(), X509_VERSION_3) != 1 ||
       BN_rand(serial.get(), kSerialBits, BN_RAND_TOP_ONE, BN_RAND_BOTTOM_ANY) != 1 ||
       BN_to_ASN1_INTEGER(serial.get(), X509_get_serialNumber(certificate.get())) == nullptr ||
       X509_gmtime_adj(X509_getm_notBefore(certificate.get()), kValidFromS) == nullptr ||
       X509_gmtime_adj(X509_getm_notAfter(certificate.get()), kValidUntilS) == nullptr ||
-      !SetName(X509_get_subject_name(certificate.get()), name) || X509_set_pubkey(certificate.get(), key) != 1) {
+      !SetName(X509_get_subject_name(certificate.get()), name) ||
+      X509_set_pubkey(certificate.get(), key) != 1) {
     return LibraryError("draft a certificate");
   }
   return certificate;
 }
 
-// What a DNS name in a certificate may hold; keeps commas and the like out of OpenSSL's value syntax.
+// What a DNS name in a certificate may hold; keeps commas and the like out of OpenSSL's value
+// syntax.
 bool IsIdentity(const std::string& identity) {
   if (identity.empty() || identity.size() > 253) return false;
   for (char c : identity) {
@@ -110,7 +118,8 @@ bool IsIdentity(const std::string& identity) {
 
 absl::StatusOr<std::string> RandomBytes(int count) {
   std::string bytes(count, '\0');
-  if (RAND_bytes(reinterpret_cast<unsigned char*>(&bytes[0]), count) != 1) return LibraryError("draw random bytes");
+  if (RAND_bytes(reinterpret_cast<unsigned char*>(&bytes[0]), count) != 1)
+    return LibraryError("draw random bytes");
   return bytes;
 }
 
@@ -126,17 +135,22 @@ struct JobAuthority::Keys {
 bool IsKeyPair(const Credentials& credentials) {
   const std::string& certificate_pem = credentials.certificate_pem;
   const std::string& key_pem = credentials.key_pem;
-  BioPointer certificate_bio(BIO_new_mem_buf(certificate_pem.data(), static_cast<int>(certificate_pem.size())));
+  BioPointer certificate_bio(
+      BIO_new_mem_buf(certificate_pem.data(), static_cast<int>(certificate_pem.size())));
   BioPointer key_bio(BIO_new_mem_buf(key_pem.data(), static_cast<int>(key_pem.size())));
   if (certificate_bio == nullptr || key_bio == nullptr) return false;
-  CertificatePointer certificate(PEM_read_bio_X509(certificate_bio.get(), nullptr, nullptr, nullptr));
+  CertificatePointer certificate(
+      PEM_read_bio_X509(certificate_bio.get(), nullptr, nullptr, nullptr));
   KeyPointer key(PEM_read_bio_PrivateKey(key_bio.get(), nullptr, nullptr, nullptr));
-  const bool fits = certificate != nullptr && key != nullptr && X509_check_private_key(certificate.get(), key.get()) == 1;
+  const bool fits = certificate != nullptr && key != nullptr &&
+                    X509_check_private_key(certificate.get(), key.get()) == 1;
   ERR_clear_error();
   return fits;
 }
 
-std::string CoordinatorIdentity(const std::string& job_id) { return absl::StrCat(kCoordinatorPrefix, job_id); }
+std::string CoordinatorIdentity(const std::string& job_id) {
+  return absl::StrCat(kCoordinatorPrefix, job_id);
+}
 
 std::string WorkerIdentity(const std::string& job_id, int worker, uint32_t epoch) {
   return absl::StrCat("worker-", worker, ".epoch-", epoch, ".", job_id);
@@ -170,7 +184,8 @@ absl::StatusOr<JobAuthority> JobAuthority::Create(const std::string& job_id) {
 
 absl::StatusOr<Credentials> JobAuthority::Issue(const std::string& identity) const {
   if (!IsIdentity(identity)) {
-    return absl::InvalidArgumentError(absl::StrCat("'", absl::CEscape(identity), "' is no identity: a-z, 0-9, '-' and '.', at most 253"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", absl::CEscape(identity), "' is no identity: a-z, 0-9, '-' and '.', at most 253"));
   }
   KeyPointer key(EVP_EC_gen("P-256"));
   if (key == nullptr) return LibraryError("make a key");
@@ -178,7 +193,8 @@ absl::StatusOr<Credentials> JobAuthority::Issue(const std::string& identity) con
   if (!certificate.ok()) return certificate.status();
   X509* drafted = certificate->get();
   X509* issuer = keys_->certificate.get();
-  // A worker's certificate does not make it a server: no worker can pose as the coordinator to another.
+  // A worker's certificate does not make it a server: no worker can pose as the coordinator to
+  // another.
   const char* use = absl::StartsWith(identity, kCoordinatorPrefix) ? "serverAuth" : "clientAuth";
   if (X509_set_issuer_name(drafted, X509_get_subject_name(issuer)) != 1 ||
       !AddExtension(drafted, issuer, NID_basic_constraints, "critical,CA:FALSE") ||
@@ -212,8 +228,9 @@ std::string Authenticate(const std::string& key, const std::string& message) {
   unsigned char code[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   // Fails for lack of memory only; then no code is authentic.
-  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()), reinterpret_cast<const unsigned char*>(message.data()),
-           message.size(), code, &size) == nullptr) {
+  if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+           reinterpret_cast<const unsigned char*>(message.data()), message.size(), code,
+           &size) == nullptr) {
     return "";
   }
   return std::string(reinterpret_cast<char*>(code), size);

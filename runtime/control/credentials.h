@@ -16,10 +16,12 @@ struct Credentials {
   std::string authority_pem;    // certificate that signs for the job
   std::string certificate_pem;  // of this party, its identity inside
   std::string key_pem;          // private
-  std::string job_key;          // 32 random bytes that all parties of the job share; authenticates what they exchange
+  std::string job_key;  // 32 random bytes that all parties of the job share; authenticates what
+                        // they exchange
 };
 
-// Whether certificate and key parse and belong together. gRPC takes any, and then refuses everybody.
+// Whether certificate and key parse and belong together. gRPC takes any, and then refuses
+// everybody.
 bool IsKeyPair(const Credentials& credentials);
 
 // Identities are DNS-like: "coordinator.<job>" and "worker-3.epoch-1.<job>".

@@ -56,8 +56,10 @@ TEST(CredentialsTest, ACertificateAndItsKeyArePairedAndOthersAreNot) {
 
 TEST(CredentialsTest, AnIdentityThatCertificatesCannotHoldIsRefused) {
   const auto authority = JobAuthority::Create("0f");
-  for (const std::string& identity : {std::string(), std::string("a,DNS:b"), std::string("a b"), std::string("A"), std::string(300, 'a')}) {
-    EXPECT_EQ(authority->Issue(identity).status().code(), absl::StatusCode::kInvalidArgument) << identity;
+  for (const std::string& identity : {std::string(), std::string("a,DNS:b"), std::string("a b"),
+                                      std::string("A"), std::string(300, 'a')}) {
+    EXPECT_EQ(authority->Issue(identity).status().code(), absl::StatusCode::kInvalidArgument)
+        << identity;
   }
 }
 
@@ -67,8 +69,10 @@ TEST(CredentialsTest, CodesAreThoseOfHmacSha256) {
             "b0344c61d8db38535ca8afceaf0bf12b881dc200c9833da726e9376c2e32cff7");
   EXPECT_EQ(absl::BytesToHexString(Authenticate("Jefe", "what do ya want for nothing?")),
             "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
-  EXPECT_EQ(absl::BytesToHexString(Authenticate(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
-            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+  EXPECT_EQ(
+      absl::BytesToHexString(Authenticate(
+          std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+      "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
 }
 
 TEST(CredentialsTest, NoOtherCodeIsAuthentic) {
@@ -78,7 +82,8 @@ TEST(CredentialsTest, NoOtherCodeIsAuthentic) {
   EXPECT_FALSE(IsAuthentic(key, "massage", code));
   EXPECT_FALSE(IsAuthentic(std::string(32, 'l'), "message", code));
   EXPECT_FALSE(IsAuthentic(key, "message", ""));
-  for (size_t length = 0; length < code.size(); ++length) EXPECT_FALSE(IsAuthentic(key, "message", code.substr(0, length)));
+  for (size_t length = 0; length < code.size(); ++length)
+    EXPECT_FALSE(IsAuthentic(key, "message", code.substr(0, length)));
   for (size_t bit = 0; bit < 8 * code.size(); ++bit) {
     std::string flipped = code;
     flipped[bit / 8] ^= static_cast<char>(1 << bit % 8);

@@ -1,5 +1,5 @@
-// What comes from those who are no workers, or broken ones: bytes of no meaning, damaged bytes, frames of no meaning.
-// The coordinator neither falls nor grows nor keeps an honest worker waiting.
+// What comes from those who are no workers, or broken ones: bytes of no meaning, damaged bytes,
+// frames of no meaning. The coordinator neither falls nor grows nor keeps an honest worker waiting.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -86,7 +86,14 @@ absl::StatusOr<std::string> Echo(int, const std::string& command) { return comma
 
 std::string RandomFrame(std::mt19937_64* random) {
   // Half of them begin like a TLS record, an alert or HTTP/2 in the clear.
-  static const char* const kBegins[] = {"", "", "", "\x16\x03\x01", "\x17\x03\x03", "\x15\x03\x03\x02", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\n"};
+  static const char* const kBegins[] = {"",
+                                        "",
+                                        "",
+                                        "\x16\x03\x01",
+                                        "\x17\x03\x03",
+                                        "\x15\x03\x03\x02",
+                                        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+                                        "GET / HTTP/1.1\r\n"};
   std::string frame = kBegins[(*random)() % 8];
   const size_t size = frame.size() + (*random)() % 600;
   while (frame.size() < size) frame.push_back(static_cast<char>((*random)()));
@@ -184,11 +191,12 @@ TEST(GarbageTest, AConnectionOfAnotherUserIsCutOffAtOnceWhateverItSays) {
   job->Shutdown(kPatienceMs);
 }
 
-// Carries one connection to `address` both ways and flips one bit of what passes, at `flip_at` bytes counted over
-// both directions.
+// Carries one connection to `address` both ways and flips one bit of what passes, at `flip_at`
+// bytes counted over both directions.
 class FlippingRelay {
  public:
-  FlippingRelay(const std::string& address, int64_t flip_at) : address_(address), flip_at_(flip_at) {
+  FlippingRelay(const std::string& address, int64_t flip_at)
+      : address_(address), flip_at_(flip_at) {
     listener_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     sockaddr_in here = AddressOf("127.0.0.1:0");
     socklen_t size = sizeof(here);
@@ -227,7 +235,8 @@ class FlippingRelay {
     char bytes[4096];
     const ssize_t count = read(from, bytes, sizeof(bytes));
     if (count <= 0) return false;
-    if (flip_at_ >= *passed && flip_at_ < *passed + count) bytes[flip_at_ - *passed] ^= static_cast<char>(1 << (flip_at_ % 8));
+    if (flip_at_ >= *passed && flip_at_ < *passed + count)
+      bytes[flip_at_ - *passed] ^= static_cast<char>(1 << (flip_at_ % 8));
     *passed += count;
     return send(to, bytes, count, MSG_NOSIGNAL) == count;
   }
@@ -278,7 +287,8 @@ class RudeWorker {
 
   RudeWorker(const TestJob& job, int worker, const std::string& hello_bytes) {
     const WorkerLinkOptions options = job.WorkerOptions(worker);
-    stub_ = control::ControlPlane::NewStub(ChannelTo(options.coordinator_address, options.job_id, options.credentials));
+    stub_ = control::ControlPlane::NewStub(
+        ChannelTo(options.coordinator_address, options.job_id, options.credentials));
     context_.AddMetadata(kHelloKey, hello_bytes);
     stream_ = stub_->Work(&context_);
   }
@@ -315,7 +325,8 @@ TEST(GarbageTest, AHelloOfAnotherJobIsRefusedWithBothIds) {
   const std::string bytes = hello.SerializeAsString();
   WorkerLinkOptions options = job.WorkerOptions(0);
   options.credentials = *job.authority().Issue(WorkerIdentity("otherjob", 0, 1));
-  auto stub = control::ControlPlane::NewStub(ChannelTo(options.coordinator_address, job.job_id(), options.credentials));
+  auto stub = control::ControlPlane::NewStub(
+      ChannelTo(options.coordinator_address, job.job_id(), options.credentials));
   grpc::ClientContext context;
   context.AddMetadata(kHelloKey, bytes);
   auto stream = stub->Work(&context);
@@ -323,7 +334,8 @@ TEST(GarbageTest, AHelloOfAnotherJobIsRefusedWithBothIds) {
   EXPECT_FALSE(stream->Read(&frame));
   const grpc::Status status = stream->Finish();
   EXPECT_EQ(status.error_code(), grpc::FAILED_PRECONDITION);
-  EXPECT_THAT(status.error_message(), AllOf(HasSubstr("W0605"), HasSubstr("otherjob"), HasSubstr(job.job_id())));
+  EXPECT_THAT(status.error_message(),
+              AllOf(HasSubstr("W0605"), HasSubstr("otherjob"), HasSubstr(job.job_id())));
 }
 
 TEST(GarbageTest, AHelloThatDoesNotParseIsRefused) {
@@ -338,7 +350,8 @@ TEST(GarbageTest, AHelloThatDoesNotParseIsRefused) {
     control::CoordinatorFrame frame;
     if (worker->Read(&frame)) break;  // a flip in the process id does no harm
     const grpc::Status status = worker.Finish();
-    EXPECT_TRUE(status.error_code() == grpc::PERMISSION_DENIED || status.error_code() == grpc::FAILED_PRECONDITION)
+    EXPECT_TRUE(status.error_code() == grpc::PERMISSION_DENIED ||
+                status.error_code() == grpc::FAILED_PRECONDITION)
         << status.error_code() << " " << status.error_message();
   }
 }
@@ -358,18 +371,13 @@ control::WorkerFrame RudeFrame(std::mt19937_64* random) {
       message.mutable_publish()->set_key(absl::StrCat((*random)() % 100));
       message.mutable_publish()->set_value(std::string((*random)() % 100, 'v'));
       break;
-    case 1:
-      message.mutable_fetch()->set_key(absl::StrCat((*random)() % 1000));
-      break;
+    case 1: message.mutable_fetch()->set_key(absl::StrCat((*random)() % 1000)); break;
     case 2:
       message.mutable_answer()->set_call(static_cast<int64_t>((*random)() % 4));
       message.mutable_answer()->mutable_outcome()->set_code(static_cast<int32_t>((*random)()));
       break;
-    case 3:
-      message.set_event("event");
-      break;
-    default:
-      break;
+    case 3: message.set_event("event"); break;
+    default: break;
   }
   control::WorkerFrame frame;
   if ((*random)() % 4 == 0) {
@@ -380,7 +388,8 @@ control::WorkerFrame RudeFrame(std::mt19937_64* random) {
     return frame;
   }
   std::string bytes = message.SerializeAsString();
-  if ((*random)() % 8 == 0 && !bytes.empty()) bytes[(*random)() % bytes.size()] = static_cast<char>((*random)());
+  if ((*random)() % 8 == 0 && !bytes.empty())
+    bytes[(*random)() % bytes.size()] = static_cast<char>((*random)());
   frame.mutable_piece()->set_part(bytes);
   frame.mutable_piece()->set_last((*random)() % 8 != 0);
   return frame;
@@ -402,7 +411,8 @@ TEST(GarbageTest, FramesOfNoMeaningFromAWorkerHurtOnlyItself) {
   }
   EXPECT_TRUE((*honest)->Publish("honest", "value").ok());
   EXPECT_EQ(*(*honest)->Fetch("honest"), "value");
-  for (const auto& [worker, why] : job.WaitForLost(kRudeWorkers)) EXPECT_LT(worker, kRudeWorkers) << why;
+  for (const auto& [worker, why] : job.WaitForLost(kRudeWorkers))
+    EXPECT_LT(worker, kRudeWorkers) << why;
   EXPECT_TRUE(job->Health()[kRudeWorkers].connected);
 }
 
@@ -418,7 +428,8 @@ TEST(GarbageTest, AWorkerThatNeverEndsItsMessageIsCutAtTheLimit) {
   (void)worker.Finish();
   const auto lost = job.WaitForLost(1);
   ASSERT_EQ(lost.size(), 1u);
-  EXPECT_THAT(std::string(lost[0].second.message()), AllOf(HasSubstr("worker 0"), HasSubstr("more than")));
+  EXPECT_THAT(std::string(lost[0].second.message()),
+              AllOf(HasSubstr("worker 0"), HasSubstr("more than")));
   EXPECT_LT(ResidentKiB() - before_kib, kGrowthKiBMax);
   EXPECT_TRUE((*honest)->Publish("honest", "value").ok());
 }
@@ -434,8 +445,8 @@ TEST(GarbageTest, AFrameBeyondTheLimitEndsTheJobButNotTheStarter) {
   grpc::ChannelArguments arguments;
   arguments.SetSslTargetNameOverride(CoordinatorIdentity(job.job_id()));
   arguments.SetMaxSendMessageSize(-1);
-  auto stub = control::ControlPlane::NewStub(
-      grpc::CreateCustomChannel(absl::StrCat("ipv4:", job->address()), grpc::SslCredentials(credentials), arguments));
+  auto stub = control::ControlPlane::NewStub(grpc::CreateCustomChannel(
+      absl::StrCat("ipv4:", job->address()), grpc::SslCredentials(credentials), arguments));
   grpc::ClientContext context;
   context.AddMetadata(kHelloKey, HelloBytes(job, 0));
   auto stream = stub->Work(&context);
@@ -459,7 +470,8 @@ TEST(GarbageTest, AFrameBeyondTheLimitEndsTheJobButNotTheStarter) {
   const auto lost = job.WaitForLost(1);
   EXPECT_EQ(lost.size(), 1u);
   // The sender holds a second copy of its frame, the receiver must not hold a third.
-  std::cout << "a frame of " << (kRudeFrameBytes >> 20) << " MiB: grown by " << ((peak_kib - before_kib) >> 10) << " MiB\n";
+  std::cout << "a frame of " << (kRudeFrameBytes >> 20) << " MiB: grown by "
+            << ((peak_kib - before_kib) >> 10) << " MiB\n";
   EXPECT_LT(peak_kib - before_kib, (kRudeFrameBytes >> 10) + (100 << 10));
 }
 

@@ -22,8 +22,9 @@ void PrintNothing(gpr_log_func_args*) {}
 // "ipv4:127.0.0.1:80": numbers need no resolver.
 std::string TargetOf(const std::string& address) {
   if (absl::StartsWith(address, "[")) return absl::StrCat("ipv6:", address);
-  return address.find_first_not_of("0123456789.:") == std::string::npos ? absl::StrCat("ipv4:", address)
-                                                                         : absl::StrCat("dns:///", address);
+  return address.find_first_not_of("0123456789.:") == std::string::npos
+             ? absl::StrCat("ipv4:", address)
+             : absl::StrCat("dns:///", address);
 }
 
 }  // namespace
@@ -34,7 +35,8 @@ void SilenceGrpc() {
 }
 
 std::shared_ptr<grpc::ServerCredentials> CoordinatorCredentials(const Credentials& credentials) {
-  grpc::SslServerCredentialsOptions options(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
   options.pem_root_certs = credentials.authority_pem;
   options.pem_key_cert_pairs.push_back({credentials.key_pem, credentials.certificate_pem});
   return grpc::SslServerCredentials(options);
@@ -57,7 +59,8 @@ void LimitServer(int64_t memory_bytes_max, grpc::ServerBuilder* builder) {
   builder->AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
 }
 
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::string& job_id, const Credentials& credentials) {
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::string& job_id,
+                                         const Credentials& credentials) {
   grpc::SslCredentialsOptions options;
   options.pem_root_certs = credentials.authority_pem;
   options.pem_private_key = credentials.key_pem;
@@ -87,7 +90,8 @@ gpr_timespec MonotonicDeadline(int64_t at_ns) {
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
-  return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message().substr(0, kStatusBytesMax)));
+  return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
+                      std::string(status.message().substr(0, kStatusBytesMax)));
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {

@@ -29,7 +29,8 @@ std::shared_ptr<grpc::ServerCredentials> CoordinatorCredentials(const Credential
 void LimitServer(int64_t memory_bytes_max, grpc::ServerBuilder* builder);
 
 // To the coordinator of `job_id` at `address`; connects at the first call.
-std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::string& job_id, const Credentials& credentials);
+std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::string& job_id,
+                                         const Credentials& credentials);
 
 // CLOCK_MONOTONIC, in gRPC's form.
 gpr_timespec MonotonicDeadline(int64_t at_ns);

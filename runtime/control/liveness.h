@@ -16,7 +16,8 @@ namespace weir {
 
 class Liveness {
  public:
-  Liveness(int64_t now_ns, int64_t dead_after_ns) : dead_after_ns_(dead_after_ns), heard_ns_(now_ns), dies_ns_(now_ns + dead_after_ns) {}
+  Liveness(int64_t now_ns, int64_t dead_after_ns)
+      : dead_after_ns_(dead_after_ns), heard_ns_(now_ns), dies_ns_(now_ns + dead_after_ns) {}
 
   void Heard(int64_t now_ns) {
     heard_ns_ = now_ns;
@@ -35,8 +36,8 @@ class Liveness {
   int64_t dies_ns_;
 };
 
-// How attentive a watching thread is. It looks after others whenever it wakes; what it spends between
-// waking and sleeping again, and beyond the time it meant to sleep, is lost to them.
+// How attentive a watching thread is. It looks after others whenever it wakes; what it spends
+// between waking and sleeping again, and beyond the time it meant to sleep, is lost to them.
 class Attention {
  public:
   // Losses up to `slack_ns` are the ordinary jitter of a scheduler.
@@ -62,20 +63,24 @@ class Attention {
   int64_t until_ns_ = 0;
 };
 
-// The other side's clock less ours, from pings: sent by us, received by them, answered by them, answer
-// received by us. The ping with the shortest round trip among the last kSamples counts: it bounds
-// the error by half its round trip, and old ones are forgotten because clocks drift.
+// The other side's clock less ours, from pings: sent by us, received by them, answered by them,
+// answer received by us. The ping with the shortest round trip among the last kSamples counts: it
+// bounds the error by half its round trip, and old ones are forgotten because clocks drift.
 class ClockEstimate {
  public:
   static constexpr size_t kSamples = 64;
 
-  void Add(int64_t sent_ns, int64_t received_there_ns, int64_t answered_there_ns, int64_t received_ns) {
+  void Add(int64_t sent_ns, int64_t received_there_ns, int64_t answered_there_ns,
+           int64_t received_ns) {
     // Their times may be anything.
-    const Wide round_trip_ns = (Wide(received_ns) - sent_ns) - (Wide(answered_there_ns) - received_there_ns);
-    const Wide offset_ns = ((Wide(received_there_ns) - sent_ns) + (Wide(answered_there_ns) - received_ns)) / 2;
+    const Wide round_trip_ns =
+        (Wide(received_ns) - sent_ns) - (Wide(answered_there_ns) - received_there_ns);
+    const Wide offset_ns =
+        ((Wide(received_there_ns) - sent_ns) + (Wide(answered_there_ns) - received_ns)) / 2;
     if (round_trip_ns < 0 || round_trip_ns > received_ns - sent_ns) return;  // no such ping
     if (offset_ns != static_cast<int64_t>(offset_ns)) return;
-    samples_[count_++ % kSamples] = {static_cast<int64_t>(round_trip_ns), static_cast<int64_t>(offset_ns)};
+    samples_[count_++ % kSamples] = {static_cast<int64_t>(round_trip_ns),
+                                     static_cast<int64_t>(offset_ns)};
   }
   bool has_any() const { return count_ != 0; }
   int64_t offset_ns() const { return Best().offset_ns; }
@@ -90,8 +95,9 @@ class ClockEstimate {
   Sample Best() const {
     if (count_ == 0) return Sample();
     const auto end = samples_.begin() + std::min(count_, kSamples);
-    return *std::min_element(samples_.begin(), end,
-                             [](const Sample& a, const Sample& b) { return a.round_trip_ns < b.round_trip_ns; });
+    return *std::min_element(samples_.begin(), end, [](const Sample& a, const Sample& b) {
+      return a.round_trip_ns < b.round_trip_ns;
+    });
   }
 
   std::array<Sample, kSamples> samples_;

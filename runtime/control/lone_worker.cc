@@ -1,6 +1,7 @@
 // A worker process for tests: reads what it must know from its standard input, connects and serves.
-// Commands: "echo" answers with its argument; "figures" with a line of what the control plane costs it.
-// Ends with code 0 after an orderly end, 3 if it could not connect, 4 if the job ended otherwise.
+// Commands: "echo" answers with its argument; "figures" with a line of what the control plane costs
+// it. Ends with code 0 after an orderly end, 3 if it could not connect, 4 if the job ended
+// otherwise.
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -29,10 +30,12 @@ int64_t FigureOf(const std::string& name) {
 }
 
 int Work() {
-  const std::string told{std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+  const std::string told{std::istreambuf_iterator<char>(std::cin),
+                         std::istreambuf_iterator<char>()};
   const std::vector<std::string> fields = absl::StrSplit(told, '\0');
   WorkerLinkOptions options;
-  if (fields.size() != 8 || !absl::SimpleAtoi(fields[2], &options.worker) || !absl::SimpleAtoi(fields[3], &options.heartbeat_ms) ||
+  if (fields.size() != 8 || !absl::SimpleAtoi(fields[2], &options.worker) ||
+      !absl::SimpleAtoi(fields[3], &options.heartbeat_ms) ||
       !absl::SimpleAtoi(fields[4], &options.coordinator_dead_after_ms)) {
     return 2;
   }
@@ -44,16 +47,19 @@ int Work() {
   const int64_t before_kib = FigureOf("VmRSS:");
   const auto begin = std::chrono::steady_clock::now();
   auto link = WorkerLink::Connect(options);
-  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - begin).count();
+  const auto micros = std::chrono::duration_cast<std::chrono::microseconds>(
+                          std::chrono::steady_clock::now() - begin)
+                          .count();
   if (!link.ok()) {
     std::cerr << link.status() << "\n";
     return 3;
   }
-  const absl::Status end = (*link)->Serve([&](const std::string& command) -> absl::StatusOr<std::string> {
-    if (command != "figures") return command;
-    return absl::StrCat("connected in ", micros, " us; resident ", before_kib, " KiB before, ", FigureOf("VmRSS:"), " KiB now; threads ",
-                        FigureOf("Threads:"));
-  });
+  const absl::Status end =
+      (*link)->Serve([&](const std::string& command) -> absl::StatusOr<std::string> {
+        if (command != "figures") return command;
+        return absl::StrCat("connected in ", micros, " us; resident ", before_kib, " KiB before, ",
+                            FigureOf("VmRSS:"), " KiB now; threads ", FigureOf("Threads:"));
+      });
   if (!end.ok()) std::cerr << end << "\n";
   return end.ok() ? 0 : 4;
 }

@@ -46,14 +46,16 @@ class WorkerProcess {
                                              options.credentials.certificate_pem,
                                              options.credentials.key_pem};
     const std::string told = absl::StrJoin(fields, std::string(1, '\0'));
-    const std::string program = std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lone_worker";
+    const std::string program =
+        std::filesystem::read_symlink("/proc/self/exe").parent_path() / "lone_worker";
     int ends[2];
     EXPECT_EQ(pipe2(ends, O_CLOEXEC), 0);
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
     posix_spawn_file_actions_adddup2(&actions, ends[0], 0);
     char* const arguments[] = {const_cast<char*>(program.c_str()), nullptr};
-    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environ), 0) << program;
+    EXPECT_EQ(posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environ), 0)
+        << program;
     posix_spawn_file_actions_destroy(&actions);
     close(ends[0]);
     EXPECT_EQ(write(ends[1], told.data(), told.size()), static_cast<ssize_t>(told.size()));
@@ -83,7 +85,9 @@ void Quick(CoordinatorOptions* options) {
 }
 
 int64_t MsSince(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::steady_clock::now() -
+                                                               begin)
+      .count();
 }
 
 // How long after SIGSTOP the worker was lost.
@@ -99,7 +103,8 @@ int64_t TimeToNoticeFrozenMs() {
   EXPECT_EQ(lost.size(), 1u);
   if (lost.empty()) return kPatienceMs;
   EXPECT_EQ(lost[0].first, 1);
-  EXPECT_THAT(std::string(lost[0].second.message()), AllOf(HasSubstr("W0602"), HasSubstr("worker 1")));
+  EXPECT_THAT(std::string(lost[0].second.message()),
+              AllOf(HasSubstr("W0602"), HasSubstr("worker 1")));
   EXPECT_TRUE(job->Health()[0].connected);
   // It wakes, finds its connection cut and ends by itself.
   freezes.Signal(SIGCONT);
@@ -164,7 +169,8 @@ TEST(LoneWorkerTest, AWorkerThatWasStoppedDoesNotBlameTheCoordinator) {
   WorkerProcess worker(job, 0, kDeadAfterMs);
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   worker.Signal(SIGSTOP);
-  EXPECT_EQ(job->CallAll("echo", 3 * kDeadAfterMs).status().code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(job->CallAll("echo", 3 * kDeadAfterMs).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
   worker.Signal(SIGCONT);
   EXPECT_TRUE(job->CallAll("echo", kPatienceMs).ok());
   job->Shutdown(kPatienceMs);
@@ -189,9 +195,11 @@ TEST(LoneWorkerTest, ACoordinatorThatWasKeptFromListeningDoesNotBlameWorkers) {
   (*other)->Send("hold the coordinator's thread");
   stuck.get_future().wait();
   const int64_t stuck_at_ms = job->Health()[0].since_heartbeat_ms;
-  while (job->Health()[0].since_heartbeat_ms < stuck_at_ms + 3 * kDeadAfterMs) std::this_thread::yield();
+  while (job->Health()[0].since_heartbeat_ms < stuck_at_ms + 3 * kDeadAfterMs)
+    std::this_thread::yield();
   release.set_value();
-  while (job->Health()[0].since_heartbeat_ms > kDeadAfterMs && job.lost().empty()) std::this_thread::yield();
+  while (job->Health()[0].since_heartbeat_ms > kDeadAfterMs && job.lost().empty())
+    std::this_thread::yield();
   EXPECT_TRUE(job.lost().empty()) << job.lost()[0].second;
 }
 
@@ -229,7 +237,8 @@ TEST(LoneWorkerTest, AProcessSpendsLittleOnTheControlPlane) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     int64_t before_kib = 0;
     int64_t now_kib = 0;
-    ASSERT_TRUE(absl::SimpleAtoi(words[5], &before_kib) && absl::SimpleAtoi(words[8], &now_kib)) << line;
+    ASSERT_TRUE(absl::SimpleAtoi(words[5], &before_kib) && absl::SimpleAtoi(words[8], &now_kib))
+        << line;
     EXPECT_LT(now_kib - before_kib, 24 << 10);
   }
   job->Shutdown(kPatienceMs);

@@ -7,7 +7,8 @@ namespace weir {
 absl::StatusOr<std::optional<std::string>> Inbox::Add(const control::Piece& piece) {
   if (static_cast<int64_t>(message_.size() + piece.part().size()) > bytes_max_) {
     message_ = std::string();
-    return absl::ResourceExhaustedError(absl::StrCat("a message of more than ", bytes_max_, " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a message of more than ", bytes_max_, " bytes"));
   }
   message_ += piece.part();
   if (!piece.last()) return std::optional<std::string>();
@@ -22,8 +23,10 @@ control::Outcome ToOutcome(const absl::Status& status) {
 }
 
 absl::Status FromOutcome(const control::Outcome& outcome) {
-  const bool known = outcome.code() >= 0 && outcome.code() <= static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
-  const auto code = known ? static_cast<absl::StatusCode>(outcome.code()) : absl::StatusCode::kUnknown;
+  const bool known = outcome.code() >= 0 &&
+                     outcome.code() <= static_cast<int32_t>(absl::StatusCode::kUnauthenticated);
+  const auto code =
+      known ? static_cast<absl::StatusCode>(outcome.code()) : absl::StatusCode::kUnknown;
   return absl::Status(code, outcome.message());
 }
 

@@ -33,7 +33,8 @@ class Outbox {
  public:
   using Message = std::shared_ptr<const std::string>;
 
-  Outbox(size_t messages_max, int64_t bytes_max) : messages_max_(messages_max), bytes_max_(bytes_max) {}
+  Outbox(size_t messages_max, int64_t bytes_max)
+      : messages_max_(messages_max), bytes_max_(bytes_max) {}
 
   // kResourceExhausted if the bounds leave no room; nothing is dropped, the caller ends the stream.
   absl::Status Push(Message message);
@@ -45,8 +46,8 @@ class Outbox {
     if (!closed_) last_ = std::move(frame);
     closed_ = true;
   }
-  // Drops what is not yet sent, a last frame too. A message that is sent in part stays in part: only a last frame
-  // may follow.
+  // Drops what is not yet sent, a last frame too. A message that is sent in part stays in part:
+  // only a last frame may follow.
   void Clear();
 
   // The next frame to write, if any.
@@ -59,8 +60,8 @@ class Outbox {
   const int64_t bytes_max_;
   std::deque<Frame> urgent_;
   std::deque<Message> messages_;
-  int64_t bytes_ = 0;   // of messages_
-  size_t sent_ = 0;     // bytes of messages_.front()
+  int64_t bytes_ = 0;  // of messages_
+  size_t sent_ = 0;    // bytes of messages_.front()
   std::optional<Frame> last_;
   bool closed_ = false;  // nothing more is taken
 };
@@ -86,9 +87,11 @@ absl::Status FromOutcome(const control::Outcome& outcome);
 template <typename Frame>
 absl::Status Outbox<Frame>::Push(Message message) {
   if (closed_) return absl::OkStatus();
-  if (messages_.size() >= messages_max_) return absl::ResourceExhaustedError("too many messages wait to be sent");
+  if (messages_.size() >= messages_max_)
+    return absl::ResourceExhaustedError("too many messages wait to be sent");
   const int64_t bytes = static_cast<int64_t>(message->size());
-  if (bytes > bytes_max_ - bytes_) return absl::ResourceExhaustedError("too many bytes wait to be sent");
+  if (bytes > bytes_max_ - bytes_)
+    return absl::ResourceExhaustedError("too many bytes wait to be sent");
   bytes_ += bytes;
   messages_.push_back(std::move(message));
   return absl::OkStatus();

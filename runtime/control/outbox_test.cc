@@ -10,7 +10,9 @@ namespace {
 
 using Box = Outbox<control::WorkerFrame>;
 
-Box::Message MessageOf(size_t bytes, char fill = 'x') { return std::make_shared<const std::string>(bytes, fill); }
+Box::Message MessageOf(size_t bytes, char fill = 'x') {
+  return std::make_shared<const std::string>(bytes, fill);
+}
 
 control::WorkerFrame BeatOf(int64_t acts) {
   control::WorkerFrame frame;
@@ -90,10 +92,12 @@ TEST(OutboxTest, AnInboxTakesNoMessageBeyondItsLimit) {
 }
 
 TEST(OutboxTest, StatusesTravel) {
-  for (const absl::Status& status : {absl::OkStatus(), absl::DataLossError("a page\nis torn \xff"), absl::UnauthenticatedError("")}) {
+  for (const absl::Status& status : {absl::OkStatus(), absl::DataLossError("a page\nis torn \xff"),
+                                     absl::UnauthenticatedError("")}) {
     EXPECT_EQ(FromOutcome(ToOutcome(status)), status);
   }
-  EXPECT_EQ(FromOutcome(ToOutcome(absl::InternalError(std::string(20'000, 'x')))).message().size(), kOutcomeBytesMax);
+  EXPECT_EQ(FromOutcome(ToOutcome(absl::InternalError(std::string(20'000, 'x')))).message().size(),
+            kOutcomeBytesMax);
   control::Outcome strange;
   for (int code : {-1, 17, 1 << 30}) {
     strange.set_code(code);

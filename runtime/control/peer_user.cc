@@ -23,7 +23,8 @@ bool ReadEnds(int descriptor, Ends* ends) {
   if (::getsockname(descriptor, reinterpret_cast<sockaddr*>(&ends->here), &size) != 0) return false;
   size = sizeof(ends->there);
   return ::getpeername(descriptor, reinterpret_cast<sockaddr*>(&ends->there), &size) == 0 &&
-         ends->here.ss_family == ends->there.ss_family && (ends->here.ss_family == AF_INET || ends->here.ss_family == AF_INET6);
+         ends->here.ss_family == ends->there.ss_family &&
+         (ends->here.ss_family == AF_INET || ends->here.ss_family == AF_INET6);
 }
 
 // The port; the address goes to `address`, room for 16 bytes.
@@ -74,7 +75,8 @@ std::optional<uid_t> UserOfPeer(int descriptor) {
   if (::send(kernel, &question, sizeof(question), 0) == static_cast<ssize_t>(sizeof(question))) {
     const ssize_t size = ::recv(kernel, reply, sizeof(reply), 0);
     const auto* header = reinterpret_cast<const nlmsghdr*>(reply);
-    if (size >= static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg))) && header->nlmsg_type == SOCK_DIAG_BY_FAMILY) {
+    if (size >= static_cast<ssize_t>(NLMSG_LENGTH(sizeof(inet_diag_msg))) &&
+        header->nlmsg_type == SOCK_DIAG_BY_FAMILY) {
       inet_diag_msg found;
       std::memcpy(&found, NLMSG_DATA(header), sizeof(found));
       // A socket whose process has let go of it belongs to nobody: its inode is gone.

@@ -32,11 +32,16 @@ TEST(PublishedValuesTest, AKeyIsPublishedOnce) {
 
 TEST(PublishedValuesTest, KeysValuesAndWaitersHaveBounds) {
   PublishedValues values;
-  EXPECT_EQ(values.Publish(0, std::string(kKeyBytesMax + 1, 'k'), "").status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(values.Fetch(std::string(kKeyBytesMax + 1, 'k'), {}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(values.Publish(0, "large", std::string(kPublishedBytesMax, 'v')).status().code(), absl::StatusCode::kResourceExhausted);
-  for (size_t i = 0; i < kPublishedKeysMax; ++i) ASSERT_TRUE(values.Publish(0, absl::StrCat(i), "").ok());
-  EXPECT_EQ(values.Publish(0, "one more", "").status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(values.Publish(0, std::string(kKeyBytesMax + 1, 'k'), "").status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(values.Fetch(std::string(kKeyBytesMax + 1, 'k'), {}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(values.Publish(0, "large", std::string(kPublishedBytesMax, 'v')).status().code(),
+            absl::StatusCode::kResourceExhausted);
+  for (size_t i = 0; i < kPublishedKeysMax; ++i)
+    ASSERT_TRUE(values.Publish(0, absl::StrCat(i), "").ok());
+  EXPECT_EQ(values.Publish(0, "one more", "").status().code(),
+            absl::StatusCode::kResourceExhausted);
   for (size_t i = 0; i < kWaitingMax; ++i) ASSERT_EQ(*values.Fetch("never", {}), nullptr);
   EXPECT_EQ(values.Fetch("never", {}).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_TRUE(values.Fetch("0", {}).ok());

@@ -23,7 +23,9 @@ absl::Status Knock(TestJob* job, const std::function<void(WorkerLinkOptions*)>& 
   return WorkerLink::Connect(std::move(options)).status();
 }
 
-absl::StatusOr<std::string> Done(int worker, const std::string& command) { return absl::StrCat(worker); }
+absl::StatusOr<std::string> Done(int worker, const std::string& command) {
+  return absl::StrCat(worker);
+}
 
 // After all the knocking, an honest worker is still served and nobody counts as lost.
 void ExpectServes(TestJob* job) {
@@ -41,7 +43,8 @@ TEST(RefusalTest, CredentialsOfAnotherJobAreRefusedByBothSides) {
   auto stranger = JobAuthority::Create(job.job_id());
   ASSERT_TRUE(stranger.ok());
   const Credentials own = *stranger->Issue(WorkerIdentity(job.job_id(), 0, 1));
-  const absl::Status by_worker = Knock(&job, [&](WorkerLinkOptions* options) { options->credentials = own; });
+  const absl::Status by_worker =
+      Knock(&job, [&](WorkerLinkOptions* options) { options->credentials = own; });
   EXPECT_EQ(by_worker.code(), absl::StatusCode::kPermissionDenied) << by_worker;
   // One that trusts the coordinator, but is not trusted.
   const absl::Status by_coordinator = Knock(&job, [&](WorkerLinkOptions* options) {
@@ -64,16 +67,20 @@ TEST(RefusalTest, APartyWithoutACertificateIsRefused) {
 
 TEST(RefusalTest, ACertificateSpeaksForItsWorkerOnly) {
   TestJob job(2);
-  const absl::Status status =
-      Knock(&job, [&](WorkerLinkOptions* options) { options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), 1, 1)); });
+  const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
+    options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), 1, 1));
+  });
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0606"), HasSubstr(WorkerIdentity(job.job_id(), 0, 1)), HasSubstr(WorkerIdentity(job.job_id(), 1, 1))));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("W0606"), HasSubstr(WorkerIdentity(job.job_id(), 0, 1)),
+                    HasSubstr(WorkerIdentity(job.job_id(), 1, 1))));
 }
 
 TEST(RefusalTest, TheCoordinatorsCertificateIsNoWorkers) {
   TestJob job(1);
-  const absl::Status status =
-      Knock(&job, [&](WorkerLinkOptions* options) { options->credentials = *job.authority().Issue(CoordinatorIdentity(job.job_id())); });
+  const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
+    options->credentials = *job.authority().Issue(CoordinatorIdentity(job.job_id()));
+  });
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   ExpectServes(&job);
 }
@@ -84,25 +91,31 @@ TEST(RefusalTest, AWorkerDoesNotTakeAnotherWorkerForTheCoordinator) {
     options->job_id = job.job_id();
     options->credentials = *job.authority().Issue(WorkerIdentity(job.job_id(), 1, 1));
   });
-  const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) { options->coordinator_address = impostor->address(); });
+  const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
+    options->coordinator_address = impostor->address();
+  });
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
 }
 
 TEST(RefusalTest, AnotherBuildIsRefusedWithBothIdsAndEndsTheWaiting) {
   TestJob job(2);
-  const absl::Status status = Knock(&job, [](WorkerLinkOptions* options) { options->build_id = "build-2"; });
+  const absl::Status status =
+      Knock(&job, [](WorkerLinkOptions* options) { options->build_id = "build-2"; });
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0604"), HasSubstr("build-1"), HasSubstr("build-2")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("W0604"), HasSubstr("build-1"), HasSubstr("build-2")));
   const absl::Status waited = job->WaitForWorkers(kPatienceMs);
   EXPECT_EQ(waited.code(), absl::StatusCode::kFailedPrecondition) << waited;
-  EXPECT_THAT(std::string(waited.message()), AllOf(HasSubstr("build-1"), HasSubstr("build-2"), HasSubstr("worker 0")));
+  EXPECT_THAT(std::string(waited.message()),
+              AllOf(HasSubstr("build-1"), HasSubstr("build-2"), HasSubstr("worker 0")));
 }
 
 TEST(RefusalTest, AWorkerOfAnotherEpochIsRefusedWithBoth) {
   TestJob job(1, [](CoordinatorOptions* options) { options->epoch = 7; });
   const absl::Status status = Knock(&job, [](WorkerLinkOptions* options) {});
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0605"), HasSubstr("epoch 1"), HasSubstr("epoch 7")));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("W0605"), HasSubstr("epoch 1"), HasSubstr("epoch 7")));
 }
 
 TEST(RefusalTest, AWorkerCannotClaimAnEpochThatItsCertificateLacks) {
@@ -174,7 +187,8 @@ TEST(RefusalTest, WithoutACoordinatorAWorkerGivesUpAtItsLimit) {
   job.DestroyCoordinator();
   const absl::Status status = WorkerLink::Connect(options).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0608"), HasSubstr(options.coordinator_address)));
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("W0608"), HasSubstr(options.coordinator_address)));
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ constexpr int64_t kIdleMs = 3'600'000;
 // Between attempts to reach a coordinator that does not answer.
 constexpr int64_t kFirstRetryMs = 10;
 constexpr int64_t kRetryMsMax = 500;
-// Under TLS 1.3 a party learns that its certificate is refused by a connection that opens and closes. One such
-// may have other reasons.
+// Under TLS 1.3 a party learns that its certificate is refused by a connection that opens and
+// closes. One such may have other reasons.
 constexpr int kHangUpsMax = 3;
 constexpr char kNoAnswer[] = "no answer";
 
@@ -77,8 +77,12 @@ class GrpcWorkerLink final : public WorkerLink {
   absl::Status HandleMessage(const std::string& bytes);
   void HandleClosed();
   // Until it has left, or the job is aborted.
-  bool Beats() const { return is_welcome_ && !is_closed_ && !is_leaving_ && (!end_.has_value() || end_->ok()); }
-  bool IsDue(int64_t now_ns) const { return Beats() && (ping_to_answer_.has_value() || now_ns >= next_beat_ns_); }
+  bool Beats() const {
+    return is_welcome_ && !is_closed_ && !is_leaving_ && (!end_.has_value() || end_->ok());
+  }
+  bool IsDue(int64_t now_ns) const {
+    return Beats() && (ping_to_answer_.has_value() || now_ns >= next_beat_ns_);
+  }
   void Beat();
   void CheckCoordinator(int64_t now_ns);
   int64_t ExcuseMs() const { return options_.excuse_ms ? options_.excuse_ms() : 0; }
@@ -100,17 +104,18 @@ class GrpcWorkerLink final : public WorkerLink {
   grpc::ClientContext context_;
   grpc::CompletionQueue queue_;
   std::thread thread_;
-  Attention attention_;               // the thread's
+  Attention attention_;                 // the thread's
   control::CoordinatorFrame incoming_;  // of the read under way, or the thread's
 
   std::mutex mutex_;  // guards all below
   std::condition_variable changed_;
-  std::unique_ptr<grpc::ClientAsyncReaderWriter<control::WorkerFrame, control::CoordinatorFrame>> stream_;
+  std::unique_ptr<grpc::ClientAsyncReaderWriter<control::WorkerFrame, control::CoordinatorFrame>>
+      stream_;
   bool starting_ = false;  // operations under way
   bool reading_ = false;
   bool writing_ = false;
   bool finishing_ = false;
-  bool is_closed_ = false;  // the call is over; no operation may follow
+  bool is_closed_ = false;    // the call is over; no operation may follow
   grpc::Status call_status_;  // how it ended
   bool is_welcome_ = false;
   Outbox<control::WorkerFrame> outbox_;
@@ -131,7 +136,8 @@ class GrpcWorkerLink final : public WorkerLink {
 };
 
 GrpcWorkerLink::GrpcWorkerLink(WorkerLinkOptions options)
-    : options_(std::move(options)), attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)),
+    : options_(std::move(options)),
+      attention_(std::max<int64_t>(options_.heartbeat_ms * kNsPerMs / 4, 2 * kNsPerMs)),
       outbox_(kEventsMax, 2 * (options_.message_bytes_max + kMessageOverheadBytes)),
       inbox_(options_.message_bytes_max + kMessageOverheadBytes) {}
 
@@ -153,10 +159,14 @@ absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   }
   thread_ = std::thread([this] { Run(); });
   std::unique_lock<std::mutex> lock(mutex_);
-  WaitCounted(changed_, lock, limit_ms, [this] { return is_welcome_ || is_closed_ || end_.has_value(); });
+  WaitCounted(changed_, lock, limit_ms,
+              [this] { return is_welcome_ || is_closed_ || end_.has_value(); });
   if (is_welcome_) return absl::OkStatus();
-  if (end_.has_value()) return end_->ok() ? absl::CancelledError("the job has ended") : absl::AbortedError(end_->message());
-  return is_closed_ ? FromGrpc(call_status_) : absl::UnavailableError(absl::StrCat(kNoAnswer, " within ", limit_ms, " ms"));
+  if (end_.has_value())
+    return end_->ok() ? absl::CancelledError("the job has ended")
+                      : absl::AbortedError(end_->message());
+  return is_closed_ ? FromGrpc(call_status_)
+                    : absl::UnavailableError(absl::StrCat(kNoAnswer, " within ", limit_ms, " ms"));
 }
 
 GrpcWorkerLink::~GrpcWorkerLink() {
@@ -170,7 +180,8 @@ GrpcWorkerLink::~GrpcWorkerLink() {
     if (!end_.has_value()) end_ = absl::CancelledError("the link is gone");
     is_owed_abort_ = false;
     Cut();
-    changed_.wait(lock, [this] { return is_closed_ && !starting_ && !reading_ && !writing_ && !finishing_; });
+    changed_.wait(
+        lock, [this] { return is_closed_ && !starting_ && !reading_ && !writing_ && !finishing_; });
   }
   queue_.Shutdown();
   thread_.join();
@@ -220,9 +231,7 @@ int64_t GrpcWorkerLink::NextWakeNs(int64_t now_ns) const {
 
 void GrpcWorkerLink::HandleDone(Operation operation, bool ok, int64_t now_ns) {
   switch (operation) {
-    case Operation::kStart:
-      starting_ = false;
-      break;
+    case Operation::kStart: starting_ = false; break;
     case Operation::kRead:
       reading_ = false;
       if (ok) HandleFrame(now_ns);
@@ -250,17 +259,24 @@ void GrpcWorkerLink::HandleDone(Operation operation, bool ok, int64_t now_ns) {
 void GrpcWorkerLink::HandleClosed() {
   is_closed_ = true;
   if (!is_welcome_) return;
-  End(absl::UnavailableError(Format({.code = "W0609", .where = absl::StrCat("worker ", options_.worker),
-                                     .expected = absl::StrCat("the coordinator at ", options_.coordinator_address, " until the job ends"),
-                                     .found = absl::StrCat("its connection closed: ", call_status_.error_message())})));
+  End(absl::UnavailableError(
+      Format({.code = "W0609",
+              .where = absl::StrCat("worker ", options_.worker),
+              .expected = absl::StrCat("the coordinator at ", options_.coordinator_address,
+                                       " until the job ends"),
+              .found = absl::StrCat("its connection closed: ", call_status_.error_message())})));
 }
 
 void GrpcWorkerLink::CheckCoordinator(int64_t now_ns) {
   if (!coordinator_.has_value() || end_.has_value() || !coordinator_->IsDead(now_ns)) return;
-  if (const int64_t more_ms = ExcuseMs(); more_ms > 0) return coordinator_->Excuse(now_ns, more_ms * kNsPerMs);
-  End(absl::UnavailableError(Format({.code = "W0609", .where = absl::StrCat("worker ", options_.worker),
-                                     .expected = absl::StrCat("a word from the coordinator within ", options_.coordinator_dead_after_ms, " ms"),
-                                     .found = absl::StrCat("none for ", coordinator_->SinceHeardNs(now_ns) / kNsPerMs, " ms")})));
+  if (const int64_t more_ms = ExcuseMs(); more_ms > 0)
+    return coordinator_->Excuse(now_ns, more_ms * kNsPerMs);
+  End(absl::UnavailableError(Format(
+      {.code = "W0609",
+       .where = absl::StrCat("worker ", options_.worker),
+       .expected = absl::StrCat("a word from the coordinator within ",
+                                options_.coordinator_dead_after_ms, " ms"),
+       .found = absl::StrCat("none for ", coordinator_->SinceHeardNs(now_ns) / kNsPerMs, " ms")})));
   Cut();
 }
 
@@ -285,22 +301,26 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
       if (message.ok() && message->has_value()) status = HandleMessage(**message);
       break;
     }
-    default:
-      status = absl::InvalidArgumentError("a frame of no known kind");
+    default: status = absl::InvalidArgumentError("a frame of no known kind");
   }
   if (!status.ok()) {
-    End(absl::UnavailableError(Format({.code = "W0609", .where = absl::StrCat("worker ", options_.worker),
-                                       .expected = "messages of the control plane", .found = std::string(status.message())})));
+    End(absl::UnavailableError(Format({.code = "W0609",
+                                       .where = absl::StrCat("worker ", options_.worker),
+                                       .expected = "messages of the control plane",
+                                       .found = std::string(status.message())})));
     Cut();
   }
 }
 
 absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
   control::CoordinatorMessage message;
-  if (!message.ParseFromString(bytes)) return absl::InvalidArgumentError("a message that does not parse");
+  if (!message.ParseFromString(bytes))
+    return absl::InvalidArgumentError("a message that does not parse");
   if (message.has_command()) {
-    if (commands_.size() >= kCommandsMax) return absl::ResourceExhaustedError(absl::StrCat("more than ", kCommandsMax, " commands"));
-    commands_.push_back({message.command().call(), std::move(*message.mutable_command()->mutable_command())});
+    if (commands_.size() >= kCommandsMax)
+      return absl::ResourceExhaustedError(absl::StrCat("more than ", kCommandsMax, " commands"));
+    commands_.push_back(
+        {message.command().call(), std::move(*message.mutable_command()->mutable_command())});
     return absl::OkStatus();
   }
   if (!message.has_reply()) return absl::InvalidArgumentError("a message of no known kind");
@@ -354,9 +374,13 @@ void GrpcWorkerLink::StartWrite() {
 }
 
 void GrpcWorkerLink::Push(const control::WorkerMessage& message) {
-  if (absl::Status status = outbox_.Push(std::make_shared<const std::string>(message.SerializeAsString())); !status.ok()) {
-    End(absl::ResourceExhaustedError(Format({.code = "W0610", .where = absl::StrCat("worker ", options_.worker),
-                                             .expected = "the coordinator to take what it is sent", .found = std::string(status.message()),
+  if (absl::Status status =
+          outbox_.Push(std::make_shared<const std::string>(message.SerializeAsString()));
+      !status.ok()) {
+    End(absl::ResourceExhaustedError(Format({.code = "W0610",
+                                             .where = absl::StrCat("worker ", options_.worker),
+                                             .expected = "the coordinator to take what it is sent",
+                                             .found = std::string(status.message()),
                                              .hint = "fewer events"})));
     Cut();
     return;
@@ -390,7 +414,8 @@ void GrpcWorkerLink::SayFarewell() {
 // An orderly end: what waits is written; returns once the coordinator has it all.
 void GrpcWorkerLink::Leave(std::unique_lock<std::mutex>* lock) {
   SayFarewell();
-  changed_.wait_until(*lock, After(options_.coordinator_dead_after_ms), [this] { return is_closed_; });
+  changed_.wait_until(*lock, After(options_.coordinator_dead_after_ms),
+                      [this] { return is_closed_; });
 }
 
 // --- Calls from outside ---
@@ -407,7 +432,9 @@ absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
     command.text = std::string();
     if (answer.ok() && static_cast<int64_t>(answer->size()) > options_.message_bytes_max) {
       answer = absl::ResourceExhaustedError(
-          Format({.code = "W0613", .where = "an answer", .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
+          Format({.code = "W0613",
+                  .where = "an answer",
+                  .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
                   .found = absl::StrCat(answer->size())}));
     }
     control::WorkerMessage message;
@@ -430,8 +457,10 @@ void GrpcWorkerLink::Send(std::string event) {
 
 absl::Status GrpcWorkerLink::Publish(const std::string& key, const std::string& value) {
   if (static_cast<int64_t>(value.size()) > options_.message_bytes_max) {
-    return Rejected({.code = "W0613", .where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'"),
-                     .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"), .found = absl::StrCat(value.size())});
+    return Rejected({.code = "W0613",
+                     .where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'"),
+                     .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
+                     .found = absl::StrCat(value.size())});
   }
   control::WorkerMessage message;
   message.mutable_publish()->set_key(key);
@@ -452,12 +481,16 @@ absl::Status GrpcWorkerLink::JobStatus() {
 
 // Once the job has ended.
 absl::Status GrpcWorkerLink::JobEnded(const std::string& where) const {
-  return absl::UnavailableError(Format({.code = "W0609", .where = where, .expected = "a job that runs",
-                                        .found = end_->ok() ? "its end" : std::string(end_->message())}));
+  return absl::UnavailableError(
+      Format({.code = "W0609",
+              .where = where,
+              .expected = "a job that runs",
+              .found = end_->ok() ? "its end" : std::string(end_->message())}));
 }
 
 // Sends a publish or fetch, and waits for the reply.
-absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message, const std::string& key) {
+absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message,
+                                                const std::string& key) {
   std::unique_lock<std::mutex> lock(mutex_);
   const int64_t request = next_request_++;
   if (message.has_publish()) message.mutable_publish()->set_request(request);
@@ -472,16 +505,22 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message, 
   if (reply.has_value()) return *reply;
   const std::string where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'");
   if (end_.has_value()) return JobEnded(where);
-  return absl::DeadlineExceededError(Format({.code = "W0611", .where = where,
-                                             .expected = absl::StrCat("an answer within ", options_.fetch_limit_ms, " ms"),
-                                             .found = "none", .hint = "which worker should have published it"}));
+  return absl::DeadlineExceededError(
+      Format({.code = "W0611",
+              .where = where,
+              .expected = absl::StrCat("an answer within ", options_.fetch_limit_ms, " ms"),
+              .found = "none",
+              .hint = "which worker should have published it"}));
 }
 
 // What the text of a failed attempt to connect says; gRPC tells it in no other way.
 enum class Failure { kNobodyThere, kHungUp, kNotTrusted };
 Failure FailureOf(const std::string& text) {
-  if (absl::StrContains(text, "Ssl handshake failed") || absl::StrContains(text, "Peer name")) return Failure::kNotTrusted;
-  if (absl::StrContains(text, "Failed to connect to remote host") || absl::StrContains(text, kNoAnswer)) return Failure::kNobodyThere;
+  if (absl::StrContains(text, "Ssl handshake failed") || absl::StrContains(text, "Peer name"))
+    return Failure::kNotTrusted;
+  if (absl::StrContains(text, "Failed to connect to remote host") ||
+      absl::StrContains(text, kNoAnswer))
+    return Failure::kNobodyThere;
   return Failure::kHungUp;
 }
 
@@ -504,17 +543,25 @@ absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOption
     if (failure == Failure::kHungUp) ++num_hung_up;
     if (failure == Failure::kNotTrusted || num_hung_up == kHangUpsMax) {
       return absl::PermissionDeniedError(
-          Format({.code = "W0606", .where = absl::StrCat("worker ", options.worker),
-                  .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ", options.coordinator_address),
-                  .found = absl::StrCat(failure == Failure::kNotTrusted ? "one that is not trusted: " : "one that does not trust this worker: ", text)}));
+          Format({.code = "W0606",
+                  .where = absl::StrCat("worker ", options.worker),
+                  .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ",
+                                           options.coordinator_address),
+                  .found = absl::StrCat(failure == Failure::kNotTrusted
+                                            ? "one that is not trusted: "
+                                            : "one that does not trust this worker: ",
+                                        text)}));
     }
     if (NowNs() + retry_ms * kNsPerMs >= deadline_ns && options.excuse_ms) {
       deadline_ns = std::max(deadline_ns, NowNs() + options.excuse_ms() * kNsPerMs);
     }
     if (NowNs() + retry_ms * kNsPerMs >= deadline_ns) {
-      return absl::UnavailableError(Format({.code = "W0608", .where = absl::StrCat("worker ", options.worker),
-                                            .expected = absl::StrCat("a coordinator at ", options.coordinator_address, " within ", options.connect_limit_ms, " ms"),
-                                            .found = text}));
+      return absl::UnavailableError(
+          Format({.code = "W0608",
+                  .where = absl::StrCat("worker ", options.worker),
+                  .expected = absl::StrCat("a coordinator at ", options.coordinator_address,
+                                           " within ", options.connect_limit_ms, " ms"),
+                  .found = text}));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(retry_ms));
     retry_ms = std::min(2 * retry_ms, kRetryMsMax);

@@ -33,9 +33,9 @@ struct WorkerLinkOptions {
   int64_t connect_limit_ms = 10'000;
   int64_t fetch_limit_ms = 30'000;
   int64_t message_bytes_max = 64 << 20;
-  // Asked before the coordinator counts as gone for want of a word, or a wait for it ends: so many more milliseconds it
-  // has, from now; 0: none. For who can see why it is silent. Null: none. Answers at once and calls nothing of the link.
-  // Any thread, one at a time.
+  // Asked before the coordinator counts as gone for want of a word, or a wait for it ends: so many
+  // more milliseconds it has, from now; 0: none. For who can see why it is silent. Null: none.
+  // Answers at once and calls nothing of the link. Any thread, one at a time.
   std::function<int64_t()> excuse_ms;
   // Read at every heartbeat; must not block.
   std::function<WorkerProgress()> progress;
@@ -47,18 +47,19 @@ class WorkerLink : public Exchange {
  public:
   // Blocks until welcome, at most connect_limit_ms. kUnavailable: no coordinator there.
   // kPermissionDenied: it refused the credentials or the worker's number is taken, or its own
-  // credentials are not this job's. kFailedPrecondition: another build or epoch, with both. kAborted,
-  // kCancelled: the job has ended.
-  // To destroy a link before Serve has returned is to be lost: the coordinator says so.
+  // credentials are not this job's. kFailedPrecondition: another build or epoch, with both.
+  // kAborted, kCancelled: the job has ended. To destroy a link before Serve has returned is to be
+  // lost: the coordinator says so.
   static absl::StatusOr<std::unique_ptr<WorkerLink>> Connect(WorkerLinkOptions options);
 
   using Handler = std::function<absl::StatusOr<std::string>(const std::string& command)>;
   // Until the coordinator ends the job: OK if orderly, and then all that was sent has arrived; else
-  // why, once the handler has returned. A handler's error is sent as the answer and does not end serving.
+  // why, once the handler has returned. A handler's error is sent as the answer and does not end
+  // serving.
   virtual absl::Status Serve(const Handler& handler) = 0;
 
-  // An event for the coordinator, such as a metric. Does not block; events arrive in order. With more
-  // than 65,536 of them unsent the link ends, with kResourceExhausted.
+  // An event for the coordinator, such as a metric. Does not block; events arrive in order. With
+  // more than 65,536 of them unsent the link ends, with kResourceExhausted.
   virtual void Send(std::string event) = 0;
 };
 

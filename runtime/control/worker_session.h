@@ -1,5 +1,5 @@
-// One worker's call at the coordinator: the gRPC stream with its operations under way, what waits to be
-// written, and what has been read in part. It decides nothing; the coordinator does.
+// One worker's call at the coordinator: the gRPC stream with its operations under way, what waits
+// to be written, and what has been read in part. It decides nothing; the coordinator does.
 //
 //   awaited -> open -> closed -> (no operation under way) deleted
 //           \-> refused ------/
@@ -56,8 +56,8 @@ struct WorkerSession {
   bool is_cut = false;
   // The call ends once the outbox is empty.
   bool ends_once_written = false;
-  // The job was aborted; the worker answers by leaving. Its end of the connection must not break before
-  // it has read why.
+  // The job was aborted; the worker answers by leaving. Its end of the connection must not break
+  // before it has read why.
   bool awaits_farewell = false;
 
   control::WorkerFrame incoming;

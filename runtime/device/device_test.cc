@@ -33,10 +33,11 @@ std::unique_ptr<DeviceFixture> Make() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(&Make<CpuFixture>));
-INSTANTIATE_TEST_SUITE_P(Fake, DeviceConformance,
-                         ::testing::Values(&Make<FakeFixture<1, FakeDevice::RunBody::kAtLaunch>>,
-                                           &Make<FakeFixture<1, FakeDevice::RunBody::kAtCompletion>>,
-                                           &Make<FakeFixture<4, FakeDevice::RunBody::kAtCompletion>>));
+INSTANTIATE_TEST_SUITE_P(
+    Fake, DeviceConformance,
+    ::testing::Values(&Make<FakeFixture<1, FakeDevice::RunBody::kAtLaunch>>,
+                      &Make<FakeFixture<1, FakeDevice::RunBody::kAtCompletion>>,
+                      &Make<FakeFixture<4, FakeDevice::RunBody::kAtCompletion>>));
 
 void Nothing(void*) {}
 

@@ -22,11 +22,13 @@ void Pause() {
 }
 
 void FutexWait(std::atomic<uint32_t>* word, uint32_t expected) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, expected, nullptr,
+          nullptr, 0);
 }
 
 void FutexWake(std::atomic<uint32_t>* word, int count) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, count, nullptr, nullptr,
+          0);
 }
 
 // Returns once *word differs from `seen`; spins shortly, then sleeps.
@@ -78,7 +80,9 @@ struct ThreadTeam::State {
   bool TryEnter() {
     uint32_t value = gate.load(std::memory_order_relaxed);
     while (value & kOpen) {
-      if (gate.compare_exchange_weak(value, value + 1, std::memory_order_acquire, std::memory_order_relaxed)) return true;
+      if (gate.compare_exchange_weak(value, value + 1, std::memory_order_acquire,
+                                     std::memory_order_relaxed))
+        return true;
     }
     return false;
   }
@@ -115,7 +119,8 @@ ThreadTeam::~ThreadTeam() {
 
 int ThreadTeam::num_threads() const { return static_cast<int>(state_->threads.size()) + 1; }
 
-void ThreadTeam::ParallelFor(int64_t num_pieces, void (*body)(void* context, int64_t piece, int worker),
+void ThreadTeam::ParallelFor(int64_t num_pieces,
+                             void (*body)(void* context, int64_t piece, int worker),
                              void* context) {
   State& state = *state_;
   if (num_pieces <= 1 || state.threads.empty()) {

@@ -26,7 +26,8 @@ class ThreadTeam {
   // Runs body(context, piece, worker) for each piece in [0, num_pieces), in any order and
   // on any thread of the team; returns when all are done. `worker` is in
   // [0, num_threads()); no two pieces run at once under the same one. Allocates nothing.
-  void ParallelFor(int64_t num_pieces, void (*body)(void* context, int64_t piece, int worker), void* context);
+  void ParallelFor(int64_t num_pieces, void (*body)(void* context, int64_t piece, int worker),
+                   void* context);
 
   // The same for any callable `f(int64_t piece)` or `f(int64_t piece, int worker)`.
   template <typename F>

@@ -36,8 +36,9 @@ struct KnownLimit {
   const char* unit_name;
 };
 constexpr KnownLimit kKnown[] = {
-    {RLIMIT_AS, "-v", 1024, " KiB"},      {RLIMIT_DATA, "-d", 1024, " KiB"}, {RLIMIT_STACK, "-s", 1024, " KiB"},
-    {RLIMIT_NPROC, "-u", 1, ""},          {RLIMIT_NOFILE, "-n", 1, ""},      {RLIMIT_FSIZE, "-f", 1024, " KiB"},
+    {RLIMIT_AS, "-v", 1024, " KiB"},      {RLIMIT_DATA, "-d", 1024, " KiB"},
+    {RLIMIT_STACK, "-s", 1024, " KiB"},   {RLIMIT_NPROC, "-u", 1, ""},
+    {RLIMIT_NOFILE, "-n", 1, ""},         {RLIMIT_FSIZE, "-f", 1024, " KiB"},
     {RLIMIT_MEMLOCK, "-l", 1024, " KiB"}, {RLIMIT_CPU, "-t", 1, " s"},
 };
 
@@ -63,7 +64,8 @@ std::string Raise(const std::vector<int>& resources, const std::string& else_adv
     if (std::string text = LimitText(resource); !text.empty()) texts.push_back(std::move(text));
   }
   if (texts.empty()) return else_advice;
-  return absl::StrCat("raise the limit (", absl::StrJoin(texts, ", "), ")", else_advice.empty() ? "" : ", or ", else_advice);
+  return absl::StrCat("raise the limit (", absl::StrJoin(texts, ", "), ")",
+                      else_advice.empty() ? "" : ", or ", else_advice);
 }
 
 // --- The end ---
@@ -118,10 +120,13 @@ void Handle(int signal, void (*handler)(int), int flags) {
 
 void HandleCrashes() {
   std::string suspects = Raise({RLIMIT_AS, RLIMIT_DATA}, "");
-  if (Get(RLIMIT_STACK).rlim_cur < kStackOfThreads) suspects = Raise({RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK}, "");
+  if (Get(RLIMIT_STACK).rlim_cur < kStackOfThreads)
+    suspects = Raise({RLIMIT_AS, RLIMIT_DATA, RLIMIT_STACK}, "");
   if (suspects.empty()) return;
-  Keep(absl::StrCat("W0983 at this process: expected memory when it was asked for; found a crash while limits are in force that let "
-                    "such requests fail. Try: ", suspects, "; only a crash without them is a fault of weir."),
+  Keep(absl::StrCat("W0983 at this process: expected memory when it was asked for; found a crash "
+                    "while limits are in force that let "
+                    "such requests fail. Try: ",
+                    suspects, "; only a crash without them is a fault of weir."),
        text_of_crash, sizeof(text_of_crash));
   static char stack_bytes[kSignalStackBytes];
   stack_t stack = {};
@@ -135,11 +140,13 @@ void HandleProcessorTime(OnTimeUp on_time_up) {
   rlimit limit = Get(RLIMIT_CPU);
   if (limit.rlim_cur == RLIM_INFINITY) return;
   // At the hard limit the system kills without a word.
-  if (limit.rlim_max != RLIM_INFINITY && limit.rlim_cur + kSecondsToEnd > limit.rlim_max && limit.rlim_max > kSecondsToEnd) {
+  if (limit.rlim_max != RLIM_INFINITY && limit.rlim_cur + kSecondsToEnd > limit.rlim_max &&
+      limit.rlim_max > kSecondsToEnd) {
     limit.rlim_cur = limit.rlim_max - kSecondsToEnd;
     ::setrlimit(RLIMIT_CPU, &limit);
   }
-  Handle(SIGXCPU, on_time_up == OnTimeUp::kEndInOrder ? OnProcessorTime : OnProcessorTimeAtOnce, SA_RESTART);
+  Handle(SIGXCPU, on_time_up == OnTimeUp::kEndInOrder ? OnProcessorTime : OnProcessorTimeAtOnce,
+         SA_RESTART);
 }
 
 void* Nothing(void* gate) {
@@ -161,7 +168,8 @@ std::string LimitText(int resource) {
   const rlimit limit = Get(resource);
   if (known == nullptr || limit.rlim_cur == RLIM_INFINITY) return "";
   // The soft limit of processor time is this program's own doing.
-  const rlim_t value = resource == RLIMIT_CPU && limit.rlim_max != RLIM_INFINITY ? limit.rlim_max : limit.rlim_cur;
+  const rlim_t value =
+      resource == RLIMIT_CPU && limit.rlim_max != RLIM_INFINITY ? limit.rlim_max : limit.rlim_cur;
   return absl::StrCat("ulimit ", known->flag, ": ", LimitValue(resource, value));
 }
 
@@ -169,15 +177,21 @@ std::string ShortageAdvice(int error) {
   switch (error) {
     case EMFILE: return Raise({RLIMIT_NOFILE}, "use fewer processes and devices");
     case ENFILE: return "the system has no more open files: /proc/sys/fs/file-max";
-    case EAGAIN: return Raise({RLIMIT_NPROC, RLIMIT_AS}, "use fewer processes, devices and threads; a container may also limit them (pids.max)");
-    case ENOMEM: return Raise({RLIMIT_AS, RLIMIT_DATA}, "use less memory: `weir plan` tells what the job needs");
+    case EAGAIN:
+      return Raise(
+          {RLIMIT_NPROC, RLIMIT_AS},
+          "use fewer processes, devices and threads; a container may also limit them (pids.max)");
+    case ENOMEM:
+      return Raise({RLIMIT_AS, RLIMIT_DATA},
+                   "use less memory: `weir plan` tells what the job needs");
     case EFBIG: return Raise({RLIMIT_FSIZE}, "use a file system that takes larger files");
     default: return "";
   }
 }
 
 absl::Status Refused(const std::string& where, const std::string& what, int error) {
-  return absl::UnavailableError(Format({"W0981", where, what, ::strerror(error), ShortageAdvice(error)}));
+  return absl::UnavailableError(
+      Format({"W0981", where, what, ::strerror(error), ShortageAdvice(error)}));
 }
 
 void RaiseOwnLimits() {
@@ -205,8 +219,10 @@ void RaiseOwnLimits() {
 absl::Status CheckLimits() {
   const rlimit stack = Get(RLIMIT_STACK);
   if (stack.rlim_cur >= kStackMin) return absl::OkStatus();
-  return absl::UnavailableError(Format({"W0982", "this process", absl::StrCat("a stack of at least ", LimitValue(RLIMIT_STACK, kStackMin)),
-                                        LimitText(RLIMIT_STACK), Raise({RLIMIT_STACK}, "")}));
+  return absl::UnavailableError(
+      Format({"W0982", "this process",
+              absl::StrCat("a stack of at least ", LimitValue(RLIMIT_STACK, kStackMin)),
+              LimitText(RLIMIT_STACK), Raise({RLIMIT_STACK}, "")}));
 }
 
 absl::Status CheckRoomForThreads(const std::string& where, int count) {
@@ -226,7 +242,9 @@ absl::Status CheckRoomForThreads(const std::string& where, int count) {
   for (pthread_t thread : threads) ::pthread_join(thread, nullptr);
   ::pthread_attr_destroy(&attributes);
   if (error == 0) return absl::OkStatus();
-  return Refused(where, absl::StrCat("room for ", count, " more threads, and there is for ", threads.size()), error);
+  return Refused(
+      where, absl::StrCat("room for ", count, " more threads, and there is for ", threads.size()),
+      error);
 }
 
 absl::Status CheckRoomForFiles(const std::string& where, int count) {
@@ -239,25 +257,33 @@ absl::Status CheckRoomForFiles(const std::string& where, int count) {
   }
   for (int descriptor : opened) ::close(descriptor);
   if (error != EMFILE && error != ENFILE) return absl::OkStatus();
-  return Refused(where, absl::StrCat("room for ", count, " more open files, and there is for ", opened.size()), error);
+  return Refused(
+      where, absl::StrCat("room for ", count, " more open files, and there is for ", opened.size()),
+      error);
 }
 
 absl::Status CheckRoomForAddresses(const std::string& where, int64_t bytes) {
   if (bytes <= 0 || !IsLimited(RLIMIT_AS)) return absl::OkStatus();
-  void* const place = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const place = ::mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE,
+                             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (place != MAP_FAILED) {
     ::munmap(place, static_cast<size_t>(bytes));
     return absl::OkStatus();
   }
-  return Refused(where, absl::StrCat("room for ", bytes >> 20, " MiB more of address space"), ENOMEM);
+  return Refused(where, absl::StrCat("room for ", bytes >> 20, " MiB more of address space"),
+                 ENOMEM);
 }
 
 void ReportLimitsAtTheEnd(OnTimeUp on_time_up) {
-  const auto refused = [](const char* what, int error) { return std::string(Refused("this process", what, error).message()); };
+  const auto refused = [](const char* what, int error) {
+    return std::string(Refused("this process", what, error).message());
+  };
   Keep(refused("memory", ENOMEM), text_of_memory, sizeof(text_of_memory));
   Keep(refused("another thread", EAGAIN), text_of_threads, sizeof(text_of_threads));
-  Keep(absl::StrCat("W0984 at this process: expected processor time for the whole job; found that the limit is used up. Try: ",
-                    Raise({RLIMIT_CPU}, "")), text_of_time, sizeof(text_of_time));
+  Keep(absl::StrCat("W0984 at this process: expected processor time for the whole job; found that "
+                    "the limit is used up. Try: ",
+                    Raise({RLIMIT_CPU}, "")),
+       text_of_time, sizeof(text_of_time));
   std::set_terminate(OnTerminate);
   Handle(SIGXFSZ, SIG_IGN, 0);
   HandleProcessorTime(on_time_up);

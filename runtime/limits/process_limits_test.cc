@@ -50,7 +50,9 @@ TEST(ProcessLimitsTest, TooFewDescriptorsAreARefusalWithHowManyThereAre) {
         Limit(RLIMIT_NOFILE, 8);
         ExitWith(CheckRoomForFiles("worker 3", 10));
       },
-      ExitedWithCode(kExitRefused), "W0981 at worker 3: expected room for 10 more open files, and there is for [0-9]; .*ulimit -n: 8");
+      ExitedWithCode(kExitRefused),
+      "W0981 at worker 3: expected room for 10 more open files, and there is for [0-9]; .*ulimit "
+      "-n: 8");
 }
 
 TEST(ProcessLimitsTest, TooFewThreadsAreARefusalWithHowManyThereAre) {
@@ -62,7 +64,9 @@ TEST(ProcessLimitsTest, TooFewThreadsAreARefusalWithHowManyThereAre) {
         if (::setgid(54320) != 0 || ::setuid(54320) != 0) ::_exit(1);
         ExitWith(CheckRoomForThreads("worker 3", 20));
       },
-      ExitedWithCode(kExitRefused), "W0981 at worker 3: expected room for 20 more threads, and there is for [0-5]; .*ulimit -u: 6");
+      ExitedWithCode(kExitRefused),
+      "W0981 at worker 3: expected room for 20 more threads, and there is for [0-5]; .*ulimit -u: "
+      "6");
 }
 
 TEST(ProcessLimitsTest, TooLittleAddressSpaceIsARefusal) {
@@ -72,7 +76,9 @@ TEST(ProcessLimitsTest, TooLittleAddressSpaceIsARefusal) {
         Limit(RLIMIT_AS, rlim_t{1} << 30);
         ExitWith(CheckRoomForAddresses("worker 3", int64_t{2} << 30));
       },
-      ExitedWithCode(kExitRefused), "W0981 at worker 3: expected room for 2048 MiB more of address space; .*ulimit -v: 1048576 KiB");
+      ExitedWithCode(kExitRefused),
+      "W0981 at worker 3: expected room for 2048 MiB more of address space; .*ulimit -v: 1048576 "
+      "KiB");
 }
 
 TEST(ProcessLimitsTest, TooSmallAStackIsARefusal) {
@@ -82,7 +88,8 @@ TEST(ProcessLimitsTest, TooSmallAStackIsARefusal) {
         Limit(RLIMIT_STACK, 128 << 10);
         ExitWith(CheckLimits());
       },
-      ExitedWithCode(kExitRefused), "W0982 at this process: expected a stack of at least 1024 KiB; .*ulimit -s: 128 KiB");
+      ExitedWithCode(kExitRefused),
+      "W0982 at this process: expected a stack of at least 1024 KiB; .*ulimit -s: 128 KiB");
 }
 
 void Overflow() { throw std::bad_alloc(); }
@@ -138,7 +145,8 @@ TEST(ProcessLimitsTest, TheLimitOfProcessorTimeIsNamedBeforeTheSystemKills) {
         ReportLimitsAtTheEnd(OnTimeUp::kEndInOrder);
         UseProcessorTime();
       },
-      KilledBySignal(SIGTERM), "weir: W0984 .*ulimit -t: 2 s") << "whoever handles SIGTERM ends in order";
+      KilledBySignal(SIGTERM), "weir: W0984 .*ulimit -t: 2 s")
+      << "whoever handles SIGTERM ends in order";
 }
 
 }  // namespace

@@ -22,10 +22,12 @@ absl::StatusOr<Arena> Arena::Create(int64_t bytes) {
   // Large arenas start on a huge page, so that the system can back them with such.
   const bool large = bytes >= kHugePage;
   const int64_t mapping_bytes = bytes + (large ? kHugePage : 0);
-  void* mapping = mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* mapping =
+      mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
-    return absl::ResourceExhaustedError(Format({"W0520", "arena of a rank", absl::StrCat(bytes, " bytes of memory"),
-                                                std::strerror(errno), "more devices, or fewer registers"}));
+    return absl::ResourceExhaustedError(
+        Format({"W0520", "arena of a rank", absl::StrCat(bytes, " bytes of memory"),
+                std::strerror(errno), "more devices, or fewer registers"}));
   }
   arena.mapping_ = mapping;
   arena.mapping_bytes_ = mapping_bytes;

@@ -10,20 +10,25 @@ namespace weir {
 namespace {
 
 bool Fits(const FeedType& feed, DType dtype, const Shape& shape) {
-  const bool dtype_fits = std::any_of(feed.forms.begin(), feed.forms.end(), [dtype](const FeedForm& form) { return form.dtype == dtype; });
+  const bool dtype_fits =
+      std::any_of(feed.forms.begin(), feed.forms.end(),
+                  [dtype](const FeedForm& form) { return form.dtype == dtype; });
   if (!dtype_fits || shape.empty()) return false;
   switch (feed.sample) {
     case FeedType::Sample::kOne: return shape.size() == 1;
     case FeedType::Sample::kWindow: return shape.size() == 2 && shape[1] == feed.elements;
-    case FeedType::Sample::kElements: return NumElements(Shape(shape.begin() + 1, shape.end())) == feed.elements;
+    case FeedType::Sample::kElements:
+      return NumElements(Shape(shape.begin() + 1, shape.end())) == feed.elements;
     case FeedType::Sample::kAny: return true;
   }
   return false;
 }
 
-absl::Status WrongType(const std::string& where, const FeedType& feed, DType dtype, const Shape& shape) {
+absl::Status WrongType(const std::string& where, const FeedType& feed, DType dtype,
+                       const Shape& shape) {
   return Rejected({"W0056", where, absl::StrCat(ToText(feed), ", as feed ", feed.name, " delivers"),
-                   absl::StrCat(Name(dtype), ToText(shape)), "change the type of the input, or bind it to another feed with data.feed"});
+                   absl::StrCat(Name(dtype), ToText(shape)),
+                   "change the type of the input, or bind it to another feed with data.feed"});
 }
 
 }  // namespace
@@ -35,7 +40,9 @@ std::string ToText(const FeedType& feed) {
     switch (feed.sample) {
       case FeedType::Sample::kOne: absl::StrAppend(&text, "]"); break;
       case FeedType::Sample::kWindow: absl::StrAppend(&text, ", ", feed.elements, "]"); break;
-      case FeedType::Sample::kElements: absl::StrAppend(&text, ", ...] with ", feed.elements, " elements a sample"); break;
+      case FeedType::Sample::kElements:
+        absl::StrAppend(&text, ", ...] with ", feed.elements, " elements a sample");
+        break;
       case FeedType::Sample::kAny: absl::StrAppend(&text, ", ...]"); break;
     }
     forms.push_back(std::move(text));
@@ -48,20 +55,24 @@ absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request) {
   for (const FeedType& feed : feeds) {
     if (feed.name != request.feed) continue;
     if (!Fits(feed, request.dtype, request.shape)) {
-      return WrongType(absl::StrCat("input ", request.input, " of main"), feed, request.dtype, request.shape);
+      return WrongType(absl::StrCat("input ", request.input, " of main"), feed, request.dtype,
+                       request.shape);
     }
     return dataset.CheckValues(request);
   }
   return UnknownFeed(request.input, request.feed, feeds);
 }
 
-absl::Status UnknownFeed(const std::string& input, const std::string& from, const std::vector<FeedType>& known) {
+absl::Status UnknownFeed(const std::string& input, const std::string& from,
+                         const std::vector<FeedType>& known) {
   std::vector<std::string> names;
   for (const FeedType& feed : known) names.push_back(feed.name);
   const std::string nearest = Nearest(from, names);
   const std::string offered = nearest.empty() && !names.empty() ? names[0] : nearest;
-  return Rejected({"W0055", absl::StrCat("input ", input, " of main"), absl::StrCat("one of the feeds of the data: ", absl::StrJoin(names, ", ")), from,
-                   absl::StrCat("data { feed { input: \"", input, "\" from: \"", offered, "\" } }")});
+  return Rejected(
+      {"W0055", absl::StrCat("input ", input, " of main"),
+       absl::StrCat("one of the feeds of the data: ", absl::StrJoin(names, ", ")), from,
+       absl::StrCat("data { feed { input: \"", input, "\" from: \"", offered, "\" } }")});
 }
 
 absl::Status WrongFeedType(const FeedType& feed, const TensorSlice& slice) {

@@ -7,10 +7,10 @@
 //   n = (step * micro_batches + micro_batch) * rows + row
 // so the same samples are seen in a step however it is cut into micro-batches.
 //
-// A dataset declares its feeds: what each is called, in which forms it comes, how large a sample is, and which values
-// are possible. What a model asks of a feed (FeedRequest) is compared with that before anything is filled
-// (CheckRequest). No dimension means anything by its name: the first counts samples.
-// Thread rule: immutable after opening; any thread calls Fill.
+// A dataset declares its feeds: what each is called, in which forms it comes, how large a sample
+// is, and which values are possible. What a model asks of a feed (FeedRequest) is compared with
+// that before anything is filled (CheckRequest). No dimension means anything by its name: the first
+// counts samples. Thread rule: immutable after opening; any thread calls Fill.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +62,7 @@ std::string ToText(const FeedType& feed);
 
 // The type and the range that a model asks of a feed.
 struct FeedRequest {
-  std::string input;   // of the model, for messages
+  std::string input;  // of the model, for messages
   std::string feed;
   DType dtype = DType::kF32;
   Shape shape;         // of a whole step, [samples, ...]
@@ -75,8 +75,9 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual std::vector<FeedType> feeds() const = 0;
-  // That no value of the feed, in the training part or the held-out one, is outside what the request has room for, as far
-  // as can be known before reading it. kInvalidArgument names the first value that is.
+  // That no value of the feed, in the training part or the held-out one, is outside what the
+  // request has room for, as far as can be known before reading it. kInvalidArgument names the
+  // first value that is.
   virtual absl::Status CheckValues(const FeedRequest& request) const = 0;
   // Whole batches of held-out samples; samples beyond the last whole batch are not used.
   virtual int64_t num_held_out_batches() const = 0;
@@ -85,8 +86,8 @@ class Dataset {
 
   // Writes slice.bytes() to `out`. slice.global_shape is that of one micro-batch. Errors:
   // an unknown feed (the nearest is named) or a slice whose shape or dtype the feed cannot have.
-  virtual absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
-                            void* out) const = 0;
+  virtual absl::Status Fill(const std::string& feed, const BatchPosition& position,
+                            const TensorSlice& slice, void* out) const = 0;
 };
 
 // Number of the sample in row `row` of the micro-batch at `position`.
@@ -94,12 +95,13 @@ inline int64_t SampleNumber(const BatchPosition& position, int64_t rows, int64_t
   return (position.step * position.micro_batches + position.micro_batch) * rows + row;
 }
 
-// Whether the dataset can deliver what is asked: the feed is known (W0055), of that type (W0056), and every value known up
-// front is in range (Dataset::CheckValues).
+// Whether the dataset can deliver what is asked: the feed is known (W0055), of that type (W0056),
+// and every value known up front is in range (Dataset::CheckValues).
 absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request);
 
 // The error for feed `from`, wanted by input `input`, that is none of `known`.
-absl::Status UnknownFeed(const std::string& input, const std::string& from, const std::vector<FeedType>& known);
+absl::Status UnknownFeed(const std::string& input, const std::string& from,
+                         const std::vector<FeedType>& known);
 // The error for Fill of a slice that `feed` cannot be.
 absl::Status WrongFeedType(const FeedType& feed, const TensorSlice& slice);
 

@@ -63,7 +63,8 @@ std::string Alphabet(int n) {
 }
 
 template <typename T>
-std::vector<T> Filled(const Dataset& data, const std::string& feed, const BatchPosition& position, const TensorSlice& slice) {
+std::vector<T> Filled(const Dataset& data, const std::string& feed, const BatchPosition& position,
+                      const TensorSlice& slice) {
   std::vector<T> out(static_cast<size_t>(slice.num_elements()));
   absl::Status status = data.Fill(feed, position, slice, out.data());
   EXPECT_TRUE(status.ok()) << status;
@@ -72,7 +73,8 @@ std::vector<T> Filled(const Dataset& data, const std::string& feed, const BatchP
 
 // Cuts the batch into every pair of row and column ranges and compares with the whole.
 template <typename T>
-void ExpectSlicesEqualWhole(const Dataset& data, const std::string& feed, const Shape& shape, DType dtype) {
+void ExpectSlicesEqualWhole(const Dataset& data, const std::string& feed, const Shape& shape,
+                            DType dtype) {
   BatchPosition position;
   position.step = 3;
   position.micro_batch = 1;
@@ -82,10 +84,12 @@ void ExpectSlicesEqualWhole(const Dataset& data, const std::string& feed, const 
     for (int64_t r1 = r0; r1 <= shape[0]; ++r1)
       for (int64_t c0 = 0; c0 < shape[1]; c0 += 2)
         for (int64_t c1 = c0; c1 <= shape[1]; ++c1) {
-          std::vector<T> part = Filled<T>(data, feed, position, {dtype, {r1 - r0, c1 - c0}, {r0, c0}, shape});
+          std::vector<T> part =
+              Filled<T>(data, feed, position, {dtype, {r1 - r0, c1 - c0}, {r0, c0}, shape});
           size_t i = 0;
           for (int64_t r = r0; r < r1; ++r)
-            for (int64_t c = c0; c < c1; ++c) ASSERT_EQ(part[i++], whole[static_cast<size_t>(r * shape[1] + c)]);
+            for (int64_t c = c0; c < c1; ++c)
+              ASSERT_EQ(part[i++], whole[static_cast<size_t>(r * shape[1] + c)]);
         }
 }
 
@@ -123,7 +127,8 @@ TEST(TextDatasetTest, AStepHasTheSameSamplesHoweverItIsCutIntoMicroBatches) {
   auto whole = Filled<int32_t>(**data, "tokens", one, TensorSlice::Whole(DType::kI32, {4, 6}));
   std::vector<int32_t> joined;
   for (int64_t m = 0; m < 2; ++m) {
-    auto half = Filled<int32_t>(**data, "tokens", {DataPart::kTrain, 5, m, 2}, TensorSlice::Whole(DType::kI32, {2, 6}));
+    auto half = Filled<int32_t>(**data, "tokens", {DataPart::kTrain, 5, m, 2},
+                                TensorSlice::Whole(DType::kI32, {2, 6}));
     joined.insert(joined.end(), half.begin(), half.end());
   }
   EXPECT_EQ(joined, whole);
@@ -141,7 +146,8 @@ TEST(TextDatasetTest, TrainingNeverSeesHeldOutBytesAndReachesBothEndsOfItsPart) 
   std::set<int32_t> seen;
   for (int64_t step = 0; step < 1000; ++step) {
     for (const char* feed : {"tokens", "targets"}) {
-      for (int32_t token : Filled<int32_t>(**data, feed, {DataPart::kTrain, step, 0, 1}, TensorSlice::Whole(DType::kI32, {2, 6}))) {
+      for (int32_t token : Filled<int32_t>(**data, feed, {DataPart::kTrain, step, 0, 1},
+                                           TensorSlice::Whole(DType::kI32, {2, 6}))) {
         seen.insert(token);
       }
     }
@@ -158,7 +164,8 @@ TEST(TextDatasetTest, HeldOutWindowsFollowOneAnotherAndEnd) {
   TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
   size_t at = 900;
   for (int64_t batch = 0; batch < 4; ++batch) {
-    for (int32_t token : Filled<int32_t>(**data, "tokens", {DataPart::kHeldOut, batch, 0, 1}, slice)) {
+    for (int32_t token :
+         Filled<int32_t>(**data, "tokens", {DataPart::kHeldOut, batch, 0, 1}, slice)) {
       ASSERT_EQ(token, static_cast<unsigned char>(text[at++]));
     }
   }
@@ -192,25 +199,32 @@ TEST(TextDatasetTest, RefusesFilesThatAreTooShortWithTheByteCounts) {
 }
 
 TEST(TextDatasetTest, RefusesBytesOutsideTheVocabulary) {
-  TextDataOptions options = TextOptions(WriteFile("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
+  TextDataOptions options =
+      TextOptions(WriteFile("vocabulary.txt", std::string(500, 'a') + "z" + std::string(500, 'a')));
   auto data = OpenTextDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
-  FeedRequest request{"x", "targets", DType::kI32, {4, 6}, 'z' + 1, "an index along dimension v of \"logits\""};
+  FeedRequest request{"x",    "targets", DType::kI32,
+                      {4, 6}, 'z' + 1,   "an index along dimension v of \"logits\""};
   EXPECT_TRUE(CheckRequest(**data, request).ok());
   request.below = 'z';
   absl::Status status = CheckRequest(**data, request);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("byte 500: expected bytes below 122 for input x, an index along dimension v of \"logits\"; found byte value 122"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("byte 500: expected bytes below 122 for input x, an index along dimension "
+                        "v of \"logits\"; found byte value 122"));
 }
 
 TEST(TextDatasetTest, RefusesFeedsAndShapesItCannotFill) {
   auto data = OpenTextDataset(TextOptions(WriteFile("feeds.txt", Alphabet(1000))));
   ASSERT_TRUE(data.ok());
   std::vector<int32_t> out(100);
-  absl::Status status = (*data)->Fill("token", {}, TensorSlice::Whole(DType::kI32, {4, 6}), out.data());
+  absl::Status status =
+      (*data)->Fill("token", {}, TensorSlice::Whole(DType::kI32, {4, 6}), out.data());
   EXPECT_THAT(std::string(status.message()), HasSubstr("from: \"tokens\""));
-  EXPECT_FALSE((*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kI32, {4, 7}), out.data()).ok());
-  EXPECT_FALSE((*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kF32, {4, 6}), out.data()).ok());
+  EXPECT_FALSE(
+      (*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kI32, {4, 7}), out.data()).ok());
+  EXPECT_FALSE(
+      (*data)->Fill("tokens", {}, TensorSlice::Whole(DType::kF32, {4, 6}), out.data()).ok());
 }
 
 TEST(IndexPermutationTest, IsAPermutationForEverySizeAndDiffersByKey) {
@@ -224,7 +238,8 @@ TEST(IndexPermutationTest, IsAPermutationForEverySizeAndDiffersByKey) {
     EXPECT_EQ(static_cast<int64_t>(seen.size()), size);
   }
   int same = 0;
-  for (int64_t i = 0; i < 1000; ++i) same += IndexPermutation(1, 1000).At(i) == IndexPermutation(2, 1000).At(i);
+  for (int64_t i = 0; i < 1000; ++i)
+    same += IndexPermutation(1, 1000).At(i) == IndexPermutation(2, 1000).At(i);
   EXPECT_LT(same, 20);
 }
 
@@ -234,7 +249,8 @@ TEST(IdxDatasetTest, EachEpochSeesEveryImageOnceWithItsLabelInAnotherOrder) {
   std::vector<std::vector<int>> epochs(2);
   for (int64_t step = 0; step < 10; ++step) {
     BatchPosition position{DataPart::kTrain, step, 0, 1};
-    auto images = Filled<float>(**data, "images", position, TensorSlice::Whole(DType::kF32, {4, 6}));
+    auto images =
+        Filled<float>(**data, "images", position, TensorSlice::Whole(DType::kF32, {4, 6}));
     auto labels = Filled<int32_t>(**data, "labels", position, TensorSlice::Whole(DType::kI32, {4}));
     for (int row = 0; row < 4; ++row) {
       int number = static_cast<int>(std::lround(images[row * 6] * 255));
@@ -259,16 +275,21 @@ TEST(IdxDatasetTest, HeldOutIsInOrderOnce) {
   auto data = OpenIdxDataset(WriteImages("idx_held", 21));
   ASSERT_TRUE(data.ok());
   EXPECT_EQ((*data)->num_held_out_batches(), 5);
-  auto images = Filled<float>(**data, "images", {DataPart::kHeldOut, 1, 0, 1}, TensorSlice::Whole(DType::kF32, {4, 6}));
+  auto images = Filled<float>(**data, "images", {DataPart::kHeldOut, 1, 0, 1},
+                              TensorSlice::Whole(DType::kF32, {4, 6}));
   EXPECT_EQ(std::lround(images[0] * 255), 4);
   std::vector<float> out(24);
-  EXPECT_FALSE((*data)->Fill("images", {DataPart::kHeldOut, 5, 0, 1}, TensorSlice::Whole(DType::kF32, {4, 6}), out.data()).ok());
+  EXPECT_FALSE((*data)
+                   ->Fill("images", {DataPart::kHeldOut, 5, 0, 1},
+                          TensorSlice::Whole(DType::kF32, {4, 6}), out.data())
+                   .ok());
 }
 
 TEST(IdxDatasetTest, RefusesLabelsCountsAndBatchesThatDoNotFit) {
   IdxDataOptions options = WriteImages("refuse", 20);
   options.batch = 21;
-  EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("at least one batch of 21"));
+  EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()),
+              HasSubstr("at least one batch of 21"));
   options.batch = 4;
   options.labels = WriteFile("refuse-labels", IdxBytes({3}, std::string(3, '\0')));
   EXPECT_THAT(std::string(OpenIdxDataset(options).status().message()), HasSubstr("20 labels"));
@@ -278,20 +299,25 @@ TEST(IdxDatasetTest, RefusesLabelsCountsAndBatchesThatDoNotFit) {
 
 TEST(IdxDatasetTest, LabelsBeyondTheRangeAreNamedInTrainingAndTestFiles) {
   IdxDataOptions options = WriteImages("range", 20);
-  FeedRequest request{"c", "labels", DType::kI32, {4}, 5, "an index along dimension k of \"logits\""};
+  FeedRequest request{"c", "labels", DType::kI32,
+                      {4}, 5,        "an index along dimension k of \"logits\""};
   EXPECT_TRUE(CheckRequest(**OpenIdxDataset(options), request).ok());
   request.below = 4;
   EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()),
-              HasSubstr("range-labels.gz, label 4: expected values below 4 for input c, an index along dimension k of \"logits\"; found 4"));
+              HasSubstr("range-labels.gz, label 4: expected values below 4 for input c, an index "
+                        "along dimension k of \"logits\"; found 4"));
   request.below = 5;
-  options.test_labels = WriteFile("range-test-labels", IdxBytes({20}, std::string(19, '\0') + "\5"));
-  EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()), HasSubstr("range-test-labels, label 19"));
+  options.test_labels =
+      WriteFile("range-test-labels", IdxBytes({20}, std::string(19, '\0') + "\5"));
+  EXPECT_THAT(std::string(CheckRequest(**OpenIdxDataset(options), request).message()),
+              HasSubstr("range-test-labels, label 19"));
 }
 
 TEST(IdxDatasetTest, LabelsThatNobodyWantsNeedNoFile) {
   IdxDataOptions options = WriteImages("unlabelled", 20);
   options.labels.clear();
-  EXPECT_EQ(OpenIdxDataset(options).status().code(), absl::StatusCode::kInvalidArgument) << "test labels without labels";
+  EXPECT_EQ(OpenIdxDataset(options).status().code(), absl::StatusCode::kInvalidArgument)
+      << "test labels without labels";
   options.test_labels.clear();
   auto data = OpenIdxDataset(options);
   ASSERT_TRUE(data.ok()) << data.status();
@@ -305,14 +331,20 @@ TEST(IdxDatasetTest, ImagesComeAsShareOfWhiteOrAsBytes) {
   auto data = OpenIdxDataset(WriteImages("bytes", 20));
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_TRUE(CheckRequest(**data, {"x", "images", DType::kI32, {4, 6}, 20, "table"}).ok());
-  EXPECT_THAT(std::string(CheckRequest(**data, {"x", "images", DType::kI32, {4, 6}, 19, "table"}).message()), HasSubstr("pixel 114: expected values below 19"));
-  EXPECT_THAT(std::string(CheckRequest(**data, {"x", "images", DType::kBF16, {4, 6}, 0, ""}).message()),
-              HasSubstr("expected f32[samples, ...] with 6 elements a sample or i32[samples, ...] with 6 elements a sample, as feed images delivers"));
+  EXPECT_THAT(
+      std::string(
+          CheckRequest(**data, {"x", "images", DType::kI32, {4, 6}, 19, "table"}).message()),
+      HasSubstr("pixel 114: expected values below 19"));
+  EXPECT_THAT(
+      std::string(CheckRequest(**data, {"x", "images", DType::kBF16, {4, 6}, 0, ""}).message()),
+      HasSubstr("expected f32[samples, ...] with 6 elements a sample or i32[samples, ...] with 6 "
+                "elements a sample, as feed images delivers"));
   EXPECT_FALSE(CheckRequest(**data, {"x", "images", DType::kF32, {4, 7}, 0, ""}).ok());
   ExpectSlicesEqualWhole<int32_t>(**data, "images", {4, 6}, DType::kI32);
   auto real = Filled<float>(**data, "images", {}, TensorSlice::Whole(DType::kF32, {4, 6}));
   auto bytes = Filled<int32_t>(**data, "images", {}, TensorSlice::Whole(DType::kI32, {4, 6}));
-  for (size_t i = 0; i < real.size(); ++i) EXPECT_EQ(real[i], static_cast<float>(bytes[i]) / 255.0f);
+  for (size_t i = 0; i < real.size(); ++i)
+    EXPECT_EQ(real[i], static_cast<float>(bytes[i]) / 255.0f);
 }
 
 TEST(IdxFileTest, FilesOfAnotherKindAreNotCalledDamaged) {
@@ -320,10 +352,14 @@ TEST(IdxFileTest, FilesOfAnotherKindAreNotCalledDamaged) {
   floats[2] = 13;
   absl::Status status = ReadIdxFile(WriteFile("floats.idx", floats), 3, "training images").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("expected IDX of unsigned bytes with 3 dimensions (training images); found IDX of 32-bit floats with 3 dimensions"));
-  status = ReadIdxFile(WriteFile("flat.idx", IdxBytes({2, 2}, "abcd")), 3, "training images").status();
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("expected IDX of unsigned bytes with 3 dimensions (training images); found "
+                        "IDX of 32-bit floats with 3 dimensions"));
+  status =
+      ReadIdxFile(WriteFile("flat.idx", IdxBytes({2, 2}, "abcd")), 3, "training images").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("found IDX of unsigned bytes with 2 dimensions"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("found IDX of unsigned bytes with 2 dimensions"));
   EXPECT_THAT(std::string(status.message()), Not(HasSubstr("fetch the file again")));
 }
 
@@ -346,7 +382,10 @@ TEST(IdxFileTest, EveryTruncationIsDamagePlainAndCompressed) {
 TEST(IdxFileTest, RefusesOtherMagicExtraBytesAndImpossibleSizes) {
   EXPECT_FALSE(ReadIdxFile(WriteFile("m.idx", IdxBytes({2}, "ab")), 3, "test").ok());
   EXPECT_FALSE(ReadIdxFile(WriteFile("l.idx", IdxBytes({2}, "abc")), 1, "test").ok());
-  EXPECT_FALSE(ReadIdxFile(WriteFile("h.idx", IdxBytes({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc")), 3, "test").ok());
+  EXPECT_FALSE(
+      ReadIdxFile(WriteFile("h.idx", IdxBytes({0xffffffffu, 0xffffffffu, 0xffffffffu}, "abc")), 3,
+                  "test")
+          .ok());
   EXPECT_FALSE(ReadIdxFile(WriteFile("g.idx", IdxBytes({0x3fffffffu}, "abc")), 1, "test").ok());
 }
 
@@ -357,27 +396,37 @@ FeedRequest Integers(const std::string& feed, Shape shape, int64_t below) {
 std::set<int32_t> Seen(const Dataset& data, const std::string& feed, const TensorSlice& slice) {
   std::set<int32_t> seen;
   for (int64_t step = 0; step < 200; ++step) {
-    for (int32_t value : Filled<int32_t>(data, feed, {DataPart::kTrain, step, 0, 1}, slice)) seen.insert(value);
+    for (int32_t value : Filled<int32_t>(data, feed, {DataPart::kTrain, step, 0, 1}, slice))
+      seen.insert(value);
   }
   return seen;
 }
 
 TEST(SyntheticDatasetTest, SlicesEqualTheWholeAndTargetsFollowTokens) {
-  auto data = MakeSyntheticDataset({{Integers("tokens", {4, 6}, 17), Integers("targets", {4, 6}, 17), {"images", "images", DType::kF32, {4, 6}, 0, ""}}, 0});
+  auto data = MakeSyntheticDataset({{Integers("tokens", {4, 6}, 17),
+                                     Integers("targets", {4, 6}, 17),
+                                     {"images", "images", DType::kF32, {4, 6}, 0, ""}},
+                                    0});
   ASSERT_TRUE(data.ok()) << data.status();
   ExpectSlicesEqualWhole<int32_t>(**data, "tokens", {4, 6}, DType::kI32);
   ExpectSlicesEqualWhole<int32_t>(**data, "targets", {4, 6}, DType::kI32);
   ExpectSlicesEqualWhole<float>(**data, "images", {4, 6}, DType::kF32);
   TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
-  auto tokens = Filled<int32_t>(**data, "tokens", {}, slice), targets = Filled<int32_t>(**data, "targets", {}, slice);
+  auto tokens = Filled<int32_t>(**data, "tokens", {}, slice),
+       targets = Filled<int32_t>(**data, "targets", {}, slice);
   for (int i = 0; i < 5; ++i) EXPECT_EQ(targets[i], tokens[i + 1]);
 }
 
 TEST(SyntheticDatasetTest, EachFeedIsUniformOverTheRangeThatIsAskedForWhateverItsName) {
-  auto data = MakeSyntheticDataset({{Integers("tokens", {4, 6}, 17), Integers("targets", {4}, 3), Integers("anything", {4, 6}, 5), Integers("free", {4, 6}, 0)}, 0});
+  auto data = MakeSyntheticDataset({{Integers("tokens", {4, 6}, 17), Integers("targets", {4}, 3),
+                                     Integers("anything", {4, 6}, 5), Integers("free", {4, 6}, 0)},
+                                    0});
   ASSERT_TRUE(data.ok()) << data.status();
-  const TensorSlice window = TensorSlice::Whole(DType::kI32, {4, 6}), one = TensorSlice::Whole(DType::kI32, {4});
-  for (const auto& [feed, slice, below] : {std::tuple{"tokens", window, 17}, std::tuple{"targets", one, 3}, std::tuple{"anything", window, 5}, std::tuple{"free", window, 256}}) {
+  const TensorSlice window = TensorSlice::Whole(DType::kI32, {4, 6}),
+                    one = TensorSlice::Whole(DType::kI32, {4});
+  for (const auto& [feed, slice, below] :
+       {std::tuple{"tokens", window, 17}, std::tuple{"targets", one, 3},
+        std::tuple{"anything", window, 5}, std::tuple{"free", window, 256}}) {
     const std::set<int32_t> seen = Seen(**data, feed, slice);
     EXPECT_EQ(*seen.begin(), 0) << feed;
     EXPECT_EQ(*seen.rbegin(), below - 1) << feed;
@@ -389,13 +438,18 @@ TEST(SyntheticDatasetTest, InputsThatShareAFeedAgreeOnTheNarrowestRange) {
   auto data = MakeSyntheticDataset({{Integers("ids", {4, 6}, 17), Integers("ids", {4, 6}, 5)}, 0});
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_EQ(*Seen(**data, "ids", TensorSlice::Whole(DType::kI32, {4, 6})).rbegin(), 4);
-  EXPECT_FALSE(MakeSyntheticDataset({{Integers("ids", {4, 6}, 17), {"x", "ids", DType::kF32, {4, 6}, 0, ""}}, 0}).ok());
+  EXPECT_FALSE(MakeSyntheticDataset(
+                   {{Integers("ids", {4, 6}, 17), {"x", "ids", DType::kF32, {4, 6}, 0, ""}}, 0})
+                   .ok());
 }
 
 TEST(SyntheticDatasetTest, SaysWhatItDraws) {
-  auto data = MakeSyntheticDataset({{Integers("a", {4, 6}, 500), Integers("b", {4}, 0), {"c", "c", DType::kF32, {4, 6}, 0, ""}}, 9});
+  auto data = MakeSyntheticDataset(
+      {{Integers("a", {4, 6}, 500), Integers("b", {4}, 0), {"c", "c", DType::kF32, {4, 6}, 0, ""}},
+       9});
   EXPECT_EQ((*data)->Describe(),
-            "synthetic data, seed 9: a integers uniform below 500; b integers uniform below 256, since nothing reads them as indices; "
+            "synthetic data, seed 9: a integers uniform below 500; b integers uniform below 256, "
+            "since nothing reads them as indices; "
             "c real numbers uniform in [0, 1)");
   EXPECT_FALSE(MakeSyntheticDataset({{{"x", "x", DType::kBF16, {4}, 0, ""}}, 0}).ok());
   EXPECT_FALSE(MakeSyntheticDataset({{{"x", "x", DType::kF32, {}, 0, ""}}, 0}).ok());

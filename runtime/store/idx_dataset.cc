@@ -33,7 +33,8 @@ class IdxDataset : public Dataset {
   }
   int64_t num_held_out_batches() const override { return test_.size() / options_.batch; }
   std::string Describe() const override {
-    return absl::StrCat("images ", options_.images, ": ", train_.size(), " to train on, ", test_.size(), " held out");
+    return absl::StrCat("images ", options_.images, ": ", train_.size(), " to train on, ",
+                        test_.size(), " held out");
   }
 
   absl::Status CheckValues(const FeedRequest& request) const override {
@@ -43,53 +44,67 @@ class IdxDataset : public Dataset {
       const std::vector<uint8_t>& values = labels ? part->labels.data : part->images.data;
       for (size_t i = 0; i < values.size(); ++i) {
         if (values[i] < request.below) continue;
-        return Rejected({"W0059", absl::StrCat(labels ? part->labels_path : part->images_path, labels ? ", label " : ", pixel ", i),
-                         absl::StrCat("values below ", request.below, " for input ", request.input, ", ", request.reader),
+        return Rejected({"W0059",
+                         absl::StrCat(labels ? part->labels_path : part->images_path,
+                                      labels ? ", label " : ", pixel ", i),
+                         absl::StrCat("values below ", request.below, " for input ", request.input,
+                                      ", ", request.reader),
                          absl::StrCat(values[i]), "give that dimension a larger size"});
       }
     }
     return absl::OkStatus();
   }
 
-  absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
-                    void* out) const override {
+  absl::Status Fill(const std::string& feed, const BatchPosition& position,
+                    const TensorSlice& slice, void* out) const override {
     const LabelledImages& from = position.part == DataPart::kTrain ? train_ : test_;
     if (feed == kLabels && !train_.labels_path.empty()) {
-      if (slice.dtype != DType::kI32 || slice.shape.size() != 1) return WrongFeedType(LabelsFeed(), slice);
+      if (slice.dtype != DType::kI32 || slice.shape.size() != 1)
+        return WrongFeedType(LabelsFeed(), slice);
       int32_t* to = static_cast<int32_t*>(out);
       for (int64_t row = 0; row < slice.shape[0]; ++row) {
-        WEIR_ASSIGN_OR_RETURN(int64_t index, IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
+        WEIR_ASSIGN_OR_RETURN(int64_t index,
+                              IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
         to[row] = from.labels.data[static_cast<size_t>(index)];
       }
       return absl::OkStatus();
     }
     if (feed != kImages) return UnknownFeed(feed, feed, feeds());
     if (slice.dtype == DType::kI32) {
-      return FillImages(from, position, slice, static_cast<int32_t*>(out), [](uint8_t pixel) { return int32_t{pixel}; });
+      return FillImages(from, position, slice, static_cast<int32_t*>(out),
+                        [](uint8_t pixel) { return int32_t{pixel}; });
     }
-    return FillImages(from, position, slice, static_cast<float*>(out), [](uint8_t pixel) { return static_cast<float>(pixel) / 255.0f; });
+    return FillImages(from, position, slice, static_cast<float*>(out),
+                      [](uint8_t pixel) { return static_cast<float>(pixel) / 255.0f; });
   }
 
  private:
   FeedType ImagesFeed() const {
-    return {kImages, {{FeedForm::Role::kReal, DType::kF32}, {FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kElements, train_.pixels()};
+    return {kImages,
+            {{FeedForm::Role::kReal, DType::kF32}, {FeedForm::Role::kIndex, DType::kI32}},
+            FeedType::Sample::kElements,
+            train_.pixels()};
   }
-  static FeedType LabelsFeed() { return {kLabels, {{FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kOne, 1}; }
+  static FeedType LabelsFeed() {
+    return {kLabels, {{FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kOne, 1};
+  }
 
   // The image of row `row`, or an error beyond the held-out part.
   absl::StatusOr<int64_t> IndexOf(const BatchPosition& position, int64_t rows, int64_t row) const {
     int64_t sample = SampleNumber(position, rows, row);
     if (position.part == DataPart::kHeldOut) {
-      if (sample >= test_.size()) return absl::InternalError(absl::StrCat("no held-out image ", sample));
+      if (sample >= test_.size())
+        return absl::InternalError(absl::StrCat("no held-out image ", sample));
       return sample;
     }
-    uint64_t key = MixKey(MixKey(options_.seed, KeyOf("idx order", 9)), static_cast<uint64_t>(sample / train_.size()));
+    uint64_t key = MixKey(MixKey(options_.seed, KeyOf("idx order", 9)),
+                          static_cast<uint64_t>(sample / train_.size()));
     return IndexPermutation(key, train_.size()).At(sample % train_.size());
   }
 
   template <class T, class Convert>
-  absl::Status FillImages(const LabelledImages& from, const BatchPosition& position, const TensorSlice& slice, T* to,
-                          Convert&& convert) const {
+  absl::Status FillImages(const LabelledImages& from, const BatchPosition& position,
+                          const TensorSlice& slice, T* to, Convert&& convert) const {
     int64_t pixels = from.pixels();
     bool fits = slice.dtype != DType::kBF16 && !slice.shape.empty();
     TensorSlice image;  // what one row takes of an image
@@ -102,7 +117,8 @@ class IdxDataset : public Dataset {
     if (!fits) return WrongFeedType(ImagesFeed(), slice);
     int64_t width = image.num_elements();
     for (int64_t row = 0; row < slice.shape[0]; ++row) {
-      WEIR_ASSIGN_OR_RETURN(int64_t index, IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
+      WEIR_ASSIGN_OR_RETURN(int64_t index,
+                            IndexOf(position, slice.global_shape[0], slice.offset[0] + row));
       const uint8_t* data = from.images.data.data() + index * pixels;
       ForEachRun(image, [&](int64_t local, int64_t global, int64_t count) {
         for (int64_t i = 0; i < count; ++i) to[local + i] = convert(data[global + i]);
@@ -116,7 +132,8 @@ class IdxDataset : public Dataset {
   IdxDataOptions options_;
 };
 
-absl::StatusOr<LabelledImages> ReadPart(const std::string& images, const std::string& labels, const std::string& purpose) {
+absl::StatusOr<LabelledImages> ReadPart(const std::string& images, const std::string& labels,
+                                        const std::string& purpose) {
   LabelledImages part;
   part.images_path = images;
   part.labels_path = labels;
@@ -124,26 +141,33 @@ absl::StatusOr<LabelledImages> ReadPart(const std::string& images, const std::st
   if (labels.empty()) return part;
   WEIR_ASSIGN_OR_RETURN(part.labels, ReadIdxFile(labels, 1, purpose + " labels"));
   if (part.images.shape[0] == part.labels.shape[0]) return part;
-  return Rejected({"W0058", labels, absl::StrCat(part.images.shape[0], " labels, one for each image of ", images),
+  return Rejected({"W0058", labels,
+                   absl::StrCat(part.images.shape[0], " labels, one for each image of ", images),
                    absl::StrCat(part.labels.shape[0]), "name the files that belong together"});
 }
 
 absl::Status CheckHoldsABatch(const LabelledImages& part, const std::string& path, int64_t batch) {
   if (part.size() >= batch) return absl::OkStatus();
-  return Rejected({"W0058", path, absl::StrCat("at least one batch of ", batch, " images"), absl::StrCat(part.size()),
-                   "use a smaller batch"});
+  return Rejected({"W0058", path, absl::StrCat("at least one batch of ", batch, " images"),
+                   absl::StrCat(part.size()), "use a smaller batch"});
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& options) {
   const bool held_out = !options.test_images.empty();
-  if ((held_out && options.labels.empty() != options.test_labels.empty()) || (!held_out && !options.test_labels.empty())) {
-    return Rejected({"W0052", "data.idx", options.labels.empty() ? "test_images alone, as images has no labels" : "test_images and test_labels, or neither",
-                     absl::StrCat("test_images \"", options.test_images, "\", test_labels \"", options.test_labels, "\""), "name the files that belong together"});
+  if ((held_out && options.labels.empty() != options.test_labels.empty()) ||
+      (!held_out && !options.test_labels.empty())) {
+    return Rejected({"W0052", "data.idx",
+                     options.labels.empty() ? "test_images alone, as images has no labels"
+                                            : "test_images and test_labels, or neither",
+                     absl::StrCat("test_images \"", options.test_images, "\", test_labels \"",
+                                  options.test_labels, "\""),
+                     "name the files that belong together"});
   }
   if (options.batch < 1) {
-    return Rejected({"W0052", "data.idx", "a batch of at least 1", absl::StrCat(options.batch), ""});
+    return Rejected(
+        {"W0052", "data.idx", "a batch of at least 1", absl::StrCat(options.batch), ""});
   }
   WEIR_ASSIGN_OR_RETURN(LabelledImages train, ReadPart(options.images, options.labels, "training"));
   WEIR_RETURN_IF_ERROR(CheckHoldsABatch(train, options.images, options.batch));
@@ -152,11 +176,14 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& op
     WEIR_ASSIGN_OR_RETURN(test, ReadPart(options.test_images, options.test_labels, "test"));
     WEIR_RETURN_IF_ERROR(CheckHoldsABatch(test, options.test_images, options.batch));
     if (test.pixels() != train.pixels()) {
-      return Rejected({"W0058", options.test_images, absl::StrCat("images of ", train.pixels(), " pixels, as in ", options.images),
-                       absl::StrCat(test.pixels()), "name the files that belong together"});
+      return Rejected(
+          {"W0058", options.test_images,
+           absl::StrCat("images of ", train.pixels(), " pixels, as in ", options.images),
+           absl::StrCat(test.pixels()), "name the files that belong together"});
     }
   }
-  return std::unique_ptr<Dataset>(std::make_unique<IdxDataset>(std::move(train), std::move(test), options));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<IdxDataset>(std::move(train), std::move(test), options));
 }
 
 }  // namespace weir

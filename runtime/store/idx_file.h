@@ -17,9 +17,11 @@ struct IdxArray {
   std::vector<uint8_t> data;
 };
 
-// Reads the whole file. kNotFound: no file. kInvalidArgument: IDX of other elements or with other than `num_dims` dimensions
-// (W0905). kDataLoss: not IDX at all, shorter or longer than its header says, or a broken gzip stream (W0057). `purpose`
-// says in messages what the file is for: "training images".
-absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims, const std::string& purpose);
+// Reads the whole file. kNotFound: no file. kInvalidArgument: IDX of other elements or with other
+// than `num_dims` dimensions (W0905). kDataLoss: not IDX at all, shorter or longer than its header
+// says, or a broken gzip stream (W0057). `purpose` says in messages what the file is for: "training
+// images".
+absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims,
+                                     const std::string& purpose);
 
 }  // namespace weir

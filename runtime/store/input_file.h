@@ -1,8 +1,9 @@
-// How Weir opens a file that somebody names as an input: for reading, and only if it is a regular file.
+// How Weir opens a file that somebody names as an input: for reading, and only if it is a regular
+// file.
 //
-// A pipe, a device or a socket is refused at once: the open never waits for a writer, and what a device does when it
-// is opened (a terminal, a tape) does not happen. Whoever reads a job from a pipe names it `-`.
-// Thread rule: any thread; an InputFile has one owner.
+// A pipe, a device or a socket is refused at once: the open never waits for a writer, and what a
+// device does when it is opened (a terminal, a tape) does not happen. Whoever reads a job from a
+// pipe names it `-`. Thread rule: any thread; an InputFile has one owner.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,8 @@ class InputFile {
   // kNotFound, as `naming` says it.
   static absl::StatusOr<InputFile> Open(const std::string& path, const Naming& naming);
 
-  InputFile(InputFile&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+  InputFile(InputFile&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
   InputFile& operator=(InputFile&&) = delete;
   ~InputFile();
 

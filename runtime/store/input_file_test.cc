@@ -21,7 +21,9 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
 
 std::string PipeAt(const std::string& name) {
   const std::string path = PathFor(name);
@@ -32,8 +34,9 @@ std::string PipeAt(const std::string& name) {
 
 // What every reader of files says of `path`; none of them may wait.
 std::vector<absl::Status> Readers(const std::string& path) {
-  return {InputFile::Open(path, {.expected = "a file"}).status(), MappedFile::Open(path, "text").status(),
-          ReadIdxFile(path, 1, "labels").status(), SafetensorsReader::Open(path).status()};
+  return {InputFile::Open(path, {.expected = "a file"}).status(),
+          MappedFile::Open(path, "text").status(), ReadIdxFile(path, 1, "labels").status(),
+          SafetensorsReader::Open(path).status()};
 }
 
 TEST(InputFileTest, OpensARegularFileAndKnowsItsSize) {
@@ -49,7 +52,8 @@ TEST(InputFileTest, OpensARegularFileAndKnowsItsSize) {
 TEST(InputFileTest, APipeWithoutAWriterIsRefusedAtOnce) {
   for (const absl::Status& status : Readers(PipeAt("pipe"))) {
     EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0040"), HasSubstr("found a pipe")));
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("W0040"), HasSubstr("found a pipe")));
   }
 }
 
@@ -57,12 +61,15 @@ TEST(InputFileTest, APipeBehindALinkIsRefusedToo) {
   const std::string link = PathFor("link");
   ::unlink(link.c_str());
   ASSERT_EQ(::symlink(PipeAt("behind").c_str(), link.c_str()), 0);
-  for (const absl::Status& status : Readers(link)) EXPECT_THAT(std::string(status.message()), HasSubstr("found a pipe"));
+  for (const absl::Status& status : Readers(link))
+    EXPECT_THAT(std::string(status.message()), HasSubstr("found a pipe"));
 }
 
 TEST(InputFileTest, DevicesSocketsAndFoldersAreRefusedByName) {
-  for (const absl::Status& status : Readers("/dev/zero")) EXPECT_THAT(std::string(status.message()), HasSubstr("found a device"));
-  for (const absl::Status& status : Readers("/")) EXPECT_THAT(std::string(status.message()), HasSubstr("found a folder"));
+  for (const absl::Status& status : Readers("/dev/zero"))
+    EXPECT_THAT(std::string(status.message()), HasSubstr("found a device"));
+  for (const absl::Status& status : Readers("/"))
+    EXPECT_THAT(std::string(status.message()), HasSubstr("found a folder"));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   // Relative, since a socket's path is short.
@@ -71,13 +78,19 @@ TEST(InputFileTest, DevicesSocketsAndFoldersAreRefusedByName) {
   ::unlink(address.sun_path);
   const int socket = ::socket(AF_UNIX, SOCK_STREAM, 0);
   ASSERT_EQ(::bind(socket, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
-  for (const absl::Status& status : Readers("socket")) EXPECT_THAT(std::string(status.message()), HasSubstr("found a socket"));
+  for (const absl::Status& status : Readers("socket"))
+    EXPECT_THAT(std::string(status.message()), HasSubstr("found a socket"));
   ::close(socket);
 }
 
 TEST(InputFileTest, TheErrorSaysWhatItsCallerNamed) {
-  const absl::Status status = InputFile::Open("/no/such", {.code = "W0006", .expected = "a job file", .hint = "- reads a pipe"}).status();
-  EXPECT_EQ(status.message(), "W0006 at /no/such: expected a job file; found No such file or directory. Try: - reads a pipe.");
+  const absl::Status status =
+      InputFile::Open("/no/such",
+                      {.code = "W0006", .expected = "a job file", .hint = "- reads a pipe"})
+          .status();
+  EXPECT_EQ(status.message(),
+            "W0006 at /no/such: expected a job file; found No such file or directory. Try: - reads "
+            "a pipe.");
 }
 
 }  // namespace

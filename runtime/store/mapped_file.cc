@@ -21,9 +21,11 @@ namespace {
 
 constexpr int kExitDamaged = 66;
 
-// The table in which the handler of a bus error looks up a mapping. An error in any other mapping names no file.
+// The table in which the handler of a bus error looks up a mapping. An error in any other mapping
+// names no file.
 struct Mapping {
-  std::atomic<const uint8_t*> begin{nullptr};  // null: free; written last, so that the rest is whole
+  std::atomic<const uint8_t*> begin{
+      nullptr};  // null: free; written last, so that the rest is whole
   size_t size = 0;
   char text[1024] = {};
 };
@@ -39,8 +41,10 @@ void OnBusError(int signal, siginfo_t* info, void* context) {
     (void)!::write(STDERR_FILENO, mapping.text, ::strlen(mapping.text));
     ::_exit(kExitDamaged);
   }
-  if ((action_before.sa_flags & SA_SIGINFO) != 0) return action_before.sa_sigaction(signal, info, context);
-  if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN) return action_before.sa_handler(signal);
+  if ((action_before.sa_flags & SA_SIGINFO) != 0)
+    return action_before.sa_sigaction(signal, info, context);
+  if (action_before.sa_handler != SIG_DFL && action_before.sa_handler != SIG_IGN)
+    return action_before.sa_handler(signal);
   ::signal(signal, SIG_DFL);  // the access fails again
 }
 
@@ -52,8 +56,11 @@ void Remember(const std::string& path, const uint8_t* data, size_t size) {
     action.sa_flags = SA_SIGINFO | SA_ONSTACK;
     ::sigaction(SIGBUS, &action, &action_before);
   });
-  const std::string text = "weir: " + Format({"W0986", path, "the file to stay as it is while it is read", "that it became shorter",
-                                               "leave the file alone, and read it again"}) + "\n";
+  const std::string text =
+      "weir: " +
+      Format({"W0986", path, "the file to stay as it is while it is read", "that it became shorter",
+              "leave the file alone, and read it again"}) +
+      "\n";
   std::lock_guard<std::mutex> lock(mappings_mutex);
   for (Mapping& mapping : mappings) {
     if (mapping.begin.load() != nullptr) continue;
@@ -73,18 +80,24 @@ void Forget(const uint8_t* data) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path, const std::string& purpose) {
+absl::StatusOr<std::unique_ptr<MappedFile>> MappedFile::Open(const std::string& path,
+                                                             const std::string& purpose) {
   const InputFile::Naming naming = {.expected = "a readable file (" + purpose + ")"};
   WEIR_ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path, naming));
   void* data = nullptr;
   if (file.size() > 0) {
-    data = ::mmap(nullptr, static_cast<size_t>(file.size()), PROT_READ, MAP_PRIVATE, file.descriptor(), 0);
+    data = ::mmap(nullptr, static_cast<size_t>(file.size()), PROT_READ, MAP_PRIVATE,
+                  file.descriptor(), 0);
     if (data == MAP_FAILED) {
-      return Missing({naming.code, path, naming.expected, absl::StrCat("a file that cannot be mapped: ", ::strerror(errno)), naming.hint});
+      return Missing({naming.code, path, naming.expected,
+                      absl::StrCat("a file that cannot be mapped: ", ::strerror(errno)),
+                      naming.hint});
     }
   }
-  if (data != nullptr) Remember(path, static_cast<const uint8_t*>(data), static_cast<size_t>(file.size()));
-  return std::unique_ptr<MappedFile>(new MappedFile(path, static_cast<const uint8_t*>(data), file.size()));
+  if (data != nullptr)
+    Remember(path, static_cast<const uint8_t*>(data), static_cast<size_t>(file.size()));
+  return std::unique_ptr<MappedFile>(
+      new MappedFile(path, static_cast<const uint8_t*>(data), file.size()));
 }
 
 MappedFile::~MappedFile() {

@@ -19,7 +19,8 @@ class MappedFile {
  public:
   // kNotFound: no such file, not a regular file, or not readable. An empty file
   // is legal and has size() == 0. `purpose` ("training text") goes into errors.
-  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path, const std::string& purpose);
+  static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path,
+                                                          const std::string& purpose);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;

@@ -37,7 +37,10 @@ std::string FolderOf(const std::string& path) {
 std::string LinkOf(int descriptor) { return absl::StrCat("/proc/self/fd/", descriptor); }
 
 int LinkTo(int descriptor, const std::string& path) {
-  return ::linkat(AT_FDCWD, LinkOf(descriptor).c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0 ? 0 : errno;
+  return ::linkat(AT_FDCWD, LinkOf(descriptor).c_str(), AT_FDCWD, path.c_str(),
+                  AT_SYMLINK_FOLLOW) == 0
+             ? 0
+             : errno;
 }
 
 // Where the links at `path` lead to in the end, whether there is anything or not.
@@ -71,7 +74,8 @@ int RandomName(const std::string& path, std::string* name) {
 }
 
 bool IsTemporaryName(const std::string& entry, const std::string& base) {
-  if (!absl::StartsWith(entry, base) || entry.size() != base.size() + sizeof(kMark) - 1 + kDigits) return false;
+  if (!absl::StartsWith(entry, base) || entry.size() != base.size() + sizeof(kMark) - 1 + kDigits)
+    return false;
   if (entry.compare(base.size(), sizeof(kMark) - 1, kMark) != 0) return false;
   for (size_t i = entry.size() - kDigits; i < entry.size(); ++i) {
     if (!absl::ascii_isxdigit(static_cast<unsigned char>(entry[i]))) return false;
@@ -96,7 +100,8 @@ std::string RemedyOf(int error) {
 }  // namespace
 
 absl::Status CannotWrite(const std::string& path, const std::string& what, int error) {
-  return Missing({"W0046", path, "to write the file", absl::StrCat(what, ": ", strerror(error)), RemedyOf(error)});
+  return Missing({"W0046", path, "to write the file", absl::StrCat(what, ": ", strerror(error)),
+                  RemedyOf(error)});
 }
 
 bool IsCannotWrite(const absl::Status& status) {
@@ -185,7 +190,10 @@ int PendingFile::FlushFolder() const {
 
 // Who is killed between GiveName and its rename leaves a file, but no lock.
 void PendingFile::RemoveLeftovers() const {
-  const std::string folder = FolderOf(path_), base = path_.substr(folder == "./" && path_.rfind('/') == std::string::npos ? 0 : folder.size());
+  const std::string folder = FolderOf(path_),
+                    base = path_.substr(folder == "./" && path_.rfind('/') == std::string::npos
+                                            ? 0
+                                            : folder.size());
   DIR* entries = ::opendir(folder.c_str());
   if (entries == nullptr) return;
   std::vector<std::string> names;

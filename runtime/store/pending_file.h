@@ -1,12 +1,12 @@
-// A file that appears under its name as a whole or not at all. Until it is published it has no name (O_TMPFILE), so
-// that whatever kills its maker leaves nothing behind. Where the file system knows no such files, and for the moment in
-// which it replaces another, it has the name <path>.partial-<16 hexadecimal digits> and its maker holds a lock on it:
-// Create removes files of such names on which nobody holds a lock, since their makers are dead.
+// A file that appears under its name as a whole or not at all. Until it is published it has no name
+// (O_TMPFILE), so that whatever kills its maker leaves nothing behind. Where the file system knows
+// no such files, and for the moment in which it replaces another, it has the name
+// <path>.partial-<16 hexadecimal digits> and its maker holds a lock on it: Create removes files of
+// such names on which nobody holds a lock, since their makers are dead.
 //
-// A symbolic link at the path is followed: the file that it leads to is replaced, the link stays. A file that replaces
-// another has its mode; a new one has what the umask leaves of 0666.
-// It is not flushed here and knows nothing of what is in it.
-// Thread rule: one thread at a time.
+// A symbolic link at the path is followed: the file that it leads to is replaced, the link stays. A
+// file that replaces another has its mode; a new one has what the umask leaves of 0666. It is not
+// flushed here and knows nothing of what is in it. Thread rule: one thread at a time.
 #pragma once
 
 #include <string>
@@ -49,7 +49,8 @@ absl::Status CannotWrite(const std::string& path, const std::string& what, int e
 // Whether a status is of CannotWrite, perhaps told by another process.
 bool IsCannotWrite(const absl::Status& status);
 
-// 0 if a file can be made at `path` or what lies there can be replaced, as far as its folder tells; else errno.
+// 0 if a file can be made at `path` or what lies there can be replaced, as far as its folder tells;
+// else errno.
 int CheckPlace(const std::string& path);
 
 }  // namespace weir

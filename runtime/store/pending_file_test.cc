@@ -26,7 +26,9 @@ using ::testing::HasSubstr;
 class PendingFileTest : public ::testing::Test {
  protected:
   PendingFileTest() {
-    folder_ = absl::StrCat(::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".", ::getpid());
+    folder_ = absl::StrCat(::testing::TempDir(), "/",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".",
+                           ::getpid());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
   }
@@ -51,7 +53,8 @@ class PendingFileTest : public ::testing::Test {
   }
   std::set<std::string> Names() const {
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.insert(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      names.insert(entry.path().filename());
     return names;
   }
   std::string folder_;
@@ -112,7 +115,9 @@ TEST_F(PendingFileTest, FilesOfDeadMakersAreRemovedAndNoOthers) {
   Put(Path(alive), "half");
   const int held = ::open(Path(alive).c_str(), O_RDONLY);
   ASSERT_EQ(::flock(held, LOCK_EX), 0);
-  const std::set<std::string> others = {"c.partial-012345678", "c.partial-0123456789abcdeg", "d.partial-0123456789abcdef", "c.partial-0123456789abcdef.txt"};
+  const std::set<std::string> others = {"c.partial-012345678", "c.partial-0123456789abcdeg",
+                                        "d.partial-0123456789abcdef",
+                                        "c.partial-0123456789abcdef.txt"};
   for (const std::string& name : others) Put(Path(name), "another's");
   EXPECT_EQ(Replace(Path("c"), "new"), absl::OkStatus());
   std::set<std::string> expected = others;
@@ -124,7 +129,8 @@ TEST_F(PendingFileTest, FilesOfDeadMakersAreRemovedAndNoOthers) {
   EXPECT_EQ(Names(), expected);
 }
 
-// As a writer does that is interrupted between its link and its rename, which no other may take for a dead one.
+// As a writer does that is interrupted between its link and its rename, which no other may take for
+// a dead one.
 TEST_F(PendingFileTest, AMakerThatLivesHoldsALockOnItsFile) {
   PendingFile file;
   ASSERT_EQ(file.Create(Path("c")), 0);
@@ -150,7 +156,9 @@ TEST_F(PendingFileTest, AnErrorOfWhoFillsItLeavesWhatWasThere) {
 
 TEST_F(PendingFileTest, AFullDiskLeavesWhatWasThereAndIsNamed) {
   if (::mount("weir", folder_.c_str(), "tmpfs", 0, "size=64k") != 0) {
-    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not mount one: " << strerror(errno) << "\n";
+    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not "
+                 "mount one: "
+              << strerror(errno) << "\n";
     GTEST_SKIP() << "cannot mount a tmpfs";
   }
   EXPECT_EQ(Replace(Path("c"), "old"), absl::OkStatus());

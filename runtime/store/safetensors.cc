@@ -2,9 +2,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -29,8 +29,9 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 // Bytes per element of every dtype of the format that has whole bytes; 0: unknown.
 int64_t BytesOf(const std::string& dtype) {
   static const std::map<std::string, int64_t> kBytes = {
-      {"BOOL", 1}, {"U8", 1},   {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2}, {"F16", 2},
-      {"BF16", 2}, {"I32", 4},  {"U32", 4}, {"F32", 4},     {"F64", 8},     {"I64", 8}, {"U64", 8}};
+      {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+      {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+      {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
   auto it = kBytes.find(dtype);
   return it == kBytes.end() ? 0 : it->second;
 }
@@ -67,7 +68,8 @@ float LoadReal(const std::string& dtype, const uint8_t* data, int64_t i) {
   return dtype == "BF16" ? ToFloat(BFloat16{bits}) : HalfToFloat(bits);
 }
 
-void ConvertReals(const std::string& dtype, const uint8_t* from, int64_t count, DType to, uint8_t* out) {
+void ConvertReals(const std::string& dtype, const uint8_t* from, int64_t count, DType to,
+                  uint8_t* out) {
   for (int64_t i = 0; i < count; ++i) {
     float value = LoadReal(dtype, from, i);
     if (to == DType::kF32) {
@@ -79,7 +81,8 @@ void ConvertReals(const std::string& dtype, const uint8_t* from, int64_t count, 
   }
 }
 
-absl::Status DamagedFile(const std::string& path, const std::string& expected, const std::string& found) {
+absl::Status DamagedFile(const std::string& path, const std::string& expected,
+                         const std::string& found) {
   return Damaged({"W0042", path, expected, found, "copy or write the file again"});
 }
 
@@ -90,26 +93,32 @@ int64_t BytesFor(const std::string& dtype, const Shape& shape) {
   return elements * width;
 }
 
-absl::Status CheckTensor(const std::string& path, const SafetensorsHeader::Tensor& tensor, int64_t data_bytes) {
+absl::Status CheckTensor(const std::string& path, const SafetensorsHeader::Tensor& tensor,
+                         int64_t data_bytes) {
   std::string where = absl::StrCat(path, ", tensor ", tensor.name);
-  std::string offsets = absl::StrCat("data_offsets [", tensor.offsets[0], ", ", tensor.offsets[1], "]");
-  if (BytesOf(tensor.dtype) == 0) return DamagedFile(where, "a known dtype", "\"" + tensor.dtype + "\"");
+  std::string offsets =
+      absl::StrCat("data_offsets [", tensor.offsets[0], ", ", tensor.offsets[1], "]");
+  if (BytesOf(tensor.dtype) == 0)
+    return DamagedFile(where, "a known dtype", "\"" + tensor.dtype + "\"");
   if (tensor.offsets[0] > tensor.offsets[1] || tensor.offsets[1] > data_bytes) {
-    return DamagedFile(where, absl::StrCat("offsets in order and within ", data_bytes, " bytes of data"), offsets);
+    return DamagedFile(
+        where, absl::StrCat("offsets in order and within ", data_bytes, " bytes of data"), offsets);
   }
   int64_t bytes = BytesFor(tensor.dtype, tensor.shape);
   if (bytes != tensor.offsets[1] - tensor.offsets[0]) {
-    return DamagedFile(where,
-                       bytes < 0 ? std::string("a shape of possible size")
-                                 : absl::StrCat(bytes, " bytes for ", tensor.dtype, ToText(tensor.shape)),
-                       bytes < 0 ? ToText(tensor.shape)
-                                 : absl::StrCat(offsets, ", ", tensor.offsets[1] - tensor.offsets[0], " bytes"));
+    return DamagedFile(
+        where,
+        bytes < 0 ? std::string("a shape of possible size")
+                  : absl::StrCat(bytes, " bytes for ", tensor.dtype, ToText(tensor.shape)),
+        bytes < 0 ? ToText(tensor.shape)
+                  : absl::StrCat(offsets, ", ", tensor.offsets[1] - tensor.offsets[0], " bytes"));
   }
   return absl::OkStatus();
 }
 
 // Laid end to end in order of offset, the tensors must cover the data exactly.
-absl::Status CheckCoverage(const std::string& path, const std::vector<SafetensorsHeader::Tensor>& tensors,
+absl::Status CheckCoverage(const std::string& path,
+                           const std::vector<SafetensorsHeader::Tensor>& tensors,
                            int64_t data_bytes) {
   std::vector<size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0);
@@ -120,17 +129,20 @@ absl::Status CheckCoverage(const std::string& path, const std::vector<Safetensor
   for (size_t i : order) {
     const auto& tensor = tensors[i];
     if (tensor.offsets[0] != covered) {
-      return DamagedFile(absl::StrCat(path, ", tensor ", tensor.name),
-                         absl::StrCat("data to begin at ", covered, ", where ", previous, " ends"),
-                         absl::StrCat(tensor.offsets[0] < covered ? "an overlap" : "a gap", ": data_offsets [",
-                                      tensor.offsets[0], ", ", tensor.offsets[1], "]"));
+      return DamagedFile(
+          absl::StrCat(path, ", tensor ", tensor.name),
+          absl::StrCat("data to begin at ", covered, ", where ", previous, " ends"),
+          absl::StrCat(tensor.offsets[0] < covered ? "an overlap" : "a gap", ": data_offsets [",
+                       tensor.offsets[0], ", ", tensor.offsets[1], "]"));
     }
     covered = tensor.offsets[1];
     previous = tensor.name;
   }
   if (covered != data_bytes) {
-    return DamagedFile(path, absl::StrCat("the file to end with its last tensor, after ", covered, " bytes of data"),
-                       absl::StrCat(data_bytes, " bytes of data"));
+    return DamagedFile(
+        path,
+        absl::StrCat("the file to end with its last tensor, after ", covered, " bytes of data"),
+        absl::StrCat(data_bytes, " bytes of data"));
   }
   return absl::OkStatus();
 }
@@ -141,7 +153,8 @@ constexpr char kNoSum[] = "00000000";
 std::string SumKey(const std::string& tensor) { return absl::StrCat(kHeaderSum, ":", tensor); }
 std::string SumText(uint32_t sum) { return absl::StrCat(absl::Hex(sum, absl::kZeroPad8)); }
 
-// With its own digits taken as 0; they stand where the only unescaped text of this form is. Empty if they do not.
+// With its own digits taken as 0; they stand where the only unescaped text of this form is. Empty
+// if they do not.
 std::string HeaderSum(std::string header) {
   const std::string key = absl::StrCat("\"", kHeaderSum, "\":\"");
   const size_t at = header.find(key);
@@ -152,20 +165,28 @@ std::string HeaderSum(std::string header) {
   return SumText(Crc32c(header.data(), header.size()));
 }
 
-bool IsSumKey(const std::string& key) { return key == kHeaderSum || absl::StartsWith(key, SumKey("")); }
+bool IsSumKey(const std::string& key) {
+  return key == kHeaderSum || absl::StartsWith(key, SumKey(""));
+}
 
-absl::Status WrongSum(const std::string& where, const std::string& expected, const std::string& found) {
-  return Damaged({"W0960", where, expected, found, "another copy or an earlier checkpoint: this file has changed since it was written"});
+absl::Status WrongSum(const std::string& where, const std::string& expected,
+                      const std::string& found) {
+  return Damaged(
+      {"W0960", where, expected, found,
+       "another copy or an earlier checkpoint: this file has changed since it was written"});
 }
 
 std::string HeaderText(const std::vector<SafetensorsWriter::Entry>& entries,
-                       const std::map<std::string, std::string>& metadata, std::vector<int64_t>* positions) {
+                       const std::map<std::string, std::string>& metadata,
+                       std::vector<int64_t>* positions) {
   nlohmann::ordered_json header = nlohmann::ordered_json::object();
   if (!metadata.empty()) header["__metadata__"] = metadata;
   int64_t offset = 0;
   for (const auto& entry : entries) {
     int64_t end = offset + NumElements(entry.shape) * SizeOf(entry.dtype);
-    header[entry.name] = {{"dtype", StoredName(entry.dtype)}, {"shape", entry.shape}, {"data_offsets", {offset, end}}};
+    header[entry.name] = {{"dtype", StoredName(entry.dtype)},
+                          {"shape", entry.shape},
+                          {"data_offsets", {offset, end}}};
     positions->push_back(offset);
     offset = end;
   }
@@ -176,17 +197,20 @@ std::string HeaderText(const std::vector<SafetensorsWriter::Entry>& entries,
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(const std::string& path) {
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(
+    const std::string& path) {
   auto reader = std::unique_ptr<SafetensorsReader>(new SafetensorsReader());
   WEIR_ASSIGN_OR_RETURN(reader->file_, MappedFile::Open(path, "safetensors weights"));
   const MappedFile& file = *reader->file_;
   if (file.size() < 8) {
-    return DamagedFile(path, "at least the 8 bytes of the header length", absl::StrCat(file.size(), " bytes"));
+    return DamagedFile(path, "at least the 8 bytes of the header length",
+                       absl::StrCat(file.size(), " bytes"));
   }
   uint64_t length;
   memcpy(&length, file.data(), 8);
   if (length > static_cast<uint64_t>(kSafetensorsHeaderBytesMax)) {
-    return DamagedFile(path, absl::StrCat("a header of at most ", kSafetensorsHeaderBytesMax, " bytes"),
+    return DamagedFile(path,
+                       absl::StrCat("a header of at most ", kSafetensorsHeaderBytesMax, " bytes"),
                        absl::StrCat("a header length of ", length));
   }
   int64_t header_bytes = static_cast<int64_t>(length);
@@ -210,25 +234,33 @@ absl::StatusOr<std::unique_ptr<SafetensorsReader>> SafetensorsReader::Open(const
 }
 
 absl::StatusOr<SafetensorsReader::Checked> SafetensorsReader::CheckSums() const {
-  if (std::none_of(metadata_.begin(), metadata_.end(), [](const auto& entry) { return IsSumKey(entry.first); })) {
+  if (std::none_of(metadata_.begin(), metadata_.end(),
+                   [](const auto& entry) { return IsSumKey(entry.first); })) {
     return Checked::kHasNoChecksums;
   }
-  const auto check = [this](const std::string& key, const std::string& where, const std::string& sum) -> absl::Status {
+  const auto check = [this](const std::string& key, const std::string& where,
+                            const std::string& sum) -> absl::Status {
     const auto it = metadata_.find(key);
     if (it != metadata_.end() && it->second == sum) return absl::OkStatus();
-    return WrongSum(where, it == metadata_.end() ? "a checksum, as other parts of the file have" : "bytes with CRC32C " + it->second,
+    return WrongSum(where,
+                    it == metadata_.end() ? "a checksum, as other parts of the file have"
+                                          : "bytes with CRC32C " + it->second,
                     it == metadata_.end() ? "none" : "bytes with CRC32C " + sum);
   };
   const auto* bytes = reinterpret_cast<const char*>(file_->data());
-  WEIR_RETURN_IF_ERROR(check(kHeaderSum, path() + ", header", HeaderSum(std::string(bytes + 8, static_cast<size_t>(header_end_ - 8)))));
+  WEIR_RETURN_IF_ERROR(
+      check(kHeaderSum, path() + ", header",
+            HeaderSum(std::string(bytes + 8, static_cast<size_t>(header_end_ - 8)))));
   for (const auto& [name, tensor] : tensors_) {
-    WEIR_RETURN_IF_ERROR(check(SumKey(name), absl::StrCat(path(), ", tensor ", name),
-                               SumText(Crc32c(bytes + tensor.begin, static_cast<size_t>(tensor.end - tensor.begin)))));
+    WEIR_RETURN_IF_ERROR(check(
+        SumKey(name), absl::StrCat(path(), ", tensor ", name),
+        SumText(Crc32c(bytes + tensor.begin, static_cast<size_t>(tensor.end - tensor.begin)))));
   }
   return Checked::kSound;
 }
 
-absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice& slice, void* out) const {
+absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice& slice,
+                                     void* out) const {
   auto it = tensors_.find(name);
   if (it == tensors_.end()) {
     std::vector<std::string> names;
@@ -240,14 +272,15 @@ absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice&
   const StoredTensor& tensor = it->second;
   std::string where = absl::StrCat(path(), ", tensor ", name);
   if (tensor.shape != slice.global_shape) {
-    return Rejected({"W0044", where, "shape " + ToText(slice.global_shape), "shape " + ToText(tensor.shape),
+    return Rejected({"W0044", where, "shape " + ToText(slice.global_shape),
+                     "shape " + ToText(tensor.shape),
                      "use weights saved from a model of the same sizes"});
   }
   bool same = tensor.dtype == StoredName(slice.dtype);
   bool real = tensor.dtype == "F32" || tensor.dtype == "BF16" || tensor.dtype == "F16";
   if (!same && !(real && IsReal(slice.dtype))) {
-    return Rejected({"W0045", where, absl::StrCat("a dtype that converts to ", Name(slice.dtype)), tensor.dtype,
-                     "save the tensor as F32, BF16 or F16"});
+    return Rejected({"W0045", where, absl::StrCat("a dtype that converts to ", Name(slice.dtype)),
+                     tensor.dtype, "save the tensor as F32, BF16 or F16"});
   }
   const uint8_t* data = file_->data() + tensor.begin;
   uint8_t* to = static_cast<uint8_t*>(out);
@@ -263,11 +296,13 @@ absl::Status SafetensorsReader::Read(const std::string& name, const TensorSlice&
 }
 
 absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
-    const std::string& path, std::vector<Entry> entries, const std::map<std::string, std::string>& metadata) {
+    const std::string& path, std::vector<Entry> entries,
+    const std::map<std::string, std::string>& metadata) {
   std::set<std::string> names = {"__metadata__"};
   for (const Entry& entry : entries) {
     if (!names.insert(entry.name).second || NumElements(entry.shape) < 0) {
-      return absl::InternalError(absl::StrCat("tensor ", entry.name, " cannot be stored: name used twice or bad shape"));
+      return absl::InternalError(
+          absl::StrCat("tensor ", entry.name, " cannot be stored: name used twice or bad shape"));
     }
   }
   // Wide elements first, so that every tensor is aligned; then by name.
@@ -284,10 +319,12 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   writer->written_.resize(writer->entries_.size(), 0);
   std::string header = HeaderText(writer->entries_, writer->metadata_, &writer->positions_);
   if (static_cast<int64_t>(header.size()) > kSafetensorsHeaderBytesMax) {
-    return Rejected({"W0046", path, "a header within the limit of the format", absl::StrCat(header.size(), " bytes"), ""});
+    return Rejected({"W0046", path, "a header within the limit of the format",
+                     absl::StrCat(header.size(), " bytes"), ""});
   }
   for (int64_t& position : writer->positions_) position += 8 + static_cast<int64_t>(header.size());
-  if (const int error = writer->file_.Create(path)) return CannotWrite(path, "cannot make a temporary file beside it", error);
+  if (const int error = writer->file_.Create(path))
+    return CannotWrite(path, "cannot make a temporary file beside it", error);
   uint64_t length = header.size();
   WEIR_RETURN_IF_ERROR(writer->WriteAt(0, &length, 8));
   WEIR_RETURN_IF_ERROR(writer->WriteAt(8, header.data(), static_cast<int64_t>(header.size())));
@@ -304,7 +341,9 @@ absl::Status SafetensorsWriter::WriteAt(int64_t position, const void* data, int6
   while (bytes > 0) {
     ssize_t done = ::pwrite(file_.descriptor(), from, static_cast<size_t>(bytes), position);
     if (done < 0 && errno == EINTR) continue;
-    if (done <= 0) return CannotWrite(path_, absl::StrCat("write failed at byte ", position), done < 0 ? errno : ENOSPC);
+    if (done <= 0)
+      return CannotWrite(path_, absl::StrCat("write failed at byte ", position),
+                         done < 0 ? errno : ENOSPC);
     from += done;
     position += done;
     bytes -= done;
@@ -315,7 +354,8 @@ absl::Status SafetensorsWriter::WriteAt(int64_t position, const void* data, int6
 absl::Status SafetensorsWriter::Write(size_t index, const void* data) {
   if (index >= entries_.size()) return absl::InternalError("no such entry of the file");
   const Entry& entry = entries_[index];
-  WEIR_RETURN_IF_ERROR(WriteAt(positions_[index], data, NumElements(entry.shape) * SizeOf(entry.dtype)));
+  WEIR_RETURN_IF_ERROR(
+      WriteAt(positions_[index], data, NumElements(entry.shape) * SizeOf(entry.dtype)));
   written_[index] += NumElements(entry.shape);
   return absl::OkStatus();
 }
@@ -333,26 +373,32 @@ absl::Status SafetensorsWriter::Commit() {
   for (size_t i = 0; i < entries_.size(); ++i) {
     int64_t elements = NumElements(entries_[i].shape);
     if (written_[i] == elements) continue;
-    return absl::InternalError(absl::StrCat("W0072 at state ", entries_[i].name, ": expected each of its ", elements,
+    return absl::InternalError(absl::StrCat("W0072 at state ", entries_[i].name,
+                                            ": expected each of its ", elements,
                                             " elements written once; found ", written_[i], "."));
   }
   WEIR_RETURN_IF_ERROR(WriteChecksums());
   if (::fsync(file_.descriptor()) != 0) return CannotWrite(path_, "cannot flush", errno);
-  if (const int error = file_.Publish()) return CannotWrite(path_, "cannot put it in its place", error);
+  if (const int error = file_.Publish())
+    return CannotWrite(path_, "cannot put it in its place", error);
   // The name itself must outlive a power cut, too.
-  if (const int error = file_.FlushFolder()) return CannotWrite(path_, "it is in its place, but its folder cannot be flushed", error);
+  if (const int error = file_.FlushFolder())
+    return CannotWrite(path_, "it is in its place, but its folder cannot be flushed", error);
   return absl::OkStatus();
 }
 
 // Into the header, whose length does not change.
 absl::Status SafetensorsWriter::WriteChecksums() {
   struct stat info;
-  if (::fstat(file_.descriptor(), &info) != 0) return CannotWrite(path_, "cannot look at it", errno);
-  void* mapped = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED, file_.descriptor(), 0);
+  if (::fstat(file_.descriptor(), &info) != 0)
+    return CannotWrite(path_, "cannot look at it", errno);
+  void* mapped = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_SHARED,
+                        file_.descriptor(), 0);
   if (mapped == MAP_FAILED) return CannotWrite(path_, "cannot read it back", errno);
   for (size_t i = 0; i < entries_.size(); ++i) {
     const int64_t bytes = NumElements(entries_[i].shape) * SizeOf(entries_[i].dtype);
-    metadata_[SumKey(entries_[i].name)] = SumText(Crc32c(static_cast<const char*>(mapped) + positions_[i], static_cast<size_t>(bytes)));
+    metadata_[SumKey(entries_[i].name)] = SumText(
+        Crc32c(static_cast<const char*>(mapped) + positions_[i], static_cast<size_t>(bytes)));
   }
   ::munmap(mapped, static_cast<size_t>(info.st_size));
   std::vector<int64_t> positions;
@@ -361,9 +407,13 @@ absl::Status SafetensorsWriter::WriteChecksums() {
   return WriteAt(8, header.data(), static_cast<int64_t>(header.size()));
 }
 
-absl::StatusOr<std::unique_ptr<SafetensorsPart>> SafetensorsPart::Open(const std::string& temporary_path, const std::string& path) {
-  absl::StatusOr<std::unique_ptr<SafetensorsReader>> opened = SafetensorsReader::Open(temporary_path);
-  if (!opened.ok()) return CannotWrite(path, absl::StrCat("cannot open it to write a part, ", opened.status().message()), errno);
+absl::StatusOr<std::unique_ptr<SafetensorsPart>> SafetensorsPart::Open(
+    const std::string& temporary_path, const std::string& path) {
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> opened =
+      SafetensorsReader::Open(temporary_path);
+  if (!opened.ok())
+    return CannotWrite(
+        path, absl::StrCat("cannot open it to write a part, ", opened.status().message()), errno);
   const SafetensorsReader* const reader = opened->get();
   auto part = std::unique_ptr<SafetensorsPart>(new SafetensorsPart());
   part->path_ = path;
@@ -372,7 +422,8 @@ absl::StatusOr<std::unique_ptr<SafetensorsPart>> SafetensorsPart::Open(const std
   if (part->size_ == 0) return part;
   const int fd = ::open(temporary_path.c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) return CannotWrite(path, "cannot open it to write a part", errno);
-  void* data = ::mmap(nullptr, static_cast<size_t>(part->size_), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* data =
+      ::mmap(nullptr, static_cast<size_t>(part->size_), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const int error = errno;
   ::close(fd);
   if (data == MAP_FAILED) return CannotWrite(path, "cannot map it to write a part", error);
@@ -384,11 +435,13 @@ SafetensorsPart::~SafetensorsPart() {
   if (data_ != nullptr) ::munmap(data_, static_cast<size_t>(size_));
 }
 
-absl::Status SafetensorsPart::Write(const std::string& name, const TensorSlice& slice, const void* data) {
+absl::Status SafetensorsPart::Write(const std::string& name, const TensorSlice& slice,
+                                    const void* data) {
   auto it = tensors_.find(name);
-  if (it == tensors_.end() || it->second.shape != slice.global_shape || it->second.dtype != StoredName(slice.dtype)) {
-    return absl::InternalError(absl::StrCat(path_, " was begun without a tensor ", name, " of ", Name(slice.dtype),
-                                            ToText(slice.global_shape)));
+  if (it == tensors_.end() || it->second.shape != slice.global_shape ||
+      it->second.dtype != StoredName(slice.dtype)) {
+    return absl::InternalError(absl::StrCat(path_, " was begun without a tensor ", name, " of ",
+                                            Name(slice.dtype), ToText(slice.global_shape)));
   }
   const int64_t width = SizeOf(slice.dtype);
   const char* from = static_cast<const char*>(data);
@@ -400,7 +453,8 @@ absl::Status SafetensorsPart::Write(const std::string& name, const TensorSlice& 
 }
 
 absl::Status SafetensorsPart::Flush() {
-  if (data_ != nullptr && ::msync(data_, static_cast<size_t>(size_), MS_SYNC) != 0) return CannotWrite(path_, "cannot flush a part", errno);
+  if (data_ != nullptr && ::msync(data_, static_cast<size_t>(size_), MS_SYNC) != 0)
+    return CannotWrite(path_, "cannot flush a part", errno);
   return absl::OkStatus();
 }
 

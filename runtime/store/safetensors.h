@@ -7,10 +7,11 @@
 // with the file, the tensor and the offsets named. The writer is atomic: the path
 // has the whole new file or is as it was.
 //
-// What the writer writes carries checksums in the metadata, which other programs ignore: "crc32c:NAME" is the CRC32C of
-// the bytes of tensor NAME, "crc32c" that of the first eight bytes and the header with its own digits taken as 0. Each is
-// of eight hexadecimal digits. A file has all of them or none.
-// Thread rule: a reader is immutable, any thread; a writer belongs to one thread.
+// What the writer writes carries checksums in the metadata, which other programs ignore:
+// "crc32c:NAME" is the CRC32C of the bytes of tensor NAME, "crc32c" that of the first eight bytes
+// and the header with its own digits taken as 0. Each is of eight hexadecimal digits. A file has
+// all of them or none. Thread rule: a reader is immutable, any thread; a writer belongs to one
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -45,7 +46,8 @@ class SafetensorsReader {
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // Reads the whole file once. kDataLoss (W0960) if a checksum is wrong or missing among others, with the tensor named.
+  // Reads the whole file once. kDataLoss (W0960) if a checksum is wrong or missing among others,
+  // with the tensor named.
   enum class Checked : uint8_t { kSound, kHasNoChecksums };
   absl::StatusOr<Checked> CheckSums() const;
 
@@ -74,7 +76,8 @@ class SafetensorsWriter {
   // Begins a file that appears at `path` once committed, and is gone if it is not (pending_file.h).
   // Names must be unique and not "__metadata__".
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
-      const std::string& path, std::vector<Entry> entries, const std::map<std::string, std::string>& metadata);
+      const std::string& path, std::vector<Entry> entries,
+      const std::map<std::string, std::string>& metadata);
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
@@ -85,7 +88,8 @@ class SafetensorsWriter {
   // Where a SafetensorsPart writes, and what it has written: `elements` of the tensor `name`.
   const std::string& temporary_path() const { return file_.open_path(); }
   absl::Status NotePart(const std::string& name, int64_t elements);
-  // Every element must have been written once. Reads the file back for its checksums, flushes to disk, then replaces what is at `path`.
+  // Every element must have been written once. Reads the file back for its checksums, flushes to
+  // disk, then replaces what is at `path`.
   absl::Status Commit();
 
  private:
@@ -106,8 +110,10 @@ class SafetensorsWriter {
 // Thread rule: one thread.
 class SafetensorsPart {
  public:
-  // `temporary_path` of the writer; `path` is what messages call the file. Errors as SafetensorsReader::Open.
-  static absl::StatusOr<std::unique_ptr<SafetensorsPart>> Open(const std::string& temporary_path, const std::string& path);
+  // `temporary_path` of the writer; `path` is what messages call the file. Errors as
+  // SafetensorsReader::Open.
+  static absl::StatusOr<std::unique_ptr<SafetensorsPart>> Open(const std::string& temporary_path,
+                                                               const std::string& path);
   ~SafetensorsPart();
   SafetensorsPart(const SafetensorsPart&) = delete;
   SafetensorsPart& operator=(const SafetensorsPart&) = delete;

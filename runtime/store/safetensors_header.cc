@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// An entry of 50 bytes of text takes some 500 in memory, so what a header may hold has bounds: with them reading it takes
-// at most 4 times the file and 64 MiB.
+// An entry of 50 bytes of text takes some 500 in memory, so what a header may hold has bounds: with
+// them reading it takes at most 4 times the file and 64 MiB.
 constexpr size_t kTensorsMax = 100'000;
 constexpr size_t kMetadataMax = 200'000;
 constexpr size_t kNumbersMax = 16;  // of a shape; the most that anybody uses is 8
@@ -33,14 +33,20 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
   bool null() override { return Unexpected("null"); }
   bool boolean(bool) override { return Unexpected("a boolean"); }
-  bool number_float(double, const std::string& text) override { return Unexpected("the number " + text); }
+  bool number_float(double, const std::string& text) override {
+    return Unexpected("the number " + text);
+  }
   bool binary(Json::binary_t&) override { return Unexpected("binary data"); }
-  bool number_integer(int64_t value) override { return Unexpected(absl::StrCat("the negative number ", value)); }
+  bool number_integer(int64_t value) override {
+    return Unexpected(absl::StrCat("the negative number ", value));
+  }
   bool number_unsigned(uint64_t value) override {
     if (state_ != State::kItems) return Unexpected(absl::StrCat("the number ", value));
-    if (value > static_cast<uint64_t>(INT64_MAX)) return Fail(absl::StrCat("the number ", value, ", beyond 2^63"));
+    if (value > static_cast<uint64_t>(INT64_MAX))
+      return Fail(absl::StrCat("the number ", value, ", beyond 2^63"));
     items_->push_back(static_cast<int64_t>(value));
-    if (items_->size() > kNumbersMax) return Fail(absl::StrCat("a list of more than ", kNumbersMax, " numbers"));
+    if (items_->size() > kNumbersMax)
+      return Fail(absl::StrCat("a list of more than ", kNumbersMax, " numbers"));
     return true;
   }
   bool string(std::string& value) override {
@@ -50,8 +56,10 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
       return true;
     }
     if (state_ == State::kMetadataValue) {
-      if (value.size() > kMetadataBytesMax) return Fail(absl::StrCat("metadata of more than ", kMetadataBytesMax, " bytes"));
-      if (header_->metadata.size() == kMetadataMax) return Fail(absl::StrCat("more than ", kMetadataMax, " entries of metadata"));
+      if (value.size() > kMetadataBytesMax)
+        return Fail(absl::StrCat("metadata of more than ", kMetadataBytesMax, " bytes"));
+      if (header_->metadata.size() == kMetadataMax)
+        return Fail(absl::StrCat("more than ", kMetadataMax, " entries of metadata"));
       header_->metadata[key_] = value;
       state_ = State::kMetadata;
       return true;
@@ -62,7 +70,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     switch (state_) {
       case State::kStart: state_ = State::kTop; return true;
       case State::kValue:
-        if (header_->tensors.size() == kTensorsMax) return Fail(absl::StrCat("more than ", kTensorsMax, " tensors"));
+        if (header_->tensors.size() == kTensorsMax)
+          return Fail(absl::StrCat("more than ", kTensorsMax, " tensors"));
         header_->tensors.push_back({key_, "", {}, {}});
         seen_.clear();
         state_ = State::kTensor;
@@ -77,7 +86,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
         if (seen_.count(needed) == 0) return Fail(absl::StrCat("no \"", needed, "\""));
       }
       if (header_->tensors.back().offsets.size() != 2) {
-        return Fail(absl::StrCat(header_->tensors.back().offsets.size(), " data_offsets instead of 2"));
+        return Fail(
+            absl::StrCat(header_->tensors.back().offsets.size(), " data_offsets instead of 2"));
       }
     }
     state_ = state_ == State::kTop ? State::kEnd : State::kTop;
@@ -93,7 +103,8 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     return true;
   }
   bool key(std::string& key) override {
-    if (key.size() > kNameBytesMax) return Fail(absl::StrCat("a name of more than ", kNameBytesMax, " bytes"));
+    if (key.size() > kNameBytesMax)
+      return Fail(absl::StrCat("a name of more than ", kNameBytesMax, " bytes"));
     if (state_ == State::kTop) {
       key_ = key;
       if (!names_.insert(key).second) return Fail("the same name twice");
@@ -122,14 +133,25 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
     }
     return true;
   }
-  bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
     error_ = absl::StrCat("text that is not JSON, at byte ", position, " of the header");
     return false;
   }
 
  private:
   enum class State {
-    kStart, kTop, kValue, kTensor, kDtype, kList, kItems, kMetadataStart, kMetadata, kMetadataValue, kEnd
+    kStart,
+    kTop,
+    kValue,
+    kTensor,
+    kDtype,
+    kList,
+    kItems,
+    kMetadataStart,
+    kMetadata,
+    kMetadataValue,
+    kEnd
   };
 
   bool Unexpected(const std::string& found) { return Fail(found + " in an unexpected place"); }
@@ -149,12 +171,15 @@ class HeaderHandler : public nlohmann::json_sax<Json> {
 
 }  // namespace
 
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path, const char* text, int64_t length) {
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path, const char* text,
+                                                         int64_t length) {
   SafetensorsHeader header;
   HeaderHandler handler(&header);
-  bool parsed = Json::sax_parse(text, text + length, &handler, Json::input_format_t::json, /*strict=*/true);
+  bool parsed =
+      Json::sax_parse(text, text + length, &handler, Json::input_format_t::json, /*strict=*/true);
   if (!parsed) {
-    return Damaged({"W0042", path, "a safetensors header: {name: {dtype, shape, data_offsets}, ...}",
+    return Damaged({"W0042", path,
+                    "a safetensors header: {name: {dtype, shape, data_offsets}, ...}",
                     handler.error().empty() ? "text that is not JSON" : handler.error(),
                     "write the file again"});
   }

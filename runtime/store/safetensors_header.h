@@ -23,9 +23,10 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// kDataLoss names `path` and what is wrong. Rejects duplicate names, unknown keys, more than 100,000 tensors, more than 16 numbers
-// in a shape,
-// numbers that are not integers from 0 to 2^63 - 1, and anything nested deeper.
-absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path, const char* text, int64_t length);
+// kDataLoss names `path` and what is wrong. Rejects duplicate names, unknown keys, more than
+// 100,000 tensors, more than 16 numbers in a shape, numbers that are not integers from 0 to 2^63 -
+// 1, and anything nested deeper.
+absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path, const char* text,
+                                                         int64_t length);
 
 }  // namespace weir

@@ -19,7 +19,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
 
 std::string FileBytes(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
@@ -44,8 +46,8 @@ std::string FileWith(const std::string& header, int64_t data_bytes) {
 // Writes x f32[3, 4] = 0 .. 11 and ids i32[2] = 7, 8.
 std::string WriteSample(const std::string& name) {
   std::string path = PathFor(name);
-  auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}},
-                                          {{"made_by", "test"}});
+  auto writer = SafetensorsWriter::Create(
+      path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}}, {{"made_by", "test"}});
   EXPECT_TRUE(writer.ok()) << writer.status();
   std::vector<float> x(12);
   std::iota(x.begin(), x.end(), 0.0f);
@@ -84,7 +86,8 @@ TEST(SafetensorsTest, EverySliceOfATensorHasTheElementsOfTheWhole) {
           ASSERT_TRUE((*reader)->Read("x", slice, part.data()).ok());
           size_t i = 0;
           for (int64_t r = r0; r < r1; ++r)
-            for (int64_t c = c0; c < c1; ++c) EXPECT_EQ(part[i++], static_cast<float>(r * 4 + c)) << ToText(slice);
+            for (int64_t c = c0; c < c1; ++c)
+              EXPECT_EQ(part[i++], static_cast<float>(r * 4 + c)) << ToText(slice);
           EXPECT_EQ(part[i], -1.0f) << "wrote past the slice " << ToText(slice);
         }
 }
@@ -93,7 +96,8 @@ TEST(SafetensorsTest, ConvertsBetweenRealsOnReading) {
   // F16 1.0, -2.0, smallest subnormal, infinity; then BF16 1.5.
   std::string header = R"({"h":{"dtype":"F16","shape":[4],"data_offsets":[0,8]},)"
                        R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]}})";
-  std::string bytes = FileWith(header, 0) + std::string("\x00\x3c\x00\xc0\x01\x00\x00\x7c\xc0\x3f", 10);
+  std::string bytes =
+      FileWith(header, 0) + std::string("\x00\x3c\x00\xc0\x01\x00\x00\x7c\xc0\x3f", 10);
   auto reader = SafetensorsReader::Open(WriteFile("reals.safetensors", bytes));
   ASSERT_TRUE(reader.ok()) << reader.status();
   float h[4], b[1];
@@ -155,7 +159,8 @@ TEST(SafetensorsTest, EveryFlippedBitIsFoundAndTheTensorNamed) {
 }
 
 TEST(SafetensorsTest, AFileOfAnotherProgramHasNoChecksumsAndIsRead) {
-  const std::string header = R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"__metadata__":{"format":"pt"}})";
+  const std::string header =
+      R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"__metadata__":{"format":"pt"}})";
   auto reader = SafetensorsReader::Open(WriteFile("foreign.safetensors", FileWith(header, 4)));
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*reader)->CheckSums().value(), SafetensorsReader::Checked::kHasNoChecksums);
@@ -190,7 +195,8 @@ class SafetensorsDamageTest : public ::testing::TestWithParam<DamageCase> {};
 
 TEST_P(SafetensorsDamageTest, IsRefusedAndNamed) {
   const DamageCase& damage = GetParam();
-  std::string path = WriteFile(absl::StrCat(damage.name, ".safetensors"), FileWith(damage.header, damage.data_bytes));
+  std::string path = WriteFile(absl::StrCat(damage.name, ".safetensors"),
+                               FileWith(damage.header, damage.data_bytes));
   auto reader = SafetensorsReader::Open(path);
   ASSERT_FALSE(reader.ok());
   EXPECT_EQ(reader.status().code(), absl::StatusCode::kDataLoss) << reader.status();
@@ -200,36 +206,51 @@ TEST_P(SafetensorsDamageTest, IsRefusedAndNamed) {
 
 std::string Entry(const std::string& name, const std::string& shape, int64_t begin, int64_t end,
                   const std::string& dtype = "F32") {
-  return absl::StrCat("\"", name, "\":{\"dtype\":\"", dtype, "\",\"shape\":", shape, ",\"data_offsets\":[", begin, ",",
-                      end, "]}");
+  return absl::StrCat("\"", name, "\":{\"dtype\":\"", dtype, "\",\"shape\":", shape,
+                      ",\"data_offsets\":[", begin, ",", end, "]}");
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, SafetensorsDamageTest,
     ::testing::Values(
-        DamageCase{"gap", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[1]", 12, 16) + "}", 16, "a gap"},
-        DamageCase{"overlap", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[2]", 4, 12) + "}", 12, "an overlap"},
-        DamageCase{"same_place", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[2]", 0, 8) + "}", 8, "an overlap"},
-        DamageCase{"gap_at_start", "{" + Entry("a", "[2]", 4, 12) + "}", 12, "where the header ends"},
+        DamageCase{"gap", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[1]", 12, 16) + "}", 16,
+                   "a gap"},
+        DamageCase{"overlap", "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[2]", 4, 12) + "}",
+                   12, "an overlap"},
+        DamageCase{"same_place",
+                   "{" + Entry("a", "[2]", 0, 8) + "," + Entry("b", "[2]", 0, 8) + "}", 8,
+                   "an overlap"},
+        DamageCase{"gap_at_start", "{" + Entry("a", "[2]", 4, 12) + "}", 12,
+                   "where the header ends"},
         DamageCase{"long_file", "{" + Entry("a", "[2]", 0, 8) + "}", 9, "9 bytes of data"},
         DamageCase{"short_file", "{" + Entry("a", "[2]", 0, 8) + "}", 7, "data_offsets [0, 8]"},
         DamageCase{"size_differs", "{" + Entry("a", "[3]", 0, 8) + "}", 8, "12 bytes for F32[3]"},
         DamageCase{"reversed", "{" + Entry("a", "[2]", 8, 0) + "}", 8, "offsets in order"},
-        DamageCase{"overflow", "{" + Entry("a", "[4294967296,4294967296,4294967296]", 0, 8) + "}", 8, "possible size"},
-        DamageCase{"overflow_by_width", "{" + Entry("a", "[4611686018427387904]", 0, 0) + "}", 0, "possible size"},
+        DamageCase{"overflow", "{" + Entry("a", "[4294967296,4294967296,4294967296]", 0, 8) + "}",
+                   8, "possible size"},
+        DamageCase{"overflow_by_width", "{" + Entry("a", "[4611686018427387904]", 0, 0) + "}", 0,
+                   "possible size"},
         DamageCase{"dtype", "{" + Entry("a", "[2]", 0, 8, "F31") + "}", 8, "\"F31\""},
-        DamageCase{"negative", R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "negative"},
-        DamageCase{"fraction", R"({"a":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", 8, "2.5"},
-        DamageCase{"huge", R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})", 8, "2^63"},
+        DamageCase{"negative", R"({"a":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8,
+                   "negative"},
+        DamageCase{"fraction", R"({"a":{"dtype":"F32","shape":[2.5],"data_offsets":[0,8]}})", 8,
+                   "2.5"},
+        DamageCase{"huge",
+                   R"({"a":{"dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8]}})",
+                   8, "2^63"},
         DamageCase{"no_dtype", R"({"a":{"shape":[2],"data_offsets":[0,8]}})", 8, "no \"dtype\""},
         DamageCase{"no_offsets", R"({"a":{"dtype":"F32","shape":[2]}})", 8, "no \"data_offsets\""},
-        DamageCase{"three_offsets", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4,8]}})", 8, "3 data_offsets"},
-        DamageCase{"unknown_key", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":"y"}})", 8, "\"x\""},
-        DamageCase{"twice", "{" + Entry("a", "[1]", 0, 4) + "," + Entry("a", "[1]", 4, 8) + "}", 8, "same name twice"},
+        DamageCase{"three_offsets", R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,4,8]}})",
+                   8, "3 data_offsets"},
+        DamageCase{"unknown_key",
+                   R"({"a":{"dtype":"F32","shape":[2],"data_offsets":[0,8],"x":"y"}})", 8, "\"x\""},
+        DamageCase{"twice", "{" + Entry("a", "[1]", 0, 4) + "," + Entry("a", "[1]", 4, 8) + "}", 8,
+                   "same name twice"},
         DamageCase{"list", "[1, 2]", 0, "a list"}, DamageCase{"text", "hello", 0, "not JSON"},
         DamageCase{"empty", "", 0, "not JSON"}, DamageCase{"trailing", "{} {}", 0, "not JSON"},
         DamageCase{"metadata_number", R"({"__metadata__":{"a":1}})", 0, "the number 1"},
-        DamageCase{"nested", R"({"a":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", 8, "a list"},
+        DamageCase{"nested", R"({"a":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", 8,
+                   "a list"},
         DamageCase{"bad_utf8", "{\"\xff\":1}", 0, "not JSON"}),
     [](const auto& info) { return std::string(info.param.name); });
 
@@ -252,12 +273,15 @@ TEST(SafetensorsTest, EmptyTensorsAndAnEmptyFileOfTensorsAreLegal) {
 TEST(SafetensorsTest, MissingFileIsNotFound) {
   auto reader = SafetensorsReader::Open(PathFor("nowhere.safetensors"));
   EXPECT_EQ(reader.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(SafetensorsReader::Open(::testing::TempDir()).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(SafetensorsReader::Open(::testing::TempDir()).status().code(),
+            absl::StatusCode::kNotFound);
 }
 
 TEST(SafetensorsTest, ShardsWrittenApartMakeOneFile) {
   std::string path = PathFor("parts.safetensors");
-  auto writer = SafetensorsWriter::Create(path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}}, {}).value();
+  auto writer =
+      SafetensorsWriter::Create(path, {{"x", DType::kF32, {3, 4}}, {"ids", DType::kI32, {2}}}, {})
+          .value();
   std::vector<float> whole(12), read(12);
   for (int i = 0; i < 12; ++i) whole[i] = static_cast<float>(i);
   int32_t ids[] = {7, 8};
@@ -278,7 +302,8 @@ TEST(SafetensorsTest, ShardsWrittenApartMakeOneFile) {
   ASSERT_EQ(writer->Write(writer->entries()[0].name == "ids" ? 0 : 1, ids), absl::OkStatus());
   ASSERT_EQ(writer->Commit(), absl::OkStatus());
   auto reader = SafetensorsReader::Open(path).value();
-  ASSERT_EQ(reader->Read("x", TensorSlice::Whole(DType::kF32, {3, 4}), read.data()), absl::OkStatus());
+  ASSERT_EQ(reader->Read("x", TensorSlice::Whole(DType::kF32, {3, 4}), read.data()),
+            absl::OkStatus());
   EXPECT_EQ(read, whole);
 }
 
@@ -287,7 +312,8 @@ TEST(SafetensorsTest, WhoeverIsKilledWhileItWritesLeavesNoFile) {
   std::filesystem::create_directory(folder);
   const pid_t child = ::fork();
   if (child == 0) {
-    auto writer = SafetensorsWriter::Create(folder + "/w.safetensors", {{"x", DType::kF32, {6}}}, {});
+    auto writer =
+        SafetensorsWriter::Create(folder + "/w.safetensors", {{"x", DType::kF32, {6}}}, {});
     ::raise(writer.ok() ? SIGKILL : SIGTERM);
   }
   int status = 0;
@@ -304,14 +330,18 @@ TEST(SafetensorsTest, AFileIsReplacedOnlyOnceTheNewOneIsCommitted) {
     if (value == 2.0f) continue;  // given up
     ASSERT_EQ(writer->Commit(), absl::OkStatus());
     float read = 0;
-    ASSERT_EQ(SafetensorsReader::Open(path).value()->Read("x", TensorSlice::Whole(DType::kF32, {1}), &read), absl::OkStatus());
+    ASSERT_EQ(SafetensorsReader::Open(path).value()->Read("x", TensorSlice::Whole(DType::kF32, {1}),
+                                                          &read),
+              absl::OkStatus());
     EXPECT_EQ(read, value);
   }
 }
 
 TEST(SafetensorsTest, AnElementWrittenTwiceOrNeverIsNotCommitted) {
   for (int64_t elements : {5, 7}) {
-    auto writer = SafetensorsWriter::Create(PathFor("torn.safetensors"), {{"x", DType::kF32, {6}}}, {}).value();
+    auto writer =
+        SafetensorsWriter::Create(PathFor("torn.safetensors"), {{"x", DType::kF32, {6}}}, {})
+            .value();
     ASSERT_EQ(writer->NotePart("x", elements), absl::OkStatus());
     EXPECT_THAT(std::string(writer->Commit().message()), HasSubstr("W0072"));
   }

@@ -17,7 +17,8 @@ struct Draw {
   int64_t below = kUnknownRangeBelow;  // integers
   std::string reader;                  // who asks for that range; empty: nobody
   uint64_t key = 0;                    // of the stream of random numbers
-  // Where the numbers of a sample begin in the stream, and how many numbers lie between samples beyond its elements.
+  // Where the numbers of a sample begin in the stream, and how many numbers lie between samples
+  // beyond its elements.
   int64_t first = 0;
   int64_t gap = 0;
 };
@@ -25,8 +26,10 @@ struct Draw {
 Draw DrawOf(const FeedRequest& request, uint64_t seed) {
   Draw draw;
   draw.dtype = request.dtype;
-  // "tokens" and "targets" share a stream of one number more than a sample has; targets begin one number later.
-  const bool stream = request.dtype == DType::kI32 && (request.feed == "tokens" || request.feed == "targets");
+  // "tokens" and "targets" share a stream of one number more than a sample has; targets begin one
+  // number later.
+  const bool stream =
+      request.dtype == DType::kI32 && (request.feed == "tokens" || request.feed == "targets");
   const std::string name = stream ? "tokens" : request.feed;
   draw.key = MixKey(seed, KeyOf(name.data(), name.size()));
   if (stream) draw.gap = 1;
@@ -36,12 +39,14 @@ Draw DrawOf(const FeedRequest& request, uint64_t seed) {
 
 class SyntheticDataset : public Dataset {
  public:
-  SyntheticDataset(std::map<std::string, Draw> draws, uint64_t seed) : draws_(std::move(draws)), seed_(seed) {}
+  SyntheticDataset(std::map<std::string, Draw> draws, uint64_t seed)
+      : draws_(std::move(draws)), seed_(seed) {}
 
   std::vector<FeedType> feeds() const override {
     std::vector<FeedType> feeds;
     for (const auto& [name, draw] : draws_) {
-      const FeedForm::Role role = draw.dtype == DType::kI32 ? FeedForm::Role::kIndex : FeedForm::Role::kReal;
+      const FeedForm::Role role =
+          draw.dtype == DType::kI32 ? FeedForm::Role::kIndex : FeedForm::Role::kReal;
       feeds.push_back({name, {{role, draw.dtype}}, FeedType::Sample::kAny, 0});
     }
     return feeds;
@@ -56,19 +61,22 @@ class SyntheticDataset : public Dataset {
       if (draw.dtype == DType::kF32) {
         parts.push_back(absl::StrCat(name, " real numbers uniform in [0, 1)"));
       } else {
-        parts.push_back(absl::StrCat(name, " integers uniform below ", draw.below, draw.reader.empty() ? ", since nothing reads them as indices" : ""));
+        parts.push_back(
+            absl::StrCat(name, " integers uniform below ", draw.below,
+                         draw.reader.empty() ? ", since nothing reads them as indices" : ""));
       }
     }
     return absl::StrCat("synthetic data, seed ", seed_, ": ", absl::StrJoin(parts, "; "));
   }
 
-  absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
-                    void* out) const override {
+  absl::Status Fill(const std::string& feed, const BatchPosition& position,
+                    const TensorSlice& slice, void* out) const override {
     auto known = draws_.find(feed);
     if (known == draws_.end()) return UnknownFeed(feed, feed, feeds());
     const Draw& draw = known->second;
     if (slice.shape.empty() || slice.dtype != draw.dtype) {
-      return WrongFeedType({feed, {{FeedForm::Role::kIndex, draw.dtype}}, FeedType::Sample::kAny, 0}, slice);
+      return WrongFeedType(
+          {feed, {{FeedForm::Role::kIndex, draw.dtype}}, FeedType::Sample::kAny, 0}, slice);
     }
     const uint64_t key = MixKey(draw.key, static_cast<uint64_t>(position.part));
     const int64_t rows = slice.global_shape[0];
@@ -82,7 +90,8 @@ class SyntheticDataset : public Dataset {
         if (slice.dtype == DType::kF32) {
           static_cast<float*>(out)[local + i] = uniform;
         } else {
-          static_cast<int32_t*>(out)[local + i] = static_cast<int32_t>(uniform * static_cast<double>(draw.below));
+          static_cast<int32_t*>(out)[local + i] =
+              static_cast<int32_t>(uniform * static_cast<double>(draw.below));
         }
       }
     });
@@ -102,13 +111,17 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
     const std::string where = absl::StrCat("input ", request.input, " of main");
     if (request.shape.empty() || request.dtype == DType::kBF16) {
       return Rejected({"W0056", where, "f32[samples, ...] or i32[samples, ...] for synthetic data",
-                       absl::StrCat(Name(request.dtype), ToText(request.shape)), "change the type of the input"});
+                       absl::StrCat(Name(request.dtype), ToText(request.shape)),
+                       "change the type of the input"});
     }
     auto [known, is_new] = draws.emplace(request.feed, DrawOf(request, options.seed));
     Draw& draw = known->second;
     if (draw.dtype != request.dtype) {
-      return Rejected({"W0056", where, absl::StrCat(Name(draw.dtype), ", as another input takes of feed ", request.feed),
-                       absl::StrCat(Name(request.dtype), ToText(request.shape)), "bind the inputs to feeds of their own"});
+      return Rejected(
+          {"W0056", where,
+           absl::StrCat(Name(draw.dtype), ", as another input takes of feed ", request.feed),
+           absl::StrCat(Name(request.dtype), ToText(request.shape)),
+           "bind the inputs to feeds of their own"});
     }
     // Room for whoever asks for the least.
     if (request.below > 0 && (draw.reader.empty() || request.below < draw.below)) {
@@ -116,7 +129,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
       draw.reader = request.reader;
     }
   }
-  return std::unique_ptr<Dataset>(std::make_unique<SyntheticDataset>(std::move(draws), options.seed));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<SyntheticDataset>(std::move(draws), options.seed));
 }
 
 }  // namespace weir

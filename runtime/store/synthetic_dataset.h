@@ -1,8 +1,9 @@
-// Seeded random data that needs no file, for tests and trials of speed. It draws what the model asks for: integers
-// uniform over the range that the model has room for, real numbers uniform in [0, 1). Nothing can be learnt from it but the
-// sizes of those ranges. Feeds may have any name. Two integer feeds called "tokens" and "targets" draw from one stream of
-// numbers, as text does: with equal ranges and shapes, a target is the token after.
-// Nothing is held out. Thread rule: see dataset.h.
+// Seeded random data that needs no file, for tests and trials of speed. It draws what the model
+// asks for: integers uniform over the range that the model has room for, real numbers uniform in
+// [0, 1). Nothing can be learnt from it but the sizes of those ranges. Feeds may have any name. Two
+// integer feeds called "tokens" and "targets" draw from one stream of numbers, as text does: with
+// equal ranges and shapes, a target is the token after. Nothing is held out. Thread rule: see
+// dataset.h.
 #pragma once
 
 #include <memory>
@@ -21,7 +22,8 @@ struct SyntheticDataOptions {
   uint64_t seed = 0;
 };
 
-// kInvalidArgument: bf16, or a request without a dimension that counts samples (W0056); a feed of two element types.
+// kInvalidArgument: bf16, or a request without a dimension that counts samples (W0056); a feed of
+// two element types.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDataOptions& options);
 
 }  // namespace weir

@@ -1,10 +1,12 @@
-// A WatchedFile: a file that is read piece by piece for as long as a job runs, and that others may change meanwhile. What
-// was there at the beginning is read, or an error says what happened to the file: it became shorter, or its contents changed.
+// A WatchedFile: a file that is read piece by piece for as long as a job runs, and that others may
+// change meanwhile. What was there at the beginning is read, or an error says what happened to the
+// file: it became shorter, or its contents changed.
 //
-// A file that is deleted, or replaced by another of its name, is still read as it was. One that only grows, or gets a new
-// time, is fine. Changed contents show when the time of the file changes and one of 64 samples of 4 KiB is another.
-// Not a stream and not for pipes: the path must name a regular file.
-// Thread rule: immutable after Open, but for what it remembers of the file's time; any thread reads.
+// A file that is deleted, or replaced by another of its name, is still read as it was. One that
+// only grows, or gets a new time, is fine. Changed contents show when the time of the file changes
+// and one of 64 samples of 4 KiB is another. Not a stream and not for pipes: the path must name a
+// regular file. Thread rule: immutable after Open, but for what it remembers of the file's time;
+// any thread reads.
 #pragma once
 
 #include <atomic>
@@ -19,8 +21,10 @@ namespace weir {
 
 class WatchedFile {
  public:
-  // kNotFound: no such file, not a regular file, or not readable. `purpose` ("text to train on") goes into errors.
-  static absl::StatusOr<std::unique_ptr<WatchedFile>> Open(const std::string& path, const std::string& purpose);
+  // kNotFound: no such file, not a regular file, or not readable. `purpose` ("text to train on")
+  // goes into errors.
+  static absl::StatusOr<std::unique_ptr<WatchedFile>> Open(const std::string& path,
+                                                           const std::string& purpose);
   ~WatchedFile();
   WatchedFile(const WatchedFile&) = delete;
   WatchedFile& operator=(const WatchedFile&) = delete;
@@ -28,12 +32,13 @@ class WatchedFile {
   int64_t size() const { return size_; }  // at Open
   const std::string& path() const { return path_; }
 
-  // Bytes [offset, offset + bytes), which must lie within size(). kDataLoss (W0985) if they are not there any more, or the
-  // file has changed.
+  // Bytes [offset, offset + bytes), which must lie within size(). kDataLoss (W0985) if they are not
+  // there any more, or the file has changed.
   absl::Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const;
 
  private:
-  WatchedFile(std::string path, int descriptor, int64_t size) : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
+  WatchedFile(std::string path, int descriptor, int64_t size)
+      : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
   absl::Status CheckUnchanged() const;
   absl::Status Changed(const std::string& found) const;
   absl::StatusOr<uint32_t> Fingerprint() const;
@@ -43,7 +48,8 @@ class WatchedFile {
   const int descriptor_;
   const int64_t size_;
   uint32_t fingerprint_ = 0;
-  mutable std::atomic<int64_t> time_ns_{0};  // of the latest change that left the contents alone; orders nothing
+  mutable std::atomic<int64_t> time_ns_{
+      0};  // of the latest change that left the contents alone; orders nothing
 };
 
 }  // namespace weir

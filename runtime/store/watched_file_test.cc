@@ -43,7 +43,8 @@ class WatchedFileTest : public ::testing::Test {
   void ExpectRefused(const std::string& what) {
     const absl::Status status = ReadAll();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("W0985"), HasSubstr(path_), HasSubstr(what)));
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("W0985"), HasSubstr(path_), HasSubstr(what)));
   }
 
   const std::string path_;

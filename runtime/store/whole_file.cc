@@ -44,9 +44,11 @@ class DescriptorBuffer final : public std::streambuf {
 
 }  // namespace
 
-absl::Status WriteWholeFile(const std::string& path, const std::function<absl::Status(std::ostream& out)>& write) {
+absl::Status WriteWholeFile(const std::string& path,
+                            const std::function<absl::Status(std::ostream& out)>& write) {
   PendingFile file;
-  if (const int error = file.Create(path)) return CannotWrite(path, "cannot make a temporary file beside it", error);
+  if (const int error = file.Create(path))
+    return CannotWrite(path, "cannot make a temporary file beside it", error);
   DescriptorBuffer buffer(file.descriptor());
   std::ostream out(&buffer);
   const absl::Status written = write(out);
@@ -54,8 +56,10 @@ absl::Status WriteWholeFile(const std::string& path, const std::function<absl::S
   if (buffer.error() != 0) return CannotWrite(path, "write failed", buffer.error());
   WEIR_RETURN_IF_ERROR(written);
   if (::fsync(file.descriptor()) != 0) return CannotWrite(path, "cannot flush", errno);
-  if (const int error = file.Publish()) return CannotWrite(path, "cannot put it in its place", error);
-  if (const int error = file.FlushFolder()) return CannotWrite(path, "it is in its place, but its folder cannot be flushed", error);
+  if (const int error = file.Publish())
+    return CannotWrite(path, "cannot put it in its place", error);
+  if (const int error = file.FlushFolder())
+    return CannotWrite(path, "it is in its place, but its folder cannot be flushed", error);
   return absl::OkStatus();
 }
 

@@ -14,7 +14,7 @@ namespace weir {
 struct ActRecord {
   enum class Wait : uint8_t { kNone, kInput, kCredit };
 
-  int32_t actor = -1;  // -1: no act, but the moment a run began
+  int32_t actor = -1;            // -1: no act, but the moment a run began
   int32_t waited_register = -1;  // what came last before the act was ready
   int64_t step = 0;
   int64_t ready = 0;  // times are ticks of the rank's clock
@@ -24,11 +24,13 @@ struct ActRecord {
   int32_t micro_batch = 0;
   int32_t chunk = 0;
   Wait wait = Wait::kNone;
-  // Of the rank's own thread, where the act was long enough to be worth two readings (kCpuReadMinNs).
+  // Of the rank's own thread, where the act was long enough to be worth two readings
+  // (kCpuReadMinNs).
   static constexpr uint32_t kCpuUnknown = 0xffffffff;
   uint32_t cpu_us = kCpuUnknown;
 };
-// An act whose last turn took as long is measured: two readings of a thread's CPU time take less than 1 us.
+// An act whose last turn took as long is measured: two readings of a thread's CPU time take less
+// than 1 us.
 inline constexpr int64_t kCpuReadMinNs = 200'000;
 static_assert(sizeof(ActRecord) <= 64, "a record is one cache line");
 
@@ -36,15 +38,21 @@ class ActRing {
  public:
   // Keeps the newest `capacity` records, rounded up to a power of two; 0 keeps none.
   explicit ActRing(int64_t capacity)
-      : records_(capacity > 0 ? std::bit_ceil(static_cast<uint64_t>(capacity)) : 1), keep_(capacity > 0) {}
+      : records_(capacity > 0 ? std::bit_ceil(static_cast<uint64_t>(capacity)) : 1),
+        keep_(capacity > 0) {}
 
   // Room for the next record; the ring counts it at once.
   ActRecord& Add() { return records_[keep_ ? num_added_++ & (records_.size() - 1) : 0]; }
 
-  int64_t size() const { return static_cast<int64_t>(num_added_ < records_.size() ? num_added_ : records_.size()) * keep_; }
+  int64_t size() const {
+    return static_cast<int64_t>(num_added_ < records_.size() ? num_added_ : records_.size()) *
+           keep_;
+  }
   int64_t num_dropped() const { return static_cast<int64_t>(num_added_) - size(); }
   // The i-th record kept, oldest first.
-  const ActRecord& at(int64_t i) const { return records_[(num_added_ - size() + i) & (records_.size() - 1)]; }
+  const ActRecord& at(int64_t i) const {
+    return records_[(num_added_ - size() + i) & (records_.size() - 1)];
+  }
 
  private:
   std::vector<ActRecord> records_;

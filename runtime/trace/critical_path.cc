@@ -83,21 +83,24 @@ class PathWalk {
     }
     const int from = run_.ranks[run_.actors[cause.actor].rank_index].rank;
     const int to = run_.ranks[run_.actors[act.actor].rank_index].rank;
-    const auto kind = act.wait == RecordedAct::Wait::kInput ? PathEdge::Kind::kToken : PathEdge::Kind::kSlot;
+    const auto kind =
+        act.wait == RecordedAct::Wait::kInput ? PathEdge::Kind::kToken : PathEdge::Kind::kSlot;
     EdgeSum& sum = edges_[{r.name, from, to, kind}];
     sum.ns += ns;
     ++sum.times;
   }
 
   static const RecordedRank::RunBegin* RunBegin(const RecordedRank& rank, int32_t act) {
-    auto at = std::lower_bound(rank.runs.begin(), rank.runs.end(), act,
-                               [](const RecordedRank::RunBegin& run, int32_t a) { return run.act < a; });
+    auto at =
+        std::lower_bound(rank.runs.begin(), rank.runs.end(), act,
+                         [](const RecordedRank::RunBegin& run, int32_t a) { return run.act < a; });
     return at != rank.runs.end() && at->act == act ? &*at : nullptr;
   }
   // Of the run in which the step is; `own` if that began before what is kept.
   int64_t RunBeginOfAll(int64_t step, int64_t own) const {
     for (int64_t s = std::min(step, run_.last_step); s >= run_.first_step; --s) {
-      if (run_.TimeOf(s).place == StepTime::Place::kFirstOfRun) return std::min(own, run_.TimeOf(s).begin);
+      if (run_.TimeOf(s).place == StepTime::Place::kFirstOfRun)
+        return std::min(own, run_.TimeOf(s).begin);
     }
     return own;
   }
@@ -125,13 +128,15 @@ class PathWalk {
     path.between_acts = between_ / total;
     for (const auto& [key, sum] : acts_) {
       const auto& [rank, function, phase] = key;
-      path.acts.push_back({rank, function, phase, sum.ns / total, sum.ns / steps, static_cast<double>(sum.acts) / steps});
+      path.acts.push_back({rank, function, phase, sum.ns / total, sum.ns / steps,
+                           static_cast<double>(sum.acts) / steps});
       path.phases[phase] += sum.ns / total;
       path.ranks[rank] += sum.ns / total;
     }
     for (const auto& [key, sum] : edges_) {
       const auto& [name, from, to, kind] = key;
-      path.edges.push_back({name, from, to, kind, sum.ns / total, sum.ns / steps, static_cast<double>(sum.times) / steps});
+      path.edges.push_back({name, from, to, kind, sum.ns / total, sum.ns / steps,
+                            static_cast<double>(sum.times) / steps});
       path.in_transfer += sum.ns / total;
     }
     const auto more = [](const auto& a, const auto& b) { return a.share > b.share; };

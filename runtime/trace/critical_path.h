@@ -1,14 +1,14 @@
 // The critical path of recorded steps: from the end of the last step back to the begin of
-// the first (step_rule.h says when a step begins and ends), at each point to what kept the device from being further:
+// the first (step_rule.h says when a step begins and ends), at each point to what kept the device
+// from being further:
 //
 //   the device had just ended another act      -> that act
 //   it waited for a token                      -> the act that published it, and the way from there
 //   it waited for a free slot                  -> the act that gave up the token in it, and the way
 //
 // So every moment of the steps lies on the path once, and shares sum to 1. Only what lies on it can
-// make a step shorter, though by how much a replay must tell (what_if.h): another path may be as long.
-// Rests between two runs of the session are left out.
-// Thread rule: pure functions.
+// make a step shorter, though by how much a replay must tell (what_if.h): another path may be as
+// long. Rests between two runs of the session are left out. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -44,13 +44,15 @@ struct PathEdge {
 struct CriticalPath {
   int64_t first_step = 0;
   int64_t last_step = 0;
-  double step_ns = 0;  // mean
-  std::vector<PathActs> acts;    // most first
-  std::vector<PathEdge> edges;   // most first; also such as took no time, since the path crosses them
+  double step_ns = 0;          // mean
+  std::vector<PathActs> acts;  // most first
+  std::vector<PathEdge>
+      edges;  // most first; also such as took no time, since the path crosses them
   std::map<std::string, double> phases;  // shares of acts
   std::map<int, double> ranks;           // shares of acts
-  double in_transfer = 0;        // share of all edges
-  double between_acts = 0;       // share in which the device had an act to do, or nothing known to wait for
+  double in_transfer = 0;                // share of all edges
+  double between_acts =
+      0;  // share in which the device had an act to do, or nothing known to wait for
 };
 
 // Precondition: run.first_step <= first_step <= last_step <= run.last_step.

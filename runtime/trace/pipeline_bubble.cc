@@ -19,12 +19,14 @@ struct StepSpan {
 // Names of the actors of a rank that compute a pass.
 std::set<std::string> PassActors(const trace::PlanFacts& facts) {
   auto text = [&facts](uint32_t index) {
-    return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index)) : std::string();
+    return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
+                                                            : std::string();
   };
   std::set<std::string> names;
   for (const trace::ActorFacts& actor : facts.actor()) {
     const std::string phase = text(actor.phase_text());
-    if (phase == "forward" || phase == "backward" || phase == "weight gradient") names.insert(text(actor.name_text()));
+    if (phase == "forward" || phase == "backward" || phase == "weight gradient")
+      names.insert(text(actor.name_text()));
   }
   return names;
 }
@@ -41,7 +43,9 @@ double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int6
     const std::set<std::string> actors = PassActors(facts->second);
     for (const TraceSlice& slice : process.slices) {
       auto step = slice.numbers.find("step");
-      if (slice.category != kTraceAct || step == slice.numbers.end() || actors.count(slice.name) == 0) continue;
+      if (slice.category != kTraceAct || step == slice.numbers.end() ||
+          actors.count(slice.name) == 0)
+        continue;
       if (step->second < first_step || step->second > last_step) continue;
       StepSpan& span = steps[step->second];
       span.begin = std::min(span.begin, slice.begin);
@@ -51,7 +55,8 @@ double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int6
   }
   double sum = 0;
   for (const auto& [step, span] : steps) {
-    if (span.end > span.begin) sum += 1 - span.busy_ns / (static_cast<double>(span.end - span.begin) * devices);
+    if (span.end > span.begin)
+      sum += 1 - span.busy_ns / (static_cast<double>(span.end - span.begin) * devices);
   }
   return steps.empty() ? 0 : sum / static_cast<double>(steps.size());
 }

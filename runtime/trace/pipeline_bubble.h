@@ -1,7 +1,6 @@
-// The bubble of a pipeline as a trace shows it: the share of a step, between its first forward act and its last act of
-// a backward pass (gradients of weights included), in which devices did none of these.
-// Not here: whose fault it is (critical_path.h), other waits.
-// Thread rule: pure functions.
+// The bubble of a pipeline as a trace shows it: the share of a step, between its first forward act
+// and its last act of a backward pass (gradients of weights included), in which devices did none of
+// these. Not here: whose fault it is (critical_path.h), other waits. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -46,7 +46,8 @@ class RunBuilder {
     }
     for (const RecordedRegister& r : run_.registers) {
       if (r.crosses_ranks && (r.producer.actor < 0 || r.consumers.empty())) {
-        return Unusable(absl::StrCat("the other end of register '", r.name, "' is on a rank that the trace lacks"));
+        return Unusable(absl::StrCat("the other end of register '", r.name,
+                                     "' is on a rank that the trace lacks"));
       }
     }
     WEIR_RETURN_IF_ERROR(ChooseSteps());
@@ -64,7 +65,8 @@ class RunBuilder {
   void SetWait(const TraceSlice& wait, RecordedAct* act) const;
   absl::Status ChooseSteps();
   static std::string Text(const trace::PlanFacts& facts, uint32_t index) {
-    return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index)) : std::string();
+    return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
+                                                            : std::string();
   }
 
   const TraceReader& trace_;
@@ -86,15 +88,19 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const trace::PlanF
   std::vector<int32_t> register_of;
   WEIR_RETURN_IF_ERROR(AddRegisters(facts, &register_of));
   const std::vector<char>& ends_step = enders_.at(process.rank);
-  for (const trace::ActorFacts& actor : facts.actor()) WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
-  for (size_t a = first_actor_; a < run_.actors.size(); ++a) run_.actors[a].ends_step = ends_step[a - first_actor_] != 0;
+  for (const trace::ActorFacts& actor : facts.actor())
+    WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
+  for (size_t a = first_actor_; a < run_.actors.size(); ++a)
+    run_.actors[a].ends_step = ends_step[a - first_actor_] != 0;
   return AddActs(process);
 }
 
-absl::Status RunBuilder::AddRegisters(const trace::PlanFacts& facts, std::vector<int32_t>* register_of) {
+absl::Status RunBuilder::AddRegisters(const trace::PlanFacts& facts,
+                                      std::vector<int32_t>* register_of) {
   for (const trace::RegisterFacts& from : facts.registers()) {
     int32_t index = static_cast<int32_t>(run_.registers.size());
-    if (from.crosses_ranks()) index = register_of_edge_.try_emplace(from.edge(), index).first->second;
+    if (from.crosses_ranks())
+      index = register_of_edge_.try_emplace(from.edge(), index).first->second;
     register_of->push_back(index);
     registers_named_.emplace(Text(facts, from.name_text()), index);
     if (index < static_cast<int32_t>(run_.registers.size())) continue;  // its other end told of it
@@ -105,7 +111,8 @@ absl::Status RunBuilder::AddRegisters(const trace::PlanFacts& facts, std::vector
     to.slots = from.slots();
     to.initial_tokens = from.initial_tokens();
     to.crosses_ranks = from.crosses_ranks();
-    if (to.bytes < 0 || !IsCount(to.slots, 1) || !IsCount(to.initial_tokens, 0) || to.initial_tokens > to.slots) {
+    if (to.bytes < 0 || !IsCount(to.slots, 1) || !IsCount(to.initial_tokens, 0) ||
+        to.initial_tokens > to.slots) {
       return Unusable(absl::StrCat("register '", to.name, "' has impossible numbers"));
     }
   }
@@ -113,11 +120,13 @@ absl::Status RunBuilder::AddRegisters(const trace::PlanFacts& facts, std::vector
 }
 
 absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<trace::PortFacts>& from,
-                                  const std::vector<int32_t>& register_of, std::vector<RecordedPort>* to) {
+                                  const std::vector<int32_t>& register_of,
+                                  std::vector<RecordedPort>* to) {
   for (const trace::PortFacts& port : from) {
     if (port.register_id() < 0 || port.register_id() >= static_cast<int32_t>(register_of.size()) ||
-        !IsCount(port.period(), 1) || !IsCount(port.tokens(), 1) || port.tokens() > kTokensMax || !IsCount(port.phase(), 0) ||
-        port.phase() >= port.period() || port.tokens() > run_.registers[register_of[port.register_id()]].slots) {
+        !IsCount(port.period(), 1) || !IsCount(port.tokens(), 1) || port.tokens() > kTokensMax ||
+        !IsCount(port.phase(), 0) || port.phase() >= port.period() ||
+        port.tokens() > run_.registers[register_of[port.register_id()]].slots) {
       return Unusable("a port has impossible numbers");
     }
     to->push_back({register_of[port.register_id()], port.period(), port.tokens(), port.phase()});
@@ -142,10 +151,10 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
   to.chunks = from.chunks();
   to.every = from.every();
   to.every_phase = from.every_phase();
-  if (!IsCount(to.acts_per_step, 1) || to.acts_per_step > kActsPerStepMax || !IsCount(to.chunks, 1) ||
-      !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) || to.every_phase >= to.every ||
-      turn.first() <= -kTurnMax || turn.first() >= kTurnMax || !IsCount(turn.group(), 1) ||
-      !IsCount(turn.group_stride(), 0) || !IsCount(turn.stride(), 0)) {
+  if (!IsCount(to.acts_per_step, 1) || to.acts_per_step > kActsPerStepMax ||
+      !IsCount(to.chunks, 1) || !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) ||
+      to.every_phase >= to.every || turn.first() <= -kTurnMax || turn.first() >= kTurnMax ||
+      !IsCount(turn.group(), 1) || !IsCount(turn.group_stride(), 0) || !IsCount(turn.stride(), 0)) {
     return Unusable(absl::StrCat("actor '", to.name, "' has impossible numbers"));
   }
   WEIR_RETURN_IF_ERROR(AddPorts(from.input(), register_of, &to.inputs));
@@ -154,13 +163,15 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
     RecordedRegister& r = run_.registers[to.inputs[i].register_index];
     r.consumers.push_back({index, static_cast<int32_t>(i)});
     if (!r.crosses_ranks) continue;  // of two names, the reader's
-    const trace::RegisterFacts& own = facts.registers(from.input(static_cast<int>(i)).register_id());
+    const trace::RegisterFacts& own =
+        facts.registers(from.input(static_cast<int>(i)).register_id());
     r.name = Text(facts, own.name_text());
     r.family = Text(facts, own.boxing_text());
   }
   for (size_t i = 0; i < to.outputs.size(); ++i) {
     RecordedPortRef& producer = run_.registers[to.outputs[i].register_index].producer;
-    if (producer.actor >= 0) return Unusable(absl::StrCat("two actors produce what '", to.name, "' does"));
+    if (producer.actor >= 0)
+      return Unusable(absl::StrCat("two actors produce what '", to.name, "' does"));
     producer = {index, static_cast<int32_t>(i)};
   }
   return absl::OkStatus();
@@ -168,12 +179,15 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
 
 absl::Status RunBuilder::AddActs(const TraceProcess& process) {
   std::unordered_map<std::string, int32_t> actor_of;
-  for (size_t i = first_actor_; i < run_.actors.size(); ++i) actor_of[run_.actors[i].name] = static_cast<int32_t>(i);
+  for (size_t i = first_actor_; i < run_.actors.size(); ++i)
+    actor_of[run_.actors[i].name] = static_cast<int32_t>(i);
   RecordedRank& rank = run_.ranks.back();
   const TraceSlice* wait = nullptr;
   for (const TraceSlice& slice : process.slices) {
-    if (slice.category == kTraceRest) rank.runs.push_back({static_cast<int32_t>(rank.acts.size()), slice.end});
-    if (slice.category == kTraceWaitsForInput || slice.category == kTraceWaitsForCredit) wait = &slice;
+    if (slice.category == kTraceRest)
+      rank.runs.push_back({static_cast<int32_t>(rank.acts.size()), slice.end});
+    if (slice.category == kTraceWaitsForInput || slice.category == kTraceWaitsForCredit)
+      wait = &slice;
     if (slice.category != kTraceAct) continue;
     const auto number = [&slice](const char* name) {
       auto at = slice.numbers.find(name);
@@ -181,25 +195,30 @@ absl::Status RunBuilder::AddActs(const TraceProcess& process) {
     };
     int32_t actor = -1;
     if (auto at = actor_of.find(slice.name); at != actor_of.end()) actor = at->second;
-    if (auto at = slice.numbers.find(kTraceActor); at != slice.numbers.end() && at->second >= 0 && at->second < kNumberMax) {
+    if (auto at = slice.numbers.find(kTraceActor);
+        at != slice.numbers.end() && at->second >= 0 && at->second < kNumberMax) {
       actor = first_actor_ + static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28));
     }
     if (actor < 0 || actor >= static_cast<int32_t>(run_.actors.size())) {
-      return Unusable(absl::StrCat("the plan of rank ", rank.rank, " has no actor '", slice.name.text(), "'"));
+      return Unusable(
+          absl::StrCat("the plan of rank ", rank.rank, " has no actor '", slice.name.text(), "'"));
     }
     const RecordedActor& of = run_.actors[actor];
     RecordedAct act;
     act.actor = actor;
     act.step = number("step");
     const int64_t in_step = number("micro-batch") * of.chunks + number("chunk");
-    if (!IsCount(act.step, 0) || act.step % of.every != of.every_phase || !IsCount(number("micro-batch"), 0) ||
-        !IsCount(number("chunk"), 0) || number("micro-batch") >= of.acts_per_step || in_step >= of.acts_per_step) {
+    if (!IsCount(act.step, 0) || act.step % of.every != of.every_phase ||
+        !IsCount(number("micro-batch"), 0) || !IsCount(number("chunk"), 0) ||
+        number("micro-batch") >= of.acts_per_step || in_step >= of.acts_per_step) {
       return Unusable(absl::StrCat("an act of '", of.name, "' has impossible numbers"));
     }
     act.number = of.ActsBefore(act.step) + in_step;
     act.start = slice.begin;
     act.end = slice.end;
-    if (auto at = slice.numbers.find(kTraceCpu); at != slice.numbers.end() && IsCount(at->second, 0)) act.cpu_ns = at->second * 1000;
+    if (auto at = slice.numbers.find(kTraceCpu);
+        at != slice.numbers.end() && IsCount(at->second, 0))
+      act.cpu_ns = at->second * 1000;
     if (wait != nullptr && wait->end <= act.start) SetWait(*wait, &act);
     rank.acts.push_back(act);
     wait = nullptr;
@@ -213,7 +232,9 @@ void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
   if (name == wait.texts.end()) return;
   const RecordedActor& actor = run_.actors[act->actor];
   for (const RecordedPort& port : input ? actor.inputs : actor.outputs) {
-    if (!port.Begins(act->number) || registers_named_.count({name->second, port.register_index}) == 0) continue;
+    if (!port.Begins(act->number) ||
+        registers_named_.count({name->second, port.register_index}) == 0)
+      continue;
     act->wait = input ? RecordedAct::Wait::kInput : RecordedAct::Wait::kCredit;
     act->waited_register = port.register_index;
     return;
@@ -223,7 +244,8 @@ void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
 // The last steps of which everything is kept; then indexes their acts.
 absl::Status RunBuilder::ChooseSteps() {
   run_.times = FindStepTimes(trace_);
-  if (run_.times.steps.empty()) return Unusable("no step is complete in the trace, which keeps the last acts only");
+  if (run_.times.steps.empty())
+    return Unusable("no step is complete in the trace, which keeps the last acts only");
   run_.first_step = run_.times.steps.front().step;
   run_.last_step = run_.times.steps.back().step;
   for (RecordedRank& rank : run_.ranks) {
@@ -252,7 +274,8 @@ const RecordedAct* RecordedRun::LastReader(int32_t register_index, int64_t token
   const RecordedAct* last = nullptr;
   for (const RecordedPortRef& consumer : registers[register_index].consumers) {
     const RecordedPort& port = actors[consumer.actor].inputs[consumer.port];
-    const RecordedAct* act = token < 0 ? nullptr : Act(consumer.actor, port.LastAct(token / port.tokens));
+    const RecordedAct* act =
+        token < 0 ? nullptr : Act(consumer.actor, port.LastAct(token / port.tokens));
     if (act == nullptr) return nullptr;
     if (last == nullptr || act->end > last->end) last = act;
   }
@@ -271,6 +294,8 @@ const RecordedAct* RecordedRun::Cause(const RecordedAct& act) const {
   return nullptr;
 }
 
-absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace) { return RunBuilder(trace).Build(); }
+absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace) {
+  return RunBuilder(trace).Build();
+}
 
 }  // namespace weir

@@ -42,7 +42,9 @@ struct RecordedTurn {
   int64_t group = 1;
   int64_t group_stride = 0;
   int64_t stride = 0;
-  int64_t At(int64_t micro_batch) const { return first + micro_batch / group * group_stride + micro_batch % group * stride; }
+  int64_t At(int64_t micro_batch) const {
+    return first + micro_batch / group * group_stride + micro_batch % group * stride;
+  }
 };
 
 struct RecordedActor {
@@ -57,7 +59,7 @@ struct RecordedActor {
   int64_t every = 1;
   int64_t every_phase = 0;
   int64_t planned_ns = 0;  // of an act; 0: unknown
-  bool ends_step = true;  // its acts may end a step (step_rule.h)
+  bool ends_step = true;   // its acts may end a step (step_rule.h)
   std::vector<RecordedPort> inputs;
   std::vector<RecordedPort> outputs;
   // Acts kept, by number: places in the acts of the rank, -1 if an act is missing.
@@ -101,7 +103,7 @@ struct RecordedAct {
 
 struct RecordedRank {
   int rank = 0;
-  std::string name;  // "rank 0 · stage 0"
+  std::string name;               // "rank 0 · stage 0"
   std::vector<RecordedAct> acts;  // in order of time
   // Where the session rested before an act: it waited for its next call.
   struct RunBegin {
@@ -115,7 +117,8 @@ struct RecordedRun {
   std::vector<RecordedRank> ranks;  // ascending
   std::vector<RecordedActor> actors;
   std::vector<RecordedRegister> registers;
-  // Steps of which every act of every rank is kept, none missing between them: times.steps from first to last.
+  // Steps of which every act of every rank is kept, none missing between them: times.steps from
+  // first to last.
   int64_t first_step = 0;
   int64_t last_step = 0;
   StepTimes times;
@@ -135,13 +138,16 @@ struct RecordedRun {
   const RecordedAct* LastReader(int32_t register_index, int64_t token) const;
   // The last token that an act takes from the register of `port`, and the token that must have
   // been given up before an act has its slots: negative if none.
-  static int64_t TokenTaken(const RecordedPort& port, int64_t act) { return (port.SpanOf(act) + 1) * port.tokens - 1; }
+  static int64_t TokenTaken(const RecordedPort& port, int64_t act) {
+    return (port.SpanOf(act) + 1) * port.tokens - 1;
+  }
   int64_t TokenInTheWay(const RecordedPort& port, int64_t act) const {
     const RecordedRegister& r = registers[port.register_index];
     return r.initial_tokens + (port.SpanOf(act) + 1) * port.tokens - 1 - r.slots;
   }
-  // The act that ended before this one could start, as the record says: the publisher of the token or
-  // the last reader of the slot it waited for. Null if it waited for nothing, or that is not kept.
+  // The act that ended before this one could start, as the record says: the publisher of the token
+  // or the last reader of the slot it waited for. Null if it waited for nothing, or that is not
+  // kept.
   const RecordedAct* Cause(const RecordedAct& act) const;
 };
 

@@ -47,7 +47,8 @@ class MessageTimes {
   };
   // Nothing if the acts around it are not kept.
   std::optional<Observation> Observe(int32_t index, int64_t token) const {
-    return way_ == RecordedAct::Wait::kInput ? ObserveToken(index, token) : ObserveCredit(index, token);
+    return way_ == RecordedAct::Wait::kInput ? ObserveToken(index, token)
+                                             : ObserveCredit(index, token);
   }
 
   // The medians, after all exact ones have been added.
@@ -111,19 +112,23 @@ Replayer::Replayer(const RecordedRun* run) : run_(run) {
   as_it_was_ = Play({});
 }
 
-// An act's time is that of the device: it began when the one before had ended. What lies between is its own too, if the
-// rank waited for nothing: the engine's time, or that in which another thread had the core.
+// An act's time is that of the device: it began when the one before had ended. What lies between is
+// its own too, if the rank waited for nothing: the engine's time, or that in which another thread
+// had the core.
 void Replayer::FindDurations() {
   constexpr int64_t kUnknown = -1;
-  for (const RecordedActor& actor : run_->actors) durations_.emplace_back(actor.acts.size(), kUnknown);
+  for (const RecordedActor& actor : run_->actors)
+    durations_.emplace_back(actor.acts.size(), kUnknown);
   for (const RecordedRank& rank : run_->ranks) {
     int64_t free_since = std::numeric_limits<int64_t>::min();
     auto run = rank.runs.begin();
     for (size_t i = 0; i < rank.acts.size(); ++i) {
       const RecordedAct& act = rank.acts[i];
-      for (; run != rank.runs.end() && run->act <= static_cast<int32_t>(i); ++run) free_since = std::max(free_since, run->at);
+      for (; run != rank.runs.end() && run->act <= static_cast<int32_t>(i); ++run)
+        free_since = std::max(free_since, run->at);
       const bool waited = act.wait != RecordedAct::Wait::kNone || i == 0;
-      const int64_t ns = std::max<int64_t>(0, act.end - (waited ? std::max(act.start, free_since) : free_since));
+      const int64_t ns =
+          std::max<int64_t>(0, act.end - (waited ? std::max(act.start, free_since) : free_since));
       free_since = std::max(free_since, act.end);
       if (act.step < run_->first_step || act.step > run_->last_step) continue;
       durations_[act.actor][act.number - run_->actors[act.actor].first_act] = ns;
@@ -148,8 +153,11 @@ void Replayer::FindRests() {
     rest.step = step;
     const int64_t end = run_->TimeOf(step - 1).end, begin = run_->TimeOf(step).begin;
     for (const RecordedRank& rank : run_->ranks) {
-      // The first that began no earlier; a rank that rested too short a time to be told began with the others.
-      auto at = std::find_if(rank.runs.begin(), rank.runs.end(), [begin](const RecordedRank::RunBegin& run) { return run.at >= begin; });
+      // The first that began no earlier; a rank that rested too short a time to be told began with
+      // the others.
+      auto at =
+          std::find_if(rank.runs.begin(), rank.runs.end(),
+                       [begin](const RecordedRank::RunBegin& run) { return run.at >= begin; });
       const bool known = at != rank.runs.end() && at->at <= run_->TimeOf(step).end;
       rest.begin_after.push_back((known ? at->at : begin) - end);
     }
@@ -157,7 +165,8 @@ void Replayer::FindRests() {
 }
 
 void Replayer::FindMessages() {
-  for (auto [way, messages] : {std::pair(RecordedAct::Wait::kInput, &tokens_), {RecordedAct::Wait::kCredit, &credits_}}) {
+  for (auto [way, messages] :
+       {std::pair(RecordedAct::Wait::kInput, &tokens_), {RecordedAct::Wait::kCredit, &credits_}}) {
     messages->resize(run_->registers.size());
     MessageTimes times(*run_, way);
     std::vector<std::vector<std::optional<MessageTimes::Observation>>> seen(run_->registers.size());
@@ -167,7 +176,8 @@ void Replayer::FindMessages() {
       (*messages)[i].first_token = first;
       for (int64_t token = first; token < end; ++token) {
         seen[i].push_back(times.Observe(static_cast<int32_t>(i), token));
-        if (seen[i].back().has_value() && seen[i].back()->exact) times.Add(static_cast<int32_t>(i), seen[i].back()->ns);
+        if (seen[i].back().has_value() && seen[i].back()->exact)
+          times.Add(static_cast<int32_t>(i), seen[i].back()->ns);
       }
     }
     for (size_t i = 0; i < run_->registers.size(); ++i) {
@@ -175,7 +185,9 @@ void Replayer::FindMessages() {
       Messages& m = (*messages)[i];
       m.median_ns = times.Median(static_cast<int32_t>(i));
       for (const auto& o : seen[i]) {
-        m.ns.push_back(!o.has_value() ? m.median_ns : o->exact ? o->ns : std::min(o->ns, m.median_ns));
+        m.ns.push_back(!o.has_value() ? m.median_ns
+                       : o->exact     ? o->ns
+                                      : std::min(o->ns, m.median_ns));
       }
     }
   }
@@ -229,7 +241,8 @@ class ReplayState {
     int64_t last_token_at = 0, last_credit_at = 0;  // messages do not overtake each other
   };
   struct Rank {
-    using Ready = std::tuple<int64_t, int64_t, int32_t>;  // less priority, turn, actor: the least goes first
+    using Ready =
+        std::tuple<int64_t, int64_t, int32_t>;  // less priority, turn, actor: the least goes first
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
     int32_t running = -1;
     int64_t last_end = 0;
@@ -240,12 +253,16 @@ class ReplayState {
     int64_t order = 0;
     Kind kind = kActDone;
     int32_t index = 0;  // rank or register
-    bool operator>(const Event& other) const { return std::tie(at, order) > std::tie(other.at, other.order); }
+    bool operator>(const Event& other) const {
+      return std::tie(at, order) > std::tie(other.at, other.order);
+    }
   };
 
   void MakePorts();
   void RaiseLimits(int32_t rank, int64_t before_step);
-  void Push(int64_t at, Event::Kind kind, int32_t index) { events_.push({at, num_events_++, kind, index}); }
+  void Push(int64_t at, Event::Kind kind, int32_t index) {
+    events_.push({at, num_events_++, kind, index});
+  }
   void Happen(const Event& event);
   void Start(int32_t rank);
   void Finish(int32_t rank);
@@ -254,7 +271,8 @@ class ReplayState {
   void Arrive(int32_t actor, int32_t port, int64_t count);
   void OnReady(int32_t actor) {
     const RecordedActor& a = run_.actors[actor];
-    ranks_[a.rank_index].ready.emplace(-int64_t{a.priority}, a.turn.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
+    ranks_[a.rank_index].ready.emplace(-int64_t{a.priority},
+                                       a.turn.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
     Touch(a.rank_index);
   }
   void Touch(int32_t rank) { touched_.insert(rank); }
@@ -275,8 +293,8 @@ class ReplayState {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t num_events_ = 0;
   int64_t now_ = 0;
-  int64_t acts_left_ = 0;      // of the present run
-  size_t run_number_ = 0;      // the rest before it, less 1
+  int64_t acts_left_ = 0;             // of the present run
+  size_t run_number_ = 0;             // the rest before it, less 1
   std::vector<int64_t> step_end_;     // by step from the first
   std::vector<int64_t> rest_before_;  // the same: between the run that it begins and the one before
   ReplayResult result_;
@@ -313,9 +331,11 @@ void ReplayState::MakePorts() {
   }
   for (size_t i = 0; i < registers_.size(); ++i) {
     Register& r = registers_[i];
-    r.freed = r.released.empty() ? r.published : *std::min_element(r.released.begin(), r.released.end());
+    r.freed =
+        r.released.empty() ? r.published : *std::min_element(r.released.begin(), r.released.end());
     for (const auto& [actor, port] : r.consumers) ports_[port].available += r.published;
-    if (r.producer_port >= 0) ports_[r.producer_port].available += r.slots - run_.registers[i].initial_tokens + r.freed;
+    if (r.producer_port >= 0)
+      ports_[r.producer_port].available += r.slots - run_.registers[i].initial_tokens + r.freed;
   }
   for (Actor& actor : actors_) {
     for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
@@ -348,13 +368,15 @@ ReplayResult ReplayState::Play() {
   for (size_t run = 0; run <= rests.size(); ++run) {
     const int64_t end = run == rests.size() ? run_.last_step + 1 : rests[run].step;
     acts_left_ = 0;
-    for (size_t a = 0; a < actors_.size(); ++a) acts_left_ += run_.actors[a].ActsBefore(end) - actors_[a].acts_done;
+    for (size_t a = 0; a < actors_.size(); ++a)
+      acts_left_ += run_.actors[a].ActsBefore(end) - actors_[a].acts_done;
     run_number_ = run;
     const int64_t last_end = LastEnd();
     if (run > 0) {
       const Replayer::Rest& rest = rests[run - 1];
       step_end_[rest.step - 1 - run_.first_step] = last_end;  // of the run before
-      rest_before_[rest.step - run_.first_step] = *std::min_element(rest.begin_after.begin(), rest.begin_after.end());
+      rest_before_[rest.step - run_.first_step] =
+          *std::min_element(rest.begin_after.begin(), rest.begin_after.end());
     }
     for (size_t r = 0; r < ranks_.size(); ++r) {
       const int64_t after = run == 0 ? 0 : rests[run - 1].begin_after[r];
@@ -401,7 +423,8 @@ void ReplayState::Happen(const Event& event) {
       break;
     case Event::kRunBegins: {
       const std::vector<Replayer::Rest>& rests = replayer_.rests_;
-      RaiseLimits(event.index, run_number_ == rests.size() ? run_.last_step + 1 : rests[run_number_].step);
+      RaiseLimits(event.index,
+                  run_number_ == rests.size() ? run_.last_step + 1 : rests[run_number_].step);
       break;
     }
   }
@@ -499,7 +522,8 @@ void ReplayState::Release(int32_t index, int32_t port, int64_t tokens) {
   r.freed = *std::min_element(r.released.begin(), r.released.end());
   if (r.freed == first) return;
   if (!run_.registers[index].crosses_ranks) {
-    if (r.producer_port >= 0) Arrive(run_.registers[index].producer.actor, r.producer_port, r.freed - first);
+    if (r.producer_port >= 0)
+      Arrive(run_.registers[index].producer.actor, r.producer_port, r.freed - first);
     return;
   }
   for (int64_t token = first; token < r.freed; ++token) {
@@ -509,6 +533,8 @@ void ReplayState::Release(int32_t index, int32_t port, int64_t tokens) {
   }
 }
 
-ReplayResult Replayer::Play(const ReplayChanges& changes) const { return ReplayState(*this, changes).Play(); }
+ReplayResult Replayer::Play(const ReplayChanges& changes) const {
+  return ReplayState(*this, changes).Play();
+}
 
 }  // namespace weir

@@ -6,10 +6,10 @@
 // What was changed may not change what it should not: acts keep their times though others
 // may then run beside them on the same cores, and messages keep theirs though links may
 // be shared.
-// A message is known to have been late only where somebody waited for it; where nobody did, the time is the
-// median of those of its register (or its pair of ranks, or all) and no longer than it can have been.
-// Not here: which changes are worth a try (what_if.h).
-// Thread rule: Replayer is immutable; Play may be called from several threads.
+// A message is known to have been late only where somebody waited for it; where nobody did, the
+// time is the median of those of its register (or its pair of ranks, or all) and no longer than it
+// can have been. Not here: which changes are worth a try (what_if.h). Thread rule: Replayer is
+// immutable; Play may be called from several threads.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,10 @@
 namespace weir {
 
 struct ReplayChanges {
-  std::vector<int64_t> slots;           // by register; empty: as recorded
-  std::vector<double> transfer_factor;  // by register, of the time of its tokens and credits; empty: 1
-  std::vector<double> act_factor;       // by actor, of the time of its acts; empty: 1
+  std::vector<int64_t> slots;  // by register; empty: as recorded
+  std::vector<double>
+      transfer_factor;             // by register, of the time of its tokens and credits; empty: 1
+  std::vector<double> act_factor;  // by actor, of the time of its acts; empty: 1
 };
 
 struct ReplayResult {
@@ -47,8 +48,12 @@ class Replayer {
   const ReplayResult& as_it_was() const { return as_it_was_; }
 
   // How long a token took from the publisher's end until the reader had it, and a credit back.
-  int64_t TokenNs(int32_t register_index, int64_t token) const { return tokens_[register_index].At(token); }
-  int64_t CreditNs(int32_t register_index, int64_t token) const { return credits_[register_index].At(token); }
+  int64_t TokenNs(int32_t register_index, int64_t token) const {
+    return tokens_[register_index].At(token);
+  }
+  int64_t CreditNs(int32_t register_index, int64_t token) const {
+    return credits_[register_index].At(token);
+  }
 
  private:
   friend class ReplayState;
@@ -66,7 +71,8 @@ class Replayer {
   // Where a run of the session ended and all ranks rested until the next.
   struct Rest {
     int64_t step = 0;  // the first of the next run
-    std::vector<int64_t> begin_after;  // by rank: from the end of the last act of all to the run's begin
+    std::vector<int64_t>
+        begin_after;  // by rank: from the end of the last act of all to the run's begin
   };
 
   void FindDurations();

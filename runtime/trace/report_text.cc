@@ -13,13 +13,15 @@ namespace {
 
 // Columns on a screen: bytes that go on a UTF-8 character take none.
 size_t Columns(absl::string_view text) {
-  return static_cast<size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
+  return static_cast<size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
 // Whether the word that ends before `dot` is the main function's name.
 bool EndsWithMain(absl::string_view before) {
   if (!absl::EndsWith(before, "main")) return false;
-  return before.size() == 4 || !absl::ascii_isalnum(static_cast<unsigned char>(before[before.size() - 5]));
+  return before.size() == 4 ||
+         !absl::ascii_isalnum(static_cast<unsigned char>(before[before.size() - 5]));
 }
 
 }  // namespace
@@ -38,7 +40,9 @@ std::string LayerFamily(absl::string_view name) {
     family.push_back(name[i]);
     size_t end = i + 1;
     while (end < name.size() && absl::ascii_isdigit(static_cast<unsigned char>(name[end]))) ++end;
-    const bool ends_word = end == name.size() || !(absl::ascii_isalnum(static_cast<unsigned char>(name[end])) || name[end] == '_');
+    const bool ends_word =
+        end == name.size() ||
+        !(absl::ascii_isalnum(static_cast<unsigned char>(name[end])) || name[end] == '_');
     if (name[i] != '.' || end == i + 1 || !ends_word || EndsWithMain(name.substr(0, i))) continue;
     family.push_back('*');
     i = end - 1;
@@ -48,8 +52,9 @@ std::string LayerFamily(absl::string_view name) {
 
 std::string Listed(const std::vector<std::string>& names, size_t shown_max) {
   if (names.size() <= shown_max) return absl::StrJoin(names, ", ");
-  return absl::StrCat(absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown_max), ", "), " and ",
-                      names.size() - shown_max, " more");
+  return absl::StrCat(
+      absl::StrJoin(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown_max), ", "),
+      " and ", names.size() - shown_max, " more");
 }
 
 void AppendLine(absl::string_view line, size_t indent, std::string* text) {
@@ -57,14 +62,19 @@ void AppendLine(absl::string_view line, size_t indent, std::string* text) {
   while (Columns(begin) + Columns(line) > kReportColumns) {
     // The last space that leaves the line short enough, or the first if none does.
     size_t cut = absl::string_view::npos;
-    for (size_t at = line.find_first_not_of(' '); (at = line.find(' ', at)) != absl::string_view::npos; ++at) {
+    for (size_t at = line.find_first_not_of(' ');
+         (at = line.find(' ', at)) != absl::string_view::npos; ++at) {
       if (line.substr(at, 2) == " %") continue;  // stays with its number
-      if (cut != absl::string_view::npos && Columns(begin) + Columns(line.substr(0, at)) > kReportColumns) break;
+      if (cut != absl::string_view::npos &&
+          Columns(begin) + Columns(line.substr(0, at)) > kReportColumns)
+        break;
       cut = at;
     }
     if (cut == absl::string_view::npos) break;
     absl::StrAppend(text, begin, line.substr(0, cut), "\n");
-    line.remove_prefix(line.find_first_not_of(' ', cut) == absl::string_view::npos ? line.size() : line.find_first_not_of(' ', cut));
+    line.remove_prefix(line.find_first_not_of(' ', cut) == absl::string_view::npos
+                           ? line.size()
+                           : line.find_first_not_of(' ', cut));
     begin.assign(indent, ' ');
     if (line.empty()) return;
   }

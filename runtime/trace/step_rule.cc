@@ -10,7 +10,8 @@ StepActor::Kind StepKindOf(absl::string_view phase) {
 }
 
 std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers) {
-  std::vector<int32_t> writer(num_registers, -1), readers_left(num_registers, 0), writes_left(actors.size(), 0);
+  std::vector<int32_t> writer(num_registers, -1), readers_left(num_registers, 0),
+      writes_left(actors.size(), 0);
   for (size_t a = 0; a < actors.size(); ++a) {
     for (int32_t r : actors[a].reads) ++readers_left[r];
     for (int32_t r : actors[a].writes) writer[r] = static_cast<int32_t>(a);
@@ -37,7 +38,8 @@ std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32
       if (--writes_left[a] == 0 && ends_step[a]) is_report(a);
     }
   }
-  if (std::find(ends_step.begin(), ends_step.end(), 1) == ends_step.end()) ends_step.assign(actors.size(), 1);
+  if (std::find(ends_step.begin(), ends_step.end(), 1) == ends_step.end())
+    ends_step.assign(actors.size(), 1);
   return ends_step;
 }
 

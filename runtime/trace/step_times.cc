@@ -18,7 +18,8 @@ constexpr int64_t kStepMax = int64_t{1} << 31;
 constexpr int64_t kActsPerStepMax = 1 << 20;
 
 std::string TextOf(const trace::PlanFacts& facts, uint32_t index) {
-  return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index)) : std::string();
+  return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
+                                                          : std::string();
 }
 
 // The facts that the acts of one step show.
@@ -49,12 +50,14 @@ class StepFinder {
   const TraceReader& trace_;
   const std::map<int, std::vector<char>> enders_;
   std::map<int64_t, SeenStep> steps_;
-  std::map<int64_t, int64_t> runs_;  // where runs of the session began, by first step; not the first run that is kept
+  std::map<int64_t, int64_t>
+      runs_;  // where runs of the session began, by first step; not the first run that is kept
   StepTimes times_;
 };
 
 void StepFinder::Look(const TraceProcess& process) {
-  std::unordered_map<std::string, bool> ends_step;  // by name of actor; all, if the plan is not there
+  std::unordered_map<std::string, bool>
+      ends_step;  // by name of actor; all, if the plan is not there
   const auto enders = enders_.find(process.rank);
   if (enders != enders_.end()) {
     const trace::PlanFacts& facts = trace_.plans.at(process.rank);
@@ -81,7 +84,8 @@ void StepFinder::Look(const TraceProcess& process) {
     if (slice.category != kTraceAct || number == slice.numbers.end()) continue;
     const int64_t step = number->second;
     if (step < 0 || step >= kStepMax) continue;
-    run_step = std::min(run_step.value_or(step), step);  // an update may be a step ahead of the first
+    run_step =
+        std::min(run_step.value_or(step), step);  // an update may be a step ahead of the first
     acted = true;
     auto [at, added] = steps_.try_emplace(step, SeenStep{0, slice.begin, slice.end, std::nullopt});
     ++at->second.acts;
@@ -125,7 +129,8 @@ void StepFinder::Choose() {
   int64_t begin = first->second.first_start;
   if (first != steps_.begin()) begin = std::prev(first)->second.end.value_or(begin);
   int64_t last_end = begin;  // of all acts so far: where a run ends that ends here
-  for (auto at = steps_.begin(); at != first; ++at) last_end = std::max(last_end, at->second.last_end);
+  for (auto at = steps_.begin(); at != first; ++at)
+    last_end = std::max(last_end, at->second.last_end);
   for (auto at = first; at != std::next(last); ++at) {
     last_end = std::max(last_end, at->second.last_end);
     StepTime time{at->first, begin, at->second.end.value_or(begin), StepTime::Place::kWithinRun};
@@ -145,9 +150,11 @@ void StepFinder::Choose() {
 int64_t StepTimes::Inside(int64_t from, int64_t to, size_t first) const {
   int64_t ns = 0;
   // Steps are in order: the first that ends after `from`.
-  auto at = std::upper_bound(steps.begin() + static_cast<std::ptrdiff_t>(std::min(first, steps.size())), steps.end(), from,
-                             [](int64_t t, const StepTime& step) { return t < step.end; });
-  for (; at != steps.end() && at->begin < to; ++at) ns += std::max<int64_t>(0, std::min(to, at->end) - std::max(from, at->begin));
+  auto at = std::upper_bound(
+      steps.begin() + static_cast<std::ptrdiff_t>(std::min(first, steps.size())), steps.end(), from,
+      [](int64_t t, const StepTime& step) { return t < step.end; });
+  for (; at != steps.end() && at->begin < to; ++at)
+    ns += std::max<int64_t>(0, std::min(to, at->end) - std::max(from, at->begin));
   return ns;
 }
 
@@ -161,15 +168,20 @@ std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
   for (const auto& [rank, facts] : trace.plans) {
     std::vector<int32_t> register_of;
     for (const trace::RegisterFacts& r : facts.registers()) {
-      const int32_t id = r.crosses_ranks() ? register_of_edge.try_emplace(r.edge(), num_registers).first->second : num_registers;
+      const int32_t id = r.crosses_ranks()
+                             ? register_of_edge.try_emplace(r.edge(), num_registers).first->second
+                             : num_registers;
       if (r.crosses_ranks()) ++ends_of_edge[r.edge()];
       if (id == num_registers) ++num_registers;
       register_of.push_back(id);
     }
-    const auto add = [&register_of](const google::protobuf::RepeatedPtrField<trace::PortFacts>& ports, std::vector<int32_t>* to) {
+    const auto add = [&register_of](
+                         const google::protobuf::RepeatedPtrField<trace::PortFacts>& ports,
+                         std::vector<int32_t>* to) {
       for (const trace::PortFacts& port : ports) {
         const int64_t id = port.register_id();
-        if (id >= 0 && id < static_cast<int64_t>(register_of.size())) to->push_back(register_of[id]);
+        if (id >= 0 && id < static_cast<int64_t>(register_of.size()))
+          to->push_back(register_of[id]);
       }
     };
     for (const trace::ActorFacts& from : facts.actor()) {

@@ -1,7 +1,8 @@
-// When each step of a recorded run began and ended, by the rule of step_rule.h, from a trace file alone.
+// When each step of a recorded run began and ended, by the rule of step_rule.h, from a trace file
+// alone.
 //
-// Only steps count whose acts are all there: a trace keeps the last acts of each rank, and a job that failed ends in the
-// midst of a step. Of these the last ones without a gap between them.
+// Only steps count whose acts are all there: a trace keeps the last acts of each rank, and a job
+// that failed ends in the midst of a step. Of these the last ones without a gap between them.
 // Thread rule: a value.
 #pragma once
 
@@ -33,7 +34,8 @@ struct StepTimes {
     for (size_t i = from; i < steps.size(); ++i) ns += steps[i].ns();
     return ns;
   }
-  // Steps that are steady: all but the first, which fills pipelines and caches; the first alone if there is no other.
+  // Steps that are steady: all but the first, which fills pipelines and caches; the first alone if
+  // there is no other.
   size_t FirstSteady() const { return steps.size() > 1 ? 1 : 0; }
   // The part of [from, to) that lies in steps from steps[first] on.
   int64_t Inside(int64_t from, int64_t to, size_t first) const;
@@ -41,7 +43,8 @@ struct StepTimes {
 
 StepTimes FindStepTimes(const TraceReader& trace);
 
-// By rank, then by actor of its plan: whether its acts may end a step. Empty for a rank whose plan the trace lacks.
+// By rank, then by actor of its plan: whether its acts may end a step. Empty for a rank whose plan
+// the trace lacks.
 std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace);
 
 }  // namespace weir

@@ -17,7 +17,8 @@ namespace {
 
 constexpr int64_t kMs = 1'000'000;
 
-TracedActor Actor(const std::string& name, const std::string& phase, std::vector<TracedPort> inputs, std::vector<TracedPort> outputs) {
+TracedActor Actor(const std::string& name, const std::string& phase, std::vector<TracedPort> inputs,
+                  std::vector<TracedPort> outputs) {
   TracedActor actor;
   actor.name = actor.function = name;
   actor.phase = phase;
@@ -26,8 +27,9 @@ TracedActor Actor(const std::string& name, const std::string& phase, std::vector
   return actor;
 }
 
-// One rank that works and updates in 10 ms a step, and sends the norm of each step through a transfer to a report, both of
-// which come one whole step late. Beginning of a run: RunBegins; the acts of a step: Step.
+// One rank that works and updates in 10 ms a step, and sends the norm of each step through a
+// transfer to a report, both of which come one whole step late. Beginning of a run: RunBegins; the
+// acts of a step: Step.
 class LateReports {
  public:
   explicit LateReports(int64_t capacity = 64) : acts_(capacity) {}
@@ -46,8 +48,10 @@ class LateReports {
     TracedJob job;
     job.plan_id = "late reports";
     TracedRank& rank = job.ranks.emplace_back();
-    rank.actors = {Actor("forward", "forward", {{3}}, {{0}}), Actor("update", "update", {{0}}, {{1}, {3}}),
-                   Actor("all-reduce norm", "boxing", {{1}}, {{2}}), Actor("report norm", "metric", {{2}}, {})};
+    rank.actors = {Actor("forward", "forward", {{3}}, {{0}}),
+                   Actor("update", "update", {{0}}, {{1}, {3}}),
+                   Actor("all-reduce norm", "boxing", {{1}}, {{2}}),
+                   Actor("report norm", "metric", {{2}}, {})};
     rank.registers.resize(4);
     rank.registers[3].initial_tokens = 1;  // the weights
     rank.acts = &acts_;
@@ -135,15 +139,18 @@ TEST(StepTimesTest, TheFirstStepKeptBeginsWhereTheOneBeforeEnded) {
 TEST(StepRuleTest, WhatOnlyReportsReadIsAReport) {
   using Kind = StepActor::Kind;
   // Work makes 0 for the next step and 1; a transfer makes 2 of 1, which a report reads.
-  const StepActor work{Kind::kWork, {0}, {0, 1}}, transfer{Kind::kTransfer, {1}, {2}}, report{Kind::kReport, {2}, {}};
+  const StepActor work{Kind::kWork, {0}, {0, 1}}, transfer{Kind::kTransfer, {1}, {2}},
+      report{Kind::kReport, {2}, {}};
   EXPECT_EQ(ActorsThatEndSteps({work, transfer, report}, 3), (std::vector<char>{1, 0, 0}));
   const StepActor reader{Kind::kWork, {2}, {}};
-  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 3), (std::vector<char>{1, 1, 0, 1}));
+  EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 3),
+            (std::vector<char>{1, 1, 0, 1}));
   // Another rank reports what all have: here nobody reads what was moved.
   EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 3), (std::vector<char>{1, 0}));
   // Work whose result nobody reads is work: it may change a state in its place.
   EXPECT_EQ(ActorsThatEndSteps({StepActor{Kind::kWork, {}, {0}}}, 1), (std::vector<char>{1}));
-  EXPECT_EQ(ActorsThatEndSteps({report}, 3), (std::vector<char>{1})) << "steps of reports alone end with their last act";
+  EXPECT_EQ(ActorsThatEndSteps({report}, 3), (std::vector<char>{1}))
+      << "steps of reports alone end with their last act";
 }
 
 }  // namespace

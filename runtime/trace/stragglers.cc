@@ -11,11 +11,13 @@
 namespace weir {
 namespace {
 
-// Of the time in acts: with less, the acts whose CPU time is known are those that others interrupted.
+// Of the time in acts: with less, the acts whose CPU time is known are those that others
+// interrupted.
 constexpr double kMeasuredMin = 0.3;
 
 // Identifies acts that do the same work on different ranks.
-using Work = std::tuple<std::string, std::string, int64_t>;  // phase, family of the function, planned ns
+using Work =
+    std::tuple<std::string, std::string, int64_t>;  // phase, family of the function, planned ns
 
 struct Done {
   double ns = 0;
@@ -31,7 +33,8 @@ double MedianOf(std::vector<double> values) {
 
 class Comparison {
  public:
-  explicit Comparison(const RecordedRun& run) : run_(run), first_step_(run.times.steps[run.times.FirstSteady()].step) {}
+  explicit Comparison(const RecordedRun& run)
+      : run_(run), first_step_(run.times.steps[run.times.FirstSteady()].step) {}
 
   SpeedReport Compare() {
     for (const RecordedRank& rank : run_.ranks) Sum(rank);
@@ -41,9 +44,12 @@ class Comparison {
       const auto& [measured, cpu] = cpu_[rank.rank];
       const double busy = busy_[rank.rank];
       report.devices.push_back(
-          {rank.rank, all.factor, busy / steps(), measured > kMeasuredMin * busy ? std::min(1.0, cpu / measured) : -1});
-      const double step_ns = static_cast<double>(run_.times.SumFrom(run_.times.FirstSteady())) / steps();
-      if (all.factor < kStragglerFactorMin || all.more_ns_per_step < kStragglerShareMin * step_ns) continue;
+          {rank.rank, all.factor, busy / steps(),
+           measured > kMeasuredMin * busy ? std::min(1.0, cpu / measured) : -1});
+      const double step_ns =
+          static_cast<double>(run_.times.SumFrom(run_.times.FirstSteady())) / steps();
+      if (all.factor < kStragglerFactorMin || all.more_ns_per_step < kStragglerShareMin * step_ns)
+        continue;
       report.stragglers.push_back(all);
     }
     std::stable_sort(report.stragglers.begin(), report.stragglers.end(),
@@ -65,7 +71,8 @@ class Comparison {
         cpu += static_cast<double>(act.cpu_ns);
       }
       const RecordedActor& actor = run_.actors[act.actor];
-      if (actor.phase == "data" || actor.phase == "metric") continue;  // files and reports are not the device's
+      if (actor.phase == "data" || actor.phase == "metric")
+        continue;  // files and reports are not the device's
       Done& done = done_[{actor.phase, LayerFamily(actor.function), actor.planned_ns}][rank.rank];
       done.ns += ns;
       ++done.acts;
@@ -87,7 +94,8 @@ class Comparison {
         means.push_back(done.mean());
         peers.insert(peer);
       }
-      const double acts = static_cast<double>(mine->second.acts), elsewhere = MedianOf(std::move(means));
+      const double acts = static_cast<double>(mine->second.acts),
+                   elsewhere = MedianOf(std::move(means));
       own += mine->second.ns;
       others += elsewhere * acts;
       SlowFunction& function = functions[std::get<1>(work)];
@@ -102,7 +110,9 @@ class Comparison {
     straggler.peers.assign(peers.begin(), peers.end());
     for (auto& [name, function] : functions) straggler.functions.push_back(std::move(function));
     std::stable_sort(straggler.functions.begin(), straggler.functions.end(),
-                     [](const SlowFunction& a, const SlowFunction& b) { return a.more_ns_per_step > b.more_ns_per_step; });
+                     [](const SlowFunction& a, const SlowFunction& b) {
+                       return a.more_ns_per_step > b.more_ns_per_step;
+                     });
     return straggler;
   }
 
@@ -110,7 +120,8 @@ class Comparison {
   const int64_t first_step_;
   std::map<Work, std::map<int, Done>> done_;
   std::map<int, double> busy_;  // by rank: time in acts
-  std::map<int, std::pair<double, double>> cpu_;  // by rank: time in measured acts, and their CPU time
+  std::map<int, std::pair<double, double>>
+      cpu_;  // by rank: time in measured acts, and their CPU time
 };
 
 }  // namespace

@@ -40,13 +40,16 @@ class TickScale {
   void Close() {
     if (identity_) return;
     const int64_t ns = MonotonicClock().NowNs(), ticks = TickClock::Now();
-    ns_per_tick_ = ticks > first_ticks_ ? static_cast<double>(ns - first_ns_) / static_cast<double>(ticks - first_ticks_) : 1;
+    ns_per_tick_ = ticks > first_ticks_ ? static_cast<double>(ns - first_ns_) /
+                                              static_cast<double>(ticks - first_ticks_)
+                                        : 1;
   }
   // From now on all times are `ns` less: those of a clock that this one is ahead of.
   void Subtract(int64_t ns) { ahead_ns_ += ns; }
   int64_t ToNs(int64_t ticks) const {
     if (identity_) return ticks - ahead_ns_;
-    return first_ns_ - ahead_ns_ + static_cast<int64_t>(static_cast<double>(ticks - first_ticks_) * ns_per_tick_);
+    return first_ns_ - ahead_ns_ +
+           static_cast<int64_t>(static_cast<double>(ticks - first_ticks_) * ns_per_tick_);
   }
 
  private:

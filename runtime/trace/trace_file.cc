@@ -27,13 +27,16 @@ constexpr int64_t kJobPid = 1;                // a rank has pid rank + 2
 
 // Track ids: spread so that ranks, phases and counters do not meet.
 uint64_t RankTrack(int rank) { return MixKey(0x7261, static_cast<uint64_t>(rank)) | 1; }
-uint64_t LaneTrack(int rank, const std::string& lane) { return MixKey(RankTrack(rank), KeyOf(lane.data(), lane.size())) | 1; }
+uint64_t LaneTrack(int rank, const std::string& lane) {
+  return MixKey(RankTrack(rank), KeyOf(lane.data(), lane.size())) | 1;
+}
 uint64_t FlowId(uint64_t edge, int64_t token) { return MixKey(edge, static_cast<uint64_t>(token)); }
 
 // Writes packets of one sequence; texts that come again are sent once.
 class PacketWriter {
  public:
-  PacketWriter(google::protobuf::io::ZeroCopyOutputStream* out, uint32_t sequence) : out_(out), sequence_(sequence) {}
+  PacketWriter(google::protobuf::io::ZeroCopyOutputStream* out, uint32_t sequence)
+      : out_(out), sequence_(sequence) {}
 
   // A packet to fill; written by Finish.
   TracePacket& Begin(int64_t ns) {
@@ -54,23 +57,27 @@ class PacketWriter {
   bool failed() const { return failed_; }
 
   uint64_t Name(const std::string& text) {
-    return Intern(&names_, text, [&] { return packet_.mutable_interned_data()->add_event_names(); });
+    return Intern(&names_, text,
+                  [&] { return packet_.mutable_interned_data()->add_event_names(); });
   }
   uint64_t Category(const std::string& text) {
-    return Intern(&categories_, text, [&] { return packet_.mutable_interned_data()->add_event_categories(); });
+    return Intern(&categories_, text,
+                  [&] { return packet_.mutable_interned_data()->add_event_categories(); });
   }
   void Annotate(TrackEvent* event, const std::string& name, int64_t value) {
     AddAnnotation(event, name)->set_int_value(value);
   }
   void Annotate(TrackEvent* event, const std::string& name, const std::string& value) {
-    const uint64_t iid =
-        Intern(&strings_, value, [&] { return packet_.mutable_interned_data()->add_debug_annotation_string_values(); });
+    const uint64_t iid = Intern(&strings_, value, [&] {
+      return packet_.mutable_interned_data()->add_debug_annotation_string_values();
+    });
     AddAnnotation(event, name)->set_string_value_iid(iid);
   }
 
  private:
   template <typename Add>
-  static uint64_t Intern(std::map<std::string, uint64_t>* known, const std::string& text, const Add& add) {
+  static uint64_t Intern(std::map<std::string, uint64_t>* known, const std::string& text,
+                         const Add& add) {
     auto [at, added] = known->try_emplace(text, known->size() + 1);
     if (added) {
       trace::InternedString* entry = add();
@@ -100,7 +107,10 @@ class RankWriter {
  public:
   RankWriter(const TracedJob& job, const TracedRank& rank, int64_t begin_ns,
              google::protobuf::io::ZeroCopyOutputStream* out)
-      : job_(job), rank_(rank), begin_ns_(begin_ns), writer_(out, static_cast<uint32_t>(rank.rank) + 2) {
+      : job_(job),
+        rank_(rank),
+        begin_ns_(begin_ns),
+        writer_(out, static_cast<uint32_t>(rank.rank) + 2) {
     for (const TracedActor& actor : rank.actors) ++names_[actor.name];
   }
 
@@ -133,8 +143,8 @@ class RankWriter {
   void Facts();
   void Act(const ActRecord& act, int64_t start, int64_t end);
   void Wait(const ActRecord& act, int64_t since, int64_t until);
-  void Slice(const std::string& lane, const std::string& category, const std::string& name, int64_t start, int64_t end,
-             const ActRecord* waiting);
+  void Slice(const std::string& lane, const std::string& category, const std::string& name,
+             int64_t start, int64_t end, const ActRecord* waiting);
   void End(const std::string& lane, int64_t ns);
   std::vector<int> LargeRegisters() const;
   void Occupancy(int register_id);
@@ -142,7 +152,8 @@ class RankWriter {
   // Number of the act since the session began.
   int64_t ActNumber(const ActRecord& act) const {
     const TracedActor& actor = rank_.actors[act.actor];
-    const int64_t begin = (job_.first_step - actor.every_phase + actor.every - 1) / actor.every;  // its first turn
+    const int64_t begin =
+        (job_.first_step - actor.every_phase + actor.every - 1) / actor.every;  // its first turn
     return ((act.step - actor.every_phase) / actor.every - begin) * actor.acts_per_step +
            act.micro_batch * int64_t{actor.chunks} + act.chunk;
   }
@@ -154,7 +165,8 @@ class RankWriter {
     const bool input = act.wait == ActRecord::Wait::kInput;
     for (const TracedPort& port : input ? actor.inputs : actor.outputs) {
       if (port.register_id != act.waited_register) continue;
-      return FlowId(r.edge, ActNumber(act) / port.period + (input ? 0 : r.initial_tokens - r.slots));
+      return FlowId(r.edge,
+                    ActNumber(act) / port.period + (input ? 0 : r.initial_tokens - r.slots));
     }
     return 0;
   }
@@ -189,10 +201,12 @@ void RankWriter::Tracks() {
   writer_.Finish();
   std::vector<std::string> lanes;
   for (const TracedActor& actor : rank_.actors) {
-    if (std::find(lanes.begin(), lanes.end(), actor.phase) == lanes.end()) lanes.push_back(actor.phase);
+    if (std::find(lanes.begin(), lanes.end(), actor.phase) == lanes.end())
+      lanes.push_back(actor.phase);
   }
   int order = 0;
-  for (const std::string& lane : lanes) Track(LaneTrack(rank_.rank, lane), lane, order++, /*counter=*/false);
+  for (const std::string& lane : lanes)
+    Track(LaneTrack(rank_.rank, lane), lane, order++, /*counter=*/false);
   Track(LaneTrack(rank_.rank, kTraceWaits), kTraceWaits, order, /*counter=*/false);
 }
 
@@ -232,7 +246,8 @@ void RankWriter::Facts() {
     if (from.chunks != 1) to->set_chunks(from.chunks);
     if (from.every != 1) to->set_every(from.every);
     if (from.every_phase != 0) to->set_every_phase(from.every_phase);
-    if (const TracedTurn& turn = from.turn; turn.first != 0 || turn.group_stride != 0 || turn.stride != 0) {
+    if (const TracedTurn& turn = from.turn;
+        turn.first != 0 || turn.group_stride != 0 || turn.stride != 0) {
       to->mutable_turn()->set_first(turn.first);
       to->mutable_turn()->set_group(turn.group);
       to->mutable_turn()->set_group_stride(turn.group_stride);
@@ -255,8 +270,9 @@ void RankWriter::Facts() {
   writer_.Finish();
 }
 
-void RankWriter::Slice(const std::string& lane, const std::string& category, const std::string& name, int64_t start,
-                       int64_t end, const ActRecord* waiting) {
+void RankWriter::Slice(const std::string& lane, const std::string& category,
+                       const std::string& name, int64_t start, int64_t end,
+                       const ActRecord* waiting) {
   if (end - start < kWaitShownMinNs) return;
   TrackEvent* event = writer_.Begin(start).mutable_track_event();
   event->set_type(TrackEvent::TYPE_SLICE_BEGIN);
@@ -270,7 +286,8 @@ void RankWriter::Slice(const std::string& lane, const std::string& category, con
     writer_.Annotate(event, "holder", input ? r.token_holder : r.slot_holder);
     writer_.Annotate(event, "waiting actor", rank_.actors[waiting->actor].name);
     if (r.crosses_ranks && input) writer_.Annotate(event, kTraceBoxing, r.boxing);
-    if (r.crosses_ranks) writer_.Annotate(event, kTraceFlow, static_cast<int64_t>(FlowWaitedFor(*waiting)));
+    if (r.crosses_ranks)
+      writer_.Annotate(event, kTraceFlow, static_cast<int64_t>(FlowWaitedFor(*waiting)));
   }
   writer_.Finish();
   End(lane, end);
@@ -288,8 +305,9 @@ void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
   if (act.wait == ActRecord::Wait::kNone || act.waited_register < 0) return;
   const TracedRegister& r = rank_.registers[act.waited_register];
   const bool input = act.wait == ActRecord::Wait::kInput;
-  const std::string name = input ? absl::StrCat("waits for input ", r.name, " held by ", r.token_holder)
-                                 : absl::StrCat("waits for credit ", r.name, " held by ", r.slot_holder);
+  const std::string name =
+      input ? absl::StrCat("waits for input ", r.name, " held by ", r.token_holder)
+            : absl::StrCat("waits for credit ", r.name, " held by ", r.slot_holder);
   Slice(kTraceWaits, input ? kTraceWaitsForInput : kTraceWaitsForCredit, name, since, until, &act);
 }
 
@@ -306,7 +324,8 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   if (actor.chunks > 1) writer_.Annotate(event, "chunk", act.chunk);
   if (act.cpu_us != ActRecord::kCpuUnknown) writer_.Annotate(event, kTraceCpu, int64_t{act.cpu_us});
   if (act.bytes_sent > 0) writer_.Annotate(event, "bytes", act.bytes_sent);
-  if (!actor.function.empty() && actor.function != actor.name) writer_.Annotate(event, "function", actor.function);
+  if (!actor.function.empty() && actor.function != actor.name)
+    writer_.Annotate(event, "function", actor.function);
   const int64_t number = ActNumber(act);
   for (const TracedPort& port : actor.outputs) {
     const TracedRegister& r = rank_.registers[port.register_id];
@@ -315,7 +334,8 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   }
   for (const TracedPort& port : actor.inputs) {
     const TracedRegister& r = rank_.registers[port.register_id];
-    if (!r.crosses_ranks || number % port.period != 0 || number / port.period < r.initial_tokens) continue;
+    if (!r.crosses_ranks || number % port.period != 0 || number / port.period < r.initial_tokens)
+      continue;
     event->add_terminating_flow_ids(FlowId(r.edge, number / port.period));
   }
   writer_.Finish();
@@ -327,11 +347,13 @@ std::vector<int> RankWriter::LargeRegisters() const {
   for (size_t i = 0; i < rank_.registers.size(); ++i) {
     const TracedRegister& r = rank_.registers[i];
     const int64_t bytes = r.bytes * r.slots;
-    if (!r.crosses_ranks && r.slots > 1 && bytes >= kOccupancyBytesMin) by_size.emplace_back(-bytes, static_cast<int>(i));
+    if (!r.crosses_ranks && r.slots > 1 && bytes >= kOccupancyBytesMin)
+      by_size.emplace_back(-bytes, static_cast<int>(i));
   }
   std::sort(by_size.begin(), by_size.end());
   std::vector<int> ids;
-  for (size_t i = 0; i < by_size.size() && i < kOccupancyRegistersMax; ++i) ids.push_back(by_size[i].second);
+  for (size_t i = 0; i < by_size.size() && i < kOccupancyRegistersMax; ++i)
+    ids.push_back(by_size[i].second);
   return ids;
 }
 
@@ -367,7 +389,8 @@ void RankWriter::Occupancy(int register_id) {
   for (const auto& [number, token] : tokens) {
     if (!token.published.has_value() || *token.published < begin_ns_) continue;
     changes.emplace_back(*token.published, 1);
-    if (token.readers_done == num_readers) changes.emplace_back(std::max(token.released, *token.published), -1);
+    if (token.readers_done == num_readers)
+      changes.emplace_back(std::max(token.released, *token.published), -1);
   }
   if (changes.empty()) return;
   std::sort(changes.begin(), changes.end());
@@ -385,7 +408,8 @@ void RankWriter::Occupancy(int register_id) {
   }
 }
 
-bool WriteJobEvent(const TracedJob& job, int64_t begin_ns, google::protobuf::io::ZeroCopyOutputStream* out) {
+bool WriteJobEvent(const TracedJob& job, int64_t begin_ns,
+                   google::protobuf::io::ZeroCopyOutputStream* out) {
   PacketWriter writer(out, kTraceJobSequence);
   const uint64_t uuid = LaneTrack(-1, "job");
   trace::TrackDescriptor* process = writer.Begin(begin_ns).mutable_track_descriptor();
@@ -398,11 +422,13 @@ bool WriteJobEvent(const TracedJob& job, int64_t begin_ns, google::protobuf::io:
   event->set_track_uuid(uuid);
   event->set_name_iid(writer.Name(kTraceJobEvent));
   writer.Annotate(event, "plan", job.plan_id);
-  writer.Annotate(event, kTraceRanks, job.num_ranks > 0 ? job.num_ranks : static_cast<int64_t>(job.ranks.size()));
+  writer.Annotate(event, kTraceRanks,
+                  job.num_ranks > 0 ? job.num_ranks : static_cast<int64_t>(job.ranks.size()));
   writer.Annotate(event, "stages", job.num_stages);
   writer.Annotate(event, "micro-batches", job.micro_batches);
   if (!job.schedule.empty()) writer.Annotate(event, kTraceSchedule, job.schedule);
-  if (job.predicted_bubble > 0) writer.Annotate(event, kTracePredictedBubble, static_cast<int64_t>(job.predicted_bubble * 1e6));
+  if (job.predicted_bubble > 0)
+    writer.Annotate(event, kTracePredictedBubble, static_cast<int64_t>(job.predicted_bubble * 1e6));
   writer.Annotate(event, "first step", job.first_step);
   writer.Finish();
   return !writer.failed();

@@ -25,11 +25,13 @@ absl::StatusOr<std::string> JoinTraceParts(const std::vector<TracePart>& parts) 
   std::string joined;
   bool first = true;
   for (const TracePart& part : parts) {
-    const absl::Status read = ForEachTracePacket(part.bytes, "part of a trace", [&](trace::TracePacket& packet) {
-      if (!first && packet.trusted_packet_sequence_id() == kTraceJobSequence) return;
-      packet.set_timestamp(static_cast<uint64_t>(std::max<int64_t>(0, static_cast<int64_t>(packet.timestamp()) - part.clock_ahead_ns)));
-      Append(packet, &joined);
-    });
+    const absl::Status read =
+        ForEachTracePacket(part.bytes, "part of a trace", [&](trace::TracePacket& packet) {
+          if (!first && packet.trusted_packet_sequence_id() == kTraceJobSequence) return;
+          packet.set_timestamp(static_cast<uint64_t>(std::max<int64_t>(
+              0, static_cast<int64_t>(packet.timestamp()) - part.clock_ahead_ns)));
+          Append(packet, &joined);
+        });
     if (!read.ok()) return read;
     first = false;
   }

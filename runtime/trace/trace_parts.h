@@ -11,8 +11,8 @@
 namespace weir {
 
 struct TracePart {
-  std::string bytes;            // a trace that describes its job
-  int64_t clock_ahead_ns = 0;   // this much the clock of its process is ahead of the job's
+  std::string bytes;           // a trace that describes its job
+  int64_t clock_ahead_ns = 0;  // this much the clock of its process is ahead of the job's
 };
 
 // By the job's clock, described once. kDataLoss (W0531) if a part is no trace.

@@ -19,7 +19,8 @@ constexpr uint64_t kTimeMaxNs = uint64_t{1} << 53;  // later is damage; sums in 
 constexpr int64_t kKeptTimesMax = 6, kKeptBytesMin = 16 << 20;
 constexpr int64_t kSequenceBytes = 300, kInternedBytes = 100, kTrackBytes = 300;
 constexpr int64_t kFlowBytes = 64;
-constexpr size_t kAnnotationsMax = 1000;  // of an event; a slice of ours has ten, the job some fifty
+constexpr size_t kAnnotationsMax =
+    1000;  // of an event; a slice of ours has ten, the job some fifty
 
 }  // namespace
 
@@ -28,7 +29,9 @@ absl::Status TraceReader::Read(absl::string_view file, absl::string_view name) {
   WEIR_RETURN_IF_ERROR(ForEachTracePacket(file, name, [this](trace::TracePacket& packet) {
     if (!IsFull()) OnPacket(packet);
   }));
-  if (IsFull()) return DamagedTrace(name, absl::StrCat("texts, tracks, flows and plans that take more than ", kept_bytes_max_, " bytes"));
+  if (IsFull())
+    return DamagedTrace(name, absl::StrCat("texts, tracks, flows and plans that take more than ",
+                                           kept_bytes_max_, " bytes"));
   if (!has_job) return DamagedTrace(name, "no description of a job");
   return absl::OkStatus();
 }
@@ -76,23 +79,28 @@ void TraceReader::OnTrack(const trace::TrackDescriptor& track) {
   if (track.has_parent_uuid()) parent_of_[track.uuid()] = track.parent_uuid();
 }
 
-void TraceReader::ReadAnnotations(const TrackEvent& event, const Sequence& sequence, TraceSlice* out) {
+void TraceReader::ReadAnnotations(const TrackEvent& event, const Sequence& sequence,
+                                  TraceSlice* out) {
   using Kind = trace::DebugAnnotation;
   size_t num_texts = 0, num_numbers = 0;
   for (const Kind& a : event.debug_annotations()) {
     if (a.value_case() == Kind::kIntValue || a.value_case() == Kind::kUintValue) ++num_numbers;
-    if (a.value_case() == Kind::kStringValue || a.value_case() == Kind::kStringValueIid) ++num_texts;
+    if (a.value_case() == Kind::kStringValue || a.value_case() == Kind::kStringValueIid)
+      ++num_texts;
   }
   if (num_texts + num_numbers > kAnnotationsMax) return;  // not ours
   out->numbers.Reserve(num_numbers);
   out->texts.Reserve(num_texts);
   for (const Kind& a : event.debug_annotations()) {
-    const SharedText name = a.has_name() ? Share(a.name()) : Find(sequence.annotations, a.name_iid());
+    const SharedText name =
+        a.has_name() ? Share(a.name()) : Find(sequence.annotations, a.name_iid());
     switch (a.value_case()) {
       case Kind::kIntValue: out->numbers.Set(name, a.int_value()); break;
       case Kind::kUintValue: out->numbers.Set(name, static_cast<int64_t>(a.uint_value())); break;
       case Kind::kStringValue: out->texts.Set(name, Share(a.string_value())); break;
-      case Kind::kStringValueIid: out->texts.Set(name, Find(sequence.strings, a.string_value_iid())); break;
+      case Kind::kStringValueIid:
+        out->texts.Set(name, Find(sequence.strings, a.string_value_iid()));
+        break;
       default: break;
     }
   }
@@ -104,8 +112,10 @@ void TraceReader::OnEvent(const TrackEvent& event, int64_t ns, Sequence& sequenc
   if (event.type() == TrackEvent::TYPE_SLICE_BEGIN) {
     OpenSlice& open = open_[event.track_uuid()] = {};
     open.slice.begin = ns;
-    open.slice.name = event.has_name() ? Share(event.name()) : Find(sequence.names, event.name_iid());
-    if (event.category_iids_size() > 0) open.slice.category = Find(sequence.categories, event.category_iids(0));
+    open.slice.name =
+        event.has_name() ? Share(event.name()) : Find(sequence.names, event.name_iid());
+    if (event.category_iids_size() > 0)
+      open.slice.category = Find(sequence.categories, event.category_iids(0));
     ReadAnnotations(event, sequence, &open.slice);
     open.sends.assign(event.flow_ids().begin(), event.flow_ids().end());
     open.takes.assign(event.terminating_flow_ids().begin(), event.terminating_flow_ids().end());

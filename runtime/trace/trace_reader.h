@@ -37,7 +37,8 @@ class SharedText {
   const std::string* text_;
 };
 
-// What a slice says of itself, by name. There are few, and slices are many: they stand in a row, not in a tree.
+// What a slice says of itself, by name. There are few, and slices are many: they stand in a row,
+// not in a tree.
 template <typename Value>
 class TraceAnnotations {
  public:
@@ -47,7 +48,8 @@ class TraceAnnotations {
   const_iterator begin() const { return entries_.begin(); }
   const_iterator end() const { return entries_.end(); }
   const_iterator find(absl::string_view name) const {
-    return std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.first == name; });
+    return std::find_if(entries_.begin(), entries_.end(),
+                        [&](const Entry& entry) { return entry.first == name; });
   }
   size_t count(absl::string_view name) const { return find(name) == end() ? 0 : 1; }
   // In place of what was said by that name before.
@@ -99,9 +101,10 @@ class TraceReader {
   TraceReader(TraceReader&&) = default;
   TraceReader& operator=(TraceReader&&) = default;
 
-  // `file` is the bytes, `name` what the error calls them. kDataLoss (W0531) if they are no trace of Weir. Never crashes on
-  // other bytes, and refuses a file whose texts, tracks, flows and plans would take more than 6 times its size and 16 MiB. A text that is
-  // written once is kept once, whatever number of slices has it.
+  // `file` is the bytes, `name` what the error calls them. kDataLoss (W0531) if they are no trace
+  // of Weir. Never crashes on other bytes, and refuses a file whose texts, tracks, flows and plans
+  // would take more than 6 times its size and 16 MiB. A text that is written once is kept once,
+  // whatever number of slices has it.
   absl::Status Read(absl::string_view file, absl::string_view name = "trace file");
 
   std::map<uint64_t, TraceProcess> processes;  // by track

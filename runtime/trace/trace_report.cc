@@ -23,7 +23,8 @@ namespace {
 
 constexpr size_t kExposedIndent = 46;
 constexpr size_t kWaitIndent = 25;
-// Of the time in acts: with less, the acts whose CPU time is known are those that others interrupted.
+// Of the time in acts: with less, the acts whose CPU time is known are those that others
+// interrupted.
 constexpr double kMeasuredMin = 0.3;
 constexpr double kCoreShareMin = 0.75;  // with less a device is kept from its work
 constexpr int64_t kRanksMax = 1 << 20;  // more is damage
@@ -82,7 +83,8 @@ class WaitSums {
     exposed.total_ns += ns;
     ++exposed.times;
     if (far != nullptr) {
-      exposed.sent_ns += static_cast<double>(window_.Inside(std::max(far->end, slice.begin), slice.end));
+      exposed.sent_ns +=
+          static_cast<double>(window_.Inside(std::max(far->end, slice.begin), slice.end));
     }
   }
 
@@ -94,16 +96,20 @@ class WaitSums {
       report->waits.push_back(std::move(wait));
     }
     for (const auto& [boxing, exposed] : exposed_) {
-      const double share = exposed.total_ns / (length * static_cast<double>(report->devices.size()));
-      report->exposed.push_back(
-          {boxing, share * report->step_ns, share, exposed.sent_ns / exposed.total_ns, exposed.times});
+      const double share =
+          exposed.total_ns / (length * static_cast<double>(report->devices.size()));
+      report->exposed.push_back({boxing, share * report->step_ns, share,
+                                 exposed.sent_ns / exposed.total_ns, exposed.times});
     }
-    std::sort(report->waits.begin(), report->waits.end(), [](const WaitReport& a, const WaitReport& b) {
-      return std::tie(b.total_ns, a.rank, a.register_name) < std::tie(a.total_ns, b.rank, b.register_name);
-    });
-    std::sort(report->exposed.begin(), report->exposed.end(), [](const ExposedReport& a, const ExposedReport& b) {
-      return std::tie(b.share, a.boxing) < std::tie(a.share, b.boxing);
-    });
+    std::sort(report->waits.begin(), report->waits.end(),
+              [](const WaitReport& a, const WaitReport& b) {
+                return std::tie(b.total_ns, a.rank, a.register_name) <
+                       std::tie(a.total_ns, b.rank, b.register_name);
+              });
+    std::sort(report->exposed.begin(), report->exposed.end(),
+              [](const ExposedReport& a, const ExposedReport& b) {
+                return std::tie(b.share, a.boxing) < std::tie(a.share, b.boxing);
+              });
   }
 
  private:
@@ -130,7 +136,8 @@ class WaitSums {
 };
 
 // Adds the device of a process and its waits.
-void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* waits, TraceReport* report) {
+void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* waits,
+                  TraceReport* report) {
   double busy = 0, input = 0, credit = 0, measured = 0, cpu = 0;
   for (const TraceSlice& slice : process.slices) {
     const double ns = static_cast<double>(window.Inside(slice));
@@ -154,7 +161,8 @@ void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* w
   device.busy = busy / length;
   device.waits_for_input = input / length;
   device.waits_for_credit = credit / length;
-  device.between_acts = std::max(0.0, 1 - device.busy - device.waits_for_input - device.waits_for_credit);
+  device.between_acts =
+      std::max(0.0, 1 - device.busy - device.waits_for_input - device.waits_for_credit);
 }
 
 // One row of equal things in many layers: "move layers.*.y x4".
@@ -181,15 +189,19 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
     row.names.insert(e.boxing);
   }
   std::vector<std::pair<std::string, Row>> rows(by_family.begin(), by_family.end());
-  std::stable_sort(rows.begin(), rows.end(), [](const auto& a, const auto& b) { return a.second.share > b.second.share; });
-  AppendLine(absl::StrCat("\nexposed communication, mean of ", Counted(static_cast<int64_t>(report.devices.size()), "device"),
-                          ": waiting for another rank with nothing else to do, and how much of that after it had sent"),
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const auto& a, const auto& b) { return a.second.share > b.second.share; });
+  AppendLine(absl::StrCat("\nexposed communication, mean of ",
+                          Counted(static_cast<int64_t>(report.devices.size()), "device"),
+                          ": waiting for another rank with nothing else to do, and how much of "
+                          "that after it had sent"),
              2, text);
   absl::StrAppend(text, "  ms per step  share of step  after sending  boxing\n");
   const auto append = [text](const Row& row, const std::string& name) {
-    AppendLine(absl::StrFormat("  %11.3f  %13s  %13s  %s", row.ns_per_step * 1e-6, PercentText(row.share),
-                               PercentText(row.sent / std::max(row.share, 1e-12)), name),
-               kExposedIndent, text);
+    AppendLine(
+        absl::StrFormat("  %11.3f  %13s  %13s  %s", row.ns_per_step * 1e-6, PercentText(row.share),
+                        PercentText(row.sent / std::max(row.share, 1e-12)), name),
+        kExposedIndent, text);
   };
   for (size_t i = 0; i < rows.size(); ++i) {
     const Row& row = rows[i].second;
@@ -204,7 +216,8 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
 std::pair<std::string, int> HolderParts(const std::string& holder) {
   int rank = -1;
   const size_t at = holder.rfind("rank ");
-  if (at == std::string::npos || !absl::SimpleAtoi(holder.substr(at + 5), &rank)) return {holder, -1};
+  if (at == std::string::npos || !absl::SimpleAtoi(holder.substr(at + 5), &rank))
+    return {holder, -1};
   const size_t begin = holder.find('\''), end = holder.rfind('\'');
   return {end > begin ? holder.substr(begin + 1, end - begin - 1) : std::string(), rank};
 }
@@ -219,25 +232,30 @@ void AppendWaits(const TraceReport& report, size_t rows_max, std::string* text) 
   for (const WaitReport& wait : report.waits) {
     const bool input = wait.kind == WaitReport::Kind::kInput;
     const auto [actor, rank] = HolderParts(wait.holder);
-    std::string name(absl::StripSuffix(wait.register_name, absl::StrCat(" rank ", input ? rank : wait.rank, " to ", input ? wait.rank : rank)));
+    std::string name(absl::StripSuffix(
+        wait.register_name,
+        absl::StrCat(" rank ", input ? rank : wait.rank, " to ", input ? wait.rank : rank)));
     Row row;
     row.before = absl::StrCat("rank ", wait.rank, " for ", input ? "" : "a free slot of ");
     row.family = LayerFamily(name);
     row.after = absl::StrCat(input ? " from " : ", held by ",
                              rank >= 0 && rank != wait.rank ? absl::StrCat("rank ", rank)
                              : actor.empty()                ? wait.holder
-                                                            : absl::StrCat("`", LayerFamily(actor), "`"));
+                                             : absl::StrCat("`", LayerFamily(actor), "`"));
     Row& sum = by_name.try_emplace({row.before, row.family, row.after}, row).first->second;
     sum.share += wait.share;
     sum.names.insert(std::move(name));
   }
   std::vector<Row> rows;
   for (auto& [name, row] : by_name) rows.push_back(std::move(row));
-  std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) { return a.share > b.share; });
-  absl::StrAppend(text, rows.empty() ? "\nno waits worth a name\n" : "\nworst waits, per step of that rank\n");
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const Row& a, const Row& b) { return a.share > b.share; });
+  absl::StrAppend(
+      text, rows.empty() ? "\nno waits worth a name\n" : "\nworst waits, per step of that rank\n");
   for (size_t i = 0; i < rows.size() && i < rows_max; ++i) {
-    AppendLine(absl::StrFormat("  %7s  %9.3f ms  %s%s%s", PercentText(rows[i].share), rows[i].share * report.step_ns * 1e-6,
-                               rows[i].before, NameOfAll(rows[i].family, rows[i].names), rows[i].after),
+    AppendLine(absl::StrFormat("  %7s  %9.3f ms  %s%s%s", PercentText(rows[i].share),
+                               rows[i].share * report.step_ns * 1e-6, rows[i].before,
+                               NameOfAll(rows[i].family, rows[i].names), rows[i].after),
                kWaitIndent, text);
   }
 }
@@ -247,23 +265,32 @@ void AppendDevices(const TraceReport& report, std::string* text) {
   for (const DeviceReport& device : report.devices) columns = std::max(columns, device.name.size());
   bool cores = false;
   for (const DeviceReport& device : report.devices) cores = cores || device.core_share >= 0;
-  absl::StrAppend(text, std::string(columns, ' '), "    busy   waits for: input   credit   between acts", cores ? "   has a core" : "", "\n");
+  absl::StrAppend(text, std::string(columns, ' '),
+                  "    busy   waits for: input   credit   between acts",
+                  cores ? "   has a core" : "", "\n");
   for (const DeviceReport& device : report.devices) {
     const bool wide = absl::StrContains(device.name, "·");
-    absl::StrAppendFormat(text, "%s%s  %6s   %16s   %6s   %12s", device.name, std::string(columns - device.name.size() + (wide ? 0 : 1), ' '),
-                          PercentText(device.busy), PercentText(device.waits_for_input), PercentText(device.waits_for_credit),
-                          PercentText(device.between_acts));
-    if (cores) absl::StrAppendFormat(text, "   %10s", device.core_share < 0 ? "" : PercentText(device.core_share));
+    absl::StrAppendFormat(text, "%s%s  %6s   %16s   %6s   %12s", device.name,
+                          std::string(columns - device.name.size() + (wide ? 0 : 1), ' '),
+                          PercentText(device.busy), PercentText(device.waits_for_input),
+                          PercentText(device.waits_for_credit), PercentText(device.between_acts));
+    if (cores)
+      absl::StrAppendFormat(text, "   %10s",
+                            device.core_share < 0 ? "" : PercentText(device.core_share));
     absl::StrAppend(text, "\n");
-    if (device.acts_dropped > 0) absl::StrAppend(text, "  ", Counted(device.acts_dropped, "older act"), " not kept\n");
+    if (device.acts_dropped > 0)
+      absl::StrAppend(text, "  ", Counted(device.acts_dropped, "older act"), " not kept\n");
   }
-  const bool short_of_cores = cores && std::all_of(report.devices.begin(), report.devices.end(), [](const DeviceReport& device) {
-    return device.core_share < kCoreShareMin;
-  });
+  const bool short_of_cores = cores && std::all_of(report.devices.begin(), report.devices.end(),
+                                                   [](const DeviceReport& device) {
+                                                     return device.core_share < kCoreShareMin;
+                                                   });
   if (!short_of_cores) return;
-  AppendLine("no device has a core all the time that it works: there are more threads than cores, or other programs use them, and the "
-             "figures below tell of that as much as of the job",
-             2, text);
+  AppendLine(
+      "no device has a core all the time that it works: there are more threads than cores, or "
+      "other programs use them, and the "
+      "figures below tell of that as much as of the job",
+      2, text);
 }
 
 // The ranks of the job that the trace lacks.
@@ -288,7 +315,8 @@ absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
 TraceReport MakeTraceReport(const TraceReader& reader) {
   TraceReport report;
   report.plan_id = reader.JobText("plan");
-  report.num_ranks = static_cast<int>(std::clamp<int64_t>(reader.JobNumber(kTraceRanks), 0, kRanksMax));
+  report.num_ranks =
+      static_cast<int>(std::clamp<int64_t>(reader.JobNumber(kTraceRanks), 0, kRanksMax));
   report.num_stages = std::max<int64_t>(1, reader.JobNumber("stages"));
   report.micro_batches = std::max<int64_t>(1, reader.JobNumber("micro-batches"));
   const Window window = SteadyWindow(reader, &report);
@@ -302,13 +330,16 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
   for (const DeviceReport& device : report.devices) {
     report.bubble += std::max(0.0, 1 - device.busy) / static_cast<double>(report.devices.size());
   }
-  const double p = static_cast<double>(report.num_stages), m = static_cast<double>(report.micro_batches);
+  const double p = static_cast<double>(report.num_stages),
+               m = static_cast<double>(report.micro_batches);
   report.bubble_formula = (p - 1) / (m + p - 1);
   report.step_ns = static_cast<double>(report.window_ns) /
-                   std::max(1.0, static_cast<double>(report.last_step) - static_cast<double>(report.first_step) + 1);
+                   std::max(1.0, static_cast<double>(report.last_step) -
+                                     static_cast<double>(report.first_step) + 1);
   report.schedule = reader.JobText(kTraceSchedule);
   report.predicted_bubble = static_cast<double>(reader.JobNumber(kTracePredictedBubble)) * 1e-6;
-  if (report.num_stages > 1) report.pipeline_bubble = MeasurePipelineBubble(reader, report.first_step, report.last_step);
+  if (report.num_stages > 1)
+    report.pipeline_bubble = MeasurePipelineBubble(reader, report.first_step, report.last_step);
   waits.Report(&report);
   return report;
 }
@@ -318,22 +349,28 @@ std::string ToText(const TraceReport& report, size_t waits_max) {
 }
 
 std::string OverviewText(const TraceReport& report) {
-  const int64_t devices = std::max<int64_t>(report.num_ranks, static_cast<int64_t>(report.devices.size()));
+  const int64_t devices =
+      std::max<int64_t>(report.num_ranks, static_cast<int64_t>(report.devices.size()));
   std::string text;
   std::string steps = "no step is whole in the trace";
   if (report.window_ns > 0) {
-    steps = absl::StrCat(report.first_step == report.last_step
-                             ? absl::StrCat("step ", report.first_step)
-                             : absl::StrCat("steps ", report.first_step, " to ", report.last_step, ", ",
-                                            MillisecondsText(static_cast<double>(report.window_ns))),
-                         ", ", MillisecondsText(report.step_ns), " per step");
+    steps =
+        absl::StrCat(report.first_step == report.last_step
+                         ? absl::StrCat("step ", report.first_step)
+                         : absl::StrCat("steps ", report.first_step, " to ", report.last_step, ", ",
+                                        MillisecondsText(static_cast<double>(report.window_ns))),
+                     ", ", MillisecondsText(report.step_ns), " per step");
   }
-  AppendLine(absl::StrCat("plan ", report.plan_id, ": ", Counted(devices, "device"), ", ", Counted(report.num_stages, "stage"), ", ",
-                          Counted(report.micro_batches, "micro-batch", "micro-batches"), "; ", steps),
-             2, &text);
+  AppendLine(
+      absl::StrCat("plan ", report.plan_id, ": ", Counted(devices, "device"), ", ",
+                   Counted(report.num_stages, "stage"), ", ",
+                   Counted(report.micro_batches, "micro-batch", "micro-batches"), "; ", steps),
+      2, &text);
   if (const std::vector<std::string> missing = MissingRanks(report); !missing.empty()) {
-    AppendLine(absl::StrCat("the trace lacks ", missing.size() == 1 ? "rank " : "ranks ", Listed(missing, 8),
-                            missing.size() == 1 ? ": its process ended before it could write it" : ": their processes ended before they could write it"),
+    AppendLine(absl::StrCat(
+                   "the trace lacks ", missing.size() == 1 ? "rank " : "ranks ", Listed(missing, 8),
+                   missing.size() == 1 ? ": its process ended before it could write it"
+                                       : ": their processes ended before they could write it"),
                2, &text);
   }
   text += "\n";
@@ -343,9 +380,10 @@ std::string OverviewText(const TraceReport& report) {
         report.predicted_bubble > 0
             ? absl::StrCat(PercentText(report.predicted_bubble), " predicted when it was planned")
             : absl::StrCat(PercentText(report.bubble_formula), " by the formula (p-1)/(m+p-1)");
-    absl::StrAppend(&text, "\npipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule), ": bubble ",
-                    PercentText(report.pipeline_bubble), " of a step, from its first forward act to its last backward act\n  ", expected,
-                    "\n");
+    absl::StrAppend(
+        &text, "\npipeline", report.schedule.empty() ? "" : absl::StrCat(", ", report.schedule),
+        ": bubble ", PercentText(report.pipeline_bubble),
+        " of a step, from its first forward act to its last backward act\n  ", expected, "\n");
   }
   return text;
 }

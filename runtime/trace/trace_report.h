@@ -3,9 +3,9 @@
 // beside the formula, how much communication was not hidden behind work. Works on the file
 // alone, be it of one process or of several, one after another.
 //
-// The first step fills pipelines and caches, so figures are of the steady window: the steps that are whole in the
-// trace (step_times.h) but the first, if there is more than one. Rests between runs of the session belong to no step.
-// Thread rule: pure functions.
+// The first step fills pipelines and caches, so figures are of the steady window: the steps that
+// are whole in the trace (step_times.h) but the first, if there is more than one. Rests between
+// runs of the session belong to no step. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +25,8 @@ struct DeviceReport {
   double waits_for_input = 0;
   double waits_for_credit = 0;
   double between_acts = 0;  // ready, but not started: the engine, the scheduler, short gaps
-  // Of the time in acts that were long enough to be measured, the share that the rank's thread had a core; negative: unknown.
+  // Of the time in acts that were long enough to be measured, the share that the rank's thread had
+  // a core; negative: unknown.
   double core_share = -1;
   int64_t acts_dropped = 0;  // older than what the ring could keep
 };
@@ -44,40 +45,43 @@ struct WaitReport {
 // Communication that no work hid: devices waited for tokens of one boxing from other ranks
 // and had nothing else to do. Not all of it is the transport's: the sender may have been late.
 struct ExposedReport {
-  std::string boxing;        // "reduce-scatter x", "move y": as its registers, without ranks
-  double ns_per_step = 0;    // mean over all devices
-  double share = 0;          // of the step
-  double share_sent = 0;     // of that time: after the token had been sent; before, the sender was busy or waited too
-  int64_t times = 0;         // waits of all devices in the window
+  std::string boxing;      // "reduce-scatter x", "move y": as its registers, without ranks
+  double ns_per_step = 0;  // mean over all devices
+  double share = 0;        // of the step
+  double share_sent =
+      0;  // of that time: after the token had been sent; before, the sender was busy or waited too
+  int64_t times = 0;  // waits of all devices in the window
 };
 
 struct TraceReport {
   std::string plan_id;
-  int num_ranks = 0;  // of the job; the trace of one that failed may lack some. 0: the trace does not say
+  int num_ranks =
+      0;  // of the job; the trace of one that failed may lack some. 0: the trace does not say
   int64_t num_stages = 1;
   int64_t micro_batches = 1;
   int64_t first_step = 0;  // of the steady window
   int64_t last_step = 0;
-  int64_t window_ns = 0;   // the sum of these steps
-  double step_ns = 0;      // mean over the steady window
+  int64_t window_ns = 0;  // the sum of these steps
+  double step_ns = 0;     // mean over the steady window
   std::vector<DeviceReport> devices;
-  std::vector<WaitReport> waits;  // worst first
+  std::vector<WaitReport> waits;       // worst first
   std::vector<ExposedReport> exposed;  // worst first
-  double bubble = 0;          // 1 - busy share, mean over devices
-  double bubble_formula = 0;  // (p - 1) / (m + p - 1)
-  std::string schedule;          // of the pipeline: "1F1B"; empty: unknown
-  double pipeline_bubble = 0;    // measured, see pipeline_bubble.h
-  double predicted_bubble = 0;   // by the compiler; 0: unknown
+  double bubble = 0;                   // 1 - busy share, mean over devices
+  double bubble_formula = 0;           // (p - 1) / (m + p - 1)
+  std::string schedule;                // of the pipeline: "1F1B"; empty: unknown
+  double pipeline_bubble = 0;          // measured, see pipeline_bubble.h
+  double predicted_bubble = 0;         // by the compiler; 0: unknown
 };
 
 class TraceReader;
 TraceReport MakeTraceReport(const TraceReader& reader);
 
-// The same of a file. kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other bytes.
+// The same of a file. kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other
+// bytes.
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file);
 
-// The text of a report in two parts: devices and bubble; then boxings and waits, at most `waits_max` rows of each, equal rows
-// of many layers in one.
+// The text of a report in two parts: devices and bubble; then boxings and waits, at most
+// `waits_max` rows of each, equal rows of many layers in one.
 std::string OverviewText(const TraceReport& report);
 std::string WaitsText(const TraceReport& report, size_t waits_max);
 std::string ToText(const TraceReport& report, size_t waits_max = 5);  // both

@@ -24,10 +24,11 @@ constexpr int64_t kPlenty = 1000;     // of slots: more than a run can use
 constexpr int kNamesListed = 8;       // in a message
 constexpr int kRegistersTried = 4;    // one by one
 constexpr int kRegistersJoined = 12;  // at most, one after another
-constexpr size_t kStepsForSlots = 3;   // in a trace: with fewer, what more slots gain cannot be told
-constexpr int kJoinedForNothing = 5;  // one after another without a gain: the rest will not help either
+constexpr size_t kStepsForSlots = 3;  // in a trace: with fewer, what more slots gain cannot be told
+constexpr int kJoinedForNothing =
+    5;  // one after another without a gain: the rest will not help either
 constexpr int kFunctionsTried = 5;
-constexpr double kGainMin = 0.002;  // of the step; less is not told
+constexpr double kGainMin = 0.002;               // of the step; less is not told
 constexpr int64_t kActsReplayedMax = 1'000'000;  // by all that is tried unasked: about a second
 constexpr int64_t kTriesMin = 6;                 // of long traces
 
@@ -54,19 +55,23 @@ bool Matches(absl::string_view pattern, absl::string_view name) {
 // A place that is written again when all have read it, as a weight is, has the slots that it has.
 bool IsVariable(const RecordedRegister& r) { return r.initial_tokens == r.slots; }
 
-absl::Status NotUnderstood(absl::string_view spec, const std::string& expected, const std::string& found) {
+absl::Status NotUnderstood(absl::string_view spec, const std::string& expected,
+                           const std::string& found) {
   return Rejected({"W0533", absl::StrCat("--what-if '", spec, "'"), expected, found, ""});
 }
 
 std::string NoneButThese(const std::set<std::string>& names) {
   std::vector<std::string> quoted;
   for (const std::string& name : names) quoted.push_back(absl::StrCat("'", name, "'"));
-  return absl::StrCat("nothing of that name; there are ", quoted.empty() ? "none" : Listed(quoted, kNamesListed));
+  return absl::StrCat("nothing of that name; there are ",
+                      quoted.empty() ? "none" : Listed(quoted, kNamesListed));
 }
 
 // "0-1": from the writer's rank to the reader's.
 std::string LinkOf(const RecordedRun& run, const RecordedRegister& r) {
-  const auto rank = [&run](const RecordedPortRef& ref) { return run.ranks[run.actors[ref.actor].rank_index].rank; };
+  const auto rank = [&run](const RecordedPortRef& ref) {
+    return run.ranks[run.actors[ref.actor].rank_index].rank;
+  };
   return absl::StrCat(rank(r.producer), "-", rank(r.consumers[0]));
 }
 
@@ -82,7 +87,8 @@ class ChangeParser {
   absl::Status Add(absl::string_view spec) {
     for (absl::string_view part : absl::StrSplit(spec, ';')) {
       part = absl::StripAsciiWhitespace(part);
-      const std::pair<absl::string_view, absl::string_view> kind = absl::StrSplit(part, absl::MaxSplits(':', 1));
+      const std::pair<absl::string_view, absl::string_view> kind =
+          absl::StrSplit(part, absl::MaxSplits(':', 1));
       if (kind.first == "free") {
         WEIR_RETURN_IF_ERROR(AddFree(spec, kind.second));
         continue;
@@ -90,11 +96,13 @@ class ChangeParser {
       const size_t equals = kind.second.rfind('=');
       const bool known = kind.first == "slots" || kind.first == "link" || kind.first == "rank";
       if (!known || equals == absl::string_view::npos) {
-        return NotUnderstood(
-            spec, "slots:NAME=N, slots:NAME=+N, free:NAME, link:A-B=F, link:all=F, rank:R=F or rank:all=F, joined by ';'",
-            absl::StrCat("'", part, "'"));
+        return NotUnderstood(spec,
+                             "slots:NAME=N, slots:NAME=+N, free:NAME, link:A-B=F, link:all=F, "
+                             "rank:R=F or rank:all=F, joined by ';'",
+                             absl::StrCat("'", part, "'"));
       }
-      const absl::string_view name = kind.second.substr(0, equals), value = kind.second.substr(equals + 1);
+      const absl::string_view name = kind.second.substr(0, equals),
+                              value = kind.second.substr(equals + 1);
       WEIR_RETURN_IF_ERROR(kind.first == "slots"  ? AddSlots(spec, name, value)
                            : kind.first == "link" ? AddLink(spec, name, value)
                                                   : AddRank(spec, name, value));
@@ -119,11 +127,14 @@ class ChangeParser {
     for (size_t a = 0; a < run_.actors.size(); ++a) {
       const RecordedActor& actor = run_.actors[a];
       names.insert(actor.function);
-      if (!Matches(name, actor.function) && !Matches(name, actor.name) && name != actor.phase) continue;
+      if (!Matches(name, actor.function) && !Matches(name, actor.name) && name != actor.phase)
+        continue;
       changes_.act_factor[a] = 0;
       found = true;
     }
-    if (!found) return NotUnderstood(spec, "the name of a function, actor or phase of this run", NoneButThese(names));
+    if (!found)
+      return NotUnderstood(spec, "the name of a function, actor or phase of this run",
+                           NoneButThese(names));
     about_.push_back(absl::StrCat("`", name, "` takes no time"));
     return absl::OkStatus();
   }
@@ -132,7 +143,8 @@ class ChangeParser {
     const bool more = absl::ConsumePrefix(&value, "+");
     int64_t slots = 0;
     if (!absl::SimpleAtoi(value, &slots) || slots < 1 || slots > kPlenty) {
-      return NotUnderstood(spec, absl::StrCat("a number of slots from 1 to ", kPlenty), absl::StrCat("'", value, "'"));
+      return NotUnderstood(spec, absl::StrCat("a number of slots from 1 to ", kPlenty),
+                           absl::StrCat("'", value, "'"));
     }
     std::set<std::string> names;
     std::set<int64_t> before;
@@ -141,17 +153,22 @@ class ChangeParser {
       if (IsVariable(r)) continue;
       names.insert(r.family);
       if (!Matches(name, r.family) && !Matches(name, r.name)) continue;
-      changes_.slots[i] = std::max(more ? r.slots + slots : slots, std::max<int64_t>(1, r.initial_tokens));
+      changes_.slots[i] =
+          std::max(more ? r.slots + slots : slots, std::max<int64_t>(1, r.initial_tokens));
       before.insert(r.slots);
     }
-    if (before.empty()) return NotUnderstood(spec, "the name of a register of this run that is no variable", NoneButThese(names));
+    if (before.empty())
+      return NotUnderstood(spec, "the name of a register of this run that is no variable",
+                           NoneButThese(names));
     const std::string had = *before.begin() == *before.rbegin()
                                 ? absl::StrCat(*before.begin())
                                 : absl::StrCat(*before.begin(), " to ", *before.rbegin());
     if (more && slots == kPlenty) {
       about_.push_back("as many slots as wanted everywhere");
     } else {
-      about_.push_back(absl::StrCat(more ? "+" : "", slots, slots == 1 ? " slot of `" : " slots of `", name, "` (has ", had, ")"));
+      about_.push_back(absl::StrCat(more ? "+" : "", slots,
+                                    slots == 1 ? " slot of `" : " slots of `", name, "` (has ", had,
+                                    ")"));
     }
     return absl::OkStatus();
   }
@@ -160,7 +177,8 @@ class ChangeParser {
   static absl::StatusOr<double> Speed(absl::string_view spec, absl::string_view value) {
     double factor = 0;
     if (absl::SimpleAtod(value, &factor) && factor > 0) return factor;
-    return NotUnderstood(spec, "how many times as fast: a number above 0, or inf", absl::StrCat("'", value, "'"));
+    return NotUnderstood(spec, "how many times as fast: a number above 0, or inf",
+                         absl::StrCat("'", value, "'"));
   }
 
   absl::Status AddRank(absl::string_view spec, absl::string_view name, absl::string_view value) {
@@ -194,10 +212,13 @@ class ChangeParser {
       changes_.transfer_factor[i] = 1 / factor;
       found = true;
     }
-    if (!found) return NotUnderstood(spec, "'all' or the ranks of a link of this run", NoneButThese(names));
-    const std::pair<absl::string_view, absl::string_view> ends = absl::StrSplit(name, absl::MaxSplits('-', 1));
+    if (!found)
+      return NotUnderstood(spec, "'all' or the ranks of a link of this run", NoneButThese(names));
+    const std::pair<absl::string_view, absl::string_view> ends =
+        absl::StrSplit(name, absl::MaxSplits('-', 1));
     const std::string link =
-        name == "all" ? "every link" : absl::StrCat("the link from rank ", ends.first, " to ", ends.second);
+        name == "all" ? "every link"
+                      : absl::StrCat("the link from rank ", ends.first, " to ", ends.second);
     about_.push_back(std::isinf(factor) ? absl::StrCat(link, " takes no time")
                                         : absl::StrFormat("%s %g times as fast", link, factor));
     return absl::OkStatus();
@@ -209,13 +230,20 @@ class ChangeParser {
 };
 
 // A family can be named in a text unless it has the signs that part texts.
-bool CanBeNamed(const std::string& name) { return !name.empty() && name.find(';') == std::string::npos; }
+bool CanBeNamed(const std::string& name) {
+  return !name.empty() && name.find(';') == std::string::npos;
+}
 
 // Tries what the replay and the path point to.
 class WhatIfSearch {
  public:
-  WhatIfSearch(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path, const std::vector<Straggler>& stragglers)
-      : replayer_(replayer), run_(run), path_(path), stragglers_(stragglers), as_it_was_(replayer.as_it_was()) {}
+  WhatIfSearch(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path,
+               const std::vector<Straggler>& stragglers)
+      : replayer_(replayer),
+        run_(run),
+        path_(path),
+        stragglers_(stragglers),
+        as_it_was_(replayer.as_it_was()) {}
 
   std::vector<WhatIfRow> Find() {
     if (!as_it_was_.finished) return {};
@@ -223,8 +251,8 @@ class WhatIfSearch {
     for (const RecordedActor& actor : run_.actors) acts += static_cast<int64_t>(actor.acts.size());
     tries_left_ = std::max(kTriesMin, kActsReplayedMax / std::max<int64_t>(1, acts));
     // What tells most comes first, should there be time for little.
-    // More slots let steps overlap. Where one step alone is counted, that moves the ends of two steps together and looks
-    // like a gain.
+    // More slots let steps overlap. Where one step alone is counted, that moves the ends of two
+    // steps together and looks like a gain.
     const bool tells_overlap = replayer_.recorded().step_ns_of.size() >= kStepsForSlots;
     const double most = tells_overlap ? Try(absl::StrCat("slots:*=+", kPlenty)) : 0;
     TryRanks();
@@ -263,8 +291,8 @@ class WhatIfSearch {
     return names;
   }
 
-  // One register at a time; then, since a full register often hides the next, one after another until
-  // little is left of `most`, what any number of slots could gain.
+  // One register at a time; then, since a full register often hides the next, one after another
+  // until little is left of `most`, what any number of slots could gain.
   void TrySlots(double most) {
     std::vector<std::string> names = WaitedFor(as_it_was_);
     double best = 0;
@@ -274,7 +302,8 @@ class WhatIfSearch {
     std::map<std::string, int> more;
     double gain = best;
     int added = 0, for_nothing = 0;
-    for (; added < kRegistersJoined && gain < 0.9 * most && !names.empty() && tries_left_-- > 1; ++added) {
+    for (; added < kRegistersJoined && gain < 0.9 * most && !names.empty() && tries_left_-- > 1;
+         ++added) {
       ++more[names[0]];
       ChangeParser parser(run_);
       if (!parser.Add(Joined(more)).ok()) return;
@@ -316,7 +345,8 @@ class WhatIfSearch {
     std::map<std::string, double> on_path;
     for (const PathEdge& edge : path_.edges) {
       const bool token = edge.kind == PathEdge::Kind::kToken;
-      on_path[absl::StrCat(token ? edge.from : edge.to, "-", token ? edge.to : edge.from)] += edge.share;
+      on_path[absl::StrCat(token ? edge.from : edge.to, "-", token ? edge.to : edge.from)] +=
+          edge.share;
     }
     auto worst = std::max_element(on_path.begin(), on_path.end(),
                                   [](const auto& a, const auto& b) { return a.second < b.second; });
@@ -325,7 +355,8 @@ class WhatIfSearch {
 
   // As fast as its peers.
   void TryRanks() {
-    for (const Straggler& straggler : stragglers_) Try(absl::StrFormat("rank:%d=%.3g", straggler.rank, straggler.factor));
+    for (const Straggler& straggler : stragglers_)
+      Try(absl::StrFormat("rank:%d=%.3g", straggler.rank, straggler.factor));
   }
 
   const Replayer& replayer_;
@@ -339,7 +370,8 @@ class WhatIfSearch {
 
 }  // namespace
 
-absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run, absl::string_view spec) {
+absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run,
+                                    absl::string_view spec) {
   ChangeParser parser(run);
   WEIR_RETURN_IF_ERROR(parser.Add(spec));
   const ReplayResult& before = replayer.as_it_was();
@@ -355,7 +387,8 @@ absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun&
   return row;
 }
 
-std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path,
+std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run,
+                                  const CriticalPath& path,
                                   const std::vector<Straggler>& stragglers) {
   return WhatIfSearch(replayer, run, path, stragglers).Find();
 }

@@ -23,20 +23,23 @@
 namespace weir {
 
 struct WhatIfRow {
-  std::string spec;   // as above, such as can be given again
-  std::string about;  // for people
+  std::string spec;      // as above, such as can be given again
+  std::string about;     // for people
   bool finished = true;  // false: it would come to a standstill
   double step_ns = 0;
-  double gain = 0;         // share of the step's time that it saves, against the replay without changes
+  double gain = 0;  // share of the step's time that it saves, against the replay without changes
   int64_t more_bytes = 0;  // of registers, on all ranks
 };
 
 // W0533 if the text is no change or names nothing in this run; the message lists what there is.
-absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run, absl::string_view spec);
+absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run,
+                                    absl::string_view spec);
 
-// One more slot of the registers that producers waited for most, the ops with the largest parts of the path
-// for nothing, faster links, slow ranks as fast as their peers: each tried, best first. Those that gain nothing are left out.
-std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path,
+// One more slot of the registers that producers waited for most, the ops with the largest parts of
+// the path for nothing, faster links, slow ranks as fast as their peers: each tried, best first.
+// Those that gain nothing are left out.
+std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run,
+                                  const CriticalPath& path,
                                   const std::vector<Straggler>& stragglers);
 
 }  // namespace weir

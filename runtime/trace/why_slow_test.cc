@@ -25,15 +25,16 @@ using ::testing::HasSubstr;
 constexpr int64_t kMicrosecond = 1000;
 constexpr int64_t kBegin = 1000000;  // of the first step, ns
 
-// Rank 0 makes x in 10 us, which takes 5 us to rank 1, which reads it for 20 us. There is one slot, so that
-// the next x waits until rank 1 has read this one: a step takes 35 us.
+// Rank 0 makes x in 10 us, which takes 5 us to rank 1, which reads it for 20 us. There is one slot,
+// so that the next x waits until rank 1 has read this one: a step takes 35 us.
 class Relay {
  public:
   explicit Relay(int64_t steps) : made_(64), read_(64), steps_(steps) {
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t at = kBegin + step * 35 * kMicrosecond;
       Add(&made_, step, at, 10, ActRecord::Wait::kCredit, at);
-      Add(&read_, step, at + 15 * kMicrosecond, 20, ActRecord::Wait::kInput, at + 15 * kMicrosecond);
+      Add(&read_, step, at + 15 * kMicrosecond, 20, ActRecord::Wait::kInput,
+          at + 15 * kMicrosecond);
     }
   }
 
@@ -66,7 +67,8 @@ class Relay {
   }
 
  private:
-  static void Add(ActRing* ring, int64_t step, int64_t start, int64_t microseconds, ActRecord::Wait wait, int64_t ready) {
+  static void Add(ActRing* ring, int64_t step, int64_t start, int64_t microseconds,
+                  ActRecord::Wait wait, int64_t ready) {
     ActRecord& act = ring->Add();
     act.actor = 0;
     act.step = step;
@@ -127,7 +129,8 @@ TEST(WhySlowTest, OneStepHasAPathOfItsOwn) {
     EXPECT_EQ(why.path.last_step, step);
     EXPECT_DOUBLE_EQ(why.path.step_ns, 35 * kMicrosecond);
   }
-  EXPECT_THAT(FindWhySlow(Read(file), {.step = 6}).status().message(), HasSubstr("a step from 0 to 5"));
+  EXPECT_THAT(FindWhySlow(Read(file), {.step = 6}).status().message(),
+              HasSubstr("a step from 0 to 5"));
 }
 
 TEST(WhySlowTest, AReplayWithoutChangesTakesTheTimeThatWasRecorded) {
@@ -156,7 +159,10 @@ TEST(WhySlowTest, ChangesOfARelayGiveItsClosedForms) {
     EXPECT_TRUE(why.what_ifs[0].finished) << spec;
     EXPECT_DOUBLE_EQ(why.what_ifs[0].step_ns, microseconds * kMicrosecond) << spec;
     EXPECT_NEAR(why.what_ifs[0].gain, 1 - microseconds / 35, 1e-9) << spec;
-    EXPECT_EQ(why.what_ifs[0].more_bytes, spec.find("slots") == std::string::npos ? 0 : spec.find("=9") != std::string::npos ? 8 * 4096 : 4096) << spec;
+    EXPECT_EQ(why.what_ifs[0].more_bytes, spec.find("slots") == std::string::npos ? 0
+                                          : spec.find("=9") != std::string::npos  ? 8 * 4096
+                                                                                  : 4096)
+        << spec;
   }
 }
 
@@ -164,7 +170,8 @@ TEST(WhySlowTest, WhatIsTriedUnaskedComesBestFirst) {
   const WhySlow why = WhyOf(Relay(8).File({0, 1}));
   ASSERT_GE(why.what_ifs.size(), 5u);
   EXPECT_EQ(why.what_ifs[0].spec, "free:read x");
-  for (size_t i = 1; i < why.what_ifs.size(); ++i) EXPECT_GE(why.what_ifs[i - 1].gain, why.what_ifs[i].gain);
+  for (size_t i = 1; i < why.what_ifs.size(); ++i)
+    EXPECT_GE(why.what_ifs[i - 1].gain, why.what_ifs[i].gain);
   const auto tried = [&why](const std::string& spec) {
     for (const WhatIfRow& row : why.what_ifs) {
       if (row.spec == spec) return true;
@@ -189,14 +196,16 @@ TEST(WhySlowTest, AChangeThatNamesNothingSaysWhatThereIs) {
   EXPECT_THAT(error("slots:y=2"), HasSubstr("'move x'"));
   EXPECT_THAT(error("free:y"), HasSubstr("'make x', 'read x'"));
   EXPECT_THAT(error("link:1-0=2"), HasSubstr("'0-1'"));
-  for (const char* spec : {"", "slots", "slots:move x", "slots:move x=0", "slots:move x=two", "slots:move x=-1", "link:all=0",
-                           "link:all=nan", "more:x=2", "free:make x;", ";"}) {
+  for (const char* spec :
+       {"", "slots", "slots:move x", "slots:move x=0", "slots:move x=two", "slots:move x=-1",
+        "link:all=0", "link:all=nan", "more:x=2", "free:make x;", ";"}) {
     EXPECT_THAT(error(spec), HasSubstr("W0533")) << spec;
   }
 }
 
-// Two ranks that do the same: a layer's function three times a step, then each waits for the other's token. The acts of rank 1
-// take `factor` times as long, with a core for `core` of that time.
+// Two ranks that do the same: a layer's function three times a step, then each waits for the
+// other's token. The acts of rank 1 take `factor` times as long, with a core for `core` of that
+// time.
 std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 1000) {
   constexpr int64_t kSteps = 5, kAct = 1'000'000;
   const int64_t slow = static_cast<int64_t>(kAct * factor), step_ns = 3 * std::max(kAct, slow);
@@ -226,7 +235,8 @@ std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 10
         continue;
       }
       const bool in = r == 0;
-      reg.name = in ? absl::StrCat("all-reduce y rank ", 1 - number, " to ", number) : absl::StrCat("all-reduce y rank ", number, " to ", 1 - number);
+      reg.name = in ? absl::StrCat("all-reduce y rank ", 1 - number, " to ", number)
+                    : absl::StrCat("all-reduce y rank ", number, " to ", 1 - number);
       reg.boxing = "all-reduce y";
       reg.edge = in ? 10 + number : 11 - number;
       reg.crosses_ranks = true;
@@ -240,7 +250,8 @@ std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 10
         act.step = step;
         act.start = act.ready = kBegin + step * step_ns + layer * act_ns;
         act.end = act.start + act_ns;
-        act.cpu_us = static_cast<uint32_t>((number == 0 ? 1.0 : core) * static_cast<double>(act_ns) * 1e-3);
+        act.cpu_us =
+            static_cast<uint32_t>((number == 0 ? 1.0 : core) * static_cast<double>(act_ns) * 1e-3);
         if (layer == 0 && step > 0) {
           act.wait = ActRecord::Wait::kInput;
           act.waited_register = 0;
@@ -266,23 +277,28 @@ TEST(WhySlowTest, ARankThatIsSlowerAtEqualWorkIsNamed) {
   EXPECT_DOUBLE_EQ(slow.functions[0].others_ns, 1e6);
   EXPECT_NEAR(slow.more_ns_per_step, 4.5e6, 1);
   EXPECT_NEAR(why.speeds.devices[1].core_share, 0.4, 1e-3);
-  EXPECT_THAT(Advice(why), HasSubstr("rank 1 is slow: its acts take 2.5 times as long as the same acts of rank 0; it has a core for only 40 %"));
-  EXPECT_THAT(ToText(why, 5), HasSubstr("`forward layers.*`: an act takes 2.500 ms, elsewhere 1.000 ms"));
+  EXPECT_THAT(Advice(why), HasSubstr("rank 1 is slow: its acts take 2.5 times as long as the same "
+                                     "acts of rank 0; it has a core for only 40 %"));
+  EXPECT_THAT(ToText(why, 5),
+              HasSubstr("`forward layers.*`: an act takes 2.500 ms, elsewhere 1.000 ms"));
   EXPECT_THAT(Advice(WhyOf(EqualWork(2.5, 1))), HasSubstr("its device is slower"));
 }
 
 TEST(WhySlowTest, ARankWithOtherWorkIsNotSlow) {
   EXPECT_TRUE(WhyOf(EqualWork(1.1, 1)).speeds.stragglers.empty());
-  EXPECT_TRUE(WhyOf(EqualWork(2.5, 1, /*planned_of_rank_1=*/2500)).speeds.stragglers.empty()) << "its plan promises as much";
+  EXPECT_TRUE(WhyOf(EqualWork(2.5, 1, /*planned_of_rank_1=*/2500)).speeds.stragglers.empty())
+      << "its plan promises as much";
 }
 
 TEST(WhySlowTest, AFasterRankIsReplayed) {
   const std::string file = EqualWork(2.5, 1);
-  EXPECT_NEAR(WhyOf(file, {.what_ifs = {"rank:1=2.5"}}).what_ifs[0].gain, 0.6, 0.1);  // messages keep their times
+  EXPECT_NEAR(WhyOf(file, {.what_ifs = {"rank:1=2.5"}}).what_ifs[0].gain, 0.6,
+              0.1);  // messages keep their times
   EXPECT_NEAR(WhyOf(file, {.what_ifs = {"rank:all=2"}}).what_ifs[0].gain, 0.5, 0.01);
   EXPECT_NEAR(WhyOf(file, {.what_ifs = {"free:forward layers.*"}}).what_ifs[0].gain, 1, 0.01);
   EXPECT_NEAR(WhyOf(file, {.what_ifs = {"free:*layers.1"}}).what_ifs[0].gain, 1.0 / 3, 0.01);
-  EXPECT_THAT(FindWhySlow(Read(file), {.what_ifs = {"rank:2=2"}}).status().message(), HasSubstr("there are '0', '1'"));
+  EXPECT_THAT(FindWhySlow(Read(file), {.what_ifs = {"rank:2=2"}}).status().message(),
+              HasSubstr("there are '0', '1'"));
 }
 
 TEST(WhySlowTest, RowsOfEqualLayersAreOneRow) {
@@ -293,8 +309,10 @@ TEST(WhySlowTest, RowsOfEqualLayersAreOneRow) {
 
 TEST(WhySlowTest, NoLineIsWiderThanTheReport) {
   for (const std::string& file : {EqualWork(2.5, 0.4), Relay(8).File({0, 1})}) {
-    const std::string text = absl::StrCat(ToText(WhyOf(file), 99), ToText(MakeTraceReport(Read(file)), 99));
-    for (absl::string_view line : absl::StrSplit(text, '\n')) EXPECT_LE(line.size(), kReportColumns) << line;
+    const std::string text =
+        absl::StrCat(ToText(WhyOf(file), 99), ToText(MakeTraceReport(Read(file)), 99));
+    for (absl::string_view line : absl::StrSplit(text, '\n'))
+      EXPECT_LE(line.size(), kReportColumns) << line;
   }
 }
 

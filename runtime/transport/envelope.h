@@ -13,8 +13,10 @@ namespace weir {
 std::string Hmac(const std::string& key, const std::string& message);
 
 // `subject` says what the content is and whose; an envelope opens only for the same one.
-std::string SealEnvelope(const std::string& key, const std::string& subject, const std::string& content);
+std::string SealEnvelope(const std::string& key, const std::string& subject,
+                         const std::string& content);
 // The content. kDataLoss for anything that SealEnvelope did not make of this key and subject.
-absl::StatusOr<std::string> OpenEnvelope(const std::string& key, const std::string& subject, const std::string& envelope);
+absl::StatusOr<std::string> OpenEnvelope(const std::string& key, const std::string& subject,
+                                         const std::string& envelope);
 
 }  // namespace weir

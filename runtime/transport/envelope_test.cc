@@ -34,7 +34,8 @@ TEST(EnvelopeTest, GivesBackWhatWasSealed) {
 
 TEST(EnvelopeTest, AnotherKeyOrSubjectDoesNotOpenIt) {
   const std::string envelope = SealEnvelope(kKey, "rank 3", "content");
-  EXPECT_EQ(OpenEnvelope(std::string(32, 'x'), "rank 3", envelope).status().code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(OpenEnvelope(std::string(32, 'x'), "rank 3", envelope).status().code(),
+            absl::StatusCode::kDataLoss);
   EXPECT_EQ(OpenEnvelope("", "rank 3", envelope).status().code(), absl::StatusCode::kDataLoss);
   EXPECT_EQ(OpenEnvelope(kKey, "rank 4", envelope).status().code(), absl::StatusCode::kDataLoss);
 }
@@ -85,17 +86,20 @@ TEST(RankCardTest, GivesBackWhatWasWritten) {
 
 TEST(RankCardTest, NoPrefixIsACardAndNoChangeDoesHarm) {
   const std::string bytes = EncodeRankCard(GoodCard());
-  for (size_t size = 0; size < bytes.size(); ++size) EXPECT_FALSE(DecodeRankCard(bytes.substr(0, size)).ok()) << size;
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(DecodeRankCard(bytes.substr(0, size)).ok()) << size;
   EXPECT_FALSE(DecodeRankCard(bytes + "x").ok());
   std::minstd_rand random(3);
   for (int i = 0; i < 20'000; ++i) {
     std::string changed = bytes;
-    for (unsigned n = 1 + random() % 4; n > 0; --n) changed[random() % changed.size()] = static_cast<char>(random() >> 8);
+    for (unsigned n = 1 + random() % 4; n > 0; --n)
+      changed[random() % changed.size()] = static_cast<char>(random() >> 8);
     absl::StatusOr<RankCard> card = DecodeRankCard(changed);
     if (!card.ok()) continue;
     for (const CardEdge& edge : card->edges) {
       EXPECT_TRUE(edge.landing_offset == -1 ||
-                  edge.landing_offset + (edge.slots - 1) * edge.stride + edge.bytes <= card->landing_bytes);
+                  edge.landing_offset + (edge.slots - 1) * edge.stride + edge.bytes <=
+                      card->landing_bytes);
     }
   }
 }
@@ -108,7 +112,8 @@ TEST(RankCardTest, ImpossibleEdgesAreRefused) {
   };
   EXPECT_FALSE(refused([](RankCard&, CardEdge&) {}));
   EXPECT_TRUE(refused([](RankCard& card, CardEdge&) { card.rank = 4; }));
-  EXPECT_TRUE(refused([](RankCard& card, CardEdge&) { card.landing_bytes = 811; })) << "the last slot ends at 812";
+  EXPECT_TRUE(refused([](RankCard& card, CardEdge&) { card.landing_bytes = 811; }))
+      << "the last slot ends at 812";
   EXPECT_FALSE(refused([](RankCard& card, CardEdge&) { card.landing_bytes = 812; }));
   EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.peer = 1; }));
   EXPECT_TRUE(refused([](RankCard&, CardEdge& edge) { edge.peer = -1; }));
@@ -135,10 +140,12 @@ TEST(RankCardTest, AnEdgeThatOneSideLacksOrHasTwiceIsNamed) {
   };
   RankCard changed = mine;
   changed.edges[0].slots = 2;
-  EXPECT_NE(text(changed, theirs).find("edge 7: rank 0 expects 2 slots"), std::string::npos) << text(changed, theirs);
+  EXPECT_NE(text(changed, theirs).find("edge 7: rank 0 expects 2 slots"), std::string::npos)
+      << text(changed, theirs);
   changed = mine;
   changed.edges.clear();
-  EXPECT_NE(text(changed, theirs).find("edge 7: rank 1 expects a sender on rank 0"), std::string::npos);
+  EXPECT_NE(text(changed, theirs).find("edge 7: rank 1 expects a sender on rank 0"),
+            std::string::npos);
   changed = mine;
   changed.edges[0].edge = 8;
   EXPECT_NE(text(changed, theirs).find("edge 8: expected a receiver on rank 1"), std::string::npos);
@@ -150,8 +157,10 @@ TEST(RankCardTest, AnEdgeThatOneSideLacksOrHasTwiceIsNamed) {
 TEST(RankCardTest, TheNameOfACardSaysWhoseItIs) {
   EXPECT_EQ(RankOfCardSubject(CardSubject(1, 0, 3)), 3);
   EXPECT_EQ(RankOfCardSubject(CardSubject(UINT32_MAX, UINT16_MAX, INT32_MAX)), INT32_MAX);
-  for (const char* other : {"", "card 3", "transport/1/0", "transport/1/0/3/4", "transport/1/0/-3", "transport/1/0/+3", "transport/1/0/ 3",
-                            "transport/1/0/03", "transport/1/65536/3", "transport/4294967296/0/3", "transport/1/0/2147483648"}) {
+  for (const char* other :
+       {"", "card 3", "transport/1/0", "transport/1/0/3/4", "transport/1/0/-3", "transport/1/0/+3",
+        "transport/1/0/ 3", "transport/1/0/03", "transport/1/65536/3", "transport/4294967296/0/3",
+        "transport/1/0/2147483648"}) {
     EXPECT_EQ(RankOfCardSubject(other), -1) << other;
   }
 }

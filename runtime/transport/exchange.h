@@ -23,8 +23,9 @@ class Exchange {
   // Waits until `key` is published. kDeadlineExceeded after the exchange's own limit,
   // kUnavailable once the job has ended.
   virtual absl::StatusOr<std::string> Fetch(const std::string& key) = 0;
-  // OK while the job runs; kUnavailable with the reason once the job has ended. Whoever waits for another rank asks now
-  // and then: a peer in shared memory dies without a sign. An exchange that knows of no job says OK.
+  // OK while the job runs; kUnavailable with the reason once the job has ended. Whoever waits for
+  // another rank asks now and then: a peer in shared memory dies without a sign. An exchange that
+  // knows of no job says OK.
   virtual absl::Status JobStatus() { return absl::OkStatus(); }
 };
 

@@ -22,7 +22,8 @@ class ForkedExchange final : public Exchange {
   static constexpr size_t kValueMax = 64 << 10;
 
   ForkedExchange() {
-    void* memory = ::mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        ::mmap(nullptr, sizeof(Table), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) std::abort();
     table_ = new (memory) Table();
     pthread_mutexattr_t mutex;
@@ -39,7 +40,8 @@ class ForkedExchange final : public Exchange {
   absl::Status Publish(const std::string& key, const std::string& value) override {
     ::pthread_mutex_lock(&table_->mutex);
     absl::Status status;
-    if (table_->num_entries == kEntriesMax || key.size() >= sizeof(Entry::key) || value.size() > kValueMax) {
+    if (table_->num_entries == kEntriesMax || key.size() >= sizeof(Entry::key) ||
+        value.size() > kValueMax) {
       status = absl::ResourceExhaustedError(key);
     } else {
       Entry& entry = table_->entries[table_->num_entries++];

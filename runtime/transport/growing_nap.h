@@ -1,7 +1,6 @@
-// How long to sleep between two looks at something that gives no sign when it changes: a moment at first, then ever
-// longer. What is late by that is late by no more than the time it has taken already, and who waits for long costs
-// next to nothing.
-// Thread rule: one thread at a time.
+// How long to sleep between two looks at something that gives no sign when it changes: a moment at
+// first, then ever longer. What is late by that is late by no more than the time it has taken
+// already, and who waits for long costs next to nothing. Thread rule: one thread at a time.
 #pragma once
 
 #include <algorithm>

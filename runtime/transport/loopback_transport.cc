@@ -70,8 +70,8 @@ class LoopbackEndpoint final : public TransportEndpoint {
     char* peer_landing = nullptr;
     int64_t peer_stride = 0;
     LoopbackEndpoint* peer = nullptr;
-    Ring* ring = nullptr;  // to the peer
-    Ring* back = nullptr;  // from the peer
+    Ring* ring = nullptr;        // to the peer
+    Ring* back = nullptr;        // from the peer
     std::vector<uint8_t> taken;  // kOutgoing: by slot, until its credit is back
     EdgeTraffic traffic;
   };
@@ -86,7 +86,8 @@ class LoopbackEndpoint final : public TransportEndpoint {
   }
   // After something was written for this endpoint, by the writer's thread.
   void WakeIfParked() {
-    if (parked_.load(std::memory_order_seq_cst) && parked_.exchange(false, std::memory_order_seq_cst) && wake_hook_) {
+    if (parked_.load(std::memory_order_seq_cst) &&
+        parked_.exchange(false, std::memory_order_seq_cst) && wake_hook_) {
       wake_hook_();
     }
   }
@@ -103,7 +104,8 @@ class LoopbackEndpoint final : public TransportEndpoint {
 };
 
 LoopbackNetwork::LoopbackNetwork(int num_ranks) {
-  for (int rank = 0; rank < num_ranks; ++rank) endpoints_.push_back(std::make_unique<LoopbackEndpoint>(this, rank));
+  for (int rank = 0; rank < num_ranks; ++rank)
+    endpoints_.push_back(std::make_unique<LoopbackEndpoint>(this, rank));
 }
 LoopbackNetwork::~LoopbackNetwork() = default;
 
@@ -125,7 +127,8 @@ absl::Status LoopbackNetwork::PairEdges() {
       const TransportEdge& spec = endpoint->edges_[i].spec;
       if (spec.direction == TransportEdge::Direction::kOutgoing) continue;
       if (!receivers.try_emplace(spec.edge, endpoint->rank_, static_cast<EdgeHandle>(i)).second) {
-        return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", spec.edge, ": two receivers"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("W0522 edge ", spec.edge, ": two receivers"));
       }
     }
   }
@@ -136,17 +139,19 @@ absl::Status LoopbackNetwork::PairEdges() {
       if (out.spec.direction == TransportEdge::Direction::kIncoming) continue;
       auto found = receivers.find(out.spec.edge);
       if (found == receivers.end() || found->second.first != out.spec.peer) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("W0522 edge ", out.spec.edge, ": expected a receiver on rank ", out.spec.peer, "; found none"));
+        return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", out.spec.edge,
+                                                       ": expected a receiver on rank ",
+                                                       out.spec.peer, "; found none"));
       }
       LoopbackEndpoint* peer = endpoints_[out.spec.peer].get();
       LoopbackEndpoint::Edge& in = peer->edges_[found->second.second];
-      if (in.peer != nullptr || in.spec.peer != endpoint->rank_ || in.spec.slots != out.spec.slots ||
-          in.spec.bytes != out.spec.bytes || in.spec.initial_tokens != out.spec.initial_tokens ||
+      if (in.peer != nullptr || in.spec.peer != endpoint->rank_ ||
+          in.spec.slots != out.spec.slots || in.spec.bytes != out.spec.bytes ||
+          in.spec.initial_tokens != out.spec.initial_tokens ||
           in.spec.statement != out.spec.statement) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("W0522 edge ", out.spec.edge, ": ranks ", endpoint->rank_, " and ", out.spec.peer,
-                         " disagree about peer, slots, bytes, initial tokens or the acts at its ends"));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "W0522 edge ", out.spec.edge, ": ranks ", endpoint->rank_, " and ", out.spec.peer,
+            " disagree about peer, slots, bytes, initial tokens or the acts at its ends"));
       }
       out.peer = peer;
       in.peer = endpoint.get();
@@ -157,12 +162,14 @@ absl::Status LoopbackNetwork::PairEdges() {
       ++num_paired;
     }
   }
-  if (num_paired != receivers.size()) return absl::InvalidArgumentError("W0522 an incoming edge has no sender");
+  if (num_paired != receivers.size())
+    return absl::InvalidArgumentError("W0522 an incoming edge has no sender");
   return absl::OkStatus();
 }
 
 void LoopbackNetwork::MakeRings() {
-  std::map<std::pair<int, int>, uint64_t> room;  // (from, to): tokens of one way, credits of the other
+  std::map<std::pair<int, int>, uint64_t>
+      room;  // (from, to): tokens of one way, credits of the other
   for (auto& endpoint : endpoints_) {
     for (const LoopbackEndpoint::Edge& edge : endpoint->edges_) {
       room[{endpoint->rank_, edge.spec.peer}] += static_cast<uint64_t>(edge.spec.slots);
@@ -186,8 +193,9 @@ void LoopbackNetwork::MakeRings() {
 
 absl::StatusOr<EdgeHandle> LoopbackEndpoint::AddEdge(const TransportEdge& edge) {
   const int num_ranks = static_cast<int>(network_->endpoints_.size());
-  if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ || edge.slots < 1 ||
-      edge.bytes < 0 || edge.initial_tokens < 0 || edge.initial_tokens > edge.slots) {
+  if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
+      edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
+      edge.initial_tokens > edge.slots) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
   }
   Edge& added = edges_.emplace_back();
@@ -199,10 +207,13 @@ absl::StatusOr<EdgeHandle> LoopbackEndpoint::AddEdge(const TransportEdge& edge) 
   return static_cast<EdgeHandle>(edges_.size() - 1);
 }
 
-absl::Status LoopbackEndpoint::CheckHandle(EdgeHandle edge, TransportEdge::Direction direction, int32_t slot) const {
-  if (edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size()) || edges_[edge].spec.direction != direction ||
-      slot < 0 || slot >= edges_[edge].spec.slots || edges_[edge].ring == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": no such edge or slot: ", edge, ", ", slot));
+absl::Status LoopbackEndpoint::CheckHandle(EdgeHandle edge, TransportEdge::Direction direction,
+                                           int32_t slot) const {
+  if (edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size()) ||
+      edges_[edge].spec.direction != direction || slot < 0 || slot >= edges_[edge].spec.slots ||
+      edges_[edge].ring == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 rank ", rank_, ": no such edge or slot: ", edge, ", ", slot));
   }
   return absl::OkStatus();
 }
@@ -213,14 +224,18 @@ void* LoopbackEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
   return e.peer_landing == nullptr ? nullptr : e.peer_landing + slot * e.peer_stride;
 }
 
-absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) {
+absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
+                                   const void* bytes) {
   WEIR_RETURN_IF_ERROR(CheckHandle(edge, TransportEdge::Direction::kOutgoing, header.slot));
   Edge& e = edges_[edge];
-  if (header.payload_bytes < 0 || header.payload_bytes > e.spec.bytes || header.edge != e.spec.edge) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+  if (header.payload_bytes < 0 || header.payload_bytes > e.spec.bytes ||
+      header.edge != e.spec.edge) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
   if (e.taken[header.slot] != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ", edge ", e.spec.edge, ", slot ", header.slot,
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ", edge ", e.spec.edge,
+                                                   ", slot ", header.slot,
                                                    ": its credit is not back"));
   }
   if (closed_) return PeerGone(rank_);
@@ -262,7 +277,8 @@ absl::StatusOr<int64_t> LoopbackEndpoint::Poll(MessageReceiver* receiver) {
       ++ring.head;
       ++num_messages;
       if (edge < 0) edges_[~edge].taken[header.slot] = 0;
-      WEIR_RETURN_IF_ERROR(edge >= 0 ? receiver->OnToken(edge, header) : receiver->OnCredit(~edge, header.slot));
+      WEIR_RETURN_IF_ERROR(edge >= 0 ? receiver->OnToken(edge, header)
+                                     : receiver->OnCredit(~edge, header.slot));
     }
     if (closed && num_messages == 0) return PeerGone(incoming.peer);
   }

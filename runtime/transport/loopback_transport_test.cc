@@ -22,7 +22,9 @@ class LoopbackFixture final : public TransportFixture {
   LoopbackNetwork network_;
 };
 
-std::unique_ptr<TransportFixture> Make(int num_ranks) { return std::make_unique<LoopbackFixture>(num_ranks); }
+std::unique_ptr<TransportFixture> Make(int num_ranks) {
+  return std::make_unique<LoopbackFixture>(num_ranks);
+}
 INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance, ::testing::Values(&Make));
 
 // A rank on a thread of its own that parks when nothing comes.
@@ -61,7 +63,8 @@ class PingPong final : public MessageReceiver {
   }
   absl::Status OnToken(EdgeHandle, const MessageHeader& header) override {
     if (header.sequence != received_) return absl::DataLossError("out of order");
-    if (landing[header.slot] != static_cast<char>(received_)) return absl::DataLossError("wrong bytes");
+    if (landing[header.slot] != static_cast<char>(received_))
+      return absl::DataLossError("wrong bytes");
     ++received_;
     absl::Status credit = endpoint_->ReturnCredit(in, header.slot);
     if (!credit.ok()) return credit;

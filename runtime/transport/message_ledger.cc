@@ -17,14 +17,10 @@ using Direction = TransportEdge::Direction;
 
 const char* NameOf(Kind kind) {
   switch (kind) {
-    case Kind::kHello:
-      return "hello";
-    case Kind::kToken:
-      return "token";
-    case Kind::kCredit:
-      return "credit";
-    case Kind::kBye:
-      return "bye";
+    case Kind::kHello: return "hello";
+    case Kind::kToken: return "token";
+    case Kind::kCredit: return "credit";
+    case Kind::kBye: return "bye";
   }
   return "message";
 }
@@ -42,20 +38,25 @@ MessageLedger::MessageLedger(Identity identity, std::vector<LedgerEdge> edges)
     edge.landing = given.landing;
     edge.slots.resize(given.spec.slots);
     edge.arrivals.resize(given.spec.slots);
-    for (int32_t slot = 0; slot < given.spec.initial_tokens; ++slot) edge.slots[slot].use = Use::kTaken;
+    for (int32_t slot = 0; slot < given.spec.initial_tokens; ++slot)
+      edge.slots[slot].use = Use::kTaken;
     peers_[given.spec.peer].shares_edge = true;
   }
 }
 
-absl::Status MessageLedger::Wrong(const WireMessage& message, const std::string& expected, const std::string& found) const {
+absl::Status MessageLedger::Wrong(const WireMessage& message, const std::string& expected,
+                                  const std::string& found) const {
   const bool of_edge = message.receiver_edge >= 0 && message.receiver_edge < num_edges();
-  return Damaged({"W0524",
-                  absl::StrCat("rank ", identity_.rank, ", ", NameOf(message.kind), " from rank ", message.sender,
-                               of_edge ? absl::StrCat(" on edge ", edges_[message.receiver_edge].spec.edge) : ""),
-                  expected, found, ""});
+  return Damaged(
+      {"W0524",
+       absl::StrCat(
+           "rank ", identity_.rank, ", ", NameOf(message.kind), " from rank ", message.sender,
+           of_edge ? absl::StrCat(" on edge ", edges_[message.receiver_edge].spec.edge) : ""),
+       expected, found, ""});
 }
 
-absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, size_t header_bytes, uint64_t payload_bytes,
+absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, size_t header_bytes,
+                                                            uint64_t payload_bytes,
                                                             WireMessage* message) {
   if (header_bytes != kWireMessageBytes) return Verdict::kForeign;
   absl::StatusOr<WireMessage> decoded = DecodeWireMessage(header, header_bytes);
@@ -68,17 +69,21 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
   *message = *decoded;
   const bool of_network = message->epoch == identity_.epoch && message->role == identity_.role;
   if (message->job_tag != job_tag_) {
-    const bool of_job = !of_network && message->job_tag == JobTag(identity_.job_key, message->epoch, message->role);
-    const bool let_in = of_job ? Planted(PlantedBug::kStaleEpochAccepted) : Planted(PlantedBug::kForeignAccepted);
+    const bool of_job =
+        !of_network && message->job_tag == JobTag(identity_.job_key, message->epoch, message->role);
+    const bool let_in =
+        of_job ? Planted(PlantedBug::kStaleEpochAccepted) : Planted(PlantedBug::kForeignAccepted);
     if (!let_in) return of_job ? Verdict::kFenced : Verdict::kForeign;
   } else if (!of_network) {
     return Wrong(*message, absl::StrCat("epoch ", identity_.epoch, ", role ", identity_.role),
                  absl::StrCat("epoch ", message->epoch, ", role ", message->role));
   }
-  if (message->sender < 0 || message->sender >= identity_.num_ranks || !peers_[message->sender].shares_edge) {
+  if (message->sender < 0 || message->sender >= identity_.num_ranks ||
+      !peers_[message->sender].shares_edge) {
     return Wrong(*message, "a rank that shares an edge", absl::StrCat("rank ", message->sender));
   }
-  if (message->kind == Kind::kHello || message->kind == Kind::kBye) return EnterGreeting(*message, payload_bytes);
+  if (message->kind == Kind::kHello || message->kind == Kind::kBye)
+    return EnterGreeting(*message, payload_bytes);
   WEIR_RETURN_IF_ERROR(CheckEdge(*message));
   WEIR_RETURN_IF_ERROR(CheckPayload(*message, payload_bytes));
 
@@ -86,7 +91,9 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
   Slot& slot = edge.slots[message->header.slot];
   uint32_t ahead = message->number - edge.next_received;
   if (Planted(PlantedBug::kOrderUnchecked)) {
-    for (ahead = 0; edge.arrivals[(edge.head + ahead) % edge.arrivals.size()].state != Arrival::State::kNone;) ++ahead;
+    for (ahead = 0;
+         edge.arrivals[(edge.head + ahead) % edge.arrivals.size()].state != Arrival::State::kNone;)
+      ++ahead;
   }
   slot.arrival = static_cast<uint32_t>((uint64_t{edge.head} + ahead) % edge.arrivals.size());
   slot.use = Use::kArriving;
@@ -96,11 +103,14 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
   return Verdict::kAccepted;
 }
 
-absl::StatusOr<MessageLedger::Verdict> MessageLedger::EnterGreeting(const WireMessage& message, uint64_t payload_bytes) {
+absl::StatusOr<MessageLedger::Verdict> MessageLedger::EnterGreeting(const WireMessage& message,
+                                                                    uint64_t payload_bytes) {
   Peer& peer = peers_[message.sender];
   bool& seen = message.kind == Kind::kHello ? peer.greeted : peer.left;
-  if (seen || payload_bytes != 0 || message.payload != Payload::kNone || message.header.sequence < 0) {
-    return Wrong(message, "one without payload", seen ? "a second one" : absl::StrCat(payload_bytes, " bytes"));
+  if (seen || payload_bytes != 0 || message.payload != Payload::kNone ||
+      message.header.sequence < 0) {
+    return Wrong(message, "one without payload",
+                 seen ? "a second one" : absl::StrCat(payload_bytes, " bytes"));
   }
   seen = true;
   return Verdict::kAccepted;
@@ -109,31 +119,42 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::EnterGreeting(const WireMe
 // Edge, slot and number: is it this message's turn?
 absl::Status MessageLedger::CheckEdge(const WireMessage& message) const {
   if (message.receiver_edge < 0 || message.receiver_edge >= num_edges()) {
-    return Wrong(message, absl::StrCat("one of ", num_edges(), " edges"), absl::StrCat("number ", message.receiver_edge));
+    return Wrong(message, absl::StrCat("one of ", num_edges(), " edges"),
+                 absl::StrCat("number ", message.receiver_edge));
   }
   const Edge& edge = edges_[message.receiver_edge];
-  const Direction direction = message.kind == Kind::kToken ? Direction::kIncoming : Direction::kOutgoing;
-  if (edge.spec.direction != direction) return Wrong(message, "the other direction", NameOf(message.kind));
+  const Direction direction =
+      message.kind == Kind::kToken ? Direction::kIncoming : Direction::kOutgoing;
+  if (edge.spec.direction != direction)
+    return Wrong(message, "the other direction", NameOf(message.kind));
   if (message.sender != edge.spec.peer) {
-    return Wrong(message, absl::StrCat("rank ", edge.spec.peer), absl::StrCat("rank ", message.sender));
+    return Wrong(message, absl::StrCat("rank ", edge.spec.peer),
+                 absl::StrCat("rank ", message.sender));
   }
   const MessageHeader& header = message.header;
-  if (header.edge != edge.spec.edge) return Wrong(message, "its own edge", absl::StrCat("edge ", header.edge));
+  if (header.edge != edge.spec.edge)
+    return Wrong(message, "its own edge", absl::StrCat("edge ", header.edge));
   if (header.slot < 0 || header.slot >= edge.spec.slots) {
-    return Wrong(message, absl::StrCat("one of ", edge.spec.slots, " slots"), absl::StrCat("slot ", header.slot));
+    return Wrong(message, absl::StrCat("one of ", edge.spec.slots, " slots"),
+                 absl::StrCat("slot ", header.slot));
   }
   const uint32_t ahead = message.number - edge.next_received;
-  if (Planted(PlantedBug::kOrderUnchecked) && edge.arrivals[edge.head].state == Arrival::State::kNone) return absl::OkStatus();
+  if (Planted(PlantedBug::kOrderUnchecked) &&
+      edge.arrivals[edge.head].state == Arrival::State::kNone)
+    return absl::OkStatus();
   if (Planted(PlantedBug::kTwiceAccepted)) return absl::OkStatus();
   if (ahead >= edge.arrivals.size()) {
-    return Wrong(message, absl::StrCat("number ", edge.next_received, " or a little more"), absl::StrCat(message.number));
+    return Wrong(message, absl::StrCat("number ", edge.next_received, " or a little more"),
+                 absl::StrCat(message.number));
   }
-  if (edge.arrivals[(uint64_t{edge.head} + ahead) % edge.arrivals.size()].state != Arrival::State::kNone) {
+  if (edge.arrivals[(uint64_t{edge.head} + ahead) % edge.arrivals.size()].state !=
+      Arrival::State::kNone) {
     return Wrong(message, "each number once", absl::StrCat("number ", message.number, " again"));
   }
   const Use expected = direction == Direction::kIncoming ? Use::kFree : Use::kTaken;
   if (edge.slots[header.slot].use != expected) {
-    return Wrong(message, direction == Direction::kIncoming ? "a slot with credit" : "a slot that was sent",
+    return Wrong(message,
+                 direction == Direction::kIncoming ? "a slot with credit" : "a slot that was sent",
                  absl::StrCat("slot ", header.slot));
   }
   return absl::OkStatus();
@@ -144,14 +165,13 @@ absl::Status MessageLedger::CheckPayload(const WireMessage& message, uint64_t pa
   const int64_t announced = message.header.payload_bytes;
   const int64_t announced_max = message.kind == Kind::kToken ? edge.spec.bytes : 0;
   if (announced < 0 || announced > announced_max) {
-    return Wrong(message, absl::StrCat("at most ", announced_max, " bytes"), absl::StrCat(announced));
+    return Wrong(message, absl::StrCat("at most ", announced_max, " bytes"),
+                 absl::StrCat(announced));
   }
   uint64_t behind = 0;
   bool fits = true;
   switch (message.payload) {
-    case Payload::kNone:
-      fits = announced == 0 || edge.spec.landing == nullptr;
-      break;
+    case Payload::kNone: fits = announced == 0 || edge.spec.landing == nullptr; break;
     case Payload::kMapped:
       fits = edge.landing == LedgerEdge::Landing::kReachable && announced > 0;
       break;
@@ -161,8 +181,9 @@ absl::Status MessageLedger::CheckPayload(const WireMessage& message, uint64_t pa
       break;
   }
   if (!fits || (payload_bytes != behind && !Planted(PlantedBug::kTruncatedAccepted))) {
-    return Wrong(message, absl::StrCat(announced, " bytes as the header says"),
-                 absl::StrCat(payload_bytes, " bytes, payload of kind ", static_cast<int>(message.payload)));
+    return Wrong(
+        message, absl::StrCat(announced, " bytes as the header says"),
+        absl::StrCat(payload_bytes, " bytes, payload of kind ", static_cast<int>(message.payload)));
   }
   return absl::OkStatus();
 }
@@ -179,9 +200,9 @@ absl::Status MessageLedger::CheckSend(EdgeHandle edge, Direction direction, int3
   }
   const Use expected = direction == Direction::kOutgoing ? Use::kFree : Use::kTaken;
   if (edges_[edge].slots[slot].use != expected) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", identity_.rank, ", edge ", edges_[edge].spec.edge, ", slot ",
-                                                   slot, direction == Direction::kOutgoing ? ": its credit is not back"
-                                                                                           : ": it holds no token"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "W0522 rank ", identity_.rank, ", edge ", edges_[edge].spec.edge, ", slot ", slot,
+        direction == Direction::kOutgoing ? ": its credit is not back" : ": it holds no token"));
   }
   return absl::OkStatus();
 }
@@ -193,22 +214,27 @@ uint32_t MessageLedger::BeginSend(EdgeHandle edge, int32_t slot) {
   return e.next_sent++;
 }
 
-void MessageLedger::EndSend(EdgeHandle edge, int32_t slot) { edges_[edge].slots[slot].leaving = false; }
+void MessageLedger::EndSend(EdgeHandle edge, int32_t slot) {
+  edges_[edge].slots[slot].leaving = false;
+}
 
 const MessageLedger::Arrival* MessageLedger::Front(EdgeHandle edge) const {
   const Edge& e = edges_[edge];
   const Arrival& arrival = e.arrivals[e.head];
-  const bool payload_is_there = arrival.state == Arrival::State::kComplete ||
-                                (Planted(PlantedBug::kPayloadNotAwaited) && arrival.state == Arrival::State::kReceiving);
+  const bool payload_is_there =
+      arrival.state == Arrival::State::kComplete ||
+      (Planted(PlantedBug::kPayloadNotAwaited) && arrival.state == Arrival::State::kReceiving);
   if (!payload_is_there) return nullptr;
-  if (e.slots[arrival.message.header.slot].leaving && !Planted(PlantedBug::kLeavingIgnored)) return nullptr;
+  if (e.slots[arrival.message.header.slot].leaving && !Planted(PlantedBug::kLeavingIgnored))
+    return nullptr;
   return &arrival;
 }
 
 void MessageLedger::Pop(EdgeHandle edge) {
   Edge& e = edges_[edge];
   Arrival& arrival = e.arrivals[e.head];
-  e.slots[arrival.message.header.slot].use = e.spec.direction == Direction::kOutgoing ? Use::kFree : Use::kTaken;
+  e.slots[arrival.message.header.slot].use =
+      e.spec.direction == Direction::kOutgoing ? Use::kFree : Use::kTaken;
   arrival.state = Arrival::State::kNone;
   e.head = e.head + 1 == e.arrivals.size() ? 0 : e.head + 1;
   ++e.next_received;
@@ -218,11 +244,13 @@ uint64_t MessageLedger::HashState() const {
   uint64_t hash = 1;
   for (const Edge& edge : edges_) {
     hash = MixKey(hash, MixKey(edge.next_sent, edge.next_received));
-    for (const Slot& slot : edge.slots) hash = MixKey(hash, static_cast<uint64_t>(slot.use) * 2 + slot.leaving);
+    for (const Slot& slot : edge.slots)
+      hash = MixKey(hash, static_cast<uint64_t>(slot.use) * 2 + slot.leaving);
     for (size_t i = 0; i < edge.arrivals.size(); ++i) {
       const Arrival& arrival = edge.arrivals[(edge.head + i) % edge.arrivals.size()];
       hash = MixKey(hash, static_cast<uint64_t>(arrival.state));
-      if (arrival.state != Arrival::State::kNone) hash = MixKey(hash, static_cast<uint64_t>(arrival.message.header.slot));
+      if (arrival.state != Arrival::State::kNone)
+        hash = MixKey(hash, static_cast<uint64_t>(arrival.message.header.slot));
     }
   }
   return hash;

@@ -59,12 +59,14 @@ class MessageLedger {
   // Enters a message of `header_bytes` at `header`, with `payload_bytes` behind it. Accepted
   // tokens with a payload behind are kReceiving until Complete. An error is a wrong message
   // of this job: kDataLoss, naming rank, edge, what was expected and found.
-  absl::StatusOr<Verdict> Enter(const char* header, size_t header_bytes, uint64_t payload_bytes, WireMessage* message);
+  absl::StatusOr<Verdict> Enter(const char* header, size_t header_bytes, uint64_t payload_bytes,
+                                WireMessage* message);
   void Complete(EdgeHandle edge, int32_t slot);
 
   // kInvalidArgument unless a token (outgoing) or credit (incoming) may be sent for the slot now.
   absl::Status CheckSend(EdgeHandle edge, TransportEdge::Direction direction, int32_t slot) const;
-  // Precondition: CheckSend is OK. Returns the number that the message gets. The slot is leaving until EndSend.
+  // Precondition: CheckSend is OK. Returns the number that the message gets. The slot is leaving
+  // until EndSend.
   uint32_t BeginSend(EdgeHandle edge, int32_t slot);
   void EndSend(EdgeHandle edge, int32_t slot);
 
@@ -97,7 +99,8 @@ class MessageLedger {
   absl::StatusOr<Verdict> EnterGreeting(const WireMessage& message, uint64_t payload_bytes);
   absl::Status CheckEdge(const WireMessage& message) const;
   absl::Status CheckPayload(const WireMessage& message, uint64_t payload_bytes) const;
-  absl::Status Wrong(const WireMessage& message, const std::string& expected, const std::string& found) const;
+  absl::Status Wrong(const WireMessage& message, const std::string& expected,
+                     const std::string& found) const;
 
   Identity identity_;
   uint64_t job_tag_;

@@ -17,7 +17,8 @@ constexpr int32_t kSlots = 3;
 constexpr int64_t kBytes = 100;
 const std::string kKey(32, 'k');
 
-// Rank 1 of 3 has edge 40 to rank 0, edge 41 from rank 0 (own landing), edge 42 from rank 0 (reachable).
+// Rank 1 of 3 has edge 40 to rank 0, edge 41 from rank 0 (own landing), edge 42 from rank 0
+// (reachable).
 class MessageLedgerTest : public ::testing::Test {
  protected:
   static MessageLedger NewLedger(int32_t initial_tokens) {
@@ -107,9 +108,11 @@ TEST_F(MessageLedgerTest, ATokenIsSentOnceUntilItsCreditIsBack) {
   ASSERT_TRUE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok());
   EXPECT_EQ(ledger_.BeginSend(0, 1), 0u);
   ledger_.EndSend(0, 1);
-  EXPECT_EQ(ledger_.CheckSend(0, Direction::kOutgoing, 1).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ledger_.CheckSend(0, Direction::kOutgoing, 1).code(),
+            absl::StatusCode::kInvalidArgument);
   ExpectAccepted(Message(Kind::kCredit, 0, 1, 0), 0);
-  EXPECT_FALSE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok()) << "has come but was not handed over";
+  EXPECT_FALSE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok())
+      << "has come but was not handed over";
   EXPECT_EQ(TakeAll(0), Numbers{0});
   EXPECT_TRUE(ledger_.CheckSend(0, Direction::kOutgoing, 1).ok());
 }
@@ -153,9 +156,11 @@ TEST_F(MessageLedgerTest, WhatDoesNotFitIsRefusedAndNamed) {
       {"late number", [](WireMessage& m) { m.number = ~0u; }, "4294967295"},
       {"bytes", [](WireMessage& m) { m.header.payload_bytes = kBytes + 1; }, "at most 100 bytes"},
       {"negative bytes", [](WireMessage& m) { m.header.payload_bytes = -1; }, "-1"},
-      {"sent, not mapped", [](WireMessage& m) { m.payload = Payload::kSent; }, "10 bytes as the header says"},
+      {"sent, not mapped", [](WireMessage& m) { m.payload = Payload::kSent; },
+       "10 bytes as the header says"},
       {"no payload", [](WireMessage& m) { m.payload = Payload::kNone; }, "payload of kind 0"},
-      {"mapped nothing", [](WireMessage& m) { m.header.payload_bytes = 0; }, "0 bytes as the header says"},
+      {"mapped nothing", [](WireMessage& m) { m.header.payload_bytes = 0; },
+       "0 bytes as the header says"},
       {"credit", [](WireMessage& m) { m.kind = Kind::kCredit; }, "direction"},
   };
   for (const Case& c : cases) {
@@ -163,8 +168,10 @@ TEST_F(MessageLedgerTest, WhatDoesNotFitIsRefusedAndNamed) {
     c.change(message);
     absl::StatusOr<Verdict> verdict = Enter(message, 0);
     EXPECT_EQ(verdict.status().code(), absl::StatusCode::kDataLoss) << c.what;
-    EXPECT_NE(std::string(verdict.status().message()).find(c.text), std::string::npos) << verdict.status();
-    EXPECT_NE(std::string(verdict.status().message()).find("rank 1"), std::string::npos) << verdict.status();
+    EXPECT_NE(std::string(verdict.status().message()).find(c.text), std::string::npos)
+        << verdict.status();
+    EXPECT_NE(std::string(verdict.status().message()).find("rank 1"), std::string::npos)
+        << verdict.status();
   }
   ExpectAccepted(Message(Kind::kToken, 2, 0, 0), 0);
 }
@@ -223,7 +230,8 @@ TEST_F(MessageLedgerTest, EveryPrefixIsForeignAndEveryFlippedBitHarmless) {
       EXPECT_EQ(verdict.value(), Verdict::kForeign);
     }
     if (!verdict.ok() || *verdict != Verdict::kAccepted) continue;
-    // What can be another right message: slot, number, checksum, step and the like. It stays in bounds.
+    // What can be another right message: slot, number, checksum, step and the like. It stays in
+    // bounds.
     EXPECT_GE(entered.header.slot, 0);
     EXPECT_LT(entered.header.slot, kSlots);
     EXPECT_LE(entered.header.payload_bytes, kBytes);

@@ -17,7 +17,9 @@ class SeveralNetworksFixture : public TransportFixture {
  public:
   static constexpr int64_t kLimitMs = 20'000;
 
-  TransportEndpoint* endpoint(int rank) override { return networks_[network_of_rank_[rank]]->endpoint(rank); }
+  TransportEndpoint* endpoint(int rank) override {
+    return networks_[network_of_rank_[rank]]->endpoint(rank);
+  }
 
   std::vector<absl::Status> ConnectAll() override {
     const int num_ranks = static_cast<int>(network_of_rank_.size());

@@ -17,7 +17,8 @@
 
 namespace weir {
 
-// A forked process that runs `body` under a limit; its result is whether the test's checks in it held.
+// A forked process that runs `body` under a limit; its result is whether the test's checks in it
+// held.
 class ForkedProcess {
  public:
   explicit ForkedProcess(const std::function<void()>& body) : pid_(::fork()) {

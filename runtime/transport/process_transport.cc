@@ -31,7 +31,9 @@ class Half final : public MessageReceiver {
   absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
     return receiver_->OnToken(outer_[edge], header);
   }
-  absl::Status OnCredit(EdgeHandle edge, int32_t slot) override { return receiver_->OnCredit(outer_[edge], slot); }
+  absl::Status OnCredit(EdgeHandle edge, int32_t slot) override {
+    return receiver_->OnCredit(outer_[edge], slot);
+  }
 
  private:
   TransportEndpoint* const endpoint_;
@@ -42,7 +44,8 @@ class Half final : public MessageReceiver {
 class ProcessEndpoint final : public TransportEndpoint {
  public:
   // `remote` is null if all ranks are here.
-  ProcessEndpoint(int rank, TransportEndpoint* local, TransportEndpoint* remote, std::vector<bool> is_local)
+  ProcessEndpoint(int rank, TransportEndpoint* local, TransportEndpoint* remote,
+                  std::vector<bool> is_local)
       : rank_(rank), local_(local), remote_(remote), is_local_(std::move(is_local)) {
     local_.endpoint()->SetWakeHook([this] { OnNews(); });
     if (remote != nullptr) remote->SetWakeHook([this] { OnNews(); });
@@ -55,7 +58,8 @@ class ProcessEndpoint final : public TransportEndpoint {
 
   absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override {
     if (edge.peer < 0 || edge.peer >= static_cast<int>(is_local_.size())) {
-      return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": no rank ", edge.peer));
+      return absl::InvalidArgumentError(
+          absl::StrCat("W0522 edge ", edge.edge, ": no rank ", edge.peer));
     }
     const EdgeHandle outer = static_cast<EdgeHandle>(edges_.size());
     Half& half = is_local_[edge.peer] ? local_ : remote_;
@@ -106,7 +110,8 @@ class ProcessEndpoint final : public TransportEndpoint {
     hook_ = std::move(hook);
   }
 
-  // Parks both halves. News of one that comes before both are parked ends the parking here, without the hook.
+  // Parks both halves. News of one that comes before both are parked ends the parking here, without
+  // the hook.
   ParkResult Park() override {
     state_.store(State::kParking);
     for (Half* half : {&local_, &remote_}) {
@@ -143,7 +148,9 @@ class ProcessEndpoint final : public TransportEndpoint {
   };
   enum class State : uint8_t { kAwake, kParking, kParked };
 
-  bool IsEdge(EdgeHandle edge) const { return edge >= 0 && edge < static_cast<EdgeHandle>(edges_.size()); }
+  bool IsEdge(EdgeHandle edge) const {
+    return edge >= 0 && edge < static_cast<EdgeHandle>(edges_.size());
+  }
   absl::Status NoSuchEdge(EdgeHandle edge) const {
     return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": no such edge: ", edge));
   }
@@ -161,19 +168,22 @@ class ProcessEndpoint final : public TransportEndpoint {
   std::vector<Edge> edges_;
   std::mutex hook_mutex_;
   std::function<void()> hook_;  // guarded by hook_mutex_
-  // kParking while the owner parks the halves: then news only ends the parking. Sequentially consistent.
+  // kParking while the owner parks the halves: then news only ends the parking. Sequentially
+  // consistent.
   std::atomic<State> state_{State::kAwake};
 };
 
 class ProcessNetwork final : public TransportNetwork {
  public:
-  ProcessNetwork(int num_ranks, const std::vector<int>& local_ranks, std::unique_ptr<UcxNetwork> remote)
+  ProcessNetwork(int num_ranks, const std::vector<int>& local_ranks,
+                 std::unique_ptr<UcxNetwork> remote)
       : local_(num_ranks), remote_(std::move(remote)), endpoints_(num_ranks) {
     std::vector<bool> is_local(num_ranks, false);
     for (int rank : local_ranks) is_local[rank] = true;
     for (int rank : local_ranks) {
       TransportEndpoint* remote_endpoint = remote_ == nullptr ? nullptr : remote_->endpoint(rank);
-      endpoints_[rank] = std::make_unique<ProcessEndpoint>(rank, local_.endpoint(rank), remote_endpoint, is_local);
+      endpoints_[rank] =
+          std::make_unique<ProcessEndpoint>(rank, local_.endpoint(rank), remote_endpoint, is_local);
     }
   }
   ~ProcessNetwork() override { remote_.reset(); }  // its thread calls the endpoints
@@ -188,19 +198,22 @@ class ProcessNetwork final : public TransportNetwork {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(int num_ranks, const std::vector<int>& local_ranks,
-                                                                     Exchange* exchange, const UcxTransportOptions& options) {
+absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
+    int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
+    const UcxTransportOptions& options) {
   std::vector<int> sorted = local_ranks;
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty() || sorted.front() < 0 || sorted.back() >= num_ranks ||
       std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 ", sorted.size(), " ranks of ", num_ranks, " cannot be one process"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 ", sorted.size(), " ranks of ", num_ranks, " cannot be one process"));
   }
   std::unique_ptr<UcxNetwork> remote;
   if (static_cast<int>(sorted.size()) < num_ranks) {
     WEIR_ASSIGN_OR_RETURN(remote, UcxNetwork::Create(num_ranks, sorted, exchange, options));
   }
-  return std::unique_ptr<TransportNetwork>(std::make_unique<ProcessNetwork>(num_ranks, sorted, std::move(remote)));
+  return std::unique_ptr<TransportNetwork>(
+      std::make_unique<ProcessNetwork>(num_ranks, sorted, std::move(remote)));
 }
 
 }  // namespace weir

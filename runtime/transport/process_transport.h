@@ -13,7 +13,8 @@
 namespace weir {
 
 // As UcxNetwork::Create.
-absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(int num_ranks, const std::vector<int>& local_ranks,
-                                                                     Exchange* exchange, const UcxTransportOptions& options);
+absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
+    int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
+    const UcxTransportOptions& options);
 
 }  // namespace weir

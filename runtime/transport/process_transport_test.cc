@@ -20,7 +20,8 @@ class ProcessFixture final : public SeveralNetworksFixture {
   ProcessFixture(int num_ranks, int ranks_per_process, Lanes lanes) {
     for (int first = 0; first < num_ranks; first += ranks_per_process) {
       std::vector<int> ranks;
-      for (int rank = first; rank < std::min(num_ranks, first + ranks_per_process); ++rank) ranks.push_back(rank);
+      for (int rank = first; rank < std::min(num_ranks, first + ranks_per_process); ++rank)
+        ranks.push_back(rank);
       auto network = MakeProcessNetwork(num_ranks, ranks, &exchange_, OptionsFor(lanes));
       EXPECT_TRUE(network.ok()) << network.status();
       Add(std::move(*network), static_cast<int>(ranks.size()));
@@ -32,9 +33,12 @@ template <int kRanksPerProcess, Lanes kLanes>
 std::unique_ptr<TransportFixture> Make(int num_ranks) {
   return std::make_unique<ProcessFixture>(num_ranks, kRanksPerProcess, kLanes);
 }
-INSTANTIATE_TEST_SUITE_P(AllRanksHere, TransportConformance, ::testing::Values(&Make<8, Lanes::kAutomatic>));
-INSTANTIATE_TEST_SUITE_P(RanksElsewhereByMemory, TransportConformance, ::testing::Values(&Make<1, Lanes::kAutomatic>));
-INSTANTIATE_TEST_SUITE_P(RanksElsewhereByTcp, TransportConformance, ::testing::Values(&Make<1, Lanes::kTcp>));
+INSTANTIATE_TEST_SUITE_P(AllRanksHere, TransportConformance,
+                         ::testing::Values(&Make<8, Lanes::kAutomatic>));
+INSTANTIATE_TEST_SUITE_P(RanksElsewhereByMemory, TransportConformance,
+                         ::testing::Values(&Make<1, Lanes::kAutomatic>));
+INSTANTIATE_TEST_SUITE_P(RanksElsewhereByTcp, TransportConformance,
+                         ::testing::Values(&Make<1, Lanes::kTcp>));
 
 }  // namespace
 }  // namespace weir

@@ -100,7 +100,8 @@ void ForEachEdgeField(Edge& edge, Field& field) {
 }
 
 absl::Status BadCard(const std::string& found) {
-  return Damaged({"W0523", "a rank's card", "a card of this version", found, "run the same build on all ranks"});
+  return Damaged({"W0523", "a rank's card", "a card of this version", found,
+                  "run the same build on all ranks"});
 }
 
 // Whether slots of a reachable landing lie within the landing memory.
@@ -108,16 +109,18 @@ bool FitsLanding(const CardEdge& edge, int64_t landing_bytes) {
   if (edge.landing_offset < 0) return edge.landing_offset == -1;
   int64_t span = 0;
   int64_t end = 0;
-  return edge.stride >= edge.bytes && !__builtin_mul_overflow(edge.stride, int64_t{edge.slots} - 1, &span) &&
-         !__builtin_add_overflow(span, edge.bytes, &span) && !__builtin_add_overflow(span, edge.landing_offset, &end) &&
-         end <= landing_bytes;
+  return edge.stride >= edge.bytes &&
+         !__builtin_mul_overflow(edge.stride, int64_t{edge.slots} - 1, &span) &&
+         !__builtin_add_overflow(span, edge.bytes, &span) &&
+         !__builtin_add_overflow(span, edge.landing_offset, &end) && end <= landing_bytes;
 }
 
 bool IsSound(const RankCard& card, size_t position) {
   const CardEdge& edge = card.edges[position];
-  return edge.direction <= TransportEdge::Direction::kIncoming && edge.peer >= 0 && edge.peer < card.num_ranks &&
-         edge.peer != card.rank && edge.slots >= 1 && edge.bytes >= 0 && edge.initial_tokens >= 0 &&
-         edge.initial_tokens <= edge.slots && edge.handle >= 0 && FitsLanding(edge, card.landing_bytes) &&
+  return edge.direction <= TransportEdge::Direction::kIncoming && edge.peer >= 0 &&
+         edge.peer < card.num_ranks && edge.peer != card.rank && edge.slots >= 1 &&
+         edge.bytes >= 0 && edge.initial_tokens >= 0 && edge.initial_tokens <= edge.slots &&
+         edge.handle >= 0 && FitsLanding(edge, card.landing_bytes) &&
          (edge.landing_offset < 0 || edge.has_landing);
 }
 
@@ -126,7 +129,8 @@ absl::Status Disagreement(uint64_t edge, const std::string& what) {
 }
 
 std::string TextOf(const CardEdge& edge) {
-  return absl::StrCat(edge.slots, " slots of ", edge.bytes, " bytes with ", edge.initial_tokens, " initial tokens");
+  return absl::StrCat(edge.slots, " slots of ", edge.bytes, " bytes with ", edge.initial_tokens,
+                      " initial tokens");
 }
 
 }  // namespace
@@ -139,8 +143,9 @@ int RankOfCardSubject(const std::string& subject) {
   const std::vector<std::string> parts = absl::StrSplit(subject, '/');
   uint32_t epoch = 0, role = 0;
   int rank = -1;
-  const bool reads = parts.size() == 4 && absl::SimpleAtoi(parts[1], &epoch) && absl::SimpleAtoi(parts[2], &role) &&
-                     absl::SimpleAtoi(parts[3], &rank) && rank >= 0 && role <= UINT16_MAX;
+  const bool reads = parts.size() == 4 && absl::SimpleAtoi(parts[1], &epoch) &&
+                     absl::SimpleAtoi(parts[2], &role) && absl::SimpleAtoi(parts[3], &rank) &&
+                     rank >= 0 && role <= UINT16_MAX;
   // Other spellings of the same numbers (" 7", "+7", "007") are other names.
   return reads && subject == CardSubject(epoch, static_cast<uint16_t>(role), rank) ? rank : -1;
 }
@@ -163,11 +168,14 @@ absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes) {
   ForEachField(card, read);
   uint64_t num_edges = 0;
   read(num_edges);
-  if (!read.ok() || num_edges > kEdgesMax || !read.Has(num_edges * kEdgeBytes)) return BadCard("too few bytes");
+  if (!read.ok() || num_edges > kEdgesMax || !read.Has(num_edges * kEdgeBytes))
+    return BadCard("too few bytes");
   card.edges.resize(num_edges);
   for (CardEdge& edge : card.edges) ForEachEdgeField(edge, read);
-  if (!read.ok() || !read.at_end()) return BadCard(absl::StrCat(bytes.size(), " bytes that end elsewhere"));
-  if (card.num_ranks < 1 || card.rank < 0 || card.rank >= card.num_ranks || card.landing_bytes < 0) {
+  if (!read.ok() || !read.at_end())
+    return BadCard(absl::StrCat(bytes.size(), " bytes that end elsewhere"));
+  if (card.num_ranks < 1 || card.rank < 0 || card.rank >= card.num_ranks ||
+      card.landing_bytes < 0) {
     return BadCard(absl::StrCat("rank ", card.rank, " of ", card.num_ranks));
   }
   for (size_t i = 0; i < card.edges.size(); ++i) {
@@ -181,7 +189,8 @@ absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard&
   std::map<Side, int> sides;
   for (size_t i = 0; i < theirs.edges.size(); ++i) {
     const CardEdge& edge = theirs.edges[i];
-    if (edge.peer == mine.rank && !sides.try_emplace({edge.edge, edge.direction}, static_cast<int>(i)).second) {
+    if (edge.peer == mine.rank &&
+        !sides.try_emplace({edge.edge, edge.direction}, static_cast<int>(i)).second) {
       return Disagreement(edge.edge, absl::StrCat("rank ", theirs.rank, " has it twice"));
     }
   }
@@ -195,20 +204,24 @@ absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard&
     if (!seen.try_emplace({edge.edge, edge.direction}, 0).second) {
       return Disagreement(edge.edge, absl::StrCat("rank ", mine.rank, " has it twice"));
     }
-    auto found = sides.find({edge.edge, out ? TransportEdge::Direction::kIncoming : TransportEdge::Direction::kOutgoing});
+    auto found = sides.find({edge.edge, out ? TransportEdge::Direction::kIncoming
+                                            : TransportEdge::Direction::kOutgoing});
     if (found == sides.end()) {
-      return Disagreement(edge.edge, absl::StrCat("expected a ", out ? "receiver" : "sender", " on rank ", theirs.rank,
-                                                  "; found none"));
+      return Disagreement(edge.edge, absl::StrCat("expected a ", out ? "receiver" : "sender",
+                                                  " on rank ", theirs.rank, "; found none"));
     }
     const CardEdge& other = theirs.edges[found->second];
-    if (other.slots != edge.slots || other.bytes != edge.bytes || other.initial_tokens != edge.initial_tokens) {
-      return Disagreement(edge.edge, absl::StrCat("rank ", mine.rank, " expects ", TextOf(edge), ", rank ", theirs.rank,
-                                                  " has ", TextOf(other)));
+    if (other.slots != edge.slots || other.bytes != edge.bytes ||
+        other.initial_tokens != edge.initial_tokens) {
+      return Disagreement(edge.edge, absl::StrCat("rank ", mine.rank, " expects ", TextOf(edge),
+                                                  ", rank ", theirs.rank, " has ", TextOf(other)));
     }
     if (other.statement != edge.statement) {
-      return Disagreement(edge.edge, absl::StrCat("the plans of rank ", mine.rank, " and of rank ", theirs.rank,
-                                                  " tell different times of the acts at its ends: run the same build on "
-                                                  "all ranks"));
+      return Disagreement(
+          edge.edge,
+          absl::StrCat("the plans of rank ", mine.rank, " and of rank ", theirs.rank,
+                       " tell different times of the acts at its ends: run the same build on "
+                       "all ranks"));
     }
     pairs[i] = found->second;
     ++num_paired;
@@ -216,10 +229,12 @@ absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard&
   if (num_paired != sides.size()) {
     for (const auto& [side, position] : sides) {
       const bool out = side.second == TransportEdge::Direction::kOutgoing;
-      const Side other = {side.first, out ? TransportEdge::Direction::kIncoming : TransportEdge::Direction::kOutgoing};
+      const Side other = {side.first, out ? TransportEdge::Direction::kIncoming
+                                          : TransportEdge::Direction::kOutgoing};
       if (seen.count(other) == 0) {
-        return Disagreement(side.first, absl::StrCat("rank ", theirs.rank, " expects a ", out ? "receiver" : "sender",
-                                                     " on rank ", mine.rank, ", which has none"));
+        return Disagreement(side.first, absl::StrCat("rank ", theirs.rank, " expects a ",
+                                                     out ? "receiver" : "sender", " on rank ",
+                                                     mine.rank, ", which has none"));
       }
     }
   }

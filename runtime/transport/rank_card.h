@@ -32,9 +32,9 @@ struct CardEdge {
 struct RankCard {
   int32_t rank = 0;
   int32_t num_ranks = 0;
-  uint8_t lanes = 0;     // options that both sides must share
+  uint8_t lanes = 0;  // options that both sides must share
   uint8_t checksum = 0;
-  std::string host;      // equal for ranks that can share memory
+  std::string host;  // equal for ranks that can share memory
   std::string address;
   std::string landing_key;       // empty: no landing memory that others can reach
   uint64_t landing_address = 0;  // at the rank of the card; a peer's library translates it

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/checksum.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
-#include "runtime/base/checksum.h"
 
 namespace weir {
 namespace {
@@ -61,7 +61,7 @@ class SimEndpoint final : public TransportEndpoint {
     TransportEdge spec;
     TransportEdge peer_spec;
     EdgeHandle peer_edge = -1;
-    int lane = -1;        // from here to the peer
+    int lane = -1;         // from here to the peer
     int inward_lane = -1;  // from the peer to here
     bool in_ready = false;
     EdgeTraffic traffic;
@@ -76,7 +76,8 @@ class SimEndpoint final : public TransportEndpoint {
   }
   bool HasNews() const {
     const auto deliverable = [this](EdgeHandle edge) { return ledger_->Front(edge) != nullptr; };
-    return !damage_.ok() || GonePeer() >= 0 || std::any_of(ready_.begin(), ready_.end(), deliverable);
+    return !damage_.ok() || GonePeer() >= 0 ||
+           std::any_of(ready_.begin(), ready_.end(), deliverable);
   }
   // A peer that has left and of which nothing is under way any more, or that is lost; -1 if none.
   int GonePeer() const;
@@ -92,8 +93,8 @@ class SimEndpoint final : public TransportEndpoint {
 
   SimNetwork* const network_;
   const int rank_;
-  std::deque<Edge> edges_;                  // addresses stay
-  std::unique_ptr<MessageLedger> ledger_;   // from Connect
+  std::deque<Edge> edges_;                       // addresses stay
+  std::unique_ptr<MessageLedger> ledger_;        // from Connect
   std::unique_ptr<MessageLedger> fresh_ledger_;  // as it was then
   std::vector<EdgeHandle> ready_;  // edges that may have something to hand over, the oldest first
   std::vector<int> lost_;          // ranks whose connection is broken
@@ -104,7 +105,8 @@ class SimEndpoint final : public TransportEndpoint {
 };
 
 SimNetwork::SimNetwork(int num_ranks, Mapping mapping) : mapping_(mapping) {
-  for (int rank = 0; rank < num_ranks; ++rank) endpoints_.push_back(std::make_unique<SimEndpoint>(this, rank));
+  for (int rank = 0; rank < num_ranks; ++rank)
+    endpoints_.push_back(std::make_unique<SimEndpoint>(this, rank));
 }
 SimNetwork::~SimNetwork() = default;
 
@@ -121,12 +123,15 @@ absl::Status SimNetwork::ConnectAll() {
   if (connected_) return connect_status_;
   connected_ = true;
   connect_status_ = absl::InvalidArgumentError("W0522 the two sides of an edge disagree");
-  std::map<std::pair<uint64_t, int>, std::pair<int, EdgeHandle>> sides;  // (edge, direction) -> (rank, handle)
+  std::map<std::pair<uint64_t, int>, std::pair<int, EdgeHandle>>
+      sides;  // (edge, direction) -> (rank, handle)
   for (auto& endpoint : endpoints_) {
     for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
       const TransportEdge& spec = endpoint->edges_[i].spec;
-      const bool added = sides.try_emplace({spec.edge, static_cast<int>(spec.direction)}, endpoint->rank_,
-                                           static_cast<EdgeHandle>(i)).second;
+      const bool added = sides
+                             .try_emplace({spec.edge, static_cast<int>(spec.direction)},
+                                          endpoint->rank_, static_cast<EdgeHandle>(i))
+                             .second;
       if (!added) return connect_status_;
     }
   }
@@ -136,7 +141,8 @@ absl::Status SimNetwork::ConnectAll() {
     SimEndpoint::Edge& mine = endpoints_[side.first]->edges_[side.second];
     SimEndpoint::Edge& theirs = endpoints_[other->second.first]->edges_[other->second.second];
     if (mine.spec.peer != other->second.first || mine.spec.slots != theirs.spec.slots ||
-        mine.spec.bytes != theirs.spec.bytes || mine.spec.initial_tokens != theirs.spec.initial_tokens ||
+        mine.spec.bytes != theirs.spec.bytes ||
+        mine.spec.initial_tokens != theirs.spec.initial_tokens ||
         mine.spec.statement != theirs.spec.statement) {
       return connect_status_;
     }
@@ -148,7 +154,8 @@ absl::Status SimNetwork::ConnectAll() {
     lane.lane.edge = key.first;
     lane.lane.from = side.first;
     lane.lane.to = other->second.first;
-    lane.lane.carries = mine.spec.direction == Direction::kOutgoing ? Lane::Carries::kTokens : Lane::Carries::kCredits;
+    lane.lane.carries = mine.spec.direction == Direction::kOutgoing ? Lane::Carries::kTokens
+                                                                    : Lane::Carries::kCredits;
     lane.sender_edge = side.second;
     lane.receiver_edge = other->second.second;
     lane.ring.resize(mine.spec.slots);
@@ -167,7 +174,8 @@ void SimNetwork::MakeLedgers() {
       const bool reachable = mapping_ == Mapping::kDirect && edge.spec.landing != nullptr;
       added.landing = reachable ? LedgerEdge::Landing::kReachable : LedgerEdge::Landing::kPrivate;
     }
-    const MessageLedger::Identity identity{kJobKey, kEpoch, kRole, endpoint->rank_, static_cast<int>(endpoints_.size())};
+    const MessageLedger::Identity identity{kJobKey, kEpoch, kRole, endpoint->rank_,
+                                           static_cast<int>(endpoints_.size())};
     endpoint->ledger_ = std::make_unique<MessageLedger>(identity, std::move(edges));
     endpoint->fresh_ledger_ = std::make_unique<MessageLedger>(*endpoint->ledger_);
   }
@@ -247,11 +255,13 @@ void SimNetwork::Deliver(int index, const Delivery& how) {
   TakeOldest(index, &message);
   if (how.tamper > Tamper::kForeignBefore) ++counts_.tampered;
   if (how.tamper == Tamper::kLost) return Break(lane.lane.from, lane.lane.to);
-  if (how.tamper == Tamper::kStaleBefore || how.tamper == Tamper::kForeignBefore) EnterOfOther(index, message, how.tamper);
+  if (how.tamper == Tamper::kStaleBefore || how.tamper == Tamper::kForeignBefore)
+    EnterOfOther(index, message, how.tamper);
   if (how.tamper == Tamper::kHeaderBit) {
     FlipBit(message.wire.data() + kTagBytes, message.wire.size() - kTagBytes, how.bit);
   }
-  if (how.tamper != Tamper::kTwice && how.tamper != Tamper::kTwiceLater) return Enter(index, message, how);
+  if (how.tamper != Tamper::kTwice && how.tamper != Tamper::kTwiceLater)
+    return Enter(index, message, how);
   Open stray;
   stray.kind = Open::Kind::kStray;
   stray.rank = lane.lane.to;
@@ -309,7 +319,8 @@ void SimNetwork::Enter(int index, Message& message, const Delivery& how) {
   } else {
     if (how.tamper == Tamper::kPayloadBit && entered.payload == Payload::kMapped) {
       const TransportEdge& spec = to.edges_[lane.receiver_edge].spec;
-      FlipBit(spec.landing + entered.header.slot * spec.stride, entered.header.payload_bytes, how.bit);
+      FlipBit(spec.landing + entered.header.slot * spec.stride, entered.header.payload_bytes,
+              how.bit);
     }
     to.MarkReady(lane.receiver_edge);
   }
@@ -339,18 +350,21 @@ void SimNetwork::EnterOfOther(int index, const Message& message, Tamper which) {
   if (!other.ok()) return;
   other->epoch = kEpoch - 1;
   other->header.epoch = kEpoch - 1;
-  other->job_tag = which == Tamper::kStaleBefore ? JobTag(kJobKey, kEpoch - 1, kRole) : JobTag("another job", kEpoch, kRole);
+  other->job_tag = which == Tamper::kStaleBefore ? JobTag(kJobKey, kEpoch - 1, kRole)
+                                                 : JobTag("another job", kEpoch, kRole);
   if (which == Tamper::kForeignBefore) other->epoch = kEpoch;
   Message changed = message;
   EncodeWireMessage(*other, changed.wire.data());
   EnterStray(index, std::move(changed));
 }
 
-void SimNetwork::Land(SimEndpoint& to, EdgeHandle edge, int32_t slot, const Message& message, const Delivery& how) {
+void SimNetwork::Land(SimEndpoint& to, EdgeHandle edge, int32_t slot, const Message& message,
+                      const Delivery& how) {
   const TransportEdge& spec = to.edges_[edge].spec;
   if (message.payload_bytes > 0 && spec.landing != nullptr) {
     char* landing = spec.landing + slot * spec.stride;
-    std::memcpy(landing, message.late != nullptr ? message.late : message.payload.data(), message.payload_bytes);
+    std::memcpy(landing, message.late != nullptr ? message.late : message.payload.data(),
+                message.payload_bytes);
     if (how.tamper == Tamper::kPayloadBit) FlipBit(landing, message.payload_bytes, how.bit);
   }
   to.ledger_->Complete(edge, slot);
@@ -372,8 +386,7 @@ void SimNetwork::Settle(int k) {
     case Open::Kind::kLeft:
       endpoint.ledger_->EndSend(open.edge, open.slot);
       return endpoint.MarkReady(open.edge);
-    case Open::Kind::kStray:
-      return EnterStray(open.lane, std::move(open.message));
+    case Open::Kind::kStray: return EnterStray(open.lane, std::move(open.message));
   }
 }
 
@@ -424,7 +437,8 @@ uint64_t SimNetwork::HashState() const {
   uint64_t hash = 1;
   const auto add_message = [&hash](const Message& message) {
     hash = HashBytes(hash, message.wire.data(), message.wire.size());
-    if (message.late == nullptr) hash = HashBytes(hash, message.payload.data(), message.payload_bytes);
+    if (message.late == nullptr)
+      hash = HashBytes(hash, message.payload.data(), message.payload_bytes);
   };
   for (const LaneQueue& lane : lanes_) {
     hash = MixKey(hash, lane.count);
@@ -432,7 +446,8 @@ uint64_t SimNetwork::HashState() const {
   }
   uint64_t open = 0;  // in any order
   for (const Open& each : open_) {
-    open += MixKey(MixKey(static_cast<uint64_t>(each.kind), each.rank), MixKey(each.edge, each.slot));
+    open +=
+        MixKey(MixKey(static_cast<uint64_t>(each.kind), each.rank), MixKey(each.edge, each.slot));
   }
   hash = MixKey(hash, open);
   for (const auto& endpoint : endpoints_) {
@@ -445,8 +460,9 @@ uint64_t SimNetwork::HashState() const {
 
 absl::StatusOr<EdgeHandle> SimEndpoint::AddEdge(const TransportEdge& edge) {
   const int num_ranks = static_cast<int>(network_->endpoints_.size());
-  if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ || edge.slots < 1 ||
-      edge.bytes < 0 || edge.initial_tokens < 0 || edge.initial_tokens > edge.slots) {
+  if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
+      edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
+      edge.initial_tokens > edge.slots) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
   }
   Edge& added = edges_.emplace_back();
@@ -487,11 +503,14 @@ absl::Status SimEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
   const int64_t size = header.payload_bytes;
   const bool lands = size > 0 && e.peer_spec.landing != nullptr;
   char* mapped = static_cast<char*>(TryMap(edge, header.slot));
-  if (size < 0 || size > e.spec.bytes || header.edge != e.spec.edge || (lands && mapped == nullptr && bytes == nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+  if (size < 0 || size > e.spec.bytes || header.edge != e.spec.edge ||
+      (lands && mapped == nullptr && bytes == nullptr)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
   if (closed_ || network_->endpoints_[e.spec.peer]->closed_) return PeerGone(e.spec.peer);
-  if (std::find(lost_.begin(), lost_.end(), e.spec.peer) != lost_.end()) return PeerGone(e.spec.peer);
+  if (std::find(lost_.begin(), lost_.end(), e.spec.peer) != lost_.end())
+    return PeerGone(e.spec.peer);
 
   WireMessage message = NewMessage(Kind::kToken, e.peer_edge);
   message.header = header;
@@ -573,7 +592,8 @@ absl::StatusOr<int64_t> SimEndpoint::Poll(MessageReceiver* receiver) {
 }
 
 // All of one edge that is in order.
-absl::Status SimEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages) {
+absl::Status SimEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver,
+                                   int64_t* num_messages) {
   while (const MessageLedger::Arrival* arrival = ledger_->Front(edge)) {
     const WireMessage& message = arrival->message;
     const MessageHeader header = message.header;
@@ -585,7 +605,8 @@ absl::Status SimEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver, i
     ledger_->Pop(edge);
     --network_->lanes_[edges_[edge].inward_lane].num_entered;
     ++*num_messages;
-    WEIR_RETURN_IF_ERROR(token ? receiver->OnToken(edge, header) : receiver->OnCredit(edge, header.slot));
+    WEIR_RETURN_IF_ERROR(token ? receiver->OnToken(edge, header)
+                               : receiver->OnCredit(edge, header.slot));
   }
   return absl::OkStatus();
 }
@@ -593,13 +614,15 @@ absl::Status SimEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver, i
 absl::Status SimEndpoint::CheckPayload(EdgeHandle edge, const WireMessage& message) const {
   if (message.payload == Payload::kNone) return absl::OkStatus();
   const TransportEdge& spec = edges_[edge].spec;
-  const uint32_t found = Crc32c(spec.landing + message.header.slot * spec.stride, message.header.payload_bytes);
+  const uint32_t found =
+      Crc32c(spec.landing + message.header.slot * spec.stride, message.header.payload_bytes);
   if (found == message.checksum) return absl::OkStatus();
-  return Damaged({"W0526",
-                  absl::StrCat("rank ", rank_, ", token ", message.header.sequence, " from rank ", spec.peer, " on edge ",
-                               spec.edge, ", slot ", message.header.slot),
-                  absl::StrCat(message.header.payload_bytes, " bytes with checksum ", message.checksum), absl::StrCat(found),
-                  ""});
+  return Damaged(
+      {"W0526",
+       absl::StrCat("rank ", rank_, ", token ", message.header.sequence, " from rank ", spec.peer,
+                    " on edge ", spec.edge, ", slot ", message.header.slot),
+       absl::StrCat(message.header.payload_bytes, " bytes with checksum ", message.checksum),
+       absl::StrCat(found), ""});
 }
 
 void SimEndpoint::Close() {

@@ -31,7 +31,8 @@ class SimNetwork final : public TransportNetwork {
  public:
   enum class Mapping : uint8_t {
     kCopied,
-    kLate,    // the payload is read from the sender's memory only when it lands, as a receiver does that fetches it
+    kLate,    // the payload is read from the sender's memory only when it lands, as a receiver does
+              // that fetches it
     kDirect,  // the producer writes the consumer's slot
   };
 
@@ -51,16 +52,16 @@ class SimNetwork final : public TransportNetwork {
     enum class Tamper : uint8_t {
       kNone,
       // Harmless, since the receiver must cope:
-      kOvertaken,    // the next message of the lane comes first, if there is one
-      kStaleBefore,  // the same message, but of the epoch before, comes first
+      kOvertaken,      // the next message of the lane comes first, if there is one
+      kStaleBefore,    // the same message, but of the epoch before, comes first
       kForeignBefore,  // so does one of another job
       // Not harmless; the job must end with an error and never with other bits:
-      kTwice,        // it comes again after it
-      kTwiceLater,   // it comes again when the owner delivers the stray
-      kTruncated,    // a byte of the payload is missing, or of the header where there is none
-      kHeaderBit,    // a bit of the header behind the tag is another
-      kPayloadBit,   // a bit of the payload is another
-      kLost,         // it never comes, and the connection breaks
+      kTwice,       // it comes again after it
+      kTwiceLater,  // it comes again when the owner delivers the stray
+      kTruncated,   // a byte of the payload is missing, or of the header where there is none
+      kHeaderBit,   // a bit of the header behind the tag is another
+      kPayloadBit,  // a bit of the payload is another
+      kLost,        // it never comes, and the connection breaks
     } tamper = Tamper::kNone;
     uint32_t bit = 0;  // kHeaderBit, kPayloadBit: which, modulo their number
   };
@@ -70,7 +71,7 @@ class SimNetwork final : public TransportNetwork {
     int64_t foreign = 0;    // of no message of this job, and dropped
     int64_t overtaken = 0;  // entered before their turn
     int64_t in_pieces = 0;
-    int64_t tampered = 0;   // messages that were not as sent
+    int64_t tampered = 0;          // messages that were not as sent
     int64_t wrongly_accepted = 0;  // made by tampering, and yet accepted
   };
 
@@ -81,7 +82,9 @@ class SimNetwork final : public TransportNetwork {
 
   // Virtual time: messages put from now on are due `latency(bytes, from, to)` later.
   void set_now_ns(int64_t now_ns) { now_ns_ = now_ns; }
-  void set_latency(std::function<int64_t(int64_t bytes, int from, int to)> latency) { latency_ = std::move(latency); }
+  void set_latency(std::function<int64_t(int64_t bytes, int from, int to)> latency) {
+    latency_ = std::move(latency);
+  }
 
   // Lanes that hold messages, in an order that depends on the history alone.
   const std::vector<int>& busy_lanes() const { return busy_; }
@@ -160,7 +163,8 @@ class SimNetwork final : public TransportNetwork {
   void Enter(int lane, Message& message, const Delivery& how);
   void EnterStray(int lane, Message message);
   void EnterOfOther(int lane, const Message& message, Delivery::Tamper which);
-  void Land(SimEndpoint& to, EdgeHandle edge, int32_t slot, const Message& message, const Delivery& how);
+  void Land(SimEndpoint& to, EdgeHandle edge, int32_t slot, const Message& message,
+            const Delivery& how);
 
   const Mapping mapping_;
   int64_t now_ns_ = 0;

@@ -7,7 +7,8 @@ namespace {
 
 class SimFixture final : public TransportFixture {
  public:
-  SimFixture(int num_ranks, SimNetwork::Mapping mapping) : num_ranks_(num_ranks), network_(num_ranks, mapping) {}
+  SimFixture(int num_ranks, SimNetwork::Mapping mapping)
+      : num_ranks_(num_ranks), network_(num_ranks, mapping) {}
   TransportEndpoint* endpoint(int rank) override { return network_.endpoint(rank); }
   std::vector<absl::Status> ConnectAll() override { return ConnectInTurn(*this, num_ranks_); }
   void MoveAll() override {

@@ -7,7 +7,8 @@
 // data is put straight into it and is never queued. Messages of one edge and
 // direction arrive in order; messages of different edges may overtake each other.
 //
-//   lifecycle of an endpoint: AllocateLanding, AddEdge ... , Connect, { Put | ReturnCredit | Poll | Park }, Close
+//   lifecycle of an endpoint: AllocateLanding, AddEdge ... , Connect, { Put | ReturnCredit | Poll |
+//   Park }, Close
 //
 // Bounds: at most `slots` tokens and `slots` credits of an edge are under way, so every
 // queue is sized at Connect and a Put never blocks and never fails for lack of room.
@@ -36,7 +37,7 @@ struct MessageHeader {
   int32_t micro_batch = 0;
   int64_t sequence = 0;  // +1 per token of the edge, from its number of initial tokens
   int64_t step = 0;
-  int64_t version = 0;  // of what is sent, for asynchronous edges; else the step
+  int64_t version = 0;        // of what is sent, for asynchronous edges; else the step
   int64_t payload_bytes = 0;  // at most the register's bytes
 };
 
@@ -48,8 +49,8 @@ struct TransportEdge {
   int32_t slots = 1;
   int32_t initial_tokens = 0;
   int64_t bytes = 0;  // of one slot
-  // What this side holds of the actors at both ends and of when they act, as a number: equal on both sides, or the
-  // edge is refused when they connect.
+  // What this side holds of the actors at both ends and of when they act, as a number: equal on
+  // both sides, or the edge is refused when they connect.
   uint64_t statement = 0;
   // kIncoming: where slot k lands, landing + k * stride. Null when nothing is computed.
   char* landing = nullptr;

@@ -1,7 +1,8 @@
 // What every transport must do, as one suite. A transport joins by instantiating it
 // with a factory:
 //
-//   INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance, ::testing::Values(&MakeLoopbackFixture));
+//   INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance,
+//   ::testing::Values(&MakeLoopbackFixture));
 //
 // The suite is single-threaded but for Connect: MoveAll() lets everything that was sent arrive,
 // on whatever the transport needs for that. Threads are the business of each transport's
@@ -37,7 +38,8 @@ class TransportFixture {
 // Connects one after the other, for networks of one process.
 inline std::vector<absl::Status> ConnectInTurn(TransportFixture& fixture, int num_ranks) {
   std::vector<absl::Status> statuses;
-  for (int rank = 0; rank < num_ranks; ++rank) statuses.push_back(fixture.endpoint(rank)->Connect());
+  for (int rank = 0; rank < num_ranks; ++rank)
+    statuses.push_back(fixture.endpoint(rank)->Connect());
   return statuses;
 }
 using TransportFixtureFactory = std::unique_ptr<TransportFixture> (*)(int num_ranks);
@@ -49,7 +51,8 @@ class RecordingReceiver final : public MessageReceiver {
     tokens.push_back(header);
     log.push_back("token " + std::to_string(edge) + " " + std::to_string(header.slot) + " " +
                   std::to_string(header.sequence));
-    return error_at == static_cast<int>(log.size()) ? absl::DataLossError("refused") : absl::OkStatus();
+    return error_at == static_cast<int>(log.size()) ? absl::DataLossError("refused")
+                                                    : absl::OkStatus();
   }
   absl::Status OnCredit(EdgeHandle edge, int32_t slot) override {
     log.push_back("credit " + std::to_string(edge) + " " + std::to_string(slot));
@@ -114,7 +117,9 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
     poll();
     return sum;
   }
-  std::string Landed(int32_t slot, size_t size) const { return std::string(&landing_[slot * stride_], size); }
+  std::string Landed(int32_t slot, size_t size) const {
+    return std::string(&landing_[slot * stride_], size);
+  }
 
   std::unique_ptr<TransportFixture> fixture_;
   EdgeHandle out_ = -1;
@@ -132,7 +137,8 @@ TEST_P(TransportConformance, TokensOfAnEdgeArriveInOrderWithTheirPayload) {
   RecordingReceiver receiver;
   EXPECT_EQ(Poll(1, &receiver, 3), 3);
   const std::string e = std::to_string(in_);
-  EXPECT_EQ(receiver.log, (std::vector<std::string>{"token " + e + " 0 0", "token " + e + " 1 1", "token " + e + " 2 2"}));
+  EXPECT_EQ(receiver.log, (std::vector<std::string>{"token " + e + " 0 0", "token " + e + " 1 1",
+                                                    "token " + e + " 2 2"}));
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Landed(i, texts[i].size()), texts[i]);
     EXPECT_EQ(receiver.tokens[i].payload_bytes, static_cast<int64_t>(texts[i].size()));
@@ -168,11 +174,13 @@ TEST_P(TransportConformance, CreditsComeBackInOrderAndLetSlotsBeWrittenAgain) {
     EXPECT_EQ(Poll(1, &at_consumer, 2), 2);
     EXPECT_EQ(Landed(0, 4), "aaa" + std::to_string(round));
     EXPECT_EQ(Landed(1, 4), "bbb" + std::to_string(round));
-    for (int slot : {0, 1}) ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
+    for (int slot : {0, 1})
+      ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
     at_producer.log.clear();
     EXPECT_EQ(Poll(0, &at_producer, 2), 2);
     const std::string e = std::to_string(out_);
-    EXPECT_EQ(at_producer.log, (std::vector<std::string>{"credit " + e + " 0", "credit " + e + " 1"}));
+    EXPECT_EQ(at_producer.log,
+              (std::vector<std::string>{"credit " + e + " 0", "credit " + e + " 1"}));
   }
 }
 
@@ -181,9 +189,11 @@ TEST_P(TransportConformance, AllSlotsAndCreditsMayBeUnderWayAtOnce) {
   Connect(kSlots, 4);
   RecordingReceiver receiver, at_producer;
   for (int round = 0; round < 3; ++round) {
-    for (int slot = 0; slot < kSlots; ++slot) ASSERT_EQ(Put(slot, round * kSlots + slot, "data"), absl::OkStatus());
+    for (int slot = 0; slot < kSlots; ++slot)
+      ASSERT_EQ(Put(slot, round * kSlots + slot, "data"), absl::OkStatus());
     EXPECT_EQ(Poll(1, &receiver, kSlots), kSlots);
-    for (int slot = 0; slot < kSlots; ++slot) ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
+    for (int slot = 0; slot < kSlots; ++slot)
+      ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, slot), absl::OkStatus());
     EXPECT_EQ(Poll(0, &at_producer, kSlots), kSlots);
   }
 }
@@ -192,9 +202,11 @@ TEST_P(TransportConformance, AProducerWithoutCreditsStopsAtItsSlots) {
   Connect(3, 4);
   RecordingReceiver at_consumer, at_producer;
   for (int slot = 0; slot < 3; ++slot) ASSERT_EQ(Put(slot, slot, "full"), absl::OkStatus());
-  for (int slot = 0; slot < 3; ++slot) EXPECT_EQ(Put(slot, 3, "full").code(), absl::StatusCode::kInvalidArgument);
+  for (int slot = 0; slot < 3; ++slot)
+    EXPECT_EQ(Put(slot, 3, "full").code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Poll(1, &at_consumer, 3), 3);
-  EXPECT_EQ(Put(0, 3, "full").code(), absl::StatusCode::kInvalidArgument) << "arrived, but not given back";
+  EXPECT_EQ(Put(0, 3, "full").code(), absl::StatusCode::kInvalidArgument)
+      << "arrived, but not given back";
   EXPECT_EQ(fixture_->endpoint(0)->Traffic(out_).tokens, 3);
   ASSERT_EQ(fixture_->endpoint(1)->ReturnCredit(in_, 1), absl::OkStatus());
   EXPECT_EQ(Poll(0, &at_producer, 1), 1);
@@ -252,7 +264,9 @@ TEST_P(TransportConformance, RefusesWhatIsNotOfTheEdge) {
   Connect(2, 8);
   MessageHeader header;
   header.edge = kEdge;
-  const auto put = [&](EdgeHandle edge) { return fixture_->endpoint(0)->Put(edge, header, "12345678").code(); };
+  const auto put = [&](EdgeHandle edge) {
+    return fixture_->endpoint(0)->Put(edge, header, "12345678").code();
+  };
   EXPECT_EQ(put(-1), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(put(99), absl::StatusCode::kInvalidArgument);
   header.slot = 2;

@@ -1,5 +1,6 @@
-// A rank sleeps also while UCX cannot be armed because a peer is in the middle of sending, which may last: the peer
-// may be stopped there. This test takes the place of that peer: it lets arming fail for as long as it likes.
+// A rank sleeps also while UCX cannot be armed because a peer is in the middle of sending, which
+// may last: the peer may be stopped there. This test takes the place of that peer: it lets arming
+// fail for as long as it likes.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -23,7 +24,8 @@ std::atomic<int64_t> num_arms{0};
 
 // Found before UCX's own.
 extern "C" ucs_status_t ucp_worker_arm(ucp_worker_h worker) {
-  static const auto next = reinterpret_cast<ucs_status_t (*)(ucp_worker_h)>(::dlsym(RTLD_NEXT, "ucp_worker_arm"));
+  static const auto next =
+      reinterpret_cast<ucs_status_t (*)(ucp_worker_h)>(::dlsym(RTLD_NEXT, "ucp_worker_arm"));
   num_arms.fetch_add(1);
   return a_peer_is_sending.load() ? UCS_ERR_BUSY : next(worker);
 }
@@ -93,7 +95,8 @@ class BusyPeer : public ::testing::TestWithParam<Lanes> {
     }
     return false;
   }
-  // Rank 0: sends after `delay`, and then works as an engine does, for a message may need the work of both ends.
+  // Rank 0: sends after `delay`, and then works as an engine does, for a message may need the work
+  // of both ends.
   void RunSender(std::chrono::milliseconds delay, const std::atomic<bool>& done) {
     std::this_thread::sleep_for(delay);
     MessageHeader header;
@@ -147,7 +150,9 @@ TEST_P(BusyPeer, OnceThePeerGoesOnMessagesWakeTheRankAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lanes, BusyPeer, ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
-                         [](const auto& info) { return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory"; });
+                         [](const auto& info) {
+                           return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
+                         });
 
 }  // namespace
 }  // namespace weir

@@ -30,9 +30,12 @@ std::unique_ptr<TransportFixture> Make(int num_ranks) {
 }
 INSTANTIATE_TEST_SUITE_P(UcxSharedMemory, TransportConformance,
                          ::testing::Values(&Make<Lanes::kSharedMemory, Checksum::kCrc32c>));
-INSTANTIATE_TEST_SUITE_P(UcxTcp, TransportConformance, ::testing::Values(&Make<Lanes::kTcp, Checksum::kCrc32c>));
-INSTANTIATE_TEST_SUITE_P(UcxAutomatic, TransportConformance, ::testing::Values(&Make<Lanes::kAutomatic, Checksum::kCrc32c>));
-INSTANTIATE_TEST_SUITE_P(UcxNoChecksum, TransportConformance, ::testing::Values(&Make<Lanes::kTcp, Checksum::kNone>));
+INSTANTIATE_TEST_SUITE_P(UcxTcp, TransportConformance,
+                         ::testing::Values(&Make<Lanes::kTcp, Checksum::kCrc32c>));
+INSTANTIATE_TEST_SUITE_P(UcxAutomatic, TransportConformance,
+                         ::testing::Values(&Make<Lanes::kAutomatic, Checksum::kCrc32c>));
+INSTANTIATE_TEST_SUITE_P(UcxNoChecksum, TransportConformance,
+                         ::testing::Values(&Make<Lanes::kTcp, Checksum::kNone>));
 
 }  // namespace
 }  // namespace weir

@@ -30,12 +30,14 @@ bool IsMapped(const char* begin, int64_t bytes) {
 }  // namespace
 
 absl::Status UcxEndpoint::Connect() {
-  if (ledger_ != nullptr) return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": connects once"));
+  if (ledger_ != nullptr)
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": connects once"));
   FindPeers();
   WEIR_ASSIGN_OR_RETURN(const RankCard mine, MakeCard());
   const std::string& key = network_->options.job_key;
   const std::string subject = CardSubject(network_->options.epoch, network_->options.role, rank_);
-  WEIR_RETURN_IF_ERROR(network_->exchange->Publish(subject, SealEnvelope(key, subject, EncodeRankCard(mine))));
+  WEIR_RETURN_IF_ERROR(
+      network_->exchange->Publish(subject, SealEnvelope(key, subject, EncodeRankCard(mine))));
   for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(ReadCard(peer, mine));
   const UcxDoor::Scope scope(&door_);
   for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(Reach(peer));
@@ -73,11 +75,13 @@ void UcxEndpoint::FindPeers() {
       edge.records[slot].edge = static_cast<EdgeHandle>(i);
       edge.records[slot].slot = slot;
     }
-    ledger_edges.push_back({edge.spec, edge.landing_offset >= 0 ? LedgerEdge::Landing::kReachable : LedgerEdge::Landing::kPrivate});
+    ledger_edges.push_back({edge.spec, edge.landing_offset >= 0 ? LedgerEdge::Landing::kReachable
+                                                                : LedgerEdge::Landing::kPrivate});
   }
   ready_.reserve(edges_.size());
   const UcxTransportOptions& options = network_->options;
-  MessageLedger::Identity identity{options.job_key, options.epoch, options.role, rank_, network_->num_ranks};
+  MessageLedger::Identity identity{options.job_key, options.epoch, options.role, rank_,
+                                   network_->num_ranks};
   ledger_ = std::make_unique<MessageLedger>(std::move(identity), std::move(ledger_edges));
 }
 
@@ -93,7 +97,8 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
     void* packed = nullptr;
     size_t size = 0;
     ucs_status_t status = ucp_rkey_pack(network_->context->get(), landing_memory_, &packed, &size);
-    if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " has no key to its landing memory"));
+    if (status != UCS_OK)
+      return UcxError(status, absl::StrCat("rank ", rank_, " has no key to its landing memory"));
     card.landing_key.assign(static_cast<const char*>(packed), size);
     ucp_rkey_buffer_release(packed);
     card.landing_address = reinterpret_cast<uint64_t>(landing_);
@@ -120,16 +125,19 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
 
 // Nothing of a card is used before its envelope has proved whole.
 absl::Status UcxEndpoint::ReadCard(Peer& peer, const RankCard& mine) {
-  const std::string subject = CardSubject(network_->options.epoch, network_->options.role, peer.rank);
+  const std::string subject =
+      CardSubject(network_->options.epoch, network_->options.role, peer.rank);
   WEIR_ASSIGN_OR_RETURN(const std::string envelope, network_->exchange->Fetch(subject));
-  WEIR_ASSIGN_OR_RETURN(const std::string content, OpenEnvelope(network_->options.job_key, subject, envelope));
+  WEIR_ASSIGN_OR_RETURN(const std::string content,
+                        OpenEnvelope(network_->options.job_key, subject, envelope));
   WEIR_ASSIGN_OR_RETURN(peer.card, DecodeRankCard(content));
   const RankCard& card = peer.card;
-  if (card.rank != peer.rank || card.num_ranks != mine.num_ranks || card.lanes != mine.lanes || card.checksum != mine.checksum) {
+  if (card.rank != peer.rank || card.num_ranks != mine.num_ranks || card.lanes != mine.lanes ||
+      card.checksum != mine.checksum) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "W0522 rank ", rank_, " of ", mine.num_ranks, ", lanes ", mine.lanes, ", checksum ", mine.checksum,
-        ": the card of rank ", peer.rank, " says rank ", card.rank, " of ", card.num_ranks, ", lanes ", card.lanes,
-        ", checksum ", card.checksum));
+        "W0522 rank ", rank_, " of ", mine.num_ranks, ", lanes ", mine.lanes, ", checksum ",
+        mine.checksum, ": the card of rank ", peer.rank, " says rank ", card.rank, " of ",
+        card.num_ranks, ", lanes ", card.lanes, ", checksum ", card.checksum));
   }
   WEIR_ASSIGN_OR_RETURN(peer.pairs, PairEdges(mine, card));
   return absl::OkStatus();
@@ -139,8 +147,9 @@ absl::Status UcxEndpoint::Reach(Peer& peer) {
   const Lanes lanes = network_->options.lanes;
   peer.same_host = lanes != Lanes::kTcp && peer.card.host == network_->host;
   if (lanes == Lanes::kSharedMemory && !peer.same_host) {
-    return absl::UnavailableError(absl::StrCat("W0525 rank ", rank_, " shares no memory with rank ", peer.rank, ": one is on '",
-                                               network_->host, "', the other on '", peer.card.host, "'"));
+    return absl::UnavailableError(absl::StrCat("W0525 rank ", rank_, " shares no memory with rank ",
+                                               peer.rank, ": one is on '", network_->host,
+                                               "', the other on '", peer.card.host, "'"));
   }
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
@@ -150,7 +159,9 @@ absl::Status UcxEndpoint::Reach(Peer& peer) {
   if (!peer.same_host) {
     params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
     params.err_handler.arg = &peer;
-    params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t why) { Lose(*static_cast<Peer*>(arg), why); };
+    params.err_handler.cb = [](void* arg, ucp_ep_h, ucs_status_t why) {
+      Lose(*static_cast<Peer*>(arg), why);
+    };
   }
   ucs_status_t status = ucp_ep_create(worker_, &params, &peer.ep);
   if (status != UCS_OK) {
@@ -165,7 +176,8 @@ absl::Status UcxEndpoint::MapLanding(Peer& peer) {
   ucs_status_t status = ucp_ep_rkey_unpack(peer.ep, peer.card.landing_key.data(), &peer.rkey);
   if (status != UCS_OK) {
     peer.rkey = nullptr;
-    return UcxError(status, absl::StrCat("rank ", rank_, " cannot read rank ", peer.rank, "'s key to its memory"));
+    return UcxError(status, absl::StrCat("rank ", rank_, " cannot read rank ", peer.rank,
+                                         "'s key to its memory"));
   }
   void* here = nullptr;
   if (ucp_rkey_ptr(peer.rkey, peer.card.landing_address, &here) != UCS_OK) return absl::OkStatus();
@@ -200,7 +212,8 @@ void UcxEndpoint::JoinEdges() {
 // Every peer is heard once before tensors move, so that every connection is known to stand.
 absl::Status UcxEndpoint::Greet() {
   for (Peer& peer : peers_) {
-    WEIR_RETURN_IF_ERROR(Send(peer, peer.hello, NewMessage(WireMessage::Kind::kHello, 0), nullptr, 0));
+    WEIR_RETURN_IF_ERROR(
+        Send(peer, peer.hello, NewMessage(WireMessage::Kind::kHello, 0), nullptr, 0));
   }
   const auto heard = [](const Peer& peer) { return peer.greeted; };
   const auto gone = [](const Peer& peer) { return peer.lost || (peer.left && !peer.greeted); };
@@ -217,7 +230,8 @@ absl::Status UcxEndpoint::Greet() {
   }
   for (const Peer& peer : peers_) {
     if (!heard(peer) || num_pending_greetings_ > 0) {
-      return absl::DeadlineExceededError(absl::StrCat("W0527 rank ", rank_, ": rank ", peer.rank, " was not heard within ",
+      return absl::DeadlineExceededError(absl::StrCat("W0527 rank ", rank_, ": rank ", peer.rank,
+                                                      " was not heard within ",
                                                       network_->options.connect_limit_ms, " ms"));
     }
   }

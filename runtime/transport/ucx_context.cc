@@ -27,8 +27,9 @@ constexpr size_t kTextMax = 256;
 thread_local char last_text[kTextMax] = "";
 
 // UCX's log goes here instead of the console, unless UCX_LOG_LEVEL asks for it.
-ucs_log_func_rc_t KeepText(const char*, unsigned, const char*, ucs_log_level_t level, const ucs_log_component_config_t*,
-                           const char* format, va_list arguments) {
+ucs_log_func_rc_t KeepText(const char*, unsigned, const char*, ucs_log_level_t level,
+                           const ucs_log_component_config_t*, const char* format,
+                           va_list arguments) {
   if (level <= UCS_LOG_LEVEL_WARN) {
     va_list copy;
     va_copy(copy, arguments);
@@ -59,12 +60,9 @@ void TameOnce() {
 // What to ask UCX for, the best first. System V segments serve where /dev/shm is missing.
 std::vector<const char*> Transports(UcxTransportOptions::Lanes lanes) {
   switch (lanes) {
-    case UcxTransportOptions::Lanes::kAutomatic:
-      return {"posix,cma,tcp", "sysv,cma,tcp"};
-    case UcxTransportOptions::Lanes::kSharedMemory:
-      return {"posix,cma", "sysv,cma"};
-    case UcxTransportOptions::Lanes::kTcp:
-      return {"tcp"};
+    case UcxTransportOptions::Lanes::kAutomatic: return {"posix,cma,tcp", "sysv,cma,tcp"};
+    case UcxTransportOptions::Lanes::kSharedMemory: return {"posix,cma", "sysv,cma"};
+    case UcxTransportOptions::Lanes::kTcp: return {"tcp"};
   }
   return {};
 }
@@ -82,7 +80,8 @@ std::string ReadLink(const char* path) {
   return size < 0 ? std::string("?") : std::string(target, static_cast<size_t>(size));
 }
 
-ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOptions& options, ucp_context_h* context) {
+ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOptions& options,
+                  ucp_context_h* context) {
   ucp_config_t* config = nullptr;
   ucs_status_t status = ucp_config_read(nullptr, nullptr, &config);
   if (status != UCS_OK) return status;
@@ -106,7 +105,8 @@ ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOpt
     if (status == UCS_OK) status = ucp_config_modify(config, name, value);
   }
   ucp_params_t params{};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
+  params.field_mask =
+      UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_MT_WORKERS_SHARED | UCP_PARAM_FIELD_NAME;
   params.features = UCP_FEATURE_AM | UCP_FEATURE_WAKEUP;
   if (options.lanes != UcxTransportOptions::Lanes::kTcp) params.features |= UCP_FEATURE_RMA;
   params.mt_workers_shared = num_workers > 1 ? 1 : 0;
@@ -128,8 +128,10 @@ bool IsSegmentOfUcx(const char* name) {
 
 // So they never get a name: libuct finds these before the C library's. Other names go there.
 extern "C" int shm_open(const char* name, int flags, mode_t mode) {
-  if (weir::IsSegmentOfUcx(name) && (flags & O_CREAT) != 0) return ::memfd_create(name + 1, MFD_CLOEXEC);
-  static const auto next = reinterpret_cast<int (*)(const char*, int, mode_t)>(::dlsym(RTLD_NEXT, "shm_open"));
+  if (weir::IsSegmentOfUcx(name) && (flags & O_CREAT) != 0)
+    return ::memfd_create(name + 1, MFD_CLOEXEC);
+  static const auto next =
+      reinterpret_cast<int (*)(const char*, int, mode_t)>(::dlsym(RTLD_NEXT, "shm_open"));
   return next(name, flags, mode);
 }
 extern "C" int shm_unlink(const char* name) {
@@ -144,19 +146,24 @@ absl::Status UcxError(ucs_status_t status, const std::string& what) {
   std::string text = absl::StrCat("W0525 ", what, ": ", ucs_status_string(status));
   if (last_text[0] != '\0') absl::StrAppend(&text, " (", last_text, ")");
   last_text[0] = '\0';
-  // Of the limits that UCX meets and does not name, the one that nobody suspects: it counts for shared memory, too.
+  // Of the limits that UCX meets and does not name, the one that nobody suspects: it counts for
+  // shared memory, too.
   if (const std::string limit = LimitText(RLIMIT_FSIZE); !limit.empty()) {
-    absl::StrAppend(&text, ". Try: raise the limit of file size, which counts for shared memory, too (", limit, ")");
+    absl::StrAppend(&text,
+                    ". Try: raise the limit of file size, which counts for shared memory, too (",
+                    limit, ")");
   }
   return absl::UnavailableError(text);
 }
 
 std::string HostIdentity() {
-  return absl::StrCat(ReadLine("/proc/sys/kernel/random/boot_id"), " ", ReadLink("/proc/self/ns/ipc"), " ",
-                      ReadLink("/proc/self/ns/pid"), " ", ::geteuid());
+  return absl::StrCat(ReadLine("/proc/sys/kernel/random/boot_id"), " ",
+                      ReadLink("/proc/self/ns/ipc"), " ", ReadLink("/proc/self/ns/pid"), " ",
+                      ::geteuid());
 }
 
-absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers, const UcxTransportOptions& options) {
+absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers,
+                                                               const UcxTransportOptions& options) {
   TameOnce();
   absl::Status status;
   for (const char* transports : Transports(options.lanes)) {
@@ -164,7 +171,8 @@ absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers, 
     ucp_context_h context = nullptr;
     const ucs_status_t made = Init(transports, num_workers, options, &context);
     if (made == UCS_OK) return std::unique_ptr<UcxContext>(new UcxContext(context));
-    status = UcxError(made, absl::StrCat("UCX ", ucp_get_version_string(), " offers no lanes '", transports, "'"));
+    status = UcxError(made, absl::StrCat("UCX ", ucp_get_version_string(), " offers no lanes '",
+                                         transports, "'"));
   }
   return status;
 }

@@ -20,7 +20,8 @@ constexpr size_t kTcpSegmentBytes = 256 << 10;
 class UcxContext {
  public:
   // kUnavailable if UCX has no such lanes here, with what it has.
-  static absl::StatusOr<std::unique_ptr<UcxContext>> Create(int num_workers, const UcxTransportOptions& options);
+  static absl::StatusOr<std::unique_ptr<UcxContext>> Create(int num_workers,
+                                                            const UcxTransportOptions& options);
   ~UcxContext();
   UcxContext(const UcxContext&) = delete;
   UcxContext& operator=(const UcxContext&) = delete;

@@ -31,8 +31,8 @@ constexpr int kStrangersPerCall = 64;
 
 thread_local UcxDoor* current_door = nullptr;
 
-// What other names of a local socket stand for: a descriptor that holds the file which the socket was bound to. The file has
-// lost its own name, and /proc/PID/fd is closed to other users.
+// What other names of a local socket stand for: a descriptor that holds the file which the socket
+// was bound to. The file has lost its own name, and /proc/PID/fd is closed to other users.
 struct PrivateName {
   int file = -1;
   std::string path;
@@ -40,13 +40,15 @@ struct PrivateName {
 
 // Sockets that are looked after. Never destroyed: UCX's thread may outlive static objects.
 struct Guarded {
-  std::mutex mutex;                                     // guards the next two
-  std::vector<std::pair<int, std::string>> sockets;     // and their tokens
-  std::map<int, PrivateName> names;                     // by socket
-  std::atomic<int> num_sockets{0};                      // of both; a hint that spares others the lock
+  std::mutex mutex;                                  // guards the next two
+  std::vector<std::pair<int, std::string>> sockets;  // and their tokens
+  std::map<int, PrivateName> names;                  // by socket
+  std::atomic<int> num_sockets{0};                   // of both; a hint that spares others the lock
 
   // Under the mutex.
-  void Count() { num_sockets.store(static_cast<int>(sockets.size() + names.size()), std::memory_order_release); }
+  void Count() {
+    num_sockets.store(static_cast<int>(sockets.size() + names.size()), std::memory_order_release);
+  }
 };
 Guarded& AllGuarded() {
   static Guarded* const guarded = new Guarded();
@@ -88,7 +90,8 @@ bool IsTcp(int family) { return family == AF_INET || family == AF_INET6; }
 bool SaysToken(int fd, const std::string& token) {
   char said[kTokenMax];
   const ssize_t size = ::recv(fd, said, token.size(), MSG_DONTWAIT);
-  return size == static_cast<ssize_t>(token.size()) && ::CRYPTO_memcmp(said, token.data(), token.size()) == 0;
+  return size == static_cast<ssize_t>(token.size()) &&
+         ::CRYPTO_memcmp(said, token.data(), token.size()) == 0;
 }
 
 void Reset(int fd) {
@@ -129,11 +132,13 @@ bool UcxDoor::BindPrivately(int fd) {
     std::string folder = absl::StrCat(base, "/weir-XXXXXX");
     sockaddr_un name{};
     name.sun_family = AF_UNIX;
-    if (folder.size() + sizeof("/s") > sizeof(name.sun_path) || ::mkdtemp(folder.data()) == nullptr) continue;
+    if (folder.size() + sizeof("/s") > sizeof(name.sun_path) || ::mkdtemp(folder.data()) == nullptr)
+      continue;
     const std::string path = absl::StrCat(folder, "/s");
     std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
     int file = -1;
-    if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0) file = ::open(path.c_str(), O_PATH | O_CLOEXEC);
+    if (::bind(fd, reinterpret_cast<const sockaddr*>(&name), sizeof(name)) == 0)
+      file = ::open(path.c_str(), O_PATH | O_CLOEXEC);
     ::unlink(path.c_str());
     ::rmdir(folder.c_str());
     if (file < 0) continue;
@@ -147,8 +152,8 @@ bool UcxDoor::BindPrivately(int fd) {
   return false;
 }
 
-// UCX keeps the descriptors and its own thread may be about to accept once more. The socket put in their place has no
-// name, so nobody can come; see accept below for what UCX hears there.
+// UCX keeps the descriptors and its own thread may be about to accept once more. The socket put in
+// their place has no name, so nobody can come; see accept below for what UCX hears there.
 void UcxDoor::Close() {
   if (listeners_.empty()) return;
   const int idle = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -161,7 +166,8 @@ void UcxDoor::Close() {
   auto& sockets = guarded.sockets;
   sockets.erase(std::remove_if(sockets.begin(), sockets.end(),
                                [this](const auto& socket) {
-                                 return std::find(listeners_.begin(), listeners_.end(), socket.first) != listeners_.end();
+                                 return std::find(listeners_.begin(), listeners_.end(),
+                                                  socket.first) != listeners_.end();
                                }),
                 sockets.end());
   guarded.Count();
@@ -174,7 +180,8 @@ extern "C" int listen(int fd, int backlog) noexcept {
   static const auto next = weir::Next<int (*)(int, int)>("listen");
   weir::UcxDoor* const door = weir::current_door;
   if (door != nullptr && weir::IsTcp(weir::FamilyOf(fd))) {
-    ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &weir::kSilentSeconds, sizeof(weir::kSilentSeconds));
+    ::setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &weir::kSilentSeconds,
+                 sizeof(weir::kSilentSeconds));
     door->AddListener(fd);
   }
   return next(fd, backlog);
@@ -186,7 +193,8 @@ extern "C" int connect(int fd, const sockaddr* address, socklen_t size) {
   const weir::UcxDoor* const door = weir::current_door;
   if (connected != 0 || door == nullptr || !weir::IsTcp(address->sa_family)) return connected;
   const std::string& token = door->token();
-  if (::send(fd, token.data(), token.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(token.size())) return 0;
+  if (::send(fd, token.data(), token.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(token.size()))
+    return 0;
   errno = ECONNREFUSED;
   return -1;
 }
@@ -196,7 +204,8 @@ extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
   const std::string token = weir::TokenOf(fd);
   if (token.empty()) {
     const int accepted = next(fd, address, size);
-    // A door that is closed: nobody is there. Any other error would make UCX forget the descriptor and fail later.
+    // A door that is closed: nobody is there. Any other error would make UCX forget the descriptor
+    // and fail later.
     if (accepted < 0 && errno == EINVAL && weir::FamilyOf(fd) == AF_UNIX) errno = EAGAIN;
     return accepted;
   }
@@ -224,8 +233,10 @@ extern "C" int getsockname(int fd, sockaddr* address, socklen_t* size) noexcept 
   static const auto next = weir::Next<int (*)(int, sockaddr*, socklen_t*)>("getsockname");
   const std::string path = weir::PrivatePathOf(fd);
   sockaddr_un name{};
-  const socklen_t needed = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);
-  if (path.empty() || *size < needed || path.size() >= sizeof(name.sun_path)) return next(fd, address, size);
+  const socklen_t needed =
+      static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + path.size() + 1);
+  if (path.empty() || *size < needed || path.size() >= sizeof(name.sun_path))
+    return next(fd, address, size);
   name.sun_family = AF_UNIX;
   std::memcpy(name.sun_path, path.c_str(), path.size() + 1);
   std::memcpy(address, &name, needed);

@@ -6,7 +6,8 @@
 //   listen           the socket is guarded, and accepts only connections that have said something
 //   connect          says the token right after
 //   accept           (on any thread, of a guarded socket) hears it; strangers are reset
-//   bind             a local socket that is to have any name, so that everybody can write to it, gets one that only those
+//   bind             a local socket that is to have any name, so that everybody can write to it,
+//   gets one that only those
 //                    who may look into this process can use: /proc/PID/fd/N
 //   getsockname      of such a socket tells that name
 //
@@ -44,7 +45,8 @@ class UcxDoor {
 
   const std::string& token() const { return token_; }
   void AddListener(int fd);
-  // Binds a local socket to a name in /proc/PID/fd. False, with errno, if there is no folder in which to make it.
+  // Binds a local socket to a name in /proc/PID/fd. False, with errno, if there is no folder in
+  // which to make it.
   bool BindPrivately(int fd);
 
  private:

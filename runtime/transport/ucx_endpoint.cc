@@ -13,20 +13,22 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "runtime/base/status.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/status.h"
 #include "runtime/transport/envelope.h"
 
 namespace weir {
 namespace {
 
 constexpr unsigned kMessageId = 1;
-// From here on UCX asks the receiver first, and the payload goes straight into its slot. What is smaller is copied on
-// arrival: on TCP that costs less than asking, as long as the message fits one of UCX's segments.
+// From here on UCX asks the receiver first, and the payload goes straight into its slot. What is
+// smaller is copied on arrival: on TCP that costs less than asking, as long as the message fits one
+// of UCX's segments.
 constexpr size_t kRendezvousBytesHere = 16 << 10;
 constexpr size_t kRendezvousBytesTcp = kTcpSegmentBytes - (1 << 10);
-// Arming fails while a peer is in the middle of sending. Mostly that is over at once; but a peer that is stopped there, or gets no
-// core, may take for ever. So this many attempts, fewer once they have been in vain, and then a nap.
+// Arming fails while a peer is in the middle of sending. Mostly that is over at once; but a peer
+// that is stopped there, or gets no core, may take for ever. So this many attempts, fewer once they
+// have been in vain, and then a nap.
 constexpr int kArmsMax = 64;
 constexpr int kArmsAfterNap = 4;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
@@ -38,7 +40,8 @@ using Direction = TransportEdge::Direction;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(Network* network, int rank, int index) {
+absl::StatusOr<std::unique_ptr<UcxEndpoint>> UcxEndpoint::Create(Network* network, int rank,
+                                                                 int index) {
   std::unique_ptr<UcxEndpoint> endpoint(new UcxEndpoint(network, rank, index));
   WEIR_RETURN_IF_ERROR(endpoint->MakeWorker());
   return endpoint;
@@ -48,8 +51,8 @@ UcxEndpoint::UcxEndpoint(Network* network, int rank, int index)
     : network_(network),
       rank_(rank),
       index_(index),
-      door_(Hmac(network->options.job_key, absl::StrCat("weir door, epoch ", network->options.epoch, ", role ",
-                                                        network->options.role))) {}
+      door_(Hmac(network->options.job_key, absl::StrCat("weir door, epoch ", network->options.epoch,
+                                                        ", role ", network->options.role))) {}
 
 absl::Status UcxEndpoint::MakeWorker() {
   const UcxDoor::Scope scope(&door_);
@@ -57,7 +60,8 @@ absl::Status UcxEndpoint::MakeWorker() {
   params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
   params.thread_mode = UCS_THREAD_MODE_SERIALIZED;
   ucs_status_t status = ucp_worker_create(network_->context->get(), &params, &worker_);
-  if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " gets no UCX worker"));
+  if (status != UCS_OK)
+    return UcxError(status, absl::StrCat("rank ", rank_, " gets no UCX worker"));
   ucp_address_t* address = nullptr;
   size_t size = 0;
   status = ucp_worker_get_address(worker_, &address, &size);
@@ -68,11 +72,12 @@ absl::Status UcxEndpoint::MakeWorker() {
   if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " cannot sleep"));
   timer_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (timer_fd_ < 0) {
-    return absl::UnavailableError(absl::StrCat("W0525 rank ", rank_, " cannot sleep: no timer: ", std::strerror(errno)));
+    return absl::UnavailableError(
+        absl::StrCat("W0525 rank ", rank_, " cannot sleep: no timer: ", std::strerror(errno)));
   }
   ucp_am_handler_param_t handler{};
-  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS | UCP_AM_HANDLER_PARAM_FIELD_CB |
-                       UCP_AM_HANDLER_PARAM_FIELD_ARG;
+  handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
+                       UCP_AM_HANDLER_PARAM_FIELD_CB | UCP_AM_HANDLER_PARAM_FIELD_ARG;
   handler.id = kMessageId;
   handler.flags = UCP_AM_FLAG_WHOLE_MSG;
   handler.cb = &UcxEndpoint::OnMessage;
@@ -90,7 +95,8 @@ UcxEndpoint::~UcxEndpoint() {
 
 absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
   if (landing_memory_ != nullptr || bytes < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": landing memory of ", bytes, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 rank ", rank_, ": landing memory of ", bytes, " bytes"));
   }
   if (network_->options.lanes == UcxTransportOptions::Lanes::kTcp || bytes == 0) return nullptr;
   ucp_mem_map_params_t params{};
@@ -99,7 +105,8 @@ absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
   params.flags = UCP_MEM_MAP_ALLOCATE;
   ucs_status_t status = ucp_mem_map(network_->context->get(), &params, &landing_memory_);
   if (status != UCS_OK) {
-    return UcxError(status, absl::StrCat("rank ", rank_, " gets no shared memory of ", bytes, " bytes"));
+    return UcxError(status,
+                    absl::StrCat("rank ", rank_, " gets no shared memory of ", bytes, " bytes"));
   }
   ucp_mem_attr_t attributes{};
   attributes.field_mask = UCP_MEM_ATTR_FIELD_ADDRESS | UCP_MEM_ATTR_FIELD_LENGTH;
@@ -112,9 +119,9 @@ absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
 
 absl::StatusOr<EdgeHandle> UcxEndpoint::AddEdge(const TransportEdge& edge) {
   const bool has_landing = edge.direction == Direction::kIncoming && edge.landing != nullptr;
-  if (ledger_ != nullptr || edge.peer < 0 || edge.peer >= network_->num_ranks || edge.peer == rank_ || edge.slots < 1 ||
-      edge.bytes < 0 || edge.initial_tokens < 0 || edge.initial_tokens > edge.slots ||
-      (has_landing && edge.stride < edge.bytes)) {
+  if (ledger_ != nullptr || edge.peer < 0 || edge.peer >= network_->num_ranks ||
+      edge.peer == rank_ || edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
+      edge.initial_tokens > edge.slots || (has_landing && edge.stride < edge.bytes)) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
   }
   Edge& added = edges_.emplace_back();
@@ -144,12 +151,16 @@ void UcxEndpoint::Lose(Peer& peer, ucs_status_t why) {
 
 // A peer that leaves says so; one that is lost may live, and only the way to it is gone.
 absl::Status UcxEndpoint::PeerGone(const Peer& peer) const {
-  if (peer.left || !peer.lost) return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", peer.rank, " has left"));
-  return absl::UnavailableError(Format({"W0980", absl::StrCat("rank ", rank_),
-                                        absl::StrCat("a connection to rank ", peer.rank, " until the job ends"),
-                                        absl::StrCat("it broke: ", ucs_status_string(peer.lost_because)),
-                                        "look for what cuts connections, such as a firewall, `ss -K` or an interface that went down; "
-                                        "--transport shm needs no network"}));
+  if (peer.left || !peer.lost)
+    return absl::UnavailableError(
+        absl::StrCat("W0521 rank ", rank_, ": rank ", peer.rank, " has left"));
+  return absl::UnavailableError(
+      Format({"W0980", absl::StrCat("rank ", rank_),
+              absl::StrCat("a connection to rank ", peer.rank, " until the job ends"),
+              absl::StrCat("it broke: ", ucs_status_string(peer.lost_because)),
+              "look for what cuts connections, such as a firewall, `ss -K` or an interface that "
+              "went down; "
+              "--transport shm needs no network"}));
 }
 
 UcxEndpoint::Peer* UcxEndpoint::PeerOf(int rank) {
@@ -171,13 +182,16 @@ WireMessage UcxEndpoint::NewMessage(WireMessage::Kind kind, EdgeHandle receiver_
 }
 
 absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) {
-  if (!connected_) return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
+  if (!connected_)
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
   WEIR_RETURN_IF_ERROR(ledger_->CheckSend(edge, Direction::kOutgoing, header.slot));
   Edge& e = edges_[edge];
   const int64_t size = header.payload_bytes;
   const bool sends = size > 0 && e.payload == WireMessage::Payload::kSent;
-  if (size < 0 || size > e.spec.bytes || header.edge != e.spec.edge || (sends && bytes == nullptr)) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+  if (size < 0 || size > e.spec.bytes || header.edge != e.spec.edge ||
+      (sends && bytes == nullptr)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
   Peer& peer = peers_[e.peer];
   if (closed_) return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, " has left"));
@@ -193,7 +207,8 @@ absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
       if (bytes != slot && bytes != nullptr) std::memcpy(slot, bytes, size);
       read_at = slot;
     }
-    if (e.payload != WireMessage::Payload::kNone && network_->options.checksum == UcxTransportOptions::Checksum::kCrc32c) {
+    if (e.payload != WireMessage::Payload::kNone &&
+        network_->options.checksum == UcxTransportOptions::Checksum::kCrc32c) {
       message.checksum = Crc32c(read_at, size);
     }
   }
@@ -204,7 +219,8 @@ absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
 }
 
 absl::Status UcxEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
-  if (!connected_) return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
+  if (!connected_)
+    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
   WEIR_RETURN_IF_ERROR(ledger_->CheckSend(edge, Direction::kIncoming, slot));
   Edge& e = edges_[edge];
   WireMessage message = NewMessage(WireMessage::Kind::kCredit, e.peer_edge);
@@ -220,11 +236,12 @@ absl::Status UcxEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   return Send(peer, e.records[slot], message, nullptr, 0);
 }
 
-absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& message, const void* bytes, size_t size) {
+absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& message,
+                               const void* bytes, size_t size) {
   EncodeWireMessage(message, record.wire);
   ucp_request_param_t param;
-  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE |
-                       UCP_OP_ATTR_FIELD_FLAGS;
+  param.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA |
+                       UCP_OP_ATTR_FIELD_MEMORY_TYPE | UCP_OP_ATTR_FIELD_FLAGS;
   const size_t rendezvous_bytes = peer.same_host ? kRendezvousBytesHere : kRendezvousBytesTcp;
   param.flags = size >= rendezvous_bytes ? UCP_AM_SEND_FLAG_RNDV : UCP_AM_SEND_FLAG_EAGER;
   param.memory_type = UCS_MEMORY_TYPE_HOST;
@@ -239,7 +256,8 @@ absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& me
   ++pending;
   traffic_.pending_sends_max = std::max(traffic_.pending_sends_max, num_pending_);
   if (record.edge >= 0) ++peer.num_sent;
-  ucs_status_ptr_t request = ucp_am_send_nbx(peer.ep, kMessageId, record.wire, kWireMessageBytes, bytes, size, &param);
+  ucs_status_ptr_t request =
+      ucp_am_send_nbx(peer.ep, kMessageId, record.wire, kWireMessageBytes, bytes, size, &param);
   if (UCS_PTR_IS_PTR(request)) return absl::OkStatus();
   const ucs_status_t status = UCS_PTR_STATUS(request);
   OnLeft(record, status);
@@ -258,13 +276,14 @@ void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
   if (status != UCS_OK) Lose(peers_[edges_[record.edge].peer], status);
 }
 
-ucs_status_t UcxEndpoint::OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data, size_t size,
-                                    const ucp_am_recv_param_t* param) {
+ucs_status_t UcxEndpoint::OnMessage(void* endpoint, const void* header, size_t header_bytes,
+                                    void* data, size_t size, const ucp_am_recv_param_t* param) {
   static_cast<UcxEndpoint*>(endpoint)->Enter(header, header_bytes, data, size, param);
   return UCS_OK;  // what is not received by now may be dropped
 }
 
-void UcxEndpoint::Enter(const void* header, size_t header_bytes, void* data, size_t size, const ucp_am_recv_param_t* param) {
+void UcxEndpoint::Enter(const void* header, size_t header_bytes, void* data, size_t size,
+                        const ucp_am_recv_param_t* param) {
   if (ledger_ == nullptr || !damage_.ok()) return;
   WireMessage message;
   absl::StatusOr<MessageLedger::Verdict> verdict =
@@ -274,22 +293,19 @@ void UcxEndpoint::Enter(const void* header, size_t header_bytes, void* data, siz
     return;
   }
   switch (*verdict) {
-    case MessageLedger::Verdict::kForeign:
-      ++traffic_.foreign_messages;
-      return;
-    case MessageLedger::Verdict::kFenced:
-      ++traffic_.fenced_messages;
-      return;
-    case MessageLedger::Verdict::kAccepted:
-      break;
+    case MessageLedger::Verdict::kForeign: ++traffic_.foreign_messages; return;
+    case MessageLedger::Verdict::kFenced: ++traffic_.fenced_messages; return;
+    case MessageLedger::Verdict::kAccepted: break;
   }
-  if (message.kind == WireMessage::Kind::kHello || message.kind == WireMessage::Kind::kBye) return OnGreeting(message);
+  if (message.kind == WireMessage::Kind::kHello || message.kind == WireMessage::Kind::kBye)
+    return OnGreeting(message);
   if (size > 0) return Receive(message, data, size, param);
   MarkReady(message.receiver_edge);
 }
 
 // The ledger has checked that `size` bytes fit the slot and that the slot is free.
-void UcxEndpoint::Receive(const WireMessage& message, void* data, size_t size, const ucp_am_recv_param_t* param) {
+void UcxEndpoint::Receive(const WireMessage& message, void* data, size_t size,
+                          const ucp_am_recv_param_t* param) {
   const EdgeHandle edge = message.receiver_edge;
   Edge& e = edges_[edge];
   const int32_t slot = message.header.slot;
@@ -300,7 +316,8 @@ void UcxEndpoint::Receive(const WireMessage& message, void* data, size_t size, c
     return MarkReady(edge);
   }
   ucp_request_param_t receive;
-  receive.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
+  receive.op_attr_mask =
+      UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE;
   receive.memory_type = UCS_MEMORY_TYPE_HOST;
   receive.user_data = &e.records[slot];
   receive.cb.recv_am = [](void* request, ucs_status_t status, size_t, void* user_data) {
@@ -366,7 +383,8 @@ absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
 }
 
 // All of one edge that is in order.
-absl::Status UcxEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages) {
+absl::Status UcxEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver,
+                                   int64_t* num_messages) {
   while (const MessageLedger::Arrival* arrival = ledger_->Front(edge)) {
     const WireMessage message = arrival->message;
     if (message.kind == WireMessage::Kind::kToken) {
@@ -376,24 +394,28 @@ absl::Status UcxEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver, i
     ledger_->Pop(edge);
     ++peers_[edges_[edge].peer].num_handed;
     ++*num_messages;
-    WEIR_RETURN_IF_ERROR(message.kind == WireMessage::Kind::kToken ? receiver->OnToken(edge, message.header)
-                                                                   : receiver->OnCredit(edge, message.header.slot));
+    WEIR_RETURN_IF_ERROR(message.kind == WireMessage::Kind::kToken
+                             ? receiver->OnToken(edge, message.header)
+                             : receiver->OnCredit(edge, message.header.slot));
   }
   return absl::OkStatus();
 }
 
 absl::Status UcxEndpoint::CheckPayload(EdgeHandle edge, const WireMessage& message) const {
-  if (message.payload == WireMessage::Payload::kNone || network_->options.checksum == UcxTransportOptions::Checksum::kNone) {
+  if (message.payload == WireMessage::Payload::kNone ||
+      network_->options.checksum == UcxTransportOptions::Checksum::kNone) {
     return absl::OkStatus();
   }
   const TransportEdge& spec = edges_[edge].spec;
-  const uint32_t found = Crc32c(spec.landing + message.header.slot * spec.stride, message.header.payload_bytes);
+  const uint32_t found =
+      Crc32c(spec.landing + message.header.slot * spec.stride, message.header.payload_bytes);
   if (found == message.checksum) return absl::OkStatus();
-  return Damaged({"W0526",
-                  absl::StrCat("rank ", rank_, ", token ", message.header.sequence, " from rank ", spec.peer, " on edge ",
-                               spec.edge, ", slot ", message.header.slot),
-                  absl::StrCat(message.header.payload_bytes, " bytes with checksum ", message.checksum), absl::StrCat(found),
-                  "look for faulty memory or network hardware"});
+  return Damaged(
+      {"W0526",
+       absl::StrCat("rank ", rank_, ", token ", message.header.sequence, " from rank ", spec.peer,
+                    " on edge ", spec.edge, ", slot ", message.header.slot),
+       absl::StrCat(message.header.payload_bytes, " bytes with checksum ", message.checksum),
+       absl::StrCat(found), "look for faulty memory or network hardware"});
 }
 
 void UcxEndpoint::SetWakeHook(std::function<void()> hook) {
@@ -416,7 +438,8 @@ bool UcxEndpoint::HasNews() const {
 
 TransportEndpoint::ParkResult UcxEndpoint::Park() {
   if (!connected_ || peers_.empty()) return ParkResult::kParked;
-  // Armed, the descriptor tells of everything that comes from here on, and of what UCX itself waits for.
+  // Armed, the descriptor tells of everything that comes from here on, and of what UCX itself waits
+  // for.
   const int arms_max = nap_.IsFirst() ? kArmsMax : kArmsAfterNap;
   ucs_status_t armed = UCS_ERR_BUSY;
   for (int i = 0; i < arms_max && armed == UCS_ERR_BUSY; ++i) {
@@ -436,7 +459,8 @@ TransportEndpoint::ParkResult UcxEndpoint::Park() {
     if (damage_.ok()) damage_ = UcxError(armed, absl::StrCat("rank ", rank_, " cannot sleep"));
     return ParkResult::kMessagesWait;
   }
-  // Half a message lies there. Its sender, once it goes on, gives no sign: so the clock ends this parking.
+  // Half a message lies there. Its sender, once it goes on, gives no sign: so the clock ends this
+  // parking.
   const int64_t nap_ns = nap_.NextNs();
   const itimerspec nap = {{0, 0}, {nap_ns / kNsPerSecond, nap_ns % kNsPerSecond}};
   ::timerfd_settime(timer_fd_, 0, &nap, nullptr);
@@ -482,7 +506,8 @@ void UcxEndpoint::Close() {
     (void)Send(peer, peer.bye, bye, nullptr, 0);
   }
   if (worker_ != nullptr) {
-    WorkUntil(absl::Now() + kCloseMax, [this] { return num_pending_ + num_pending_greetings_ == 0; });
+    WorkUntil(absl::Now() + kCloseMax,
+              [this] { return num_pending_ + num_pending_greetings_ == 0; });
   }
 }
 
@@ -492,7 +517,8 @@ void UcxEndpoint::CloseUcx() {
     if (peer.rkey != nullptr) ucp_rkey_destroy(peer.rkey);
     if (peer.ep == nullptr) continue;
     ucp_request_param_t param;
-    param.op_attr_mask = UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
+    param.op_attr_mask =
+        UCP_OP_ATTR_FIELD_FLAGS | UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA;
     // Only endpoints that report errors may be cut off.
     param.flags = peer.same_host ? 0 : UCP_EP_CLOSE_FLAG_FORCE;
     param.user_data = &num_closing;
@@ -503,7 +529,8 @@ void UcxEndpoint::CloseUcx() {
     ++num_closing;
     if (!UCS_PTR_IS_PTR(ucp_ep_close_nbx(peer.ep, &param))) --num_closing;
   }
-  if (num_closing > 0) WorkUntil(absl::Now() + kCloseMax, [&num_closing] { return num_closing == 0; });
+  if (num_closing > 0)
+    WorkUntil(absl::Now() + kCloseMax, [&num_closing] { return num_closing == 0; });
   if (worker_ != nullptr) ucp_worker_destroy(worker_);
   if (landing_memory_ != nullptr) ucp_mem_unmap(network_->context->get(), landing_memory_);
 }

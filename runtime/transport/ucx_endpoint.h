@@ -74,8 +74,8 @@ class UcxEndpoint final : public TransportEndpoint {
     ucp_rkey_h rkey = nullptr;
     char* landing = nullptr;  // the peer's landing memory as it is mapped here
     bool greeted = false;
-    bool left = false;  // has said bye
-    bool lost = false;  // UCX reports an error
+    bool left = false;                   // has said bye
+    bool lost = false;                   // UCX reports an error
     ucs_status_t lost_because = UCS_OK;  // the first one
     int64_t num_sent = 0;
     int64_t num_handed = 0;    // over to the receiver, of what it sent
@@ -87,7 +87,8 @@ class UcxEndpoint final : public TransportEndpoint {
     TransportEdge spec;
     int peer = -1;  // position in peers_
     EdgeHandle peer_edge = -1;
-    int64_t landing_offset = -1;  // kIncoming: in the landing memory of this endpoint; -1: elsewhere
+    int64_t landing_offset =
+        -1;  // kIncoming: in the landing memory of this endpoint; -1: elsewhere
     // kOutgoing: how payloads travel, and where slot 0 is if they lie there already.
     WireMessage::Payload payload = WireMessage::Payload::kNone;
     char* mapped = nullptr;
@@ -110,17 +111,22 @@ class UcxEndpoint final : public TransportEndpoint {
   absl::Status Greet();
 
   WireMessage NewMessage(WireMessage::Kind kind, EdgeHandle receiver_edge) const;
-  absl::Status Send(Peer& peer, Record& record, const WireMessage& message, const void* bytes, size_t size);
+  absl::Status Send(Peer& peer, Record& record, const WireMessage& message, const void* bytes,
+                    size_t size);
   void OnLeft(Record& record, ucs_status_t status);
-  static ucs_status_t OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data, size_t size,
-                                const ucp_am_recv_param_t* param);
-  void Enter(const void* header, size_t header_bytes, void* data, size_t size, const ucp_am_recv_param_t* param);
-  void Receive(const WireMessage& message, void* data, size_t size, const ucp_am_recv_param_t* param);
+  static ucs_status_t OnMessage(void* endpoint, const void* header, size_t header_bytes, void* data,
+                                size_t size, const ucp_am_recv_param_t* param);
+  void Enter(const void* header, size_t header_bytes, void* data, size_t size,
+             const ucp_am_recv_param_t* param);
+  void Receive(const WireMessage& message, void* data, size_t size,
+               const ucp_am_recv_param_t* param);
   void OnGreeting(const WireMessage& message);
   absl::Status HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages);
   absl::Status CheckPayload(EdgeHandle edge, const WireMessage& message) const;
   void MarkReady(EdgeHandle edge);
-  bool IsGone(const Peer& peer) const { return peer.lost || (peer.left && peer.num_handed >= peer.num_expected); }
+  bool IsGone(const Peer& peer) const {
+    return peer.lost || (peer.left && peer.num_handed >= peer.num_expected);
+  }
   bool HasNews() const;
   ParkResult StartParking(int watched);
   static void Lose(Peer& peer, ucs_status_t why);
@@ -149,7 +155,7 @@ class UcxEndpoint final : public TransportEndpoint {
   std::vector<EdgeHandle> ready_;          // edges that may have something to hand over
   absl::Status damage_;                    // a wrong message; ends everything
   UcxTraffic traffic_;
-  int64_t num_pending_ = 0;            // tokens and credits that UCX has not let go of
+  int64_t num_pending_ = 0;  // tokens and credits that UCX has not let go of
   int64_t num_pending_greetings_ = 0;
   bool connected_ = false;
   bool closed_ = false;
@@ -158,8 +164,8 @@ class UcxEndpoint final : public TransportEndpoint {
   std::function<void()> hook_;  // guarded by hook_mutex_
   static constexpr uint32_t kAwake = 0;
   uint32_t parking_ = kAwake;  // the number of the latest
-  // The parking that news would end, or kAwake: late news of an earlier one is nobody's. The order of
-  // other memory is kept by the descriptor.
+  // The parking that news would end, or kAwake: late news of an earlier one is nobody's. The order
+  // of other memory is kept by the descriptor.
   std::atomic<uint32_t> parked_{kAwake};
 };
 

@@ -36,10 +36,15 @@ enum class Landing { kOffered, kOwn };
 // One of two ranks, each with an edge to the other.
 class PairRank : public MessageReceiver {
  public:
-  PairRank(int rank, Exchange* exchange, Lanes lanes, int32_t slots, int64_t bytes, Landing where = Landing::kOffered)
-      : rank_(rank), slots_(slots), bytes_(bytes), network_(UcxNetwork::Create(2, {rank}, exchange, OptionsFor(lanes)).value()) {
+  PairRank(int rank, Exchange* exchange, Lanes lanes, int32_t slots, int64_t bytes,
+           Landing where = Landing::kOffered)
+      : rank_(rank),
+        slots_(slots),
+        bytes_(bytes),
+        network_(UcxNetwork::Create(2, {rank}, exchange, OptionsFor(lanes)).value()) {
     endpoint()->SetWakeHook([this] { bell.Ring(); });
-    char* landing = where == Landing::kOffered ? endpoint()->AllocateLanding(slots * bytes).value() : nullptr;
+    char* landing =
+        where == Landing::kOffered ? endpoint()->AllocateLanding(slots * bytes).value() : nullptr;
     if (landing == nullptr) {
       own_landing_.resize(slots * bytes);
       landing = own_landing_.data();
@@ -111,14 +116,10 @@ int64_t SizeOf(int rank, int64_t sequence, int64_t bytes_max) {
   std::minstd_rand random(static_cast<uint32_t>(sequence * 2 + rank + 1));
   random.discard(2);
   switch (random() % 4) {
-    case 0:
-      return 0;
-    case 1:
-      return random() % 65;
-    case 2:
-      return random() % 4096;
-    default:
-      return random() % (bytes_max + 1);
+    case 0: return 0;
+    case 1: return random() % 65;
+    case 2: return random() % 4096;
+    default: return random() % (bytes_max + 1);
   }
 }
 void Fill(int rank, int64_t sequence, char* bytes, int64_t size) {
@@ -148,7 +149,8 @@ class TrafficRank final : public PairRank {
     EXPECT_EQ(header.sequence, num_tokens);
     EXPECT_EQ(header.payload_bytes, SizeOf(1 - rank_, header.sequence, kBytes));
     Fill(1 - rank_, header.sequence, expected_.data(), header.payload_bytes);
-    EXPECT_EQ(std::memcmp(expected_.data(), InSlot(header.slot), header.payload_bytes), 0) << header.sequence;
+    EXPECT_EQ(std::memcmp(expected_.data(), InSlot(header.slot), header.payload_bytes), 0)
+        << header.sequence;
     if (::testing::Test::HasFailure()) return absl::InternalError("wrong token");
     ++num_tokens;
     return endpoint()->ReturnCredit(edge, header.slot);
@@ -175,14 +177,18 @@ class UcxProcessTest : public ::testing::TestWithParam<Lanes> {
  protected:
   ForkedExchange exchange_;
 };
-INSTANTIATE_TEST_SUITE_P(Lanes, UcxProcessTest, ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
-                         [](const auto& info) { return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory"; });
+INSTANTIATE_TEST_SUITE_P(Lanes, UcxProcessTest,
+                         ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
+                         [](const auto& info) {
+                           return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
+                         });
 
 void ExchangeTokens(int rank, ForkedExchange* exchange, Lanes lanes, Landing where) {
   constexpr int64_t kTokens = 10'000;
   TrafficRank self(rank, exchange, lanes, where);
   ASSERT_EQ(self.endpoint()->Connect(), absl::OkStatus());
-  EXPECT_EQ(self.endpoint()->TryMap(self.out, 0) != nullptr, lanes == Lanes::kSharedMemory && where == Landing::kOffered);
+  EXPECT_EQ(self.endpoint()->TryMap(self.out, 0) != nullptr,
+            lanes == Lanes::kSharedMemory && where == Landing::kOffered);
   self.Exchange(kTokens);
   EXPECT_LE(self.traffic().pending_sends_max, 2 * TrafficRank::kSlots) << "tokens and credits";
   EXPECT_EQ(self.endpoint()->Traffic(self.out).tokens, kTokens);
@@ -241,7 +247,9 @@ void PublishACardAndDie(Exchange* exchange, UcxTransportOptions::Lanes lanes) {
     class Mute final : public Exchange {
      public:
       explicit Mute(Exchange* exchange) : exchange_(exchange) {}
-      absl::Status Publish(const std::string& key, const std::string& value) override { return exchange_->Publish(key, value); }
+      absl::Status Publish(const std::string& key, const std::string& value) override {
+        return exchange_->Publish(key, value);
+      }
       absl::StatusOr<std::string> Fetch(const std::string&) override {
         (void)exchange_->Publish("mute", "");
         for (;;) ::pause();
@@ -276,28 +284,39 @@ TEST_P(UcxProcessTest, APeerThatIsKilledBeforeItGreetsEndsConnectByTheLimit) {
     UcxTransportOptions options = OptionsFor(GetParam());
     options.connect_limit_ms = 300;
     const absl::StatusCode code = ConnectToTheDead(&exchange_, options).code();
-    EXPECT_TRUE(code == absl::StatusCode::kUnavailable || code == absl::StatusCode::kDeadlineExceeded) << code;
+    EXPECT_TRUE(code == absl::StatusCode::kUnavailable ||
+                code == absl::StatusCode::kDeadlineExceeded)
+        << code;
   });
   EXPECT_EQ(survivor.Wait(), 0);
 }
 
-// Shared memory gives no sign of a dead peer: whoever supervises the processes sees the death and ends the job.
+// Shared memory gives no sign of a dead peer: whoever supervises the processes sees the death and
+// ends the job.
 TEST_P(UcxProcessTest, TheEndOfTheJobEndsConnectLongBeforeItsLimit) {
   ASSERT_NO_FATAL_FAILURE(PublishACardAndDie(&exchange_, GetParam()));
   ForkedProcess survivor([&] {
     class Ending final : public Exchange {
      public:
-      explicit Ending(Exchange* exchange) : exchange_(exchange), end_(absl::Now() + absl::Milliseconds(200)) {}
-      absl::Status Publish(const std::string& key, const std::string& value) override { return exchange_->Publish(key, value); }
-      absl::StatusOr<std::string> Fetch(const std::string& key) override { return exchange_->Fetch(key); }
-      absl::Status JobStatus() override { return absl::Now() < end_ ? absl::OkStatus() : absl::UnavailableError("the job is over"); }
+      explicit Ending(Exchange* exchange)
+          : exchange_(exchange), end_(absl::Now() + absl::Milliseconds(200)) {}
+      absl::Status Publish(const std::string& key, const std::string& value) override {
+        return exchange_->Publish(key, value);
+      }
+      absl::StatusOr<std::string> Fetch(const std::string& key) override {
+        return exchange_->Fetch(key);
+      }
+      absl::Status JobStatus() override {
+        return absl::Now() < end_ ? absl::OkStatus() : absl::UnavailableError("the job is over");
+      }
 
      private:
       Exchange* const exchange_;
       const absl::Time end_;
     } ending(&exchange_);
     const absl::Time begin = absl::Now();
-    EXPECT_EQ(ConnectToTheDead(&ending, OptionsFor(GetParam())).code(), absl::StatusCode::kUnavailable);
+    EXPECT_EQ(ConnectToTheDead(&ending, OptionsFor(GetParam())).code(),
+              absl::StatusCode::kUnavailable);
     EXPECT_LT(absl::Now() - begin, absl::Milliseconds(OptionsFor(GetParam()).connect_limit_ms) / 2);
   });
   EXPECT_EQ(survivor.Wait(), 0);
@@ -354,7 +373,8 @@ TEST_P(UcxProcessTest, AStoppedPeerStopsTheProducerAtItsSlotsAndLosesNothing) {
 double CpuSeconds() {
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec + 1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  return usage.ru_utime.tv_sec + usage.ru_stime.tv_sec +
+         1e-6 * (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
 TEST_P(UcxProcessTest, AParkedProcessTakesNoProcessorTimeUntilAMessageWakesIt) {
@@ -448,7 +468,8 @@ std::vector<uint16_t> ListeningPorts() {
     sockaddr_in address{};
     if (::getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) != 0 || listens == 0) continue;
     size = sizeof(address);
-    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 && address.sin_family == AF_INET) {
+    if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+        address.sin_family == AF_INET) {
       ports.push_back(address.sin_port);
     }
   }
@@ -476,7 +497,9 @@ TEST(UcxStrangersTest, GarbageAtTheTcpPortIsRefusedAndOnceConnectedNobodyListens
   class Late final : public Exchange {
    public:
     explicit Late(Exchange* exchange) : exchange_(exchange) {}
-    absl::Status Publish(const std::string& key, const std::string& value) override { return exchange_->Publish(key, value); }
+    absl::Status Publish(const std::string& key, const std::string& value) override {
+      return exchange_->Publish(key, value);
+    }
     absl::StatusOr<std::string> Fetch(const std::string& key) override {
       (void)exchange_->Fetch("garbage is over");
       return exchange_->Fetch(key);
@@ -486,7 +509,8 @@ TEST(UcxStrangersTest, GarbageAtTheTcpPortIsRefusedAndOnceConnectedNobodyListens
   ForkedProcess target([&] {
     PairRank self(0, &exchange, Lanes::kTcp, 1, 8);
     std::string ports;
-    for (uint16_t port : ListeningPorts()) ports.append(reinterpret_cast<const char*>(&port), sizeof(port));
+    for (uint16_t port : ListeningPorts())
+      ports.append(reinterpret_cast<const char*>(&port), sizeof(port));
     ASSERT_TRUE(exchange.Publish("ports", ports).ok());
     const int64_t before = ResidentBytes();
     ASSERT_EQ(self.endpoint()->Connect(), absl::OkStatus());

@@ -11,21 +11,25 @@ namespace {
 
 class UcxNetworkOfProcess final : public UcxNetwork {
  public:
-  absl::Status Start(int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange, const UcxTransportOptions& options) {
+  absl::Status Start(int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
+                     const UcxTransportOptions& options) {
     network_.num_ranks = num_ranks;
     network_.exchange = exchange;
     network_.options = options;
     network_.host = HostIdentity();
-    WEIR_ASSIGN_OR_RETURN(network_.context, UcxContext::Create(static_cast<int>(local_ranks.size()), options));
+    WEIR_ASSIGN_OR_RETURN(network_.context,
+                          UcxContext::Create(static_cast<int>(local_ranks.size()), options));
     endpoint_of_rank_.resize(num_ranks);
     std::vector<int> fds;
     std::vector<WakeThread::OnNews> on_news;
     for (size_t i = 0; i < local_ranks.size(); ++i) {
       const int rank = local_ranks[i];
       if (rank < 0 || rank >= num_ranks || endpoint_of_rank_[rank] != nullptr) {
-        return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank, " of ", num_ranks, " cannot be here, or is twice"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("W0522 rank ", rank, " of ", num_ranks, " cannot be here, or is twice"));
       }
-      WEIR_ASSIGN_OR_RETURN(endpoint_of_rank_[rank], UcxEndpoint::Create(&network_, rank, static_cast<int>(fds.size())));
+      WEIR_ASSIGN_OR_RETURN(endpoint_of_rank_[rank],
+                            UcxEndpoint::Create(&network_, rank, static_cast<int>(fds.size())));
       UcxEndpoint* endpoint = endpoint_of_rank_[rank].get();
       for (int fd : {endpoint->event_fd(), endpoint->timer_fd()}) {
         fds.push_back(fd);
@@ -54,7 +58,9 @@ class UcxNetworkOfProcess final : public UcxNetwork {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UcxNetwork>> UcxNetwork::Create(int num_ranks, std::vector<int> local_ranks, Exchange* exchange,
+absl::StatusOr<std::unique_ptr<UcxNetwork>> UcxNetwork::Create(int num_ranks,
+                                                               std::vector<int> local_ranks,
+                                                               Exchange* exchange,
                                                                const UcxTransportOptions& options) {
   auto network = std::make_unique<UcxNetworkOfProcess>();
   WEIR_RETURN_IF_ERROR(network->Start(num_ranks, local_ranks, exchange, options));

@@ -17,9 +17,10 @@
 // if that is whole. UCX does not notice most deaths of peers: that is the control plane's task.
 //
 // Sleeping: Park arms the worker; one thread per network waits for all of its workers' file
-// descriptors and calls the wake hook of the one that has news. A worker cannot be armed while a peer is in the middle of
-// sending; if that lasts (the peer is stopped, or gets no core) a timer wakes the rank, ever more seldom. Nothing spins.
-// Thread rule: as transport.h; the network is made and destroyed by one thread.
+// descriptors and calls the wake hook of the one that has news. A worker cannot be armed while a
+// peer is in the middle of sending; if that lasts (the peer is stopped, or gets no core) a timer
+// wakes the rank, ever more seldom. Nothing spins. Thread rule: as transport.h; the network is made
+// and destroyed by one thread.
 #pragma once
 
 #include <cstdint>
@@ -42,15 +43,15 @@ struct UcxTransportOptions {
   Lanes lanes = Lanes::kAutomatic;
   bool loopback_only = true;  // TCP binds to the loopback interface: all processes on this host
   uint32_t epoch = 1;
-  uint16_t role = 0;      // tells networks of one job apart, such as training and evaluation
-  std::string job_key;    // secret of the job, 32 bytes; empty only in tests without one
+  uint16_t role = 0;    // tells networks of one job apart, such as training and evaluation
+  std::string job_key;  // secret of the job, 32 bytes; empty only in tests without one
   enum class Checksum : uint8_t { kNone, kCrc32c } checksum = Checksum::kCrc32c;
   int64_t connect_limit_ms = 30'000;  // for peers that have left their address to be heard
 };
 
 struct UcxTraffic {
-  int64_t foreign_messages = 0;  // of another job: dropped
-  int64_t fenced_messages = 0;   // of another epoch or role: dropped
+  int64_t foreign_messages = 0;   // of another job: dropped
+  int64_t fenced_messages = 0;    // of another epoch or role: dropped
   int64_t pending_sends_max = 0;  // the most that were ever under way at once in UCX
 };
 
@@ -58,7 +59,9 @@ class UcxNetwork : public TransportNetwork {
  public:
   // `local_ranks` of `num_ranks` are in this process. `exchange` must outlive the network.
   // kUnavailable if UCX has no such lanes here, with what it has.
-  static absl::StatusOr<std::unique_ptr<UcxNetwork>> Create(int num_ranks, std::vector<int> local_ranks, Exchange* exchange,
+  static absl::StatusOr<std::unique_ptr<UcxNetwork>> Create(int num_ranks,
+                                                            std::vector<int> local_ranks,
+                                                            Exchange* exchange,
                                                             const UcxTransportOptions& options);
   virtual UcxTraffic Traffic(int rank) const = 0;
 };

@@ -126,7 +126,9 @@ class UcxLanesTest : public ::testing::TestWithParam<Lanes> {
   UcxPair pair_;
 };
 INSTANTIATE_TEST_SUITE_P(Lanes, UcxLanesTest, ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
-                         [](const auto& info) { return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory"; });
+                         [](const auto& info) {
+                           return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
+                         });
 
 // On TCP a payload of this size is read when the consumer asks for it, after Put.
 constexpr int64_t kLarge = 256 << 10;
@@ -141,7 +143,9 @@ TEST_P(UcxLanesTest, APayloadThatChangesOnItsWayIsCaught) {
   RecordingReceiver receiver;
   const absl::Status status = pair_.PollAtConsumer(&receiver).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_NE(std::string(status.message()).find("W0526 at rank 1, token 0 from rank 0 on edge 42, slot 0"), std::string::npos)
+  EXPECT_NE(
+      std::string(status.message()).find("W0526 at rank 1, token 0 from rank 0 on edge 42, slot 0"),
+      std::string::npos)
       << status;
   EXPECT_TRUE(receiver.log.empty());
   EXPECT_EQ(pair_.endpoint(1)->Poll(&receiver).status(), status) << "and stays so";
@@ -183,7 +187,8 @@ TEST_P(UcxLanesTest, AMessageAllocatesNothing) {
       const int64_t size = i % 3 == 0 ? kLarge : i % 3 == 1 ? 100 : 0;
       if (!pair_.Put(sequence++, bytes.data(), size).ok()) return;
       while (producer.num < sequence) {
-        if (!pair_.endpoint(0)->Poll(&producer).ok() || !pair_.endpoint(1)->Poll(&consumer).ok()) return;
+        if (!pair_.endpoint(0)->Poll(&producer).ok() || !pair_.endpoint(1)->Poll(&consumer).ok())
+          return;
       }
     }
   };
@@ -222,7 +227,9 @@ class TamperingExchange final : public Exchange {
  public:
   TamperingExchange(Exchange* exchange, std::function<void(std::string&)> change)
       : exchange_(exchange), change_(std::move(change)) {}
-  absl::Status Publish(const std::string& key, const std::string& value) override { return exchange_->Publish(key, value); }
+  absl::Status Publish(const std::string& key, const std::string& value) override {
+    return exchange_->Publish(key, value);
+  }
   absl::StatusOr<std::string> Fetch(const std::string& key) override {
     absl::StatusOr<std::string> value = exchange_->Fetch(key);
     if (value.ok()) change_(*value);
@@ -251,8 +258,12 @@ TEST_P(UcxLanesTest, ATamperedIntroductionNeverReachesUcx) {
     // Publishes in a place of its own, and reads the other's changed.
     struct OnlyReads final : Exchange {
       explicit OnlyReads(Exchange* e) : exchange(e) {}
-      absl::Status Publish(const std::string&, const std::string&) override { return absl::OkStatus(); }
-      absl::StatusOr<std::string> Fetch(const std::string& key) override { return exchange->Fetch(key); }
+      absl::Status Publish(const std::string&, const std::string&) override {
+        return absl::OkStatus();
+      }
+      absl::StatusOr<std::string> Fetch(const std::string& key) override {
+        return exchange->Fetch(key);
+      }
       Exchange* exchange;
     } reads(&exchange);
     TamperingExchange tampering(&reads, change);
@@ -272,7 +283,8 @@ class Intruder {
     const std::string subject = "transport/1/0/1";
     const std::string key(32, 'k');
     const RankCard card =
-        DecodeRankCard(OpenEnvelope(key, subject, pair.exchange().Fetch(subject).value()).value()).value();
+        DecodeRankCard(OpenEnvelope(key, subject, pair.exchange().Fetch(subject).value()).value())
+            .value();
     context_ = UcxContext::Create(1, OptionsFor(lanes)).value();
     ucp_worker_params_t params{};
     params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
@@ -289,7 +301,8 @@ class Intruder {
     const std::string& body = sent_.emplace_back(std::move(payload));
     ucp_request_param_t param;
     param.op_attr_mask = 0;
-    ucs_status_ptr_t request = ucp_am_send_nbx(ep_, 1, head.data(), head.size(), body.data(), body.size(), &param);
+    ucs_status_ptr_t request =
+        ucp_am_send_nbx(ep_, 1, head.data(), head.size(), body.data(), body.size(), &param);
     ASSERT_FALSE(UCS_PTR_IS_ERR(request));
     if (request != nullptr) ucp_request_free(request);
     ucp_worker_progress(worker_);
@@ -363,9 +376,11 @@ TEST_F(UcxIntruderTest, AWrongMessageOfThisJobEndsThePollAndTouchesNothing) {
     n = pair_.endpoint(1)->Poll(&receiver);
   }
   EXPECT_EQ(n.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(std::string(n.status().message()),
-            "W0524 at rank 1, token from rank 0 on edge 42: expected one of 4 slots; found slot 4.");
-  EXPECT_EQ(std::string(pair_.landing(0), UcxPair::kSlots * 64), std::string(UcxPair::kSlots * 64, 'x'));
+  EXPECT_EQ(
+      std::string(n.status().message()),
+      "W0524 at rank 1, token from rank 0 on edge 42: expected one of 4 slots; found slot 4.");
+  EXPECT_EQ(std::string(pair_.landing(0), UcxPair::kSlots * 64),
+            std::string(UcxPair::kSlots * 64, 'x'));
 }
 
 }  // namespace

@@ -19,20 +19,24 @@ constexpr uint64_t kStop = ~uint64_t{0};
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<WakeThread>> WakeThread::Start(std::vector<int> fds, std::vector<OnNews> on_news) {
+absl::StatusOr<std::unique_ptr<WakeThread>> WakeThread::Start(std::vector<int> fds,
+                                                              std::vector<OnNews> on_news) {
   std::unique_ptr<WakeThread> wake(new WakeThread(std::move(fds), std::move(on_news)));
   wake->epoll_ = ::epoll_create1(EPOLL_CLOEXEC);
   wake->stop_ = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kStop;
-  bool ok = wake->epoll_ >= 0 && wake->stop_ >= 0 && ::epoll_ctl(wake->epoll_, EPOLL_CTL_ADD, wake->stop_, &event) == 0;
+  bool ok = wake->epoll_ >= 0 && wake->stop_ >= 0 &&
+            ::epoll_ctl(wake->epoll_, EPOLL_CTL_ADD, wake->stop_, &event) == 0;
   for (size_t i = 0; ok && i < wake->fds_.size(); ++i) {
     event.events = 0;
     event.data.u64 = uint64_t{i} << 32;
     ok = ::epoll_ctl(wake->epoll_, EPOLL_CTL_ADD, wake->fds_[i], &event) == 0;
   }
-  if (!ok) return absl::UnavailableError(absl::StrCat("W0525 cannot wait for file descriptors: ", std::strerror(errno)));
+  if (!ok)
+    return absl::UnavailableError(
+        absl::StrCat("W0525 cannot wait for file descriptors: ", std::strerror(errno)));
   // Signals are the business of other threads.
   sigset_t all, before;
   ::sigfillset(&all);
@@ -64,7 +68,8 @@ void WakeThread::Run() {
   epoll_event events[kEventsMax];
   for (;;) {
     const int n = ::epoll_wait(epoll_, events, kEventsMax, -1);
-    if (n < 0 && errno != EINTR) return;  // the descriptor is gone: cannot be, it is closed after the thread
+    if (n < 0 && errno != EINTR)
+      return;  // the descriptor is gone: cannot be, it is closed after the thread
     for (int i = 0; i < n; ++i) {
       const uint64_t data = events[i].data.u64;
       if (data == kStop) return;

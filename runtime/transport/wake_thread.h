@@ -18,7 +18,8 @@ class WakeThread {
  public:
   using OnNews = std::function<void(uint32_t ticket)>;
   // `on_news[i]` belongs to `fds[i]`; they are called on the thread and must not block.
-  static absl::StatusOr<std::unique_ptr<WakeThread>> Start(std::vector<int> fds, std::vector<OnNews> on_news);
+  static absl::StatusOr<std::unique_ptr<WakeThread>> Start(std::vector<int> fds,
+                                                           std::vector<OnNews> on_news);
   // After this no function is called.
   ~WakeThread();
 

@@ -47,7 +47,8 @@ void EncodeWireMessage(const WireMessage& message, char* out) {
 
 absl::StatusOr<WireMessage> DecodeWireMessage(const char* data, size_t size) {
   if (size != kWireMessageBytes) {
-    return absl::DataLossError(absl::StrCat("a header of ", size, " bytes instead of ", kWireMessageBytes));
+    return absl::DataLossError(
+        absl::StrCat("a header of ", size, " bytes instead of ", kWireMessageBytes));
   }
   WireMessage message;
   const char* next = data;
@@ -59,13 +60,15 @@ absl::StatusOr<WireMessage> DecodeWireMessage(const char* data, size_t size) {
     return absl::DataLossError(absl::StrCat("a message of kind ", static_cast<int>(message.kind)));
   }
   if (message.payload > WireMessage::Payload::kSent) {
-    return absl::DataLossError(absl::StrCat("a payload of kind ", static_cast<int>(message.payload)));
+    return absl::DataLossError(
+        absl::StrCat("a payload of kind ", static_cast<int>(message.payload)));
   }
   return message;
 }
 
 uint64_t JobTag(const std::string& job_key, uint32_t epoch, uint16_t role) {
-  const std::string code = Hmac(job_key, absl::StrCat("weir transport, epoch ", epoch, ", role ", role));
+  const std::string code =
+      Hmac(job_key, absl::StrCat("weir transport, epoch ", epoch, ", role ", role));
   uint64_t tag = 0;
   std::memcpy(&tag, code.data(), sizeof(tag));
   return tag;

@@ -23,10 +23,10 @@ struct WireMessage {
   uint16_t role = 0;
   Kind kind = Kind::kHello;
   Payload payload = Payload::kNone;
-  int32_t sender = 0;          // rank
+  int32_t sender = 0;             // rank
   EdgeHandle receiver_edge = -1;  // the receiver's number of the edge
-  uint32_t number = 0;         // of this token or credit on its edge, from 0, modulo 2^32
-  uint32_t checksum = 0;       // CRC32C of the payload; 0 where none is computed
+  uint32_t number = 0;            // of this token or credit on its edge, from 0, modulo 2^32
+  uint32_t checksum = 0;          // CRC32C of the payload; 0 where none is computed
   // A token's. Of a credit: edge and slot. Of a bye: sequence, how many tokens and credits the
   // sender has sent to this receiver. Else zero.
   MessageHeader header;

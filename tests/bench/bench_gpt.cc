@@ -12,7 +12,8 @@
 namespace weir::bench {
 namespace {
 
-TransformerOptions Sizes(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab, int64_t sequence, int64_t batch) {
+TransformerOptions Sizes(int64_t layers, int64_t hidden, int64_t heads, int64_t vocab,
+                         int64_t sequence, int64_t batch) {
   TransformerOptions options;
   options.layers = layers;
   options.hidden = hidden;
@@ -35,26 +36,31 @@ std::vector<RankPlan> PlansOf(const TransformerOptions& options, const std::stri
   Must(SetMesh(mesh, &job));
   std::unique_ptr<LogicalPlan> logical = Must(CompileJob(job, {}));
   std::vector<RankPlan> plans;
-  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) plans.push_back(Must(LowerForRank(*logical, rank)));
+  for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank)
+    plans.push_back(Must(LowerForRank(*logical, rank)));
   return plans;
 }
 
-absl::Status CountingFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
-                                void* out) {
+absl::Status CountingFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                                const TensorSlice& slice, void* out) {
   const int64_t n = slice.num_elements();
-  for (int64_t i = 0; i < n; ++i) static_cast<int32_t*>(out)[i] = static_cast<int32_t>((i * 7 + step) % vocab_);
+  for (int64_t i = 0; i < n; ++i)
+    static_cast<int32_t*>(out)[i] = static_cast<int32_t>((i * 7 + step) % vocab_);
   return absl::OkStatus();
 }
 
 int64_t ActsPerStep(const Plan& plan) {
-  return std::accumulate(plan.actors.begin(), plan.actors.end(), int64_t{0},
-                         [](int64_t sum, const PlanActor& actor) { return sum + actor.acts_per_step; });
+  return std::accumulate(
+      plan.actors.begin(), plan.actors.end(), int64_t{0},
+      [](int64_t sum, const PlanActor& actor) { return sum + actor.acts_per_step; });
 }
 
 int64_t KernelCallsPerStep(const Plan& plan) {
   int64_t calls = 0;
   for (const PlanActor& actor : plan.actors) {
-    if (actor.program >= 0) calls += static_cast<int64_t>(plan.programs[actor.program].calls.size()) * actor.acts_per_step;
+    if (actor.program >= 0)
+      calls +=
+          static_cast<int64_t>(plan.programs[actor.program].calls.size()) * actor.acts_per_step;
   }
   return calls;
 }
@@ -66,7 +72,8 @@ KernelLoop::KernelLoop(const Session& session, DataFeed* feed)
       arena_(Must(Arena::Create(plan_.arena_bytes))),
       workspace_(Must(Arena::Create(kernels_.workspace_bytes()))) {
   for (const PlanState& state : plan_.states) {
-    Must(InitializeState(plan_.seed, state.name, state.slice, state.init, arena_.base() + state.arena_offset));
+    Must(InitializeState(plan_.seed, state.name, state.slice, state.init,
+                         arena_.base() + state.arena_offset));
   }
   const ActRing& trace = session.executor(0).trace();
   for (int64_t i = 0; i < trace.size(); ++i) {
@@ -91,11 +98,15 @@ char* KernelLoop::Address(const PlanActor& actor, const PlanOperand& operand) {
     case PlanOperand::Place::kNone: return nullptr;
     case PlanOperand::Place::kScratch: return arena_.base() + operand.byte_offset;
     case PlanOperand::Place::kState:
-      return arena_.base() + plan_.states[actor.states[operand.index]].arena_offset + operand.byte_offset;
+      return arena_.base() + plan_.states[actor.states[operand.index]].arena_offset +
+             operand.byte_offset;
     case PlanOperand::Place::kInput:
-      return arena_.base() + plan_.registers[actor.inputs[operand.index].register_id].arena_offset + operand.byte_offset;
+      return arena_.base() + plan_.registers[actor.inputs[operand.index].register_id].arena_offset +
+             operand.byte_offset;
     case PlanOperand::Place::kOutput:
-      return arena_.base() + plan_.registers[actor.outputs[operand.index].register_id].arena_offset + operand.byte_offset;
+      return arena_.base() +
+             plan_.registers[actor.outputs[operand.index].register_id].arena_offset +
+             operand.byte_offset;
   }
   return nullptr;
 }
@@ -107,8 +118,10 @@ void KernelLoop::AddAct(const PlanActor& actor, int64_t micro_batch, int64_t chu
     Call& call = calls_.emplace_back();
     call.plan = &program.calls[i];
     call.kernel = kernels_.kernel(actor.program, i);
-    for (const PlanOperand& operand : call.plan->inputs) call.inputs.push_back(Address(actor, operand));
-    for (const PlanOperand& operand : call.plan->outputs) call.outputs.push_back(Address(actor, operand));
+    for (const PlanOperand& operand : call.plan->inputs)
+      call.inputs.push_back(Address(actor, operand));
+    for (const PlanOperand& operand : call.plan->outputs)
+      call.outputs.push_back(Address(actor, operand));
     call.args.team = &team_;
     call.args.workspace = workspace_.base();
     call.args.micro_batch = micro_batch;

@@ -28,7 +28,8 @@ std::vector<RankPlan> PlansOf(const TransformerOptions& options, const std::stri
 class CountingFeed final : public DataFeed {
  public:
   explicit CountingFeed(int64_t vocab) : vocab_(vocab) {}
-  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override;
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override;
 
  private:
   const int64_t vocab_;

@@ -56,7 +56,8 @@ BenchArgs ParseArgs(int argc, char** argv) {
     } else if (arg[0] != '-') {
       args.sections.push_back(arg);
     } else {
-      std::fprintf(stderr, "%s: expected --quick, --smoke or a section; found '%s'\n", argv[0], argv[i]);
+      std::fprintf(stderr, "%s: expected --quick, --smoke or a section; found '%s'\n", argv[0],
+                   argv[i]);
       std::exit(2);
     }
   }
@@ -73,7 +74,8 @@ double WallNs() { return ReadNs(CLOCK_MONOTONIC); }
 double ThreadCpuNs() { return ReadNs(CLOCK_THREAD_CPUTIME_ID); }
 double ProcessCpuNs() { return ReadNs(CLOCK_PROCESS_CPUTIME_ID); }
 
-Pairs Alternate(int repeats, const std::function<double()>& ours, const std::function<double()>& theirs) {
+Pairs Alternate(int repeats, const std::function<double()>& ours,
+                const std::function<double()>& theirs) {
   Pairs pairs;
   ours();
   theirs();

@@ -31,8 +31,9 @@ struct BenchRow {
 
 void PrintRow(const BenchRow& row);
 
-// How much to measure. On the command line `--quick` lowers how often; `--smoke` lowers all, so that a section ends within
-// seconds, and its figures mean nothing: a test that the section runs. Exits on any other flag.
+// How much to measure. On the command line `--quick` lowers how often; `--smoke` lowers all, so
+// that a section ends within seconds, and its figures mean nothing: a test that the section runs.
+// Exits on any other flag.
 struct BenchArgs {
   enum class Extent : uint8_t { kFull, kQuick, kSmoke } extent = Extent::kFull;
   std::vector<std::string> sections;  // empty: all
@@ -64,7 +65,8 @@ struct Pairs {
   std::vector<double> ours;
   std::vector<double> theirs;
 };
-Pairs Alternate(int repeats, const std::function<double()>& ours, const std::function<double()>& theirs);
+Pairs Alternate(int repeats, const std::function<double()>& ours,
+                const std::function<double()>& theirs);
 
 double Median(std::vector<double> values);
 

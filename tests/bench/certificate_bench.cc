@@ -16,8 +16,8 @@ constexpr int kActors = 20000, kActorsOfSmoke = 200;
 constexpr int kMicroBatches = 64;
 constexpr double kBudgetMs = 50;
 
-// A chain, and from every actor of its first half a register to the one that mirrors it, as what forward keeps for
-// backward; all act in turn.
+// A chain, and from every actor of its first half a register to the one that mirrors it, as what
+// forward keeps for backward; all act in turn.
 RankPlan MirroredChain(int actors) {
   RankPlan plan = ChainPlan(actors, 1, kMicroBatches);
   // The registers of 20,000 actors have 10 million slots, of the 16 million that a plan may have.
@@ -50,7 +50,8 @@ RankPlan MirroredChain(int actors) {
 void ListStarts(RankPlan* plan) {
   for (ActorSpec& actor : *plan->mutable_actor()) {
     ActorTiming* timing = actor.mutable_timing();
-    for (int k = 0; k < kMicroBatches; ++k) timing->add_act_start_ns(timing->start_ns() + k * timing->turn_ns());
+    for (int k = 0; k < kMicroBatches; ++k)
+      timing->add_act_start_ns(timing->start_ns() + k * timing->turn_ns());
   }
 }
 
@@ -62,9 +63,15 @@ void Measure(const BenchArgs& args, const std::string& what, const RankPlan& pro
     Must(CheckCertificate(plan));
     ms.push_back((ThreadCpuNs() - begin) * 1e-6);
   }
-  PrintRow({what, "ms", ms, absl::StrCat("budget ", kBudgetMs, " ms"), {kBudgetMs}, BenchRow::Better::kLower, 1.0,
-            absl::StrCat(plan.actors.size(), " actors, ", plan.registers.size(), " registers, ", kMicroBatches,
-                         " micro-batches")});
+  PrintRow({what,
+            "ms",
+            ms,
+            absl::StrCat("budget ", kBudgetMs, " ms"),
+            {kBudgetMs},
+            BenchRow::Better::kLower,
+            1.0,
+            absl::StrCat(plan.actors.size(), " actors, ", plan.registers.size(), " registers, ",
+                         kMicroBatches, " micro-batches")});
 }
 
 }  // namespace
@@ -72,7 +79,8 @@ void Measure(const BenchArgs& args, const std::string& what, const RankPlan& pro
 
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
-  weir::RankPlan plan = weir::bench::MirroredChain(args.Sized(weir::bench::kActors, weir::bench::kActorsOfSmoke));
+  weir::RankPlan plan =
+      weir::bench::MirroredChain(args.Sized(weir::bench::kActors, weir::bench::kActorsOfSmoke));
   weir::bench::Measure(args, "check of a certificate, even", plan);
   weir::bench::ListStarts(&plan);
   weir::bench::Measure(args, "check of a certificate, every act its own time", plan);

@@ -2,13 +2,14 @@
 // a job are. Answers questions, so that others can be asked in turn (bench_collective.py).
 //   collective_bench FOLDER shm|tcp checksum|plain
 // Process r reads lines from the pipe FOLDER/commands.r: "all_reduce BYTES COUNT", or another of
-// kBoxings; process 0 answers in FOLDER/answers with the seconds that COUNT of them take. "end" ends both.
+// kBoxings; process 0 answers in FOLDER/answers with the seconds that COUNT of them take. "end"
+// ends both.
 //
-// One boxing per micro-batch, as tensor parallelism has it, and many micro-batches a step. Its source
-// leaves the numbers as they are, and nobody reads the result (or, where nothing crosses, a sink on
-// rank 0, since else it would not be made). They follow one another without a
-// barrier: the next begins when this rank has read all of its input. In the time: acts, packing,
-// checksums, transport, filling. Not in the time: compiling, connecting, the first steps.
+// One boxing per micro-batch, as tensor parallelism has it, and many micro-batches a step. Its
+// source leaves the numbers as they are, and nobody reads the result (or, where nothing crosses, a
+// sink on rank 0, since else it would not be made). They follow one another without a barrier: the
+// next begins when this rank has read all of its input. In the time: acts, packing, checksums,
+// transport, filling. Not in the time: compiling, connecting, the first steps.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -65,7 +66,8 @@ class SocketExchange final : public Exchange {
 
   absl::Status Publish(const std::string& key, const std::string& value) override {
     const uint64_t sizes[2] = {key.size(), value.size()};
-    const bool sent = Write(sizes, sizeof(sizes)) && Write(key.data(), key.size()) && Write(value.data(), value.size());
+    const bool sent = Write(sizes, sizeof(sizes)) && Write(key.data(), key.size()) &&
+                      Write(value.data(), value.size());
     return sent ? absl::OkStatus() : absl::UnavailableError("the other process is gone");
   }
   absl::StatusOr<std::string> Fetch(const std::string& key) override {
@@ -109,7 +111,9 @@ constexpr int64_t kMicroBatches = 16;
 // Leaves the numbers as they are.
 class UntouchedFeed final : public DataFeed {
  public:
-  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override { return absl::OkStatus(); }
+  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override {
+    return absl::OkStatus();
+  }
 };
 
 // As square as a power of two goes.
@@ -156,7 +160,8 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
 // One boxing at one size, ready to run.
 class BoxingJob {
  public:
-  BoxingJob(const Boxing& boxing, int64_t bytes, int rank, SocketExchange* exchange, const UcxTransportOptions& transport)
+  BoxingJob(const Boxing& boxing, int64_t bytes, int rank, SocketExchange* exchange,
+            const UcxTransportOptions& transport)
       : exchange_(exchange) {
     exchange->Forget();
     network_ = Must(MakeProcessNetwork(2, {rank}, exchange, transport));
@@ -175,7 +180,8 @@ class BoxingJob {
     Must(session_->RunSteps(steps));
     const double end = WallNs();
     exchange_->Meet();
-    return (end - begin) * 1e-9 * static_cast<double>(count) / static_cast<double>(steps * kMicroBatches);
+    return (end - begin) * 1e-9 * static_cast<double>(count) /
+           static_cast<double>(steps * kMicroBatches);
   }
 
  private:
@@ -197,9 +203,11 @@ void Answer(int rank, int socket, const std::string& folder, const UcxTransportO
     std::string name;
     int64_t bytes = 0, count = 0;
     words >> name >> bytes >> count;
-    if (!Boxings().contains(name) || bytes < 4 || count < 1) Must(absl::InvalidArgumentError("no such command: " + line));
+    if (!Boxings().contains(name) || bytes < 4 || count < 1)
+      Must(absl::InvalidArgumentError("no such command: " + line));
     std::unique_ptr<BoxingJob>& job = jobs[absl::StrCat(name, " ", bytes)];
-    if (job == nullptr) job = std::make_unique<BoxingJob>(Boxings().at(name), bytes, rank, &exchange, transport);
+    if (job == nullptr)
+      job = std::make_unique<BoxingJob>(Boxings().at(name), bytes, rank, &exchange, transport);
     const double seconds = job->Seconds(count);
     if (rank == 0) answers << seconds << std::endl;
   }
@@ -215,7 +223,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   weir::UcxTransportOptions transport;
-  transport.lanes = lanes == "shm" ? weir::UcxTransportOptions::Lanes::kSharedMemory : weir::UcxTransportOptions::Lanes::kTcp;
+  transport.lanes = lanes == "shm" ? weir::UcxTransportOptions::Lanes::kSharedMemory
+                                   : weir::UcxTransportOptions::Lanes::kTcp;
   transport.checksum = checksum == "plain" ? weir::UcxTransportOptions::Checksum::kNone
                                            : weir::UcxTransportOptions::Checksum::kCrc32c;
   transport.job_key = "a secret of thirty-two letters..";

@@ -54,7 +54,9 @@ void Measure(const BenchArgs& args, const Case& c) {
     const double end = ThreadCpuNs();
     ops = 0;
     for (const ActorSpec& actor : plan.actor()) {
-      ops += actor.program() >= 0 && plan.program_size() > 0 ? plan.program(actor.program()).call_size() : 0;
+      ops += actor.program() >= 0 && plan.program_size() > 0
+                 ? plan.program(actor.program()).call_size()
+                 : 0;
     }
     actors = plan.actor_size();
     seconds.push_back((end - begin) * 1e-9);
@@ -62,11 +64,24 @@ void Measure(const BenchArgs& args, const Case& c) {
     us_per_op.push_back((end - begin) * 1e-3 / static_cast<double>(ops));
   }
   if (c.seconds_max > 0) {
-    PrintRow({absl::StrCat(c.name, ": job to plan of a rank"), "s", seconds, absl::StrCat("budget ", c.seconds_max, " s"), {c.seconds_max},
-              BenchRow::Better::kLower, 1.0, absl::StrCat("CPU time, ", ops, " ops in ", actors, " actors")});
+    PrintRow({absl::StrCat(c.name, ": job to plan of a rank"),
+              "s",
+              seconds,
+              absl::StrCat("budget ", c.seconds_max, " s"),
+              {c.seconds_max},
+              BenchRow::Better::kLower,
+              1.0,
+              absl::StrCat("CPU time, ", ops, " ops in ", actors, " actors")});
   }
-  PrintRow({absl::StrCat(c.name, ": per op"), "us", us_per_op, "budget 10 us", {10}, BenchRow::Better::kLower, 1.0,
-            absl::StrCat(ops, " ops of the rank; logical plan ", static_cast<int64_t>(Median(logical_share)), " % of it")});
+  PrintRow({absl::StrCat(c.name, ": per op"),
+            "us",
+            us_per_op,
+            "budget 10 us",
+            {10},
+            BenchRow::Better::kLower,
+            1.0,
+            absl::StrCat(ops, " ops of the rank; logical plan ",
+                         static_cast<int64_t>(Median(logical_share)), " % of it")});
 }
 
 }  // namespace

@@ -81,7 +81,8 @@ struct TbbContinueNodes {
 template <typename Kind>
 class TbbChain {
  public:
-  explicit TbbChain(int length) : one_thread_(tbb::global_control::max_allowed_parallelism, 1), arena_(1), length_(length) {
+  explicit TbbChain(int length)
+      : one_thread_(tbb::global_control::max_allowed_parallelism, 1), arena_(1), length_(length) {
     arena_.execute([this] {
       graph_ = std::make_unique<tbb::flow::graph>();
       for (int i = 0; i < length_; ++i) {
@@ -136,7 +137,8 @@ class CafPingPong {
     b_ = system_.spawn<kOptions>(Player, referee);
   }
   ~CafPingPong() {
-    for (const caf::actor& actor : {a_, b_}) caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+    for (const caf::actor& actor : {a_, b_})
+      caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
   }
   double NsPerHop(int hops) {
     const double begin = WallNs();
@@ -170,8 +172,8 @@ class RankPingPong {
     std::vector<RankExecutor*> ranks;
     for (int rank = 0; rank < 2; ++rank) {
       devices_.push_back(std::make_unique<CpuDevice>(1));
-      executors_.push_back(
-          Must(RankExecutor::Create(plans_[rank].get(), devices_[rank].get(), network_.endpoint(rank), {})));
+      executors_.push_back(Must(RankExecutor::Create(plans_[rank].get(), devices_[rank].get(),
+                                                     network_.endpoint(rank), {})));
       ranks.push_back(executors_.back().get());
     }
     for (RankExecutor* rank : ranks) Must(rank->Connect());
@@ -199,21 +201,32 @@ void SameThread(const BenchArgs& args) {
   for (int length : {4, 32, 256}) {
     Chain ours(length, 2);
     TbbChain<TbbContinueNodes> continue_nodes(length);
-    Pairs pairs = Alternate(repeats, [&] { return ours.NsPerHop(); }, [&] { return continue_nodes.NsPerHop(); });
+    Pairs pairs = Alternate(
+        repeats, [&] { return ours.NsPerHop(); }, [&] { return continue_nodes.NsPerHop(); });
     const std::string what = absl::StrCat("hop on one thread, chain of ", length);
-    PrintRow({what, "ns", pairs.ours, "budget 40 ns", {40}, BenchRow::Better::kLower, 1.0, "thread time"});
-    PrintRow({what, "ns", pairs.ours, "TBB continue nodes", pairs.theirs, BenchRow::Better::kLower, 1.5,
-              "limit as for Taskflow, which Debian lacks; no value, no credit"});
+    PrintRow({what,
+              "ns",
+              pairs.ours,
+              "budget 40 ns",
+              {40},
+              BenchRow::Better::kLower,
+              1.0,
+              "thread time"});
+    PrintRow({what, "ns", pairs.ours, "TBB continue nodes", pairs.theirs, BenchRow::Better::kLower,
+              1.5, "limit as for Taskflow, which Debian lacks; no value, no credit"});
     if (length != 32) continue;
     TbbChain<TbbFunctionNodes> function_nodes(length);
-    pairs = Alternate(repeats, [&] { return ours.NsPerHop(); }, [&] { return function_nodes.NsPerHop(); });
-    PrintRow({what, "ns", pairs.ours, "TBB function nodes", pairs.theirs, BenchRow::Better::kLower, 1.5, "a value, no credit"});
+    pairs = Alternate(
+        repeats, [&] { return ours.NsPerHop(); }, [&] { return function_nodes.NsPerHop(); });
+    PrintRow({what, "ns", pairs.ours, "TBB function nodes", pairs.theirs, BenchRow::Better::kLower,
+              1.5, "a value, no credit"});
   }
   Chain ours(32, 2);
   CafPingPong<caf::no_spawn_options> caf(1);
-  Pairs pairs = Alternate(repeats, [&] { return ours.NsPerHop(); }, [&] { return caf.NsPerHop(kHopsPerSample); });
-  PrintRow({"hop on one thread, chain of 32", "ns", pairs.ours, "CAF ping-pong, one way", pairs.theirs,
-            BenchRow::Better::kLower, 1.0, "CAF in wall time, one worker"});
+  Pairs pairs = Alternate(
+      repeats, [&] { return ours.NsPerHop(); }, [&] { return caf.NsPerHop(kHopsPerSample); });
+  PrintRow({"hop on one thread, chain of 32", "ns", pairs.ours, "CAF ping-pong, one way",
+            pairs.theirs, BenchRow::Better::kLower, 1.0, "CAF in wall time, one worker"});
 }
 
 void TwoThreads(const BenchArgs& args) {
@@ -222,19 +235,36 @@ void TwoThreads(const BenchArgs& args) {
     constexpr int kActs = 1000;
     RankPingPong ours(kActs, 1 << 30);
     CafPingPong<caf::no_spawn_options> caf(2);
-    Pairs pairs = Alternate(repeats, [&] { return ours.NsPerHop(); }, [&] { return caf.NsPerHop(2 * kActs); });
+    Pairs pairs = Alternate(
+        repeats, [&] { return ours.NsPerHop(); }, [&] { return caf.NsPerHop(2 * kActs); });
     const std::string what = "hop between two threads, 64 B, spinning";
-    PrintRow({what, "ns", pairs.ours, "budget 250 ns", {250}, BenchRow::Better::kLower, 1.0, "wall time"});
-    PrintRow({what, "ns", pairs.ours, "CAF ping-pong, 2 workers", pairs.theirs, BenchRow::Better::kLower, 1.0,
-              "CAF's two actors mostly share one worker"});
+    PrintRow({what,
+              "ns",
+              pairs.ours,
+              "budget 250 ns",
+              {250},
+              BenchRow::Better::kLower,
+              1.0,
+              "wall time"});
+    PrintRow({what, "ns", pairs.ours, "CAF ping-pong, 2 workers", pairs.theirs,
+              BenchRow::Better::kLower, 1.0, "CAF's two actors mostly share one worker"});
   }
   constexpr int kActs = 100;
   RankPingPong ours(kActs, 0);
   CafPingPong<caf::detached> caf(1);
-  Pairs pairs = Alternate(repeats, [&] { return ours.NsPerHop(); }, [&] { return caf.NsPerHop(2 * kActs); });
+  Pairs pairs = Alternate(
+      repeats, [&] { return ours.NsPerHop(); }, [&] { return caf.NsPerHop(2 * kActs); });
   const std::string what = "hop between two threads, 64 B, parked";
-  PrintRow({what, "ns", pairs.ours, "budget 15 us", {15000}, BenchRow::Better::kLower, 1.0, "wall time; every hop wakes a thread"});
-  PrintRow({what, "ns", pairs.ours, "CAF ping-pong, own threads", pairs.theirs, BenchRow::Better::kLower, 1.0, ""});
+  PrintRow({what,
+            "ns",
+            pairs.ours,
+            "budget 15 us",
+            {15000},
+            BenchRow::Better::kLower,
+            1.0,
+            "wall time; every hop wakes a thread"});
+  PrintRow({what, "ns", pairs.ours, "CAF ping-pong, own threads", pairs.theirs,
+            BenchRow::Better::kLower, 1.0, ""});
 }
 
 }  // namespace

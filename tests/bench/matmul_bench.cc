@@ -31,7 +31,9 @@ struct Product {
   DType in, out;
   auto Key() const { return std::tuple(m, k, n, a_transposed, b_transposed, in, out); }
   bool operator<(const Product& other) const { return Key() < other.Key(); }
-  double flops() const { return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n); }
+  double flops() const {
+    return 2.0 * static_cast<double>(m) * static_cast<double>(k) * static_cast<double>(n);
+  }
 };
 
 int64_t Rows(const TensorSlice& x) { return x.num_elements() / x.shape.back(); }
@@ -40,15 +42,18 @@ bool IsProduct(const PlanCall& call) { return call.op == "matmul" || call.op == 
 
 Product ProductOf(const PlanCall& call) {
   const bool transposed = call.attrs.Bool("transpose_w");
-  const TensorSlice &x = call.inputs[0].slice, &second = call.inputs[1].slice, &y = call.outputs[0].slice;
-  if (call.op == "matmul") return {Rows(x), x.shape.back(), y.shape.back(), false, transposed, x.dtype, y.dtype};
+  const TensorSlice &x = call.inputs[0].slice, &second = call.inputs[1].slice,
+                    &y = call.outputs[0].slice;
+  if (call.op == "matmul")
+    return {Rows(x), x.shape.back(), y.shape.back(), false, transposed, x.dtype, y.dtype};
   const TensorSlice &left = transposed ? second : x, &right = transposed ? x : second;
   return {left.shape.back(), Rows(x), right.shape.back(), true, false, x.dtype, y.dtype};
 }
 
 std::string Text(const Product& p) {
-  return absl::StrCat(p.m, "x", p.k, "x", p.n, p.a_transposed ? " a^T" : "", p.b_transposed ? " b^T" : "", " ",
-                      p.in == DType::kF32 ? "f32" : "bf16", p.out == p.in ? "" : " to f32");
+  return absl::StrCat(p.m, "x", p.k, "x", p.n, p.a_transposed ? " a^T" : "",
+                      p.b_transposed ? " b^T" : "", " ", p.in == DType::kF32 ? "f32" : "bf16",
+                      p.out == p.in ? "" : " to f32");
 }
 
 struct FreeMemory {
@@ -59,7 +64,9 @@ struct FreeMemory {
 class BareProduct {
  public:
   explicit BareProduct(const Product& p) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
-    auto type = [](DType dtype) { return dtype == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16; };
+    auto type = [](DType dtype) {
+      return dtype == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
+    };
     auto strides = [](int64_t rows, int64_t columns, bool transposed) {
       return transposed ? memory::dims{1, rows} : memory::dims{columns, 1};
     };
@@ -67,7 +74,9 @@ class BareProduct {
     const memory::desc b({p.k, p.n}, type(p.in), strides(p.k, p.n, p.b_transposed));
     const memory::desc c({p.m, p.n}, type(p.out), strides(p.m, p.n, false));
     product_ = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, c), engine_));
-    args_ = {{DNNL_ARG_SRC, Ones(a, p.in)}, {DNNL_ARG_WEIGHTS, Ones(b, p.in)}, {DNNL_ARG_DST, Ones(c, p.out)}};
+    args_ = {{DNNL_ARG_SRC, Ones(a, p.in)},
+             {DNNL_ARG_WEIGHTS, Ones(b, p.in)},
+             {DNNL_ARG_DST, Ones(c, p.out)}};
   }
   double Ns() {
     const double begin = ThreadCpuNs();
@@ -99,7 +108,7 @@ class BareProduct {
 };
 
 struct ShapeTimes {
-  int64_t calls = 0;  // a step
+  int64_t calls = 0;               // a step
   std::vector<double> ours, bare;  // ns per call, by round
 };
 
@@ -109,12 +118,20 @@ void Shares(const std::string& net, const std::map<std::string, std::vector<doub
   std::sort(order.begin(), order.end());
   const size_t shown = std::min<size_t>(order.size(), 8);
   for (size_t i = 0; i < shown; ++i) {
-    PrintRow({absl::StrCat(net, ": share of ", order[i].second), "%", shares.at(order[i].second), "", {}, BenchRow::Better::kLower, {}, ""});
+    PrintRow({absl::StrCat(net, ": share of ", order[i].second),
+              "%",
+              shares.at(order[i].second),
+              "",
+              {},
+              BenchRow::Better::kLower,
+              {},
+              ""});
   }
 }
 
 // The step's kernels in a loop, each timed, and after each round every shape bare.
-void Measure(const BenchArgs& args, const std::string& net, TransformerOptions gpt, const std::string& precision) {
+void Measure(const BenchArgs& args, const std::string& net, TransformerOptions gpt,
+             const std::string& precision) {
   gpt.training.precision = precision;
   const std::string name = absl::StrCat(net, " ", precision);
   CountingFeed feed(gpt.vocab);
@@ -173,13 +190,36 @@ void Measure(const BenchArgs& args, const std::string& net, TransformerOptions g
     speed.push_back(flops / products);
     bare_speed.push_back(flops / bare_sum);
   }
-  PrintRow({absl::StrCat(name, ": matmul kernels as share of the step"), "", share, "budget 0.85", {0.85}, BenchRow::Better::kHigher, 1.0, "CPU time, one thread"});
-  PrintRow({absl::StrCat(name, ": with the products inside attention"), "", with_attention, "budget 0.85", {0.85}, BenchRow::Better::kHigher, {}, ""});
-  PrintRow({absl::StrCat(name, ": step against its kernels in a loop"), "ms", step_ms, "plain loop", kernels_ms, BenchRow::Better::kLower, {}, ""});
-  PrintRow({absl::StrCat(name, ": speed of all products of a step"), "GFLOP/s", speed, "bare oneDNN", bare_speed, BenchRow::Better::kHigher, 0.95,
+  PrintRow({absl::StrCat(name, ": matmul kernels as share of the step"),
+            "",
+            share,
+            "budget 0.85",
+            {0.85},
+            BenchRow::Better::kHigher,
+            1.0,
+            "CPU time, one thread"});
+  PrintRow({absl::StrCat(name, ": with the products inside attention"),
+            "",
+            with_attention,
+            "budget 0.85",
+            {0.85},
+            BenchRow::Better::kHigher,
+            {},
+            ""});
+  PrintRow({absl::StrCat(name, ": step against its kernels in a loop"),
+            "ms",
+            step_ms,
+            "plain loop",
+            kernels_ms,
+            BenchRow::Better::kLower,
+            {},
+            ""});
+  PrintRow({absl::StrCat(name, ": speed of all products of a step"), "GFLOP/s", speed,
+            "bare oneDNN", bare_speed, BenchRow::Better::kHigher, 0.95,
             "ours in their place in the step, with bias and GELU; bare ones with warm operands"});
   for (const auto& [p, times] : shapes) {
-    PrintRow({absl::StrCat(name, ": ", times.calls, " x ", Text(p)), "GFLOP/s", times.ours, "bare oneDNN", times.bare, BenchRow::Better::kHigher, 0.95, ""});
+    PrintRow({absl::StrCat(name, ": ", times.calls, " x ", Text(p)), "GFLOP/s", times.ours,
+              "bare oneDNN", times.bare, BenchRow::Better::kHigher, 0.95, ""});
   }
   Shares(name, shares);
 }

@@ -1,4 +1,5 @@
-// Memory that the plan says against memory that the process takes, in the layouts of observed_memory.h.
+// Memory that the plan says against memory that the process takes, in the layouts of
+// observed_memory.h.
 //   tools/bench memory
 #include <string>
 #include <vector>
@@ -12,7 +13,8 @@
 namespace weir::bench {
 namespace {
 
-void Measure(const std::string& net, const TransformerOptions& gpt, const MemoryCase& of, int repeats) {
+void Measure(const std::string& net, const TransformerOptions& gpt, const MemoryCase& of,
+             int repeats) {
   constexpr double kMiB = 1 << 20;
   std::vector<double> planned, anonymous, resident;
   ObservedMemory observed;
@@ -23,10 +25,15 @@ void Measure(const std::string& net, const TransformerOptions& gpt, const Memory
     resident.push_back(observed.resident / kMiB);
   }
   const std::string what = absl::StrCat(net, ", ", of.what);
-  PrintRow({absl::StrCat(what, ": peak"), "MiB", resident, "planned", planned, BenchRow::Better::kLower, 1.02,
-            absl::StrFormat("%+.1f MiB; with the pages of oneDNN's code, which come in at its first use", resident.back() - planned.back())});
-  PrintRow({absl::StrCat(what, ": data at the end"), "MiB", anonymous, "planned", planned, BenchRow::Better::kLower, 1.02,
-            absl::StrFormat("%+.1f MiB; of the plan, %d MiB are kernels' workspaces", anonymous.back() - planned.back(),
+  PrintRow(
+      {absl::StrCat(what, ": peak"), "MiB", resident, "planned", planned, BenchRow::Better::kLower,
+       1.02,
+       absl::StrFormat("%+.1f MiB; with the pages of oneDNN's code, which come in at its first use",
+                       resident.back() - planned.back())});
+  PrintRow({absl::StrCat(what, ": data at the end"), "MiB", anonymous, "planned", planned,
+            BenchRow::Better::kLower, 1.02,
+            absl::StrFormat("%+.1f MiB; of the plan, %d MiB are kernels' workspaces",
+                            anonymous.back() - planned.back(),
                             static_cast<int64_t>(observed.outside_arena / kMiB))});
 }
 
@@ -40,6 +47,8 @@ int main(int argc, char** argv) {
     for (const MemoryCase& of : MemoryCases()) Measure("tiny GPT", TinyGpt(), of, 1);
     return 0;
   }
-  Measure("medium GPT", MediumGpt(), MemoryCases()[0], args.Repeats(3));  // first: tools/bench puts PyTorch's beside it
-  for (const MemoryCase& of : MemoryCases()) Measure("GPT of 12 layers", DeepGpt(), of, args.Repeats(3));
+  Measure("medium GPT", MediumGpt(), MemoryCases()[0],
+          args.Repeats(3));  // first: tools/bench puts PyTorch's beside it
+  for (const MemoryCase& of : MemoryCases())
+    Measure("GPT of 12 layers", DeepGpt(), of, args.Repeats(3));
 }

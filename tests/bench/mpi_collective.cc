@@ -28,17 +28,27 @@ class Collectives {
       return [=] { MPI_Allreduce(send, receive, elements, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
     }
     if (name == "reduce_scatter") {
-      return [=] { MPI_Reduce_scatter_block(send, receive, elements / 2, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); };
+      return [=] {
+        MPI_Reduce_scatter_block(send, receive, elements / 2, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
+      };
     }
     if (name == "all_gather") {
-      return [=] { MPI_Allgather(send, elements / 2, MPI_FLOAT, receive, elements / 2, MPI_FLOAT, MPI_COMM_WORLD); };
+      return [=] {
+        MPI_Allgather(send, elements / 2, MPI_FLOAT, receive, elements / 2, MPI_FLOAT,
+                      MPI_COMM_WORLD);
+      };
     }
     if (name == "all_to_all") {
-      return [=] { MPI_Alltoall(send, elements / 4, MPI_FLOAT, receive, elements / 4, MPI_FLOAT, MPI_COMM_WORLD); };
+      return [=] {
+        MPI_Alltoall(send, elements / 4, MPI_FLOAT, receive, elements / 4, MPI_FLOAT,
+                     MPI_COMM_WORLD);
+      };
     }
-    if (name == "move" && rank_ == 0) return [=] { MPI_Send(send, elements, MPI_FLOAT, 1, 0, MPI_COMM_WORLD); };
+    if (name == "move" && rank_ == 0)
+      return [=] { MPI_Send(send, elements, MPI_FLOAT, 1, 0, MPI_COMM_WORLD); };
     if (name == "move") {
-      return [=] { MPI_Recv(receive, elements, MPI_FLOAT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE); };
+      return
+          [=] { MPI_Recv(receive, elements, MPI_FLOAT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE); };
     }
     return nullptr;
   }

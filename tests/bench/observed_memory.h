@@ -1,6 +1,6 @@
-// Memory that a session takes, as the system counts it, beside what its plans say: pages that came to be resident from
-// before the session is made to after its third step.
-// Thread rule: one thread; ObserveApart forks, so before any other thread is there.
+// Memory that a session takes, as the system counts it, beside what its plans say: pages that came
+// to be resident from before the session is made to after its third step. Thread rule: one thread;
+// ObserveApart forks, so before any other thread is there.
 #pragma once
 
 #include <string>
@@ -29,10 +29,12 @@ struct MemoryCase {
 // One device, dp=2, ZeRO-3 on dp=2, pp=2 with 1F1B, recomputation.
 std::vector<MemoryCase> MemoryCases();
 
-// The medium GPT with twice the layers: large enough that what a rank takes beside its plan (threads, trace) does not count.
+// The medium GPT with twice the layers: large enough that what a rank takes beside its plan
+// (threads, trace) does not count.
 TransformerOptions DeepGpt();
 
-// Runs the case on `gpt` in a process of its own, so that nothing of an earlier one is left. Exits the program on an error.
+// Runs the case on `gpt` in a process of its own, so that nothing of an earlier one is left. Exits
+// the program on an error.
 ObservedMemory ObserveApart(TransformerOptions gpt, const MemoryCase& of);
 
 }  // namespace weir::bench

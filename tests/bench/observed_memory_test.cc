@@ -13,7 +13,8 @@ TEST(ObservedMemory, IsWhatIsPlannedToTwoInAHundred) {
     const ObservedMemory observed = ObserveApart(DeepGpt(), of);
     EXPECT_GT(observed.planned, 100 << 20) << of.what;
     EXPECT_LE(std::abs(observed.anonymous - observed.planned), 0.02 * observed.planned)
-        << of.what << ": " << observed.planned / (1 << 20) << " MiB planned, " << observed.anonymous / (1 << 20) << " observed";
+        << of.what << ": " << observed.planned / (1 << 20) << " MiB planned, "
+        << observed.anonymous / (1 << 20) << " observed";
   }
 }
 

@@ -1,5 +1,6 @@
-// What the mathematics of time costs: slots solved, start times checked and an iteration played, for pipelines of up to 20,000
-// actors; and how near the solved memory is to what no count can beat.
+// What the mathematics of time costs: slots solved, start times checked and an iteration played,
+// for pipelines of up to 20,000 actors; and how near the solved memory is to what no count can
+// beat.
 //   tools/bench rates
 #include <algorithm>
 #include <string>
@@ -43,7 +44,8 @@ struct Budgets {
   double play_ms = 0;
 };
 
-void PrintTime(const std::string& what, const std::vector<double>& ms, double budget_ms, const std::string& note) {
+void PrintTime(const std::string& what, const std::vector<double>& ms, double budget_ms,
+               const std::string& note) {
   BenchRow row = {what, "ms", ms, "no budget", {1}, BenchRow::Better::kLower, std::nullopt, note};
   if (budget_ms > 0) {
     row.against = absl::StrCat("budget ", budget_ms, " ms");
@@ -55,7 +57,8 @@ void PrintTime(const std::string& what, const std::vector<double>& ms, double bu
 
 void MeasureTimes(const BenchArgs& args, const RandomPipeline& options, const Budgets& budgets) {
   const TimedGraph graph = MakeRandomPipeline(options);
-  const std::string name = absl::StrCat(graph.actors.size(), " actors on ", options.stages, " devices");
+  const std::string name =
+      absl::StrCat(graph.actors.size(), " actors on ", options.stages, " devices");
   std::vector<double> solve, check, play;
   int64_t acts = 0;
   for (const TimedGraph::Actor& actor : graph.actors) acts += actor.acts;
@@ -70,14 +73,18 @@ void MeasureTimes(const BenchArgs& args, const RandomPipeline& options, const Bu
   }
   PrintTime(absl::StrCat(name, ": slots and start times"), solve, budgets.solve_ms, "CPU time");
   PrintTime(absl::StrCat(name, ": check of the start times"), check, budgets.check_ms, "CPU time");
-  PrintTime(absl::StrCat(name, ": liveness, one iteration"), play, budgets.play_ms, absl::StrCat("CPU time, ", acts, " acts"));
+  PrintTime(absl::StrCat(name, ": liveness, one iteration"), play, budgets.play_ms,
+            absl::StrCat("CPU time, ", acts, " acts"));
 }
 
 // Played greedily, and in memory, beside the bounds; over random pipelines.
 void MeasureQuality(const BenchArgs& args, int layers, int stages) {
   std::vector<double> period, memory, memory_alone;
   for (int seed = 1; seed <= args.Repeats(10); ++seed) {
-    RandomPipeline options = {.seed = static_cast<uint64_t>(seed), .layers = layers, .stages = stages, .micro_batches = 8 * stages};
+    RandomPipeline options = {.seed = static_cast<uint64_t>(seed),
+                              .layers = layers,
+                              .stages = stages,
+                              .micro_batches = 8 * stages};
     const TimedGraph graph = MakeRandomPipeline(options);
     const RegisterSolution solution = Must(SolveRegisters(graph, {}));
     GreedyPlay greedy(WithSlots(graph, solution.slots));
@@ -85,16 +92,35 @@ void MeasureQuality(const BenchArgs& args, int layers, int stages) {
     period.push_back(greedy.Period(0, 0.5) / static_cast<double>(solution.micro_batch_ns));
     memory.push_back(static_cast<double>(solution.bytes) / solution.bytes_bound);
     options.stages = 0;
-    const RegisterSolution alone = Must(SolveRegisters(MakeRandomPipeline(options), {.micro_batch_ns = solution.micro_batch_ns}));
+    const RegisterSolution alone = Must(
+        SolveRegisters(MakeRandomPipeline(options), {.micro_batch_ns = solution.micro_batch_ns}));
     memory_alone.push_back(static_cast<double>(alone.bytes) / alone.bytes_bound);
   }
   const std::string name = absl::StrCat(2 * layers, " actors on ", stages, " devices");
-  PrintRow({absl::StrCat(name, ": period, played greedily"), "of the bound", period, "the busiest device's time", {1}, BenchRow::Better::kLower,
-            1.01, "random pipelines"});
-  PrintRow({absl::StrCat(name, ": bytes of registers"), "of the bound", memory, "the LP's bound, which shares no device", {1},
-            BenchRow::Better::kLower, std::nullopt, "what more there is keeps acts of one device apart"});
-  PrintRow({absl::StrCat(name, ": bytes, a device for every actor"), "of the bound", memory_alone, "the LP's bound", {1},
-            BenchRow::Better::kLower, layers >= 1000 ? std::optional<double>(1.05) : std::nullopt, "same period"});
+  PrintRow({absl::StrCat(name, ": period, played greedily"),
+            "of the bound",
+            period,
+            "the busiest device's time",
+            {1},
+            BenchRow::Better::kLower,
+            1.01,
+            "random pipelines"});
+  PrintRow({absl::StrCat(name, ": bytes of registers"),
+            "of the bound",
+            memory,
+            "the LP's bound, which shares no device",
+            {1},
+            BenchRow::Better::kLower,
+            std::nullopt,
+            "what more there is keeps acts of one device apart"});
+  PrintRow({absl::StrCat(name, ": bytes, a device for every actor"),
+            "of the bound",
+            memory_alone,
+            "the LP's bound",
+            {1},
+            BenchRow::Better::kLower,
+            layers >= 1000 ? std::optional<double>(1.05) : std::nullopt,
+            "same period"});
 }
 
 }  // namespace
@@ -108,8 +134,10 @@ int main(int argc, char** argv) {
     return 0;
   }
   weir::bench::MeasureTimes(args, {.layers = 1000, .stages = 16, .micro_batches = 64}, {});
-  weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 32}, {.solve_ms = 200, .check_ms = 50, .play_ms = 100});
-  weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 256}, {.solve_ms = 200, .check_ms = 50});
+  weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 32},
+                            {.solve_ms = 200, .check_ms = 50, .play_ms = 100});
+  weir::bench::MeasureTimes(args, {.layers = 10000, .stages = 64, .micro_batches = 256},
+                            {.solve_ms = 200, .check_ms = 50});
   weir::bench::MeasureQuality(args, 20, 4);
   weir::bench::MeasureQuality(args, 100, 8);
   weir::bench::MeasureQuality(args, 1000, 16);

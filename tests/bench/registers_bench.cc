@@ -1,6 +1,7 @@
-// What register counts cost and buy: ten random pipelines with one slot everywhere, two, twice the stages, what the
-// schedule says, and solved counts. Virtual time runs the production plans and protocol with the costs that the compiler
-// planned with; real time is for those with a core for every stage.
+// What register counts cost and buy: ten random pipelines with one slot everywhere, two, twice the
+// stages, what the schedule says, and solved counts. Virtual time runs the production plans and
+// protocol with the costs that the compiler planned with; real time is for those with a core for
+// every stage.
 //   tools/bench registers
 #include <algorithm>
 #include <random>
@@ -28,10 +29,13 @@ struct Pipeline {
   int64_t vocab = 0;
 };
 
-// Stages of one to five blocks, so that they cost differently; every third has two, for machines of two cores.
+// Stages of one to five blocks, so that they cost differently; every third has two, for machines of
+// two cores.
 Pipeline RandomPipeline(int seed) {
   std::mt19937_64 random(static_cast<uint64_t>(seed));
-  auto draw = [&](int64_t low, int64_t high) { return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1)); };
+  auto draw = [&](int64_t low, int64_t high) {
+    return low + static_cast<int64_t>(random() % static_cast<uint64_t>(high - low + 1));
+  };
   Pipeline pipeline;
   pipeline.stages = seed % 3 == 0 ? 2 : static_cast<int>(draw(3, 8));
   std::vector<std::string> blocks;
@@ -51,9 +55,11 @@ Pipeline RandomPipeline(int seed) {
   pipeline.vocab = options.vocab;
   pipeline.job = Must(GptJob(options));
   Must(SetMesh(absl::StrCat("pp=", pipeline.stages), &pipeline.job));
-  for (int stage = 0; stage + 1 < pipeline.stages; ++stage) pipeline.job.mutable_pipeline()->add_cut(absl::StrCat("layers.", cuts[stage]));
-  pipeline.name = absl::StrCat("pipeline ", seed, ": ", absl::StrJoin(blocks, "+"), " blocks, hidden ", options.hidden, ", ",
-                               options.training.micro_batches, " micro-batches");
+  for (int stage = 0; stage + 1 < pipeline.stages; ++stage)
+    pipeline.job.mutable_pipeline()->add_cut(absl::StrCat("layers.", cuts[stage]));
+  pipeline.name =
+      absl::StrCat("pipeline ", seed, ": ", absl::StrJoin(blocks, "+"), " blocks, hidden ",
+                   options.hidden, ", ", options.training.micro_batches, " micro-batches");
   return pipeline;
 }
 
@@ -75,11 +81,14 @@ Compiled Compile(const Pipeline& pipeline, Runtime::Registers registers) {
   std::unique_ptr<LogicalPlan> logical = Must(CompileJob(job, {}));
   Compiled compiled;
   compiled.micro_batch_ns = logical->rhythm.micro_batch_ns;
-  compiled.bound_ns = compiler::BoundPeriod(Must(compiler::BuildStationGraph(*logical, compiler::PeakCosts())).timed).micro_batch_ns;
+  compiled.bound_ns = compiler::BoundPeriod(
+                          Must(compiler::BuildStationGraph(*logical, compiler::PeakCosts())).timed)
+                          .micro_batch_ns;
   for (int64_t rank = 0; rank < logical->mesh.num_ranks(); ++rank) {
     compiled.plans.push_back(Must(LowerForRank(*logical, rank)));
     for (const RegisterSpec& spec : compiled.plans.back().registers()) {
-      if (spec.initial_tokens() == 0 && spec.side() != RegisterSpec::OUTBOUND) compiled.register_bytes += spec.bytes() * spec.slots();
+      if (spec.initial_tokens() == 0 && spec.side() != RegisterSpec::OUTBOUND)
+        compiled.register_bytes += spec.bytes() * spec.slots();
     }
   }
   return compiled;
@@ -94,7 +103,10 @@ double VirtualNs(const Compiled& compiled, int64_t vocab) {
   options.sim.chooser = SimEngineOptions::Chooser::kByTime;
   options.compute = RankExecutorOptions::Compute::kSkip;
   options.sim_cost_ns = [&](const Plan& plan, const PlanActor& actor) {
-    return compiled.plans[plan.rank].actor(static_cast<int>(&actor - plan.actors.data())).timing().time_ns();
+    return compiled.plans[plan.rank]
+        .actor(static_cast<int>(&actor - plan.actors.data()))
+        .timing()
+        .time_ns();
   };
   options.sim_latency_ns = [](int64_t bytes, int from, int to) {
     const compiler::PeakCosts costs;
@@ -117,20 +129,42 @@ void Measure(const BenchArgs& args, int seed) {
   const Pipeline pipeline = RandomPipeline(seed);
   const Compiled solved = Compile(pipeline, Runtime::SOLVED);
   const double solved_ns = VirtualNs(solved, pipeline.vocab);
-  PrintRow({absl::StrCat(pipeline.name, "; solved: period"), "ns", {static_cast<double>(solved.micro_batch_ns)}, "bound",
-            {static_cast<double>(solved.bound_ns)}, BenchRow::Better::kLower, 1.01,
-            absl::StrCat("planned; a step takes ", static_cast<int64_t>(solved_ns), " ns of virtual time")});
-  const std::vector<Choice> choices = {{"one slot everywhere", Runtime::ONE}, {"two", Runtime::TWO}, {"twice the stages", Runtime::TWICE_STAGES},
+  PrintRow({absl::StrCat(pipeline.name, "; solved: period"),
+            "ns",
+            {static_cast<double>(solved.micro_batch_ns)},
+            "bound",
+            {static_cast<double>(solved.bound_ns)},
+            BenchRow::Better::kLower,
+            1.01,
+            absl::StrCat("planned; a step takes ", static_cast<int64_t>(solved_ns),
+                         " ns of virtual time")});
+  const std::vector<Choice> choices = {{"one slot everywhere", Runtime::ONE},
+                                       {"two", Runtime::TWO},
+                                       {"twice the stages", Runtime::TWICE_STAGES},
                                        {"the schedule's", Runtime::SCHEDULE}};
   const bool fits = pipeline.stages <= static_cast<int>(std::thread::hardware_concurrency());
   CountingFeed feed(pipeline.vocab);
   for (const Choice& choice : choices) {
     const Compiled other = Compile(pipeline, choice.registers);
     const double other_ns = VirtualNs(other, pipeline.vocab);
-    PrintRow({absl::StrCat("  step with solved counts beside ", choice.name, ", virtual"), "ns", {solved_ns}, choice.name, {other_ns}, BenchRow::Better::kLower,
-              {}, absl::StrCat("period ", other.micro_batch_ns, " ns, ", other.micro_batch_ns * 100 / std::max<int64_t>(1, solved.bound_ns), " % of the bound")});
-    PrintRow({absl::StrCat("  bytes of registers beside ", choice.name), "KiB", {static_cast<double>(solved.register_bytes) / 1024}, choice.name,
-              {static_cast<double>(other.register_bytes) / 1024}, BenchRow::Better::kLower, {}, "all devices"});
+    PrintRow({absl::StrCat("  step with solved counts beside ", choice.name, ", virtual"),
+              "ns",
+              {solved_ns},
+              choice.name,
+              {other_ns},
+              BenchRow::Better::kLower,
+              {},
+              absl::StrCat("period ", other.micro_batch_ns, " ns, ",
+                           other.micro_batch_ns * 100 / std::max<int64_t>(1, solved.bound_ns),
+                           " % of the bound")});
+    PrintRow({absl::StrCat("  bytes of registers beside ", choice.name),
+              "KiB",
+              {static_cast<double>(solved.register_bytes) / 1024},
+              choice.name,
+              {static_cast<double>(other.register_bytes) / 1024},
+              BenchRow::Better::kLower,
+              {},
+              "all devices"});
     if (!fits) continue;
     std::unique_ptr<Session> ours = OpenReal(solved, &feed), theirs = OpenReal(other, &feed);
     auto step = [&](Session& session) {
@@ -138,8 +172,15 @@ void Measure(const BenchArgs& args, int seed) {
       Must(session.RunSteps(1));
       return WallNs() - begin;
     };
-    Pairs pairs = Alternate(args.Repeats(11), [&] { return step(*ours); }, [&] { return step(*theirs); });
-    PrintRow({absl::StrCat("  step with solved counts beside ", choice.name, ", real"), "ns", pairs.ours, choice.name, pairs.theirs, BenchRow::Better::kLower, {},
+    Pairs pairs = Alternate(
+        args.Repeats(11), [&] { return step(*ours); }, [&] { return step(*theirs); });
+    PrintRow({absl::StrCat("  step with solved counts beside ", choice.name, ", real"),
+              "ns",
+              pairs.ours,
+              choice.name,
+              pairs.theirs,
+              BenchRow::Better::kLower,
+              {},
               absl::StrCat(pipeline.stages, " stages, a thread each")});
   }
 }
@@ -149,5 +190,6 @@ void Measure(const BenchArgs& args, int seed) {
 
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
-  for (int seed = 1; seed <= args.Sized(weir::bench::kPipelines, 1); ++seed) weir::bench::Measure(args, seed);
+  for (int seed = 1; seed <= args.Sized(weir::bench::kPipelines, 1); ++seed)
+    weir::bench::Measure(args, seed);
 }

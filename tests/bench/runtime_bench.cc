@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kWarmUpSteps = 5;
 
-std::unique_ptr<Session> Open(const std::vector<RankPlan>& plans, DataFeed* feed, int64_t trace_capacity = 1 << 16,
-                              const CafEngineOptions& caf = {}) {
+std::unique_ptr<Session> Open(const std::vector<RankPlan>& plans, DataFeed* feed,
+                              int64_t trace_capacity = 1 << 16, const CafEngineOptions& caf = {}) {
   SessionOptions options;
   options.feed = feed;
   options.caf = caf;
@@ -56,11 +56,32 @@ void CostPerOp(const BenchArgs& args) {
     per_call.push_back((pairs.ours[i] - pairs.theirs[i]) / calls);
     per_act.push_back((pairs.ours[i] - pairs.theirs[i]) / acts);
   }
-  const std::string what = absl::StrCat("runtime per op, GPT of ", calls, " kernels in ", acts, " acts");
-  PrintRow({what, "ns", per_call, "budget 200 ns", {200}, BenchRow::Better::kLower, 1.0, "step minus its kernels in a loop, CPU time"});
-  PrintRow({"the same per act", "ns", per_act, "", {}, BenchRow::Better::kLower, {}, "an act runs several kernels"});
-  PrintRow({"that step against its kernels in a loop", "ns", pairs.ours, "plain loop", pairs.theirs,
-            BenchRow::Better::kLower, {}, "tensors of a few elements"});
+  const std::string what =
+      absl::StrCat("runtime per op, GPT of ", calls, " kernels in ", acts, " acts");
+  PrintRow({what,
+            "ns",
+            per_call,
+            "budget 200 ns",
+            {200},
+            BenchRow::Better::kLower,
+            1.0,
+            "step minus its kernels in a loop, CPU time"});
+  PrintRow({"the same per act",
+            "ns",
+            per_act,
+            "",
+            {},
+            BenchRow::Better::kLower,
+            {},
+            "an act runs several kernels"});
+  PrintRow({"that step against its kernels in a loop",
+            "ns",
+            pairs.ours,
+            "plain loop",
+            pairs.theirs,
+            BenchRow::Better::kLower,
+            {},
+            "tensors of a few elements"});
 
   // The programs taken out: the protocol alone.
   for (RankPlan& plan : plans) {
@@ -69,7 +90,14 @@ void CostPerOp(const BenchArgs& args) {
   session = Open(plans, &feed);
   std::vector<double> empty;
   for (int i = 0; i < repeats; ++i) empty.push_back(CpuNsPerStep(*session, steps) / calls);
-  PrintRow({"the same plan with empty programs, per op", "ns", empty, "budget 200 ns", {200}, BenchRow::Better::kLower, 1.0, "CPU time"});
+  PrintRow({"the same plan with empty programs, per op",
+            "ns",
+            empty,
+            "budget 200 ns",
+            {200},
+            BenchRow::Better::kLower,
+            1.0,
+            "CPU time"});
 }
 
 void Allocations(const BenchArgs& args) {
@@ -98,10 +126,23 @@ void Allocations(const BenchArgs& args) {
       runtime.push_back(all.back() - in_kernels);
     }
     const std::string devices = mesh.empty() ? "1 device" : mesh;
-    PrintRow({absl::StrCat("heap allocations a step, ", devices), "", all, "budget 0", {0}, BenchRow::Better::kLower, 0.0,
-              mesh.empty() ? "nearly all are oneDNN's, freed at once" : "oneDNN's and CAF's wake-ups"});
+    PrintRow(
+        {absl::StrCat("heap allocations a step, ", devices),
+         "",
+         all,
+         "budget 0",
+         {0},
+         BenchRow::Better::kLower,
+         0.0,
+         mesh.empty() ? "nearly all are oneDNN's, freed at once" : "oneDNN's and CAF's wake-ups"});
     if (mesh.empty()) {
-      PrintRow({absl::StrCat("of these outside kernels, ", devices), "", runtime, "budget 0", {0}, BenchRow::Better::kLower, 0.0,
+      PrintRow({absl::StrCat("of these outside kernels, ", devices),
+                "",
+                runtime,
+                "budget 0",
+                {0},
+                BenchRow::Better::kLower,
+                0.0,
                 absl::StrCat("over runs of ", steps, " steps; starting a run takes a few")});
       continue;
     }
@@ -109,21 +150,34 @@ void Allocations(const BenchArgs& args) {
     for (RankPlan& plan : empty) {
       for (Program& program : *plan.mutable_program()) {
         for (int i = program.call_size(); i-- > 0;) {
-          if (!absl::StartsWith(program.call(i).op(), "exchange_")) program.mutable_call()->DeleteSubrange(i, 1);
+          if (!absl::StartsWith(program.call(i).op(), "exchange_"))
+            program.mutable_call()->DeleteSubrange(i, 1);
         }
       }
     }
     session = Open(empty, &feed);
     runtime.clear();
     for (int i = 0; i < 6; ++i) runtime.push_back(per_step());
-    PrintRow({absl::StrCat("of these with exchanges as the only kernels, ", devices), "", runtime, "budget 0", {0},
-              BenchRow::Better::kLower, 0.0, "a wake-up of a parked rank is a CAF message"});
+    PrintRow({absl::StrCat("of these with exchanges as the only kernels, ", devices),
+              "",
+              runtime,
+              "budget 0",
+              {0},
+              BenchRow::Better::kLower,
+              0.0,
+              "a wake-up of a parked rank is a CAF message"});
     CafEngineOptions awake;
     awake.polls_before_parking = 1 << 20;
     session = Open(empty, &feed, 1 << 16, awake);
     runtime.clear();
     for (int i = 0; i < 6; ++i) runtime.push_back(per_step());
-    PrintRow({absl::StrCat("the same with ranks that do not park, ", devices), "", runtime, "budget 0", {0}, BenchRow::Better::kLower, 0.0,
+    PrintRow({absl::StrCat("the same with ranks that do not park, ", devices),
+              "",
+              runtime,
+              "budget 0",
+              {0},
+              BenchRow::Better::kLower,
+              0.0,
               absl::StrCat("over runs of ", steps, " steps; starting a run takes a few")});
   }
 }
@@ -152,19 +206,36 @@ void Trace(const BenchArgs& args) {
   const int repeats = args.Repeats(12), steps = 3;
   std::unique_ptr<Session> traced = Open(plans, &feed), untraced = Open(plans, &feed, 0);
   Pairs pairs = Alternate(
-      repeats, [&] { return CpuNsPerStep(*traced, steps) * 1e-6; }, [&] { return CpuNsPerStep(*untraced, steps) * 1e-6; });
-  PrintRow({"GPT step with acts kept", "ms", pairs.ours, "none kept", pairs.theirs, BenchRow::Better::kLower, 1.01, "CPU time"});
+      repeats, [&] { return CpuNsPerStep(*traced, steps) * 1e-6; },
+      [&] { return CpuNsPerStep(*untraced, steps) * 1e-6; });
+  PrintRow({"GPT step with acts kept", "ms", pairs.ours, "none kept", pairs.theirs,
+            BenchRow::Better::kLower, 1.01, "CPU time"});
   std::vector<double> share;
   for (int i = 0; i < repeats; ++i) {
-    share.push_back(NsPerRecord() * static_cast<double>(ActsPerStep(traced->plan(0))) / (pairs.ours[i] * 1e6) * 100);
+    share.push_back(NsPerRecord() * static_cast<double>(ActsPerStep(traced->plan(0))) /
+                    (pairs.ours[i] * 1e6) * 100);
   }
-  PrintRow({"records and readings of the time, share of that step", "%", share, "budget 1 %", {1}, BenchRow::Better::kLower, 1.0,
+  PrintRow({"records and readings of the time, share of that step",
+            "%",
+            share,
+            "budget 1 %",
+            {1},
+            BenchRow::Better::kLower,
+            1.0,
             "cost of one in a loop times acts"});
   const std::vector<RankPlan> chain_plans = Certified({ChainPlan(32, 2, 5000)});
   std::unique_ptr<Session> chain = Open(chain_plans, &feed), silent = Open(chain_plans, &feed, 0);
   pairs = Alternate(
-      repeats, [&] { return CpuNsPerStep(*chain, 1) / 160000; }, [&] { return CpuNsPerStep(*silent, 1) / 160000; });
-  PrintRow({"hop with acts kept", "ns", pairs.ours, "none kept", pairs.theirs, BenchRow::Better::kLower, {}, "an act that does nothing"});
+      repeats, [&] { return CpuNsPerStep(*chain, 1) / 160000; },
+      [&] { return CpuNsPerStep(*silent, 1) / 160000; });
+  PrintRow({"hop with acts kept",
+            "ns",
+            pairs.ours,
+            "none kept",
+            pairs.theirs,
+            BenchRow::Better::kLower,
+            {},
+            "an act that does nothing"});
 }
 
 }  // namespace

@@ -47,7 +47,8 @@ void PinTo(int core) {
 // One of two ranks with an edge to the other.
 class Side final : public MessageReceiver {
  public:
-  Side(int rank, Exchange* exchange, Lanes lanes, Checksum checksum) : rank_(rank), source_(kLarge, 'a') {
+  Side(int rank, Exchange* exchange, Lanes lanes, Checksum checksum)
+      : rank_(rank), source_(kLarge, 'a') {
     UcxTransportOptions options;
     options.lanes = lanes;
     options.checksum = checksum;
@@ -167,7 +168,9 @@ class SidePair {
  private:
   double Sample(char command) {
     double sample = 0;
-    if (::write(commands_[1], &command, 1) != 1 || ::read(samples_[0], &sample, sizeof(sample)) != sizeof(sample)) std::abort();
+    if (::write(commands_[1], &command, 1) != 1 ||
+        ::read(samples_[0], &sample, sizeof(sample)) != sizeof(sample))
+      std::abort();
     return sample;
   }
   ForkedExchange exchange_;
@@ -181,14 +184,17 @@ bool HasPerftest() { return std::system("command -v ucx_perftest >/dev/null 2>&1
 // What ucx_perftest of Debian's ucx-utils finds: ns one way, or GB/s.
 double Perftest(Lanes lanes, char what) {
   const std::string environment =
-      absl::StrCat("UCX_TLS=", lanes == Lanes::kTcp ? "tcp" : "posix,cma", " UCX_NET_DEVICES=lo UCX_WARN_UNUSED_ENV_VARS=n");
-  const std::string test = what == 'l' ? absl::StrCat("-t ucp_am_lat -s ", kSmall, " -n ", 2 * kRounds, " -w 200")
-                                       : absl::StrCat("-t ucp_am_bw -s ", kLarge, " -n ", kTokens, " -w 4 -W ", kSlots);
+      absl::StrCat("UCX_TLS=", lanes == Lanes::kTcp ? "tcp" : "posix,cma",
+                   " UCX_NET_DEVICES=lo UCX_WARN_UNUSED_ENV_VARS=n");
+  const std::string test =
+      what == 'l' ? absl::StrCat("-t ucp_am_lat -s ", kSmall, " -n ", 2 * kRounds, " -w 200")
+                  : absl::StrCat("-t ucp_am_bw -s ", kLarge, " -n ", kTokens, " -w 4 -W ", kSlots);
   // The server ends with its client; a port that is taken is tried again with another.
   static int port = 20000 + ::getpid() % 20000;
-  const std::string command = absl::StrCat(
-      environment, " taskset -c 1 ucx_perftest -p ", ++port, " >/dev/null 2>&1 & sleep 0.3; ", environment,
-      " taskset -c 0 ucx_perftest localhost -p ", port, " ", test, " -f -v 2>/dev/null | tail -1; wait");
+  const std::string command = absl::StrCat(environment, " taskset -c 1 ucx_perftest -p ", ++port,
+                                           " >/dev/null 2>&1 & sleep 0.3; ", environment,
+                                           " taskset -c 0 ucx_perftest localhost -p ", port, " ",
+                                           test, " -f -v 2>/dev/null | tail -1; wait");
   FILE* output = ::popen(command.c_str(), "r");
   char line[512] = "";
   if (output == nullptr || std::fgets(line, sizeof(line), output) == nullptr) line[0] = '\0';
@@ -206,17 +212,22 @@ void Compare(const BenchArgs& args, Lanes lanes, const std::string& name) {
   SidePair without(lanes, Checksum::kNone);
   for (char what : {'l', 'b'}) {
     const bool latency = what == 'l';
-    const std::string text = latency ? absl::StrCat("64 B one way, ", name) : absl::StrCat("4 MiB tokens, ", name);
+    const std::string text =
+        latency ? absl::StrCat("64 B one way, ", name) : absl::StrCat("4 MiB tokens, ", name);
     const std::string unit = latency ? "ns" : "GB/s";
     const auto better = latency ? BenchRow::Better::kLower : BenchRow::Better::kHigher;
     const double limit = latency ? 2.0 : 0.9;
     const int repeats = args.Repeats(9);
     if (HasPerftest()) {
-      const Pairs pairs = Alternate(repeats, [&] { return without.Measure(what); }, [&] { return Perftest(lanes, what); });
-      PrintRow({text, unit, pairs.ours, "ucx_perftest, active messages", pairs.theirs, better, limit, "no checksums"});
+      const Pairs pairs = Alternate(
+          repeats, [&] { return without.Measure(what); }, [&] { return Perftest(lanes, what); });
+      PrintRow({text, unit, pairs.ours, "ucx_perftest, active messages", pairs.theirs, better,
+                limit, "no checksums"});
     }
-    const Pairs pairs = Alternate(repeats, [&] { return with.Measure(what); }, [&] { return without.Measure(what); });
-    PrintRow({absl::StrCat(text, ", CRC32C"), unit, pairs.ours, "without", pairs.theirs, better, std::nullopt, ""});
+    const Pairs pairs = Alternate(
+        repeats, [&] { return with.Measure(what); }, [&] { return without.Measure(what); });
+    PrintRow({absl::StrCat(text, ", CRC32C"), unit, pairs.ours, "without", pairs.theirs, better,
+              std::nullopt, ""});
   }
 }
 
@@ -226,7 +237,9 @@ void Compare(const BenchArgs& args, Lanes lanes, const std::string& name) {
 int main(int argc, char** argv) {
   const weir::bench::BenchArgs args = weir::bench::ParseArgs(argc, argv);
   if (!weir::bench::HasPerftest()) {
-    std::fprintf(stderr, "transport: skips the comparison with ucx_perftest, which is not installed. Try: tools/bench transport --install\n");
+    std::fprintf(stderr,
+                 "transport: skips the comparison with ucx_perftest, which is not installed. Try: "
+                 "tools/bench transport --install\n");
   }
   weir::bench::Compare(args, weir::UcxTransportOptions::Lanes::kSharedMemory, "shared memory");
   weir::bench::Compare(args, weir::UcxTransportOptions::Lanes::kTcp, "TCP");

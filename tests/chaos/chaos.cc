@@ -20,9 +20,11 @@
 #include "tests/chaos/chaos_case.h"
 #include "tests/chaos/exhaustive.h"
 
-ABSL_FLAG(std::string, plans, "standard", "names of plans, separated by commas; `standard` is all of --list");
+ABSL_FLAG(std::string, plans, "standard",
+          "names of plans, separated by commas; `standard` is all of --list");
 ABSL_FLAG(std::string, seeds, "1..1000", "a seed, or first..last; `random` begins anywhere");
-ABSL_FLAG(std::string, chooser, "all", "uniform, starve, pct2, pct3, mutate, all, or exhaustive (for small plans)");
+ABSL_FLAG(std::string, chooser, "all",
+          "uniform, starve, pct2, pct3, mutate, all, or exhaustive (for small plans)");
 ABSL_FLAG(std::string, faults, "seed", "none, harmless, any, or seed: each of these, by the seed");
 ABSL_FLAG(double, minutes, 0, "goes on beyond the last seed until so many minutes have passed");
 ABSL_FLAG(int64_t, runs, 0, "goes on beyond the last seed until so many runs have been made");
@@ -80,9 +82,12 @@ double Minutes(std::chrono::steady_clock::time_point since) {
 }
 
 void PrintRow(const std::string& plan, const CaseResult& sum, double minutes) {
-  std::printf("%-16s %11lld %9.0f %11lld %13.0f\n", plan.c_str(), static_cast<long long>(sum.num_runs),
-              sum.num_runs == 0 ? 0 : static_cast<double>(sum.num_events) / static_cast<double>(sum.num_runs),
-              static_cast<long long>(sum.num_errors), minutes <= 0 ? 0 : static_cast<double>(sum.num_runs) / minutes);
+  std::printf(
+      "%-16s %11lld %9.0f %11lld %13.0f\n", plan.c_str(), static_cast<long long>(sum.num_runs),
+      sum.num_runs == 0 ? 0
+                        : static_cast<double>(sum.num_events) / static_cast<double>(sum.num_runs),
+      static_cast<long long>(sum.num_errors),
+      minutes <= 0 ? 0 : static_cast<double>(sum.num_runs) / minutes);
 }
 
 // Seeds in blocks, so that all plans get their share of the time.
@@ -105,14 +110,16 @@ int PlaySeeds(const Options& options) {
   int num_failures = 0;
   uint64_t block = options.first;
   for (;; block += kBlock) {
-    const bool more = Minutes(begin) < absl::GetFlag(FLAGS_minutes) || num_runs < absl::GetFlag(FLAGS_runs);
+    const bool more =
+        Minutes(begin) < absl::GetFlag(FLAGS_minutes) || num_runs < absl::GetFlag(FLAGS_runs);
     const uint64_t end = more ? block + kBlock : std::min(block + kBlock, options.last + 1);
     if (block >= end || num_failures >= kFailuresShownMax) break;
     for (Part& part : parts) {
       const auto part_begin = std::chrono::steady_clock::now();
       for (uint64_t seed = block; seed < end && num_failures < kFailuresShownMax; ++seed) {
-        const CaseResult result = explain ? part.player->Explain(seed, options.chooser, options.faults, std::cout)
-                                          : part.player->Play(seed, options.chooser, options.faults);
+        const CaseResult result =
+            explain ? part.player->Explain(seed, options.chooser, options.faults, std::cout)
+                    : part.player->Play(seed, options.chooser, options.faults);
         part.sum.num_runs += result.num_runs;
         part.sum.num_events += result.num_events;
         part.sum.num_errors += result.num_errors;
@@ -120,19 +127,22 @@ int PlaySeeds(const Options& options) {
         if (explain) std::cout << "history " << result.history_hash << "\n";
         if (result.failure.empty()) continue;
         ++num_failures;
-        std::cout << "FAILED plan " << part.player->plan() << ", seed " << seed << ": " << result.failure << "\n  replay: "
-                  << "bazel run //tests/chaos -- --plans=" << part.player->plan() << " --seeds=" << seed
-                  << " --chooser=" << Name(options.chooser) << " --faults=" << absl::GetFlag(FLAGS_faults)
-                  << " --explain\n";
+        std::cout << "FAILED plan " << part.player->plan() << ", seed " << seed << ": "
+                  << result.failure << "\n  replay: "
+                  << "bazel run //tests/chaos -- --plans=" << part.player->plan()
+                  << " --seeds=" << seed << " --chooser=" << Name(options.chooser)
+                  << " --faults=" << absl::GetFlag(FLAGS_faults) << " --explain\n";
       }
       part.minutes += Minutes(part_begin);
     }
   }
   std::printf("%-16s %11s %9s %11s %13s\n", "plan", "runs", "events", "error ends", "runs/minute");
   for (const Part& part : parts) PrintRow(part.player->plan(), part.sum, part.minutes);
-  std::printf("seeds %llu to %llu, %lld runs in %.1f minutes: %s\n", static_cast<unsigned long long>(options.first),
-              static_cast<unsigned long long>(std::max(block, options.last + 1) - 1), static_cast<long long>(num_runs),
-              Minutes(begin), num_failures == 0 ? "clean" : "FAILED");
+  std::printf("seeds %llu to %llu, %lld runs in %.1f minutes: %s\n",
+              static_cast<unsigned long long>(options.first),
+              static_cast<unsigned long long>(std::max(block, options.last + 1) - 1),
+              static_cast<long long>(num_runs), Minutes(begin),
+              num_failures == 0 ? "clean" : "FAILED");
   return num_failures == 0 ? 0 : 1;
 }
 
@@ -150,7 +160,9 @@ int PlayEverything(const Options& options) {
     const bool complete = result.end == ExhaustiveResult::End::kComplete;
     std::printf("%-16s %11lld %11lld %s\n", name.c_str(), static_cast<long long>(result.num_states),
                 static_cast<long long>(result.num_runs),
-                !result.failure.empty() ? result.failure.c_str() : complete ? "all" : "not all: --runs_max");
+                !result.failure.empty() ? result.failure.c_str()
+                : complete              ? "all"
+                                        : "not all: --runs_max");
     std::fflush(stdout);
     failed |= !result.failure.empty();
   }
@@ -169,10 +181,13 @@ int Main() {
     options.plans = absl::StrSplit(absl::GetFlag(FLAGS_plans), ',');
   }
   if (!ReadSeeds(absl::GetFlag(FLAGS_seeds), &options)) {
-    return Reject(absl::StrCat("--seeds=", absl::GetFlag(FLAGS_seeds)), "a number, first..last, or random");
+    return Reject(absl::StrCat("--seeds=", absl::GetFlag(FLAGS_seeds)),
+                  "a number, first..last, or random");
   }
   const std::optional<CaseFaults> faults = FaultsNamed(absl::GetFlag(FLAGS_faults));
-  if (!faults) return Reject(absl::StrCat("--faults=", absl::GetFlag(FLAGS_faults)), "none, harmless, any or seed");
+  if (!faults)
+    return Reject(absl::StrCat("--faults=", absl::GetFlag(FLAGS_faults)),
+                  "none, harmless, any or seed");
   options.faults = *faults;
   if (absl::GetFlag(FLAGS_chooser) == "exhaustive") return PlayEverything(options);
   const std::optional<CaseChooser> chooser = ChooserNamed(absl::GetFlag(FLAGS_chooser));

@@ -45,14 +45,17 @@ absl::StatusOr<std::unique_ptr<CasePlayer>> CasePlayer::Create(const std::string
   for (size_t i = 0; i < player->worlds_.size(); ++i) {
     // One rank sends no messages, so how they move makes no difference.
     if (i > 0 && plan->ranks.size() == 1) break;
-    WEIR_ASSIGN_OR_RETURN(player->worlds_[i], World::Create(*plan, static_cast<SimNetwork::Mapping>(i)));
+    WEIR_ASSIGN_OR_RETURN(player->worlds_[i],
+                          World::Create(*plan, static_cast<SimNetwork::Mapping>(i)));
   }
   return player;
 }
 
 CasePlayer::Draft CasePlayer::DraftOf(uint64_t seed, CaseChooser chooser, CaseFaults faults) {
   uint64_t num_draws = 0;
-  const auto draw = [&](uint64_t bound) { return MixKey(MixKey(seed, 0xCA5E), num_draws++) % bound; };
+  const auto draw = [&](uint64_t bound) {
+    return MixKey(MixKey(seed, 0xCA5E), num_draws++) % bound;
+  };
   Draft draft;
   const uint64_t mapping = draw(worlds_.size());
   draft.world = worlds_[1] == nullptr ? worlds_[0].get() : worlds_[mapping].get();
@@ -61,7 +64,8 @@ CasePlayer::Draft CasePlayer::DraftOf(uint64_t seed, CaseChooser chooser, CaseFa
   engine.chooser = EngineChooser(chooser);
   engine.depth = chooser == CaseChooser::kPct2 ? 2 : 3;
   engine.check = SimEngineOptions::Check::kEveryStep;
-  engine.pieces = draw(2) == 0 ? SimEngineOptions::Pieces::kWhole : SimEngineOptions::Pieces::kDrawn;
+  engine.pieces =
+      draw(2) == 0 ? SimEngineOptions::Pieces::kWhole : SimEngineOptions::Pieces::kDrawn;
   draft.run.steps_per_call = 1 + static_cast<int64_t>(draw(2));
   SimFaultLevel level = static_cast<SimFaultLevel>(draw(3));
   if (faults != CaseFaults::kBySeed) level = static_cast<SimFaultLevel>(faults);
@@ -91,7 +95,9 @@ void CasePlayer::PlayRound(Draft draft, uint64_t seed, CaseResult* sum) {
   SimCoverage met;
   std::vector<std::vector<uint32_t>> rare;  // decisions of runs that met something new
   uint64_t num_draws = 0;
-  const auto draw = [&](uint64_t bound) { return MixKey(MixKey(seed, 0x0DD), num_draws++) % bound; };
+  const auto draw = [&](uint64_t bound) {
+    return MixKey(MixKey(seed, 0x0DD), num_draws++) % bound;
+  };
   draft.run.engine.coverage = &met;
   std::vector<uint32_t> script;
   for (int i = 0; i < kFreshRuns + kMutatedRuns; ++i) {
@@ -132,7 +138,8 @@ CaseResult CasePlayer::Play(uint64_t seed, CaseChooser chooser, CaseFaults fault
   return result;
 }
 
-CaseResult CasePlayer::Explain(uint64_t seed, CaseChooser chooser, CaseFaults faults, std::ostream& out) {
+CaseResult CasePlayer::Explain(uint64_t seed, CaseChooser chooser, CaseFaults faults,
+                               std::ostream& out) {
   std::ostringstream last;
   tell_ = &last;
   CaseResult result = Play(seed, chooser, faults);

@@ -2,8 +2,8 @@
 // and seed are enough to play it again.
 //
 //   uniform, starve, pct2, pct3   one run
-//   mutate   a round of runs: some uniform ones, then mutations of the decisions of those that met something new
-//   all      any of these, by the seed
+//   mutate   a round of runs: some uniform ones, then mutations of the decisions of those that met
+//   something new all      any of these, by the seed
 //
 // How a message's bytes move, whether messages come in pieces, how many steps are run at once and
 // which faults happen follow from the seed too.
@@ -31,11 +31,11 @@ const char* Name(CaseChooser chooser);
 enum class CaseFaults : uint8_t { kNone, kHarmless, kAny, kBySeed };
 
 struct CaseResult {
-  std::string failure;         // of the first run that failed; empty if none did
-  uint64_t history_hash = 0;   // of all its runs
+  std::string failure;        // of the first run that failed; empty if none did
+  uint64_t history_hash = 0;  // of all its runs
   int64_t num_runs = 0;
   int64_t num_events = 0;
-  int64_t num_errors = 0;      // runs that ended with an error, as they had to
+  int64_t num_errors = 0;  // runs that ended with an error, as they had to
 };
 
 // A plan with its worlds, and what runs of it have met.

@@ -15,8 +15,8 @@ TEST(FreshSeeds, AreClean) {
     ASSERT_TRUE(player.ok()) << player.status();
     for (uint64_t seed = first; seed < first + 3000; ++seed) {
       const CaseResult result = (*player)->Play(seed, CaseChooser::kAll, CaseFaults::kBySeed);
-      ASSERT_EQ(result.failure, "") << "replay: bazel run //tests/chaos -- --plans=" << plan.name << " --seeds=" << seed
-                                    << " --explain";
+      ASSERT_EQ(result.failure, "") << "replay: bazel run //tests/chaos -- --plans=" << plan.name
+                                    << " --seeds=" << seed << " --explain";
     }
   }
 }

@@ -41,7 +41,8 @@ std::string FirstFailure(uint64_t seeds) {
 std::string ReadAll(int fd) {
   std::string text;
   std::array<char, 4096> buffer;
-  for (ssize_t n; (n = ::read(fd, buffer.data(), buffer.size())) > 0;) text.append(buffer.data(), static_cast<size_t>(n));
+  for (ssize_t n; (n = ::read(fd, buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), static_cast<size_t>(n));
   return text;
 }
 
@@ -69,7 +70,8 @@ Kill TryToKill(PlantedBug bug, const std::string& name, const std::string& what,
   ::waitpid(child, &status, 0);
   if (WIFSIGNALED(status)) {
     kill.killed = true;
-    kill.how = WTERMSIG(status) == SIGALRM ? "never ends" : absl::StrCat("crash: ", strsignal(WTERMSIG(status)));
+    kill.how = WTERMSIG(status) == SIGALRM ? "never ends"
+                                           : absl::StrCat("crash: ", strsignal(WTERMSIG(status)));
     return kill;
   }
   const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('\n', 2));
@@ -83,16 +85,20 @@ Kill TryToKill(PlantedBug bug, const std::string& name, const std::string& what,
 
 std::vector<Kill> MakeKillTable(uint64_t seeds) {
   std::vector<Kill> table;
-  for (const CatalogueEntry& entry : BugCatalogue()) table.push_back(TryToKill(entry.bug, entry.name, entry.what, seeds));
+  for (const CatalogueEntry& entry : BugCatalogue())
+    table.push_back(TryToKill(entry.bug, entry.name, entry.what, seeds));
   return table;
 }
 
 void PrintKillTable(const std::vector<Kill>& table, std::ostream& out) {
-  out << absl::StrFormat("%-28s %-8s %-16s %5s  %s\n", "planted bug", "killed", "plan", "seed", "found as");
+  out << absl::StrFormat("%-28s %-8s %-16s %5s  %s\n", "planted bug", "killed", "plan", "seed",
+                         "found as");
   for (const Kill& kill : table) {
-    out << absl::StrFormat("%-28s %-8s %-16s %5u  %s\n", kill.name, kill.killed ? "yes" : "NO", kill.plan, kill.seed, kill.how);
+    out << absl::StrFormat("%-28s %-8s %-16s %5u  %s\n", kill.name, kill.killed ? "yes" : "NO",
+                           kill.plan, kill.seed, kill.how);
   }
-  const auto killed = std::count_if(table.begin(), table.end(), [](const Kill& kill) { return kill.killed; });
+  const auto killed =
+      std::count_if(table.begin(), table.end(), [](const Kill& kill) { return kill.killed; });
   out << killed << " of " << table.size() << " killed\n";
 }
 

@@ -19,7 +19,7 @@ struct Kill {
   bool killed = false;
   std::string plan;  // on which
   uint64_t seed = 0;
-  std::string how;   // what the check said
+  std::string how;  // what the check said
 };
 
 // `seeds` of each standard plan, from 1, until one fails.

@@ -17,10 +17,12 @@ TEST(Mutants, WithoutABugTheSameProgramFindsNothing) {
 
 TEST(Mutants, AtLeastNineteenOfTwentyPlantedBugsAreKilledByTheRegressionSeeds) {
   ASSERT_GE(BugCatalogue().size(), 20u);
-  ASSERT_EQ(BugCatalogue().size(), static_cast<size_t>(kNumPlantedBugs)) << "a bug without its line in the catalogue";
+  ASSERT_EQ(BugCatalogue().size(), static_cast<size_t>(kNumPlantedBugs))
+      << "a bug without its line in the catalogue";
   const std::vector<Kill> table = MakeKillTable(kSeeds);
   PrintKillTable(table, std::cout);
-  const auto killed = std::count_if(table.begin(), table.end(), [](const Kill& kill) { return kill.killed; });
+  const auto killed =
+      std::count_if(table.begin(), table.end(), [](const Kill& kill) { return kill.killed; });
   EXPECT_GE(killed * 100, static_cast<int64_t>(table.size()) * 95);
 }
 

@@ -14,7 +14,8 @@ std::vector<std::string> Names() {
   for (const StandardPlan& plan : StandardPlans()) names.push_back(plan.name);
   return names;
 }
-INSTANTIATE_TEST_SUITE_P(Plans, EveryPlan, ::testing::ValuesIn(Names()), [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Plans, EveryPlan, ::testing::ValuesIn(Names()),
+                         [](const auto& info) { return info.param; });
 
 TEST_P(EveryPlan, IsCleanUnderAThousandSeedsAndEachRepeatsItsHistory) {
   absl::StatusOr<std::unique_ptr<CasePlayer>> player = CasePlayer::Create(GetParam());
@@ -33,8 +34,8 @@ TEST_P(EveryPlan, IsCleanUnderAThousandSeedsAndEachRepeatsItsHistory) {
 TEST_P(EveryPlan, EndsWellUnderEveryHarmlessFault) {
   absl::StatusOr<std::unique_ptr<CasePlayer>> player = CasePlayer::Create(GetParam());
   ASSERT_TRUE(player.ok()) << player.status();
-  for (const CaseChooser chooser : {CaseChooser::kUniform, CaseChooser::kStarve, CaseChooser::kPct2, CaseChooser::kPct3,
-                                    CaseChooser::kMutate}) {
+  for (const CaseChooser chooser : {CaseChooser::kUniform, CaseChooser::kStarve, CaseChooser::kPct2,
+                                    CaseChooser::kPct3, CaseChooser::kMutate}) {
     for (uint64_t seed = 1; seed <= 60; ++seed) {
       const CaseResult result = (*player)->Play(seed, chooser, CaseFaults::kHarmless);
       ASSERT_EQ(result.failure, "") << Name(chooser) << ", seed " << seed;
@@ -52,13 +53,15 @@ TEST(Chaos, ARoundOfMutationsIsSixteenRuns) {
 
 TEST(Chaos, SmallPlansAreCleanInEveryInterleavingThereIs) {
   for (const char* name : {"accumulate", "diamond", "repeat", "packed"}) {
-    absl::StatusOr<std::unique_ptr<World>> world = World::Create(*FindPlan(name), SimNetwork::Mapping::kCopied);
+    absl::StatusOr<std::unique_ptr<World>> world =
+        World::Create(*FindPlan(name), SimNetwork::Mapping::kCopied);
     ASSERT_TRUE(world.ok()) << world.status();
     World::Run run;
     run.steps_per_call = (*world)->plan().steps;
     const ExhaustiveResult result = PlayAll(**world, run, 200'000);
     EXPECT_EQ(result.failure, "") << name;
-    EXPECT_EQ(result.end, ExhaustiveResult::End::kComplete) << name << ", " << result.num_runs << " runs";
+    EXPECT_EQ(result.end, ExhaustiveResult::End::kComplete)
+        << name << ", " << result.num_runs << " runs";
     EXPECT_GT(result.num_states, 10) << name;
   }
 }
@@ -68,9 +71,11 @@ TEST(Chaos, ToldEventsAreThoseOfTheRun) {
   ASSERT_TRUE(player.ok()) << player.status();
   std::ostringstream told;
   const CaseResult result = (*player)->Explain(3, CaseChooser::kUniform, CaseFaults::kNone, told);
-  EXPECT_EQ(result.history_hash, (*player)->Play(3, CaseChooser::kUniform, CaseFaults::kNone).history_hash);
+  EXPECT_EQ(result.history_hash,
+            (*player)->Play(3, CaseChooser::kUniform, CaseFaults::kNone).history_hash);
   EXPECT_NE(told.str().find("rank 0 'mix' starts act 0"), std::string::npos) << told.str();
-  EXPECT_NE(told.str().find("token of edge 10 arrives, rank 0 to 1"), std::string::npos) << told.str();
+  EXPECT_NE(told.str().find("token of edge 10 arrives, rank 0 to 1"), std::string::npos)
+      << told.str();
 }
 
 }  // namespace

@@ -32,14 +32,16 @@ struct Call {
 std::vector<std::optional<TensorSlice>> Slices(const std::vector<PlanOperand>& operands) {
   std::vector<std::optional<TensorSlice>> slices;
   for (const PlanOperand& operand : operands) {
-    slices.push_back(operand.place == Place::kNone ? std::nullopt : std::make_optional(operand.slice));
+    slices.push_back(operand.place == Place::kNone ? std::nullopt
+                                                   : std::make_optional(operand.slice));
   }
   return slices;
 }
 
 class SequentialRun {
  public:
-  SequentialRun(absl::Span<const Plan> plans, int64_t steps, DataFeed& feed) : plans_(plans), steps_(steps), feed_(feed) {}
+  SequentialRun(absl::Span<const Plan> plans, int64_t steps, DataFeed& feed)
+      : plans_(plans), steps_(steps), feed_(feed) {}
 
   absl::StatusOr<Reference> Run() {
     WEIR_RETURN_IF_ERROR(Load());
@@ -58,8 +60,8 @@ class SequentialRun {
     for (const Rank& rank : ranks_) {
       for (const PlanActor& actor : rank.plan->actors) {
         if (rank.acts[actor.id] == ActsOf(actor)) continue;
-        return absl::AbortedError(absl::StrCat("rank ", rank.plan->rank, ", actor '", actor.name, "' stops after ",
-                                               rank.acts[actor.id], " acts"));
+        return absl::AbortedError(absl::StrCat("rank ", rank.plan->rank, ", actor '", actor.name,
+                                               "' stops after ", rank.acts[actor.id], " acts"));
       }
     }
     for (auto& [key, values] : reference_.metrics) std::sort(values.begin(), values.end());
@@ -69,9 +71,9 @@ class SequentialRun {
  private:
   struct Rank {
     const Plan* plan = nullptr;
-    std::vector<int64_t> acts;              // done, by actor
-    std::vector<Stream*> streams;           // by register
-    std::vector<Token> states;              // by state
+    std::vector<int64_t> acts;     // done, by actor
+    std::vector<Stream*> streams;  // by register
+    std::vector<Token> states;     // by state
     std::vector<std::vector<Call>> programs;
   };
 
@@ -82,12 +84,14 @@ class SequentialRun {
       rank.acts.assign(plan.actors.size(), 0);
       for (const PlanState& state : plan.states) {
         rank.states.push_back(NewToken(state.slice.bytes()));
-        KeepState(plan.rank, static_cast<int>(rank.states.size()) - 1, rank.states.back(), state.slice.bytes());
+        KeepState(plan.rank, static_cast<int>(rank.states.size()) - 1, rank.states.back(),
+                  state.slice.bytes());
       }
       for (const PlanRegister& r : plan.registers) {
-        std::unique_ptr<Stream>& stream = streams_[r.side == RegisterSide::kLocal
-                                                       ? std::make_pair(plan.rank + (int64_t{1} << 40), uint64_t(r.id))
-                                                       : std::make_pair(int64_t{0}, r.edge)];
+        std::unique_ptr<Stream>& stream =
+            streams_[r.side == RegisterSide::kLocal
+                         ? std::make_pair(plan.rank + (int64_t{1} << 40), uint64_t(r.id))
+                         : std::make_pair(int64_t{0}, r.edge)];
         if (stream == nullptr) {
           stream = std::make_unique<Stream>();
           for (int32_t k = 0; k < r.initial_tokens; ++k) stream->push_back(NewToken(r.bytes));
@@ -103,7 +107,8 @@ class SequentialRun {
           spec.inputs = Slices(call.inputs);
           spec.outputs = Slices(call.outputs);
           spec.micro_batches = plan.micro_batches;
-          WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, KernelRegistry::Create("cpu", spec));
+          WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel,
+                                KernelRegistry::Create("cpu", spec));
           calls.push_back({&call, std::move(kernel)});
         }
       }
@@ -112,7 +117,8 @@ class SequentialRun {
   }
 
   void KeepState(int rank, int state, const Token& token, int64_t bytes) {
-    reference_.states[{rank, state}].emplace_back(reinterpret_cast<const char*>(token->data()), bytes);
+    reference_.states[{rank, state}].emplace_back(reinterpret_cast<const char*>(token->data()),
+                                                  bytes);
   }
 
   // In the steps n of the run with n % every == every_phase.
@@ -122,13 +128,16 @@ class SequentialRun {
   }
 
   // The span that an act belongs to.
-  static int64_t SpanOf(const PlanPort& port, int64_t act) { return (act + port.phase) / port.period; }
+  static int64_t SpanOf(const PlanPort& port, int64_t act) {
+    return (act + port.phase) / port.period;
+  }
 
   bool CanAct(const Rank& rank, const PlanActor& actor) const {
     const int64_t act = rank.acts[actor.id];
     if (act == ActsOf(actor)) return false;
     return std::all_of(actor.inputs.begin(), actor.inputs.end(), [&](const PlanPort& port) {
-      return static_cast<int64_t>(rank.streams[port.register_id]->size()) >= (SpanOf(port, act) + 1) * port.tokens;
+      return static_cast<int64_t>(rank.streams[port.register_id]->size()) >=
+             (SpanOf(port, act) + 1) * port.tokens;
     });
   }
 
@@ -140,10 +149,12 @@ class SequentialRun {
       inputs.emplace_back(first, first + port.tokens);
     }
     for (const PlanPort& port : actor.outputs) {
-      std::vector<Token>& held = held_[{rank.plan->rank, actor.id, static_cast<int>(outputs.size())}];
+      std::vector<Token>& held =
+          held_[{rank.plan->rank, actor.id, static_cast<int>(outputs.size())}];
       const bool begins = act == 0 || SpanOf(port, act - 1) != SpanOf(port, act);
       if (begins) held.clear();
-      while (begins && static_cast<int32_t>(held.size()) < port.tokens) held.push_back(NewToken(rank.plan->registers[port.register_id].bytes));
+      while (begins && static_cast<int32_t>(held.size()) < port.tokens)
+        held.push_back(NewToken(rank.plan->registers[port.register_id].bytes));
       outputs.push_back(held);
     }
     WEIR_RETURN_IF_ERROR(Compute(rank, actor, act, inputs, outputs));
@@ -166,7 +177,8 @@ class SequentialRun {
     return (act + port.phase) % port.period;
   }
 
-  absl::Status Compute(Rank& rank, const PlanActor& actor, int64_t act, const Held& inputs, const Held& outputs) {
+  absl::Status Compute(Rank& rank, const PlanActor& actor, int64_t act, const Held& inputs,
+                       const Held& outputs) {
     const int64_t step = act / actor.acts_per_step * actor.every + actor.every_phase;
     const int64_t micro_batch = act % actor.acts_per_step / actor.chunks;
     if (actor.kind == ActorKind::kSource) {
@@ -226,7 +238,8 @@ class SequentialRun {
 
 }  // namespace
 
-absl::StatusOr<Reference> RunSequentially(absl::Span<const Plan> plans, int64_t steps, DataFeed& feed) {
+absl::StatusOr<Reference> RunSequentially(absl::Span<const Plan> plans, int64_t steps,
+                                          DataFeed& feed) {
   return SequentialRun(plans, steps, feed).Run();
 }
 

@@ -29,6 +29,7 @@ struct Reference {
 
 // kAborted if the acts do not all come to run. The plans must have a token per span on every
 // port, and memory that registers share with states only where a state is the first token.
-absl::StatusOr<Reference> RunSequentially(absl::Span<const Plan> plans, int64_t steps, DataFeed& feed);
+absl::StatusOr<Reference> RunSequentially(absl::Span<const Plan> plans, int64_t steps,
+                                          DataFeed& feed);
 
 }  // namespace weir::chaos

@@ -14,11 +14,12 @@ constexpr int kWords = 8;
 constexpr int64_t kBytes = 4 * kWords;
 constexpr int64_t kStride = 64;
 
-// One rank of a row: takes a token from the rank before (or a feed), mixes it in some actors, gives it to
-// the next rank (or folds it into a state).
+// One rank of a row: takes a token from the rank before (or a feed), mixes it in some actors, gives
+// it to the next rank (or folds it into a state).
 class RowRank {
  public:
-  RowRank(int rank, int num_ranks, int micro_batches) : rank_(rank), num_ranks_(num_ranks), m_(micro_batches) {
+  RowRank(int rank, int num_ranks, int micro_batches)
+      : rank_(rank), num_ranks_(num_ranks), m_(micro_batches) {
     plan_.set_rank(rank);
     plan_.set_num_ranks(num_ranks);
     plan_.set_plan_id("grid");
@@ -29,18 +30,20 @@ class RowRank {
     plan_.set_num_stages(num_ranks);
   }
 
-  // `skip`: the last mixing actor also reads the first token, which must wait for it. `delay`: tokens
-  // that are there at first on the edges between ranks.
+  // `skip`: the last mixing actor also reads the first token, which must wait for it. `delay`:
+  // tokens that are there at first on the edges between ranks.
   RankPlan Build(int actors, bool skip, int delay) {
     const bool first = rank_ == 0, last = rank_ == num_ranks_ - 1;
-    const int begin = first ? Register("data", skip ? actors + 1 : 2) : Remote("in", rank_ - 1, RegisterSpec::INBOUND, delay);
+    const int begin = first ? Register("data", skip ? actors + 1 : 2)
+                            : Remote("in", rank_ - 1, RegisterSpec::INBOUND, delay);
     if (first) Source(begin);
     const int mix = Program("test_mix", 1), mix2 = Program("test_mix", 2);
     int token = begin;
     for (int i = 0; i < actors; ++i) {
       const bool joins = skip && i == actors - 1 && i > 0;
       const int next = Register("mixed " + std::to_string(i), 1 + i % 2);
-      ActorSpec* actor = Actor("mix " + std::to_string(i), ActorSpec::COMPUTE, joins ? mix2 : mix, ActorSpec::FORWARD);
+      ActorSpec* actor = Actor("mix " + std::to_string(i), ActorSpec::COMPUTE, joins ? mix2 : mix,
+                               ActorSpec::FORWARD);
       actor->set_priority(i % 3);
       Input(actor, token);
       if (joins) Input(actor, begin);
@@ -80,7 +83,8 @@ class RowRank {
     r->set_initial_tokens(delay);
     return id;
   }
-  ActorSpec* Actor(const std::string& name, ActorSpec::Kind kind, int program, ActorSpec::Phase phase) {
+  ActorSpec* Actor(const std::string& name, ActorSpec::Kind kind, int program,
+                   ActorSpec::Phase phase) {
     ActorSpec* actor = plan_.add_actor();
     actor->set_id(plan_.actor_size() - 1);
     actor->set_name(name);
@@ -150,10 +154,12 @@ class RowRank {
   int64_t end_ = 0;
 };
 
-std::vector<RankPlan> MakeRow(int actors_of_rank, int ranks, int micro_batches, bool skip, int delay) {
+std::vector<RankPlan> MakeRow(int actors_of_rank, int ranks, int micro_batches, bool skip,
+                              int delay) {
   std::vector<RankPlan> plans;
   for (int rank = 0; rank < ranks; ++rank) {
-    plans.push_back(RowRank(rank, ranks, micro_batches).Build(actors_of_rank, skip && rank == 0, delay));
+    plans.push_back(
+        RowRank(rank, ranks, micro_batches).Build(actors_of_rank, skip && rank == 0, delay));
   }
   return plans;
 }
@@ -168,7 +174,8 @@ StandardPlan Pipeline(const std::string& name, int stages, int micro_batches) {
 
 std::vector<StandardPlan> MakeStandardPlans() {
   std::vector<StandardPlan> plans;
-  for (const char* name : {"chain", "diamond", "repeat", "accumulate", "chunked", "ring", "train_loop", "packed", "stream"}) {
+  for (const char* name : {"chain", "diamond", "repeat", "accumulate", "chunked", "ring",
+                           "train_loop", "packed", "stream"}) {
     plans.push_back({name, LoadTestJob(name), 2});
   }
   plans.push_back({"every_other_step", LoadTestJob("every_other_step"), 4});

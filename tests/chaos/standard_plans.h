@@ -17,7 +17,8 @@ struct StandardPlan {
   int64_t steps = 2;  // of a run
 };
 
-// chain, diamond, repeat, accumulate, chunked, ring, train_loop, pipeline2, pipeline4, delay, skip, grid8x8.
+// chain, diamond, repeat, accumulate, chunked, ring, train_loop, pipeline2, pipeline4, delay, skip,
+// grid8x8.
 const std::vector<StandardPlan>& StandardPlans();
 // Of StandardPlans() and of those too large for every day (grid32x16). Null if there is none.
 const StandardPlan* FindPlan(const std::string& name);

@@ -1,5 +1,6 @@
-// That no plan of chaos can come to a standstill by itself: a run that does is the engine's fault or the faults' doing.
-// Apart from the runs: there the protocol, by which times are derived, may hold a planted bug.
+// That no plan of chaos can come to a standstill by itself: a run that does is the engine's fault
+// or the faults' doing. Apart from the runs: there the protocol, by which times are derived, may
+// hold a planted bug.
 #include "tests/chaos/standard_plans.h"
 
 #include <vector>

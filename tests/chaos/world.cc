@@ -20,23 +20,30 @@ std::string CodeOf(const absl::Status& status) {
   const size_t at = message.find('W');
   if (at == std::string::npos || message.size() < at + 5) return "";
   const std::string code = message.substr(at, 5);
-  return std::all_of(code.begin() + 1, code.end(), [](char c) { return c >= '0' && c <= '9'; }) ? code : "";
+  return std::all_of(code.begin() + 1, code.end(), [](char c) { return c >= '0' && c <= '9'; })
+             ? code
+             : "";
 }
 
 }  // namespace
 
-void World::Sink::Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) {
+void World::Sink::Report(const std::string& metric, int64_t step, int64_t micro_batch,
+                         float value) {
   ++num_reports;
   const auto found = reference->metrics.find({metric, step, micro_batch});
   if (found != reference->metrics.end() &&
-      std::any_of(found->second.begin(), found->second.end(),
-                  [value](float right) { return std::memcmp(&right, &value, sizeof(value)) == 0; })) {
+      std::any_of(found->second.begin(), found->second.end(), [value](float right) {
+        return std::memcmp(&right, &value, sizeof(value)) == 0;
+      })) {
     return;
   }
-  if (wrong.empty()) wrong = absl::StrCat("I9 metric '", metric, "', step ", step, ", micro-batch ", micro_batch, ": ", value);
+  if (wrong.empty())
+    wrong = absl::StrCat("I9 metric '", metric, "', step ", step, ", micro-batch ", micro_batch,
+                         ": ", value);
 }
 
-absl::StatusOr<std::unique_ptr<World>> World::Create(const StandardPlan& plan, SimNetwork::Mapping mapping) {
+absl::StatusOr<std::unique_ptr<World>> World::Create(const StandardPlan& plan,
+                                                     SimNetwork::Mapping mapping) {
   std::unique_ptr<World> world(new World(plan));
   WEIR_RETURN_IF_ERROR(world->Load(mapping));
   return world;
@@ -50,13 +57,15 @@ absl::Status World::Load(SimNetwork::Mapping mapping) {
   WEIR_RETURN_IF_ERROR(VerifyPlans(plans_));
   WEIR_ASSIGN_OR_RETURN(reference_, RunSequentially(plans_, plan_.steps, feed_));
   sink_.reference = &reference_;
-  for (const auto& [key, values] : reference_.metrics) num_metrics_ += static_cast<int64_t>(values.size());
+  for (const auto& [key, values] : reference_.metrics)
+    num_metrics_ += static_cast<int64_t>(values.size());
 
   network_ = std::make_unique<SimNetwork>(static_cast<int>(plans_.size()), mapping);
   RankExecutorOptions options;
   options.feed = &feed_;
   options.sink = &sink_;
-  options.state_init = [](const std::string&, const TensorSlice& slice, const PlanInitializer&, void* memory) {
+  options.state_init = [](const std::string&, const TensorSlice& slice, const PlanInitializer&,
+                          void* memory) {
     std::memset(memory, 0, slice.bytes());
     return absl::OkStatus();
   };
@@ -67,14 +76,16 @@ absl::Status World::Load(SimNetwork::Mapping mapping) {
   for (const Plan& plan : plans_) {
     devices_.push_back(std::make_unique<FakeDevice>());
     devices.push_back(devices_.back().get());
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
-                          RankExecutor::Create(&plan, devices.back(), network_->endpoint(plan.rank), options));
+    WEIR_ASSIGN_OR_RETURN(
+        std::unique_ptr<RankExecutor> executor,
+        RankExecutor::Create(&plan, devices.back(), network_->endpoint(plan.rank), options));
     ranks.push_back(executor.get());
     executors_.push_back(std::move(executor));
   }
   for (RankExecutor* rank : ranks) WEIR_RETURN_IF_ERROR(rank->Connect());
   for (RankExecutor* rank : ranks) rank->MarkBeginning();
-  engine_ = std::make_unique<SimEngine>(ranks, devices, network_.get(), &clock_, SimEngineOptions());
+  engine_ =
+      std::make_unique<SimEngine>(ranks, devices, network_.get(), &clock_, SimEngineOptions());
   shape_.num_ranks = static_cast<int>(plans_.size());
   shape_.num_lanes = network_->num_lanes();
   shape_.num_events = 1000;  // if the run below fails, which those that follow will tell
@@ -119,8 +130,10 @@ std::string World::Judge(const absl::Status& status) const {
   if (!status.ok()) {
     const SimFault* harm = engine_->harm();
     const std::string code = CodeOf(status);
-    if (harm == nullptr || !MayEndWith(*harm, code) || (code.empty() && status.code() != absl::StatusCode::kCancelled)) {
-      return absl::StrCat(status.message(), harm == nullptr ? "" : absl::StrCat(", after: ", Describe(*harm)));
+    if (harm == nullptr || !MayEndWith(*harm, code) ||
+        (code.empty() && status.code() != absl::StatusCode::kCancelled)) {
+      return absl::StrCat(status.message(),
+                          harm == nullptr ? "" : absl::StrCat(", after: ", Describe(*harm)));
     }
     return CompareStates(status);
   }
@@ -137,9 +150,11 @@ std::string World::CompareStates(const absl::Status& status) const {
     const auto is_memory = [memory](const std::string& value) {
       return std::memcmp(value.data(), memory.data(), value.size()) == 0;
     };
-    const bool right = status.ok() ? is_memory(values.back()) : std::any_of(values.begin(), values.end(), is_memory);
+    const bool right = status.ok() ? is_memory(values.back())
+                                   : std::any_of(values.begin(), values.end(), is_memory);
     if (right) continue;
-    return absl::StrCat("I9 rank ", key.first, ", state '", plans_[key.first].states[key.second].name,
+    return absl::StrCat("I9 rank ", key.first, ", state '",
+                        plans_[key.first].states[key.second].name,
                         status.ok() ? "': not the bits of the sequential run"
                                     : "': bits that it never holds in the sequential run");
   }
@@ -148,26 +163,40 @@ std::string World::CompareStates(const absl::Status& status) const {
 
 RunResult World::Explain(const Run& run, std::ostream& out) {
   Run told = run;
-  told.engine.on_event = [this, &out](int64_t number, const SimEvent& event) { Tell(number, event, out); };
+  told.engine.on_event = [this, &out](int64_t number, const SimEvent& event) {
+    Tell(number, event, out);
+  };
   for (const SimFault& fault : run.faults) out << "fault: " << Describe(fault) << "\n";
   return Play(told);
 }
 
 void World::Tell(int64_t number, const SimEvent& event, std::ostream& out) const {
   out << "  " << number << "  ";
-  const auto actor = [&] { return absl::StrCat("rank ", event.index, " '", plans_[event.index].actors[event.actor].name, "'"); };
+  const auto actor = [&] {
+    return absl::StrCat("rank ", event.index, " '", plans_[event.index].actors[event.actor].name,
+                        "'");
+  };
   switch (event.kind) {
     case SimEvent::Kind::kDeliver: {
       const SimNetwork::Lane lane = network_->lane(event.index);
-      out << (lane.carries == SimNetwork::Lane::Carries::kTokens ? "token" : "credit") << " of edge " << lane.edge
-          << " arrives, rank " << lane.from << " to " << lane.to << " (delivery " << engine_->num_deliveries() << ", lane "
-          << event.index << ", " << lane.num_messages << " under way)";
+      out << (lane.carries == SimNetwork::Lane::Carries::kTokens ? "token" : "credit")
+          << " of edge " << lane.edge << " arrives, rank " << lane.from << " to " << lane.to
+          << " (delivery " << engine_->num_deliveries() << ", lane " << event.index << ", "
+          << lane.num_messages << " under way)";
       break;
     }
-    case SimEvent::Kind::kStart: out << actor() << " starts act " << executors_[event.index]->machine(event.actor).acts_done(); break;
-    case SimEvent::Kind::kComplete: out << actor() << " ends act " << executors_[event.index]->machine(event.actor).acts_done(); break;
-    case SimEvent::Kind::kSettle: out << "rank " << network_->open_rank(event.index) << ": what was open of a message is there"; break;
-    case SimEvent::Kind::kNotice: out << "rank " << event.index << " learns that a peer is gone"; break;
+    case SimEvent::Kind::kStart:
+      out << actor() << " starts act " << executors_[event.index]->machine(event.actor).acts_done();
+      break;
+    case SimEvent::Kind::kComplete:
+      out << actor() << " ends act " << executors_[event.index]->machine(event.actor).acts_done();
+      break;
+    case SimEvent::Kind::kSettle:
+      out << "rank " << network_->open_rank(event.index) << ": what was open of a message is there";
+      break;
+    case SimEvent::Kind::kNotice:
+      out << "rank " << event.index << " learns that a peer is gone";
+      break;
   }
   out << "\n";
 }

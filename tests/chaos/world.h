@@ -34,7 +34,8 @@ struct RunResult {
 class World {
  public:
   // Runs the plan sequentially for its answers, and once to see how long runs are.
-  static absl::StatusOr<std::unique_ptr<World>> Create(const StandardPlan& plan, SimNetwork::Mapping mapping);
+  static absl::StatusOr<std::unique_ptr<World>> Create(const StandardPlan& plan,
+                                                       SimNetwork::Mapping mapping);
 
   struct Run {
     SimEngineOptions engine;  // without `faults`

@@ -21,7 +21,8 @@ constexpr size_t kCodeLength = 5;  // W0417
 
 // The code of a refusal.
 absl::StatusOr<std::string> CodeOf(const char* stage, const absl::Status& status) {
-  if (ExitCode(status) != 65) return absl::InternalError(absl::StrCat(stage, ": ", status.ToString()));
+  if (ExitCode(status) != 65)
+    return absl::InternalError(absl::StrCat(stage, ": ", status.ToString()));
   const std::string message(status.message());
   if (message.size() <= kCodeLength || message[0] != 'W') {
     return absl::InternalError(absl::StrCat(stage, " refuses without a code: ", status.ToString()));
@@ -43,15 +44,19 @@ absl::StatusOr<std::string> CheckRanks(const LogicalPlan& logical, int64_t ranks
     absl::StatusOr<RankPlan> lowered = LowerForRank(logical, rank);
     if (!lowered.ok()) return CodeOf("lower", lowered.status());
     absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
-    if (!loaded.ok()) return absl::InternalError(absl::StrCat("rank ", rank, " has a plan that is refused: ", loaded.status().ToString()));
+    if (!loaded.ok())
+      return absl::InternalError(
+          absl::StrCat("rank ", rank, " has a plan that is refused: ", loaded.status().ToString()));
     if (absl::Status proof = CheckCertificate(*loaded); !proof.ok()) {
-      return absl::InternalError(absl::StrCat("rank ", rank, " has a plan whose proof is refused: ", proof.ToString()));
+      return absl::InternalError(
+          absl::StrCat("rank ", rank, " has a plan whose proof is refused: ", proof.ToString()));
     }
     plans.push_back(*std::move(loaded));
   }
   const bool all = static_cast<int64_t>(plans.size()) == logical.mesh.num_ranks();
   if (absl::Status together = all ? VerifyPlans(plans) : VerifyLocalPlans(plans); !together.ok()) {
-    return absl::InternalError(absl::StrCat("the plans do not fit together: ", together.ToString()));
+    return absl::InternalError(
+        absl::StrCat("the plans do not fit together: ", together.ToString()));
   }
   return "";
 }

@@ -20,9 +20,12 @@ struct Tensor {
   Dims dims;
 };
 
-std::string TypeText(const Dims& dims) { return absl::StrCat("f32[", absl::StrJoin(dims, ", "), "]"); }
+std::string TypeText(const Dims& dims) {
+  return absl::StrCat("f32[", absl::StrJoin(dims, ", "), "]");
+}
 
-// Nodes and parameters that no output depends on: a graph that has parameters of that kind is refused.
+// Nodes and parameters that no output depends on: a graph that has parameters of that kind is
+// refused.
 void DropUnused(Function* function) {
   std::set<std::string> used(function->output().begin(), function->output().end());
   google::protobuf::RepeatedPtrField<Node> nodes;
@@ -69,7 +72,9 @@ class GraphGenerator {
 
  private:
   int Below(int bound) { return static_cast<int>(random_() % static_cast<uint64_t>(bound)); }
-  Dims Activation() const { return with_sequence_ ? Dims{"batch", "sequence", "hidden"} : Dims{"batch", "hidden"}; }
+  Dims Activation() const {
+    return with_sequence_ ? Dims{"batch", "sequence", "hidden"} : Dims{"batch", "hidden"};
+  }
   std::string NewName(const std::string& stem) { return absl::StrCat(stem, "_", next_name_++); }
 
   const Tensor& Any(const std::vector<Tensor>& tensors) {
@@ -83,7 +88,8 @@ class GraphGenerator {
     std::vector<Tensor> tensors = {{"x", Activation()}};
     Body(f, 1 + Below(8), &tensors);
     const std::string back = ToHidden(f, Any(tensors));
-    f.Output(Below(2) == 0 ? f.Node("y", "add", {back, "x"}) : f.Node("y", "scale", {back}, {{"factor", 0.5}}));
+    f.Output(Below(2) == 0 ? f.Node("y", "add", {back, "x"})
+                           : f.Node("y", "scale", {back}, {{"factor", 0.5}}));
   }
 
   void WriteMain() {
@@ -103,7 +109,8 @@ class GraphGenerator {
     std::vector<Tensor> tensors = {{at, Activation()}};
     if (Below(2) == 0) Body(f, 1 + Below(4), &tensors);
     at = ToHidden(f, tensors.back());
-    for (const std::string& block : blocks_) at = f.Call(absl::StrCat("call_", block), block, at, NewName("called"), 1 + Below(3));
+    for (const std::string& block : blocks_)
+      at = f.Call(absl::StrCat("call_", block), block, at, NewName("called"), 1 + Below(3));
     if (blocks_.empty() || Below(3) == 0) {
       tensors = {{at, Activation()}};
       Body(f, 1 + Below(4), &tensors);
@@ -122,16 +129,20 @@ class GraphGenerator {
   // A value of the activations' type that depends on `from`.
   std::string ToHidden(FunctionWriter& f, const Tensor& from) {
     if (from.dims == Activation()) return from.name;
-    const std::string weight = f.Normal(NewName("back"), absl::StrCat("f32[", from.dims.back(), ", hidden]"), 0.3);
+    const std::string weight =
+        f.Normal(NewName("back"), absl::StrCat("f32[", from.dims.back(), ", hidden]"), 0.3);
     Tensor last = {f.Node(NewName("to_hidden"), "matmul", {from.name, weight}), from.dims};
     last.dims.back() = "hidden";
     if (last.dims == Activation()) return last.name;
-    // Heads or other dimensions in between are summed away; what is missing or turned around starts anew.
+    // Heads or other dimensions in between are summed away; what is missing or turned around starts
+    // anew.
     if (last.dims == Dims{"batch", "sequence", "heads", "hidden"}) {
-      return f.Node(NewName("merged"), "reduce_sum", {last.name}, {{"axes", std::vector<int64_t>{2}}});
+      return f.Node(NewName("merged"), "reduce_sum", {last.name},
+                    {{"axes", std::vector<int64_t>{2}}});
     }
     if (last.dims == Dims{"sequence", "batch", "hidden"}) {
-      return f.Node(NewName("turned"), "transpose", {last.name}, {{"perm", std::vector<int64_t>{1, 0, 2}}});
+      return f.Node(NewName("turned"), "transpose", {last.name},
+                    {{"perm", std::vector<int64_t>{1, 0, 2}}});
     }
     return last.name;
   }
@@ -175,26 +186,36 @@ class GraphGenerator {
   }
 
   void AddBias(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
-    const std::string bias = f.Normal(NewName("bias"), absl::StrCat("f32[", x.dims.back(), "]"), 0.1);
-    tensors->push_back({f.Node(NewName("biased"), Below(2) == 0 ? "add" : "mul", {x.name, bias}), x.dims});
+    const std::string bias =
+        f.Normal(NewName("bias"), absl::StrCat("f32[", x.dims.back(), "]"), 0.1);
+    tensors->push_back(
+        {f.Node(NewName("biased"), Below(2) == 0 ? "add" : "mul", {x.name, bias}), x.dims});
   }
 
-  void AddMatmul(FunctionWriter& f, const Tensor& x, const std::string& to, std::vector<Tensor>* tensors) {
+  void AddMatmul(FunctionWriter& f, const Tensor& x, const std::string& to,
+                 std::vector<Tensor>* tensors) {
     static const char* const kActivations[] = {"none", "relu", "gelu", "silu"};
     const bool turned = Below(3) == 0;
     const std::string& from = x.dims.back();
-    const std::string weight = f.Normal(NewName("w"), turned ? absl::StrCat("f32[", to, ", ", from, "]") : absl::StrCat("f32[", from, ", ", to, "]"), 0.3);
-    const std::string bias = Below(2) == 0 ? f.Zeros(NewName("b"), absl::StrCat("f32[", to, "]")) : "";
-    Tensor y = {f.Node(NewName("matmul"), "matmul", {x.name, weight, bias},
-                       {{"transpose_w", turned}, {"activation", std::string(kActivations[Below(4)])}}),
-                x.dims};
+    const std::string weight = f.Normal(NewName("w"),
+                                        turned ? absl::StrCat("f32[", to, ", ", from, "]")
+                                               : absl::StrCat("f32[", from, ", ", to, "]"),
+                                        0.3);
+    const std::string bias =
+        Below(2) == 0 ? f.Zeros(NewName("b"), absl::StrCat("f32[", to, "]")) : "";
+    Tensor y = {
+        f.Node(NewName("matmul"), "matmul", {x.name, weight, bias},
+               {{"transpose_w", turned}, {"activation", std::string(kActivations[Below(4)])}}),
+        x.dims};
     y.dims.back() = to;
     tensors->push_back(y);
   }
 
   void AddNorm(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     const std::string gamma = f.Ones(NewName("gamma"), absl::StrCat("f32[", x.dims.back(), "]"));
-    tensors->push_back({f.Node(NewName("norm"), Below(2) == 0 ? "rms_norm" : "layer_norm", {x.name, gamma}), x.dims});
+    tensors->push_back(
+        {f.Node(NewName("norm"), Below(2) == 0 ? "rms_norm" : "layer_norm", {x.name, gamma}),
+         x.dims});
   }
 
   void AddAttention(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
@@ -203,25 +224,33 @@ class GraphGenerator {
     for (std::string& part : parts) {
       const std::string weight = f.Normal(NewName("w"), "f32[hidden, hidden]", 0.3);
       part = f.Node(NewName("part"), "matmul", {x.name, weight});
-      part = f.Node(NewName("by_head"), "reshape", {part}, {{"to", std::string("batch, sequence, heads, head_dim")}});
+      part = f.Node(NewName("by_head"), "reshape", {part},
+                    {{"to", std::string("batch, sequence, heads, head_dim")}});
     }
     if (Below(2) == 0) parts[0] = f.Node(NewName("rotated"), "rotary", {parts[0]});
-    const std::string attended = f.Node(NewName("attended"), "attention", {parts[0], parts[1], parts[2]}, {{"causal", Below(2) == 0}});
+    const std::string attended =
+        f.Node(NewName("attended"), "attention", {parts[0], parts[1], parts[2]},
+               {{"causal", Below(2) == 0}});
     if (Below(4) == 0) tensors->push_back({attended, {"batch", "sequence", "heads", "head_dim"}});
-    tensors->push_back({f.Node(NewName("joined"), "reshape", {attended}, {{"to", std::string("batch, sequence, hidden")}}), x.dims});
+    tensors->push_back({f.Node(NewName("joined"), "reshape", {attended},
+                               {{"to", std::string("batch, sequence, hidden")}}),
+                        x.dims});
   }
 
   // Batch and sequence change places.
   void AddTurned(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     if (x.dims.size() != 3) return AddUnary(f, x, tensors);
-    tensors->push_back({f.Node(NewName("turned"), "transpose", {x.name}, {{"perm", std::vector<int64_t>{1, 0, 2}}}), {x.dims[1], x.dims[0], x.dims[2]}});
+    tensors->push_back({f.Node(NewName("turned"), "transpose", {x.name},
+                               {{"perm", std::vector<int64_t>{1, 0, 2}}}),
+                        {x.dims[1], x.dims[0], x.dims[2]}});
   }
 
   void AddGated(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     AddMatmul(f, x, "inner", tensors);
     const Tensor gate = tensors->back();
     AddMatmul(f, x, "inner", tensors);
-    tensors->push_back({f.Node(NewName("gated"), "mul", {gate.name, tensors->back().name}), gate.dims});
+    tensors->push_back(
+        {f.Node(NewName("gated"), "mul", {gate.name, tensors->back().name}), gate.dims});
   }
 
   // Cut in two along the first axis that has two of something, and joined the other way round.
@@ -233,10 +262,14 @@ class GraphGenerator {
     }
     if (size < 2) return AddUnary(f, x, tensors);
     const int64_t first = 1 + Below(static_cast<int>(size) - 1);
-    const std::string a = f.Node(NewName("a"), "slice", {x.name}, {{"axis", axis}, {"begin", int64_t{0}}, {"size", first}});
-    const std::string b = f.Node(NewName("b"), "slice", {x.name}, {{"axis", axis}, {"begin", first}, {"size", size - first}});
+    const std::string a = f.Node(NewName("a"), "slice", {x.name},
+                                 {{"axis", axis}, {"begin", int64_t{0}}, {"size", first}});
+    const std::string b = f.Node(NewName("b"), "slice", {x.name},
+                                 {{"axis", axis}, {"begin", first}, {"size", size - first}});
     const std::string joined = f.Node(NewName("joined"), "concat", {b, a}, {{"axis", axis}});
-    tensors->push_back({f.Node(NewName("named"), "reshape", {joined}, {{"to", absl::StrJoin(x.dims, ", ")}}), x.dims});
+    tensors->push_back(
+        {f.Node(NewName("named"), "reshape", {joined}, {{"to", absl::StrJoin(x.dims, ", ")}}),
+         x.dims});
   }
 
   std::mt19937_64& random_;

@@ -10,7 +10,8 @@
 #include "tools/job_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  absl::StatusOr<weir::Job> job = weir::ParseJob(std::string(reinterpret_cast<const char*>(data), size), "job");
+  absl::StatusOr<weir::Job> job =
+      weir::ParseJob(std::string(reinterpret_cast<const char*>(data), size), "job");
   if (!job.ok()) return 0;
   if (weir::RepeatsVeryOften(*job)) return 0;
   const absl::StatusOr<std::string> refused = weir::CheckCompile(*job, {.ranks_lowered_max = 8});
@@ -21,14 +22,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return 0;
 }
 
-extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size) __attribute__((weak));
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size)
+    __attribute__((weak));
 
 // libFuzzer's hook: mostly changes of the job, sometimes of bytes.
-extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size, unsigned int seed) {
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
+                                          unsigned int seed) {
   weir::Job job;
   google::protobuf::TextFormat::Parser parser;
   const std::string text(reinterpret_cast<const char*>(data), size);
-  if (seed % 16 == 0 || !parser.ParseFromString(text, &job)) return LLVMFuzzerMutate(data, size, max_size);
+  if (seed % 16 == 0 || !parser.ParseFromString(text, &job))
+    return LLVMFuzzerMutate(data, size, max_size);
   weir::MutateJob(seed, &job);
   const std::string changed = weir::JobText(job, "");
   if (changed.size() > max_size) return size;

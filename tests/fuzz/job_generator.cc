@@ -23,7 +23,7 @@ class JobGenerator {
   Job Run() {
     Job job;
     // Options of the zoo that it refuses are drawn again.
-    for (absl::StatusOr<Job> model = DrawModel(); ; model = DrawModel()) {
+    for (absl::StatusOr<Job> model = DrawModel();; model = DrawModel()) {
       if (!model.ok()) continue;
       job = *std::move(model);
       break;
@@ -38,7 +38,9 @@ class JobGenerator {
   }
 
  private:
-  int64_t Below(int64_t bound) { return static_cast<int64_t>(random_() % static_cast<uint64_t>(bound)); }
+  int64_t Below(int64_t bound) {
+    return static_cast<int64_t>(random_() % static_cast<uint64_t>(bound));
+  }
   bool OneIn(int64_t n) { return Below(n) == 0; }
   template <typename T, size_t n>
   T OneOf(const T (&values)[n]) {
@@ -88,7 +90,8 @@ class JobGenerator {
     options.vocab = 2 + Below(31);
     options.sequence = 1 + Below(9);
     options.dropout = OneIn(4) ? 0.1 : 0;
-    options.sequence_parallel = OneOf({SequenceParallel::kNone, SequenceParallel::kMegatron, SequenceParallel::kUlysses});
+    options.sequence_parallel =
+        OneOf({SequenceParallel::kNone, SequenceParallel::kMegatron, SequenceParallel::kUlysses});
     options.training = DrawZooTraining();
     return options;
   }
@@ -142,23 +145,33 @@ class JobGenerator {
     }
     std::vector<std::string> tensors;
     for (const Function& function : job->graph().function()) {
-      for (const TensorDecl& input : function.input()) tensors.push_back(absl::StrCat(function.name(), "/", input.name()));
-      for (const Parameter& parameter : function.parameter()) tensors.push_back(absl::StrCat(function.name(), "/", parameter.name()));
-      for (const Node& node : function.node()) tensors.push_back(absl::StrCat(function.name(), "/", node.output_size() > 0 ? node.output(0) : node.name()));
+      for (const TensorDecl& input : function.input())
+        tensors.push_back(absl::StrCat(function.name(), "/", input.name()));
+      for (const Parameter& parameter : function.parameter())
+        tensors.push_back(absl::StrCat(function.name(), "/", parameter.name()));
+      for (const Node& node : function.node())
+        tensors.push_back(absl::StrCat(function.name(), "/",
+                                       node.output_size() > 0 ? node.output(0) : node.name()));
     }
     std::shuffle(tensors.begin(), tensors.end(), random_);
-    for (int64_t i = 1 + Below(2); i > 0 && !axes.empty() && i <= static_cast<int64_t>(tensors.size()); --i) {
+    for (int64_t i = 1 + Below(2);
+         i > 0 && !axes.empty() && i <= static_cast<int64_t>(tensors.size()); --i) {
       LayoutOverride* layout = job->add_layout();
       layout->set_tensor(tensors[i - 1]);
-      const std::string kind = OneOf({0, 0, 0, 1, 2}) == 0 ? absl::StrCat("S(", Below(3), ")") : OneIn(2) ? "B" : "P(sum)";
-      layout->set_sbp(absl::StrCat("[", axes[Below(static_cast<int64_t>(axes.size()))], ": ", kind, "]"));
+      const std::string kind = OneOf({0, 0, 0, 1, 2}) == 0 ? absl::StrCat("S(", Below(3), ")")
+                               : OneIn(2)                  ? "B"
+                                                           : "P(sum)";
+      layout->set_sbp(
+          absl::StrCat("[", axes[Below(static_cast<int64_t>(axes.size()))], ": ", kind, "]"));
     }
   }
 
   void DrawPipeline(Job* job) {
     Pipeline* pipeline = job->mutable_pipeline();
-    pipeline->set_schedule(OneOf({Pipeline::ONE_F_ONE_B, Pipeline::ONE_F_ONE_B, Pipeline::GPIPE, Pipeline::INTERLEAVED, Pipeline::ZERO_BUBBLE}));
-    if (pipeline->schedule() == Pipeline::INTERLEAVED && OneIn(2)) pipeline->set_virtual_stages(1 + Below(3));
+    pipeline->set_schedule(OneOf({Pipeline::ONE_F_ONE_B, Pipeline::ONE_F_ONE_B, Pipeline::GPIPE,
+                                  Pipeline::INTERLEAVED, Pipeline::ZERO_BUBBLE}));
+    if (pipeline->schedule() == Pipeline::INTERLEAVED && OneIn(2))
+      pipeline->set_virtual_stages(1 + Below(3));
   }
 
   void DrawTraining(Training* training) {
@@ -176,19 +189,23 @@ class JobGenerator {
     }
     training->mutable_optimizer()->set_clip_norm(OneIn(2) ? 1 : 0);
     if (OneIn(4)) training->set_update_every(1 + Below(4));
-    if (training->update_every() > 1 && OneIn(2)) training->set_update_phase(Below(training->update_every()));
+    if (training->update_every() > 1 && OneIn(2))
+      training->set_update_phase(Below(training->update_every()));
     if (OneIn(5)) training->set_gradient_delay(1 + Below(2));
   }
 
   void DrawRuntime(Job* job) {
     Runtime* runtime = job->mutable_runtime();
-    runtime->set_registers(OneOf({Runtime::SCHEDULE, Runtime::SCHEDULE, Runtime::SOLVED, Runtime::SOLVED, Runtime::ONE, Runtime::TWO, Runtime::TWICE_STAGES}));
+    runtime->set_registers(
+        OneOf({Runtime::SCHEDULE, Runtime::SCHEDULE, Runtime::SOLVED, Runtime::SOLVED, Runtime::ONE,
+               Runtime::TWO, Runtime::TWICE_STAGES}));
     runtime->set_chunk_bytes_max(OneOf({0, 0, 16, 64, 256, 4096}));
     runtime->set_gather_ahead(OneOf({0, 0, 1, 2, -1}));
     if (OneIn(8)) runtime->set_debug_register_slots(static_cast<int32_t>(1 + Below(4)));
     if (OneIn(8)) {
       Recompute* recompute = runtime->add_recompute();
-      recompute->set_function(job->graph().function(static_cast<int>(Below(job->graph().function_size()))).name());
+      recompute->set_function(
+          job->graph().function(static_cast<int>(Below(job->graph().function_size()))).name());
       recompute->set_keep_all(OneIn(2));
     }
   }

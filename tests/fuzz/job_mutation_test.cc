@@ -1,5 +1,6 @@
 // Sound jobs with a few seeded changes each: compiled, or refused with a code.
-//   WEIR_FUZZ_SEED=N   the first seed     WEIR_FUZZ_KEEP=PATH   where to keep the last job, for after a crash
+//   WEIR_FUZZ_SEED=N   the first seed     WEIR_FUZZ_KEEP=PATH   where to keep the last job, for
+//   after a crash
 #include <cstdlib>
 #include <fstream>
 
@@ -24,10 +25,12 @@ TEST(JobMutationTest, AChangedJobCompilesOrIsRefusedWithACode) {
     for (const Job& job : jobs) {
       Job changed = job;
       MutateJob(seed, &changed);
-      if (const char* path = std::getenv("WEIR_FUZZ_KEEP")) std::ofstream(path) << JobText(changed, "");
+      if (const char* path = std::getenv("WEIR_FUZZ_KEEP"))
+        std::ofstream(path) << JobText(changed, "");
       if (RepeatsVeryOften(changed)) continue;
       const absl::StatusOr<std::string> code = CheckCompile(changed, {.ranks_lowered_max = 8});
-      ASSERT_TRUE(code.ok()) << "WEIR_FUZZ_SEED=" << seed << ": " << code.status() << "\n" << JobText(changed, "");
+      ASSERT_TRUE(code.ok()) << "WEIR_FUZZ_SEED=" << seed << ": " << code.status() << "\n"
+                             << JobText(changed, "");
       ++(code->empty() ? sound : refused);
     }
   }

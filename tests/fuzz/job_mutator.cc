@@ -23,9 +23,33 @@ struct Spot {
   int index = 0;
 };
 
-constexpr int64_t kTellingCounts[] = {-1, 0, 1, 2, 3, 4, 5, 7, 8, 16, 64, 1000, 65536, 1 << 20, int64_t{1} << 31, int64_t{1} << 40,
-                                      int64_t{1} << 62, std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()};
-constexpr double kTellingNumbers[] = {0, 1, -1, 0.5, 1e-30, 1e30, 1e308, std::numeric_limits<double>::infinity(),
+constexpr int64_t kTellingCounts[] = {-1,
+                                      0,
+                                      1,
+                                      2,
+                                      3,
+                                      4,
+                                      5,
+                                      7,
+                                      8,
+                                      16,
+                                      64,
+                                      1000,
+                                      65536,
+                                      1 << 20,
+                                      int64_t{1} << 31,
+                                      int64_t{1} << 40,
+                                      int64_t{1} << 62,
+                                      std::numeric_limits<int64_t>::max(),
+                                      std::numeric_limits<int64_t>::min()};
+constexpr double kTellingNumbers[] = {0,
+                                      1,
+                                      -1,
+                                      0.5,
+                                      1e-30,
+                                      1e30,
+                                      1e308,
+                                      std::numeric_limits<double>::infinity(),
                                       std::numeric_limits<double>::quiet_NaN()};
 
 class Mutator {
@@ -36,7 +60,8 @@ class Mutator {
     const size_t num_changes = 1 + Below(4);
     for (size_t i = 0; i < num_changes; ++i) {
       spots_.clear();
-      words_ = {"", "f32[batch]", "[dp: S(0)]", "[tp: P(sum)]", "call", "relu", "pp", "dp", "batch=4/2", "x"};
+      words_ = {"",     "f32[batch]", "[dp: S(0)]", "[tp: P(sum)]", "call",
+                "relu", "pp",         "dp",         "batch=4/2",    "x"};
       Collect(job_);
       if (!spots_.empty()) Change(spots_[Below(spots_.size())]);
     }
@@ -51,16 +76,20 @@ class Mutator {
       const FieldDescriptor* field = message->GetDescriptor()->field(f);
       if (!field->is_repeated()) {
         spots_.push_back({message, field, 0});
-        if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) words_.push_back(reflection->GetString(*message, field));
-        if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && reflection->HasField(*message, field)) {
+        if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING)
+          words_.push_back(reflection->GetString(*message, field));
+        if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+            reflection->HasField(*message, field)) {
           Collect(reflection->MutableMessage(message, field));
         }
         continue;
       }
       for (int i = 0; i < reflection->FieldSize(*message, field); ++i) {
         spots_.push_back({message, field, i});
-        if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) words_.push_back(reflection->GetRepeatedString(*message, field, i));
-        if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) Collect(reflection->MutableRepeatedMessage(message, field, i));
+        if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING)
+          words_.push_back(reflection->GetRepeatedString(*message, field, i));
+        if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
+          Collect(reflection->MutableRepeatedMessage(message, field, i));
       }
     }
   }
@@ -98,7 +127,8 @@ class Mutator {
         }
         break;
       default:
-        reflection->SwapElements(spot.message, spot.field, spot.index, static_cast<int>(Below(last + 1)));
+        reflection->SwapElements(spot.message, spot.field, spot.index,
+                                 static_cast<int>(Below(last + 1)));
     }
   }
 
@@ -108,7 +138,8 @@ class Mutator {
     const int64_t count = kTellingCounts[Below(std::size(kTellingCounts))];
     if (field->is_repeated()) {
       if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-        reflection->SetRepeatedString(spot.message, field, spot.index, words_[Below(words_.size())]);
+        reflection->SetRepeatedString(spot.message, field, spot.index,
+                                      words_[Below(words_.size())]);
       } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_INT64) {
         reflection->SetRepeatedInt64(spot.message, field, spot.index, count);
       }
@@ -118,14 +149,13 @@ class Mutator {
       case FieldDescriptor::CPPTYPE_STRING:
         reflection->SetString(spot.message, field, words_[Below(words_.size())]);
         break;
-      case FieldDescriptor::CPPTYPE_INT64:
-        reflection->SetInt64(spot.message, field, count);
-        break;
+      case FieldDescriptor::CPPTYPE_INT64: reflection->SetInt64(spot.message, field, count); break;
       case FieldDescriptor::CPPTYPE_INT32:
         reflection->SetInt32(spot.message, field, static_cast<int32_t>(count));
         break;
       case FieldDescriptor::CPPTYPE_DOUBLE:
-        reflection->SetDouble(spot.message, field, kTellingNumbers[Below(std::size(kTellingNumbers))]);
+        reflection->SetDouble(spot.message, field,
+                              kTellingNumbers[Below(std::size(kTellingNumbers))]);
         break;
       case FieldDescriptor::CPPTYPE_BOOL:
         reflection->SetBool(spot.message, field, !reflection->GetBool(*spot.message, field));
@@ -133,8 +163,7 @@ class Mutator {
       case FieldDescriptor::CPPTYPE_ENUM:
         reflection->SetEnumValue(spot.message, field, static_cast<int>(Below(4)));
         break;
-      default:
-        break;
+      default: break;
     }
   }
 

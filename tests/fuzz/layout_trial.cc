@@ -28,8 +28,10 @@ class ElementFeed final : public DataFeed {
  public:
   explicit ElementFeed(int64_t micro_batches) : micro_batches_(micro_batches) {}
 
-  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
-    const uint64_t key = MixKey(KeyOf(feed.data(), feed.size()), static_cast<uint64_t>(step * micro_batches_ + micro_batch));
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override {
+    const uint64_t key = MixKey(KeyOf(feed.data(), feed.size()),
+                                static_cast<uint64_t>(step * micro_batches_ + micro_batch));
     for (int64_t i = 0; i < slice.num_elements(); ++i) {
       int64_t rest = i, element = 0, stride = 1;
       for (size_t d = slice.shape.size(); d-- > 0;) {
@@ -60,7 +62,9 @@ class ElementFeed final : public DataFeed {
 absl::StatusOr<std::vector<double>> Losses(const Job& job) {
   testing::TrainRunOptions options;
   options.steps = kSteps;
-  options.feed = [](const Job& of) { return std::make_unique<ElementFeed>(std::max<int64_t>(1, of.training().micro_batches())); };
+  options.feed = [](const Job& of) {
+    return std::make_unique<ElementFeed>(std::max<int64_t>(1, of.training().micro_batches()));
+  };
   WEIR_ASSIGN_OR_RETURN(testing::TrainRun run, testing::Train(job, options));
   return run.losses;
 }
@@ -84,12 +88,16 @@ absl::StatusOr<std::string> TrainOnMeshAndAlone(const Job& job) {
   }
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> expected, Losses(alone));
   WEIR_ASSIGN_OR_RETURN(const std::vector<double> found, Losses(job));
-  const double tolerance = job.training().precision() == Training::BF16 ? kToleranceBF16 : kToleranceF32;
+  const double tolerance =
+      job.training().precision() == Training::BF16 ? kToleranceBF16 : kToleranceF32;
   for (size_t step = 0; step < expected.size(); ++step) {
     if (!(std::abs(expected[step]) < kLossMax)) break;
-    if (step < found.size() && std::abs(found[step] - expected[step]) <= tolerance * std::max(1.0, std::abs(expected[step]))) continue;
-    return absl::InternalError(absl::StrCat("step ", step, ": loss ", expected[step], " on one device, ", step < found.size() ? absl::StrCat(found[step]) : "none",
-                                            " on the mesh"));
+    if (step < found.size() && std::abs(found[step] - expected[step]) <=
+                                   tolerance * std::max(1.0, std::abs(expected[step])))
+      continue;
+    return absl::InternalError(
+        absl::StrCat("step ", step, ": loss ", expected[step], " on one device, ",
+                     step < found.size() ? absl::StrCat(found[step]) : "none", " on the mesh"));
   }
   return "";
 }

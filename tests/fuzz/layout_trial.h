@@ -10,7 +10,8 @@
 
 namespace weir {
 
-// "" if both runs agree; a code if the job is refused, on its mesh or on one device. An error is a fault of ours.
+// "" if both runs agree; a code if the job is refused, on its mesh or on one device. An error is a
+// fault of ours.
 absl::StatusOr<std::string> TrainOnMeshAndAlone(const Job& job);
 
 }  // namespace weir

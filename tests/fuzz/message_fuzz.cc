@@ -48,27 +48,25 @@ constexpr int32_t kRanks = 3;
 constexpr int64_t kBytes = 40;
 const std::string kKey(32, 'k');
 
-// Rank 1, with edges of 1 to 4 slots to ranks 0 and 2 in both directions, and what it remembers beside the ledger.
+// Rank 1, with edges of 1 to 4 slots to ranks 0 and 2 in both directions, and what it remembers
+// beside the ledger.
 class LedgerRun {
  public:
-  LedgerRun() : landing_(kEdges), ledger_({kKey, 7, 1, 1, kRanks}, Edges()), under_way_(kEdges), next_(kEdges) {}
+  LedgerRun()
+      : landing_(kEdges),
+        ledger_({kKey, 7, 1, 1, kRanks}, Edges()),
+        under_way_(kEdges),
+        next_(kEdges) {}
 
   void Do(Input& input) {
     switch (input.Byte() % 7) {
-      case 0:
-        return Enter(input.Bytes(weir::kWireMessageBytes - input.Byte() % 2), input.Byte());
-      case 1:
-        return EnterOfThisJob(input.Bytes(weir::kWireMessageBytes), input.Byte());
-      case 2:
-        return EnterPlausible(input);
-      case 3:
-        return Send(input.Byte() % kEdges, input.Byte() % 5);
-      case 4:
-        return Leave(input.Byte() % kEdges, input.Byte() % 4);
-      case 5:
-        return Receive(input.Byte() % kEdges, input.Byte() % 4);
-      default:
-        return Take(input.Byte() % kEdges);
+      case 0: return Enter(input.Bytes(weir::kWireMessageBytes - input.Byte() % 2), input.Byte());
+      case 1: return EnterOfThisJob(input.Bytes(weir::kWireMessageBytes), input.Byte());
+      case 2: return EnterPlausible(input);
+      case 3: return Send(input.Byte() % kEdges, input.Byte() % 5);
+      case 4: return Leave(input.Byte() % kEdges, input.Byte() % 4);
+      case 5: return Receive(input.Byte() % kEdges, input.Byte() % 4);
+      default: return Take(input.Byte() % kEdges);
     }
   }
 
@@ -77,7 +75,8 @@ class LedgerRun {
     std::vector<weir::LedgerEdge> edges(kEdges);
     for (int i = 0; i < kEdges; ++i) {
       TransportEdge& spec = edges[i].spec;
-      spec.direction = i % 2 == 0 ? TransportEdge::Direction::kIncoming : TransportEdge::Direction::kOutgoing;
+      spec.direction =
+          i % 2 == 0 ? TransportEdge::Direction::kIncoming : TransportEdge::Direction::kOutgoing;
       spec.edge = 100 + i;
       spec.peer = i < 2 ? 0 : 2;
       spec.slots = i + 1;
@@ -86,7 +85,8 @@ class LedgerRun {
       spec.stride = kBytes;
       landing_[i].resize(spec.slots * kBytes);
       spec.landing = i % 2 == 0 ? landing_[i].data() : nullptr;
-      edges[i].landing = i == 2 ? weir::LedgerEdge::Landing::kReachable : weir::LedgerEdge::Landing::kPrivate;
+      edges[i].landing =
+          i == 2 ? weir::LedgerEdge::Landing::kReachable : weir::LedgerEdge::Landing::kPrivate;
       leaving_.emplace_back(spec.slots, false);
       receiving_.emplace_back(spec.slots, false);
     }
@@ -120,17 +120,21 @@ class LedgerRun {
   }
   void Enter(const std::string& bytes, uint64_t behind) {
     WireMessage message;
-    absl::StatusOr<MessageLedger::Verdict> verdict = ledger_.Enter(bytes.data(), bytes.size(), behind, &message);
-    Require(verdict.ok() || verdict.status().code() == absl::StatusCode::kDataLoss, "refused as damage");
+    absl::StatusOr<MessageLedger::Verdict> verdict =
+        ledger_.Enter(bytes.data(), bytes.size(), behind, &message);
+    Require(verdict.ok() || verdict.status().code() == absl::StatusCode::kDataLoss,
+            "refused as damage");
     if (!verdict.ok() || *verdict != MessageLedger::Verdict::kAccepted) return;
     Require(message.sender == 0 || message.sender == 2, "a peer");
-    if (message.kind == WireMessage::Kind::kHello || message.kind == WireMessage::Kind::kBye) return;
+    if (message.kind == WireMessage::Kind::kHello || message.kind == WireMessage::Kind::kBye)
+      return;
     Require(message.receiver_edge >= 0 && message.receiver_edge < kEdges, "an edge");
     const TransportEdge& spec = ledger_.spec(message.receiver_edge);
     Require(message.header.slot >= 0 && message.header.slot < spec.slots, "a slot");
     Require(++under_way_[message.receiver_edge] <= spec.slots, "no more under way than slots");
     if (behind == 0) return;
-    Require(spec.landing != nullptr && behind <= static_cast<uint64_t>(spec.bytes), "a payload that fits");
+    Require(spec.landing != nullptr && behind <= static_cast<uint64_t>(spec.bytes),
+            "a payload that fits");
     std::memset(spec.landing + message.header.slot * spec.stride, 1, behind);
     receiving_[message.receiver_edge][message.header.slot] = true;
   }
@@ -186,11 +190,10 @@ void ReadCard(const std::string& bytes) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input input(data, size);
   switch (input.Byte() % 4) {
-    case 0:
-      ReadCard(input.Rest());
-      break;
+    case 0: ReadCard(input.Rest()); break;
     case 1:
-      Require(!weir::OpenEnvelope(kKey, "fuzz", input.Rest()).ok(), "nobody can seal without the key");
+      Require(!weir::OpenEnvelope(kKey, "fuzz", input.Rest()).ok(),
+              "nobody can seal without the key");
       break;
     default: {
       LedgerRun run;

@@ -31,7 +31,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   parser.RecordErrorsTo(&no_errors);
   parser.SetRecursionLimit(32);
   const std::string text(reinterpret_cast<const char*>(data), size);
-  if (!parser.ParseFromString(text, &proto) && !proto.ParseFromArray(data, static_cast<int>(size))) return 0;
+  if (!parser.ParseFromString(text, &proto) && !proto.ParseFromArray(data, static_cast<int>(size)))
+    return 0;
   absl::StatusOr<weir::Plan> plan = weir::PlanFromProto(proto);
   ExpectRefusal(plan.status());
   if (plan.ok()) ExpectRefusal(weir::VerifyPlans({&*plan, 1}));

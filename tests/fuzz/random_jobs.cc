@@ -1,8 +1,10 @@
-// Many random jobs, each compiled in every mode and lowered for all its ranks, or refused with a code, in bounded time.
+// Many random jobs, each compiled in every mode and lowered for all its ranks, or refused with a
+// code, in bounded time.
 //   random_jobs generated|mutated|trained [--first SEED] [--count N] [--seconds S] [--print SEED]
 //   generated  jobs of job_generator.h on random meshes
-//   mutated    the jobs of the golden files with a few changes each (job_mutator.h); run from the root of the tree
-//   trained    generated jobs, trained for two steps on their mesh and on one device
+//   mutated    the jobs of the golden files with a few changes each (job_mutator.h); run from the
+//   root of the tree trained    generated jobs, trained for two steps on their mesh and on one
+//   device
 // Exit code 1 if a job crashed, was refused without a code, took longer, or was a fault of Weir.
 #include <cstdio>
 #include <cstdlib>
@@ -22,7 +24,9 @@ namespace weir {
 namespace {
 
 constexpr int64_t kSayEvery = 1000;
-constexpr char kUsage[] = "usage: random_jobs generated|mutated|trained [--first SEED] [--count N] [--seconds S] [--print SEED]\n";
+constexpr char kUsage[] =
+    "usage: random_jobs generated|mutated|trained [--first SEED] [--count N] [--seconds S] "
+    "[--print SEED]\n";
 
 Job Mutated(const std::vector<Job>& jobs, uint64_t seed) {
   Job job = jobs[seed % jobs.size()];
@@ -41,25 +45,33 @@ int Main(const std::vector<std::string>& arguments) {
   uint64_t print = 0;
   for (size_t i = 1; i < arguments.size(); i += 2) {
     const std::string value = i + 1 < arguments.size() ? arguments[i + 1] : "";
-    const bool good = (arguments[i] == "--first" && absl::SimpleAtoi(value, &options.first_seed)) ||
-                      (arguments[i] == "--count" && absl::SimpleAtoi(value, &options.count)) ||
-                      (arguments[i] == "--seconds" && absl::SimpleAtod(value, &options.seconds_max)) ||
-                      (arguments[i] == "--print" && absl::SimpleAtoi(value, &print));
+    const bool good =
+        (arguments[i] == "--first" && absl::SimpleAtoi(value, &options.first_seed)) ||
+        (arguments[i] == "--count" && absl::SimpleAtoi(value, &options.count)) ||
+        (arguments[i] == "--seconds" && absl::SimpleAtod(value, &options.seconds_max)) ||
+        (arguments[i] == "--print" && absl::SimpleAtoi(value, &print));
     if (good) continue;
     std::fputs(kUsage, stderr);
     return 2;
   }
   const std::vector<Job> sound = kind == "mutated" ? SoundJobs() : std::vector<Job>();
   if (kind == "mutated" && sound.empty()) {
-    std::fputs("random_jobs: expected the root of the tree as the current folder; found no tests/golden here. Try: cd to it.\n", stderr);
+    std::fputs(
+        "random_jobs: expected the root of the tree as the current folder; found no tests/golden "
+        "here. Try: cd to it.\n",
+        stderr);
     return 2;
   }
-  const auto job_of = [&](uint64_t seed) { return kind == "mutated" ? Mutated(sound, seed) : GenerateJob(seed); };
+  const auto job_of = [&](uint64_t seed) {
+    return kind == "mutated" ? Mutated(sound, seed) : GenerateJob(seed);
+  };
   if (print > 0) {
     std::fputs(JobText(job_of(print), "").c_str(), stdout);
     return 0;
   }
-  const Trial trial = [&](uint64_t seed) { return kind == "trained" ? TrainOnMeshAndAlone(job_of(seed)) : CheckCompile(job_of(seed)); };
+  const Trial trial = [&](uint64_t seed) {
+    return kind == "trained" ? TrainOnMeshAndAlone(job_of(seed)) : CheckCompile(job_of(seed));
+  };
   const SeriesResult result = RunSeries(trial, options);
   std::printf("%s\n", ToText(result).c_str());
   return result.failures.empty() ? 0 : 1;
@@ -68,4 +80,6 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace weir
 
-int main(int argc, char** argv) { return weir::Main(std::vector<std::string>(argv + 1, argv + argc)); }
+int main(int argc, char** argv) {
+  return weir::Main(std::vector<std::string>(argv + 1, argv + argc));
+}

@@ -14,18 +14,21 @@ namespace {
 SeriesOptions Of(int64_t count) {
   SeriesOptions options;
   options.count = count;
-  if (const char* text = std::getenv("WEIR_FUZZ_SEED")) options.first_seed = std::strtoull(text, nullptr, 10);
+  if (const char* text = std::getenv("WEIR_FUZZ_SEED"))
+    options.first_seed = std::strtoull(text, nullptr, 10);
   return options;
 }
 
 void ExpectNoFailure(const SeriesResult& result) {
   for (const SeriesResult::Failure& failure : result.failures) {
-    ADD_FAILURE() << "seed " << failure.seed << ": " << failure.what << "\n`random_jobs generated --print " << failure.seed << "` prints the job";
+    ADD_FAILURE() << "seed " << failure.seed << ": " << failure.what
+                  << "\n`random_jobs generated --print " << failure.seed << "` prints the job";
   }
 }
 
 TEST(RandomJobsTest, AGeneratedJobCompilesForAllItsRanksOrIsRefusedWithACode) {
-  const SeriesResult result = RunSeries([](uint64_t seed) { return CheckCompile(GenerateJob(seed)); }, Of(400));
+  const SeriesResult result =
+      RunSeries([](uint64_t seed) { return CheckCompile(GenerateJob(seed)); }, Of(400));
   ExpectNoFailure(result);
   // Both must happen, or the jobs are too tame or too wild to test anything.
   EXPECT_GT(result.sound, 150) << ToText(result);
@@ -35,7 +38,8 @@ TEST(RandomJobsTest, AGeneratedJobCompilesForAllItsRanksOrIsRefusedWithACode) {
 TEST(RandomJobsTest, AGeneratedJobLearnsTheSameOnItsMeshAsOnOneDevice) {
   SeriesOptions options = Of(40);
   options.seconds_max = 120;  // two sessions
-  const SeriesResult result = RunSeries([](uint64_t seed) { return TrainOnMeshAndAlone(GenerateJob(seed)); }, options);
+  const SeriesResult result =
+      RunSeries([](uint64_t seed) { return TrainOnMeshAndAlone(GenerateJob(seed)); }, options);
   ExpectNoFailure(result);
   EXPECT_GT(result.sound, 10) << ToText(result);
 }

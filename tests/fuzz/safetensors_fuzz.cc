@@ -28,7 +28,8 @@ void ReadAll(const std::string& path) {
   }
   for (const auto& [name, tensor] : (*reader)->tensors()) {
     for (weir::DType dtype : {weir::DType::kF32, weir::DType::kBF16, weir::DType::kI32}) {
-      weir::TensorSlice slice{dtype, tensor.shape, weir::Shape(tensor.shape.size(), 0), tensor.shape};
+      weir::TensorSlice slice{dtype, tensor.shape, weir::Shape(tensor.shape.size(), 0),
+                              tensor.shape};
       if (slice.bytes() < 0 || slice.bytes() > kBytesMax) continue;
       std::vector<char> out(slice.bytes());
       absl::Status status = (*reader)->Read(name, slice, out.data());

@@ -12,7 +12,8 @@
 namespace weir {
 namespace {
 
-const char* const kFolders[] = {"tests/golden/plans/", "tests/golden/passes/build_program/", "tests/golden/passes/propagate_layouts/"};
+const char* const kFolders[] = {"tests/golden/plans/", "tests/golden/passes/build_program/",
+                                "tests/golden/passes/propagate_layouts/"};
 
 }  // namespace
 
@@ -21,7 +22,8 @@ std::vector<Job> SoundJobs() {
   for (const char* folder : kFolders) {
     std::vector<std::string> paths;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(folder, error)) paths.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(folder, error))
+      paths.push_back(entry.path());
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths) {
       // x.rank0.textproto is a plan.

@@ -21,7 +21,8 @@ void Expect(bool good, const std::string& text, const char* what) {
 }
 
 void ExpectRefusal(const absl::Status& status, const std::string& text) {
-  Expect(weir::ExitCode(status) == 65 && status.message().substr(0, 1) == "W", text, std::string(status.message()).c_str());
+  Expect(weir::ExitCode(status) == 65 && status.message().substr(0, 1) == "W", text,
+         std::string(status.message()).c_str());
 }
 
 void ReadMesh(const std::string& text) {
@@ -31,7 +32,8 @@ void ReadMesh(const std::string& text) {
   Expect(again.ok() && *again == *mesh, text, "the mesh does not round-trip");
   const int64_t last = mesh->num_ranks() - 1;
   Expect(mesh->RankOf(mesh->CoordsOf(last)) == last, text, "the last rank does not round-trip");
-  Expect(mesh->GlobalRank(mesh->StageOf(last), mesh->StageRankOf(last)) == last, text, "the last rank has no stage");
+  Expect(mesh->GlobalRank(mesh->StageOf(last), mesh->StageRankOf(last)) == last, text,
+         "the last rank has no stage");
 }
 
 void ReadLayout(const std::string& text) {
@@ -46,8 +48,9 @@ void ReadLayout(const std::string& text) {
   for (int64_t rank = 0; rank < mesh.num_ranks(); ++rank) {
     const weir::TensorSlice slice = weir::LocalSlice(type, *layout, mesh, mesh.CoordsOf(rank));
     for (size_t i = 0; i < slice.shape.size(); ++i) {
-      Expect(slice.offset[i] >= 0 && slice.shape[i] >= 0 && slice.offset[i] + slice.shape[i] <= slice.global_shape[i], text,
-             "a shard lies outside its tensor");
+      Expect(slice.offset[i] >= 0 && slice.shape[i] >= 0 &&
+                 slice.offset[i] + slice.shape[i] <= slice.global_shape[i],
+             text, "a shard lies outside its tensor");
     }
   }
 }
@@ -56,7 +59,8 @@ void ReadType(const std::string& text) {
   const weir::DimTable table = {{"batch", {"batch", 8, 1}}, {"heads", {"heads", 64, 16}}};
   absl::StatusOr<weir::TensorType> type = weir::ParseType(text, table);
   if (!type.ok()) return ExpectRefusal(type.status(), text);
-  absl::StatusOr<std::vector<weir::TensorDim>> again = weir::ParseDims(weir::DimsText(type->dims), table);
+  absl::StatusOr<std::vector<weir::TensorDim>> again =
+      weir::ParseDims(weir::DimsText(type->dims), table);
   Expect(again.ok() && *again == type->dims, text, "the dimensions do not round-trip");
   Expect(type->bytes() >= 0, text, "the bytes overflow");
 }

@@ -32,7 +32,8 @@ struct Report {
 double CpuSeconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) + 1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
+  return static_cast<double>(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+         1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
 bool Send(int pipe, const Report& report) {
@@ -59,16 +60,19 @@ bool Receive(int pipe, Report* report) {
   return true;
 }
 
-// SIGPROF ends the process after `seconds` of a core's time from now, SIGALRM after many times as long.
+// SIGPROF ends the process after `seconds` of a core's time from now, SIGALRM after many times as
+// long.
 void LimitTime(double seconds) {
   itimerval limit{};
   limit.it_value.tv_sec = static_cast<time_t>(seconds);
-  limit.it_value.tv_usec = static_cast<suseconds_t>((seconds - static_cast<double>(limit.it_value.tv_sec)) * 1e6);
+  limit.it_value.tv_usec =
+      static_cast<suseconds_t>((seconds - static_cast<double>(limit.it_value.tv_sec)) * 1e6);
   setitimer(ITIMER_PROF, &limit, nullptr);
   alarm(static_cast<unsigned>(seconds + 1) * kWallSecondsPerSecond);
 }
 
-[[noreturn]] void RunTrials(const Trial& trial, uint64_t begin, uint64_t end, double seconds_max, int pipe) {
+[[noreturn]] void RunTrials(const Trial& trial, uint64_t begin, uint64_t end, double seconds_max,
+                            int pipe) {
   for (uint64_t seed = begin; seed < end; ++seed) {
     Report report;
     report.seed = seed;
@@ -77,7 +81,9 @@ void LimitTime(double seconds) {
     const double before = CpuSeconds();
     const absl::StatusOr<std::string> outcome = trial(seed);
     report.seconds = CpuSeconds() - before;
-    report.kind = !outcome.ok() ? Report::Kind::kFailed : outcome->empty() ? Report::Kind::kSound : Report::Kind::kRefused;
+    report.kind = !outcome.ok()      ? Report::Kind::kFailed
+                  : outcome->empty() ? Report::Kind::kSound
+                                     : Report::Kind::kRefused;
     const std::string text = outcome.ok() ? *outcome : outcome.status().ToString();
     std::memcpy(report.text, text.data(), std::min(text.size(), kWhatMax - 1));
     if (!Send(pipe, report)) break;
@@ -91,7 +97,8 @@ class Series {
 
   SeriesResult Run() {
     const uint64_t end = options_.first_seed + static_cast<uint64_t>(options_.count);
-    for (uint64_t next = options_.first_seed; next < end;) next = RunChild(next, std::min(end, next + kTrialsOfAChild));
+    for (uint64_t next = options_.first_seed; next < end;)
+      next = RunChild(next, std::min(end, next + kTrialsOfAChild));
     return std::move(result_);
   }
 
@@ -119,8 +126,10 @@ class Series {
     }
     if (next == end) return end;
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-    if (signal == SIGPROF || signal == SIGALRM) return Fail(next, absl::StrFormat("more than %g s", options_.seconds_max));
-    return Fail(next, signal > 0 ? absl::StrCat("signal ", signal) : absl::StrCat("exit code ", WEXITSTATUS(status)));
+    if (signal == SIGPROF || signal == SIGALRM)
+      return Fail(next, absl::StrFormat("more than %g s", options_.seconds_max));
+    return Fail(next, signal > 0 ? absl::StrCat("signal ", signal)
+                                 : absl::StrCat("exit code ", WEXITSTATUS(status)));
   }
 
   uint64_t Fail(uint64_t seed, const std::string& what) {
@@ -148,7 +157,8 @@ class Series {
   }
 
   void Say() {
-    if (options_.say_every > 0 && ++ended_ % options_.say_every == 0) std::fprintf(stderr, "%s\n", ToText(result_).c_str());
+    if (options_.say_every > 0 && ++ended_ % options_.say_every == 0)
+      std::fprintf(stderr, "%s\n", ToText(result_).c_str());
   }
 
   const Trial& trial_;
@@ -159,7 +169,9 @@ class Series {
 
 }  // namespace
 
-SeriesResult RunSeries(const Trial& trial, const SeriesOptions& options) { return Series(trial, options).Run(); }
+SeriesResult RunSeries(const Trial& trial, const SeriesOptions& options) {
+  return Series(trial, options).Run();
+}
 
 std::string ToText(const SeriesResult& result) {
   int64_t refused = 0;
@@ -169,8 +181,10 @@ std::string ToText(const SeriesResult& result) {
     absl::StrAppend(&codes, codes.empty() ? " (" : ", ", code, " ", count);
   }
   const int64_t failed = static_cast<int64_t>(result.failures.size());
-  return absl::StrCat(result.sound + refused + failed, " trials: ", result.sound, " sound, ", refused, " refused", codes.empty() ? "" : codes + ")", ", ", failed,
-                      " failed; the slowest took ", absl::StrFormat("%.1f s (seed %d)", result.slowest_seconds, result.slowest_seed));
+  return absl::StrCat(
+      result.sound + refused + failed, " trials: ", result.sound, " sound, ", refused, " refused",
+      codes.empty() ? "" : codes + ")", ", ", failed, " failed; the slowest took ",
+      absl::StrFormat("%.1f s (seed %d)", result.slowest_seconds, result.slowest_seed));
 }
 
 }  // namespace weir

@@ -1,6 +1,6 @@
-// Runs many seeded trials, each of which may crash, hang or fail, and counts what became of them. Trials run in child
-// processes, some hundred in each, so that a crash costs one trial and names its seed.
-// Thread rule: one thread; forks, so call it before threads start.
+// Runs many seeded trials, each of which may crash, hang or fail, and counts what became of them.
+// Trials run in child processes, some hundred in each, so that a crash costs one trial and names
+// its seed. Thread rule: one thread; forks, so call it before threads start.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +37,8 @@ using Trial = std::function<absl::StatusOr<std::string>(uint64_t seed)>;
 
 SeriesResult RunSeries(const Trial& trial, const SeriesOptions& options);
 
-// "20000 trials: 15000 sound, 5000 refused (W0417 120, …), 0 failed; the slowest took 1.2 s (seed 17)"
+// "20000 trials: 15000 sound, 5000 refused (W0417 120, …), 0 failed; the slowest took 1.2 s (seed
+// 17)"
 std::string ToText(const SeriesResult& result);
 
 }  // namespace weir

@@ -23,8 +23,10 @@ bool ReadAll(const std::string& path, std::string* text) {
   return true;
 }
 
-void AppendLines(const char* mark, const std::vector<std::string>& lines, size_t from, std::string* out) {
-  for (size_t i = from; i < std::min(from + kLinesAfter, lines.size()); ++i) absl::StrAppend(out, mark, lines[i], "\n");
+void AppendLines(const char* mark, const std::vector<std::string>& lines, size_t from,
+                 std::string* out) {
+  for (size_t i = from; i < std::min(from + kLinesAfter, lines.size()); ++i)
+    absl::StrAppend(out, mark, lines[i], "\n");
 }
 
 }  // namespace
@@ -41,7 +43,8 @@ std::string FirstDifference(const std::string& expected, const std::string& foun
   while (line < want.size() && line < got.size() && want[line] == got[line]) ++line;
   if (line == want.size() && line == got.size()) return "";
   std::string text = absl::StrCat("line ", line + 1, ":\n");
-  for (size_t i = line - std::min(line, kLinesBefore); i < line; ++i) absl::StrAppend(&text, "   ", want[i], "\n");
+  for (size_t i = line - std::min(line, kLinesBefore); i < line; ++i)
+    absl::StrAppend(&text, "   ", want[i], "\n");
   AppendLines(" - ", want, line, &text);
   AppendLines(" + ", got, line, &text);
   return text;
@@ -55,10 +58,12 @@ void ExpectGolden(const std::string& path, const std::string& text) {
     return;
   }
   std::string expected;
-  ASSERT_TRUE(ReadAll(path, &expected)) << "there is no " << path << "\nTo write it: tests/golden/update";
+  ASSERT_TRUE(ReadAll(path, &expected))
+      << "there is no " << path << "\nTo write it: tests/golden/update";
   std::string difference = FirstDifference(expected, text);
-  EXPECT_TRUE(difference.empty()) << path << " differs at " << difference
-                                  << "If the change is meant: tests/golden/update, then review git diff tests/golden";
+  EXPECT_TRUE(difference.empty())
+      << path << " differs at " << difference
+      << "If the change is meant: tests/golden/update, then review git diff tests/golden";
 }
 
 std::vector<std::string> NamesIn(const std::string& folder, const std::string& suffix) {
@@ -66,7 +71,9 @@ std::vector<std::string> NamesIn(const std::string& folder, const std::string& s
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     std::string name = entry.path().filename().string();
-    if (name.size() < suffix.size() || name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0) continue;
+    if (name.size() < suffix.size() ||
+        name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+      continue;
     names.push_back(name.substr(0, name.size() - suffix.size()));
   }
   EXPECT_FALSE(error) << folder << ": " << error.message();

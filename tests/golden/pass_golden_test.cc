@@ -14,7 +14,8 @@ namespace weir {
 namespace {
 
 constexpr char kFolder[] = "tests/golden/passes";
-constexpr char kOptionalPassJob[] = "tests/golden/passes/bundle_boxings/gradients_travel_together.textproto";
+constexpr char kOptionalPassJob[] =
+    "tests/golden/passes/bundle_boxings/gradients_travel_together.textproto";
 
 Job ReadJob(const std::string& path) {
   absl::StatusOr<Job> job = ParseJob(ReadGoldenInput(path), path);
@@ -78,16 +79,18 @@ TEST_P(PassGoldenTest, TheSameJobGivesTheSameBytes) {
   EXPECT_EQ(FirstDifference(*first, *second), "");
 }
 
-INSTANTIATE_TEST_SUITE_P(Passes, PassGoldenTest, ::testing::ValuesIn(Cases()), [](const auto& info) {
-  std::string name = info.param.substr(sizeof kFolder);
-  for (char& c : name) c = c == '/' ? '_' : c;
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Passes, PassGoldenTest, ::testing::ValuesIn(Cases()),
+                         [](const auto& info) {
+                           std::string name = info.param.substr(sizeof kFolder);
+                           for (char& c : name) c = c == '/' ? '_' : c;
+                           return name;
+                         });
 
 TEST(PassRegistryTest, EveryPassHasAGoldenCaseAndEveryFolderAPass) {
   std::set<std::string> with_cases;
   for (const std::string& path : Cases()) with_cases.insert(PassOf(path));
-  EXPECT_EQ(with_cases, PassNames()) << "copy a folder of tests/golden/passes, then tests/golden/update";
+  EXPECT_EQ(with_cases, PassNames())
+      << "copy a folder of tests/golden/passes, then tests/golden/update";
 }
 
 TEST(PassRegistryTest, EveryGoldenFileHasItsJob) {
@@ -105,7 +108,8 @@ TEST(PassRegistryTest, AnOptionalPassCanBeLeftOutAndARequiredOneSaysSo) {
       options.disabled.insert(pass);
       auto plan = CompileJob(ReadJob(path + ".textproto"), options);
       if (!plan.ok()) {
-        EXPECT_NE(plan.status().message().find("W0491"), absl::string_view::npos) << pass << ": " << plan.status();
+        EXPECT_NE(plan.status().message().find("W0491"), absl::string_view::npos)
+            << pass << ": " << plan.status();
         break;
       }
       for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
@@ -116,7 +120,8 @@ TEST(PassRegistryTest, AnOptionalPassCanBeLeftOutAndARequiredOneSaysSo) {
       left_out.insert(pass);
     }
   }
-  EXPECT_EQ(left_out, (std::set<std::string>{"bundle-boxings", "expand-cross-entropy", "recompute-values", "remove-dead-nodes"}));
+  EXPECT_EQ(left_out, (std::set<std::string>{"bundle-boxings", "expand-cross-entropy",
+                                             "recompute-values", "remove-dead-nodes"}));
 }
 
 TEST(PassRegistryTest, AnUnknownPassIsNamedWithTheNearest) {
@@ -124,7 +129,8 @@ TEST(PassRegistryTest, AnUnknownPassIsNamedWithTheNearest) {
   options.disabled.insert("remove-dead-node");
   auto plan = CompileJob(ReadJob(kOptionalPassJob), options);
   ASSERT_FALSE(plan.ok());
-  EXPECT_NE(plan.status().message().find("Try: remove-dead-nodes"), absl::string_view::npos) << plan.status();
+  EXPECT_NE(plan.status().message().find("Try: remove-dead-nodes"), absl::string_view::npos)
+      << plan.status();
 }
 
 }  // namespace

@@ -22,13 +22,15 @@ using google::protobuf::util::MessageDifferencer;
 
 constexpr char kFolder[] = "tests/golden/plans/";
 // Jobs small enough for the plan of a rank to be read by a person.
-const std::vector<std::string> kWithRankPlan = {"mlp_data_parallel", "mlp_pipeline", "mlp_zero_three"};
+const std::vector<std::string> kWithRankPlan = {"mlp_data_parallel", "mlp_pipeline",
+                                                "mlp_zero_three"};
 
 std::vector<std::string> JobNames() {
   std::vector<std::string> names = NamesIn(kFolder, ".textproto");
-  names.erase(std::remove_if(names.begin(), names.end(),
-                             [](const std::string& name) { return name.find('.') != std::string::npos; }),
-              names.end());
+  names.erase(
+      std::remove_if(names.begin(), names.end(),
+                     [](const std::string& name) { return name.find('.') != std::string::npos; }),
+      names.end());
   return names;
 }
 
@@ -65,7 +67,8 @@ TEST_P(PlanGoldenTest, TheExplanationIsAsReviewed) {
 }
 
 TEST_P(PlanGoldenTest, ThePlanOfRankZeroIsAsReviewed) {
-  if (std::find(kWithRankPlan.begin(), kWithRankPlan.end(), GetParam()) == kWithRankPlan.end()) return;
+  if (std::find(kWithRankPlan.begin(), kWithRankPlan.end(), GetParam()) == kWithRankPlan.end())
+    return;
   absl::StatusOr<RankPlan> lowered = LowerForRank(*plan_, 0);
   ASSERT_TRUE(lowered.ok()) << lowered.status();
   ExpectGolden(absl::StrCat(kFolder, GetParam(), ".rank0.textproto"), PlanText(*lowered));
@@ -107,7 +110,8 @@ TEST_P(PlanGoldenTest, EveryLayoutRoundTripsThroughItsText) {
   int64_t layouts = 0;
   auto check = [&](const Layout& layout) {
     if (layout.empty()) return;
-    absl::StatusOr<Layout> again = ParseLayout(ToText(layout, plan_->stage_mesh), plan_->stage_mesh);
+    absl::StatusOr<Layout> again =
+        ParseLayout(ToText(layout, plan_->stage_mesh), plan_->stage_mesh);
     ASSERT_TRUE(again.ok()) << again.status();
     EXPECT_EQ(*again, layout) << ToText(layout, plan_->stage_mesh);
     ++layouts;

@@ -16,7 +16,8 @@ std::string OneLine(const google::protobuf::Message& message) {
   return text;
 }
 
-void AppendLine(const std::string& field, const google::protobuf::Message& message, std::string* text) {
+void AppendLine(const std::string& field, const google::protobuf::Message& message,
+                std::string* text) {
   absl::StrAppend(text, field, " { ", OneLine(message), " }\n");
 }
 
@@ -28,7 +29,8 @@ std::string PlanText(const RankPlan& plan) {
   head.clear_actor();
   head.clear_registers();
   head.clear_state();
-  std::string text = absl::StrCat("# proto-file: proto/plan.proto\n# proto-message: weir.RankPlan\n", OneLine(head), "\n");
+  std::string text = absl::StrCat(
+      "# proto-file: proto/plan.proto\n# proto-message: weir.RankPlan\n", OneLine(head), "\n");
   for (const Program& program : plan.program()) {
     Program rest = program;
     rest.clear_call();

@@ -5,6 +5,7 @@ Bazel runs it every time.
 """
 
 import os
+import subprocess
 import unittest
 
 from tests.layering import include_rules
@@ -14,6 +15,8 @@ from tests.layering.source_tree import SourceTree
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 ALLOW_LIST = "tests/layering/long_files.txt"
 LONG_FILES_MAX = 0  # may only fall
+FORMATTER = "clang-format-14"  # other versions format differently
+FILES_PER_RUN = 64
 
 
 class LayeringTest(unittest.TestCase):
@@ -30,6 +33,16 @@ class LayeringTest(unittest.TestCase):
     def test_the_tree_was_found(self):
         self.assertIn("WORKSPACE", self.tree.paths)
         self.assertGreater(len(self.tree.cxx()), 10)
+
+    def test_sources_are_formatted(self):
+        paths = [path for path, _ in self.tree.cxx()]
+        violations = []
+        for first in range(0, len(paths), FILES_PER_RUN):
+            command = [FORMATTER, "--dry-run", "--Werror", "--ferror-limit=1", *paths[first:first + FILES_PER_RUN]]
+            result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+            if result.returncode != 0:
+                violations += [line for line in result.stderr.splitlines() if ": error: " in line] or [result.stderr]
+        self.expect_none([f"{line}; run {FORMATTER} -i on it" for line in violations])
 
     def test_sources_keep_to_their_length(self):
         self.expect_none(style_rules.check_length(self.tree, self.allowed))

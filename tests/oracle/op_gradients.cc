@@ -1,5 +1,5 @@
-// Runs every case of every differentiable op of the catalogue, and its gradient function for random gradients of
-// the outputs, and writes operands, results and gradients to one safetensors file:
+// Runs every case of every differentiable op of the catalogue, and its gradient function for random
+// gradients of the outputs, and writes operands, results and gradients to one safetensors file:
 //   CASE/input/I, CASE/output/O, CASE/output_grad/O, CASE/input_grad/I
 // with a JSON line about each case in the header.
 //
@@ -26,28 +26,55 @@ constexpr uint64_t kSeed = 11;
 
 std::string Text(const char* text) { return text; }
 
-// The shared cases are as small as finite differences want them. These are longer than a vector register, a tile and
-// a block of attention, and do not divide by any of them.
+// The shared cases are as small as finite differences want them. These are longer than a vector
+// register, a tile and a block of attention, and do not divide by any of them.
 std::vector<OpCase> LongCases() {
   std::vector<OpCase> cases;
   for (const char* op : {"relu", "gelu", "silu"}) {
     cases.push_back({absl::StrCat(op, ", long"), op, {}, {"f32[a=17, b=61]"}, {Fill::kApart}});
-    cases.push_back({absl::StrCat("matmul with ", op, ", long"), "matmul", {{"activation", Text(op)}},
+    cases.push_back({absl::StrCat("matmul with ", op, ", long"),
+                     "matmul",
+                     {{"activation", Text(op)}},
                      {"f32[b=3, s=37, k=70]", "f32[k=70, n=131]", "f32[n=131]"}});
   }
-  cases.push_back({"matmul, long", "matmul", {}, {"f32[b=3, s=37, k=130]", "f32[k=130, n=67]", "f32[n=67]"}, {}, 1});
-  cases.push_back({"matmul transposed, long", "matmul", {{"transpose_w", true}}, {"f32[b=45, k=130]", "f32[n=67, k=130]"}, {}, 1});
-  cases.push_back({"layer_norm, long", "layer_norm", {}, {"f32[b=3, s=41, h=131]", "f32[h=131]", "f32[h=131]"}});
+  cases.push_back({"matmul, long",
+                   "matmul",
+                   {},
+                   {"f32[b=3, s=37, k=130]", "f32[k=130, n=67]", "f32[n=67]"},
+                   {},
+                   1});
+  cases.push_back({"matmul transposed, long",
+                   "matmul",
+                   {{"transpose_w", true}},
+                   {"f32[b=45, k=130]", "f32[n=67, k=130]"},
+                   {},
+                   1});
+  cases.push_back({"layer_norm, long",
+                   "layer_norm",
+                   {},
+                   {"f32[b=3, s=41, h=131]", "f32[h=131]", "f32[h=131]"}});
   cases.push_back({"rms_norm, long", "rms_norm", {}, {"f32[b=3, s=41, h=131]", "f32[h=131]"}});
   cases.push_back({"softmax, long", "softmax", {}, {"f32[b=23, n=301]"}});
-  cases.push_back({"softmax_cross_entropy, long", "softmax_cross_entropy", {}, {"f32[b=3, s=29, v=301]", "i32[b=3, s=29]"},
+  cases.push_back({"softmax_cross_entropy, long",
+                   "softmax_cross_entropy",
+                   {},
+                   {"f32[b=3, s=29, v=301]", "i32[b=3, s=29]"},
                    {Fill::kNormal, Fill::kClasses}});
-  cases.push_back({"attention, long", "attention", {},
-                   {"f32[b=2, s=150, h=3, d=40]", "f32[b=2, s=150, h=3, d=40]", "f32[b=2, s=150, h=3, d=40]"}});
-  cases.push_back({"attention of groups, long", "attention", {{"causal", false}},
-                   {"f32[b=1, s=131, h=6/3, d=17]", "f32[b=1, s=131, g=2, d=17]", "f32[b=1, s=131, g=2, d=17]"}});
+  cases.push_back(
+      {"attention, long",
+       "attention",
+       {},
+       {"f32[b=2, s=150, h=3, d=40]", "f32[b=2, s=150, h=3, d=40]", "f32[b=2, s=150, h=3, d=40]"}});
+  cases.push_back({"attention of groups, long",
+                   "attention",
+                   {{"causal", false}},
+                   {"f32[b=1, s=131, h=6/3, d=17]", "f32[b=1, s=131, g=2, d=17]",
+                    "f32[b=1, s=131, g=2, d=17]"}});
   cases.push_back({"rotary, long", "rotary", {}, {"f32[b=2, s=150, h=3, d=34]"}});
-  cases.push_back({"reduce_mean, long", "reduce_mean", {{"axes", std::vector<int64_t>{0, 2}}}, {"f32[a=37, b=9, c=70]"}});
+  cases.push_back({"reduce_mean, long",
+                   "reduce_mean",
+                   {{"axes", std::vector<int64_t>{0, 2}}},
+                   {"f32[a=37, b=9, c=70]"}});
   cases.push_back({"add of a row, long", "add", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
   cases.push_back({"mul of a row, long", "mul", {}, {"f32[a=70, b=131]", "f32[b=131]"}});
   return cases;
@@ -93,7 +120,8 @@ nlohmann::json AttributesJson(const Attributes& attrs) {
   return json;
 }
 
-// Gradients of the differentiable outputs: the first, and of matmul what comes before the activation.
+// Gradients of the differentiable outputs: the first, and of matmul what comes before the
+// activation.
 std::map<int, HostTensor> OutputGrads(const OpExample& example) {
   std::map<int, HostTensor> grads;
   for (int o = 0; o < (example.def->schema.name == "matmul" ? 2 : 1); ++o) {
@@ -117,13 +145,16 @@ absl::Status AddCase(const OpCase& op_case, TensorArchive* archive) {
   for (size_t i = 0; i < example.inputs.size(); ++i) {
     AddTensor(absl::StrCat(op_case.name, "/input/", i), example.inputs[i], archive);
     if (!real[i]) continue;
-    if (gradient.grads().count(i) == 0) return absl::InternalError(absl::StrCat("no gradient of input ", i));
-    AddTensor(absl::StrCat(op_case.name, "/input_grad/", i), gradient.tensor(gradient.grads().at(i)), archive);
+    if (gradient.grads().count(i) == 0)
+      return absl::InternalError(absl::StrCat("no gradient of input ", i));
+    AddTensor(absl::StrCat(op_case.name, "/input_grad/", i),
+              gradient.tensor(gradient.grads().at(i)), archive);
   }
   for (size_t o = 0; o < example.outputs.size(); ++o) {
     AddTensor(absl::StrCat(op_case.name, "/output/", o), example.outputs[o], archive);
   }
-  for (const auto& [o, grad] : output_grads) AddTensor(absl::StrCat(op_case.name, "/output_grad/", o), grad, archive);
+  for (const auto& [o, grad] : output_grads)
+    AddTensor(absl::StrCat(op_case.name, "/output_grad/", o), grad, archive);
   nlohmann::json note = {{"op", op_case.op},
                          {"attrs", AttributesJson(example.attrs)},
                          {"inputs", example.inputs.size()},
@@ -136,7 +167,9 @@ absl::Status Main(const std::string& path) {
   TensorArchive archive;
   for (const OpCase& op_case : Cases()) {
     absl::Status status = AddCase(op_case, &archive);
-    if (!status.ok()) return absl::Status(status.code(), absl::StrCat("case ", op_case.name, ": ", status.message()));
+    if (!status.ok())
+      return absl::Status(status.code(),
+                          absl::StrCat("case ", op_case.name, ": ", status.message()));
   }
   return archive.Write(path);
 }

@@ -1,5 +1,5 @@
-// Trains a job and writes all that another implementation needs to repeat the run, and what came out, to one
-// safetensors file:
+// Trains a job and writes all that another implementation needs to repeat the run, and what came
+// out, to one safetensors file:
 //   initial/NAME, final/NAME   every weight and optimiser state, whole
 //   data/FEED                  [step, micro-batch, ...] every batch
 //   loss, grad_norm            [step]
@@ -40,11 +40,13 @@ absl::StatusOr<Job> JobFrom(const std::string& path, const std::vector<std::stri
 }
 
 // All batches of one input of the model, which must be integers.
-absl::Status AddBatches(const Job& job, const TensorDecl& input, int64_t steps, TensorArchive* archive) {
+absl::Status AddBatches(const Job& job, const TensorDecl& input, int64_t steps,
+                        TensorArchive* archive) {
   int64_t micro_batches = std::max<int64_t>(1, job.training().micro_batches());
   WEIR_ASSIGN_OR_RETURN(const auto dims, compiler::ImportDims(job));
   WEIR_ASSIGN_OR_RETURN(TensorType type, ParseType(input.type(), dims));
-  if (type.dtype != DType::kI32) return absl::UnimplementedError(absl::StrCat("input ", input.name(), " is not i32"));
+  if (type.dtype != DType::kI32)
+    return absl::UnimplementedError(absl::StrCat("input ", input.name(), " is not i32"));
   TensorSlice slice = TensorSlice::Whole(type.dtype, type.shape());
   std::unique_ptr<DataFeed> feed = RepeatingFeed(job);
   std::vector<int32_t> all(steps * micro_batches * slice.num_elements());
@@ -66,20 +68,24 @@ absl::Status RunAndWrite(const Job& job, int64_t steps, const std::string& path)
   options.steps = steps;
   WEIR_ASSIGN_OR_RETURN(TrainRun run, Train(job, options));
   TensorArchive archive;
-  for (const auto& [name, values] : run.initial) archive.Add("initial/" + name, run.shapes[name], values);
-  for (const auto& [name, values] : run.weights) archive.Add("final/" + name, run.shapes[name], values);
+  for (const auto& [name, values] : run.initial)
+    archive.Add("initial/" + name, run.shapes[name], values);
+  for (const auto& [name, values] : run.weights)
+    archive.Add("final/" + name, run.shapes[name], values);
   archive.Add("loss", {steps}, std::vector<float>(run.losses.begin(), run.losses.end()));
   archive.Add("grad_norm", {static_cast<int64_t>(run.grad_norms.size())},
               std::vector<float>(run.grad_norms.begin(), run.grad_norms.end()));
   for (const Function& function : job.graph().function()) {
     if (function.name() != job.graph().main()) continue;
-    for (const TensorDecl& input : function.input()) WEIR_RETURN_IF_ERROR(AddBatches(job, input, steps, &archive));
+    for (const TensorDecl& input : function.input())
+      WEIR_RETURN_IF_ERROR(AddBatches(job, input, steps, &archive));
   }
   std::string json;
   google::protobuf::util::JsonPrintOptions print;
   print.always_print_primitive_fields = true;
   print.preserve_proto_field_names = true;
-  if (!google::protobuf::util::MessageToJsonString(job, &json, print).ok()) return absl::InternalError("job does not print");
+  if (!google::protobuf::util::MessageToJsonString(job, &json, print).ok())
+    return absl::InternalError("job does not print");
   archive.Note("job", json);
   return archive.Write(path);
 }
@@ -87,7 +93,8 @@ absl::Status RunAndWrite(const Job& job, int64_t steps, const std::string& path)
 absl::Status Main(const std::vector<std::string>& args) {
   int64_t steps = 0;
   if (args.size() < 3 || !absl::SimpleAtoi(args[2], &steps) || steps < 1) {
-    return absl::InvalidArgumentError("oracle_run JOB.textproto OUT.safetensors STEPS [mesh=AXES] [FIELD=VALUE]...");
+    return absl::InvalidArgumentError(
+        "oracle_run JOB.textproto OUT.safetensors STEPS [mesh=AXES] [FIELD=VALUE]...");
   }
   WEIR_ASSIGN_OR_RETURN(Job job, JobFrom(args[0], {args.begin() + 3, args.end()}));
   return RunAndWrite(job, steps, args[1]);

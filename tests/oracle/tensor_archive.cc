@@ -13,11 +13,13 @@ std::string BytesOf(const std::vector<T>& values) {
 
 }  // namespace
 
-void TensorArchive::Add(const std::string& name, const Shape& shape, const std::vector<float>& values) {
+void TensorArchive::Add(const std::string& name, const Shape& shape,
+                        const std::vector<float>& values) {
   tensors_[name] = {DType::kF32, shape, BytesOf(values)};
 }
 
-void TensorArchive::Add(const std::string& name, const Shape& shape, const std::vector<int32_t>& values) {
+void TensorArchive::Add(const std::string& name, const Shape& shape,
+                        const std::vector<int32_t>& values) {
   tensors_[name] = {DType::kI32, shape, BytesOf(values)};
 }
 

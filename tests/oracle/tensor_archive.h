@@ -1,5 +1,5 @@
-// TensorArchive: named tensors and notes that one safetensors file hands to the Python side of a test.
-// Not a checkpoint; everything is in memory until it is written. Thread rule: one thread.
+// TensorArchive: named tensors and notes that one safetensors file hands to the Python side of a
+// test. Not a checkpoint; everything is in memory until it is written. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,8 @@ namespace weir::testing {
 
 class TensorArchive {
  public:
-  // Names are unique; a later tensor of the same name replaces the earlier. `values` has the elements of `shape`.
+  // Names are unique; a later tensor of the same name replaces the earlier. `values` has the
+  // elements of `shape`.
   void Add(const std::string& name, const Shape& shape, const std::vector<float>& values);
   void Add(const std::string& name, const Shape& shape, const std::vector<int32_t>& values);
   // Text for the header of the file.

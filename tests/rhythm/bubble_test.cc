@@ -1,4 +1,5 @@
-// The bubble that is predicted is that of a run with the same costs; zero-bubble against 1F1B where stages are uneven.
+// The bubble that is predicted is that of a run with the same costs; zero-bubble against 1F1B where
+// stages are uneven.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -18,7 +19,8 @@ namespace {
 
 using weir::Pipeline;
 
-const std::vector<Pipeline::ScheduleKind> kAll = {Pipeline::GPIPE, Pipeline::ONE_F_ONE_B, Pipeline::INTERLEAVED, Pipeline::ZERO_BUBBLE};
+const std::vector<Pipeline::ScheduleKind> kAll = {Pipeline::GPIPE, Pipeline::ONE_F_ONE_B,
+                                                  Pipeline::INTERLEAVED, Pipeline::ZERO_BUBBLE};
 
 Job WithSchedule(Job job, Pipeline::ScheduleKind kind) {
   job.mutable_pipeline()->set_schedule(kind);
@@ -34,15 +36,20 @@ TEST(BubbleTest, WhatIsPredictedIsTheBubbleOfARunWithTheSameCosts) {  // within 
   for (const Pipeline::ScheduleKind kind : kAll) {
     const bool interleaved = kind == Pipeline::INTERLEAVED;
     const std::vector<std::pair<std::string, Job>> jobs = {
-        {"even", CutAt(SmallGptJob("pp=4", 16, 8), interleaved ? std::vector<int>{2, 4, 6, 8, 10, 12, 14} : std::vector<int>{4, 8, 12})},
-        {"uneven", CutAt(SmallGptJob("pp=4", 16, 8), interleaved ? std::vector<int>{1, 5, 6, 8, 9, 12, 15} : std::vector<int>{2, 9, 11})},
+        {"even",
+         CutAt(SmallGptJob("pp=4", 16, 8), interleaved ? std::vector<int>{2, 4, 6, 8, 10, 12, 14}
+                                                       : std::vector<int>{4, 8, 12})},
+        {"uneven",
+         CutAt(SmallGptJob("pp=4", 16, 8),
+               interleaved ? std::vector<int>{1, 5, 6, 8, 9, 12, 15} : std::vector<int>{2, 9, 11})},
         {"by itself", SmallGptJob("pp=3", 7, 9)},
     };
     for (const auto& [name, even] : jobs) {
       const Job job = WithSchedule(even, kind);
       const absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
       ASSERT_TRUE(plan.ok()) << plan.status();
-      EXPECT_NEAR((*plan)->predicted_bubble, PlayJob(job, 4).bubble, 0.01) << Pipeline::ScheduleKind_Name(kind) << ", " << name;
+      EXPECT_NEAR((*plan)->predicted_bubble, PlayJob(job, 4).bubble, 0.01)
+          << Pipeline::ScheduleKind_Name(kind) << ", " << name;
       EXPECT_GT((*plan)->predicted_bubble, 0.01);
     }
   }
@@ -54,32 +61,37 @@ TEST(BubbleTest, WithDataParallelismThePredictionIsNear) {
     const Job job = WithSchedule(SmallGptJob("pp=2,dp=2", 6, 4), kind);
     const absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
     ASSERT_TRUE(plan.ok()) << plan.status();
-    EXPECT_NEAR((*plan)->predicted_bubble, PlayJob(job, 4).bubble, 0.04) << Pipeline::ScheduleKind_Name(kind);
+    EXPECT_NEAR((*plan)->predicted_bubble, PlayJob(job, 4).bubble, 0.04)
+        << Pipeline::ScheduleKind_Name(kind);
   }
 }
 
-// Per block a unit each for the forward pass, for gradients of inputs and for those of weights, times a factor of the stage.
+// Per block a unit each for the forward pass, for gradients of inputs and for those of weights,
+// times a factor of the stage.
 ActCost CostOfStages(const std::vector<double>& factors) {
   return [factors](const Plan& plan, const PlanActor& actor) -> int64_t {
     constexpr double kUnit = 1000;
     if (!absl::StrContains(actor.function, "layers.")) return 0;
-    double units = actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient ? 1 : 0;
+    double units =
+        actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient ? 1 : 0;
     if (actor.phase == ActorPhase::kBackward) {
-      const bool split = std::any_of(plan.actors.begin(), plan.actors.end(), [&](const PlanActor& other) {
-        return other.phase == ActorPhase::kWeightGradient && other.instance == actor.instance;
-      });
+      const bool split =
+          std::any_of(plan.actors.begin(), plan.actors.end(), [&](const PlanActor& other) {
+            return other.phase == ActorPhase::kWeightGradient && other.instance == actor.instance;
+          });
       units = split ? 1 : 2;
     }
     return std::llround(units * kUnit * factors[plan.stage]);
   };
 }
 
-// Cuts and speeds of stages are drawn. Where the fullest stage is a late one zero-bubble takes more memory: it keeps as much on
-// every stage as 1F1B on the first.
+// Cuts and speeds of stages are drawn. Where the fullest stage is a late one zero-bubble takes more
+// memory: it keeps as much on every stage as 1F1B on the first.
 TEST(BubbleTest, ZeroBubbleIsHardlyEverSlowerThan1F1BWhereStagesAreUneven) {
   for (uint64_t seed = 1; seed <= 24; ++seed) {
     auto next = [seed, n = uint64_t{0}]() mutable { return UniformAt(seed, n++); };
-    const int stages = 2 + static_cast<int>(next() * 5), micro_batches = stages + static_cast<int>(next() * 2 * stages);
+    const int stages = 2 + static_cast<int>(next() * 5),
+              micro_batches = stages + static_cast<int>(next() * 2 * stages);
     const int layers = 3 * stages;
     std::vector<int> cuts;
     while (static_cast<int>(cuts.size()) < stages - 1) {
@@ -90,9 +102,12 @@ TEST(BubbleTest, ZeroBubbleIsHardlyEverSlowerThan1F1BWhereStagesAreUneven) {
     std::vector<double> factors;
     for (int s = 0; s < stages; ++s) factors.push_back(0.5 + 1.5 * next());
     const Job job = CutAt(SmallGptJob(absl::StrCat("pp=", stages), layers, micro_batches), cuts);
-    const VirtualStep straight = PlayJob(WithSchedule(job, Pipeline::ONE_F_ONE_B), 3, CostOfStages(factors));
-    const VirtualStep split = PlayJob(WithSchedule(job, Pipeline::ZERO_BUBBLE), 3, CostOfStages(factors));
-    const double ratio = static_cast<double>(split.all_steps_ns) / static_cast<double>(straight.all_steps_ns);
+    const VirtualStep straight =
+        PlayJob(WithSchedule(job, Pipeline::ONE_F_ONE_B), 3, CostOfStages(factors));
+    const VirtualStep split =
+        PlayJob(WithSchedule(job, Pipeline::ZERO_BUBBLE), 3, CostOfStages(factors));
+    const double ratio =
+        static_cast<double>(split.all_steps_ns) / static_cast<double>(straight.all_steps_ns);
     EXPECT_LE(ratio, 1.03) << "seed " << seed << ": " << stages << " stages x " << micro_batches;
   }
 }
@@ -103,8 +118,10 @@ TEST(BubbleTest, ZeroBubbleIsBelowHalfOf1F1BWhereStagesAreEven) {
     std::vector<int> cuts;
     for (int s = 1; s < stages; ++s) cuts.push_back(4 * s);
     const std::vector<double> even(stages, 1);
-    const VirtualStep straight = PlayJob(WithSchedule(CutAt(job, cuts), Pipeline::ONE_F_ONE_B), 3, CostOfStages(even));
-    const VirtualStep split = PlayJob(WithSchedule(CutAt(job, cuts), Pipeline::ZERO_BUBBLE), 3, CostOfStages(even));
+    const VirtualStep straight =
+        PlayJob(WithSchedule(CutAt(job, cuts), Pipeline::ONE_F_ONE_B), 3, CostOfStages(even));
+    const VirtualStep split =
+        PlayJob(WithSchedule(CutAt(job, cuts), Pipeline::ZERO_BUBBLE), 3, CostOfStages(even));
     EXPECT_LT(split.bubble, straight.bubble / 2) << stages << " stages";
     EXPECT_LT(split.all_steps_ns, straight.all_steps_ns) << stages << " stages";
   }

@@ -30,9 +30,12 @@ std::vector<RhythmJob> JobsOfManyLayouts() {
   auto add = [&](const std::string& mesh, int zero, int micro_batches, int64_t chunk_bytes) {
     Job job = SmallGptJob(mesh, 4, micro_batches, zero);
     job.mutable_runtime()->set_chunk_bytes_max(chunk_bytes);
-    jobs.push_back({absl::StrCat("mesh ", mesh, ", ZeRO ", zero, ", ", micro_batches, " micro-batches, chunks of ", chunk_bytes), job});
+    jobs.push_back({absl::StrCat("mesh ", mesh, ", ZeRO ", zero, ", ", micro_batches,
+                                 " micro-batches, chunks of ", chunk_bytes),
+                    job});
   };
-  for (const char* mesh : {"", "dp=2", "dp=3", "tp=2", "tp=3", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2", "tp=2,pp=2", "dp=2,tp=2,pp=2", "dp=3,tp=2,pp=2"}) {
+  for (const char* mesh : {"", "dp=2", "dp=3", "tp=2", "tp=3", "pp=2", "pp=4", "dp=2,tp=2",
+                           "dp=2,pp=2", "tp=2,pp=2", "dp=2,tp=2,pp=2", "dp=3,tp=2,pp=2"}) {
     for (int zero : {0, 1, 2, 3}) add(mesh, zero, 2, 0);
   }
   for (const char* mesh : {"dp=2,tp=2,pp=2", "dp=3,tp=3", "pp=4"}) {
@@ -47,7 +50,8 @@ std::vector<RhythmJob> JobsOfManyLayouts() {
       training->set_update_every(3);
       training->set_gradient_delay(zero);
       training->set_precision(Training::BF16);
-      absl::StrAppend(&jobs.back().name, ", updates every 3 steps, gradients ", zero, " updates old");
+      absl::StrAppend(&jobs.back().name, ", updates every 3 steps, gradients ", zero,
+                      " updates old");
     }
   }
   return jobs;

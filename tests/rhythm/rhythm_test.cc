@@ -1,4 +1,5 @@
-// The rhythm of a job holds on every rank of it, looked at or not; slots and times do what they say.
+// The rhythm of a job holds on every rank of it, looked at or not; slots and times do what they
+// say.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -21,8 +22,8 @@
 namespace weir::testing {
 namespace {
 
-using compiler::PeakCosts;
 using compiler::JobRhythm;
+using compiler::PeakCosts;
 using compiler::RhythmOptions;
 using compiler::SolveRhythm;
 using compiler::StationGraph;
@@ -60,7 +61,8 @@ TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
   });
 }
 
-// Two heads on four devices, two samples on eight: ranks in the middle do what neither the first nor the last does.
+// Two heads on four devices, two samples on eight: ranks in the middle do what neither the first
+// nor the last does.
 TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
   TransformerOptions options;
   options.layers = 3;
@@ -88,7 +90,8 @@ TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
   }
 }
 
-// More devices than a transfer has anything for: three ranks for two samples, three for one position.
+// More devices than a transfer has anything for: three ranks for two samples, three for one
+// position.
 std::vector<Job> JobsWithEmptyShards() {
   TransformerOptions options;
   options.layers = 1;
@@ -137,14 +140,17 @@ TEST(StageShape, HasWhateverARankDoes) {
       SCOPED_TRACE(absl::StrCat(job.name(), " on ", plan->mesh.ToText(), ", rank ", rank));
       const compiler::StageShape& shape = plan->stages[plan->mesh.StageOf(rank)];
       std::map<compiler::Station, const compiler::RankActor*> at;
-      for (const compiler::RankActor& actor : shape.graph.actors) ASSERT_TRUE(at.emplace(actor.station, &actor).second) << actor.name;
+      for (const compiler::RankActor& actor : shape.graph.actors)
+        ASSERT_TRUE(at.emplace(actor.station, &actor).second) << actor.name;
       absl::StatusOr<compiler::RankGraph> graph = compiler::LowerToRankGraph(*plan, rank);
       ASSERT_TRUE(graph.ok()) << graph.status();
       std::set<compiler::Station> here;
       for (const compiler::RankActor& actor : graph->actors) {
         ASSERT_TRUE(at.contains(actor.station)) << actor.name;
         EXPECT_LE(actor.chunks, at[actor.station]->chunks) << actor.name;
-        EXPECT_EQ(actor.acts_per_step / actor.chunks, at[actor.station]->acts_per_step / at[actor.station]->chunks) << actor.name;
+        EXPECT_EQ(actor.acts_per_step / actor.chunks,
+                  at[actor.station]->acts_per_step / at[actor.station]->chunks)
+            << actor.name;
         here.insert(actor.station);
       }
       less += static_cast<int64_t>(at.size() - here.size());
@@ -152,7 +158,8 @@ TEST(StageShape, HasWhateverARankDoes) {
         if (tensor.side != RegisterSpec::LOCAL || tensor.producer < 0) continue;
         for (int consumer : tensor.consumers) {
           const compiler::Station& reader = graph->actors[consumer].station;
-          EXPECT_TRUE(std::binary_search(tensor.readers.begin(), tensor.readers.end(), reader)) << tensor.name << ", read by " << graph->actors[consumer].name;
+          EXPECT_TRUE(std::binary_search(tensor.readers.begin(), tensor.readers.end(), reader))
+              << tensor.name << ", read by " << graph->actors[consumer].name;
         }
       }
     }
@@ -179,8 +186,11 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
           const RegisterSpec& spec = lowered->registers(id);
           if (spec.side() == RegisterSpec::LOCAL) return;
           ASSERT_EQ(spec.far_size(), 1);
-          edges[spec.edge()].push_back({spec.slots(), absl::StrCat(actor.name(), actor.timing().ShortDebugString(), actor.acts_per_step()),
-                                        absl::StrCat(spec.far(0).name(), spec.far(0).timing().ShortDebugString(), spec.far(0).acts_per_step())});
+          edges[spec.edge()].push_back(
+              {spec.slots(),
+               absl::StrCat(actor.name(), actor.timing().ShortDebugString(), actor.acts_per_step()),
+               absl::StrCat(spec.far(0).name(), spec.far(0).timing().ShortDebugString(),
+                            spec.far(0).acts_per_step())});
         };
         for (const InputPort& port : actor.input()) look(port.register_id());
         for (const OutputPort& port : actor.output()) look(port.register_id());
@@ -203,7 +213,8 @@ TEST(Rhythm, EveryRankAcceptsItsCertificate) {
       ASSERT_TRUE(lowered.ok()) << lowered.status();
       absl::StatusOr<Plan> loaded = PlanFromProto(*lowered);
       ASSERT_TRUE(loaded.ok()) << loaded.status();
-      ASSERT_TRUE(CheckCertificate(*loaded).ok()) << "rank " << rank << ": " << CheckCertificate(*loaded);
+      ASSERT_TRUE(CheckCertificate(*loaded).ok())
+          << "rank " << rank << ": " << CheckCertificate(*loaded);
     }
   });
 }
@@ -231,7 +242,8 @@ TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts
     int layers;
     std::vector<int> cuts;
   };
-  const std::vector<Case> cases = {{"pp=4", 9, {2, 7, 8}}, {"pp=6", 13, {2, 4, 7, 10, 11}}, {"pp=7", 14, {2, 3, 5, 8, 11, 12}}};
+  const std::vector<Case> cases = {
+      {"pp=4", 9, {2, 7, 8}}, {"pp=6", 13, {2, 4, 7, 10, 11}}, {"pp=7", 14, {2, 3, 5, 8, 11, 12}}};
   for (const Case& entry : cases) {
     SCOPED_TRACE(entry.mesh);
     Job job = SmallGptJob(entry.mesh, entry.layers, 16);
@@ -259,7 +271,8 @@ TEST(Rhythm, AValueThatSkipsStagesHoldsNobodyUp) {
     skipped->add_input("encoded");
     skipped->add_input("positioned");
     int at = main->node_size() - 1;  // nodes stand in the order of use
-    for (; main->node(at - 1).name() != "layers"; --at) main->mutable_node()->SwapElements(at, at - 1);
+    for (; main->node(at - 1).name() != "layers"; --at)
+      main->mutable_node()->SwapElements(at, at - 1);
     EXPECT_LE(static_cast<double>(VirtualStepNs(job)), 1.05 * static_cast<double>(straight));
   }
 }
@@ -275,7 +288,8 @@ TEST(Rhythm, AMemoryCapIsKeptAndCostsTime) {
   ASSERT_TRUE(best.ok()) << best.status();
   auto fullest = [&](const std::vector<int64_t>& slots) {
     int64_t most = 0;
-    for (const auto& [device, bytes] : RegisterBytes(graph->timed, slots)) most = std::max(most, bytes);
+    for (const auto& [device, bytes] : RegisterBytes(graph->timed, slots))
+      most = std::max(most, bytes);
     return most;
   };
   job.mutable_runtime()->set_register_bytes_max(fullest(best->slots) * 3 / 4);

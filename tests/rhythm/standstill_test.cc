@@ -1,6 +1,6 @@
-// What could come to a standstill, from the compiler's front door to the run of the repaired plan: a job with too few
-// slots for its schedule, and a program that no job has (docs/decisions/0010), made by hand: every micro-batch is read
-// beside the sum over all micro-batches of its step.
+// What could come to a standstill, from the compiler's front door to the run of the repaired plan:
+// a job with too few slots for its schedule, and a program that no job has (docs/decisions/0010),
+// made by hand: every micro-batch is read beside the sum over all micro-batches of its step.
 #include <cstring>
 #include <map>
 #include <memory>
@@ -30,7 +30,8 @@ using compiler::Rate;
 
 constexpr int kMicroBatches = 4;
 
-ProgramItem Item(ItemKind kind, const std::string& name, std::vector<int> inputs, std::vector<int> outputs) {
+ProgramItem Item(ItemKind kind, const std::string& name, std::vector<int> inputs,
+                 std::vector<int> outputs) {
   ProgramItem item;
   item.kind = kind;
   item.name = item.feed = name;
@@ -40,12 +41,14 @@ ProgramItem Item(ItemKind kind, const std::string& name, std::vector<int> inputs
 }
 
 // A call of `op` on scalars, in a function of its own.
-ProgramItem Call(const std::string& name, const std::string& op, Rate result, std::vector<int> inputs, int output, LogicalPlan* plan) {
+ProgramItem Call(const std::string& name, const std::string& op, Rate result,
+                 std::vector<int> inputs, int output, LogicalPlan* plan) {
   const TensorType scalar{DType::kF32, {}};
   const Layout layout = plan->module.values[output].layout;
   FunctionBuilder builder(name, plan->stage_mesh);
   std::vector<ValueId> args;
-  for (size_t i = 0; i < inputs.size(); ++i) args.push_back(builder.AddArg(absl::StrCat("a", i), scalar, layout));
+  for (size_t i = 0; i < inputs.size(); ++i)
+    args.push_back(builder.AddArg(absl::StrCat("a", i), scalar, layout));
   builder.AddResult(builder.Emit(op, args, {{scalar, layout}}, {})[0], result);
   ProgramItem item = Item(ItemKind::kCall, name, std::move(inputs), {output});
   item.function = static_cast<int>(plan->module.functions.size());
@@ -78,11 +81,14 @@ absl::StatusOr<compiler::JobRhythm> Solve(LogicalPlan& plan) {
   return SolveRhythm(plan, compiler::PeakCosts());
 }
 
-float X(int64_t step, int64_t micro_batch) { return static_cast<float>(10 * step + micro_batch + 1); }
+float X(int64_t step, int64_t micro_batch) {
+  return static_cast<float>(10 * step + micro_batch + 1);
+}
 
 class Numbers final : public DataFeed {
  public:
-  absl::Status Fill(const std::string&, int64_t step, int64_t micro_batch, const TensorSlice&, void* out) override {
+  absl::Status Fill(const std::string&, int64_t step, int64_t micro_batch, const TensorSlice&,
+                    void* out) override {
     const float x = X(step, micro_batch);
     std::memcpy(out, &x, sizeof(x));
     return absl::OkStatus();
@@ -91,7 +97,9 @@ class Numbers final : public DataFeed {
 
 class Reports final : public MetricSink {
  public:
-  void Report(const std::string&, int64_t step, int64_t micro_batch, float value) override { values[{step, micro_batch}] = value; }
+  void Report(const std::string&, int64_t step, int64_t micro_batch, float value) override {
+    values[{step, micro_batch}] = value;
+  }
   std::map<std::pair<int64_t, int64_t>, float> values;
 };
 
@@ -100,16 +108,23 @@ TEST(StandstillTest, AProgramThatWouldStandStillIsRefusedWithTheCircleAndTheRepa
     LogicalPlan plan = EachBesideTheSumOfAll(slots);
     const absl::Status status = Solve(plan).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(),
-              absl::StrCat("W0494 at actor `read`: expected a plan in which everyone gets to act; found a circle of waits: `read` needs a "
-                           "free slot of `x` (it has ", slots, "), held until `use` has acted, which needs `add up: v1` from `add up`, which "
-                           "again needs `x` from `read`. Try: give `x` 4 slots instead of ", slots, " (", 64 * (kMicroBatches - slots),
-                           " bytes more); runtime.debug_register_slots: 0 with runtime.registers: SOLVED gives each what it needs."));
+    EXPECT_EQ(
+        status.message(),
+        absl::StrCat("W0494 at actor `read`: expected a plan in which everyone gets to act; found "
+                     "a circle of waits: `read` needs a "
+                     "free slot of `x` (it has ",
+                     slots,
+                     "), held until `use` has acted, which needs `add up: v1` from `add up`, which "
+                     "again needs `x` from `read`. Try: give `x` 4 slots instead of ",
+                     slots, " (", 64 * (kMicroBatches - slots),
+                     " bytes more); runtime.debug_register_slots: 0 with runtime.registers: SOLVED "
+                     "gives each what it needs."));
   }
 }
 
-// A job that says so: GPipe wants all forward passes done before the first backward pass, so with one slot each the first
-// micro-batch holds what the second needs. It is what a skip connection past a pack does, in a user's words.
+// A job that says so: GPipe wants all forward passes done before the first backward pass, so with
+// one slot each the first micro-batch holds what the second needs. It is what a skip connection
+// past a pack does, in a user's words.
 TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
   Job job = SmallGptJob("pp=2", 4, 4);
   job.mutable_pipeline()->set_schedule(Pipeline::GPIPE);
@@ -117,8 +132,10 @@ TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
     job.mutable_runtime()->set_registers(registers);
     const absl::Status status = CompileJob(job, {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    for (const char* part : {"W0494 at actor `", "found a circle of waits: `", "needs a free slot of `", "give `tokens` 4 slots instead of ",
-                             " other registers (", "runtime.registers: SOLVED gives each what it needs"}) {
+    for (const char* part :
+         {"W0494 at actor `", "found a circle of waits: `", "needs a free slot of `",
+          "give `tokens` 4 slots instead of ", " other registers (",
+          "runtime.registers: SOLVED gives each what it needs"}) {
       EXPECT_NE(status.message().find(part), std::string::npos) << part << " in " << status;
     }
   }
@@ -148,7 +165,8 @@ TEST(StandstillTest, WithTheRepairItRuns) {
     SessionOptions options;
     options.feed = &numbers;
     options.sink = &reports;
-    options.engine = seed == 0 ? SessionOptions::EngineKind::kCaf : SessionOptions::EngineKind::kSim;
+    options.engine =
+        seed == 0 ? SessionOptions::EngineKind::kCaf : SessionOptions::EngineKind::kSim;
     options.sim.seed = seed;
     absl::StatusOr<std::unique_ptr<Session>> session = Session::Create({*lowered}, options);
     ASSERT_TRUE(session.ok()) << session.status();
@@ -157,7 +175,8 @@ TEST(StandstillTest, WithTheRepairItRuns) {
     for (int64_t step = 0; step < kSteps; ++step) {
       float sum = 0;
       for (int64_t m = 0; m < kMicroBatches; ++m) sum += X(step, m);
-      for (int64_t m = 0; m < kMicroBatches; ++m) EXPECT_EQ((reports.values[{step, m}]), X(step, m) + sum) << step << ", " << m;
+      for (int64_t m = 0; m < kMicroBatches; ++m)
+        EXPECT_EQ((reports.values[{step, m}]), X(step, m) + sum) << step << ", " << m;
     }
   }
 }

@@ -38,7 +38,9 @@ VirtualStep PlayJob(const Job& job, int steps, const ActCost& cost) {
   if (cost) {
     options.sim_cost_ns = cost;
   } else {
-    options.sim_latency_ns = [](int64_t bytes, int from, int to) { return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from, to), bytes); };
+    options.sim_latency_ns = [](int64_t bytes, int from, int to) {
+      return PeakCosts().LatencyNs(PeakCosts().LevelBetween(from, to), bytes);
+    };
   }
   const absl::StatusOr<std::unique_ptr<Session>> session = Session::Create(*plans, options);
   EXPECT_TRUE(session.ok()) << session.status();

@@ -1,5 +1,5 @@
-// Plays the plans of a job in virtual time, through the runtime's protocol, and says how long it takes and what it leaves idle.
-// Thread rule: pure functions.
+// Plays the plans of a job in virtual time, through the runtime's protocol, and says how long it
+// takes and what it leaves idle. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,8 @@ namespace weir::testing {
 
 struct VirtualStep {
   int64_t all_steps_ns = 0;
-  double bubble = 0;                 // of the steps after the first, as the report of their trace says; 0 with one step
+  double bubble =
+      0;  // of the steps after the first, as the report of their trace says; 0 with one step
   std::vector<int64_t> arena_bytes;  // by rank
 };
 

@@ -14,14 +14,16 @@ namespace {
 
 class ZeroFeed final : public DataFeed {
  public:
-  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice& slice, void* out) override {
+  absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice& slice,
+                    void* out) override {
     std::fill_n(static_cast<char*>(out), slice.bytes(), 0);
     return absl::OkStatus();
   }
 };
 
 // A program of one source and one boxing.
-std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type, const Place& from, const Place& to) {
+std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type, const Place& from,
+                                        const Place& to) {
   auto plan = std::make_unique<LogicalPlan>();
   plan->mesh = mesh;
   plan->stage_mesh = mesh.StageMesh();
@@ -105,9 +107,11 @@ void CheckPairs(const std::string& mesh_text, int64_t to_stage) {
     TensorType type{DType::kF32, {{"a", shape[0], 1}, {"b", shape[1], 1}}};
     for (const Layout& from : AllLayouts(stage_mesh)) {
       for (const Layout& to : AllLayouts(stage_mesh)) {
-        SCOPED_TRACE(absl::StrCat(mesh_text, ": ", ToText(from, stage_mesh), " -> ", ToText(to, stage_mesh), " of ", ToText(type)));
+        SCOPED_TRACE(absl::StrCat(mesh_text, ": ", ToText(from, stage_mesh), " -> ",
+                                  ToText(to, stage_mesh), " of ", ToText(type)));
         auto plan = BoxingPlan(mesh, type, {from, 0}, {to, to_stage});
-        absl::StatusOr<std::vector<BoxingStep>> steps = PlanBoxing(type, {from, 0}, {to, to_stage}, mesh);
+        absl::StatusOr<std::vector<BoxingStep>> steps =
+            PlanBoxing(type, {from, 0}, {to, to_stage}, mesh);
         ASSERT_TRUE(steps.ok()) << steps.status();
         EXPECT_EQ(CountedBytes(*plan, 2), 2 * TotalBytes(type, *steps, mesh));
       }

@@ -1,5 +1,5 @@
-// The answer does not depend on the schedule: the same layout under a thousand interleavings, any number of
-// threads and odd register counts ends with the same weights, to the bit.
+// The answer does not depend on the schedule: the same layout under a thousand interleavings, any
+// number of threads and odd register counts ends with the same weights, to the bit.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -66,9 +66,15 @@ void CheckInterleavings(const Job& job, int64_t steps, int count) {
   }
 }
 
-TEST(Interleavings, PipelineWithDataParallelHasTheSameBitsUnderEverySchedule) { CheckInterleavings(TinyGpt("dp=2,pp=2", 0), 2, 400); }
-TEST(Interleavings, TensorParallelHasTheSameBitsUnderEverySchedule) { CheckInterleavings(TinyGpt("tp=2", 0), 2, 300); }
-TEST(Interleavings, Zero3HasTheSameBitsUnderEverySchedule) { CheckInterleavings(TinyGpt("dp=3", 3), 2, 300); }
+TEST(Interleavings, PipelineWithDataParallelHasTheSameBitsUnderEverySchedule) {
+  CheckInterleavings(TinyGpt("dp=2,pp=2", 0), 2, 400);
+}
+TEST(Interleavings, TensorParallelHasTheSameBitsUnderEverySchedule) {
+  CheckInterleavings(TinyGpt("tp=2", 0), 2, 300);
+}
+TEST(Interleavings, Zero3HasTheSameBitsUnderEverySchedule) {
+  CheckInterleavings(TinyGpt("dp=3", 3), 2, 300);
+}
 
 TEST(Interleavings, UpdatesInEverySecondStepByOlderGradientsHaveTheSameBitsUnderEverySchedule) {
   for (int zero : {1, 3}) {
@@ -106,7 +112,8 @@ TEST(Interleavings, ThreadsAndRegisterCountsDoNotChangeABit) {
       chunked.mutable_runtime()->set_chunk_bytes_max(chunk);
       absl::StatusOr<TrainRun> run = Train(chunked, options);
       ASSERT_TRUE(run.ok()) << chunk << " byte chunks: " << run.status();
-      EXPECT_EQ(FirstDifference(*reference, *run), "") << mesh << ", chunks of " << chunk << " bytes";
+      EXPECT_EQ(FirstDifference(*reference, *run), "")
+          << mesh << ", chunks of " << chunk << " bytes";
     }
   }
 }

@@ -1,5 +1,5 @@
-// The same losses on every layout: a GPT and a Llama, trained for 30 steps on each mesh, against the
-// curve of one device.
+// The same losses on every layout: a GPT and a Llama, trained for 30 steps on each mesh, against
+// the curve of one device.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -45,7 +45,8 @@ void CheckMatrix(MakeJob make, TransformerOptions options) {
       worst = std::max(worst, std::abs(many->losses[step] - one->losses[step]) / one->losses[step]);
     }
     EXPECT_LT(worst, 1e-5);
-    std::printf("%-28s worst relative difference of the loss %.2e\n", NameOf(layout).c_str(), worst);
+    std::printf("%-28s worst relative difference of the loss %.2e\n", NameOf(layout).c_str(),
+                worst);
   }
 }
 

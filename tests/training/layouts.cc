@@ -21,7 +21,8 @@ TransformerOptions SmallTransformer() {
 
 std::vector<Layout> LayoutMatrix() {
   std::vector<Layout> cases;
-  for (const char* mesh : {"dp=2", "dp=3", "dp=4", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2", "tp=2,pp=2", "dp=2,tp=2,pp=2"}) {
+  for (const char* mesh : {"dp=2", "dp=3", "dp=4", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2",
+                           "dp=2,pp=2", "tp=2,pp=2", "dp=2,tp=2,pp=2"}) {
     cases.push_back({mesh, 0, SequenceParallel::kNone});
   }
   for (const char* mesh : {"dp=2", "dp=4", "dp=2,tp=2", "dp=2,pp=2"}) {

@@ -1,5 +1,5 @@
-// The layouts that tests of whole runs go through: dp, ZeRO 1 to 3, tp, both sequence kinds, pp and their products.
-// Thread rule: pure functions.
+// The layouts that tests of whole runs go through: dp, ZeRO 1 to 3, tp, both sequence kinds, pp and
+// their products. Thread rule: pure functions.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
-// Calls that take turns in the memory: what ZeRO-3 needs grows by shards and not by whole layers; no bit changes; no two
-// registers in one place hold anything at the same time, whatever the order of events.
+// Calls that take turns in the memory: what ZeRO-3 needs grows by shards and not by whole layers;
+// no bit changes; no two registers in one place hold anything at the same time, whatever the order
+// of events.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -66,15 +67,18 @@ TEST(MemoryOrders, ALayerOfZero3TakesShardsAndNoWholeLayer) {
   for (int64_t micro_batches : {1, 3}) {
     // Weight, two moments and the gradient of the step, a half of each.
     const int64_t shards = 4 * weights / 2;
-    // Kept from forward to backward of a micro-batch: of six samples of eight tokens, at most 24 times the hidden width.
+    // Kept from forward to backward of a micro-batch: of six samples of eight tokens, at most 24
+    // times the hidden width.
     const int64_t kept = 6 / micro_batches * 8 * kHidden * 4 * 24;
     for (int ahead : {1, 2}) {
       const int64_t bytes = OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", ahead).arena;
       EXPECT_GE(bytes, shards) << micro_batches << " micro-batches, " << ahead << " ahead";
       EXPECT_LE(bytes, shards + kept) << micro_batches << " micro-batches, " << ahead << " ahead";
     }
-    // Without turns: three times the whole layer more (forward, backward, gradient), and as much to land in.
-    EXPECT_GE(OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", -1).arena, shards + 2 * weights) << micro_batches << " micro-batches";
+    // Without turns: three times the whole layer more (forward, backward, gradient), and as much to
+    // land in.
+    EXPECT_GE(OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", -1).arena, shards + 2 * weights)
+        << micro_batches << " micro-batches";
   }
 }
 
@@ -108,7 +112,8 @@ std::vector<Case> Cases() {
 }
 
 std::string NameOf(const Case& c) {
-  return absl::StrCat(c.mesh, ", zero ", c.zero, ", sequence parallel ", static_cast<int>(c.sequence), ", ", Pipeline::ScheduleKind_Name(c.schedule),
+  return absl::StrCat(c.mesh, ", zero ", c.zero, ", sequence parallel ",
+                      static_cast<int>(c.sequence), ", ", Pipeline::ScheduleKind_Name(c.schedule),
                       ", ", Runtime::Registers_Name(c.registers));
 }
 
@@ -144,15 +149,20 @@ TEST(MemoryOrders, NoBitChangesAndNoPlaceIsUsedTwiceAtATime) {
   for (const Case& c : Cases()) {
     SCOPED_TRACE(NameOf(c));
     const TrainRun reference = TrainThree(JobOfCase(c, -1), {});
-    for (int ahead : {1, 2}) EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, ahead), {})), "") << ahead << " ahead";
+    for (int ahead : {1, 2})
+      EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, ahead), {})), "")
+          << ahead << " ahead";
     uint64_t seed = 1;
-    for (auto chooser : {SimEngineOptions::Chooser::kUniform, SimEngineOptions::Chooser::kPriorities, SimEngineOptions::Chooser::kStarveOne}) {
+    for (auto chooser :
+         {SimEngineOptions::Chooser::kUniform, SimEngineOptions::Chooser::kPriorities,
+          SimEngineOptions::Chooser::kStarveOne}) {
       TrainRunOptions simulated;
       simulated.session.engine = SessionOptions::EngineKind::kSim;
       simulated.session.sim.seed = seed++;
       simulated.session.sim.check = SimEngineOptions::Check::kEveryStep;
       simulated.session.sim.chooser = chooser;
-      EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, 1), simulated)), "") << "chooser " << static_cast<int>(chooser);
+      EXPECT_EQ(FirstDifference(reference, TrainThree(JobOfCase(c, 1), simulated)), "")
+          << "chooser " << static_cast<int>(chooser);
     }
   }
 }

@@ -1,5 +1,5 @@
-// 1F1B out of register counts: with even stages, stage s holds stages - s micro-batches in flight, no more
-// and, given enough micro-batches, no fewer; and the bubble is that of the formula.
+// 1F1B out of register counts: with even stages, stage s holds stages - s micro-batches in flight,
+// no more and, given enough micro-batches, no fewer; and the bubble is that of the formula.
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/training/trace_check.h"
@@ -21,7 +21,8 @@ Job PipelineJob(int stages, int micro_batches) {
   options.training.micro_batches = micro_batches;
   absl::StatusOr<Job> job = GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
-  for (int stage = 1; stage < stages; ++stage) job->mutable_pipeline()->add_cut(absl::StrCat("layers.", 2 * stage));
+  for (int stage = 1; stage < stages; ++stage)
+    job->mutable_pipeline()->add_cut(absl::StrCat("layers.", 2 * stage));
   return WithMesh(*job, absl::StrCat("pp=", stages));
 }
 
@@ -45,7 +46,8 @@ TEST(Pipeline, StageSHoldsStagesMinusSMicroBatchesInFlight) {
     int64_t span = 0;
     options.inspect = [&](const Session& session) {
       for (int stage = 0; stage < stages; ++stage) {
-        EXPECT_EQ(MostInFlight(session, stage), stages - stage) << stages << " stages, stage " << stage;
+        EXPECT_EQ(MostInFlight(session, stage), stages - stage)
+            << stages << " stages, stage " << stage;
       }
       span = session.simulator()->now_ns();
     };
@@ -64,7 +66,8 @@ TEST(Pipeline, NoInterleavingHoldsMore) {
     options.session.sim.seed = static_cast<uint64_t>(seed);
     options.session.sim_cost_ns = Cost;
     options.inspect = [&](const Session& session) {
-      for (int stage = 0; stage < 4; ++stage) EXPECT_LE(MostInFlight(session, stage), 4 - stage) << "seed " << seed;
+      for (int stage = 0; stage < 4; ++stage)
+        EXPECT_LE(MostInFlight(session, stage), 4 - stage) << "seed " << seed;
     };
     absl::StatusOr<TrainRun> run = Train(PipelineJob(4, 6), options);
     ASSERT_TRUE(run.ok()) << run.status();

@@ -1,4 +1,5 @@
-// bf16 with f32 master weights: close to f32, the same on every mesh as closely as bf16 allows, and learning.
+// bf16 with f32 master weights: close to f32, the same on every mesh as closely as bf16 allows, and
+// learning.
 #include <cmath>
 
 #include "gtest/gtest.h"
@@ -34,7 +35,8 @@ TEST(Precision, Bf16FollowsF32OnEveryMesh) {
       ASSERT_TRUE(bf16.ok()) << mesh << ": " << bf16.status();
       EXPECT_LT(bf16->losses.back(), bf16->losses.front());
       for (size_t step = 0; step < f32->losses.size(); ++step) {
-        EXPECT_NEAR(bf16->losses[step], f32->losses[step], 0.02 * f32->losses[step]) << mesh << " step " << step;
+        EXPECT_NEAR(bf16->losses[step], f32->losses[step], 0.02 * f32->losses[step])
+            << mesh << " step " << step;
       }
     }
   }

@@ -18,7 +18,8 @@ TEST(Protocol, EveryLayoutRunsToTheEndWithItsInvariantsHeld) {
   options.sequence = 8;
   options.training.batch = 16;
   options.training.micro_batches = 4;
-  for (const char* mesh : {"", "dp=2", "dp=3", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
+  for (const char* mesh : {"", "dp=2", "dp=3", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2",
+                           "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
     for (int zero : {0, 2, 3}) {
       for (int slots : {0, 1}) {
         SCOPED_TRACE(absl::StrCat(mesh, " zero ", zero, " slots ", slots));

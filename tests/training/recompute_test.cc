@@ -1,5 +1,6 @@
-// What is computed again has the bits of what would have been kept: the same weights on every layout, with dropout too;
-// the bytes on the wire are those of the closed form; and it takes less memory.
+// What is computed again has the bits of what would have been kept: the same weights on every
+// layout, with dropout too; the bytes on the wire are those of the closed form; and it takes less
+// memory.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -36,7 +37,8 @@ struct Case {
 };
 
 std::string Name(const Case& c) {
-  return absl::StrCat(c.mesh, ", zero ", c.zero, ", sequence parallel ", static_cast<int>(c.sequence), ", ", c.precision);
+  return absl::StrCat(c.mesh, ", zero ", c.zero, ", sequence parallel ",
+                      static_cast<int>(c.sequence), ", ", c.precision);
 }
 
 Job JobOf(MakeJob make, const Case& c, TransformerOptions options) {
@@ -86,13 +88,15 @@ int64_t ArenaBytes(const Job& job) {
   return lowered->arena_bytes();
 }
 
-void CheckSameBits(MakeJob make, const TransformerOptions& options, const std::vector<Case>& cases) {
+void CheckSameBits(MakeJob make, const TransformerOptions& options,
+                   const std::vector<Case>& cases) {
   for (const Case& c : cases) {
     SCOPED_TRACE(Name(c));
     const Job kept = JobOf(make, c, options);
     const TrainRun reference = TrainAndCount(kept);
     ASSERT_FALSE(reference.losses.empty());
-    for (const std::vector<std::string>& keep : {std::vector<std::string>{}, {"attended"}, {"projected", "q", "up"}}) {
+    for (const std::vector<std::string>& keep :
+         {std::vector<std::string>{}, {"attended"}, {"projected", "q", "up"}}) {
       Job again = kept;
       Recompute* recompute = again.mutable_runtime()->add_recompute();
       recompute->set_function("block");
@@ -102,7 +106,8 @@ void CheckSameBits(MakeJob make, const TransformerOptions& options, const std::v
   }
 }
 
-// Two samples on four devices: two devices have none, and of some weights nothing to do but to update them.
+// Two samples on four devices: two devices have none, and of some weights nothing to do but to
+// update them.
 TEST(Recompute, DevicesWithoutSamplesUpdateTheirWeights) {
   TransformerOptions options = Small();
   options.training.micro_batches = 4;
@@ -112,8 +117,16 @@ TEST(Recompute, DevicesWithoutSamplesUpdateTheirWeights) {
 TEST(Recompute, AGptWithDropoutHasTheSameBitsOnEveryLayout) {
   TransformerOptions options = Small();
   options.dropout = 0.1;
-  CheckSameBits(GptJob, options, {{""}, {"dp=2"}, {"tp=2"}, {"pp=2"}, {"dp=2,tp=2", 3}, {"tp=2,pp=2"}, {"tp=2", 0, SequenceParallel::kMegatron},
-                                  {"sp=2", 0, SequenceParallel::kUlysses}, {"dp=2", 1, SequenceParallel::kNone, "bf16"}});
+  CheckSameBits(GptJob, options,
+                {{""},
+                 {"dp=2"},
+                 {"tp=2"},
+                 {"pp=2"},
+                 {"dp=2,tp=2", 3},
+                 {"tp=2,pp=2"},
+                 {"tp=2", 0, SequenceParallel::kMegatron},
+                 {"sp=2", 0, SequenceParallel::kUlysses},
+                 {"dp=2", 1, SequenceParallel::kNone, "bf16"}});
 }
 
 TEST(Recompute, TheWholeOfMainAndOfALlamaHasTheSameBits) {
@@ -121,7 +134,8 @@ TEST(Recompute, TheWholeOfMainAndOfALlamaHasTheSameBits) {
     SCOPED_TRACE(mesh);
     Job kept = JobOf(LlamaJob, {mesh, 2}, Small());
     const TrainRun reference = TrainAndCount(kept);
-    for (const char* function : {"block", "main"}) kept.mutable_runtime()->add_recompute()->set_function(function);
+    for (const char* function : {"block", "main"})
+      kept.mutable_runtime()->add_recompute()->set_function(function);
     EXPECT_EQ(FirstDifference(reference, TrainAndCount(kept)), "");
   }
 }
@@ -131,7 +145,8 @@ TEST(Recompute, TheCollectivesOfWhatIsComputedAgainRunAgain) {
   const int64_t kept = *BytesPerStep(**CompileJob(job, {}));
   job.mutable_runtime()->add_recompute()->set_function("block");
   const int64_t again = *BytesPerStep(**CompileJob(job, {}));
-  // The sum after the attention of each block and micro-batch; the one after the feed-forward part is read by no gradient.
+  // The sum after the attention of each block and micro-batch; the one after the feed-forward part
+  // is read by no gradient.
   const int64_t activation = 4 * 8 * 16 * 4;
   EXPECT_EQ(again - kept, 2 * activation * 3 * 2);
 }

@@ -1,4 +1,5 @@
-// No meaning in names: a GPT whose every dimension, and every input, is called otherwise trains to the same bits.
+// No meaning in names: a GPT whose every dimension, and every input, is called otherwise trains to
+// the same bits.
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -55,8 +56,10 @@ Job WithRenamedDims(Job job) {
     dim.set_name(name);
   }
   for (Function& function : *job.mutable_graph()->mutable_function()) {
-    for (TensorDecl& input : *function.mutable_input()) input.set_type(Renamed(input.type(), names));
-    for (Parameter& parameter : *function.mutable_parameter()) parameter.set_type(Renamed(parameter.type(), names));
+    for (TensorDecl& input : *function.mutable_input())
+      input.set_type(Renamed(input.type(), names));
+    for (Parameter& parameter : *function.mutable_parameter())
+      parameter.set_type(Renamed(parameter.type(), names));
     for (Node& node : *function.mutable_node()) {
       for (NamedAttr& attr : *node.mutable_attr()) {
         if (attr.name() == "to") attr.mutable_value()->set_s(Renamed(attr.value().s(), names));
@@ -112,8 +115,10 @@ TEST_P(RenamedJob, TrainsToTheSameBits) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, RenamedJob,
-                         ::testing::Values(Case{""}, Case{"dp=2"}, Case{"tp=2"}, Case{"pp=2"}, Case{"dp=2,tp=2", 3}, Case{"dp=2,tp=2,pp=2", 1},
-                                           Case{"tp=2", 0, SequenceParallel::kMegatron}, Case{"dp=2,sp=2", 0, SequenceParallel::kUlysses}),
+                         ::testing::Values(Case{""}, Case{"dp=2"}, Case{"tp=2"}, Case{"pp=2"},
+                                           Case{"dp=2,tp=2", 3}, Case{"dp=2,tp=2,pp=2", 1},
+                                           Case{"tp=2", 0, SequenceParallel::kMegatron},
+                                           Case{"dp=2,sp=2", 0, SequenceParallel::kUlysses}),
                          [](const auto& info) { return absl::StrCat("Case", info.index); });
 
 }  // namespace

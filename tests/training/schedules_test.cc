@@ -1,5 +1,5 @@
-// Four pipeline schedules out of cut, register counts and turns: their bubbles against the formulas, what stages hold,
-// and that all give the weights of one device to the bit.
+// Four pipeline schedules out of cut, register counts and turns: their bubbles against the
+// formulas, what stages hold, and that all give the weights of one device to the bit.
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -22,8 +22,9 @@ constexpr int kStages = 4;
 constexpr int kMicroBatches = 16;
 constexpr int64_t kUnit = 1000;
 
-const std::vector<weir::Pipeline::ScheduleKind> kAll = {weir::Pipeline::GPIPE, weir::Pipeline::ONE_F_ONE_B, weir::Pipeline::INTERLEAVED,
-                                                        weir::Pipeline::ZERO_BUBBLE};
+const std::vector<weir::Pipeline::ScheduleKind> kAll = {
+    weir::Pipeline::GPIPE, weir::Pipeline::ONE_F_ONE_B, weir::Pipeline::INTERLEAVED,
+    weir::Pipeline::ZERO_BUBBLE};
 
 struct Setting {
   weir::Pipeline::ScheduleKind kind = weir::Pipeline::ONE_F_ONE_B;
@@ -46,30 +47,36 @@ Job PipelineJob(const Setting& setting) {
   options.training.micro_batches = setting.micro_batches;
   absl::StatusOr<Job> job = GptJob(options);
   EXPECT_TRUE(job.ok()) << job.status();
-  const int v = setting.kind == weir::Pipeline::INTERLEAVED ? std::max(2, setting.virtual_stages) : 1;
+  const int v =
+      setting.kind == weir::Pipeline::INTERLEAVED ? std::max(2, setting.virtual_stages) : 1;
   const int parts = setting.stages * v;
-  for (int part = 1; part < parts; ++part) job->mutable_pipeline()->add_cut(absl::StrCat("layers.", part * options.layers / parts));
+  for (int part = 1; part < parts; ++part)
+    job->mutable_pipeline()->add_cut(absl::StrCat("layers.", part * options.layers / parts));
   job->mutable_pipeline()->set_schedule(setting.kind);
-  if (setting.kind == weir::Pipeline::INTERLEAVED) job->mutable_pipeline()->set_virtual_stages(setting.virtual_stages);
+  if (setting.kind == weir::Pipeline::INTERLEAVED)
+    job->mutable_pipeline()->set_virtual_stages(setting.virtual_stages);
   return WithMesh(*job, absl::StrCat("pp=", setting.stages));
 }
 
-// Virtual time: per block forward, gradients of inputs and gradients of weights take a unit each, all else nothing.
+// Virtual time: per block forward, gradients of inputs and gradients of weights take a unit each,
+// all else nothing.
 int64_t Cost(const Plan& plan, const PlanActor& actor) {
   if (!absl::StrContains(actor.function, "layers.")) return 0;
-  if (actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient) return kUnit;
+  if (actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient)
+    return kUnit;
   if (actor.phase != ActorPhase::kBackward) return 0;
   for (const PlanActor& other : plan.actors) {
-    if (other.phase == ActorPhase::kWeightGradient && other.instance == actor.instance) return kUnit;
+    if (other.phase == ActorPhase::kWeightGradient && other.instance == actor.instance)
+      return kUnit;
   }
   return 2 * kUnit;
 }
 
 struct Outcome {
   double bubble = 0;
-  std::vector<int> in_flight;         // by stage, until the backward pass
-  std::vector<int> until_weights;     // until the gradients of weights
-  std::vector<int64_t> arena;         // by stage
+  std::vector<int> in_flight;      // by stage, until the backward pass
+  std::vector<int> until_weights;  // until the gradients of weights
+  std::vector<int64_t> arena;      // by stage
 };
 
 Outcome Play(const Setting& setting) {
@@ -97,7 +104,9 @@ void ExpectSameBits(const TrainRun& many, const TrainRun& one) {
   EXPECT_EQ(many.grad_norms, one.grad_norms);
   ASSERT_EQ(many.weights.size(), one.weights.size());
   for (const auto& [name, values] : one.weights) {
-    EXPECT_EQ(std::memcmp(many.weights.at(name).data(), values.data(), values.size() * sizeof(float)), 0) << name;
+    EXPECT_EQ(
+        std::memcmp(many.weights.at(name).data(), values.data(), values.size() * sizeof(float)), 0)
+        << name;
   }
 }
 
@@ -130,8 +139,10 @@ TEST(Schedules, OneForwardOneBackwardHasTheSameBubbleAndHoldsStagesMinusStage) {
 TEST(Schedules, InterleavingDividesTheBubbleByThePartsOfAStage) {
   for (int v : {2, 4}) {
     for (int stages : {2, 4}) {
-      const Outcome outcome = Play({.kind = weir::Pipeline::INTERLEAVED, .virtual_stages = v, .stages = stages});
-      EXPECT_NEAR(outcome.bubble, Formula(stages, kMicroBatches, v), 1e-9) << stages << " stages, " << v << " parts each";
+      const Outcome outcome =
+          Play({.kind = weir::Pipeline::INTERLEAVED, .virtual_stages = v, .stages = stages});
+      EXPECT_NEAR(outcome.bubble, Formula(stages, kMicroBatches, v), 1e-9)
+          << stages << " stages, " << v << " parts each";
     }
   }
 }
@@ -171,10 +182,14 @@ TEST(Schedules, CombineWithEveryKindOfParallelism) {
     int zero;
     SequenceParallel sequence;
   };
-  const std::vector<Case> cases = {{"dp=2,pp=2", 0, SequenceParallel::kNone},     {"tp=2,pp=2", 0, SequenceParallel::kNone},
-                                   {"dp=2,pp=2", 1, SequenceParallel::kNone},     {"dp=2,pp=2", 2, SequenceParallel::kNone},
-                                   {"dp=2,pp=2", 3, SequenceParallel::kNone},     {"dp=2,tp=2,pp=2", 3, SequenceParallel::kMegatron},
-                                   {"sp=2,pp=2", 0, SequenceParallel::kUlysses}, {"dp=2,tp=2,pp=2", 0, SequenceParallel::kNone}};
+  const std::vector<Case> cases = {{"dp=2,pp=2", 0, SequenceParallel::kNone},
+                                   {"tp=2,pp=2", 0, SequenceParallel::kNone},
+                                   {"dp=2,pp=2", 1, SequenceParallel::kNone},
+                                   {"dp=2,pp=2", 2, SequenceParallel::kNone},
+                                   {"dp=2,pp=2", 3, SequenceParallel::kNone},
+                                   {"dp=2,tp=2,pp=2", 3, SequenceParallel::kMegatron},
+                                   {"sp=2,pp=2", 0, SequenceParallel::kUlysses},
+                                   {"dp=2,tp=2,pp=2", 0, SequenceParallel::kNone}};
   TransformerOptions options;
   options.layers = 4;
   options.hidden = 16;
@@ -196,7 +211,8 @@ TEST(Schedules, CombineWithEveryKindOfParallelism) {
     absl::StatusOr<TrainRun> first = Train(WithMesh(*job, c.mesh), run_options);
     ASSERT_TRUE(first.ok()) << first.status();
     for (weir::Pipeline::ScheduleKind kind : kAll) {
-      SCOPED_TRACE(absl::StrCat(c.mesh, " zero ", c.zero, " ", weir::Pipeline::ScheduleKind_Name(kind)));
+      SCOPED_TRACE(
+          absl::StrCat(c.mesh, " zero ", c.zero, " ", weir::Pipeline::ScheduleKind_Name(kind)));
       job->mutable_pipeline()->set_schedule(kind);
       absl::StatusOr<TrainRun> run = Train(WithMesh(*job, c.mesh), run_options);
       ASSERT_TRUE(run.ok()) << run.status();
@@ -235,8 +251,10 @@ TEST(Schedules, TheCompilersPlayHasTheBubbleOfTheRun) {
       const compiler::PipelineSchedule& schedule = (*plan)->schedule;
       const double played = compiler::PlaySchedule(schedule, compiler::EvenCosts(schedule)).bubble;
       // A part of the run is several actors, so that weight gradients fill gaps in smaller pieces.
-      const double tolerance = kind == weir::Pipeline::ZERO_BUBBLE || micro_batches % kStages != 0 ? 0.03 : 1e-9;
-      EXPECT_NEAR(Play(setting).bubble, played, tolerance) << weir::Pipeline::ScheduleKind_Name(kind) << ", " << micro_batches;
+      const double tolerance =
+          kind == weir::Pipeline::ZERO_BUBBLE || micro_batches % kStages != 0 ? 0.03 : 1e-9;
+      EXPECT_NEAR(Play(setting).bubble, played, tolerance)
+          << weir::Pipeline::ScheduleKind_Name(kind) << ", " << micro_batches;
     }
   }
 }
@@ -256,10 +274,13 @@ TEST(Schedules, LaterStepsHaveTheBubbleOfTheFormulaInTheReportOfTheirTrace) {
     ASSERT_TRUE(report.ok()) << report.status();
     EXPECT_EQ(report->first_step, 1);
     EXPECT_EQ(report->last_step, 2);
-    const double formula = kind == weir::Pipeline::ZERO_BUBBLE ? 3.0 / (3 * kMicroBatches + 3)
-                                                               : Formula(kStages, kMicroBatches, kind == weir::Pipeline::INTERLEAVED ? 2 : 1);
+    const double formula =
+        kind == weir::Pipeline::ZERO_BUBBLE
+            ? 3.0 / (3 * kMicroBatches + 3)
+            : Formula(kStages, kMicroBatches, kind == weir::Pipeline::INTERLEAVED ? 2 : 1);
     // As for one step, an act of weights that has begun may hold up a gradient.
-    EXPECT_NEAR(report->pipeline_bubble, formula, kind == weir::Pipeline::ZERO_BUBBLE ? 0.1 * formula : 1e-9)
+    EXPECT_NEAR(report->pipeline_bubble, formula,
+                kind == weir::Pipeline::ZERO_BUBBLE ? 0.1 * formula : 1e-9)
         << weir::Pipeline::ScheduleKind_Name(kind);
   }
 }
@@ -269,9 +290,11 @@ TEST(Schedules, TheChartShowsWhoDoesWhatWhen) {
   absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(PipelineJob(setting), {});
   ASSERT_TRUE(plan.ok()) << plan.status();
   const compiler::PipelineSchedule& schedule = (*plan)->schedule;
-  EXPECT_EQ(compiler::DrawSchedule(compiler::PlaySchedule(schedule, compiler::EvenCosts(schedule)), 100).text,
-            "  stage 0 F0F1····B0B0F2B1B1··B2B2\n"
-            "  stage 1 ··F0B0B0F1B1B1F2B2B2····\n");
+  EXPECT_EQ(
+      compiler::DrawSchedule(compiler::PlaySchedule(schedule, compiler::EvenCosts(schedule)), 100)
+          .text,
+      "  stage 0 F0F1····B0B0F2B1B1··B2B2\n"
+      "  stage 1 ··F0B0B0F1B1B1F2B2B2····\n");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
-// A step has one length, whoever tells it: on every layout the steps of a trace add up to the time that the run took, the
-// path of each step is as long as the step, and a replay takes the same time. In virtual time, so to the nanosecond.
+// A step has one length, whoever tells it: on every layout the steps of a trace add up to the time
+// that the run took, the path of each step is as long as the step, and a replay takes the same
+// time. In virtual time, so to the nanosecond.
 #include <cstdint>
 #include <memory>
 #include <sstream>
@@ -22,7 +23,8 @@ namespace {
 
 constexpr int64_t kSteps = 5;
 constexpr double kNear = 0.01;
-constexpr double kReplayNear = 0.05;  // messages for which nobody waited have times that are guessed
+constexpr double kReplayNear =
+    0.05;  // messages for which nobody waited have times that are guessed
 
 struct PlayedRun {
   TraceReader trace;
@@ -58,14 +60,17 @@ void ExpectOneLength(const PlayedRun& played, int64_t steps) {
   EXPECT_NEAR(MakeTraceReport(played.trace).step_ns / steady, 1, 1e-9);
   double paths = 0;
   for (int64_t step = 0; step < steps; ++step) {
-    const absl::StatusOr<WhySlow> why = FindWhySlow(played.trace, {.step = step, .what_ifs = {"link:all=1"}});
+    const absl::StatusOr<WhySlow> why =
+        FindWhySlow(played.trace, {.step = step, .what_ifs = {"link:all=1"}});
     ASSERT_TRUE(why.ok()) << why.status();
-    EXPECT_NEAR(why->path.step_ns, static_cast<double>(times.steps[step].ns()), 1) << "step " << step;
+    EXPECT_NEAR(why->path.step_ns, static_cast<double>(times.steps[step].ns()), 1)
+        << "step " << step;
     EXPECT_NEAR(why->recorded_step_ns / steady, 1, 1e-9);
     EXPECT_NEAR(why->replayed_step_ns / why->recorded_step_ns, 1, kReplayNear);
     paths += why->path.step_ns;
-    // What is done again and again takes as long again: no step borrows from its neighbours. The first step overlaps
-    // with none before it, and the last one with none after it, so both may differ.
+    // What is done again and again takes as long again: no step borrows from its neighbours. The
+    // first step overlaps with none before it, and the last one with none after it, so both may
+    // differ.
     if (step > 0 && step + 1 < steps) {
       EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
     }
@@ -95,7 +100,8 @@ TEST(StepTime, StepsThatUpdateNothingHaveALengthToo) {
     const StepTimes times = FindStepTimes(played.trace);
     ASSERT_EQ(times.steps.size(), 8u);
     // The wall time has the last messages in it, which come after the last act.
-    EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / static_cast<double>(played.wall_ns), 1, 2 * kNear);
+    EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / static_cast<double>(played.wall_ns), 1,
+                2 * kNear);
     for (const StepTime& step : times.steps) EXPECT_GT(step.ns(), 0) << step.step;
   }
 }

@@ -27,14 +27,16 @@ std::vector<std::vector<Act>> ActsOf(const Session& session, int rank) {
   return acts;
 }
 
-absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t steps, const std::vector<std::vector<Act>>& acts, int rank) {
+absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t steps,
+                           const std::vector<std::vector<Act>>& acts, int rank) {
   std::string where = absl::StrCat("rank ", rank, ", register '", reg.name, "'");
   std::vector<std::pair<int64_t, int>> events;  // (time, change); releases before acquisitions
   int64_t tokens = reg.initial_tokens, released = 0;
   if (reg.producer.actor >= 0) {
     const PlanPort& port = plan.actors[reg.producer.actor].outputs[reg.producer.port];
     const std::vector<Act>& producer = acts[reg.producer.actor];
-    for (size_t n = 0; n < producer.size(); n += port.period - (n == 0 ? port.phase : 0)) events.push_back({producer[n].start, 1});
+    for (size_t n = 0; n < producer.size(); n += port.period - (n == 0 ? port.phase : 0))
+      events.push_back({producer[n].start, 1});
     tokens += SpansEnded(port, static_cast<int64_t>(producer.size()));
   }
   for (int64_t token = 0; token < tokens; ++token) {
@@ -55,14 +57,18 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t st
   }
   // Between updates what is made of weights stays.
   const int64_t expected = CountAt(plan, reg, steps).in_use();
-  if (tokens - released != expected || (plan.rhythm.steps_per_iteration == 1 && expected != reg.initial_tokens)) {
-    return absl::InternalError(absl::StrCat(where, " ends with ", tokens - released, " tokens, not ", expected, "; began with ", reg.initial_tokens));
+  if (tokens - released != expected ||
+      (plan.rhythm.steps_per_iteration == 1 && expected != reg.initial_tokens)) {
+    return absl::InternalError(absl::StrCat(where, " ends with ", tokens - released,
+                                            " tokens, not ", expected, "; began with ",
+                                            reg.initial_tokens));
   }
   std::sort(events.begin(), events.end());
   int64_t held = reg.initial_tokens;
   for (const auto& [time, change] : events) {
     held += change;
-    if (held > reg.slots) return absl::InternalError(absl::StrCat(where, " held ", held, " of ", reg.slots, " slots"));
+    if (held > reg.slots)
+      return absl::InternalError(absl::StrCat(where, " held ", held, " of ", reg.slots, " slots"));
   }
   return absl::OkStatus();
 }
@@ -71,11 +77,13 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t st
 
 absl::Status CheckRegistersByTrace(const Session& session) {
   for (int rank : session.local_ranks()) {
-    if (session.executor(rank).trace().num_dropped() > 0) return absl::InternalError("the ring of records was too small for the run");
+    if (session.executor(rank).trace().num_dropped() > 0)
+      return absl::InternalError("the ring of records was too small for the run");
     std::vector<std::vector<Act>> acts = ActsOf(session, rank);
     for (const PlanRegister& reg : session.plan(rank).registers) {
       if (reg.side != RegisterSide::kLocal) continue;
-      WEIR_RETURN_IF_ERROR(CheckRegister(session.plan(rank), reg, session.steps_done(), acts, rank));
+      WEIR_RETURN_IF_ERROR(
+          CheckRegister(session.plan(rank), reg, session.steps_done(), acts, rank));
     }
   }
   return absl::OkStatus();
@@ -84,7 +92,8 @@ absl::Status CheckRegistersByTrace(const Session& session) {
 int MostInFlight(const Session& session, int rank, ActorPhase until) {
   const Plan& plan = session.plan(rank);
   const ActRing& ring = session.executor(rank).trace();
-  std::map<std::pair<int64_t, int>, Act> span;  // by (step, micro-batch): first forward start, last backward end
+  std::map<std::pair<int64_t, int>, Act>
+      span;  // by (step, micro-batch): first forward start, last backward end
   for (int64_t i = 0; i < ring.size(); ++i) {
     const ActRecord& record = ring.at(i);
     if (record.actor < 0) continue;
@@ -116,14 +125,17 @@ double MeasuredBubble(const Session& session) {
       const ActRecord& record = ring.at(i);
       if (record.actor < 0) continue;
       const ActorPhase phase = session.plan(rank).actors[record.actor].phase;
-      if (phase != ActorPhase::kForward && phase != ActorPhase::kBackward && phase != ActorPhase::kWeightGradient) continue;
+      if (phase != ActorPhase::kForward && phase != ActorPhase::kBackward &&
+          phase != ActorPhase::kWeightGradient)
+        continue;
       begin = std::min(begin, record.start);
       end = std::max(end, record.end);
       busy += record.end - record.start;
     }
   }
   if (end <= begin) return 0;
-  return 1 - static_cast<double>(busy) / (static_cast<double>(end - begin) * static_cast<double>(session.local_ranks().size()));
+  return 1 - static_cast<double>(busy) / (static_cast<double>(end - begin) *
+                                          static_cast<double>(session.local_ranks().size()));
 }
 
 }  // namespace weir::testing

@@ -13,13 +13,16 @@ namespace {
 
 class SyntheticFeed final : public DataFeed {
  public:
-  SyntheticFeed(const Job& job, int64_t steps) : steps_(steps), micro_batches_(std::max<int64_t>(1, job.training().micro_batches())) {
+  SyntheticFeed(const Job& job, int64_t steps)
+      : steps_(steps), micro_batches_(std::max<int64_t>(1, job.training().micro_batches())) {
     Job synthetic = job;
     synthetic.mutable_data()->mutable_synthetic();
     data_ = OpenJobData(synthetic).value();
   }
-  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
-    return data_->Fill(feed, {DataPart::kTrain, step % steps_, micro_batch, micro_batches_}, slice, out);
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override {
+    return data_->Fill(feed, {DataPart::kTrain, step % steps_, micro_batch, micro_batches_}, slice,
+                       out);
   }
 
  private:
@@ -61,9 +64,13 @@ absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Sess
 
 }  // namespace
 
-std::unique_ptr<DataFeed> RepeatingFeed(const Job& job) { return std::make_unique<SyntheticFeed>(job, 4); }
+std::unique_ptr<DataFeed> RepeatingFeed(const Job& job) {
+  return std::make_unique<SyntheticFeed>(job, 4);
+}
 
-std::unique_ptr<DataFeed> EndlessFeed(const Job& job) { return std::make_unique<SyntheticFeed>(job, int64_t{1} << 40); }
+std::unique_ptr<DataFeed> EndlessFeed(const Job& job) {
+  return std::make_unique<SyntheticFeed>(job, int64_t{1} << 40);
+}
 
 Job WithMesh(Job job, const std::string& mesh) {
   job.clear_mesh();
@@ -77,8 +84,8 @@ Job WithMesh(Job job, const std::string& mesh) {
   return job;
 }
 
-absl::StatusOr<std::vector<float>> AssembleState(const std::string& name,
-                                                 const std::vector<std::pair<TensorSlice, std::string>>& shards) {
+absl::StatusOr<std::vector<float>> AssembleState(
+    const std::string& name, const std::vector<std::pair<TensorSlice, std::string>>& shards) {
   const Shape global = shards[0].first.global_shape;
   std::vector<float> whole(NumElements(global));
   std::vector<char> seen(whole.size(), 0);
@@ -94,14 +101,16 @@ absl::StatusOr<std::vector<float>> AssembleState(const std::string& name,
       float value;
       std::memcpy(&value, bytes.data() + 4 * i, 4);
       if (seen[index] && std::memcmp(&whole[index], &value, 4) != 0) {
-        return absl::InternalError(absl::StrCat("replicas of ", name, " differ at element ", index, ": ", whole[index], " and ", value));
+        return absl::InternalError(absl::StrCat("replicas of ", name, " differ at element ", index,
+                                                ": ", whole[index], " and ", value));
       }
       seen[index] = 1;
       whole[index] = value;
     }
   }
   for (size_t i = 0; i < seen.size(); ++i) {
-    if (!seen[i]) return absl::InternalError(absl::StrCat("no rank holds element ", i, " of ", name));
+    if (!seen[i])
+      return absl::InternalError(absl::StrCat("no rank holds element ", i, " of ", name));
   }
   return whole;
 }
@@ -148,7 +157,8 @@ absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options) {
   run.edges = session->Edges();
   if (!computes) return run;
   for (int rank : session->local_ranks()) {
-    for (const auto& state : session->plan(rank).states) run.shapes[state.name] = state.slice.global_shape;
+    for (const auto& state : session->plan(rank).states)
+      run.shapes[state.name] = state.slice.global_shape;
   }
   WEIR_ASSIGN_OR_RETURN(run.weights, WholeStates(*session));
   return run;

@@ -27,7 +27,8 @@ struct TrainRunOptions {
 struct TrainRun {
   std::vector<double> losses;
   std::vector<double> grad_norms;
-  std::map<std::string, std::vector<float>> initial;  // whole tensors by name, optimiser state too, before step 0
+  std::map<std::string, std::vector<float>>
+      initial;  // whole tensors by name, optimiser state too, before step 0
   std::map<std::string, std::vector<float>> weights;  // the same after the last step
   std::map<std::string, Shape> shapes;
   std::vector<EdgeReport> edges;
@@ -38,14 +39,16 @@ Job WithMesh(Job job, const std::string& mesh);
 
 // The batches of a run: four seeded ones over and over, so that there is something to learn.
 std::unique_ptr<DataFeed> RepeatingFeed(const Job& job);
-// Batches that do not come again: rows one after another, however they are cut into steps and micro-batches.
+// Batches that do not come again: rows one after another, however they are cut into steps and
+// micro-batches.
 std::unique_ptr<DataFeed> EndlessFeed(const Job& job);
 
 // The plans of all ranks of `job`, by rank.
 absl::StatusOr<std::vector<RankPlan>> CompileForAllRanks(const Job& job);
 
-// A session in virtual time that computes nothing: every act takes the time that the compiler planned for it, and messages
-// arrive at once unless the caller says otherwise. `feed` must outlive the session.
+// A session in virtual time that computes nothing: every act takes the time that the compiler
+// planned for it, and messages arrive at once unless the caller says otherwise. `feed` must outlive
+// the session.
 SessionOptions VirtualTimeOptions(DataFeed* feed);
 
 // Compiles, checks that all plans fit, runs, checks that every register is at rest and, from
@@ -54,7 +57,7 @@ absl::StatusOr<TrainRun> Train(const Job& job, const TrainRunOptions& options);
 
 // Puts the shards of a state together: `shards[r]` and `slices[r]` of rank r. Replicas must agree
 // to the bit, else kInternal.
-absl::StatusOr<std::vector<float>> AssembleState(const std::string& name,
-                                                 const std::vector<std::pair<TensorSlice, std::string>>& shards);
+absl::StatusOr<std::vector<float>> AssembleState(
+    const std::string& name, const std::vector<std::pair<TensorSlice, std::string>>& shards);
 
 }  // namespace weir::testing

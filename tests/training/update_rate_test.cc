@@ -1,5 +1,5 @@
-// Weights updated every H-th step: to the bit what one step with H times the micro-batches does, on every layout, and a
-// linear model against the same thing as a plain loop.
+// Weights updated every H-th step: to the bit what one step with H times the micro-batches does, on
+// every layout, and a linear model against the same thing as a plain loop.
 #include <cmath>
 #include <cstring>
 
@@ -30,8 +30,9 @@ struct Setting {
 };
 
 std::string Text(const Setting& s) {
-  return absl::StrCat("mesh ", s.mesh, ", zero ", s.zero, ", ", s.micro_batches, " micro-batches, ", s.schedule, s.recompute ? ", recompute" : "",
-                      ", ", s.precision, ", registers ", Runtime::Registers_Name(s.registers), ", delay ", s.delay);
+  return absl::StrCat("mesh ", s.mesh, ", zero ", s.zero, ", ", s.micro_batches, " micro-batches, ",
+                      s.schedule, s.recompute ? ", recompute" : "", ", ", s.precision,
+                      ", registers ", Runtime::Registers_Name(s.registers), ", delay ", s.delay);
 }
 
 // A GPT of `micro_batches` micro-batches of two rows.
@@ -64,7 +65,8 @@ absl::StatusOr<TrainRun> Run(const Job& job) {
   return Train(job, options);
 }
 
-void ExpectSameBits(const std::map<std::string, std::vector<float>>& a, const std::map<std::string, std::vector<float>>& b) {
+void ExpectSameBits(const std::map<std::string, std::vector<float>>& a,
+                    const std::map<std::string, std::vector<float>>& b) {
   ASSERT_EQ(a.size(), b.size());
   for (const auto& [name, values] : a) {
     ASSERT_EQ(b.count(name), 1) << name;
@@ -72,7 +74,8 @@ void ExpectSameBits(const std::map<std::string, std::vector<float>>& a, const st
   }
 }
 
-// One step of H times the micro-batches, and H steps with one update: the same sums in the same order.
+// One step of H times the micro-batches, and H steps with one update: the same sums in the same
+// order.
 void CompareWithOneStep(const Setting& setting) {
   SCOPED_TRACE(Text(setting));
   absl::StatusOr<TrainRun> whole = Run(Gpt(setting, kEvery * setting.micro_batches, kUpdates));
@@ -87,7 +90,8 @@ void CompareWithOneStep(const Setting& setting) {
   ASSERT_EQ(parts->grad_norms.size(), kEvery * kUpdates);
   for (int update = 0; update < kUpdates; ++update) {
     double loss = 0;
-    for (int step = 0; step < kEvery; ++step) loss += parts->losses[update * kEvery + step] / kEvery;
+    for (int step = 0; step < kEvery; ++step)
+      loss += parts->losses[update * kEvery + step] / kEvery;
     EXPECT_NEAR(loss, whole->losses[update], 1e-5 * loss);
     EXPECT_EQ(parts->grad_norms[update * kEvery + kEvery - 1], whole->grad_norms[update]);
   }
@@ -96,7 +100,8 @@ void CompareWithOneStep(const Setting& setting) {
 TEST(UpdateRate, StepsBetweenUpdatesAreMicroBatchesOnEveryLayout) {
   for (const char* mesh : {"", "dp=2", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
     for (int zero : {0, 1, 2, 3}) {
-      if (zero == 0 || std::string(mesh).starts_with("dp")) CompareWithOneStep({.mesh = mesh, .zero = zero});
+      if (zero == 0 || std::string(mesh).starts_with("dp"))
+        CompareWithOneStep({.mesh = mesh, .zero = zero});
     }
   }
 }
@@ -104,7 +109,8 @@ TEST(UpdateRate, StepsBetweenUpdatesAreMicroBatchesOnEveryLayout) {
 TEST(UpdateRate, StepsOfOneMicroBatchAccumulateToo) {
   for (const char* mesh : {"", "dp=2", "pp=2"}) {
     for (int zero : {0, 1, 2, 3}) {
-      if (zero == 0 || std::string(mesh).starts_with("dp")) CompareWithOneStep({.mesh = mesh, .zero = zero, .micro_batches = 1});
+      if (zero == 0 || std::string(mesh).starts_with("dp"))
+        CompareWithOneStep({.mesh = mesh, .zero = zero, .micro_batches = 1});
     }
   }
 }
@@ -145,7 +151,12 @@ constexpr char kLinear[] = R"pb(
     function {
       name: "fit"
       input { name: "x" type: "f32[batch, width]" }
-      parameter { name: "w" type: "f32[width, one]" init { normal { std: 1 } } decay: true }
+      parameter {
+        name: "w"
+        type: "f32[width, one]"
+        init { normal { std: 1 } }
+        decay: true
+      }
       node { name: "z" op: "matmul" input: "x" input: "w" }
       output: "z"
     }
@@ -154,7 +165,15 @@ constexpr char kLinear[] = R"pb(
       input { name: "x" type: "f32[batch, width]" }
       input { name: "y" type: "f32[batch, one]" }
       node { name: "fit" op: "call" function: "fit" input: "x" output: "z" }
-      node { name: "minus" op: "scale" input: "y" attr { name: "factor" value { f: -1 } } }
+      node {
+        name: "minus"
+        op: "scale"
+        input: "y"
+        attr {
+          name: "factor"
+          value { f: -1 }
+        }
+      }
       node { name: "d" op: "add" input: "z" input: "minus" }
       node { name: "squares" op: "mul" input: "d" input: "d" }
       node { name: "loss" op: "reduce_mean" input: "squares" }
@@ -178,11 +197,13 @@ double Sample(const std::string& feed, int64_t row, int64_t column) {
 
 class LinearFeed final : public DataFeed {
  public:
-  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice, void* out) override {
+  absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                    const TensorSlice& slice, void* out) override {
     for (int64_t i = 0; i < slice.shape[0]; ++i) {
       for (int64_t k = 0; k < slice.shape[1]; ++k) {
         const int64_t row = (step * 2 + micro_batch) * kRows + slice.offset[0] + i;
-        static_cast<float*>(out)[i * slice.shape[1] + k] = static_cast<float>(Sample(feed, row, slice.offset[1] + k));
+        static_cast<float*>(out)[i * slice.shape[1] + k] =
+            static_cast<float>(Sample(feed, row, slice.offset[1] + k));
       }
     }
     return absl::OkStatus();
@@ -203,7 +224,8 @@ std::vector<std::vector<double>> PlainLoop(std::vector<double> w, const Rates& r
       for (int column = 0; column < 2; ++column) {
         double d = -Sample("y", row, column);
         for (int k = 0; k < kWidth; ++k) d += Sample("x", row, k) * w[k * 2 + column];
-        for (int k = 0; k < kWidth; ++k) sum[k * 2 + column] += 2 * d * Sample("x", row, k) / (2 * kRows * 2);
+        for (int k = 0; k < kWidth; ++k)
+          sum[k * 2 + column] += 2 * d * Sample("x", row, k) / (2 * kRows * 2);
       }
     }
     ++steps_in_sum;
@@ -229,7 +251,8 @@ std::vector<std::vector<double>> PlainLoop(std::vector<double> w, const Rates& r
 }
 
 void CompareWithPlainLoop(const std::string& mesh, int zero, const Rates& rates) {
-  SCOPED_TRACE(absl::StrCat("mesh ", mesh, ", zero ", zero, ", every ", rates.every, ", phase ", rates.phase, ", delay ", rates.delay));
+  SCOPED_TRACE(absl::StrCat("mesh ", mesh, ", zero ", zero, ", every ", rates.every, ", phase ",
+                            rates.phase, ", delay ", rates.delay));
   Job job;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(kLinear, &job));
   job = WithMesh(job, mesh);
@@ -247,7 +270,8 @@ void CompareWithPlainLoop(const std::string& mesh, int zero, const Rates& rates)
     const std::vector<float>& first = run->initial.at("w");
     if (expected.empty()) expected = PlainLoop({first.begin(), first.end()}, rates, 11);
     const std::vector<float>& found = run->weights.at("w");
-    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[steps - 1][i], 2e-5) << steps << " steps, element " << i;
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], expected[steps - 1][i], 2e-5) << steps << " steps, element " << i;
   }
 }
 
@@ -257,7 +281,12 @@ TEST(UpdateRate, SolvedCountsLeaveRoomForWhatLags) {
     for (const int phase : {0, 1}) {
       std::map<std::string, std::vector<float>> weights;
       for (const Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
-        const Setting setting = {.mesh = "dp=2,pp=2", .zero = 2, .schedule = "interleaved", .recompute = true, .registers = registers, .delay = delay};
+        const Setting setting = {.mesh = "dp=2,pp=2",
+                                 .zero = 2,
+                                 .schedule = "interleaved",
+                                 .recompute = true,
+                                 .registers = registers,
+                                 .delay = delay};
         SCOPED_TRACE(absl::StrCat(Text(setting), ", phase ", phase));
         Job job = Gpt(setting, setting.micro_batches, 8);
         job.mutable_training()->set_update_every(2);
@@ -272,8 +301,9 @@ TEST(UpdateRate, SolvedCountsLeaveRoomForWhatLags) {
 }
 
 TEST(UpdateRate, ALinearModelGoesTheWayOfAPlainLoop) {
-  for (const Rates& rates : {Rates{}, Rates{2, 1}, Rates{2, 0}, Rates{4, 3}, Rates{4, 1}, Rates{3, 0}, Rates{1, 0, 1}, Rates{1, 0, 3}, Rates{2, 1, 1},
-                            Rates{3, 0, 2}}) {
+  for (const Rates& rates :
+       {Rates{}, Rates{2, 1}, Rates{2, 0}, Rates{4, 3}, Rates{4, 1}, Rates{3, 0}, Rates{1, 0, 1},
+        Rates{1, 0, 3}, Rates{2, 1, 1}, Rates{3, 0, 2}}) {
     CompareWithPlainLoop("", 0, rates);
     CompareWithPlainLoop("pp=2", 0, rates);
     CompareWithPlainLoop("tp=3", 0, rates);
@@ -286,7 +316,8 @@ TEST(UpdateRate, ALinearModelGoesTheWayOfAPlainLoop) {
 std::string ErrorOf(const std::string& training, PlanMode mode = PlanMode::kTrain) {
   Job job;
   EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(kLinear, &job));
-  EXPECT_TRUE(google::protobuf::TextFormat::MergeFromString(absl::StrCat("training { ", training, " }"), &job));
+  EXPECT_TRUE(google::protobuf::TextFormat::MergeFromString(
+      absl::StrCat("training { ", training, " }"), &job));
   CompileOptions options;
   options.mode = mode;
   return std::string(CompileJob(job, options).status().message());
@@ -294,14 +325,22 @@ std::string ErrorOf(const std::string& training, PlanMode mode = PlanMode::kTrai
 
 TEST(UpdateRate, BadNumbersAreToldWithTheirField) {
   for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate}) {
-    EXPECT_THAT(ErrorOf("update_every: -1", mode), HasSubstr("W0545 at training.update_every: expected 1 to 1024, or 0 for 1; found -1"));
+    EXPECT_THAT(
+        ErrorOf("update_every: -1", mode),
+        HasSubstr("W0545 at training.update_every: expected 1 to 1024, or 0 for 1; found -1"));
     EXPECT_THAT(ErrorOf("update_every: 1025", mode), HasSubstr("W0545"));
-    EXPECT_THAT(ErrorOf("gradient_delay: -2", mode), HasSubstr("W0545 at training.gradient_delay: expected 0 to 64; found -2"));
-    EXPECT_THAT(ErrorOf("update_every: 4 update_phase: 4", mode), HasSubstr("W0546 at training.update_phase: expected 0 to 3"));
+    EXPECT_THAT(ErrorOf("gradient_delay: -2", mode),
+                HasSubstr("W0545 at training.gradient_delay: expected 0 to 64; found -2"));
+    EXPECT_THAT(ErrorOf("update_every: 4 update_phase: 4", mode),
+                HasSubstr("W0546 at training.update_phase: expected 0 to 3"));
     EXPECT_THAT(ErrorOf("update_every: 4 update_phase: -1", mode), HasSubstr("W0546"));
-    EXPECT_THAT(ErrorOf("update_phase: 1", mode), HasSubstr("W0546 at training.update_phase: expected 0, as weights are updated in every step"));
+    EXPECT_THAT(
+        ErrorOf("update_phase: 1", mode),
+        HasSubstr(
+            "W0546 at training.update_phase: expected 0, as weights are updated in every step"));
   }
-  EXPECT_THAT(ErrorOf("steps: 3 update_every: 4"), HasSubstr("W0547 at training.steps: expected at least 4"));
+  EXPECT_THAT(ErrorOf("steps: 3 update_every: 4"),
+              HasSubstr("W0547 at training.steps: expected at least 4"));
   EXPECT_EQ(ErrorOf("steps: 4 update_every: 4"), "");
   EXPECT_EQ(ErrorOf("steps: 3 update_every: 4 update_phase: 2"), "");
   EXPECT_EQ(ErrorOf("steps: 3 update_every: 4", PlanMode::kEvaluate), "");

@@ -1,9 +1,10 @@
 // The one place through which a command writes what people read while it works: lines that
 // stay, from any thread, and on a terminal one line at the bottom that is redrawn. A line is never
 // broken by another, nor by the redrawn one, which makes room and comes back below.
-// What is written has no control characters but its line ends (runtime/base/printable_text.h), wherever it came from.
-// Not here: what the lines say (tools/train/progress.h, tools/launch/worker_output.h), results, which go to standard output.
-// Thread rule: Console any thread; a ConsoleLines one thread at a time, any number of them beside each other.
+// What is written has no control characters but its line ends (runtime/base/printable_text.h),
+// wherever it came from. Not here: what the lines say (tools/train/progress.h,
+// tools/launch/worker_output.h), results, which go to standard output. Thread rule: Console any
+// thread; a ConsoleLines one thread at a time, any number of them beside each other.
 #pragma once
 
 #include <cstddef>
@@ -23,8 +24,8 @@ class Console {
  public:
   enum class Style : uint8_t { kTerminal, kPlain };
 
-  // `out` must outlive this, and nobody else writes to it meanwhile. `columns` says how wide the terminal is, each time
-  // that the line is drawn, since it may change; null or 0: not known.
+  // `out` must outlive this, and nobody else writes to it meanwhile. `columns` says how wide the
+  // terminal is, each time that the line is drawn, since it may change; null or 0: not known.
   Console(Style style, std::ostream* out, std::function<int()> columns = nullptr)
       : style_(style), out_(out), columns_(std::move(columns)) {}
   ~Console() { EndStatus(); }
@@ -35,9 +36,9 @@ class Console {
 
   // Writes lines that stay; `text` ends with a newline or gets one.
   void Say(absl::string_view text);
-  // On a terminal the line takes the place of the redrawn one; elsewhere it stays, as with Say. `forms` say the same, the
-  // fullest first: a terminal shows the first that fits, or the last one cut; elsewhere the first stays. Precondition: one
-  // form or more.
+  // On a terminal the line takes the place of the redrawn one; elsewhere it stays, as with Say.
+  // `forms` say the same, the fullest first: a terminal shows the first that fits, or the last one
+  // cut; elsewhere the first stays. Precondition: one form or more.
   void ShowStatus(std::vector<std::string> forms);
   // Leaves the redrawn line standing.
   void EndStatus();
@@ -57,7 +58,9 @@ class Console {
 class ConsoleLines final : public std::ostream {
  public:
   // `console` must outlive this.
-  explicit ConsoleLines(Console* console) : std::ostream(nullptr), buffer_(console) { rdbuf(&buffer_); }
+  explicit ConsoleLines(Console* console) : std::ostream(nullptr), buffer_(console) {
+    rdbuf(&buffer_);
+  }
   ~ConsoleLines() override { buffer_.SayRest(); }
 
  private:
@@ -80,7 +83,9 @@ class ConsoleLines final : public std::ostream {
 class PrintableStream final : public std::ostream {
  public:
   // `out` must outlive this.
-  explicit PrintableStream(std::ostream* out) : std::ostream(nullptr), buffer_(out) { rdbuf(&buffer_); }
+  explicit PrintableStream(std::ostream* out) : std::ostream(nullptr), buffer_(out) {
+    rdbuf(&buffer_);
+  }
   ~PrintableStream() override;
 
  private:
@@ -102,7 +107,8 @@ class PrintableStream final : public std::ostream {
 
 // How wide the terminal at a descriptor is; 0 if that is none.
 int TerminalColumns(int descriptor);
-// The width of text for people: that of the terminal, kColumnsWithoutTerminal (runtime/base/wrap_text.h) if that is none.
+// The width of text for people: that of the terminal, kColumnsWithoutTerminal
+// (runtime/base/wrap_text.h) if that is none.
 int TextColumns(int descriptor);
 
 }  // namespace weir

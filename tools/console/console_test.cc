@@ -19,8 +19,8 @@
 namespace weir {
 namespace {
 
-// What a terminal of unlimited height shows of these bytes: carriage return, erase to the end of the line, newline,
-// and lines that wrap at `columns`.
+// What a terminal of unlimited height shows of these bytes: carriage return, erase to the end of
+// the line, newline, and lines that wrap at `columns`.
 std::vector<std::string> Screen(const std::string& bytes, size_t columns) {
   std::vector<std::string> lines = {""};
   size_t at = 0;
@@ -53,7 +53,8 @@ TEST(ConsoleTest, LinesStayAboveTheLineThatIsRedrawn) {
     console.Say("first");
     console.ShowStatus({"step 2"});
     console.Say("second\nthird\n");
-    EXPECT_EQ(Screen(out.str(), 80), (std::vector<std::string>{"first", "second", "third", "step 2"}));
+    EXPECT_EQ(Screen(out.str(), 80),
+              (std::vector<std::string>{"first", "second", "third", "step 2"}));
     console.ShowStatus({"3"});
   }
   EXPECT_EQ(Screen(out.str(), 80), (std::vector<std::string>{"first", "second", "third", "3", ""}));
@@ -105,7 +106,8 @@ class Terminal {
     if (::openpty(&ours_, &theirs_, nullptr, nullptr, &size) != 0) return;
     reader_ = std::thread([this] {
       char bytes[4096];
-      for (ssize_t n; (n = ::read(ours_, bytes, sizeof(bytes))) > 0;) seen_.append(bytes, static_cast<size_t>(n));
+      for (ssize_t n; (n = ::read(ours_, bytes, sizeof(bytes))) > 0;)
+        seen_.append(bytes, static_cast<size_t>(n));
     });
   }
   ~Terminal() {
@@ -136,15 +138,18 @@ TEST(ConsoleTest, OnATerminalManyWritersBreakNoLine) {
     std::ofstream out(terminal.path());
     ASSERT_TRUE(out.is_open());
     const int descriptor = terminal.descriptor();
-    Console console(Console::Style::kTerminal, &out, [descriptor] { return TerminalColumns(descriptor); });
+    Console console(Console::Style::kTerminal, &out,
+                    [descriptor] { return TerminalColumns(descriptor); });
     std::vector<std::thread> writers;
     for (int w = 0; w < kWriters; ++w) {
       writers.emplace_back([&console, w] {
         ConsoleLines lines(&console);
-        for (int i = 0; i < kLines; ++i) lines << "[rank " << w << "] line " << i << std::flush << " of a worker\n";
+        for (int i = 0; i < kLines; ++i)
+          lines << "[rank " << w << "] line " << i << std::flush << " of a worker\n";
       });
     }
-    for (int i = 0; i < kLines; ++i) console.ShowStatus({absl::StrCat("step ", i, std::string(100, '.'))});
+    for (int i = 0; i < kLines; ++i)
+      console.ShowStatus({absl::StrCat("step ", i, std::string(100, '.'))});
     for (std::thread& writer : writers) writer.join();
     console.Say("done");
   }
@@ -191,7 +196,8 @@ TEST(PrintableStreamTest, AFailureBehindItShows) {
 }
 
 TEST(ConsoleTest, ShowsTheFullestFormThatFitsAndPlainlyTheFirst) {
-  const std::vector<std::string> forms = {"step 1 of 10, loss 2.5", "1 of 10, loss 2.5", "1/10, 2.5"};
+  const std::vector<std::string> forms = {"step 1 of 10, loss 2.5", "1 of 10, loss 2.5",
+                                          "1/10, 2.5"};
   const auto shown = [&](Console::Style style, int columns) {
     std::ostringstream out;
     {

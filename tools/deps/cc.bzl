@@ -7,6 +7,7 @@ so that generated code stays quiet.
 WEIR_COPTS = [
     "-Wall",
     "-Wextra",
+    "-Wshadow",
     "-Wno-unused-parameter",
     "-Wno-missing-field-initializers",
 ]

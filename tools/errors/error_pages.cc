@@ -19,7 +19,8 @@ namespace {
 constexpr size_t kCodeLength = 5;
 
 bool IsCode(absl::string_view text) {
-  return text.size() == kCodeLength && text[0] == 'W' && std::all_of(text.begin() + 1, text.end(), [](char c) { return absl::ascii_isdigit(c); });
+  return text.size() == kCodeLength && text[0] == 'W' &&
+         std::all_of(text.begin() + 1, text.end(), [](char c) { return absl::ascii_isdigit(c); });
 }
 
 // "w417" and "417" as "W0417"; anything else as it is.
@@ -27,17 +28,21 @@ std::string FullCode(const std::string& text) {
   std::string code = absl::AsciiStrToUpper(text);
   const std::string digits = absl::StartsWith(code, "W") ? code.substr(1) : code;
   int number = 0;
-  if (digits.empty() || digits.size() > 4 || !absl::SimpleAtoi(digits, &number) || number < 0) return code;
+  if (digits.empty() || digits.size() > 4 || !absl::SimpleAtoi(digits, &number) || number < 0)
+    return code;
   return absl::StrFormat("W%04d", number);
 }
 
 // The page whose code has the fewest other letters; of several the one whose number is nearest.
 std::string NearestCode(const std::string& code) {
-  const auto number_of = [](const std::string& text) { return std::strtol(text.c_str() + (text.empty() ? 0 : 1), nullptr, 10); };
+  const auto number_of = [](const std::string& text) {
+    return std::strtol(text.c_str() + (text.empty() ? 0 : 1), nullptr, 10);
+  };
   std::string best;
   std::pair<int, long> best_distance;
   for (const ErrorPage& page : ErrorPages()) {
-    const std::pair<int, long> distance{EditDistance(code.substr(0, kNearestWordMax), page.code), std::labs(number_of(code) - number_of(page.code))};
+    const std::pair<int, long> distance{EditDistance(code.substr(0, kNearestWordMax), page.code),
+                                        std::labs(number_of(code) - number_of(page.code))};
     if (!best.empty() && distance >= best_distance) continue;
     best = page.code;
     best_distance = distance;
@@ -49,19 +54,23 @@ std::string NearestCode(const std::string& code) {
 // (docs/how_to/save_memory.md)"; bold marks go.
 std::string PlainText(const std::string& markdown) {
   std::string text = absl::StrReplaceAll(markdown, {{"**", ""}});
-  for (size_t middle = text.find("]("); middle != std::string::npos; middle = text.find("](", middle + 1)) {
+  for (size_t middle = text.find("]("); middle != std::string::npos;
+       middle = text.find("](", middle + 1)) {
     const size_t begin = text.rfind('[', middle), end = text.find(')', middle);
     if (begin == std::string::npos || end == std::string::npos) continue;
     std::string target = text.substr(middle + 2, end - middle - 2);
-    target = absl::StartsWith(target, "../") ? absl::StrCat("docs/", target.substr(3)) : absl::StrCat("docs/errors/", target);
-    text.replace(begin, end + 1 - begin, absl::StrCat(text.substr(begin + 1, middle - begin - 1), " (", target, ")"));
+    target = absl::StartsWith(target, "../") ? absl::StrCat("docs/", target.substr(3))
+                                             : absl::StrCat("docs/errors/", target);
+    text.replace(begin, end + 1 - begin,
+                 absl::StrCat(text.substr(begin + 1, middle - begin - 1), " (", target, ")"));
   }
   return text;
 }
 
 // Lists, tables and blocks of code keep their lines.
 bool KeepsItsLine(absl::string_view line) {
-  return line.empty() || absl::StartsWith(line, "|") || absl::StartsWith(line, "- ") || absl::StartsWith(line, "```") || absl::StartsWith(line, "    ");
+  return line.empty() || absl::StartsWith(line, "|") || absl::StartsWith(line, "- ") ||
+         absl::StartsWith(line, "```") || absl::StartsWith(line, "    ");
 }
 
 // Lines of a paragraph become one, which then breaks where the terminal ends.
@@ -84,21 +93,29 @@ absl::StatusOr<std::string> ExplainError(const std::string& code, int columns) {
   const std::string full = FullCode(code);
   for (const ErrorPage& page : ErrorPages()) {
     if (page.code != full) continue;
-    return WrapText(absl::StrCat(page.code, ": ", page.title, "\n\n", PlainText(JoinParagraphs(page.body)), "\n"), columns, /*hanging=*/0);
+    return WrapText(absl::StrCat(page.code, ": ", page.title, "\n\n",
+                                 PlainText(JoinParagraphs(page.body)), "\n"),
+                    columns, /*hanging=*/0);
   }
-  return Rejected({"W0940", "weir explain", "the code of an error, such as W0417", absl::StrCat("\"", code, "\""),
-                   absl::StrCat("weir explain ", NearestCode(full), ", or weir explain, which lists all codes")});
+  return Rejected({"W0940", "weir explain", "the code of an error, such as W0417",
+                   absl::StrCat("\"", code, "\""),
+                   absl::StrCat("weir explain ", NearestCode(full),
+                                ", or weir explain, which lists all codes")});
 }
 
 std::string ListErrors(int columns) {
   std::string text;
-  for (const ErrorPage& page : ErrorPages()) absl::StrAppend(&text, CutText(absl::StrCat(page.code, "  ", PlainText(page.title)), columns), "\n");
+  for (const ErrorPage& page : ErrorPages())
+    absl::StrAppend(&text, CutText(absl::StrCat(page.code, "  ", PlainText(page.title)), columns),
+                    "\n");
   return text;
 }
 
 std::string CodeOf(const std::string& message) {
   const std::string code = message.substr(0, kCodeLength);
-  const bool ends = message.size() == kCodeLength || (message.size() > kCodeLength && (message[kCodeLength] == ' ' || message[kCodeLength] == ':'));
+  const bool ends = message.size() == kCodeLength ||
+                    (message.size() > kCodeLength &&
+                     (message[kCodeLength] == ' ' || message[kCodeLength] == ':'));
   return IsCode(code) && ends ? code : "";
 }
 

@@ -1,5 +1,5 @@
-// What is behind a failure, as far as this host shows it: the state of processes, connections whose data does not arrive,
-// limits. It looks while the processes are still there.
+// What is behind a failure, as far as this host shows it: the state of processes, connections whose
+// data does not arrive, limits. It looks while the processes are still there.
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -18,12 +18,14 @@ namespace weir {
 namespace {
 
 constexpr char kNetworkAdvice[] =
-    "the network between the processes does not deliver: an interface is down, or drops packets (`ip -s link`, a firewall, a "
+    "the network between the processes does not deliver: an interface is down, or drops packets "
+    "(`ip -s link`, a firewall, a "
     "wrong MTU); on one host --transport shm needs no network for tensors";
 
 std::string Describe(const StalledConnection& connection) {
-  return absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local, " to ", connection.remote, " were sent ",
-                      connection.times_repeated + 1, " times without an answer");
+  return absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local, " to ",
+                      connection.remote, " were sent ", connection.times_repeated + 1,
+                      " times without an answer");
 }
 
 }  // namespace
@@ -39,7 +41,8 @@ void Fleet::ExplainSilence(FailureEvent* event) {
   }
   const std::vector<StalledConnection> stalled = FindStalledConnections({pid, ::getpid()});
   if (stalled.empty()) return;
-  event->cause = absl::StrCat("its process ", StateText(kind), ", but the network does not carry what it says");
+  event->cause = absl::StrCat("its process ", StateText(kind),
+                              ", but the network does not carry what it says");
   event->details.push_back(Describe(stalled[0]));
   event->advice = kNetworkAdvice;
 }
@@ -60,7 +63,8 @@ void Fleet::ExplainStandstill(FailureEvent* event) {
   const std::vector<StalledConnection> stalled = FindStalledConnections(pids);
   if (stalled.empty()) return;
   event->cause = "data between processes does not arrive";
-  for (size_t i = 0; i < std::min<size_t>(stalled.size(), 3); ++i) event->details.push_back(Describe(stalled[i]));
+  for (size_t i = 0; i < std::min<size_t>(stalled.size(), 3); ++i)
+    event->details.push_back(Describe(stalled[i]));
   event->advice = kNetworkAdvice;
 }
 
@@ -70,8 +74,11 @@ void Fleet::ExplainExit(const WorkerExit& exit, FailureEvent* event) {
   ::getrlimit(RLIMIT_CPU, &time);
   const bool is_killed = exit.signal == SIGKILL && exit.sent != WorkerExit::Sent::kKilled;
   // The system counts in ticks and looks now and then.
-  if (!is_killed || time.rlim_max == RLIM_INFINITY || exit.cpu_ms + 500 < static_cast<int64_t>(time.rlim_max) * 1000) return;
-  event->cause = absl::StrFormat("it had used %.1f s of processor time, and that is limited", static_cast<double>(exit.cpu_ms) * 1e-3);
+  if (!is_killed || time.rlim_max == RLIM_INFINITY ||
+      exit.cpu_ms + 500 < static_cast<int64_t>(time.rlim_max) * 1000)
+    return;
+  event->cause = absl::StrFormat("it had used %.1f s of processor time, and that is limited",
+                                 static_cast<double>(exit.cpu_ms) * 1e-3);
   event->advice = absl::StrCat("raise the limit (", LimitText(RLIMIT_CPU), ")");
 }
 

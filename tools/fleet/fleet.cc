@@ -21,8 +21,8 @@
 #include "tools/fleet/stall_lines.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
-#include "tools/launch/process_state.h"
 #include "tools/launch/placement.h"
+#include "tools/launch/process_state.h"
 #include "tools/train/job_runner.h"
 
 namespace weir {
@@ -30,8 +30,9 @@ namespace {
 
 constexpr int64_t kHelloLimitMs = 30'000;
 constexpr int64_t kTickMs = 50;
-// What the control plane takes of this process: threads, and addresses for their stacks and heaps; files, also those that are open
-// while states are saved, and of each worker its pipes, its log and its connection.
+// What the control plane takes of this process: threads, and addresses for their stacks and heaps;
+// files, also those that are open while states are saved, and of each worker its pipes, its log and
+// its connection.
 constexpr int kThreadsMin = 12;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 24;
@@ -49,8 +50,9 @@ constexpr int64_t kLooksPerDeath = 4;
 constexpr int64_t kLogBytesMax = 4 << 20;  // of the end of a log, in which waits are looked for
 constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
 
-// The path of this program, for people who look at the list of processes. What was replaced or removed since it
-// was started has no path of its own any more: then the link, which is the same program still.
+// The path of this program, for people who look at the list of processes. What was replaced or
+// removed since it was started has no path of its own any more: then the link, which is the same
+// program still.
 std::string ProgramPath(const std::string& program) {
   char path[PATH_MAX];
   const ssize_t length = ::readlink(program.c_str(), path, sizeof(path));
@@ -59,12 +61,13 @@ std::string ProgramPath(const std::string& program) {
   return ::access(resolved.c_str(), X_OK) == 0 ? resolved : program;
 }
 
-// What was found, of "W0603 at worker 2: expected ...; found its connection closed. Try: ...": ranks and
-// expectations are told elsewhere.
+// What was found, of "W0603 at worker 2: expected ...; found its connection closed. Try: ...":
+// ranks and expectations are told elsewhere.
 std::string Found(const absl::Status& status) {
   std::string text(status.message());
   constexpr char kFound[] = "; found ";
-  if (const size_t at = text.find(kFound); at != std::string::npos) text.erase(0, at + sizeof(kFound) - 1);
+  if (const size_t at = text.find(kFound); at != std::string::npos)
+    text.erase(0, at + sizeof(kFound) - 1);
   if (const size_t at = text.find(". Try: "); at != std::string::npos) text.erase(at);
   while (!text.empty() && text.back() == '.') text.pop_back();
   return text;
@@ -73,8 +76,12 @@ std::string Found(const absl::Status& status) {
 }  // namespace
 
 Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
-    : ranks_of_(std::move(ranks_of)), options_(options), job_id_(MakeJobId()), started_ns_(clock_.NowNs()),
-      starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000), worker_lines_(options.console) {}
+    : ranks_of_(std::move(ranks_of)),
+      options_(options),
+      job_id_(MakeJobId()),
+      started_ns_(clock_.NowNs()),
+      starvation_(::sysconf(_SC_CLK_TCK), options.dead_after_ms * 1'000'000),
+      worker_lines_(options.console) {}
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 
@@ -83,7 +90,8 @@ absl::Status Fleet::Launch() {
   // gRPC waits for ever for a thread that it does not get.
   WEIR_RETURN_IF_ERROR(CheckRoomForThreads("the starter", kThreadsMin));
   WEIR_RETURN_IF_ERROR(CheckRoomForAddresses("the starter", kAddressesMin));
-  WEIR_RETURN_IF_ERROR(CheckRoomForFiles("the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));
+  WEIR_RETURN_IF_ERROR(
+      CheckRoomForFiles("the starter", kDescriptorsMin + kDescriptorsPerWorker * num_workers()));
   WEIR_ASSIGN_OR_RETURN(log_directory_, MakeLogDirectory(options_.log_base));
   PointLatestAt(log_directory_);
   WEIR_RETURN_IF_ERROR(StartWorkers());
@@ -126,12 +134,14 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
   options.dead_after_ms = options_.dead_after_ms;
   options.on_lost = [this](int worker, const absl::Status& why) {
     FailureEvent event;
-    event.kind = absl::IsDeadlineExceeded(why) ? FailureEvent::Kind::kFrozen : FailureEvent::Kind::kLost;
+    event.kind =
+        absl::IsDeadlineExceeded(why) ? FailureEvent::Kind::kFrozen : FailureEvent::Kind::kLost;
     event.time_ns = clock_.NowNs();
     event.worker = worker;
     event.reason = event.kind == FailureEvent::Kind::kLost
                        ? Found(why)
-                       : absl::StrFormat("no heartbeat for %.1f s", static_cast<double>(options_.dead_after_ms) * 1e-3);
+                       : absl::StrFormat("no heartbeat for %.1f s",
+                                         static_cast<double>(options_.dead_after_ms) * 1e-3);
     std::lock_guard<std::mutex> lock(mutex_);
     lost_.push_back(std::move(event));
     supervisor_->Wake();
@@ -143,7 +153,8 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
   };
   options.on_event = [this](int worker, const std::string& event) { TakeTrouble(worker, event); };
   WEIR_ASSIGN_OR_RETURN(options.credentials, authority->Issue(CoordinatorIdentity(job_id_)));
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator, Coordinator::Start(std::move(options)));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Coordinator> coordinator,
+                        Coordinator::Start(std::move(options)));
   bool failed = false;
   {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -156,7 +167,8 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
 
 absl::Status Fleet::TellWorkers(JobAuthority* authority) {
   for (int worker = 0; worker < num_workers(); ++worker) {
-    WEIR_ASSIGN_OR_RETURN(Credentials credentials, authority->Issue(WorkerIdentity(job_id_, worker, kEpoch)));
+    WEIR_ASSIGN_OR_RETURN(Credentials credentials,
+                          authority->Issue(WorkerIdentity(job_id_, worker, kEpoch)));
     WorkerBundle bundle;
     bundle.set_job_id(job_id_);
     bundle.set_epoch(kEpoch);
@@ -179,14 +191,17 @@ void Fleet::WatchProcesses() {
   while (!ending_.load()) {
     const int64_t slept_ns = clock_.NowNs();
     absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
-    // This process was stopped, or got no core: the others were not asked for anything in that time.
+    // This process was stopped, or got no core: the others were not asked for anything in that
+    // time.
     if (clock_.NowNs() - slept_ns > kLateMs * 1'000'000) watch_since_ns_.store(clock_.NowNs());
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
     TakeLost();
     CheckProgress();
   }
-  // Workers that know of the end leave by themselves; those that do not, or cannot, are asked, then killed.
-  const int64_t deadline_ns = clock_.NowNs() + (IsStuck() || !options_.trace.empty() ? kTellMs : kLeaveMs) * 1'000'000;
+  // Workers that know of the end leave by themselves; those that do not, or cannot, are asked, then
+  // killed.
+  const int64_t deadline_ns =
+      clock_.NowNs() + (IsStuck() || !options_.trace.empty() ? kTellMs : kLeaveMs) * 1'000'000;
   while (supervisor_->num_running() > NumFrozen() && clock_.NowNs() < deadline_ns) {
     absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
@@ -196,8 +211,9 @@ void Fleet::WatchProcesses() {
 
 bool Fleet::IsStuck() {
   std::lock_guard<std::mutex> lock(mutex_);
-  return std::any_of(failures_.begin(), failures_.end(),
-                     [](const FailureEvent& event) { return event.kind == FailureEvent::Kind::kStuck; });
+  return std::any_of(failures_.begin(), failures_.end(), [](const FailureEvent& event) {
+    return event.kind == FailureEvent::Kind::kStuck;
+  });
 }
 
 // Of the workers that run.
@@ -218,8 +234,8 @@ void Fleet::TakeExit(const WorkerExit& exit) {
   FailureEvent event = EventOf(exit, ranks_of_[exit.worker]);
   AddActivity(&event);
   ExplainExit(exit, &event);
-  Fail(std::move(event),
-       absl::UnavailableError(absl::StrCat(RankLabel(ranks_of_[exit.worker]), ": ", ExitText(exit))));
+  Fail(std::move(event), absl::UnavailableError(absl::StrCat(RankLabel(ranks_of_[exit.worker]),
+                                                             ": ", ExitText(exit))));
 }
 
 // A broken connection mostly is the end of the process, noticed from the other side: that end
@@ -235,7 +251,8 @@ void Fleet::TakeLost() {
     event.pid = supervisor_->pid(event.worker);
     AddActivity(&event);
     if (event.kind == FailureEvent::Kind::kFrozen) ExplainSilence(&event);
-    absl::Status reason = absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
+    absl::Status reason =
+        absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
     // Others may take their time to let go of it: whoever looks on learns at once why the job ends.
     if (event.kind == FailureEvent::Kind::kFrozen) {
       options_.console->Say(
@@ -272,7 +289,8 @@ int64_t Fleet::ExcuseMs(int worker) {
   if (!starvation_.IsStarved(pid, ReadProcessorUse(pid), clock_.NowNs())) return 0;
   if (starvation_.NumLooks(pid) == 1) {
     options_.console->Say(absl::StrFormat(
-        "%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other programs use the machine",
+        "%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other "
+        "programs use the machine",
         RankLabel(ranks_of_[worker]), pid, static_cast<double>(options_.dead_after_ms) * 1e-3));
   }
   return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
@@ -287,7 +305,8 @@ void Fleet::CheckProgress() {
   FailureEvent event;
   event.kind = FailureEvent::Kind::kStuck;
   event.time_ns = now_ns;
-  event.reason = absl::StrFormat("no actor of any rank has acted for %.1f s", static_cast<double>(options_.stuck_after_ms) * 1e-3);
+  event.reason = absl::StrFormat("no actor of any rank has acted for %.1f s",
+                                 static_cast<double>(options_.stuck_after_ms) * 1e-3);
   for (const WorkerHealth& worker : health) {
     if (worker.since_progress_ms < options_.stuck_after_ms) return;
     event.details.push_back(worker.progress.activity);
@@ -311,9 +330,12 @@ std::string Fleet::LogOf(int worker) const {
   return text;
 }
 
-// Workers that could still look at their actors have said what these wait for; their logs together say why.
+// Workers that could still look at their actors have said what these wait for; their logs together
+// say why.
 void Fleet::TellWaits(std::vector<FailureEvent>* events) {
-  const auto is_stuck = [](const FailureEvent& event) { return event.kind == FailureEvent::Kind::kStuck; };
+  const auto is_stuck = [](const FailureEvent& event) {
+    return event.kind == FailureEvent::Kind::kStuck;
+  };
   if (std::none_of(events->begin(), events->end(), is_stuck)) return;
   std::vector<std::string> waits;
   for (const FailureEvent& event : *events) {
@@ -325,7 +347,8 @@ void Fleet::TellWaits(std::vector<FailureEvent>* events) {
   for (int worker = 0; worker < num_workers(); ++worker) logs.push_back(LogOf(worker));
   for (std::string& line : ExplainLogs(logs)) waits.push_back(std::move(line));
   for (FailureEvent& event : *events) {
-    if (event.kind == FailureEvent::Kind::kStuck) event.details.insert(event.details.end(), waits.begin(), waits.end());
+    if (event.kind == FailureEvent::Kind::kStuck)
+      event.details.insert(event.details.end(), waits.begin(), waits.end());
   }
 }
 
@@ -357,7 +380,8 @@ absl::StatusOr<std::vector<WorkerAnswer>> Fleet::Call(const WorkerCommand& comma
   return CallEach(std::vector<WorkerCommand>(num_workers(), command), watch);
 }
 
-absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(const std::vector<WorkerCommand>& commands, Watch watch) {
+absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(
+    const std::vector<WorkerCommand>& commands, Watch watch) {
   std::vector<std::string> requests;
   for (const WorkerCommand& command : commands) requests.push_back(command.SerializeAsString());
   watch_since_ns_.store(clock_.NowNs());
@@ -368,14 +392,16 @@ absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(const std::vector<Work
   std::vector<WorkerAnswer> answers(num_workers());
   for (int worker = 0; worker < num_workers(); ++worker) {
     if (!answers[worker].ParseFromString((*replies)[worker])) {
-      return absl::InternalError(absl::StrCat(RankLabel(ranks_of_[worker]), " gave an answer that is none"));
+      return absl::InternalError(
+          absl::StrCat(RankLabel(ranks_of_[worker]), " gave an answer that is none"));
     }
   }
   return answers;
 }
 
 std::string Fleet::TracePartOf(int worker) const {
-  return options_.trace.empty() ? "" : absl::StrCat(log_directory_, "/worker-", worker, ".pftrace-part");
+  return options_.trace.empty() ? ""
+                                : absl::StrCat(log_directory_, "/worker-", worker, ".pftrace-part");
 }
 
 // Workers that could still do so have written their parts by now.
@@ -388,21 +414,24 @@ void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
       missing.push_back(RankLabel(ranks_of_[worker]));
       continue;
     }
-    parts.push_back({std::string(std::istreambuf_iterator<char>(file), {}), clock_offset_ns[worker]});
+    parts.push_back(
+        {std::string(std::istreambuf_iterator<char>(file), {}), clock_offset_ns[worker]});
   }
   if (parts.empty()) {
     options_.console->Say("no trace: no worker could write what its ranks did");
     return;
   }
   const absl::StatusOr<std::string> joined = JoinTraceParts(parts);
-  const absl::Status written = joined.ok() ? WriteTraceFile(options_.trace, *joined) : joined.status();
+  const absl::Status written =
+      joined.ok() ? WriteTraceFile(options_.trace, *joined) : joined.status();
   if (!written.ok()) {
     options_.console->Say(absl::StrCat("no trace: ", written.message()));
     return;
   }
   for (int worker = 0; worker < num_workers(); ++worker) ::unlink(TracePartOf(worker).c_str());
-  options_.console->Say(absl::StrCat("trace of the failed job written to ", options_.trace,
-                                     missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));
+  options_.console->Say(absl::StrCat(
+      "trace of the failed job written to ", options_.trace,
+      missing.empty() ? "" : absl::StrCat("; missing: ", absl::StrJoin(missing, ", "))));
 }
 
 std::vector<RemainingWorker> Fleet::Remaining() const {
@@ -412,7 +441,9 @@ std::vector<RemainingWorker> Fleet::Remaining() const {
     const int64_t pid = supervisor_->pid(worker);
     const ProcessState::Kind kind = ReadProcessState(static_cast<pid_t>(pid)).kind;
     // Dead threads of which a debugger has not taken notice are still there.
-    remaining.push_back({ranks_of_[worker], pid, kind == ProcessState::Kind::kGone ? "is held by a debugger" : StateText(kind)});
+    remaining.push_back(
+        {ranks_of_[worker], pid,
+         kind == ProcessState::Kind::kGone ? "is held by a debugger" : StateText(kind)});
   }
   return remaining;
 }
@@ -421,11 +452,13 @@ void Fleet::AwaitRemaining() {
   const std::vector<RemainingWorker> before = Remaining();
   if (before.empty()) return;
   options_.console->Say(absl::StrFormat("waiting %.0f s for %d %s that SIGKILL has not ended yet",
-                                        static_cast<double>(options_.remaining_limit_ms) * 1e-3, before.size(),
+                                        static_cast<double>(options_.remaining_limit_ms) * 1e-3,
+                                        before.size(),
                                         before.size() == 1 ? "process" : "processes"));
   supervisor_->Reap(options_.remaining_limit_ms);
   for (const RemainingWorker& worker : Remaining()) {
-    options_.console->Say(absl::StrCat(RankLabel(worker.ranks), " (pid ", worker.pid, ") is left behind: it ", worker.state,
+    options_.console->Say(absl::StrCat(RankLabel(worker.ranks), " (pid ", worker.pid,
+                                       ") is left behind: it ", worker.state,
                                        ", and ends as soon as that lets go of it"));
   }
 }
@@ -435,8 +468,10 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   bool failed = !status.ok();
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status)) {
-      failed_.wait_for(lock, std::chrono::milliseconds(kNoticeMs), [this] { return !failures_.empty(); });
+    if (absl::IsUnavailable(status) || absl::IsAborted(status) ||
+        absl::IsDeadlineExceeded(status)) {
+      failed_.wait_for(lock, std::chrono::milliseconds(kNoticeMs),
+                       [this] { return !failures_.empty(); });
     }
     failed = failed || !failures_.empty();
   }
@@ -455,7 +490,8 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   std::vector<int64_t> clock_offset_ns(num_workers(), 0);
   if (coordinator_ != nullptr) {
     const std::vector<WorkerHealth> health = coordinator_->Health();
-    for (int worker = 0; worker < num_workers(); ++worker) clock_offset_ns[worker] = health[worker].clock_offset_ns;
+    for (int worker = 0; worker < num_workers(); ++worker)
+      clock_offset_ns[worker] = health[worker].clock_offset_ns;
   }
   ending_.store(true);
   if (supervisor_ != nullptr) supervisor_->Wake();

@@ -4,10 +4,11 @@
 //
 //   Launch -> { Call }* -> Finish -> AwaitRemaining
 //
-// Four ways to notice a failure: a process ends (at once), a process says that it cannot go on (at once), a process no
-// longer beats (after dead_after_ms), nobody makes progress while steps run (after stuck_after_ms). Each ends the
-// job: Calls return, workers stop and leave. Time that this process itself was stopped (Ctrl-Z) does not count.
-// Thread rule: one thread calls; a thread of its own starts and watches the processes.
+// Four ways to notice a failure: a process ends (at once), a process says that it cannot go on (at
+// once), a process no longer beats (after dead_after_ms), nobody makes progress while steps run
+// (after stuck_after_ms). Each ends the job: Calls return, workers stop and leave. Time that this
+// process itself was stopped (Ctrl-Z) does not count. Thread rule: one thread calls; a thread of
+// its own starts and watches the processes.
 #pragma once
 
 #include <atomic>
@@ -25,8 +26,8 @@
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
 #include "tools/console/console.h"
-#include "tools/launch/failure_report.h"
 #include "tools/launch/cpu_starvation.h"
+#include "tools/launch/failure_report.h"
 #include "tools/launch/supervisor.h"
 
 namespace weir {
@@ -60,25 +61,30 @@ class Fleet {
 
   int num_workers() const { return static_cast<int>(ranks_of_.size()); }
   const std::vector<int>& ranks_of(int worker) const { return ranks_of_[worker]; }
-  int64_t clock_offset_ns(int worker) const { return coordinator_->Health()[worker].clock_offset_ns; }
+  int64_t clock_offset_ns(int worker) const {
+    return coordinator_->Health()[worker].clock_offset_ns;
+  }
 
-  // Whether standing still means being stuck while the command runs: steps must go on, loading may take its time.
+  // Whether standing still means being stuck while the command runs: steps must go on, loading may
+  // take its time.
   enum class Watch : uint8_t { kNone, kProgress };
   // The command to all workers (or commands[w] to worker w); the answers by worker. The first
   // error, with the ranks it came from.
   absl::StatusOr<std::vector<WorkerAnswer>> Call(const WorkerCommand& command, Watch watch);
-  absl::StatusOr<std::vector<WorkerAnswer>> CallEach(const std::vector<WorkerCommand>& commands, Watch watch);
+  absl::StatusOr<std::vector<WorkerAnswer>> CallEach(const std::vector<WorkerCommand>& commands,
+                                                     Watch watch);
 
-  // The trace has been written in full: should the job fail after all, what its workers leave does not replace it.
+  // The trace has been written in full: should the job fail after all, what its workers leave does
+  // not replace it.
   void NoteTraceWritten() { trace_written_ = true; }
 
   // Ends all workers, in order if `status` (of what was done with them) is ok. If a process failed
-  // rather than a command, the report says which and how, and stands for `status`; else it is empty.
-  // If the job failed, what the surviving workers recorded becomes the trace.
-  // Waits for no process that the system does not let go of.
+  // rather than a command, the report says which and how, and stands for `status`; else it is
+  // empty. If the job failed, what the surviving workers recorded becomes the trace. Waits for no
+  // process that the system does not let go of.
   FailureReport Finish(const absl::Status& status);
-  // After Finish, and after its report was shown: waits for processes that were killed and are still there, at most
-  // remaining_limit_ms, and says on the console which remain.
+  // After Finish, and after its report was shown: waits for processes that were killed and are
+  // still there, at most remaining_limit_ms, and says on the console which remain.
   void AwaitRemaining();
 
  private:

@@ -15,7 +15,8 @@ namespace {
 std::map<int64_t, StepMetrics> MetricsOf(const std::vector<WorkerAnswer>& answers) {
   std::map<int64_t, StepMetrics> steps;
   for (const WorkerAnswer& answer : answers) {
-    for (const MetricFact& fact : answer.metric()) steps[fact.step()].emplace(fact.name(), fact.value());
+    for (const MetricFact& fact : answer.metric())
+      steps[fact.step()].emplace(fact.name(), fact.value());
   }
   return steps;
 }
@@ -29,14 +30,16 @@ OpenCommand::OnNonfinite CommandOf(OnNonfinite on_nonfinite) {
   return OpenCommand::STOP;
 }
 
-// A worker that is asked twice when its first act began may say a few ns more or less, since it learns the length of a tick.
+// A worker that is asked twice when its first act began may say a few ns more or less, since it
+// learns the length of a tick.
 constexpr int64_t kTickErrorNs = 10'000;
 
 bool Everything(StateSet set) { return set == StateSet::kAll; }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions& options, const Job& job,
+absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions& options,
+                                                             const Job& job,
                                                              const RunnerOptions& runner_options,
                                                              std::unique_ptr<Fleet>* owner) {
   // What is wrong with the job is better said before anything starts.
@@ -72,13 +75,15 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
     open->set_checksums(options.checksums == FleetOptions::Checksums::kOn);
     open->set_plan_id(plan->plan_id);
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+                        fleet->CallEach(commands, Fleet::Watch::kNone));
   WEIR_RETURN_IF_ERROR(runner->TakeFacts(answers));
   return runner;
 }
 
 absl::Status FleetRunner::TakeFacts(const std::vector<WorkerAnswer>& answers) {
-  facts_.where = absl::StrCat("in ", answers.size(), answers.size() == 1 ? " process" : " processes");
+  facts_.where =
+      absl::StrCat("in ", answers.size(), answers.size() == 1 ? " process" : " processes");
   for (const WorkerAnswer& answer : answers) {
     facts_.data = answer.data();
     facts_.threads_per_device = answer.threads_per_device();
@@ -86,7 +91,8 @@ absl::Status FleetRunner::TakeFacts(const std::vector<WorkerAnswer>& answers) {
     facts_.bytes_per_device = std::max(facts_.bytes_per_device, answer.bytes_per_device());
     for (const StateFact& fact : answer.state()) {
       const std::optional<DType> dtype = DTypeFromName(fact.dtype());
-      if (!dtype.has_value()) return absl::InternalError(absl::StrCat("a state of type ", fact.dtype()));
+      if (!dtype.has_value())
+        return absl::InternalError(absl::StrCat("a state of type ", fact.dtype()));
       facts_.states[fact.name()] = {*dtype, Shape(fact.shape().begin(), fact.shape().end())};
     }
   }
@@ -103,7 +109,8 @@ absl::Status FleetRunner::Load(const std::string& path, StateSet set) {
 absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::RunSteps(int64_t steps) {
   WorkerCommand command;
   command.mutable_run()->set_steps(steps);
-  absl::StatusOr<std::vector<WorkerAnswer>> answers = fleet_->Call(command, Fleet::Watch::kProgress);
+  absl::StatusOr<std::vector<WorkerAnswer>> answers =
+      fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
   TakeWork(*answers);
@@ -114,7 +121,8 @@ void FleetRunner::TakeWork(const std::vector<WorkerAnswer>& answers) {
   work_.clear();
   for (const WorkerAnswer& answer : answers) {
     for (const RankWorkFact& fact : answer.work()) {
-      work_.push_back({fact.rank(), fact.stage(), fact.busy_ns(), fact.planned_ns(), fact.measured_ns(), fact.cpu_ns()});
+      work_.push_back({fact.rank(), fact.stage(), fact.busy_ns(), fact.planned_ns(),
+                       fact.measured_ns(), fact.cpu_ns()});
     }
   }
 }
@@ -123,30 +131,36 @@ void FleetRunner::TakeWork(const std::vector<WorkerAnswer>& answers) {
 absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
   WorkerCommand command;
   command.mutable_evaluate();
-  absl::StatusOr<std::vector<WorkerAnswer>> answers = fleet_->Call(command, Fleet::Watch::kProgress);
+  absl::StatusOr<std::vector<WorkerAnswer>> answers =
+      fleet_->Call(command, Fleet::Watch::kProgress);
   failed_ = !answers.ok();
   WEIR_RETURN_IF_ERROR(answers.status());
   absl::Status failure;
   for (const WorkerAnswer& answer : *answers) {
     if (!answer.has_failure()) continue;
-    const absl::Status status(static_cast<absl::StatusCode>(answer.failure().code()), answer.failure().message());
+    const absl::Status status(static_cast<absl::StatusCode>(answer.failure().code()),
+                              answer.failure().message());
     if (failure.ok() || absl::IsUnavailable(failure)) failure = status;
   }
-  if (absl::IsUnavailable(failure)) failure = absl::InternalError(failure.message());  // workers live: it is not the job's end
+  if (absl::IsUnavailable(failure))
+    failure = absl::InternalError(failure.message());  // workers live: it is not the job's end
   WEIR_RETURN_IF_ERROR(failure);
   return MetricsOf(*answers);
 }
 
 absl::Status FleetRunner::Save(const SaveOrder& order) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer, BeginSave(facts_.states, order.set, order.metadata, order.path));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
+                        BeginSave(facts_.states, order.set, order.metadata, order.path));
   WorkerCommand command;
   command.mutable_save()->set_temporary_path(writer->temporary_path());
   command.mutable_save()->set_everything(Everything(order.set));
   command.mutable_save()->set_path(order.path);
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+                        fleet_->Call(command, Fleet::Watch::kNone));
   for (const WorkerAnswer& answer : answers) {
     std::map<std::string, SavedPart> parts;
-    for (const PartFact& part : answer.part()) parts[part.name()] = {part.elements(), part.nonfinite()};
+    for (const PartFact& part : answer.part())
+      parts[part.name()] = {part.elements(), part.nonfinite()};
     WEIR_RETURN_IF_ERROR(NoteParts(parts, order, writer.get()));
   }
   return writer->Commit();
@@ -155,21 +169,25 @@ absl::Status FleetRunner::Save(const SaveOrder& order) {
 absl::StatusOr<std::vector<NonfiniteFinding>> FleetRunner::InspectStep(int64_t as_step) {
   WorkerCommand command;
   command.mutable_inspect()->set_as_step(as_step);
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->Call(command, Fleet::Watch::kProgress));
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+                        fleet_->Call(command, Fleet::Watch::kProgress));
   std::vector<NonfiniteFinding> findings;
   for (const WorkerAnswer& answer : answers) {
     for (const NonfiniteFact& fact : answer.nonfinite()) {
-      findings.push_back({fact.rank(), static_cast<NonfiniteFinding::Origin>(fact.origin()), fact.start_ns(), fact.text()});
+      findings.push_back({fact.rank(), static_cast<NonfiniteFinding::Origin>(fact.origin()),
+                          fact.start_ns(), fact.text()});
     }
   }
   return findings;
 }
 
 absl::Status FleetRunner::WriteTrace(const std::string& path) {
-  if (failed_) return absl::FailedPreconditionError("the job failed: its workers leave the trace as they end");
+  if (failed_)
+    return absl::FailedPreconditionError("the job failed: its workers leave the trace as they end");
   WorkerCommand command;
   command.mutable_trace_begin();
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> begins, fleet_->Call(command, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> begins,
+                        fleet_->Call(command, Fleet::Watch::kNone));
   // All clocks to the starter's; the trace begins when all ranks have acts.
   int64_t begin_ns = begins[0].begin_ns() - fleet_->clock_offset_ns(0);
   for (int worker = 1; worker < fleet_->num_workers(); ++worker) {
@@ -180,7 +198,8 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
     commands[worker].mutable_trace()->set_clock_offset_ns(fleet_->clock_offset_ns(worker));
     commands[worker].mutable_trace()->set_begin_ns(begin_ns - kTickErrorNs);
   }
-  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers, fleet_->CallEach(commands, Fleet::Watch::kNone));
+  WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
+                        fleet_->CallEach(commands, Fleet::Watch::kNone));
   // Traces are sequences of packets: those of all ranks, one after another, are one trace.
   std::string joined;
   for (const WorkerAnswer& answer : answers) joined += answer.trace();

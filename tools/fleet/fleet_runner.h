@@ -15,8 +15,10 @@ class FleetRunner final : public JobRunner {
   // Compiles, spreads the ranks evenly over options.processes and starts them. `*fleet` is set as
   // soon as there may be processes, also if an error is returned: it tells what failed, and must
   // outlive the runner.
-  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const FleetOptions& options, const Job& job,
-                                                         const RunnerOptions& runner_options, std::unique_ptr<Fleet>* fleet);
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const FleetOptions& options,
+                                                         const Job& job,
+                                                         const RunnerOptions& runner_options,
+                                                         std::unique_ptr<Fleet>* fleet);
 
   const RunnerFacts& facts() const override { return facts_; }
   absl::Status Load(const std::string& path, StateSet set) override;
@@ -36,7 +38,8 @@ class FleetRunner final : public JobRunner {
   Fleet* const fleet_;
   RunnerFacts facts_;
   std::vector<RankWorkReport> work_;  // as of the last run
-  bool failed_ = false;  // workers may be at work still, and answer to nothing but the end of the job
+  bool failed_ =
+      false;  // workers may be at work still, and answer to nothing but the end of the job
 };
 
 }  // namespace weir

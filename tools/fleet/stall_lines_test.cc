@@ -11,12 +11,17 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-constexpr char kHere[] = "\n  rank 0 actor 'backward': 3 of 6 acts, waits for input 'x', held by actor 'move x' on rank 0";
-constexpr char kElsewhere[] = "\n  rank 0 actor 'move x': 3 of 6 acts, waits for input 'move x rank 1 to 0', held by rank 1";
+constexpr char kHere[] =
+    "\n  rank 0 actor 'backward': 3 of 6 acts, waits for input 'x', held by actor 'move x' on rank "
+    "0";
+constexpr char kElsewhere[] =
+    "\n  rank 0 actor 'move x': 3 of 6 acts, waits for input 'move x rank 1 to 0', held by rank 1";
 constexpr char kNamed[] =
-    "\n  rank 0 actor 'move x': 3 of 6 acts, waits for input 'x 1 to 0', held by actor 'send x' on rank 1";
+    "\n  rank 0 actor 'move x': 3 of 6 acts, waits for input 'x 1 to 0', held by actor 'send x' on "
+    "rank 1";
 constexpr char kBack[] =
-    "\n  rank 1 actor 'send x': 3 of 6 acts, waits for credit 'x 1 to 0', held by actor 'backward' on rank 0";
+    "\n  rank 1 actor 'send x': 3 of 6 acts, waits for credit 'x 1 to 0', held by actor 'backward' "
+    "on rank 0";
 constexpr char kRunning[] = "\n  rank 1 actor 'send x': 3 of 6 acts, running";
 
 std::vector<std::string> Printed(const std::string& stall) {
@@ -25,27 +30,36 @@ std::vector<std::string> Printed(const std::string& stall) {
 
 TEST(StallLinesTest, OnlyWaitsForOtherProcessesAreFoundAgain) {
   EXPECT_THAT(FindWaitsForOthers(Printed(absl::StrCat(kHere, kElsewhere, kHere))),
-              ElementsAre("rank 0 actor 'move x': 3 of 6 acts, waits for input 'move x rank 1 to 0', held by rank 1"));
+              ElementsAre("rank 0 actor 'move x': 3 of 6 acts, waits for input 'move x rank 1 to "
+                          "0', held by rank 1"));
 }
 
 TEST(StallLinesTest, AnActorOfAnotherProcessIsFoundByItsRank) {
   EXPECT_THAT(FindWaitsForOthers(Printed(absl::StrCat(kHere, kNamed))),
-              ElementsAre("rank 0 actor 'move x': 3 of 6 acts, waits for input 'x 1 to 0', held by actor 'send x' on rank 1"));
+              ElementsAre("rank 0 actor 'move x': 3 of 6 acts, waits for input 'x 1 to 0', held by "
+                          "actor 'send x' on rank 1"));
 }
 
 TEST(StallLinesTest, LogsOfAllRanksShowTheRing) {
-  EXPECT_THAT(ExplainLogs({absl::StrCat("step 1 loss 2", kHere, kNamed, "\n"), absl::StrCat("something", kBack)}),
+  EXPECT_THAT(ExplainLogs({absl::StrCat("step 1 loss 2", kHere, kNamed, "\n"),
+                           absl::StrCat("something", kBack)}),
               ElementsAre("a ring of 3 actors that wait for each other:",
-                          "  rank 0 actor 'backward': 3 of 6 acts, waits for input 'x', held by actor 'move x' on rank 0",
-                          "  rank 0 actor 'move x': 3 of 6 acts, waits for input 'x 1 to 0', held by actor 'send x' on rank 1",
-                          "  rank 1 actor 'send x': 3 of 6 acts, waits for credit 'x 1 to 0', held by actor 'backward' on rank 0"));
+                          "  rank 0 actor 'backward': 3 of 6 acts, waits for input 'x', held by "
+                          "actor 'move x' on rank 0",
+                          "  rank 0 actor 'move x': 3 of 6 acts, waits for input 'x 1 to 0', held "
+                          "by actor 'send x' on rank 1",
+                          "  rank 1 actor 'send x': 3 of 6 acts, waits for credit 'x 1 to 0', held "
+                          "by actor 'backward' on rank 0"));
 }
 
 TEST(StallLinesTest, WithoutARingTheActorThatAllWaitForIsNamed) {
-  EXPECT_THAT(ExplainLogs({absl::StrCat(kHere, kNamed), kRunning}),
-              ElementsAre("in the end 2 of 3 actors wait for actor 'send x' on rank 1: 3 of 6 acts, running"));
+  EXPECT_THAT(
+      ExplainLogs({absl::StrCat(kHere, kNamed), kRunning}),
+      ElementsAre(
+          "in the end 2 of 3 actors wait for actor 'send x' on rank 1: 3 of 6 acts, running"));
   EXPECT_THAT(ExplainLogs({absl::StrCat(kHere, kNamed)}),
-              ElementsAre("in the end 2 of 2 actors wait for actor 'send x' on rank 1, which could not say what it does"));
+              ElementsAre("in the end 2 of 2 actors wait for actor 'send x' on rank 1, which could "
+                          "not say what it does"));
   EXPECT_THAT(ExplainLogs({"no such line"}), IsEmpty());
 }
 

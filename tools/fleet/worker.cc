@@ -33,9 +33,11 @@
 namespace weir {
 namespace {
 
-// A worker looks at a starter that says nothing this often, within the time after which silence is death.
+// A worker looks at a starter that says nothing this often, within the time after which silence is
+// death.
 constexpr int64_t kLooksPerDeath = 4;
-// What is made for a worker besides its ranks: gRPC's and UCX's threads; files that are open while states are saved.
+// What is made for a worker besides its ranks: gRPC's and UCX's threads; files that are open while
+// states are saved.
 constexpr int kThreadsMin = 14;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 12;
@@ -86,7 +88,9 @@ void AddWork(const std::vector<RankWorkReport>& work, WorkerAnswer* answer) {
 class Worker {
  public:
   Worker(WorkerBundle bundle, std::ostream& log)
-      : bundle_(std::move(bundle)), log_(log), starter_pid_(::getppid()),
+      : bundle_(std::move(bundle)),
+        log_(log),
+        starter_pid_(::getppid()),
         starter_(starter_pid_, ::sysconf(_SC_CLK_TCK), bundle_.dead_after_ms() * 1'000'000) {}
 
   absl::Status Run() {
@@ -95,7 +99,8 @@ class Worker {
     options.job_id = bundle_.job_id();
     options.epoch = bundle_.epoch();
     options.worker = bundle_.worker();
-    options.credentials = {bundle_.authority_pem(), bundle_.certificate_pem(), bundle_.key_pem(), bundle_.job_key()};
+    options.credentials = {bundle_.authority_pem(), bundle_.certificate_pem(), bundle_.key_pem(),
+                           bundle_.job_key()};
     options.build_id = BuildId();
     options.heartbeat_ms = bundle_.heartbeat_ms();
     options.coordinator_dead_after_ms = 2 * bundle_.dead_after_ms();
@@ -113,21 +118,23 @@ class Worker {
   }
 
  private:
-  // A starter that is stopped (Ctrl-Z) or gets no core cannot speak: it is waited for. When it ends, the system ends this
-  // process too. On the link's thread or that of a call, one at a time.
+  // A starter that is stopped (Ctrl-Z) or gets no core cannot speak: it is waited for. When it
+  // ends, the system ends this process too. On the link's thread or that of a call, one at a time.
   int64_t ExcuseStarterMs() {
     std::lock_guard<std::mutex> lock(starter_mutex_);
     if (!starter_.IsSuspended(MonotonicClock().NowNs())) return 0;
     if (!std::exchange(has_told_of_starter_, true)) {
       log_ << "the starter (pid " << starter_pid_ << ") says nothing: its process "
-           << StateText(ReadProcessState(starter_pid_).kind) << "; this worker waits for it" << std::endl;
+           << StateText(ReadProcessState(starter_pid_).kind) << "; this worker waits for it"
+           << std::endl;
     }
     return std::max<int64_t>(1, bundle_.dead_after_ms() / kLooksPerDeath);
   }
 
   WorkerProgress Progress() {
     std::lock_guard<std::mutex> lock(mutex_);
-    if (group_ == nullptr) return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
+    if (group_ == nullptr)
+      return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
     SessionProgress progress = group_->Progress();
     return {progress.acts, progress.asleep, std::move(progress.activity)};
   }
@@ -153,7 +160,8 @@ class Worker {
     return abort_.ok() ? status : abort_;
   }
 
-  // The job has failed, and no command runs any more: what these ranks did is left for whoever asks why.
+  // The job has failed, and no command runs any more: what these ranks did is left for whoever asks
+  // why.
   void WriteTracePart() {
     if (group_ == nullptr || bundle_.trace_part().empty()) return;
     const Session& session = group_->session();
@@ -208,7 +216,8 @@ class Worker {
     if (command.has_open()) return Open(command.open(), answer);
     if (group_ == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
-      case WorkerCommand::kLoad: return group_->Load(command.load().path(), SetOf(command.load().everything()));
+      case WorkerCommand::kLoad:
+        return group_->Load(command.load().path(), SetOf(command.load().everything()));
       case WorkerCommand::kRun: {
         WEIR_ASSIGN_OR_RETURN(auto reported, group_->RunSteps(command.run().steps()));
         AddMetrics(reported, answer);
@@ -228,8 +237,9 @@ class Worker {
         return absl::OkStatus();
       }
       case WorkerCommand::kSave: {
-        WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(SetOf(command.save().everything()), command.save().temporary_path(),
-                                                             command.save().path()));
+        WEIR_ASSIGN_OR_RETURN(
+            auto parts, group_->SaveShards(SetOf(command.save().everything()),
+                                           command.save().temporary_path(), command.save().path()));
         for (const auto& [name, saved] : parts) {
           PartFact* part = answer->add_part();
           part->set_name(name);
@@ -249,10 +259,13 @@ class Worker {
         }
         return absl::OkStatus();
       }
-      case WorkerCommand::kTraceBegin: answer->set_begin_ns(group_->session().TraceBeginNs()); return absl::OkStatus();
+      case WorkerCommand::kTraceBegin:
+        answer->set_begin_ns(group_->session().TraceBeginNs());
+        return absl::OkStatus();
       case WorkerCommand::kTrace: {
         std::ostringstream trace;
-        WEIR_RETURN_IF_ERROR(group_->session().WriteTrace(trace, {command.trace().clock_offset_ns(), command.trace().begin_ns()}));
+        WEIR_RETURN_IF_ERROR(group_->session().WriteTrace(
+            trace, {command.trace().clock_offset_ns(), command.trace().begin_ns()}));
         answer->set_trace(std::move(trace).str());
         return absl::OkStatus();
       }
@@ -275,7 +288,8 @@ class Worker {
       ucx.epoch = bundle_.epoch();
       ucx.role = static_cast<uint16_t>(role);
       ucx.job_key = bundle_.job_key();
-      ucx.checksum = command.checksums() ? UcxTransportOptions::Checksum::kCrc32c : UcxTransportOptions::Checksum::kNone;
+      ucx.checksum = command.checksums() ? UcxTransportOptions::Checksum::kCrc32c
+                                         : UcxTransportOptions::Checksum::kNone;
       return [this, ucx](int num_ranks, const std::vector<int>& local_ranks) {
         return MakeProcessNetwork(num_ranks, local_ranks, link_.get(), ucx);
       };
@@ -326,13 +340,15 @@ absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
   KeepMemoryOutOfCoreDumps();  // a worker's key is in it
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGHUP, SIG_IGN);  // who hangs up asks the starter to end the job
-  // It reads what others send for as long as it lives, and needs no program. Where the kernel cannot forbid them, it works as well.
+  // It reads what others send for as long as it lives, and needs no program. Where the kernel
+  // cannot forbid them, it works as well.
   ForbidPrograms();
   std::string bytes((std::istreambuf_iterator<char>(bundle)), {});
   WorkerBundle parsed;
   if (!parsed.ParseFromString(bytes) || parsed.coordinator_address().empty()) {
     return Rejected({"W0094", "weir worker", "what its starter writes to its standard input",
-                     absl::StrCat(bytes.size(), " bytes of something else"), "weir train --processes N starts workers"});
+                     absl::StrCat(bytes.size(), " bytes of something else"),
+                     "weir train --processes N starts workers"});
   }
   // gRPC waits for ever for a thread that it does not get.
   const std::string where = absl::StrCat("worker ", parsed.worker());

@@ -10,9 +10,9 @@
 
 namespace weir {
 
-// Reads a WorkerBundle from `bundle` to its end and serves until the job ends. OK if it ended in order;
-// kAborted if it was ended from outside (then the exit code is kExitFollowing, tools/launch). What people
-// should see goes to `log`.
+// Reads a WorkerBundle from `bundle` to its end and serves until the job ends. OK if it ended in
+// order; kAborted if it was ended from outside (then the exit code is kExitFollowing,
+// tools/launch). What people should see goes to `log`.
 absl::Status RunWorker(std::istream& bundle, std::ostream& log);
 
 }  // namespace weir

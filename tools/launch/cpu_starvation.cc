@@ -21,9 +21,12 @@ bool AddThread(const std::string& stat, ProcessorUse* use) {
   // "1234 (any name) R 1 ...": the state, and from there utime and stime as the 12th and 13th.
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return false;
-  const std::vector<std::string> fields = absl::StrSplit(stat.substr(name_end + 1), absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  const std::vector<std::string> fields =
+      absl::StrSplit(stat.substr(name_end + 1), absl::ByAnyChar(" \n"), absl::SkipEmpty());
   int64_t user = 0, system = 0;
-  if (fields.size() < 13 || !absl::SimpleAtoi(fields[11], &user) || !absl::SimpleAtoi(fields[12], &system)) return false;
+  if (fields.size() < 13 || !absl::SimpleAtoi(fields[11], &user) ||
+      !absl::SimpleAtoi(fields[12], &system))
+    return false;
   use->is_ready |= fields[0] == "R";
   use->ticks += user + system;
   return true;
@@ -37,7 +40,8 @@ std::optional<ProcessorUse> ReadProcessorUse(pid_t pid) {
   while (const dirent* entry = ::readdir(directory)) {
     if (entry->d_name[0] == '.') continue;
     std::ifstream file(absl::StrCat(folder, "/", entry->d_name, "/stat"));
-    AddThread(std::string(std::istreambuf_iterator<char>(file), {}), &use);  // one that has just ended counts for nothing
+    AddThread(std::string(std::istreambuf_iterator<char>(file), {}),
+              &use);  // one that has just ended counts for nothing
   }
   ::closedir(directory);
   return use;
@@ -52,7 +56,8 @@ bool CpuStarvation::IsStarved(pid_t pid, const std::optional<ProcessorUse>& use,
   bool starved = use.has_value() && use->is_ready;
   if (starved && last != looks_.end()) {
     const double seconds = 1e-9 * static_cast<double>(now_ns - last->second.time_ns);
-    const double used_seconds = static_cast<double>(use->ticks - last->second.ticks) / static_cast<double>(ticks_per_second_);
+    const double used_seconds = static_cast<double>(use->ticks - last->second.ticks) /
+                                static_cast<double>(ticks_per_second_);
     starved = used_seconds * kStarvedShare < seconds;
   }
   if (!starved) {

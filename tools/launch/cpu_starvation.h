@@ -1,6 +1,6 @@
-// Whether a process says nothing because others have the cores: a thread of it is ready to run, and hardly any of them gets to.
-// A process that was stopped, or that waits for a lock or a disk, is not starved. From /proc, so of processes of this host.
-// Thread rule: one thread at a time.
+// Whether a process says nothing because others have the cores: a thread of it is ready to run, and
+// hardly any of them gets to. A process that was stopped, or that waits for a lock or a disk, is
+// not starved. From /proc, so of processes of this host. Thread rule: one thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -25,11 +25,14 @@ std::optional<ProcessorUse> ReadProcessorUse(pid_t pid);
 
 class CpuStarvation {
  public:
-  // `ticks_per_second`: as sysconf(_SC_CLK_TCK). Looks that lie further apart have nothing to do with each other.
-  CpuStarvation(int64_t ticks_per_second, int64_t memory_ns) : ticks_per_second_(ticks_per_second), memory_ns_(memory_ns) {}
+  // `ticks_per_second`: as sysconf(_SC_CLK_TCK). Looks that lie further apart have nothing to do
+  // with each other.
+  CpuStarvation(int64_t ticks_per_second, int64_t memory_ns)
+      : ticks_per_second_(ticks_per_second), memory_ns_(memory_ns) {}
 
-  // A look at a process from which nothing was heard; again while that lasts. The first look believes a process that
-  // is ready to run; the next ones only if it has used less than a quarter of a core since the last.
+  // A look at a process from which nothing was heard; again while that lasts. The first look
+  // believes a process that is ready to run; the next ones only if it has used less than a quarter
+  // of a core since the last.
   bool IsStarved(pid_t pid, const std::optional<ProcessorUse>& use, int64_t now_ns);
   // How many looks in a row, the last among them, have found it starved.
   int NumLooks(pid_t pid) const;

@@ -12,7 +12,8 @@ constexpr int64_t kTicks = 100;  // of a second
 
 TEST(CpuStarvationTest, AThreadIsReadByWhatFollowsItsNameWhateverThatIs) {
   ProcessorUse use;
-  ASSERT_TRUE(AddThread("17 (a) R (b c) S 1 17 17 0 -1 4194560 95 0 0 0 120 30 0 0 20 0 1 0 55 8 1\n", &use));
+  ASSERT_TRUE(AddThread(
+      "17 (a) R (b c) S 1 17 17 0 -1 4194560 95 0 0 0 120 30 0 0 20 0 1 0 55 8 1\n", &use));
   EXPECT_FALSE(use.is_ready);
   EXPECT_EQ(use.ticks, 150);
   ASSERT_TRUE(AddThread("18 (x) R 1 17 17 0 -1 4194560 95 0 0 0 5 2 0 0 20 0 1 0 55 8 1\n", &use));
@@ -42,7 +43,8 @@ TEST(CpuStarvationTest, AProcessThatIsReadyIsBelievedOnceAndThenOnlyIfItHardlyRa
   EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1000}, 10 * kSecond));
   EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1020}, 11 * kSecond));
   EXPECT_EQ(starvation.NumLooks(1), 2);
-  EXPECT_FALSE(starvation.IsStarved(1, ProcessorUse{true, 1050}, 12 * kSecond)) << "0.3 of a core, and still silent";
+  EXPECT_FALSE(starvation.IsStarved(1, ProcessorUse{true, 1050}, 12 * kSecond))
+      << "0.3 of a core, and still silent";
   EXPECT_EQ(starvation.NumLooks(1), 0);
 }
 
@@ -55,7 +57,8 @@ TEST(CpuStarvationTest, OneThatIsStoppedWhileStarvedIsNoLongerBelieved) {
 TEST(CpuStarvationTest, WhatWasSeenLongAgoIsForgotten) {
   CpuStarvation starvation(kTicks, 4 * kSecond);
   EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1000}, 10 * kSecond));
-  EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 90000}, 900 * kSecond)) << "it has worked in between";
+  EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 90000}, 900 * kSecond))
+      << "it has worked in between";
   EXPECT_EQ(starvation.NumLooks(1), 1);
 }
 

@@ -42,7 +42,9 @@ bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
   if (event.kind == Kind::kExit) return IsFollowingExit(event);
   if (event.kind == Kind::kBroken) {
     return std::any_of(job.events.begin(), job.events.end(), [&event](const FailureEvent& other) {
-      return other.worker != event.worker && (other.kind == Kind::kFrozen || (other.kind == Kind::kExit && !IsFollowingExit(other)));
+      return other.worker != event.worker &&
+             (other.kind == Kind::kFrozen ||
+              (other.kind == Kind::kExit && !IsFollowingExit(other)));
     });
   }
   const FailureEvent* exit = ExitOf(job, event.worker);
@@ -53,7 +55,8 @@ bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
   return event.kind == Kind::kLost && exit->signal == 0 && IsFollowingExit(*exit);
 }
 
-// Of what was seen at the same moment a death by signal comes first: it warns nobody and follows from nothing.
+// Of what was seen at the same moment a death by signal comes first: it warns nobody and follows
+// from nothing.
 bool IsBefore(const FailureEvent& a, const FailureEvent& b) {
   return std::make_tuple(a.time_ns, a.signal == 0) < std::make_tuple(b.time_ns, b.signal == 0);
 }
@@ -65,7 +68,8 @@ bool IsExit(const FailureEvent& event, int code) {
 // A worker may have left as if all were done, though others found the job unfinished.
 bool LeftEarly(const FailedJob& job, const FailureEvent& event) {
   return IsExit(event, 0) && event.sent == Sent::kNothing &&
-         std::any_of(job.events.begin(), job.events.end(), [](const FailureEvent& other) { return IsExit(other, kExitFollowing); });
+         std::any_of(job.events.begin(), job.events.end(),
+                     [](const FailureEvent& other) { return IsExit(other, kExitFollowing); });
 }
 
 // The worker has met the same from its side: its connection broke while it ran.
@@ -83,8 +87,11 @@ const FailureEvent* FirstFailure(const FailedJob& job) {
   const FailureEvent *lost = nullptr, *follower = nullptr;
   for (const FailureEvent& event : job.events) {
     if (LeftEarly(job, event) && (first == nullptr || IsBefore(event, *first))) first = &event;
-    if (event.kind == Kind::kLost && FollowsItsOwnLoss(job, event) && (lost == nullptr || IsBefore(event, *lost))) lost = &event;
-    if (IsExit(event, kExitFollowing) && (follower == nullptr || IsBefore(event, *follower))) follower = &event;
+    if (event.kind == Kind::kLost && FollowsItsOwnLoss(job, event) &&
+        (lost == nullptr || IsBefore(event, *lost)))
+      lost = &event;
+    if (IsExit(event, kExitFollowing) && (follower == nullptr || IsBefore(event, *follower)))
+      follower = &event;
   }
   if (first == nullptr) first = lost;
   if (first == nullptr) first = follower;
@@ -109,7 +116,8 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
   std::string text;
   switch (first.kind) {
     case Kind::kExit:
-      return absl::StrCat(EndText(first), first.code == 0 && first.signal == 0 ? ", before the job was done" : "",
+      return absl::StrCat(EndText(first),
+                          first.code == 0 && first.signal == 0 ? ", before the job was done" : "",
                           first.cause.empty() ? "" : "; ", first.cause);
     case Kind::kLost:
       if (end != nullptr) return EndText(*end);  // which broke the connection, and says more
@@ -119,7 +127,8 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
     case Kind::kStuck: text = "stuck"; break;
     case Kind::kBroken: text = first.reason; break;
   }
-  if (!first.reason.empty() && first.kind != Kind::kBroken) absl::StrAppend(&text, ": ", first.reason);
+  if (!first.reason.empty() && first.kind != Kind::kBroken)
+    absl::StrAppend(&text, ": ", first.reason);
   if (!first.cause.empty()) absl::StrAppend(&text, "; ", first.cause);
   if (end != nullptr) absl::StrAppend(&text, "; then ", EndText(*end));
   return text;
@@ -128,18 +137,16 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
 std::string AdviceOnSignal(int signal) {
   switch (signal) {
     case SIGKILL:
-      return "somebody killed it, or memory ran out: `dmesg | grep -i 'out of memory'` tells; `weir plan` tells what the job needs";
+      return "somebody killed it, or memory ran out: `dmesg | grep -i 'out of memory'` tells; "
+             "`weir plan` tells what the job needs";
     case SIGTERM:
     case SIGINT:
     case SIGHUP:
       return "somebody else asked this process to end: a batch system, a container, a person";
-    case SIGBUS:
-      return "shared memory or a mapped file may have run out of room: `df -h /dev/shm`";
+    case SIGBUS: return "shared memory or a mapped file may have run out of room: `df -h /dev/shm`";
     case SIGXCPU:
-    case SIGXFSZ:
-      return "a limit of the shell was reached: `ulimit -a`";
-    default:
-      return kOurFault;
+    case SIGXFSZ: return "a limit of the shell was reached: `ulimit -a`";
+    default: return kOurFault;
   }
 }
 
@@ -147,26 +154,33 @@ std::string AdviceOnCode(int code) {
   switch (code) {
     case 65: return "the job was rejected; its last lines say what to change";
     case 66: return "an input is missing or damaged; its last lines say which";
-    case kExitSurroundings: return "the machine refused something that the job needs; its last lines say what";
+    case kExitSurroundings:
+      return "the machine refused something that the job needs; its last lines say what";
     case 0:
-    case 70:
-      return kOurFault;
-    case kExitFollowing: return "every worker says that another ended or that the starter was gone; the logs may tell more";
+    case 70: return kOurFault;
+    case kExitFollowing:
+      return "every worker says that another ended or that the starter was gone; the logs may tell "
+             "more";
     default: return "";
   }
 }
 
 std::string Advice(const FailureEvent& first, const FailureEvent* end) {
   if (!first.advice.empty()) return first.advice;
-  if (end != nullptr) return end->signal != 0 ? AdviceOnSignal(end->signal) : AdviceOnCode(end->code);
+  if (end != nullptr)
+    return end->signal != 0 ? AdviceOnSignal(end->signal) : AdviceOnCode(end->code);
   switch (first.kind) {
     case Kind::kFrozen:
-      return "was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of memory and swapping? `vmstat 1` shows the latter";
+      return "was it stopped (SIGSTOP, a debugger, a suspended machine) or the machine out of "
+             "memory and swapping? `vmstat 1` shows the latter";
     case Kind::kStuck:
       return "a job that cannot go on is a fault of Weir: report the job, the mesh and the logs";
-    case Kind::kBroken: return "the last lines of the logs say more; `--resume` takes the job up from its last checkpoint";
+    case Kind::kBroken:
+      return "the last lines of the logs say more; `--resume` takes the job up from its last "
+             "checkpoint";
     default:
-      return "both processes still ran, so something between them cut the connection: a firewall, `ss -K`, an interface that went "
+      return "both processes still ran, so something between them cut the connection: a firewall, "
+             "`ss -K`, an interface that went "
              "down; `--resume` takes the job up from its last checkpoint";
   }
 }
@@ -194,11 +208,13 @@ std::string Printable(const std::string& line) {
   return text;
 }
 
-void AppendLines(const std::string& title, const std::vector<std::string>& lines, std::string* text) {
+void AppendLines(const std::string& title, const std::vector<std::string>& lines,
+                 std::string* text) {
   if (lines.empty()) return;
   absl::StrAppend(text, "  ", title, ":\n");
   for (const std::string& line : lines) {
-    absl::StrAppend(text, absl::StripTrailingAsciiWhitespace(absl::StrCat("    | ", Printable(line))), "\n");
+    absl::StrAppend(
+        text, absl::StripTrailingAsciiWhitespace(absl::StrCat("    | ", Printable(line))), "\n");
   }
 }
 
@@ -206,18 +222,22 @@ void AppendLines(const std::string& title, const std::vector<std::string>& lines
 int NumFollowing(const FailedJob& job, const FailureEvent& first) {
   std::set<int> workers;
   for (const FailureEvent& event : job.events) {
-    if (event.kind == Kind::kExit && event.worker != first.worker && event.time_ns >= first.time_ns) workers.insert(event.worker);
+    if (event.kind == Kind::kExit && event.worker != first.worker && event.time_ns >= first.time_ns)
+      workers.insert(event.worker);
   }
   return static_cast<int>(workers.size());
 }
 
 // What a process says of itself comes with its heartbeats.
 std::string AgeText(int64_t age_ms) {
-  return age_ms < 100 ? "" : absl::StrFormat(", as of %.1f s before", static_cast<double>(age_ms) * 1e-3);
+  return age_ms < 100
+             ? ""
+             : absl::StrFormat(", as of %.1f s before", static_cast<double>(age_ms) * 1e-3);
 }
 
 std::string FollowingText(int count, const FailureEvent& first) {
-  return absl::StrCat("  ", count, first.worker >= 0 ? " other" : "", count == 1 ? " worker" : " workers", " ended because of it\n");
+  return absl::StrCat("  ", count, first.worker >= 0 ? " other" : "",
+                      count == 1 ? " worker" : " workers", " ended because of it\n");
 }
 
 }  // namespace
@@ -244,24 +264,32 @@ FailureReport ReportFailure(const FailedJob& job) {
   FailureReport report;
   report.exit_code = ExitCodeOf(*first, end);
 
-  const std::string who = first->worker < 0 ? "the job" : first->ranks.empty() ? absl::StrCat("worker ", first->worker) : RankLabel(first->ranks);
+  const std::string who = first->worker < 0      ? "the job"
+                          : first->ranks.empty() ? absl::StrCat("worker ", first->worker)
+                                                 : RankLabel(first->ranks);
   const std::string pid = first->pid > 0 ? absl::StrCat(" (pid ", first->pid, ")") : "";
-  report.text = absl::StrFormat("The job failed after %.3f s\n", static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
-  absl::StrAppend(&report.text, "  first failure: ", who, pid, ": ", Printable(WhatHappened(*first, end)), "\n");
+  report.text = absl::StrFormat("The job failed after %.3f s\n",
+                                static_cast<double>(first->time_ns - job.start_ns) / kNsPerSecond);
+  absl::StrAppend(&report.text, "  first failure: ", who, pid, ": ",
+                  Printable(WhatHappened(*first, end)), "\n");
   if (!first->last_activity.empty()) {
-    absl::StrAppend(&report.text, "  last activity", AgeText(first->activity_age_ms), ": ", Printable(first->last_activity), "\n");
+    absl::StrAppend(&report.text, "  last activity", AgeText(first->activity_age_ms), ": ",
+                    Printable(first->last_activity), "\n");
   }
   AppendLines("details", first->details, &report.text);
-  AppendLines("its last lines", first->last_lines.empty() && exit != nullptr ? exit->last_lines : first->last_lines, &report.text);
+  AppendLines("its last lines",
+              first->last_lines.empty() && exit != nullptr ? exit->last_lines : first->last_lines,
+              &report.text);
   if (const int count = NumFollowing(job, *first)) report.text += FollowingText(count, *first);
   if (!job.log_directory.empty()) {
     absl::StrAppend(&report.text, "  logs: ", job.log_directory);
-    if (!first->ranks.empty()) absl::StrAppend(&report.text, "; its own: ", LogFileName(RankLabel(first->ranks)));
+    if (!first->ranks.empty())
+      absl::StrAppend(&report.text, "; its own: ", LogFileName(RankLabel(first->ranks)));
     report.text += "\n";
   }
   for (const RemainingWorker& worker : job.remaining) {
-    absl::StrAppend(&report.text, "  still there: ", RankLabel(worker.ranks), " (pid ", worker.pid, "), killed by SIGKILL, but ",
-                    worker.state, "\n");
+    absl::StrAppend(&report.text, "  still there: ", RankLabel(worker.ranks), " (pid ", worker.pid,
+                    "), killed by SIGKILL, but ", worker.state, "\n");
   }
   const std::string advice = Advice(*first, end);
   if (!advice.empty()) absl::StrAppend(&report.text, "  try: ", advice, "\n");

@@ -51,8 +51,9 @@ TEST(FailureReportTest, AKilledWorkerIsToldWithItsLastActLinesFollowersLogsAndAd
   FailureEvent first = Death(12345, 1, SIGKILL);
   first.last_activity = "rank 3: actor 'forward layers.1' since 2.1 s";
   first.last_lines = {"step 11 loss 3.25", "", "\x1b[31mred\x1b[0m and \x07 bell", "tab\there"};
-  const FailureReport report = Report({Exit(12360, 0, kExitFollowing), first, Exit(12350, 2, kExitFollowing),
-                                       Death(17400, 3, SIGKILL, Sent::kKilled)});
+  const FailureReport report =
+      Report({Exit(12360, 0, kExitFollowing), first, Exit(12350, 2, kExitFollowing),
+              Death(17400, 3, SIGKILL, Sent::kKilled)});
   EXPECT_EQ(report.text, R"(The job failed after 12.345 s
   first failure: rank 2-3 (pid 4001): killed by SIGKILL (9)
   last activity: rank 3: actor 'forward layers.1' since 2.1 s
@@ -103,8 +104,10 @@ TEST(FailureReportTest, AFrozenWorkerIsToldThoughTheStarterKilledIt) {
 TEST(FailureReportTest, AStuckJobTellsWhatItsActorsWaitFor) {
   FailureEvent stuck = EventAt(Kind::kStuck, 60000, -1);
   stuck.reason = "no act for 60.0 s";
-  stuck.details = {"rank 0: actor 'send x' waits for credit of rank 1", "rank 1: actor 'forward' waits for input x"};
-  const FailureReport report = Report({stuck, Exit(60100, 0, kExitFollowing, Sent::kAsked), Exit(60200, 1, 0, Sent::kAsked)});
+  stuck.details = {"rank 0: actor 'send x' waits for credit of rank 1",
+                   "rank 1: actor 'forward' waits for input x"};
+  const FailureReport report = Report(
+      {stuck, Exit(60100, 0, kExitFollowing, Sent::kAsked), Exit(60200, 1, 0, Sent::kAsked)});
   EXPECT_EQ(report.text, R"(The job failed after 60.000 s
   first failure: the job: stuck: no act for 60.0 s
   details:
@@ -121,38 +124,48 @@ TEST(FailureReportTest, ALostConnectionIsExplainedByTheEndThatFollows) {
   FailureEvent lost = EventAt(Kind::kLost, 100, 1);
   lost.reason = "its stream broke";
   // The starter has asked already, but that is not what killed it.
-  const FailureReport report = Report({lost, Exit(101, 0, kExitFollowing), Death(102, 1, SIGSEGV, Sent::kAsked)});
-  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): killed by SIGSEGV (11)\n"));
+  const FailureReport report =
+      Report({lost, Exit(101, 0, kExitFollowing), Death(102, 1, SIGSEGV, Sent::kAsked)});
+  EXPECT_THAT(report.text,
+              HasSubstr("first failure: rank 2-3 (pid 4001): killed by SIGSEGV (11)\n"));
   EXPECT_THAT(report.text, HasSubstr("try: this is a fault of Weir"));
   EXPECT_EQ(report.exit_code, 139);
   EXPECT_EQ(Report({lost, Death(102, 1, SIGKILL, Sent::kAsked)}).exit_code, 137);
 }
 
 TEST(FailureReportTest, ALostConnectionOfAWorkerThatRanOnIsNoFaultOfWeir) {
-  const FailureReport report = Report({EventAt(Kind::kLost, 100, 1), Death(300, 1, SIGTERM, Sent::kAsked)});
+  const FailureReport report =
+      Report({EventAt(Kind::kLost, 100, 1), Death(300, 1, SIGTERM, Sent::kAsked)});
   EXPECT_THAT(report.text, HasSubstr("rank 2-3 (pid 4001): lost\n"));
   EXPECT_THAT(report.text, HasSubstr("both processes still ran"));
   EXPECT_EQ(report.exit_code, 69);
 }
 
 TEST(FailureReportTest, AWorkerThatFollowsIsNeverFirstThoughItWasSeenFirst) {
-  const FailureReport report = Report({Exit(10, 0, kExitFollowing), EventAt(Kind::kLost, 5, 2), Exit(12, 2, kExitFollowing),
-                                       Exit(1, 3, 0), Death(20, 1, SIGABRT)});
-  EXPECT_THAT(report.text, HasSubstr("after 0.020 s\n  first failure: rank 2-3 (pid 4001): killed by SIGABRT (6)\n"));
+  const FailureReport report =
+      Report({Exit(10, 0, kExitFollowing), EventAt(Kind::kLost, 5, 2), Exit(12, 2, kExitFollowing),
+              Exit(1, 3, 0), Death(20, 1, SIGABRT)});
+  EXPECT_THAT(
+      report.text,
+      HasSubstr("after 0.020 s\n  first failure: rank 2-3 (pid 4001): killed by SIGABRT (6)\n"));
   EXPECT_THAT(report.text, Not(HasSubstr("other worker")));
   EXPECT_EQ(report.exit_code, 134);
 }
 
 TEST(FailureReportTest, WithNothingElseAFollowerIsToldAsSuch) {
   const FailureReport report = Report({Exit(10, 0, kExitFollowing), Exit(9, 1, kExitFollowing)});
-  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): exit code 75\n  1 other worker ended because of it\n"));
+  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): exit code 75\n  1 other "
+                                     "worker ended because of it\n"));
   EXPECT_THAT(report.text, HasSubstr("try: every worker says that another ended"));
   EXPECT_EQ(report.exit_code, 75);
 }
 
 TEST(FailureReportTest, AWorkerThatLeftEarlyIsFirstIfTheOthersOnlyFollow) {
-  const FailureReport report = Report({Exit(10, 0, kExitFollowing), EventAt(Kind::kLost, 5, 1), Exit(6, 1, 0), Exit(12, 2, 0, Sent::kAsked)});
-  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): exit code 0, before the job was done\n"));
+  const FailureReport report = Report({Exit(10, 0, kExitFollowing), EventAt(Kind::kLost, 5, 1),
+                                       Exit(6, 1, 0), Exit(12, 2, 0, Sent::kAsked)});
+  EXPECT_THAT(
+      report.text,
+      HasSubstr("first failure: rank 2-3 (pid 4001): exit code 0, before the job was done\n"));
   EXPECT_THAT(report.text, HasSubstr("2 other workers ended because of it"));
   EXPECT_EQ(report.exit_code, 70);
 }
@@ -166,13 +179,16 @@ TEST(FailureReportTest, OfTwoAtTheSameMomentADeathBySignalIsFirst) {
 }
 
 TEST(FailureReportTest, TheEarliestIsFirstInWhateverOrderEventsCome) {
-  std::vector<FailureEvent> events = {Exit(30, 0, 70), Death(20, 1, SIGSEGV), EventAt(Kind::kFrozen, 40, 2), Exit(15, 3, kExitFollowing)};
-  std::sort(events.begin(), events.end(), [](const FailureEvent& a, const FailureEvent& b) { return a.worker < b.worker; });
+  std::vector<FailureEvent> events = {Exit(30, 0, 70), Death(20, 1, SIGSEGV),
+                                      EventAt(Kind::kFrozen, 40, 2), Exit(15, 3, kExitFollowing)};
+  std::sort(events.begin(), events.end(),
+            [](const FailureEvent& a, const FailureEvent& b) { return a.worker < b.worker; });
   const std::string text = Report(events).text;
   do {
     EXPECT_EQ(Report(events).text, text);
-  } while (std::next_permutation(events.begin(), events.end(),
-                                 [](const FailureEvent& a, const FailureEvent& b) { return a.worker < b.worker; }));
+  } while (std::next_permutation(
+      events.begin(), events.end(),
+      [](const FailureEvent& a, const FailureEvent& b) { return a.worker < b.worker; }));
   EXPECT_THAT(text, HasSubstr("SIGSEGV"));
 }
 
@@ -181,23 +197,33 @@ TEST(FailureReportTest, AConnectionThatWasCutIsToldThoughItsWorkerLeftBecauseOfI
   FailureEvent lost = EventAt(Kind::kLost, 100, 1);
   lost.reason = "its connection closed";
   FailureEvent left = Exit(90, 1, kExitFollowing);
-  left.last_lines = {"W0609 at worker 1: expected the coordinator until the job ends; found its connection closed."};
+  left.last_lines = {
+      "W0609 at worker 1: expected the coordinator until the job ends; found its connection "
+      "closed."};
   const FailureReport report = Report({lost, left, Exit(150, 0, kExitFollowing)});
-  EXPECT_THAT(report.text, HasSubstr("first failure: rank 2-3 (pid 4001): lost: its connection closed\n"));
+  EXPECT_THAT(report.text,
+              HasSubstr("first failure: rank 2-3 (pid 4001): lost: its connection closed\n"));
   EXPECT_THAT(report.text, HasSubstr("    | W0609 at worker 1"));
   EXPECT_EQ(report.exit_code, 69);
 }
 
 TEST(FailureReportTest, WhatAWorkerSaysItMetIsToldUnlessAnotherWorkersFailureExplainsIt) {
   FailureEvent broken = EventAt(Kind::kBroken, 100, 0);
-  broken.reason = "W0980 at rank 0: expected a connection to rank 2 until the job ends; found it broke: Connection reset";
+  broken.reason =
+      "W0980 at rank 0: expected a connection to rank 2 until the job ends; found it broke: "
+      "Connection reset";
   broken.advice = "look for what cuts connections";
-  const FailureReport report = Report({broken, Exit(200, 0, kExitFollowing), Exit(200, 1, kExitFollowing)});
-  EXPECT_THAT(report.text, HasSubstr("first failure: rank 0-1 (pid 4000): W0980 at rank 0: expected a connection to rank 2"));
+  const FailureReport report =
+      Report({broken, Exit(200, 0, kExitFollowing), Exit(200, 1, kExitFollowing)});
+  EXPECT_THAT(
+      report.text,
+      HasSubstr(
+          "first failure: rank 0-1 (pid 4000): W0980 at rank 0: expected a connection to rank 2"));
   EXPECT_THAT(report.text, HasSubstr("try: look for what cuts connections\n"));
   EXPECT_EQ(report.exit_code, 69);
   EXPECT_EQ(Report({broken, Death(300, 1, SIGKILL)}).exit_code, 137);
-  EXPECT_THAT(Report({broken, EventAt(Kind::kFrozen, 300, 1)}).text, HasSubstr("rank 2-3 (pid 4001): frozen"));
+  EXPECT_THAT(Report({broken, EventAt(Kind::kFrozen, 300, 1)}).text,
+              HasSubstr("rank 2-3 (pid 4001): frozen"));
 }
 
 TEST(FailureReportTest, WhatIsFoundToBeBehindAFailureIsToldWithItsAdviceAndIsNotWeirsFault) {
@@ -206,27 +232,34 @@ TEST(FailureReportTest, WhatIsFoundToBeBehindAFailureIsToldWithItsAdviceAndIsNot
   stuck.cause = "data between processes does not arrive";
   stuck.advice = "look at the network";
   const FailureReport report = Report({stuck});
-  EXPECT_THAT(report.text, HasSubstr("the job: stuck: no act for 60.0 s; data between processes does not arrive\n"));
+  EXPECT_THAT(
+      report.text,
+      HasSubstr("the job: stuck: no act for 60.0 s; data between processes does not arrive\n"));
   EXPECT_THAT(report.text, HasSubstr("try: look at the network\n"));
   EXPECT_EQ(report.exit_code, 69);
 }
 
 TEST(FailureReportTest, ProcessesThatSigkillDoesNotEndAreNamed) {
-  const FailedJob job = {kStartNs, "", {EventAt(Kind::kFrozen, 4000, 1)}, {{{2, 3}, 4001, "is held in the kernel (state D)"}}};
-  EXPECT_THAT(ReportFailure(job).text,
-              HasSubstr("  still there: rank 2-3 (pid 4001), killed by SIGKILL, but is held in the kernel (state D)\n"));
+  const FailedJob job = {kStartNs,
+                         "",
+                         {EventAt(Kind::kFrozen, 4000, 1)},
+                         {{{2, 3}, 4001, "is held in the kernel (state D)"}}};
+  EXPECT_THAT(ReportFailure(job).text, HasSubstr("  still there: rank 2-3 (pid 4001), killed by "
+                                                 "SIGKILL, but is held in the kernel (state D)\n"));
 }
 
 TEST(FailureReportTest, TheAgeOfTheLastActivityIsTold) {
   FailureEvent killed = Death(100, 0, SIGKILL);
   killed.last_activity = "is loading its ranks";
   killed.activity_age_ms = 840;
-  EXPECT_THAT(Report({killed}).text, HasSubstr("last activity, as of 0.8 s before: is loading its ranks\n"));
+  EXPECT_THAT(Report({killed}).text,
+              HasSubstr("last activity, as of 0.8 s before: is loading its ranks\n"));
 }
 
 TEST(FailureReportTest, NothingFailedIfAllEndedWellOrAsAsked) {
-  const FailureReport report = Report({Exit(10, 0, 0), Death(20, 1, SIGTERM, Sent::kAsked), Exit(20, 2, 130, Sent::kAsked),
-                                       Death(30, 3, SIGKILL, Sent::kKilled), EventAt(Kind::kLost, 11, 0)});
+  const FailureReport report =
+      Report({Exit(10, 0, 0), Death(20, 1, SIGTERM, Sent::kAsked), Exit(20, 2, 130, Sent::kAsked),
+              Death(30, 3, SIGKILL, Sent::kKilled), EventAt(Kind::kLost, 11, 0)});
   EXPECT_EQ(report.text, "");
   EXPECT_EQ(report.exit_code, 0);
   EXPECT_EQ(Report({}).exit_code, 0);
@@ -235,7 +268,8 @@ TEST(FailureReportTest, NothingFailedIfAllEndedWellOrAsAsked) {
 TEST(FailureReportTest, ASignalFromOutsideIsAFailure) {
   EXPECT_EQ(Report({Death(20, 1, SIGTERM)}).exit_code, 143);
   EXPECT_EQ(Report({Exit(20, 1, 143)}).exit_code, 143);
-  EXPECT_THAT(Report({Death(20, 1, SIGTERM)}).text, HasSubstr("somebody else asked this process to end"));
+  EXPECT_THAT(Report({Death(20, 1, SIGTERM)}).text,
+              HasSubstr("somebody else asked this process to end"));
   EXPECT_THAT(Report({Death(20, 1, SIGBUS)}).text, HasSubstr("/dev/shm"));
 }
 

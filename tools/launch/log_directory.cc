@@ -24,8 +24,9 @@ namespace fs = std::filesystem;
 constexpr char kLatest[] = "latest";
 
 absl::Status CannotLog(const std::string& path, const std::string& expected, int error) {
-  return absl::UnavailableError(Format({"W0092", path.empty() ? "the empty path" : path, expected, ::strerror(error),
-                                        error == EMFILE ? ShortageAdvice(error) : "another folder for the logs"}));
+  return absl::UnavailableError(
+      Format({"W0092", path.empty() ? "the empty path" : path, expected, ::strerror(error),
+              error == EMFILE ? ShortageAdvice(error) : "another folder for the logs"}));
 }
 
 bool IsDirectory(const std::string& path) {
@@ -36,8 +37,9 @@ bool IsDirectory(const std::string& path) {
 }  // namespace
 
 std::string LogDirectoryName(const std::string& base, const std::tm& local_time, int64_t pid) {
-  return absl::StrFormat("%s/%04d%02d%02d-%02d%02d%02d-%d", base, local_time.tm_year + 1900, local_time.tm_mon + 1,
-                         local_time.tm_mday, local_time.tm_hour, local_time.tm_min, local_time.tm_sec, pid);
+  return absl::StrFormat("%s/%04d%02d%02d-%02d%02d%02d-%d", base, local_time.tm_year + 1900,
+                         local_time.tm_mon + 1, local_time.tm_mday, local_time.tm_hour,
+                         local_time.tm_min, local_time.tm_sec, pid);
 }
 
 absl::StatusOr<std::string> MakeLogDirectory(const std::string& base) {
@@ -51,7 +53,9 @@ absl::StatusOr<std::string> MakeLogDirectory(const std::string& base) {
 
 void PointLatestAt(const std::string& path) {
   // A link in the place of another: made under a name of its own, then renamed.
-  const fs::path directory(path), link = directory.parent_path() / kLatest, made = directory.parent_path() / absl::StrCat(".latest-", ::getpid());
+  const fs::path directory(path),
+      link = directory.parent_path() / kLatest,
+      made = directory.parent_path() / absl::StrCat(".latest-", ::getpid());
   std::error_code error;
   fs::create_symlink(directory.filename(), made, error);
   if (error) return;
@@ -70,7 +74,8 @@ void RemoveEmptyLogs(const std::string& path) {
   if (error || fs::read_symlink(link, error) != directory.filename()) return;
   std::string last;  // names begin with the date, so they stand in the order of time
   for (const fs::directory_entry& entry : fs::directory_iterator(base, error)) {
-    if (entry.is_directory(error) && !entry.is_symlink(error)) last = std::max(last, entry.path().filename().string());
+    if (entry.is_directory(error) && !entry.is_symlink(error))
+      last = std::max(last, entry.path().filename().string());
   }
   if (!last.empty()) return PointLatestAt((base / last).string());
   fs::remove(link, error);
@@ -84,7 +89,8 @@ absl::Status MakeDirectories(const std::string& path) {
     const std::string part = path.substr(0, end);
     if (::mkdir(part.c_str(), 0755) != 0) {
       const int error = errno;
-      if (!IsDirectory(part)) return CannotLog(part, "a folder that can be made", error == EEXIST ? ENOTDIR : error);
+      if (!IsDirectory(part))
+        return CannotLog(part, "a folder that can be made", error == EEXIST ? ENOTDIR : error);
     }
   } while (end != std::string::npos);
   return absl::OkStatus();

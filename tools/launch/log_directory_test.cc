@@ -27,7 +27,9 @@ class LogDirectoryTest : public ::testing::Test {
     PointLatestAt(path);
     return path;
   }
-  std::string Latest() const { return fs::is_symlink(base_ + "/latest") ? fs::read_symlink(base_ + "/latest").string() : ""; }
+  std::string Latest() const {
+    return fs::is_symlink(base_ + "/latest") ? fs::read_symlink(base_ + "/latest").string() : "";
+  }
 
   std::string base_;
 };
@@ -55,7 +57,8 @@ TEST_F(LogDirectoryTest, LogsWithALineStay) {
 }
 
 TEST_F(LogDirectoryTest, LatestThenLeadsToTheJobBefore) {
-  const std::string before = Job("20310109-070500-1", "a line\n"), last = Job("20310109-070501-2", "");
+  const std::string before = Job("20310109-070500-1", "a line\n"),
+                    last = Job("20310109-070501-2", "");
   RemoveEmptyLogs(last);
   EXPECT_FALSE(fs::exists(last));
   EXPECT_EQ(Latest(), "20310109-070500-1");

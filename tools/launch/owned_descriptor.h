@@ -13,7 +13,8 @@ class OwnedDescriptor {
   OwnedDescriptor() = default;
   explicit OwnedDescriptor(int descriptor) : descriptor_(descriptor) {}
   ~OwnedDescriptor() { Close(); }
-  OwnedDescriptor(OwnedDescriptor&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  OwnedDescriptor(OwnedDescriptor&& other) noexcept
+      : descriptor_(std::exchange(other.descriptor_, -1)) {}
   OwnedDescriptor& operator=(OwnedDescriptor&& other) noexcept {
     if (this != &other) {
       Close();

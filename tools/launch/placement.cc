@@ -26,13 +26,16 @@ absl::Status AddRange(absl::string_view part, int num_ranks, std::set<int>* rank
   const std::vector<absl::string_view> ends = absl::StrSplit(part, absl::MaxSplits('-', 1));
   int first = 0, last = 0;
   if (!ParseRank(ends.front(), &first) || !ParseRank(ends.back(), &last)) {
-    return Rejected({"W0091", "ranks", "a rank or a range of ranks", part.empty() ? "nothing" : absl::StrCat("'", part, "'"), kRanksHint});
+    return Rejected({"W0091", "ranks", "a rank or a range of ranks",
+                     part.empty() ? "nothing" : absl::StrCat("'", part, "'"), kRanksHint});
   }
   if (first > last) {
-    return Rejected({"W0091", "ranks", "a range that ascends", absl::StrCat("'", part, "'"), absl::StrCat(last, "-", first)});
+    return Rejected({"W0091", "ranks", "a range that ascends", absl::StrCat("'", part, "'"),
+                     absl::StrCat(last, "-", first)});
   }
   if (last >= num_ranks) {
-    return Rejected({"W0091", "ranks", absl::StrCat("ranks from 0 to ", num_ranks - 1), absl::StrCat("'", part, "'"), ""});
+    return Rejected({"W0091", "ranks", absl::StrCat("ranks from 0 to ", num_ranks - 1),
+                     absl::StrCat("'", part, "'"), ""});
   }
   for (int rank = first; rank <= last; ++rank) ranks->insert(rank);
   return absl::OkStatus();
@@ -42,7 +45,8 @@ absl::Status AddRange(absl::string_view part, int num_ranks, std::set<int>* rank
 
 absl::StatusOr<std::vector<WorkerPlacement>> PlaceRanks(int num_ranks, int num_processes) {
   if (num_processes < 1 || num_processes > num_ranks) {
-    return Rejected({"W0090", "processes", absl::StrCat("1 to ", num_ranks, ", as many as the mesh has devices"),
+    return Rejected({"W0090", "processes",
+                     absl::StrCat("1 to ", num_ranks, ", as many as the mesh has devices"),
                      absl::StrCat(num_processes), "another number of processes, or a larger mesh"});
   }
   std::vector<WorkerPlacement> placements;
@@ -71,7 +75,8 @@ std::string RankLabel(const std::vector<int>& ranks) {
 
 absl::StatusOr<std::vector<int>> ParseRanks(const std::string& text, int num_ranks) {
   std::set<int> ranks;
-  for (absl::string_view part : absl::StrSplit(text, ',')) WEIR_RETURN_IF_ERROR(AddRange(part, num_ranks, &ranks));
+  for (absl::string_view part : absl::StrSplit(text, ','))
+    WEIR_RETURN_IF_ERROR(AddRange(part, num_ranks, &ranks));
   return std::vector<int>(ranks.begin(), ranks.end());
 }
 

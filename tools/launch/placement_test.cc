@@ -38,14 +38,18 @@ TEST(PlacementTest, EveryRankIsHeldOnceAndBlocksDifferByAtMostOne) {
   }
 }
 
-TEST(PlacementTest, AProcessPerRankHasOneRankInItsLabel) { EXPECT_EQ((*PlaceRanks(4, 4))[3].label, "rank 3"); }
+TEST(PlacementTest, AProcessPerRankHasOneRankInItsLabel) {
+  EXPECT_EQ((*PlaceRanks(4, 4))[3].label, "rank 3");
+}
 
 TEST(PlacementTest, AsManyProcessesAsFitTheMeshAreAccepted) {
   for (int num_processes : {-1, 0, 5}) {
     const absl::Status status = PlaceRanks(4, num_processes).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_EQ(status.message(), absl::StrCat("W0090 at processes: expected 1 to 4, as many as the mesh has devices; found ",
-                                             num_processes, ". Try: another number of processes, or a larger mesh."));
+    EXPECT_EQ(
+        status.message(),
+        absl::StrCat("W0090 at processes: expected 1 to 4, as many as the mesh has devices; found ",
+                     num_processes, ". Try: another number of processes, or a larger mesh."));
   }
 }
 
@@ -63,18 +67,25 @@ TEST(ParseRanksTest, NumbersAndRangesInAnyOrder) {
 }
 
 TEST(ParseRanksTest, WhatIsNoRankIsRejectedByName) {
-  for (const char* text : {"", "a", "-1", "1-", "-", "1,,2", "1-2-3", "+1", "1.5", "99999999999", "0x1", "1 2"}) {
+  for (const char* text :
+       {"", "a", "-1", "1-", "-", "1,,2", "1-2-3", "+1", "1.5", "99999999999", "0x1", "1 2"}) {
     const absl::Status status = ParseRanks(text, 8).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(status.message()), ::testing::StartsWith("W0091 at ranks: expected a rank or a range of ranks; found ")) << text;
+    EXPECT_THAT(
+        std::string(status.message()),
+        ::testing::StartsWith("W0091 at ranks: expected a rank or a range of ranks; found "))
+        << text;
   }
   EXPECT_EQ(ParseRanks("1,x", 8).status().message(),
-            "W0091 at ranks: expected a rank or a range of ranks; found 'x'. Try: numbers and ranges with commas between them, such as 0,3-5.");
+            "W0091 at ranks: expected a rank or a range of ranks; found 'x'. Try: numbers and "
+            "ranges with commas between them, such as 0,3-5.");
 }
 
 TEST(ParseRanksTest, RanksBeyondTheMeshAndDescendingRangesAreRejected) {
-  EXPECT_EQ(ParseRanks("0-2000000000", 8).status().message(), "W0091 at ranks: expected ranks from 0 to 7; found '0-2000000000'.");
-  EXPECT_EQ(ParseRanks("5-3", 8).status().message(), "W0091 at ranks: expected a range that ascends; found '5-3'. Try: 3-5.");
+  EXPECT_EQ(ParseRanks("0-2000000000", 8).status().message(),
+            "W0091 at ranks: expected ranks from 0 to 7; found '0-2000000000'.");
+  EXPECT_EQ(ParseRanks("5-3", 8).status().message(),
+            "W0091 at ranks: expected a range that ascends; found '5-3'. Try: 3-5.");
 }
 
 }  // namespace

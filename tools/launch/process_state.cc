@@ -69,7 +69,9 @@ ProcessState ReadProcessState(pid_t pid) {
   ProcessState state;
   Threads threads;
   while (const dirent* entry = ::readdir(directory)) {
-    if (entry->d_name[0] != '.') AddStatus(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/status")), &threads, &state.num_switches);
+    if (entry->d_name[0] != '.')
+      AddStatus(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/status")), &threads,
+                &state.num_switches);
   }
   ::closedir(directory);
   state.kind = KindOf(threads);
@@ -102,14 +104,16 @@ std::string StateText(Kind kind) {
 std::string StateAdvice(Kind kind, pid_t pid) {
   switch (kind) {
     case Kind::kStopped:
-      return "somebody stopped the process by SIGSTOP or Ctrl-Z; until the job gives up, `kill -CONT PID` lets it go on";
+      return "somebody stopped the process by SIGSTOP or Ctrl-Z; until the job gives up, `kill "
+             "-CONT PID` lets it go on";
     case Kind::kTraced:
       return "a debugger or `strace` holds the process; a longer --dead-after leaves time to look";
     case Kind::kUninterruptible:
-      return absl::StrCat("a disk, a network file system, a driver or a frozen control group holds the process: "
-                          "`cat /proc/", pid, "/wchan /proc/", pid, "/cgroup` and `dmesg` tell which");
-    default:
-      return "";
+      return absl::StrCat(
+          "a disk, a network file system, a driver or a frozen control group holds the process: "
+          "`cat /proc/",
+          pid, "/wchan /proc/", pid, "/cgroup` and `dmesg` tell which");
+    default: return "";
   }
 }
 

@@ -109,16 +109,28 @@ TEST(SilentProcessTest, AProcessThatIsGoneIsNot) {
 TEST(StalledConnectionsTest, OnlyWhatIsSentAgainAndAgainIsStalled) {
   StalledConnection connection;
   uint64_t inode = 0;
-  EXPECT_TRUE(ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000004     0        0 4711 2 0000", &connection, &inode));
+  EXPECT_TRUE(
+      ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000004  "
+                     "   0        0 4711 2 0000",
+                     &connection, &inode));
   EXPECT_EQ(connection.local, "127.0.0.1:43117");
   EXPECT_EQ(connection.remote, "127.0.0.1:50000");
   EXPECT_EQ(connection.bytes_waiting, 8000);
   EXPECT_EQ(connection.times_repeated, 4);
   EXPECT_EQ(inode, 4711u);
   // Idle, with a timer of another kind, or with data on its way for the first time.
-  EXPECT_FALSE(ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00000000:00000000 02:00000BB8 00000000     0        0 4711 2 0000", &connection, &inode));
-  EXPECT_FALSE(ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000000     0        0 4711 2 0000", &connection, &inode));
-  EXPECT_FALSE(ParseRepeating("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode", &connection, &inode));
+  EXPECT_FALSE(
+      ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00000000:00000000 02:00000BB8 00000000  "
+                     "   0        0 4711 2 0000",
+                     &connection, &inode));
+  EXPECT_FALSE(
+      ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00001F40:00000000 01:00000BB8 00000000  "
+                     "   0        0 4711 2 0000",
+                     &connection, &inode));
+  EXPECT_FALSE(
+      ParseRepeating("  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt  "
+                     " uid  timeout inode",
+                     &connection, &inode));
   EXPECT_FALSE(ParseRepeating("", &connection, &inode));
 }
 

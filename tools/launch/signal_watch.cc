@@ -17,8 +17,8 @@ std::atomic<bool> second_ends{false};
 // Opened once and never closed: a handler on another thread may still be writing when a watch ends.
 std::atomic<int> read_end{-1};
 std::atomic<int> write_end{-1};
-// What the first signal says before it ends the process. Written while end_code is -1, read by handlers when it is not:
-// the release and the acquire of end_code order the two.
+// What the first signal says before it ends the process. Written while end_code is -1, read by
+// handlers when it is not: the release and the acquire of end_code order the two.
 constexpr size_t kMessageMax = 256;
 char end_message[kMessageMax];
 std::atomic<size_t> end_message_size{0};
@@ -29,7 +29,8 @@ void EndIfAsked() {
   const int code = end_code.load(std::memory_order_acquire);
   if (code < 0) return;
   // It makes no difference whether anybody reads the message.
-  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, end_message, end_message_size.load());
+  [[maybe_unused]] const ssize_t written =
+      ::write(STDERR_FILENO, end_message, end_message_size.load());
   ::_exit(code);
 }
 

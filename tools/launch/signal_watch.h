@@ -1,13 +1,15 @@
-// SIGINT, SIGTERM and SIGHUP (a terminal that is closed) as events: while it lives they do not end the process at once.
-// Serves both a process that works (it looks at a flag between two steps) and a starter of workers (it polls a descriptor
-// and takes the signals one by one: the first asks the job to end, the second kills it). It passes nothing on to workers:
-// that is the starter's, by Supervisor::Stop. As long as there is nothing to lose, EndAtOnce lets the first signal end the
+// SIGINT, SIGTERM and SIGHUP (a terminal that is closed) as events: while it lives they do not end
+// the process at once. Serves both a process that works (it looks at a flag between two steps) and
+// a starter of workers (it polls a descriptor and takes the signals one by one: the first asks the
+// job to end, the second kills it). It passes nothing on to workers: that is the starter's, by
+// Supervisor::Stop. As long as there is nothing to lose, EndAtOnce lets the first signal end the
 // process.
 //
-// A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. From the first
-// watch on, for good, SIGPIPE and SIGXFSZ are ignored: a write to a closed pipe, or beyond the limit of a file's size, fails
-// and ends nothing, not even where results are written after the watch.
-// Thread rule: one at a time, made and destroyed by the main thread; the rest from any thread.
+// A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. From
+// the first watch on, for good, SIGPIPE and SIGXFSZ are ignored: a write to a closed pipe, or
+// beyond the limit of a file's size, fails and ends nothing, not even where results are written
+// after the watch. Thread rule: one at a time, made and destroyed by the main thread; the rest from
+// any thread.
 #pragma once
 
 #include <signal.h>
@@ -31,8 +33,8 @@ class SignalWatch {
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // From now on the first signal writes `message` to standard error and ends the process with exit code `code`, whatever
-  // it is doing; until KeepGoing. A signal that has come already does so now.
+  // From now on the first signal writes `message` to standard error and ends the process with exit
+  // code `code`, whatever it is doing; until KeepGoing. A signal that has come already does so now.
   void EndAtOnce(const std::string& message, int code);
   void KeepGoing();
 

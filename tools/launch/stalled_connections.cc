@@ -38,7 +38,8 @@ std::map<uint64_t, pid_t> SocketsOf(const std::vector<pid_t>& pids) {
     if (directory == nullptr) continue;
     while (const dirent* entry = ::readdir(directory)) {
       char target[PATH_MAX];
-      const ssize_t size = ::readlink(absl::StrCat(folder, "/", entry->d_name).c_str(), target, sizeof(target) - 1);
+      const ssize_t size =
+          ::readlink(absl::StrCat(folder, "/", entry->d_name).c_str(), target, sizeof(target) - 1);
       if (size <= 0) continue;
       target[size] = '\0';
       unsigned long inode = 0;
@@ -62,10 +63,12 @@ bool ParseRepeating(const std::string& line, StalledConnection* connection, uint
   connection->remote = EndText(fields[2]);
   connection->bytes_waiting = static_cast<int64_t>(std::strtoull(queues[0].c_str(), nullptr, 16));
   connection->times_repeated = static_cast<int>(std::strtoul(fields[6].c_str(), nullptr, 16));
-  return std::strtol(timer[0].c_str(), nullptr, 16) == kRepeatTimer && connection->times_repeated > 0 && connection->bytes_waiting > 0;
+  return std::strtol(timer[0].c_str(), nullptr, 16) == kRepeatTimer &&
+         connection->times_repeated > 0 && connection->bytes_waiting > 0;
 }
 
-std::vector<StalledConnection> FindStalledConnections(const std::vector<pid_t>& pids, int repeats_min) {
+std::vector<StalledConnection> FindStalledConnections(const std::vector<pid_t>& pids,
+                                                      int repeats_min) {
   const std::map<uint64_t, pid_t> owners = SocketsOf(pids);
   std::vector<StalledConnection> stalled;
   for (const char* path : {"/proc/net/tcp", "/proc/net/tcp6"}) {
@@ -74,7 +77,8 @@ std::vector<StalledConnection> FindStalledConnections(const std::vector<pid_t>& 
     while (std::getline(file, line)) {
       StalledConnection connection;
       uint64_t inode = 0;
-      if (!ParseRepeating(line, &connection, &inode) || connection.times_repeated < repeats_min) continue;
+      if (!ParseRepeating(line, &connection, &inode) || connection.times_repeated < repeats_min)
+        continue;
       const auto owner = owners.find(inode);
       if (owner == owners.end()) continue;
       connection.pid = owner->second;

@@ -33,7 +33,8 @@ constexpr size_t kReadBytes = 64 * 1024;
 constexpr size_t kDrainBytesMax = 1024 * 1024;
 
 struct Worker {
-  Worker(WorkerProcess process, WorkerOutput output) : process(std::move(process)), output(std::move(output)) {}
+  Worker(WorkerProcess process, WorkerOutput output)
+      : process(std::move(process)), output(std::move(output)) {}
 
   // `pid` and the descriptor `output` are the serving thread's; `input` and `process` are guarded
   // by the mutex, and closed by the serving thread alone but for `input`.
@@ -57,7 +58,8 @@ bool IsShown(const std::vector<int>& ranks, const std::vector<int>& shown) {
 // The unit of poll, rounded up so that a wait is never cut into busy looks at the clock.
 int PollMs(int64_t ns) {
   if (ns < 0) return -1;
-  return static_cast<int>(std::min<int64_t>((ns + kNsPerMs - 1) / kNsPerMs, std::numeric_limits<int>::max()));
+  return static_cast<int>(
+      std::min<int64_t>((ns + kNsPerMs - 1) / kNsPerMs, std::numeric_limits<int>::max()));
 }
 
 enum class Listen { kToCaller, kToWorkersOnly };
@@ -65,7 +67,8 @@ enum class Served { kSomething, kWoken };
 
 class LocalSupervisor final : public Supervisor {
  public:
-  LocalSupervisor(SupervisorOptions options, OwnedDescriptor wake) : options_(std::move(options)), wake_(std::move(wake)) {}
+  LocalSupervisor(SupervisorOptions options, OwnedDescriptor wake)
+      : options_(std::move(options)), wake_(std::move(wake)) {}
   ~LocalSupervisor() override {
     for (Worker& worker : workers_) {
       if (worker.running) KillGroup(worker.process);
@@ -74,7 +77,8 @@ class LocalSupervisor final : public Supervisor {
     for (Worker& worker : workers_) {
       if (!worker.running) continue;
       pollfd ended = {worker.process.process.get(), POLLIN, 0};
-      if (::poll(&ended, 1, PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) > 0) Collect(worker.process);
+      if (::poll(&ended, 1, PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) > 0)
+        Collect(worker.process);
     }
   }
 
@@ -84,12 +88,16 @@ class LocalSupervisor final : public Supervisor {
   absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) override;
   void Wake() override;
   int num_running() const override;
-  int64_t pid(int worker) const override { return workers_.at(static_cast<size_t>(worker)).process.pid; }
+  int64_t pid(int worker) const override {
+    return workers_.at(static_cast<size_t>(worker)).process.pid;
+  }
   void Signal(int signal) override;
   std::vector<WorkerExit> Stop() override;
   std::vector<WorkerExit> Reap(int64_t limit_ms) override;
   std::vector<int> running() const override;
-  std::string log_path(int worker) const override { return log_paths_.at(static_cast<size_t>(worker)); }
+  std::string log_path(int worker) const override {
+    return log_paths_.at(static_cast<size_t>(worker));
+  }
   void HideOutput() override {
     for (Worker& worker : workers_) worker.output.Hide();
   }
@@ -110,8 +118,8 @@ class LocalSupervisor final : public Supervisor {
   const OwnedDescriptor wake_;  // an eventfd
   const MonotonicClock clock_;
   std::vector<std::string> log_paths_;
-  std::deque<Worker> workers_;      // fixed after the start; a deque, as a worker does not move
-  std::deque<WorkerExit> exits_;    // the serving thread's: seen and not yet returned
+  std::deque<Worker> workers_;    // fixed after the start; a deque, as a worker does not move
+  std::deque<WorkerExit> exits_;  // the serving thread's: seen and not yet returned
 
   mutable absl::Mutex mutex_;  // guards what Worker says, and:
   bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
@@ -122,11 +130,13 @@ absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& comm
   std::set<std::string> names;
   for (const WorkerLaunch& command : commands) {
     const std::string name = LogFileName(command.label);
-    if (!names.insert(name).second) return absl::InternalError(absl::StrCat("two workers log to ", name));
+    if (!names.insert(name).second)
+      return absl::InternalError(absl::StrCat("two workers log to ", name));
     log_paths_.push_back(absl::StrCat(options_.log_directory, "/", name));
     WEIR_ASSIGN_OR_RETURN(OwnedDescriptor log, OpenLog(log_paths_.back()));
     WEIR_ASSIGN_OR_RETURN(WorkerProcess process, StartProcess(command.arguments));
-    std::ostream* console = IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
+    std::ostream* console =
+        IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
     workers_.emplace_back(std::move(process), WorkerOutput(std::move(log), command.label, console));
   }
   return absl::OkStatus();
@@ -135,13 +145,15 @@ absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& comm
 absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
   absl::MutexLock lock(&mutex_);
   Worker& worker = workers_.at(static_cast<size_t>(index));
-  if (worker.told) return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
+  if (worker.told)
+    return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
   if (!worker.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
   worker.told = true;
   worker.to_tell = bytes;
   TellMore(&worker);
   const bool taken = worker.told_bytes == bytes.size();
-  if (!taken && !worker.process.input.open()) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
+  if (!taken && !worker.process.input.open())
+    return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
   if (!taken) Poke();
   return absl::OkStatus();
 }
@@ -197,7 +209,8 @@ void LocalSupervisor::Poke() const {
 
 int LocalSupervisor::num_running() const {
   absl::MutexLock lock(&mutex_);
-  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.running; }));
+  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(),
+                                        [](const Worker& worker) { return worker.running; }));
 }
 
 void LocalSupervisor::Signal(int signal) {
@@ -210,7 +223,8 @@ void LocalSupervisor::Signal(int signal) {
 void LocalSupervisor::Send(Worker* worker, int signal) {
   SendSignal(worker->process, signal);
   if (signal == SIGKILL) worker->sent = WorkerExit::Sent::kKilled;
-  if (signal == SIGTERM || signal == SIGINT) worker->sent = std::max(worker->sent, WorkerExit::Sent::kAsked);
+  if (signal == SIGTERM || signal == SIGINT)
+    worker->sent = std::max(worker->sent, WorkerExit::Sent::kAsked);
 }
 
 // The first two are the wake-ups, then three of every worker; -1 is skipped by poll.
@@ -231,7 +245,8 @@ std::vector<pollfd> LocalSupervisor::DescriptorsToPoll(Listen listen) const {
 absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
   std::vector<pollfd> polled = DescriptorsToPoll(listen);
   const int num_ready = ::poll(polled.data(), polled.size(), PollMs(limit_ns));
-  if (num_ready < 0 && errno != EINTR) return absl::InternalError(absl::StrCat("poll failed: ", ::strerror(errno)));
+  if (num_ready < 0 && errno != EINTR)
+    return absl::InternalError(absl::StrCat("poll failed: ", ::strerror(errno)));
   if (num_ready <= 0) return Served::kSomething;
   const int64_t now_ns = clock_.NowNs();
   bool woken = polled[0].revents != 0 && TakeWake();
@@ -258,7 +273,8 @@ bool LocalSupervisor::TakeWake() {
   return std::exchange(wake_asked_, false);
 }
 
-// At most one piece, so that a worker that prints without end keeps nobody waiting. Returns its size.
+// At most one piece, so that a worker that prints without end keeps nobody waiting. Returns its
+// size.
 size_t LocalSupervisor::ReadOutput(Worker* worker) {
   char bytes[kReadBytes];
   ssize_t count;
@@ -292,7 +308,8 @@ void LocalSupervisor::End(int index, int64_t time_ns) {
   }
   worker.process.output.Close();
   worker.output.Finish();
-  exits_.push_back({index, worker.process.pid, end.code, end.signal, worker.sent, time_ns, worker.output.last_lines(), end.cpu_ms});
+  exits_.push_back({index, worker.process.pid, end.code, end.signal, worker.sent, time_ns,
+                    worker.output.last_lines(), end.cpu_ms});
 }
 
 std::vector<WorkerExit> LocalSupervisor::Stop() {
@@ -316,7 +333,8 @@ std::vector<WorkerExit> LocalSupervisor::Stop() {
 
 std::vector<WorkerExit> LocalSupervisor::Reap(int64_t limit_ms) {
   StopWithin(limit_ms * kNsPerMs, Listen::kToWorkersOnly);
-  std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()), std::make_move_iterator(exits_.end()));
+  std::vector<WorkerExit> exits(std::make_move_iterator(exits_.begin()),
+                                std::make_move_iterator(exits_.end()));
   exits_.clear();
   return exits;
 }
@@ -343,7 +361,8 @@ void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
   }
 }
 
-// With SIGCHLD ignored, as a parent may have left it, the system would throw away how workers ended.
+// With SIGCHLD ignored, as a parent may have left it, the system would throw away how workers
+// ended.
 void KeepExits() {
   struct sigaction action = {};
   if (::sigaction(SIGCHLD, nullptr, &action) != 0 || action.sa_handler != SIG_IGN) return;
@@ -355,19 +374,22 @@ void KeepExits() {
 
 std::string SignalText(int signal) {
   const char* name = ::sigabbrev_np(signal);
-  return name == nullptr ? absl::StrCat("signal ", signal) : absl::StrCat("SIG", name, " (", signal, ")");
+  return name == nullptr ? absl::StrCat("signal ", signal)
+                         : absl::StrCat("SIG", name, " (", signal, ")");
 }
 
 std::string ExitText(const WorkerExit& exit) {
-  return exit.signal != 0 ? absl::StrCat("killed by ", SignalText(exit.signal)) : absl::StrCat("exit code ", exit.code);
+  return exit.signal != 0 ? absl::StrCat("killed by ", SignalText(exit.signal))
+                          : absl::StrCat("exit code ", exit.code);
 }
 
-absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(const std::vector<WorkerLaunch>& workers, SupervisorOptions options) {
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(
+    const std::vector<WorkerLaunch>& workers, SupervisorOptions options) {
   KeepExits();
   OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.open()) {
-    return absl::UnavailableError(Format({"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
-                                          ShortageAdvice(errno)}));
+    return absl::UnavailableError(Format({"W0093", "the starter", "a descriptor to be woken by",
+                                          ::strerror(errno), ShortageAdvice(errno)}));
   }
   auto supervisor = std::make_unique<LocalSupervisor>(std::move(options), std::move(wake));
   WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(workers));

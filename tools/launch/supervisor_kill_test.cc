@@ -1,5 +1,5 @@
-// Starters and workers as whole processes. They are killed at random moments, start-up included, and
-// interrupted: nothing may be left behind.
+// Starters and workers as whole processes. They are killed at random moments, start-up included,
+// and interrupted: nothing may be left behind.
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -35,7 +35,9 @@ class KillTest : public ::testing::Test {
     logs_ = ::mkdtemp(pattern.data());
   }
   int Random(int trial, int what, int below) const {
-    return static_cast<int>(RandomBits(seed_, static_cast<uint64_t>(trial))[static_cast<size_t>(what)] % static_cast<uint32_t>(below));
+    return static_cast<int>(
+        RandomBits(seed_, static_cast<uint64_t>(trial))[static_cast<size_t>(what)] %
+        static_cast<uint32_t>(below));
   }
 
   absl::StatusOr<WorkerProcess> StartStarter(const std::vector<std::string>& verbs) const {
@@ -54,7 +56,8 @@ TEST_F(KillTest, AWorkerKilledAtARandomMomentIsNamedAndNothingIsLeft) {
   for (int trial = 0; trial < kNumWorkerKills; ++trial) {
     SCOPED_TRACE(absl::StrCat("seed ", seed_, ", trial ", trial));
     std::vector<WorkerLaunch> workers;
-    for (int i = 0; i < kNumWorkers; ++i) workers.push_back({{kTestWorker, verbs[i]}, absl::StrCat("rank ", i), {i}});
+    for (int i = 0; i < kNumWorkers; ++i)
+      workers.push_back({{kTestWorker, verbs[i]}, absl::StrCat("rank ", i), {i}});
     SupervisorOptions options;
     options.log_directory = logs_;
     options.grace_ms = Random(trial, 2, 20);
@@ -96,7 +99,8 @@ TEST_F(KillTest, WorkersEndWithTheirStarterWheneverItIsKilled) {
   int num_started = 0;
   for (int trial = 0; trial < kNumStarterKills; ++trial) {
     SCOPED_TRACE(absl::StrCat("seed ", seed_, ", trial ", trial));
-    absl::StatusOr<WorkerProcess> starter = StartStarter({"wait", "end-politely", "ignore-terminate", "stop-itself"});
+    absl::StatusOr<WorkerProcess> starter =
+        StartStarter({"wait", "end-politely", "ignore-terminate", "stop-itself"});
     ASSERT_TRUE(starter.ok()) << starter.status();
     // Half of them while they start, which takes some milliseconds.
     const bool at_start = trial % 2 == 0;

@@ -66,7 +66,8 @@ class SupervisorTest : public ::testing::Test {
     std::vector<WorkerLaunch> workers;
     for (const std::string& line : lines) {
       const int rank = static_cast<int>(workers.size());
-      std::vector<std::string> arguments = absl::StrSplit(absl::StrCat(kTestWorker, " ", line), ' ');
+      std::vector<std::string> arguments =
+          absl::StrSplit(absl::StrCat(kTestWorker, " ", line), ' ');
       workers.push_back({arguments, absl::StrCat("rank ", rank), {rank}});
     }
     absl::StatusOr<std::unique_ptr<Supervisor>> supervisor = Supervisor::Start(workers, options_);
@@ -161,8 +162,10 @@ TEST_F(SupervisorTest, ALongLineIsCutOnTheConsoleAndInMemoryButNotInTheFile) {
   Start({"long-line 200000"});
   const WorkerExit exit = NextExit();
   EXPECT_EQ(Log(0), std::string(200000, 'y'));
-  EXPECT_EQ(Console(), absl::StrCat("[rank 0] ", std::string(kConsoleLineBytesMax, 'y'), "… (200000 bytes)\n"));
-  EXPECT_THAT(exit.last_lines, ElementsAre(absl::StrCat(std::string(kKeptLineBytesMax, 'y'), "… (200000 bytes)")));
+  EXPECT_EQ(Console(), absl::StrCat("[rank 0] ", std::string(kConsoleLineBytesMax, 'y'),
+                                    "… (200000 bytes)\n"));
+  EXPECT_THAT(exit.last_lines,
+              ElementsAre(absl::StrCat(std::string(kKeptLineBytesMax, 'y'), "… (200000 bytes)")));
 }
 
 TEST_F(SupervisorTest, AnExitCodeIsReturnedOnceWithPidAndTime) {
@@ -209,8 +212,8 @@ TEST_F(SupervisorTest, AWorkerHasThreeDescriptorsADeathSignalAGroupAndStandardSi
   EXPECT_TRUE(sigismember(&after, SIGUSR1));
   EXPECT_FALSE(sigismember(&after, SIGUSR2));
   for (int i = 0; i < 3; ++i) {
-    EXPECT_THAT(NextExit().last_lines, ElementsAre("descriptors 0 1 2", "death signal 9", "own group",
-                                                   "SigBlk: 0", "SigIgn: 0"));
+    EXPECT_THAT(NextExit().last_lines, ElementsAre("descriptors 0 1 2", "death signal 9",
+                                                   "own group", "SigBlk: 0", "SigIgn: 0"));
   }
 }
 
@@ -353,15 +356,19 @@ TEST_F(SupervisorTest, DroppingTheSupervisorKillsTheWorkers) {
 }
 
 TEST_F(SupervisorTest, AProgramThatIsNotThereIsUnavailableAndLeavesNoneRunning) {
-  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}}, {{"no/such/program"}, "rank 1", {1}}};
+  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}},
+                                             {{"no/such/program"}, "rank 1", {1}}};
   const absl::Status status = Supervisor::Start(workers, options_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(status.message(), "W0093 at no/such/program: expected a worker process; found exec failed: No such file or directory.");
+  EXPECT_EQ(status.message(),
+            "W0093 at no/such/program: expected a worker process; found exec failed: No such file "
+            "or directory.");
   EXPECT_EQ(census_.Leftovers(), "");
 }
 
 TEST_F(SupervisorTest, RunningOutOfDescriptorsAtAnyPointIsUnavailableAndLeavesNothing) {
-  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}}, {{kTestWorker, "wait"}, "rank 1", {1}}};
+  const std::vector<WorkerLaunch> workers = {{{kTestWorker, "wait"}, "rank 0", {0}},
+                                             {{kTestWorker, "wait"}, "rank 1", {1}}};
   rlimit before = {};
   ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
   const int first_free = ::dup(0);
@@ -387,7 +394,8 @@ TEST_F(SupervisorTest, LogsThatCannotBeMadeAreUnavailable) {
   const absl::Status status = TryStart({"wait"});
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(),
-            "W0092 at /dev/null: expected a folder that can be made; found Not a directory. Try: another folder for the logs.");
+            "W0092 at /dev/null: expected a folder that can be made; found Not a directory. Try: "
+            "another folder for the logs.");
 }
 
 TEST_F(SupervisorTest, ExitsAreSeenThoughSigchldWasIgnored) {
@@ -398,19 +406,22 @@ TEST_F(SupervisorTest, ExitsAreSeenThoughSigchldWasIgnored) {
 
 TEST(WorkerOutputTest, AFullDiskCostsBytesAndSaysSoOnce) {
   std::ostringstream console;
-  WorkerOutput output(OwnedDescriptor(::open("/dev/full", O_WRONLY | O_CLOEXEC)), "rank 7", &console);
+  WorkerOutput output(OwnedDescriptor(::open("/dev/full", O_WRONLY | O_CLOEXEC)), "rank 7",
+                      &console);
   output.Append("one\n", 4);
   output.Append("two\n", 4);
   output.Finish();
   EXPECT_EQ(console.str(),
-            "[rank 7] log file: No space left on device; output is lost from here on\n[rank 7] one\n[rank 7] two\n");
+            "[rank 7] log file: No space left on device; output is lost from here on\n[rank 7] "
+            "one\n[rank 7] two\n");
   EXPECT_EQ(output.num_bytes_lost(), 8);
 }
 
 TEST(WorkerOutputTest, LinesAreTheSameHoweverTheyArrive) {
   const std::string text = "a\r\n\nlonger line\nlast";
   for (size_t piece = 1; piece <= text.size(); ++piece) {
-    WorkerOutput output(OwnedDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC)), "rank 0", nullptr);
+    WorkerOutput output(OwnedDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC)), "rank 0",
+                        nullptr);
     for (size_t begin = 0; begin < text.size(); begin += piece) {
       output.Append(text.data() + begin, std::min(piece, text.size() - begin));
     }
@@ -420,10 +431,12 @@ TEST(WorkerOutputTest, LinesAreTheSameHoweverTheyArrive) {
 }
 
 TEST(WorkerOutputTest, ACutKeepsCharactersWhole) {
-  WorkerOutput output(OwnedDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC)), "rank 0", nullptr);
+  WorkerOutput output(OwnedDescriptor(::open("/dev/null", O_WRONLY | O_CLOEXEC)), "rank 0",
+                      nullptr);
   const std::string line = absl::StrCat(std::string(kKeptLineBytesMax - 1, 'a'), "é and more\n");
   output.Append(line.data(), line.size());
-  EXPECT_THAT(output.last_lines(), ElementsAre(absl::StrCat(std::string(kKeptLineBytesMax - 1, 'a'), "… (2058 bytes)")));
+  EXPECT_THAT(output.last_lines(),
+              ElementsAre(absl::StrCat(std::string(kKeptLineBytesMax - 1, 'a'), "… (2058 bytes)")));
 }
 
 TEST(LogDirectoryTest, NamesHoldTimeProcessAndRanks) {
@@ -446,8 +459,10 @@ TEST(LogDirectoryTest, IsMadeWithWhatIsAboveIt) {
   EXPECT_THAT(*path, ::testing::EndsWith(absl::StrCat("-", ::getpid())));
   EXPECT_TRUE(OpenLog(*path + "/rank-0.log").ok());
   EXPECT_TRUE(MakeDirectories(*path).ok());
-  EXPECT_THAT(std::string(MakeDirectories(*path + "/rank-0.log/x").message()), HasSubstr("Not a directory"));
-  EXPECT_THAT(std::string(MakeLogDirectory("/proc").status().message()), HasSubstr("W0092 at /proc/"));
+  EXPECT_THAT(std::string(MakeDirectories(*path + "/rank-0.log/x").message()),
+              HasSubstr("Not a directory"));
+  EXPECT_THAT(std::string(MakeLogDirectory("/proc").status().message()),
+              HasSubstr("W0092 at /proc/"));
   EXPECT_THAT(std::string(OpenLog(*path).status().message()), Not(HasSubstr("ulimit")));
 }
 

@@ -10,12 +10,18 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 TEST(WorkerEnvironmentTest, AWorkerInheritsWhatIsListedInItsOrder) {
-  const char* const given[] = {"UCX_TLS=tcp", "AWS_SECRET_ACCESS_KEY=s3cret", "PATH=/bin", "LC_ALL=", "GITHUB_TOKEN=t", "WEIR_X=a=b", nullptr};
-  EXPECT_THAT(WorkerEnvironment(given), ElementsAre("UCX_TLS=tcp", "PATH=/bin", "LC_ALL=", "WEIR_X=a=b"));
+  const char* const given[] = {"UCX_TLS=tcp",    "AWS_SECRET_ACCESS_KEY=s3cret",
+                               "PATH=/bin",      "LC_ALL=",
+                               "GITHUB_TOKEN=t", "WEIR_X=a=b",
+                               nullptr};
+  EXPECT_THAT(WorkerEnvironment(given),
+              ElementsAre("UCX_TLS=tcp", "PATH=/bin", "LC_ALL=", "WEIR_X=a=b"));
 }
 
 TEST(WorkerEnvironmentTest, NamesThatOnlyLookAlikeAreNotInherited) {
-  const char* const given[] = {"PATHS=1", "PAT=1", "MYUCX_TLS=1", "path=/bin", "UCX", "http_proxy=http://p", "=x", "", nullptr};
+  const char* const given[] = {"PATHS=1",   "PAT=1", "MYUCX_TLS=1",
+                               "path=/bin", "UCX",   "http_proxy=http://p",
+                               "=x",        "",      nullptr};
   EXPECT_THAT(WorkerEnvironment(given), IsEmpty());
   EXPECT_THAT(WorkerEnvironment(nullptr), IsEmpty());
 }

@@ -15,7 +15,10 @@ namespace {
 std::string Cut(const std::string& line, size_t length, size_t bytes_max) {
   if (length <= bytes_max) return line;
   size_t end = std::min(line.size(), bytes_max);
-  for (int back = 0; back < 3 && end > 0 && end < line.size() && (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80; ++back) --end;
+  for (int back = 0; back < 3 && end > 0 && end < line.size() &&
+                     (static_cast<unsigned char>(line[end]) & 0xc0) == 0x80;
+       ++back)
+    --end;
   return absl::StrCat(line.substr(0, end), "… (", length, " bytes)");
 }
 
@@ -28,7 +31,8 @@ void WorkerOutput::Append(const char* bytes, size_t count) {
   WriteToFile(bytes, count);
   const char* const end = bytes + count;
   while (bytes < end) {
-    const char* newline = static_cast<const char*>(::memchr(bytes, '\n', static_cast<size_t>(end - bytes)));
+    const char* newline =
+        static_cast<const char*>(::memchr(bytes, '\n', static_cast<size_t>(end - bytes)));
     if (newline == nullptr) {
       AppendToLine(bytes, static_cast<size_t>(end - bytes));
       break;
@@ -52,7 +56,8 @@ void WorkerOutput::WriteToFile(const char* bytes, size_t count) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       if (num_bytes_lost_ == 0 && console_ != nullptr) {
-        *console_ << prefix_ << "log file: " << ::strerror(errno) << "; output is lost from here on\n";
+        *console_ << prefix_ << "log file: " << ::strerror(errno)
+                  << "; output is lost from here on\n";
       }
       num_bytes_lost_ += static_cast<int64_t>(count);
       return;
@@ -72,7 +77,8 @@ void WorkerOutput::EndLine() {
     line_.pop_back();
     --line_bytes_;
   }
-  if (console_ != nullptr) *console_ << prefix_ << Cut(line_, line_bytes_, kConsoleLineBytesMax) << '\n';
+  if (console_ != nullptr)
+    *console_ << prefix_ << Cut(line_, line_bytes_, kConsoleLineBytesMax) << '\n';
   last_lines_.push_back(Cut(line_, line_bytes_, kKeptLineBytesMax));
   if (last_lines_.size() > kKeptLinesMax) last_lines_.pop_front();
   line_.clear();

@@ -45,8 +45,8 @@ class WorkerOutput {
   OwnedDescriptor file_;
   std::string prefix_;  // "[rank 2-3] "
   std::ostream* console_;
-  std::string line_;        // the begin of the line under way, at most kConsoleLineBytesMax
-  size_t line_bytes_ = 0;   // its length so far
+  std::string line_;       // the begin of the line under way, at most kConsoleLineBytesMax
+  size_t line_bytes_ = 0;  // its length so far
   std::deque<std::string> last_lines_;
   int64_t num_bytes_lost_ = 0;
 };

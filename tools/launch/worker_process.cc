@@ -26,7 +26,8 @@ constexpr int kDescriptorMin = 3;
 
 absl::Status CannotStart(const std::string& program, const std::string& what, int error) {
   return absl::UnavailableError(
-      Format({"W0093", program, "a worker process", absl::StrCat(what, " failed: ", ::strerror(error)), ShortageAdvice(error)}));
+      Format({"W0093", program, "a worker process",
+              absl::StrCat(what, " failed: ", ::strerror(error)), ShortageAdvice(error)}));
 }
 
 struct Pipe {
@@ -72,7 +73,8 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
 
 [[noreturn]] void GiveUp(const ChildSetup& setup, int step) {
   const ChildFailure failure = {step, errno};
-  // The pipe is empty and the record small: written as a whole or, with the parent gone, not at all.
+  // The pipe is empty and the record small: written as a whole or, with the parent gone, not at
+  // all.
   const ssize_t written = ::write(setup.failure, &failure, sizeof(failure));
   ::_exit(written == sizeof(failure) ? 127 : 126);
 }
@@ -83,7 +85,8 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) GiveUp(setup, 1);
   // The starter may have died before the death signal was asked for: then nobody would send it.
   if (::getppid() != setup.parent) ::_exit(126);
-  if (::dup2(setup.input, 0) < 0 || ::dup2(setup.output, 1) < 0 || ::dup2(setup.output, 2) < 0) GiveUp(setup, 2);
+  if (::dup2(setup.input, 0) < 0 || ::dup2(setup.output, 1) < 0 || ::dup2(setup.output, 2) < 0)
+    GiveUp(setup, 2);
   if (::close_range(kDescriptorMin, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) GiveUp(setup, 3);
   // All signals are blocked since before the fork, so no handler of the starter has run here.
   struct sigaction standard = {};
@@ -135,9 +138,11 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
     if (int error = OpenPipe(pipe)) return CannotStart(arguments[0], "pipe", error);
   }
   const std::vector<std::string> environment = WorkerEnvironment(::environ);
-  const std::vector<char*> argument_pointers = PointersTo(arguments), environment_pointers = PointersTo(environment);
-  const ChildSetup setup = {::getpid(),         input.read.get(),         output.write.get(),
-                            failure.write.get(), argument_pointers.data(), environment_pointers.data()};
+  const std::vector<char*> argument_pointers = PointersTo(arguments),
+                           environment_pointers = PointersTo(environment);
+  const ChildSetup setup = {
+      ::getpid(),          input.read.get(),         output.write.get(),
+      failure.write.get(), argument_pointers.data(), environment_pointers.data()};
   WorkerProcess process;
   process.pid = ForkWorker(setup);
   if (process.pid < 0) return CannotStart(arguments[0], "fork", errno);
@@ -199,11 +204,13 @@ EndOfProcess Collect(const WorkerProcess& process) {
   rusage used = {};
   long result;
   do {
-    result = ::syscall(SYS_waitid, P_PIDFD, id, &info, WEXITED, &used);  // the C library's has no fifth argument
+    result = ::syscall(SYS_waitid, P_PIDFD, id, &info, WEXITED,
+                       &used);  // the C library's has no fifth argument
   } while (result < 0 && errno == EINTR);
   // Only somebody else's wait for any child can have taken it; how it ended is then unknown.
   if (result < 0) return {255, 0, 0};
-  const int64_t cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 + (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+  const int64_t cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+                         (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
   if (info.si_code == CLD_EXITED) return {info.si_status, 0, cpu_ms};
   return {0, info.si_status, cpu_ms};
 }

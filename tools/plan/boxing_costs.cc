@@ -19,7 +19,6 @@
 namespace weir {
 namespace {
 
-
 using compiler::ItemKind;
 using compiler::ProgramItem;
 using compiler::ProgramValue;
@@ -47,7 +46,8 @@ std::string WithoutLayer(const std::string& name) {
   return text;
 }
 
-// "layers.3.d_attention_norm_gamma +15" -> "gradients of layers.3"; "" if it is no gradient of weights.
+// "layers.3.d_attention_norm_gamma +15" -> "gradients of layers.3"; "" if it is no gradient of
+// weights.
 std::string GradientsOf(const std::string& name) {
   const size_t at = name.find(".d_");
   return at == std::string::npos ? "" : absl::StrCat("gradients of ", name.substr(0, at));
@@ -72,7 +72,8 @@ class CostsOfPlan {
     std::vector<BoxingCost> costs;
     for (const std::string& key : order_) {
       Group& group = groups_.at(key);
-      if (group.members > 1 && group.of_program) absl::StrAppend(&group.cost.name, " and ", group.members - 1, " more");
+      if (group.members > 1 && group.of_program)
+        absl::StrAppend(&group.cost.name, " and ", group.members - 1, " more");
       for (const auto& [link, bytes] : group.links) {
         if (bytes <= group.cost.link_bytes) continue;
         group.cost.link_bytes = bytes;
@@ -80,7 +81,8 @@ class CostsOfPlan {
       }
       costs.push_back(std::move(group.cost));
     }
-    std::stable_sort(costs.begin(), costs.end(), [](const BoxingCost& a, const BoxingCost& b) { return a.bytes > b.bytes; });
+    std::stable_sort(costs.begin(), costs.end(),
+                     [](const BoxingCost& a, const BoxingCost& b) { return a.bytes > b.bytes; });
     return costs;
   }
 
@@ -98,7 +100,8 @@ class CostsOfPlan {
     int64_t times = 1;  // in the steps from one update to the next
   };
 
-  // Adds what a boxing sends to the boxings of the same key; the first of them gives name, layouts and cause.
+  // Adds what a boxing sends to the boxings of the same key; the first of them gives name, layouts
+  // and cause.
   void Add(const std::string& key, BoxingCost cost, const Bundle& bundle) {
     const auto [it, is_new] = groups_.try_emplace(key);
     Group& group = it->second;
@@ -111,11 +114,13 @@ class CostsOfPlan {
       group.of_program = key[0] == 'p';
       group.cost = std::move(cost);
     }
-    const double per_step = static_cast<double>(bundle.times) / static_cast<double>(plan_.updates.every);
+    const double per_step =
+        static_cast<double>(bundle.times) / static_cast<double>(plan_.updates.every);
     ++group.members;
     group.cost.times += std::max<int64_t>(1, bundle.times / plan_.updates.every);
     for (size_t i = 0; i < bundle.types.size(); ++i) {
-      group.cost.bytes += per_step * static_cast<double>(TotalBytes(bundle.types[i], bundle.steps[i], plan_.mesh));
+      group.cost.bytes +=
+          per_step * static_cast<double>(TotalBytes(bundle.types[i], bundle.steps[i], plan_.mesh));
     }
     if (plan_.mesh.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
   }
@@ -125,9 +130,12 @@ class CostsOfPlan {
       std::vector<BoxingStep> now;
       for (const auto& list : bundle.steps) now.push_back(list[k]);
       for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
-        for (const auto& [peer, pieces] : BuildExchange(bundle.types, now, plan_.mesh, rank).sends) {
+        for (const auto& [peer, pieces] :
+             BuildExchange(bundle.types, now, plan_.mesh, rank).sends) {
           for (const Piece& piece : pieces) {
-            group->links[{rank, peer}] += per_step * static_cast<double>(piece.src.volume() * SizeOf(bundle.types[piece.tensor].dtype));
+            group->links[{rank, peer}] +=
+                per_step *
+                static_cast<double>(piece.src.volume() * SizeOf(bundle.types[piece.tensor].dtype));
           }
         }
       }
@@ -151,7 +159,8 @@ class CostsOfPlan {
     std::vector<std::string> causes;
     for (const std::string& axis : ChangedAxes(from.layout, to)) {
       for (absl::string_view reason : absl::StrSplit(from.why, ", ")) {
-        if (absl::StartsWith(reason, axis + ": ")) causes.emplace_back(reason.substr(axis.size() + 2));
+        if (absl::StartsWith(reason, axis + ": "))
+          causes.emplace_back(reason.substr(axis.size() + 2));
       }
     }
     return absl::StrJoin(causes, ", ");
@@ -176,16 +185,19 @@ class CostsOfPlan {
     for (const ProgramItem& item : plan_.module.items) {
       if (item.kind != ItemKind::kCall || item.inputs.empty()) continue;
       const int value = item.outputs.empty() ? item.inputs[0] : item.outputs[0];
-      calls[{item.function, plan_.module.values[value].stage}] += compiler::TimesPerUpdate(plan_, item.rate);
+      calls[{item.function, plan_.module.values[value].stage}] +=
+          compiler::TimesPerUpdate(plan_, item.rate);
     }
     for (const auto& [key, times] : calls) {
       const compiler::Function& function = plan_.module.functions[key.first];
-      WEIR_ASSIGN_OR_RETURN(compiler::SegmentedFunction segmented, compiler::CutSegments(function, plan_.mesh));
+      WEIR_ASSIGN_OR_RETURN(compiler::SegmentedFunction segmented,
+                            compiler::CutSegments(function, plan_.mesh));
       for (TransferBundle& transfers : segmented.transfers) {
         std::vector<std::string> names;
         Bundle bundle{{}, std::move(transfers.steps), times};
         for (size_t k = 0; k < transfers.nodes.size(); ++k) {
-          const compiler::Value& from = function.values[function.nodes[transfers.nodes[k]].inputs[0]];
+          const compiler::Value& from =
+              function.values[function.nodes[transfers.nodes[k]].inputs[0]];
           bundle.types.push_back(from.type);
           names.push_back(from.name);
           for (BoxingStep& step : bundle.steps[k]) step.from.stage = step.to.stage = key.second;
@@ -193,8 +205,10 @@ class CostsOfPlan {
         const compiler::Node& first = function.nodes[transfers.nodes[0]];
         BoxingCost cost;
         cost.name = absl::StrCat(Listed(names), " in ", function.name);
-        cost.layouts = LayoutsText(function.values[first.inputs[0]].layout, function.values[first.outputs[0]].layout);
-        cost.cause = CauseOf(function.values[first.inputs[0]], function.values[first.outputs[0]].layout);
+        cost.layouts = LayoutsText(function.values[first.inputs[0]].layout,
+                                   function.values[first.outputs[0]].layout);
+        cost.cause =
+            CauseOf(function.values[first.inputs[0]], function.values[first.outputs[0]].layout);
         Add(absl::StrCat("f", key.first, ".", transfers.nodes[0]), std::move(cost), bundle);
       }
     }
@@ -209,7 +223,9 @@ class CostsOfPlan {
         const ProgramValue& from = plan_.module.values[item.inputs[i]];
         const ProgramValue& to = plan_.module.values[item.outputs[i]];
         bundle.types.push_back(from.type);
-        WEIR_ASSIGN_OR_RETURN(std::vector<BoxingStep> steps, PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
+        WEIR_ASSIGN_OR_RETURN(
+            std::vector<BoxingStep> steps,
+            PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
         bundle.steps.push_back(std::move(steps));
       }
       const ProgramValue& from = plan_.module.values[item.inputs[0]];
@@ -218,9 +234,11 @@ class CostsOfPlan {
       cost.name = GradientsOf(item.name);
       if (cost.name.empty()) cost.name = item.name;
       cost.layouts = LayoutsText(from.layout, to.layout);
-      if (from.stage != to.stage) cost.stages = absl::StrCat("stage ", from.stage, " -> ", to.stage);
+      if (from.stage != to.stage)
+        cost.stages = absl::StrCat("stage ", from.stage, " -> ", to.stage);
       cost.cause = CauseOfMerge(from.layout, to.layout);
-      const std::string key = absl::StrCat("p", WithoutLayer(item.name), " ", cost.layouts, " ", cost.stages);
+      const std::string key =
+          absl::StrCat("p", WithoutLayer(item.name), " ", cost.layouts, " ", cost.stages);
       Add(key, std::move(cost), bundle);
     }
     return absl::OkStatus();
@@ -238,10 +256,13 @@ int64_t ArenaOfFirstRank(const LogicalPlan& plan) {
 
 }  // namespace
 
-absl::StatusOr<std::vector<BoxingCost>> CostsOfBoxings(const LogicalPlan& plan) { return CostsOfPlan(plan).Run(); }
+absl::StatusOr<std::vector<BoxingCost>> CostsOfBoxings(const LogicalPlan& plan) {
+  return CostsOfPlan(plan).Run();
+}
 
-std::vector<CostlyRule> FindCostlyRules(const LogicalPlan& plan, const compiler::CostModel& costs,
-                                        const std::function<double(const LogicalPlan& plan)>& step_ns_of) {
+std::vector<CostlyRule> FindCostlyRules(
+    const LogicalPlan& plan, const compiler::CostModel& costs,
+    const std::function<double(const LogicalPlan& plan)>& step_ns_of) {
   std::vector<CostlyRule> found;
   const absl::StatusOr<int64_t> bytes = BytesPerStep(plan);
   if (!bytes.ok() || *bytes == 0 || plan.module.items.size() > kItemsTried) return found;
@@ -260,13 +281,16 @@ std::vector<CostlyRule> FindCostlyRules(const LogicalPlan& plan, const compiler:
     const absl::StatusOr<std::unique_ptr<LogicalPlan>> without = CompileJob(job, options);
     if (!without.ok() || !compiler::CheckMeshUse(**without).ok()) continue;
     const absl::StatusOr<int64_t> bytes_without = BytesPerStep(**without);
-    if (!bytes_without.ok() || static_cast<double>(*bytes_without) > kMuchLess * static_cast<double>(*bytes)) continue;
+    if (!bytes_without.ok() ||
+        static_cast<double>(*bytes_without) > kMuchLess * static_cast<double>(*bytes))
+      continue;
     // Fewer bytes are no gain where they come from work that every device then does by itself.
     if (step_ns == 0) step_ns = step_ns_of(plan);
     const double step_ns_without = step_ns_of(**without);
     if (step_ns_without <= 0 || step_ns_without > step_ns) continue;
-    found.push_back({absl::StrCat(rule.dim(), " -> ", rule.axis()), static_cast<double>(*bytes), static_cast<double>(*bytes_without), step_ns,
-                     step_ns_without, ArenaOfFirstRank(plan), ArenaOfFirstRank(**without)});
+    found.push_back({absl::StrCat(rule.dim(), " -> ", rule.axis()), static_cast<double>(*bytes),
+                     static_cast<double>(*bytes_without), step_ns, step_ns_without,
+                     ArenaOfFirstRank(plan), ArenaOfFirstRank(**without)});
   }
   return found;
 }

@@ -29,7 +29,8 @@ constexpr double kLargeBubble = 0.3;
 
 class Screen {
  public:
-  Screen(const LogicalPlan& plan, const JobCosts& costs, const StepPrediction& prediction, const NeedAndPlans& memory)
+  Screen(const LogicalPlan& plan, const JobCosts& costs, const StepPrediction& prediction,
+         const NeedAndPlans& memory)
       : plan_(plan), costs_(costs), prediction_(prediction), memory_(memory) {}
 
   absl::StatusOr<std::string> Run() {
@@ -44,16 +45,23 @@ class Screen {
     Devices();
     Boxings();
     Warnings();
-    Line("more", "--layouts [FUNCTION], --boxings, --schedule, --memory, --actors, or --all of them; --curve, --json");
+    Line("more",
+         "--layouts [FUNCTION], --boxings, --schedule, --memory, --actors, or --all of them; "
+         "--curve, --json");
     return text_;
   }
 
  private:
   void Line(const std::string& label, const std::string& text) {
-    absl::StrAppend(&text_, WrapText(absl::StrFormat("%-*s%s", kLabel, label, text), kScreenColumns, kLabel), "\n");
+    absl::StrAppend(
+        &text_, WrapText(absl::StrFormat("%-*s%s", kLabel, label, text), kScreenColumns, kLabel),
+        "\n");
   }
   // Below a line with a label, cut rather than broken.
-  void Row(const std::string& text) { absl::StrAppend(&text_, CutText(absl::StrCat(std::string(kLabel, ' '), text), kScreenColumns), "\n"); }
+  void Row(const std::string& text) {
+    absl::StrAppend(&text_, CutText(absl::StrCat(std::string(kLabel, ' '), text), kScreenColumns),
+                    "\n");
+  }
 
   // ---- lines ----
 
@@ -62,29 +70,38 @@ class Screen {
     const double device_bytes = DeviceBytes();
     if (device_bytes <= 0) return NeedText(plan_, memory_.need, BudgetOf(plan_.job));
     const double bytes = static_cast<double>(memory_.need.bytes);
-    return absl::StrCat(bytes <= device_bytes ? "fits: " : "DOES NOT FIT: ", "rank ", memory_.need.rank, plan_.mesh.num_ranks() > 1 ? " needs most, " : " needs ",
-                        BytesText(bytes), " of the ", BytesText(device_bytes), " of a device of the cluster");
+    return absl::StrCat(bytes <= device_bytes ? "fits: " : "DOES NOT FIT: ", "rank ",
+                        memory_.need.rank, plan_.mesh.num_ranks() > 1 ? " needs most, " : " needs ",
+                        BytesText(bytes), " of the ", BytesText(device_bytes),
+                        " of a device of the cluster");
   }
 
   double DeviceBytes() const {
     double least = 0;
     if (!prediction_.report.has_value() || costs_.source() != JobCosts::Source::kFile) return 0;
     for (const SimulateReport::Device& device : prediction_.report->devices) {
-      if (device.memory_bytes > 0 && (least == 0 || device.memory_bytes < least)) least = device.memory_bytes;
+      if (device.memory_bytes > 0 && (least == 0 || device.memory_bytes < least))
+        least = device.memory_bytes;
     }
     return least;
   }
 
   std::string JobText() const {
     int64_t elements = 0;
-    for (const compiler::Variable& variable : plan_.module.variables) elements += variable.type.num_elements();
-    std::string text = absl::StrCat(plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name(), ": ", ShortCount(static_cast<double>(elements)),
-                                    " parameters on ", Plural(plan_.mesh.num_ranks(), "device"));
+    for (const compiler::Variable& variable : plan_.module.variables)
+      elements += variable.type.num_elements();
+    std::string text =
+        absl::StrCat(plan_.job.name().empty() ? plan_.job.graph().name() : plan_.job.name(), ": ",
+                     ShortCount(static_cast<double>(elements)), " parameters on ",
+                     Plural(plan_.mesh.num_ranks(), "device"));
     if (plan_.mesh.num_axes() > 0) absl::StrAppend(&text, " (", plan_.mesh.ToText(), ")");
     absl::StrAppend(&text, ", ", Plural(plan_.micro_batches, "micro-batch"), " a step");
-    if (plan_.job.training().zero_stage() > 0) absl::StrAppend(&text, ", ZeRO ", plan_.job.training().zero_stage());
-    if (plan_.updates.every > 1) absl::StrAppend(&text, ", weights updated every ", plan_.updates.every, " steps");
-    if (plan_.updates.delay > 0) absl::StrAppend(&text, ", gradients ", Plural(plan_.updates.delay, "update"), " old");
+    if (plan_.job.training().zero_stage() > 0)
+      absl::StrAppend(&text, ", ZeRO ", plan_.job.training().zero_stage());
+    if (plan_.updates.every > 1)
+      absl::StrAppend(&text, ", weights updated every ", plan_.updates.every, " steps");
+    if (plan_.updates.delay > 0)
+      absl::StrAppend(&text, ", gradients ", Plural(plan_.updates.delay, "update"), " old");
     return text;
   }
 
@@ -92,32 +109,42 @@ class Screen {
     if (prediction_.step_ns <= 0) return absl::StrCat("not predicted: ", prediction_.why_not);
     std::string text = weir::TimeText(prediction_.step_ns);
     if (prediction_.report.has_value()) {
-      absl::StrAppend(&text, ", ", CountText(prediction_.report->items_per_second), " ", prediction_.report->item, "/s, simulated with ", costs_.Text());
+      absl::StrAppend(&text, ", ", CountText(prediction_.report->items_per_second), " ",
+                      prediction_.report->item, "/s, simulated with ", costs_.Text());
     } else {
-      absl::StrAppend(&text, " by the planned times and ", costs_.Text(), "; not simulated: ", prediction_.why_not);
+      absl::StrAppend(&text, " by the planned times and ", costs_.Text(),
+                      "; not simulated: ", prediction_.why_not);
     }
-    if (costs_.source() == JobCosts::Source::kDefaults) absl::StrAppend(&text, " (`weir calibrate JOB --keep` measures this machine)");
+    if (costs_.source() == JobCosts::Source::kDefaults)
+      absl::StrAppend(&text, " (`weir calibrate JOB --keep` measures this machine)");
     return text;
   }
 
   std::string TimeText() const {
     const SimulateReport& report = *prediction_.report;
-    return absl::StrFormat("%.0f %% computing, %.0f %% packing and filling messages, %.0f %% waiting for messages under way, %.0f %% waiting for others%s",
-                           100 * report.compute, 100 * report.transfer, 100 * report.exposed, 100 * report.waiting,
-                           report.devices.size() > 1 ? " (means over devices)" : "");
+    return absl::StrFormat(
+        "%.0f %% computing, %.0f %% packing and filling messages, %.0f %% waiting for messages "
+        "under way, %.0f %% waiting for others%s",
+        100 * report.compute, 100 * report.transfer, 100 * report.exposed, 100 * report.waiting,
+        report.devices.size() > 1 ? " (means over devices)" : "");
   }
 
   std::string MemoryText() const {
     const auto at = memory_.plans.find(memory_.need.rank);
     if (at == memory_.plans.end()) return BytesText(static_cast<double>(memory_.need.bytes));
-    const compiler::MemoryView view = compiler::ViewMemory(at->second, /*columns_max=*/0, /*tensors_max=*/0);
+    const compiler::MemoryView view =
+        compiler::ViewMemory(at->second, /*columns_max=*/0, /*tensors_max=*/0);
     const auto bytes = [](int64_t count) { return BytesText(static_cast<double>(count)); };
-    std::vector<std::string> parts = {absl::StrCat("weights ", bytes(view.weight_bytes)), absl::StrCat("optimiser ", bytes(view.optimiser_bytes)),
-                                      absl::StrCat("activations and gradients ", bytes(view.register_bytes + view.landing_bytes)),
-                                      absl::StrCat("scratch ", bytes(view.scratch_bytes))};
-    const int64_t workspace = memory_.need.bytes - memory_.need.beside_bytes - at->second.arena_bytes();
+    std::vector<std::string> parts = {
+        absl::StrCat("weights ", bytes(view.weight_bytes)),
+        absl::StrCat("optimiser ", bytes(view.optimiser_bytes)),
+        absl::StrCat("activations and gradients ", bytes(view.register_bytes + view.landing_bytes)),
+        absl::StrCat("scratch ", bytes(view.scratch_bytes))};
+    const int64_t workspace =
+        memory_.need.bytes - memory_.need.beside_bytes - at->second.arena_bytes();
     if (workspace > 0) parts.push_back(absl::StrCat("workspace of kernels ", bytes(workspace)));
-    if (memory_.need.beside_bytes > 0) parts.push_back(absl::StrCat("evaluation ", bytes(memory_.need.beside_bytes)));
+    if (memory_.need.beside_bytes > 0)
+      parts.push_back(absl::StrCat("evaluation ", bytes(memory_.need.beside_bytes)));
     return absl::StrCat("rank ", memory_.need.rank, ": ", absl::StrJoin(parts, ", "));
   }
 
@@ -125,24 +152,34 @@ class Screen {
     double sum = 0;
     for (const BoxingCost& boxing : boxings_) sum += boxing.bytes;
     if (sum == 0) return "0 B a step between devices";
-    return absl::StrCat(BytesText(sum), " a step over all links, ", BytesText(sum / static_cast<double>(plan_.mesh.num_ranks())), " from each device on average");
+    return absl::StrCat(BytesText(sum), " a step over all links, ",
+                        BytesText(sum / static_cast<double>(plan_.mesh.num_ranks())),
+                        " from each device on average");
   }
 
   void Stages() {
     const compiler::PipelineSchedule& schedule = plan_.schedule;
     if (schedule.num_stages < 2) return;
-    std::string text = absl::StrFormat("%d, %s: bubble %.0f %% if all parts are even", schedule.num_stages, compiler::Name(schedule.kind), 100 * schedule.BubbleFormula(1, 1));
-    if (plan_.predicted_bubble > 0) absl::StrAppendFormat(&text, ", %.0f %% with these costs", 100 * plan_.predicted_bubble);
+    std::string text =
+        absl::StrFormat("%d, %s: bubble %.0f %% if all parts are even", schedule.num_stages,
+                        compiler::Name(schedule.kind), 100 * schedule.BubbleFormula(1, 1));
+    if (plan_.predicted_bubble > 0)
+      absl::StrAppendFormat(&text, ", %.0f %% with these costs", 100 * plan_.predicted_bubble);
     Line("stages", text);
     const auto shown = std::min<int64_t>(schedule.num_stages, kStagesShown);
     for (int64_t stage = 0; stage < shown; ++stage) {
       std::vector<std::string> parts;
-      for (int64_t part = stage; part < schedule.num_parts(); part += schedule.num_stages) parts.push_back(CallsText(plan_, part));
+      for (int64_t part = stage; part < schedule.num_parts(); part += schedule.num_stages)
+        parts.push_back(CallsText(plan_, part));
       std::vector<int64_t> ranks;
-      for (int64_t r = 0; r < plan_.stage_mesh.num_ranks(); ++r) ranks.push_back(plan_.mesh.GlobalRank(stage, r));
-      Row(absl::StrCat(stage, ": ", ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks), ", ", absl::StrJoin(parts, "; ")));
+      for (int64_t r = 0; r < plan_.stage_mesh.num_ranks(); ++r)
+        ranks.push_back(plan_.mesh.GlobalRank(stage, r));
+      Row(absl::StrCat(stage, ": ", ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks), ", ",
+                       absl::StrJoin(parts, "; ")));
     }
-    if (shown < schedule.num_stages) Row(absl::StrCat("… and ", Plural(schedule.num_stages - shown, "more stage"), " (--schedule)"));
+    if (shown < schedule.num_stages)
+      Row(absl::StrCat("… and ", Plural(schedule.num_stages - shown, "more stage"),
+                       " (--schedule)"));
   }
 
   // A row for ranks with the same figures.
@@ -152,19 +189,24 @@ class Screen {
     std::map<std::string, std::vector<int64_t>> ranks;
     std::vector<std::string> order;
     for (const SimulateReport::Device& device : report.devices) {
-      const std::string figures = absl::StrFormat("%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
-                                                  100 * (device.exposed + device.waiting), BytesText(device.arena_bytes));
+      const std::string figures = absl::StrFormat(
+          "%9.0f %% %7.0f %% %7.0f %%   %9s", 100 * device.compute, 100 * device.transfer,
+          100 * (device.exposed + device.waiting), BytesText(device.arena_bytes));
       if (ranks[figures].empty()) order.push_back(figures);
       ranks[figures].push_back(device.rank);
     }
     Line("devices", "computing packing  waiting      memory  ranks");
-    const size_t shown = std::min(order.size(), order.size() == kDevicesShown + 1 ? order.size() : kDevicesShown);
+    const size_t shown =
+        std::min(order.size(), order.size() == kDevicesShown + 1 ? order.size() : kDevicesShown);
     for (size_t i = 0; i < shown; ++i) {
       std::string row = absl::StrCat(order[i], "  ", RangesText(ranks[order[i]]));
       if (report.ranks_simulated < report.ranks) absl::StrAppend(&row, " for all of its stage");
-      absl::StrAppend(&text_, CutText(absl::StrCat(std::string(kLabel - 2, ' '), row), kScreenColumns), "\n");
+      absl::StrAppend(
+          &text_, CutText(absl::StrCat(std::string(kLabel - 2, ' '), row), kScreenColumns), "\n");
     }
-    if (shown < order.size()) Row(absl::StrCat("… and ", Plural(static_cast<int64_t>(order.size() - shown), "more kind"), " of ranks (weir sim)"));
+    if (shown < order.size())
+      Row(absl::StrCat("… and ", Plural(static_cast<int64_t>(order.size() - shown), "more kind"),
+                       " of ranks (weir sim)"));
   }
 
   void Boxings() {
@@ -172,12 +214,16 @@ class Screen {
     for (const BoxingCost& boxing : boxings_) sum += boxing.bytes;
     if (sum == 0) return;
     const size_t shown = std::min(boxings_.size(), kBoxingsShown);
-    Line("boxings", absl::StrCat("the ", shown == 1 ? "costliest" : absl::StrCat(shown, " costliest"), " of ", boxings_.size(), ", and why each is there"));
+    Line("boxings",
+         absl::StrCat("the ", shown == 1 ? "costliest" : absl::StrCat(shown, " costliest"), " of ",
+                      boxings_.size(), ", and why each is there"));
     for (size_t i = 0; i < shown; ++i) {
       const BoxingCost& boxing = boxings_[i];
-      Row(absl::StrFormat("%3.0f %%  %9s  %s of %s%s", 100 * boxing.bytes / sum, BytesText(boxing.bytes), boxing.method, boxing.name,
+      Row(absl::StrFormat("%3.0f %%  %9s  %s of %s%s", 100 * boxing.bytes / sum,
+                          BytesText(boxing.bytes), boxing.method, boxing.name,
                           boxing.times > 1 ? absl::StrCat(", ", boxing.times, " times") : ""));
-      Row(absl::StrCat("                  ", boxing.layouts, boxing.cause.empty() ? "" : absl::StrCat("; why: ", boxing.cause)));
+      Row(absl::StrCat("                  ", boxing.layouts,
+                       boxing.cause.empty() ? "" : absl::StrCat("; why: ", boxing.cause)));
     }
   }
 
@@ -188,13 +234,16 @@ class Screen {
     if (warnings.empty()) AddUnevenWork(&warnings);
     AddCostlyRules(&warnings);
     if (plan_.predicted_bubble > kLargeBubble) {
-      warnings.push_back(absl::StrFormat("a bubble of %.0f %%: more micro-batches (training.micro_batches=%d) make it smaller", 100 * plan_.predicted_bubble,
-                                         2 * plan_.micro_batches));
+      warnings.push_back(absl::StrFormat(
+          "a bubble of %.0f %%: more micro-batches (training.micro_batches=%d) make it smaller",
+          100 * plan_.predicted_bubble, 2 * plan_.micro_batches));
     }
     if (warnings.empty()) return Line("warnings", "none");
     const size_t shown = std::min(warnings.size(), kWarningsShown);
     for (size_t i = 0; i < shown; ++i) {
-      const std::string wrapped = WrapText(absl::StrFormat("%-*s%s", kLabel, i == 0 ? "warnings" : "", warnings[i]), kScreenColumns, i == 0 ? kLabel : 0);
+      const std::string wrapped =
+          WrapText(absl::StrFormat("%-*s%s", kLabel, i == 0 ? "warnings" : "", warnings[i]),
+                   kScreenColumns, i == 0 ? kLabel : 0);
       std::vector<std::string> lines = absl::StrSplit(wrapped, '\n');
       if (lines.size() > kWarningLines) {
         lines.resize(kWarningLines);
@@ -208,23 +257,31 @@ class Screen {
   void AddUnevenWork(std::vector<std::string>* warnings) const {
     if (!prediction_.report.has_value()) return;
     double most = 0;
-    for (const SimulateReport::Device& device : prediction_.report->devices) most = std::max(most, device.compute);
+    for (const SimulateReport::Device& device : prediction_.report->devices)
+      most = std::max(most, device.compute);
     std::vector<int64_t> idle;
     for (const SimulateReport::Device& device : prediction_.report->devices) {
       if (device.compute < kMuchLessBusy * most) idle.push_back(device.rank);
     }
     if (idle.empty()) return;
-    warnings->push_back(absl::StrCat(idle.size() == 1 ? "rank " : "ranks ", RangesText(idle), idle.size() == 1 ? " has" : " have",
-                                     " less than half the work of the busiest: the parts of the model that they hold are uneven"));
+    warnings->push_back(absl::StrCat(idle.size() == 1 ? "rank " : "ranks ", RangesText(idle),
+                                     idle.size() == 1 ? " has" : " have",
+                                     " less than half the work of the busiest: the parts of the "
+                                     "model that they hold are uneven"));
   }
 
   void AddCostlyRules(std::vector<std::string>* warnings) const {
-    const auto step_ns_of = [this](const LogicalPlan& plan) { return &plan == &plan_ ? prediction_.step_ns : PredictStep(plan, costs_).step_ns; };
+    const auto step_ns_of = [this](const LogicalPlan& plan) {
+      return &plan == &plan_ ? prediction_.step_ns : PredictStep(plan, costs_).step_ns;
+    };
     for (const CostlyRule& rule : FindCostlyRules(plan_, costs_.model(), step_ns_of)) {
-      std::string text = absl::StrCat("rule ", rule.rule, " costs more than it brings: without it a step sends ", BytesText(rule.bytes_without), " instead of ",
-                                      BytesText(rule.bytes), " and takes ", weir::TimeText(rule.step_ns_without), " instead of ", weir::TimeText(rule.step_ns));
+      std::string text = absl::StrCat(
+          "rule ", rule.rule, " costs more than it brings: without it a step sends ",
+          BytesText(rule.bytes_without), " instead of ", BytesText(rule.bytes), " and takes ",
+          weir::TimeText(rule.step_ns_without), " instead of ", weir::TimeText(rule.step_ns));
       if (rule.arena_bytes_without > rule.arena_bytes) {
-        absl::StrAppend(&text, "; rank 0 then needs ", BytesText(static_cast<double>(rule.arena_bytes_without)), " instead of ",
+        absl::StrAppend(&text, "; rank 0 then needs ",
+                        BytesText(static_cast<double>(rule.arena_bytes_without)), " instead of ",
                         BytesText(static_cast<double>(rule.arena_bytes)));
       }
       warnings->push_back(std::move(text));
@@ -241,7 +298,9 @@ class Screen {
 
 }  // namespace
 
-absl::StatusOr<std::string> PlanScreen(const LogicalPlan& plan, const JobCosts& costs, const StepPrediction& prediction, const NeedAndPlans& memory) {
+absl::StatusOr<std::string> PlanScreen(const LogicalPlan& plan, const JobCosts& costs,
+                                       const StepPrediction& prediction,
+                                       const NeedAndPlans& memory) {
   return Screen(plan, costs, prediction, memory).Run();
 }
 

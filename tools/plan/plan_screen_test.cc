@@ -58,7 +58,8 @@ Planned PlanOf(const Job& job, JobCosts costs = JobCosts::Defaults()) {
   planned.prediction = PredictStep(*planned.plan, planned.costs);
   absl::StatusOr<NeedAndPlans> memory = NeedAndPlansOf(*planned.plan, Beside::kEvaluation);
   EXPECT_TRUE(memory.ok()) << memory.status();
-  absl::StatusOr<std::string> screen = PlanScreen(*planned.plan, planned.costs, planned.prediction, *memory);
+  absl::StatusOr<std::string> screen =
+      PlanScreen(*planned.plan, planned.costs, planned.prediction, *memory);
   EXPECT_TRUE(screen.ok()) << screen.status();
   planned.screen = *screen;
   return planned;
@@ -118,11 +119,15 @@ TEST_P(ScreenTest, SectionsKeepToTheirColumnsAndGiveAReasonForEveryLayout) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest, ::testing::Values("", "dp=2", "dp=2,tp=2", "pp=2", "pp=4,dp=2,tp=2", "tp=4"), [](const auto& info) {
-  std::string name = "mesh";
-  for (char c : info.param) name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest,
+                         ::testing::Values("", "dp=2", "dp=2,tp=2", "pp=2", "pp=4,dp=2,tp=2",
+                                           "tp=4"),
+                         [](const auto& info) {
+                           std::string name = "mesh";
+                           for (char c : info.param)
+                             name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
+                           return name;
+                         });
 
 TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
   for (const std::string mesh : {"dp=2,tp=2", "pp=2,dp=2"}) {
@@ -159,7 +164,8 @@ TEST(PlanScreenTest, AClusterWithTooFewDevicesIsSaidAndThePlannedTimesStandIn) {
 TEST(PlanScreenTest, WhatDoesNotFitTheClusterIsSaidFirst) {
   std::string small(kAccelerators);
   small.replace(small.find("1e9"), 3, "1e4");
-  EXPECT_TRUE(absl::StartsWith(PlanOf(GptOn("dp=2"), FromCluster(small)).screen, "fit       DOES NOT FIT: rank "));
+  EXPECT_TRUE(absl::StartsWith(PlanOf(GptOn("dp=2"), FromCluster(small)).screen,
+                               "fit       DOES NOT FIT: rank "));
 }
 
 TEST(PlanScreenTest, DevicesWithoutWorkAreNamed) {
@@ -213,7 +219,9 @@ TEST(PlanSectionsTest, LayoutsOfOneFunctionNameWhatTheCompilerNumbers) {
   const absl::StatusOr<std::string> all = LayoutsSection(*planned.plan, "");
   ASSERT_TRUE(all.ok()) << all.status();
   for (const std::string& line : LinesOf(*all)) {
-    const bool numbered = line.size() > 3 && absl::StartsWith(line, "  ") && (line[2] == 'v' || line[2] == 'a') && std::isdigit(static_cast<unsigned char>(line[3]));
+    const bool numbered = line.size() > 3 && absl::StartsWith(line, "  ") &&
+                          (line[2] == 'v' || line[2] == 'a') &&
+                          std::isdigit(static_cast<unsigned char>(line[3]));
     EXPECT_FALSE(numbered) << line;
   }
   const absl::Status unknown = LayoutsSection(*planned.plan, "blok").status();

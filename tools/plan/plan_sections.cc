@@ -32,7 +32,9 @@ using compiler::Value;
 
 constexpr size_t kChartColumnsMax = kSectionColumns - 4;
 
-std::string Wrapped(const std::string& text) { return WrapText(text, kSectionColumns, /*hanging=*/4); }
+std::string Wrapped(const std::string& text) {
+  return WrapText(text, kSectionColumns, /*hanging=*/4);
+}
 
 // "layers.11" as ("layers.", 11); a name without a number has -1.
 std::pair<std::string, int64_t> DivideAtNumber(const std::string& name) {
@@ -45,8 +47,11 @@ std::pair<std::string, int64_t> DivideAtNumber(const std::string& name) {
 // " · weights updated in steps n with n % 4 == 3 · gradients 1 update old"
 std::string UpdatesText(const UpdateRate& updates) {
   std::string text;
-  if (updates.every > 1) text = absl::StrCat(" · weights updated in steps n with n % ", updates.every, " == ", updates.phase);
-  if (updates.delay > 0) absl::StrAppend(&text, " · gradients ", Plural(updates.delay, "update"), " old");
+  if (updates.every > 1)
+    text = absl::StrCat(" · weights updated in steps n with n % ", updates.every,
+                        " == ", updates.phase);
+  if (updates.delay > 0)
+    absl::StrAppend(&text, " · gradients ", Plural(updates.delay, "update"), " old");
   return text;
 }
 
@@ -54,23 +59,30 @@ std::string UpdatesText(const UpdateRate& updates) {
 
 // A function that the compiler made calls its values a0, a1, v7, ...
 bool IsNumbered(const std::string& name) {
-  return name.size() > 1 && (name[0] == 'a' || name[0] == 'v') && std::all_of(name.begin() + 1, name.end(), [](char c) { return absl::ascii_isdigit(c); });
+  return name.size() > 1 && (name[0] == 'a' || name[0] == 'v') &&
+         std::all_of(name.begin() + 1, name.end(), [](char c) { return absl::ascii_isdigit(c); });
 }
 
 // Names and reasons of the values of one function, as people know them.
 class FunctionText {
  public:
-  FunctionText(const LogicalPlan& plan, const ProgramItem& caller) : plan_(plan), caller_(caller), function_(plan.module.functions[caller.function]) {
-    for (size_t i = 0; i < function_.args.size(); ++i) NameAs(function_.args[i].value, ValueName(i < caller.inputs.size() ? caller.inputs[i] : -1));
-    for (size_t i = 0; i < function_.results.size(); ++i) NameAs(function_.results[i].value, ValueName(i < caller.outputs.size() ? caller.outputs[i] : -1));
+  FunctionText(const LogicalPlan& plan, const ProgramItem& caller)
+      : plan_(plan), caller_(caller), function_(plan.module.functions[caller.function]) {
+    for (size_t i = 0; i < function_.args.size(); ++i)
+      NameAs(function_.args[i].value, ValueName(i < caller.inputs.size() ? caller.inputs[i] : -1));
+    for (size_t i = 0; i < function_.results.size(); ++i)
+      NameAs(function_.results[i].value,
+             ValueName(i < caller.outputs.size() ? caller.outputs[i] : -1));
     for (const auto& [value, state] : function_.states) NameAs(value, state);
   }
 
   std::string Run() const {
     std::string text;
-    for (const Arg& arg : function_.args) Tensor(arg.value, arg.kind == ArgKind::kParameter ? "weight" : "input", &text);
+    for (const Arg& arg : function_.args)
+      Tensor(arg.value, arg.kind == ArgKind::kParameter ? "weight" : "input", &text);
     for (const Node& node : function_.nodes) {
-      for (size_t i = 0; i < node.outputs.size(); ++i) Tensor(node.outputs[i], i == 0 ? node.op : absl::StrCat(node.op, ", ", i + 1), &text);
+      for (size_t i = 0; i < node.outputs.size(); ++i)
+        Tensor(node.outputs[i], i == 0 ? node.op : absl::StrCat(node.op, ", ", i + 1), &text);
     }
     return text;
   }
@@ -88,8 +100,8 @@ class FunctionText {
     if (IsNumbered(function_.values[value].name) && !name.empty()) names_.emplace(value, name);
   }
 
-  // The name of a numbered value is that which the caller has for it, or what it is made of: "of d_wq" beside the op
-  // sum_squares, "of sum_squares of d_wq" beside add.
+  // The name of a numbered value is that which the caller has for it, or what it is made of: "of
+  // d_wq" beside the op sum_squares, "of sum_squares of d_wq" beside add.
   std::string NameOf(ValueId value, int depth = 0) const {
     const Value& v = function_.values[value];
     if (!IsNumbered(v.name)) return v.name;
@@ -98,9 +110,11 @@ class FunctionText {
     const int producer = function_.ProducerOf(value);
     if (producer < 0) return v.name;
     const Node& node = function_.nodes[producer];
-    if (node.inputs.empty() || node.inputs.back() < 0 || depth > 2) return depth == 0 ? "" : node.op;
+    if (node.inputs.empty() || node.inputs.back() < 0 || depth > 2)
+      return depth == 0 ? "" : node.op;
     // Of a sum that grows the last part tells one from another.
-    const bool shows_op = depth > 0 && node.op != compiler::kBoxingOp;  // in a column of its own otherwise
+    const bool shows_op =
+        depth > 0 && node.op != compiler::kBoxingOp;  // in a column of its own otherwise
     const std::string of = NameOf(node.inputs.back(), depth + 1);
     return shows_op ? absl::StrCat(node.op, " of ", of) : depth == 0 ? absl::StrCat("of ", of) : of;
   }
@@ -108,7 +122,9 @@ class FunctionText {
   std::string ReasonOf(ValueId value, const std::string& op) const {
     const Value& v = function_.values[value];
     if (!v.why.empty()) return v.why;
-    if (std::all_of(v.layout.begin(), v.layout.end(), [](const Sbp& sbp) { return sbp.is_broadcast(); })) return "no rule splits it";
+    if (std::all_of(v.layout.begin(), v.layout.end(),
+                    [](const Sbp& sbp) { return sbp.is_broadcast(); }))
+      return "no rule splits it";
     if (op == "input" || op == "weight") return "as it was made";
     return op == compiler::kBoxingOp ? "for what reads it" : "as its operands are";
   }
@@ -117,12 +133,15 @@ class FunctionText {
   void Tensor(ValueId value, const std::string& op, std::string* text) const {
     const Value& v = function_.values[value];
     const std::string what = absl::StrFormat("  %-32s %-14s %s", NameOf(value), op, ToText(v.type));
-    const std::string layout = absl::StrCat(ToText(v.layout, plan_.stage_mesh), "  ", ReasonOf(value, op));
+    const std::string layout =
+        absl::StrCat(ToText(v.layout, plan_.stage_mesh), "  ", ReasonOf(value, op));
     const std::string line = absl::StrFormat("%-78s %s", what, layout);
     if (NumCharacters(line) <= kSectionColumns) {
       absl::StrAppend(text, line, "\n");
     } else {
-      absl::StrAppend(text, Wrapped(what), "\n", WrapText(absl::StrCat("      ", layout), kSectionColumns, /*hanging=*/2), "\n");
+      absl::StrAppend(text, Wrapped(what), "\n",
+                      WrapText(absl::StrCat("      ", layout), kSectionColumns, /*hanging=*/2),
+                      "\n");
     }
   }
 
@@ -136,20 +155,29 @@ class FunctionText {
 
 std::string StagesText(const LogicalPlan& plan) {
   const compiler::PipelineSchedule& schedule = plan.schedule;
-  std::string text = absl::StrCat("\nstages", schedule.num_stages > 1 ? absl::StrCat(" · ", compiler::Name(schedule.kind)) : "", "\n");
+  std::string text = absl::StrCat(
+      "\nstages", schedule.num_stages > 1 ? absl::StrCat(" · ", compiler::Name(schedule.kind)) : "",
+      "\n");
   for (int64_t stage = 0; stage < schedule.num_stages; ++stage) {
     std::vector<std::string> parts, in_flight;
     std::vector<int64_t> ranks;
     for (int64_t part = stage; part < schedule.num_parts(); part += schedule.num_stages) {
-      parts.push_back(absl::StrCat(schedule.virtual_stages > 1 ? absl::StrCat("part ", part, " ") : "", CallsText(plan, part)));
+      parts.push_back(
+          absl::StrCat(schedule.virtual_stages > 1 ? absl::StrCat("part ", part, " ") : "",
+                       CallsText(plan, part)));
       in_flight.push_back(absl::StrCat(schedule.in_flight[part]));
     }
-    for (int64_t r = 0; r < plan.stage_mesh.num_ranks(); ++r) ranks.push_back(plan.mesh.GlobalRank(stage, r));
-    absl::StrAppend(&text,
-                    Wrapped(absl::StrCat("  stage ", stage, ": ", absl::StrJoin(parts, "; "), " on ", ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks),
-                                         ", at most ", absl::StrJoin(in_flight, " and "),
-                                         in_flight == std::vector<std::string>{"1"} ? " micro-batch" : " micro-batches", " in flight")),
-                    "\n");
+    for (int64_t r = 0; r < plan.stage_mesh.num_ranks(); ++r)
+      ranks.push_back(plan.mesh.GlobalRank(stage, r));
+    absl::StrAppend(
+        &text,
+        Wrapped(absl::StrCat(
+            "  stage ", stage, ": ", absl::StrJoin(parts, "; "), " on ",
+            ranks.size() == 1 ? "rank " : "ranks ", RangesText(ranks), ", at most ",
+            absl::StrJoin(in_flight, " and "),
+            in_flight == std::vector<std::string>{"1"} ? " micro-batch" : " micro-batches",
+            " in flight")),
+        "\n");
   }
   return text;
 }
@@ -157,22 +185,28 @@ std::string StagesText(const LogicalPlan& plan) {
 // Of a step as it is planned, with the costs that it is planned with.
 std::string ChartText(const LogicalPlan& plan, const compiler::CostModel& costs) {
   const compiler::PipelineSchedule& schedule = plan.schedule;
-  std::string text = absl::StrFormat("  bubble %s = %.1f %% if parts are even", schedule.FormulaText(), 100 * schedule.BubbleFormula(1, 1));
+  std::string text = absl::StrFormat("  bubble %s = %.1f %% if parts are even",
+                                     schedule.FormulaText(), 100 * schedule.BubbleFormula(1, 1));
   if (plan.mode != PlanMode::kTrain) return text + "\n";
   absl::StatusOr<compiler::StationGraph> graph = BuildStationGraph(plan, costs);
-  absl::StatusOr<compiler::RegisterSolution> solution = graph.ok() ? SolveStations(plan, *graph) : graph.status();
+  absl::StatusOr<compiler::RegisterSolution> solution =
+      graph.ok() ? SolveStations(plan, *graph) : graph.status();
   if (!solution.ok()) return text + "\n";
   const compiler::StationPlay played = PlayStations(schedule, *graph, solution->slots);
-  absl::StrAppendFormat(&text, "; played with the costs of this plan %.1f %%%s\n", 100 * played.play.bubble,
-                        played.transfers == compiler::Transfers::kCounted ? "" : ", transfers not counted");
+  absl::StrAppendFormat(
+      &text, "; played with the costs of this plan %.1f %%%s\n", 100 * played.play.bubble,
+      played.transfers == compiler::Transfers::kCounted ? "" : ", transfers not counted");
   const compiler::ScheduleChart chart = DrawSchedule(played.play, kChartColumnsMax);
   if (chart.text.empty()) return text;
-  absl::StrAppend(&text,
-                  Wrapped(absl::StrCat("  a column is ", TimeText(chart.column), ", a part's forward pass on average: F forward, ",
-                                       schedule.splits_backward() ? "B gradients of inputs, W of weights" : "B backward",
-                                       schedule.virtual_stages > 1 ? ", f and b of a stage's later parts" : "",
-                                       chart.numbered ? ", with the micro-batch's last digit" : "")),
-                  "\n", chart.text);
+  absl::StrAppend(
+      &text,
+      Wrapped(absl::StrCat(
+          "  a column is ", TimeText(chart.column),
+          ", a part's forward pass on average: F forward, ",
+          schedule.splits_backward() ? "B gradients of inputs, W of weights" : "B backward",
+          schedule.virtual_stages > 1 ? ", f and b of a stage's later parts" : "",
+          chart.numbered ? ", with the micro-batch's last digit" : "")),
+      "\n", chart.text);
   return text;
 }
 
@@ -187,13 +221,17 @@ std::string RankText(const RankPlan& lowered) {
     if (state.has_token()) of_gradients.insert(state.token().register_id());
   }
   for (const ActorSpec& actor : lowered.actor()) {
-    actors[actor.kind() == ActorSpec::SEND ? "send" : actor.kind() == ActorSpec::SOURCE ? "source" : actor.kind() == ActorSpec::SINK ? "sink" : "compute"]++;
+    actors[actor.kind() == ActorSpec::SEND     ? "send"
+           : actor.kind() == ActorSpec::SOURCE ? "source"
+           : actor.kind() == ActorSpec::SINK   ? "sink"
+                                               : "compute"]++;
     if (actor.program() >= 0) kernels += lowered.program(actor.program()).call_size();
   }
   for (const RegisterSpec& spec : lowered.registers()) {
     slots[spec.slots()]++;
     if (spec.side() == RegisterSpec::OUTBOUND) continue;
-    if (spec.initial_tokens() > 0) (of_gradients.count(spec.id()) > 0 ? delayed : weights) += spec.stride() * spec.slots();
+    if (spec.initial_tokens() > 0)
+      (of_gradients.count(spec.id()) > 0 ? delayed : weights) += spec.stride() * spec.slots();
   }
   for (const StateSpec& state : lowered.state()) {
     if (state.name().find('/') == std::string::npos || state.has_token()) continue;
@@ -203,16 +241,22 @@ std::string RankText(const RankPlan& lowered) {
   }
   std::vector<std::string> parts, counts;
   for (const auto& [kind, count] : actors) parts.push_back(absl::StrCat(count, " ", kind));
-  for (const auto& [n, count] : slots) counts.push_back(absl::StrCat(count, " of ", Plural(n, "slot")));
+  for (const auto& [n, count] : slots)
+    counts.push_back(absl::StrCat(count, " of ", Plural(n, "slot")));
   const auto bytes = [](int64_t count) { return BytesText(static_cast<double>(count)); };
-  const int64_t registers = lowered.arena_bytes() - weights - optimiser - delayed - lowered.scratch_bytes();
+  const int64_t registers =
+      lowered.arena_bytes() - weights - optimiser - delayed - lowered.scratch_bytes();
   return absl::StrCat(
-      Wrapped(absl::StrCat("  rank ", lowered.rank(), " (", lowered.device(), "): ", Plural(lowered.actor_size(), "actor"), " (", absl::StrJoin(parts, ", "),
-                           ") running ", Plural(kernels, "kernel"), "; ", Plural(lowered.registers_size(), "register"), " (", absl::StrJoin(counts, ", "), ")")),
+      Wrapped(absl::StrCat("  rank ", lowered.rank(), " (", lowered.device(),
+                           "): ", Plural(lowered.actor_size(), "actor"), " (",
+                           absl::StrJoin(parts, ", "), ") running ", Plural(kernels, "kernel"),
+                           "; ", Plural(lowered.registers_size(), "register"), " (",
+                           absl::StrJoin(counts, ", "), ")")),
       "\n",
-      Wrapped(absl::StrCat("    memory ", bytes(lowered.arena_bytes()), ": weights ", bytes(weights), ", optimiser ", bytes(optimiser),
-                           delayed > 0 ? absl::StrCat(", delayed gradients ", bytes(delayed)) : "", ", registers ", bytes(registers), ", scratch ",
-                           bytes(lowered.scratch_bytes()))),
+      Wrapped(absl::StrCat(
+          "    memory ", bytes(lowered.arena_bytes()), ": weights ", bytes(weights), ", optimiser ",
+          bytes(optimiser), delayed > 0 ? absl::StrCat(", delayed gradients ", bytes(delayed)) : "",
+          ", registers ", bytes(registers), ", scratch ", bytes(lowered.scratch_bytes()))),
       "\n");
 }
 
@@ -223,7 +267,9 @@ std::string RangesText(const std::vector<int64_t>& numbers) {
   for (size_t i = 0; i < numbers.size();) {
     size_t end = i + 1;
     while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
-    ranges.push_back(end - i == 1 ? absl::StrCat(numbers[i]) : absl::StrCat(numbers[i], end - i == 2 ? ", " : " to ", numbers[end - 1]));
+    ranges.push_back(
+        end - i == 1 ? absl::StrCat(numbers[i])
+                     : absl::StrCat(numbers[i], end - i == 2 ? ", " : " to ", numbers[end - 1]));
     i = end;
   }
   return absl::StrJoin(ranges, ", ");
@@ -239,7 +285,8 @@ std::string CallsText(const LogicalPlan& plan, int64_t part) {
   for (const compiler::ModelCall& call : plan.module.model.calls) {
     if (call.part != part) continue;
     const auto divided = DivideAtNumber(call.name);
-    const bool goes_on = !first.empty() && divided.second >= 0 && divided.first == end.first && divided.second == end.second + 1;
+    const bool goes_on = !first.empty() && divided.second >= 0 && divided.first == end.first &&
+                         divided.second == end.second + 1;
     if (!goes_on) {
       finish();
       first = call.name;
@@ -253,11 +300,15 @@ std::string CallsText(const LogicalPlan& plan, int64_t part) {
 
 std::string JobHead(const LogicalPlan& plan) {
   int64_t elements = 0;
-  for (const compiler::Variable& variable : plan.module.variables) elements += variable.type.num_elements();
-  return absl::StrCat("job ", plan.job.name().empty() ? plan.job.graph().name() : plan.job.name(), " · mesh ",
-                      plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh.ToText(), " · ", Plural(plan.mesh.num_ranks(), "device"), " · ",
-                      Plural(plan.mesh.num_stages(), "stage"), " · ", Plural(plan.micro_batches, "micro-batch"), UpdatesText(plan.updates), " · ZeRO ",
-                      plan.job.training().zero_stage(), "\n", Plural(static_cast<int64_t>(plan.module.variables.size()), "weight"), ", ",
+  for (const compiler::Variable& variable : plan.module.variables)
+    elements += variable.type.num_elements();
+  return absl::StrCat("job ", plan.job.name().empty() ? plan.job.graph().name() : plan.job.name(),
+                      " · mesh ", plan.mesh.num_axes() == 0 ? "of one device" : plan.mesh.ToText(),
+                      " · ", Plural(plan.mesh.num_ranks(), "device"), " · ",
+                      Plural(plan.mesh.num_stages(), "stage"), " · ",
+                      Plural(plan.micro_batches, "micro-batch"), UpdatesText(plan.updates),
+                      " · ZeRO ", plan.job.training().zero_stage(), "\n",
+                      Plural(static_cast<int64_t>(plan.module.variables.size()), "weight"), ", ",
                       Plural(elements, "parameter"), " · plan ", plan.plan_id, "\n");
 }
 
@@ -269,20 +320,25 @@ absl::StatusOr<std::string> LayoutsSection(const LogicalPlan& plan, const std::s
     callers[item.function].push_back(&item);
     names.insert(plan.module.functions[item.function].name);
   }
-  std::string text = function.empty() ? "\nlayouts: every tensor, how it lies on the mesh, and why\n" : absl::StrCat("\nlayouts of ", function, "\n");
+  std::string text = function.empty()
+                         ? "\nlayouts: every tensor, how it lies on the mesh, and why\n"
+                         : absl::StrCat("\nlayouts of ", function, "\n");
   bool found = false;
   for (const auto& [index, items] : callers) {
     const std::string& name = plan.module.functions[index].name;
     // The gradient of a function belongs to it.
-    if (!function.empty() && name != function && name.substr(0, name.find('.')) != function) continue;
+    if (!function.empty() && name != function && name.substr(0, name.find('.')) != function)
+      continue;
     found = true;
-    absl::StrAppend(&text, "\n", items[0]->name, items.size() == 1 ? "" : absl::StrCat(" and ", items.size() - 1, " more"), " (function ", name, ")\n",
-                    FunctionText(plan, *items[0]).Run());
+    absl::StrAppend(&text, "\n", items[0]->name,
+                    items.size() == 1 ? "" : absl::StrCat(" and ", items.size() - 1, " more"),
+                    " (function ", name, ")\n", FunctionText(plan, *items[0]).Run());
   }
   if (found) return text;
   std::string nearest = Nearest(function, names);
   if (nearest.empty()) nearest = absl::StrJoin(names, ", ");
-  return Rejected({"W0941", "--layouts", "a function of the plan", absl::StrCat("\"", function, "\""), nearest});
+  return Rejected({"W0941", "--layouts", "a function of the plan",
+                   absl::StrCat("\"", function, "\""), nearest});
 }
 
 absl::StatusOr<std::string> BoxingsSection(const LogicalPlan& plan) {
@@ -291,18 +347,23 @@ absl::StatusOr<std::string> BoxingsSection(const LogicalPlan& plan) {
   double sum = 0;
   for (const BoxingCost& cost : costs) {
     sum += cost.bytes;
-    std::string line = absl::StrFormat("  %10s  %s: %s %s", BytesText(cost.bytes), cost.name, cost.method, cost.layouts);
+    std::string line = absl::StrFormat("  %10s  %s: %s %s", BytesText(cost.bytes), cost.name,
+                                       cost.method, cost.layouts);
     if (!cost.stages.empty()) absl::StrAppend(&line, ", ", cost.stages);
     if (cost.times > 1) absl::StrAppend(&line, ", ", cost.times, " times");
-    if (cost.link_bytes > 0) absl::StrAppend(&line, ", busiest link ", cost.from, " -> ", cost.to, " ", BytesText(cost.link_bytes));
+    if (cost.link_bytes > 0)
+      absl::StrAppend(&line, ", busiest link ", cost.from, " -> ", cost.to, " ",
+                      BytesText(cost.link_bytes));
     if (!cost.cause.empty()) absl::StrAppend(&line, "; why: ", cost.cause);
     absl::StrAppend(&text, WrapText(line, kSectionColumns, /*hanging=*/2), "\n");
   }
-  absl::StrAppendFormat(&text, "  %10s  in total%s\n", BytesText(sum), plan.updates.every > 1 ? ", a mean over the steps of an update" : "");
+  absl::StrAppendFormat(&text, "  %10s  in total%s\n", BytesText(sum),
+                        plan.updates.every > 1 ? ", a mean over the steps of an update" : "");
   return text;
 }
 
-absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan, const compiler::CostModel& costs) {
+absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan,
+                                            const compiler::CostModel& costs) {
   std::string text = StagesText(plan);
   if (plan.schedule.num_stages > 1) absl::StrAppend(&text, ChartText(plan, costs));
   WEIR_ASSIGN_OR_RETURN(const std::string rhythm, ExplainRhythm(plan, costs));
@@ -312,12 +373,14 @@ absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan, const compi
 absl::StatusOr<std::string> ActorsSection(const LogicalPlan& plan) {
   std::string text = "\nactors and memory of each rank\n";
   // Each rank of a large mesh takes long, and they are alike.
-  const int64_t shown = std::min<int64_t>(plan.mesh.num_ranks(), std::clamp<int64_t>(16384 / plan.mesh.num_ranks(), 1, 64));
+  const int64_t shown = std::min<int64_t>(
+      plan.mesh.num_ranks(), std::clamp<int64_t>(16384 / plan.mesh.num_ranks(), 1, 64));
   for (int64_t rank = 0; rank < shown; ++rank) {
     WEIR_ASSIGN_OR_RETURN(const RankPlan lowered, LowerForRank(plan, rank));
     absl::StrAppend(&text, RankText(lowered));
   }
-  if (shown < plan.mesh.num_ranks()) absl::StrAppend(&text, "  … and ", Plural(plan.mesh.num_ranks() - shown, "more rank"), "\n");
+  if (shown < plan.mesh.num_ranks())
+    absl::StrAppend(&text, "  … and ", Plural(plan.mesh.num_ranks() - shown, "more rank"), "\n");
   return text;
 }
 

@@ -1,6 +1,6 @@
-// The detail of `weir plan`, section by section; what it begins with is the screen (plan_screen.h). Stable: the same plan
-// gives the same text. Lines have at most kSectionColumns characters, but for names that are longer by themselves.
-// Thread rule: pure functions.
+// The detail of `weir plan`, section by section; what it begins with is the screen (plan_screen.h).
+// Stable: the same plan gives the same text. Lines have at most kSectionColumns characters, but for
+// names that are longer by themselves. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,22 @@ namespace weir {
 
 inline constexpr int kSectionColumns = 100;
 
-// Every tensor with its layout, and why. `function` is a function of the job's graph; empty: all, and those that the
-// compiler adds (gradients, updates). kInvalidArgument (W0941) if there is no such function.
+// Every tensor with its layout, and why. `function` is a function of the job's graph; empty: all,
+// and those that the compiler adds (gradients, updates). kInvalidArgument (W0941) if there is no
+// such function.
 absl::StatusOr<std::string> LayoutsSection(const LogicalPlan& plan, const std::string& function);
 // Every boxing: method, layouts, bytes over all links and on the busiest, and the rule behind it.
 absl::StatusOr<std::string> BoxingsSection(const LogicalPlan& plan);
-// Stages with their calls, the chart of a pipeline, and the times that are planned; `costs` are those of the plan.
-absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan, const compiler::CostModel& costs);
+// Stages with their calls, the chart of a pipeline, and the times that are planned; `costs` are
+// those of the plan.
+absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan,
+                                            const compiler::CostModel& costs);
 // Actors, registers and what the memory of each rank is made of.
 absl::StatusOr<std::string> ActorsSection(const LogicalPlan& plan);
 
 // All of the above, below a line about the job. `costs` null: the compiler's defaults.
-absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan, const compiler::CostModel* costs = nullptr);
+absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan,
+                                        const compiler::CostModel* costs = nullptr);
 
 // "job gpt · mesh dp=2,tp=2 · 4 devices · 1 stage · 1 micro-batch · ZeRO 0", and a line on weights.
 std::string JobHead(const LogicalPlan& plan);

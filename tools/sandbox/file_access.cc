@@ -28,7 +28,8 @@ constexpr long kCreateRuleset = 444, kAddRule = 445, kRestrictSelf = 446;
 constexpr unsigned kAskVersion = 1;
 constexpr unsigned kRulePathBeneath = 1;
 
-constexpr uint64_t kExecute = 1, kWriteFile = 2, kReadFile = 4, kReadDir = 8, kRemoveFile = 32, kMakeRegular = 256;
+constexpr uint64_t kExecute = 1, kWriteFile = 2, kReadFile = 4, kReadDir = 8, kRemoveFile = 32,
+                   kMakeRegular = 256;
 constexpr uint64_t kRefer = 1 << 13, kTruncate = 1 << 14;
 constexpr uint64_t kFilesOfAbi1 = (1 << 13) - 1;  // all that a file or folder can be used for
 constexpr uint64_t kDeviceControl = 1 << 15;
@@ -36,18 +37,23 @@ constexpr uint64_t kBindAndConnect = 3;
 constexpr uint64_t kSocketsAndSignals = 3;
 
 // What tells how much memory and how many cores there are, and what time it is.
-constexpr const char* kSystemFiles[] = {"/proc/meminfo", "/proc/cpuinfo", "/proc/stat", "/proc/self", "/proc/sys/vm", "/sys/fs/cgroup", "/sys/devices/system",
-                                        "/usr/share/zoneinfo", "/etc/localtime"};
+constexpr const char* kSystemFiles[] = {
+    "/proc/meminfo",  "/proc/cpuinfo",       "/proc/stat",          "/proc/self",    "/proc/sys/vm",
+    "/sys/fs/cgroup", "/sys/devices/system", "/usr/share/zoneinfo", "/etc/localtime"};
 
 uint64_t FilesOf(long abi) {
-  return kFilesOfAbi1 | (abi >= 2 ? kRefer : 0) | (abi >= 3 ? kTruncate : 0) | (abi >= 5 ? kDeviceControl : 0);
+  return kFilesOfAbi1 | (abi >= 2 ? kRefer : 0) | (abi >= 3 ? kTruncate : 0) |
+         (abi >= 5 ? kDeviceControl : 0);
 }
 
 class Ruleset {
  public:
   explicit Ruleset(long abi) : handled_(FilesOf(abi)) {
-    const RulesetAttributes attributes = {handled_, abi >= 4 ? kBindAndConnect : 0, abi >= 6 ? kSocketsAndSignals : 0};
-    const size_t size = abi >= 6 ? sizeof(attributes) : abi >= 4 ? 2 * sizeof(uint64_t) : sizeof(uint64_t);
+    const RulesetAttributes attributes = {handled_, abi >= 4 ? kBindAndConnect : 0,
+                                          abi >= 6 ? kSocketsAndSignals : 0};
+    const size_t size = abi >= 6   ? sizeof(attributes)
+                        : abi >= 4 ? 2 * sizeof(uint64_t)
+                                   : sizeof(uint64_t);
     descriptor_ = static_cast<int>(::syscall(kCreateRuleset, &attributes, size, 0));
   }
   ~Ruleset() {
@@ -64,7 +70,8 @@ class Ruleset {
     if (place < 0) return;
     struct stat info;
     if (::fstat(place, &info) == 0) {
-      const PathAttributes attributes = {handled_ & (S_ISDIR(info.st_mode) ? of_files | of_folders : of_files), place};
+      const PathAttributes attributes = {
+          handled_ & (S_ISDIR(info.st_mode) ? of_files | of_folders : of_files), place};
       ::syscall(kAddRule, descriptor_, kRulePathBeneath, &attributes, 0);
     }
     ::close(place);
@@ -90,7 +97,8 @@ int ConfineFiles(const SandboxRules& rules, std::string* why) {
     for (const char* path : kSystemFiles) ruleset.Allow(path, kReadFile, kReadDir);
     for (const std::string& path : rules.read) ruleset.Allow(path, kReadFile, kReadDir);
     for (const std::string& path : rules.write_folders) {
-      ruleset.Allow(path, kReadFile | kWriteFile | kTruncate, kReadDir | kMakeRegular | kRemoveFile | kRefer);
+      ruleset.Allow(path, kReadFile | kWriteFile | kTruncate,
+                    kReadDir | kMakeRegular | kRemoveFile | kRefer);
     }
     if (ruleset.Enter()) return static_cast<int>(abi);
   }

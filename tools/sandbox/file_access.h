@@ -8,7 +8,8 @@
 
 namespace weir {
 
-// The version of Landlock that now confines the calling thread. 0: none; then *why says so. The thread must have no_new_privs.
+// The version of Landlock that now confines the calling thread. 0: none; then *why says so. The
+// thread must have no_new_privs.
 int ConfineFiles(const SandboxRules& rules, std::string* why);
 
 }  // namespace weir

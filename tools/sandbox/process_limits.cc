@@ -12,7 +12,8 @@ namespace {
 // In a signal handler: a text made before, and the end.
 [[noreturn]] void EndForTime(int) {
   static constexpr char kText[] =
-      "weir: W0816: expected at most 3600 s of CPU time; found more. Try: a smaller job, or WEIR_SANDBOX=off if it may take that long.\n";
+      "weir: W0816: expected at most 3600 s of CPU time; found more. Try: a smaller job, or "
+      "WEIR_SANDBOX=off if it may take that long.\n";
   static_assert(kCpuSecondsMax == 3600);
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, kText, sizeof(kText) - 1);
   ::_exit(65);
@@ -30,7 +31,8 @@ void LimitTo(__rlimit_resource_t resource, rlim_t most) {
 void LimitProcess(CpuTime time) {
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they reserve terabytes
   const long pages = ::sysconf(_SC_PHYS_PAGES), page_bytes = ::sysconf(_SC_PAGESIZE);
-  if (pages > 0 && page_bytes > 0) LimitTo(RLIMIT_AS, static_cast<rlim_t>(pages) * static_cast<rlim_t>(page_bytes));
+  if (pages > 0 && page_bytes > 0)
+    LimitTo(RLIMIT_AS, static_cast<rlim_t>(pages) * static_cast<rlim_t>(page_bytes));
 #endif
   LimitTo(RLIMIT_CORE, 0);
   if (time == CpuTime::kUnlimited) return;

@@ -26,12 +26,16 @@ SandboxFacts EnterSandbox(const SandboxRules& rules) {
   }
   std::string no_files, no_calls;
   facts.landlock_abi = ConfineFiles(rules, &no_files);
-  facts.system_calls =
-      FilterSystemCalls(rules.write_folders.empty() ? FileWrites::kNone : FileWrites::kWhereFilesAreConfined, &no_calls);
-  facts.missing = absl::StrCat(no_files, no_files.empty() || no_calls.empty() ? "" : "; ", no_calls);
+  facts.system_calls = FilterSystemCalls(
+      rules.write_folders.empty() ? FileWrites::kNone : FileWrites::kWhereFilesAreConfined,
+      &no_calls);
+  facts.missing =
+      absl::StrCat(no_files, no_files.empty() || no_calls.empty() ? "" : "; ", no_calls);
   return facts;
 }
 
-bool ForbidPrograms() { return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ForbidProgramsByFilter(); }
+bool ForbidPrograms() {
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && ForbidProgramsByFilter();
+}
 
 }  // namespace weir

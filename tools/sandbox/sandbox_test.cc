@@ -1,4 +1,5 @@
-// What a confined process tries and may not do. Each attempt runs in a process of its own, since nobody leaves a sandbox.
+// What a confined process tries and may not do. Each attempt runs in a process of its own, since
+// nobody leaves a sandbox.
 #include "tools/sandbox/sandbox.h"
 
 #include <fcntl.h>
@@ -27,15 +28,17 @@
 namespace weir {
 namespace {
 
-
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
 
 std::string WriteFile(const std::string& name, const std::string& text) {
   std::ofstream(PathFor(name)) << text;
   return PathFor(name);
 }
 
-// The errno with which `attempt` (as a system call: -1 and errno) fails in the sandbox; 0 if it succeeds, 1000 + the signal if it is killed.
+// The errno with which `attempt` (as a system call: -1 and errno) fails in the sandbox; 0 if it
+// succeeds, 1000 + the signal if it is killed.
 int FailureOf(const SandboxRules& rules, const std::function<long()>& attempt) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -71,11 +74,14 @@ class SandboxTest : public ::testing::Test {
   const SandboxFacts facts_ = FactsHere();
 
   bool NeedsSystemCalls() const {
-    if (!facts_.system_calls) std::cout << "SKIPPED LOUDLY: no filter of system calls here: the sandbox is not proved\n";
+    if (!facts_.system_calls)
+      std::cout << "SKIPPED LOUDLY: no filter of system calls here: the sandbox is not proved\n";
     return facts_.system_calls;
   }
   bool NeedsLandlock() const {
-    if (facts_.landlock_abi == 0) std::cout << "SKIPPED LOUDLY: no Landlock in this kernel: files are not confined, nor is it proved\n";
+    if (facts_.landlock_abi == 0)
+      std::cout << "SKIPPED LOUDLY: no Landlock in this kernel: files are not confined, nor is it "
+                   "proved\n";
     return facts_.landlock_abi > 0;
   }
 };
@@ -101,15 +107,21 @@ TEST_F(SandboxTest, OtherProcessesAreOutOfReach) {
   if (!NeedsSystemCalls()) GTEST_SKIP();
   const pid_t parent = ::getpid();
   EXPECT_EQ(FailureOf({}, [&] { return ::kill(parent, 0); }), EPERM);
-  EXPECT_EQ(FailureOf({}, [&] { return ::ptrace(PTRACE_ATTACH, parent, nullptr, nullptr); }), EPERM);
+  EXPECT_EQ(FailureOf({}, [&] { return ::ptrace(PTRACE_ATTACH, parent, nullptr, nullptr); }),
+            EPERM);
   EXPECT_EQ(FailureOf({}, [&] { return ::syscall(SYS_pidfd_open, parent, 0); }), EPERM);
 }
 
 TEST_F(SandboxTest, NoMemoryBecomesExecutable) {
   if (!NeedsSystemCalls()) GTEST_SKIP();
-  EXPECT_EQ(FailureOf({}, [] {
-              return ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0;
-            }), EPERM);
+  EXPECT_EQ(FailureOf({},
+                      [] {
+                        return ::mmap(nullptr, 4096, PROT_READ | PROT_EXEC,
+                                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED
+                                   ? -1
+                                   : 0;
+                      }),
+            EPERM);
 }
 
 TEST_F(SandboxTest, NoFileIsMadeChangedOrRemoved) {
@@ -138,41 +150,54 @@ TEST_F(SandboxTest, OnlyTheFilesThatAreNamedAreRead) {
 
 TEST_F(SandboxTest, FilesAreWrittenInTheFoldersThatAreNamedAlone) {
   if (!NeedsLandlock()) GTEST_SKIP();
-  const std::string folder = PathFor("folder"), elsewhere = PathFor("elsewhere"), file = folder + "/file";
+  const std::string folder = PathFor("folder"), elsewhere = PathFor("elsewhere"),
+                    file = folder + "/file";
   ::mkdir(folder.c_str(), 0700);
   ::mkdir(elsewhere.c_str(), 0700);
   const std::string beside = WriteFile("beside", "x");
   const SandboxRules rules = {{}, {folder}};
-  EXPECT_EQ(FailureOf(rules, [&] { return ::open(file.c_str(), O_CREAT | O_TRUNC | O_RDWR, 0600); }), 0);
+  EXPECT_EQ(
+      FailureOf(rules, [&] { return ::open(file.c_str(), O_CREAT | O_TRUNC | O_RDWR, 0600); }), 0);
   EXPECT_EQ(FailureOf(rules, [&] { return ::open(folder.c_str(), O_TMPFILE | O_RDWR, 0600); }), 0);
-  EXPECT_EQ(FailureOf(rules, [&] { return ::rename(file.c_str(), (folder + "/renamed").c_str()); }), 0);
-  EXPECT_EQ(FailureOf(rules, [&] { return ::open((elsewhere + "/file").c_str(), O_CREAT | O_WRONLY, 0600); }), EACCES);
+  EXPECT_EQ(FailureOf(rules, [&] { return ::rename(file.c_str(), (folder + "/renamed").c_str()); }),
+            0);
+  EXPECT_EQ(
+      FailureOf(rules,
+                [&] { return ::open((elsewhere + "/file").c_str(), O_CREAT | O_WRONLY, 0600); }),
+      EACCES);
   EXPECT_EQ(FailureOf(rules, [&] { return ::open(beside.c_str(), O_WRONLY); }), EACCES);
 }
 
 TEST_F(SandboxTest, ComputingGoesOnOnThreadsToo) {
-  EXPECT_EQ(FailureOf({}, [] {
-              std::vector<char> memory(64 << 20, 1);
-              int seen = 0;
-              std::thread thread([&] { seen = static_cast<int>(std::vector<char>(64 << 20, 1).size() / memory.size()); });
-              thread.join();
-              return seen == 1 ? 0L : -1L;
-            }), 0);
+  EXPECT_EQ(
+      FailureOf({},
+                [] {
+                  std::vector<char> memory(64 << 20, 1);
+                  int seen = 0;
+                  std::thread thread([&] {
+                    seen = static_cast<int>(std::vector<char>(64 << 20, 1).size() / memory.size());
+                  });
+                  thread.join();
+                  return seen == 1 ? 0L : -1L;
+                }),
+      0);
 }
 
 TEST_F(SandboxTest, AThreadOfTheSandboxIsConfinedWithItsStarter) {
   if (!NeedsSystemCalls()) GTEST_SKIP();
-  EXPECT_EQ(FailureOf({}, [] {
-              long result = 0;
-              int error = 0;
-              std::thread thread([&] {
-                result = ::socket(AF_INET, SOCK_STREAM, 0);
-                error = errno;
-              });
-              thread.join();
-              errno = error;
-              return result;
-            }), EPERM);
+  EXPECT_EQ(FailureOf({},
+                      [] {
+                        long result = 0;
+                        int error = 0;
+                        std::thread thread([&] {
+                          result = ::socket(AF_INET, SOCK_STREAM, 0);
+                          error = errno;
+                        });
+                        thread.join();
+                        errno = error;
+                        return result;
+                      }),
+            EPERM);
 }
 
 TEST_F(SandboxTest, WhoMayStartNoProgramKeepsFilesAndTheNetwork) {
@@ -191,7 +216,8 @@ TEST_F(SandboxTest, WhoMayStartNoProgramKeepsFilesAndTheNetwork) {
     const bool done = ForbidPrograms();
     forbidden.store(true);
     before.join();
-    const bool free = ::socket(AF_INET, SOCK_STREAM, 0) >= 0 && ::open("/etc/passwd", O_RDONLY) >= 0;
+    const bool free =
+        ::socket(AF_INET, SOCK_STREAM, 0) >= 0 && ::open("/etc/passwd", O_RDONLY) >= 0;
     ::_exit(done && seen == EPERM && free ? 0 : 1);
   }
   int status = 0;
@@ -210,12 +236,14 @@ TEST_F(SandboxTest, ConfinedWorkLeavesTheProcessFree) {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   EXPECT_GE(socket, 0);
   ::close(socket);
-  EXPECT_THROW(RunConfined([]() -> absl::Status { throw std::bad_alloc(); }).IgnoreError(), std::bad_alloc);
+  EXPECT_THROW(RunConfined([]() -> absl::Status { throw std::bad_alloc(); }).IgnoreError(),
+               std::bad_alloc);
 }
 
 TEST_F(SandboxTest, TheFactsSayWhatIsInPlace) {
   EXPECT_EQ((SandboxFacts{7, true, ""}).Text(), "sandbox: system calls and files (Landlock ABI 7)");
-  EXPECT_EQ((SandboxFacts{0, true, "this kernel has no Landlock"}).Text(), "sandbox: system calls; this kernel has no Landlock");
+  EXPECT_EQ((SandboxFacts{0, true, "this kernel has no Landlock"}).Text(),
+            "sandbox: system calls; this kernel has no Landlock");
   EXPECT_EQ((SandboxFacts{1, false, "why"}).Text(), "sandbox: files (Landlock ABI 1); why");
   EXPECT_EQ((SandboxFacts{0, false, "why"}).Text(), "sandbox: none; why");
 }

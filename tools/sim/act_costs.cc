@@ -18,7 +18,8 @@ uint64_t KeyOfValue(const AttrValue& value) {
   if (const auto* b = std::get_if<bool>(&value)) return *b ? 1 : 0;
   if (const auto* s = std::get_if<std::string>(&value)) return KeyOfText(*s);
   uint64_t key = 7;
-  for (int64_t i : std::get<std::vector<int64_t>>(value)) key = MixKey(key, static_cast<uint64_t>(i));
+  for (int64_t i : std::get<std::vector<int64_t>>(value))
+    key = MixKey(key, static_cast<uint64_t>(i));
   return key;
 }
 
@@ -52,14 +53,16 @@ double SendNs(const ClusterMap& map, const Plan& plan, const PlanActor& actor) {
     if (r.side != RegisterSide::kOutbound) continue;
     const Link& link = map.LinkBetween(plan.rank, r.peer);
     ns += link.send_ns();
-    if (link.send_bytes_per_second() > 0) ns += 1e9 * static_cast<double>(r.bytes) / link.send_bytes_per_second();
+    if (link.send_bytes_per_second() > 0)
+      ns += 1e9 * static_cast<double>(r.bytes) / link.send_bytes_per_second();
   }
   return ns;
 }
 
 }  // namespace
 
-absl::StatusOr<ActCosts::Kernel> ActCosts::Find(const DeviceCosts& costs, uint64_t key, const KernelWork& work) {
+absl::StatusOr<ActCosts::Kernel> ActCosts::Find(const DeviceCosts& costs, uint64_t key,
+                                                const KernelWork& work) {
   WEIR_ASSIGN_OR_RETURN(const double ns, costs.KernelNs(work));
   const Kernel kernel{ns, costs.BusyRatio(work), !costs.HasRow(work)};
   known_[key] = kernel;
@@ -78,7 +81,8 @@ absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const Plan& plan, const PlanActo
     busy_ns += kernel.ns * (kernel.busy_ratio > 0 ? kernel.busy_ratio : 1);
     any_busy = any_busy || kernel.busy_ratio > 0;
     sources_.step_ns += kernel.ns * static_cast<double>(actor.acts_per_step);
-    sources_.estimated_ns += kernel.estimated ? kernel.ns * static_cast<double>(actor.acts_per_step) : 0;
+    sources_.estimated_ns +=
+        kernel.estimated ? kernel.ns * static_cast<double>(actor.acts_per_step) : 0;
   };
   const auto find = [&](uint64_t key, const auto& work) -> absl::StatusOr<Kernel> {
     if (const auto known = known_.find(key); known != known_.end()) return known->second;
@@ -90,7 +94,8 @@ absl::StatusOr<ActCosts::Cost> ActCosts::CostOf(const Plan& plan, const PlanActo
     add(kernel);
   } else {
     for (const PlanCall& call : plan.programs[actor.program].calls) {
-      WEIR_ASSIGN_OR_RETURN(const Kernel kernel, find(KeyOfCall(costs, call, actor.chunks), [&] { return WorkOf(call, actor.chunks); }));
+      WEIR_ASSIGN_OR_RETURN(const Kernel kernel, find(KeyOfCall(costs, call, actor.chunks),
+                                                      [&] { return WorkOf(call, actor.chunks); }));
       add(kernel);
     }
   }

@@ -1,5 +1,5 @@
-// What the acts of plans take on the devices of a cluster, and where that comes from: rows of just these kernels, or
-// estimates. Each kernel is worked out once: ranks of a stage have the same ones.
+// What the acts of plans take on the devices of a cluster, and where that comes from: rows of just
+// these kernels, or estimates. Each kernel is worked out once: ranks of a stage have the same ones.
 //
 // Not here: what a kernel takes on one device (device_costs.h).
 // Thread rule: one thread.

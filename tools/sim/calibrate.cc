@@ -53,14 +53,17 @@ class KernelTimes {
   void Clear() { actors_.clear(); }
 
   // `told` is called with each kernel and its median at one place.
-  void ForEachPlace(const std::function<void(const Plan&, const PlanActor&, size_t kernel, int64_t ns)>& told) const {
+  void ForEachPlace(const std::function<void(const Plan&, const PlanActor&, size_t kernel,
+                                             int64_t ns)>& told) const {
     for (const auto& [key, times] : actors_) {
       const PlanActor& actor = times.plan->actors[key.second];
-      const size_t acts = times.kernels == 0 ? 0 : times.ns.size() / times.kernels, per_step = actor.acts_per_step;
+      const size_t acts = times.kernels == 0 ? 0 : times.ns.size() / times.kernels,
+                   per_step = actor.acts_per_step;
       for (size_t act = 0; act < std::min(acts, per_step); ++act) {
         for (size_t k = 0; k < times.kernels; ++k) {
           std::vector<int64_t> samples;
-          for (size_t at = act; at < acts; at += per_step) samples.push_back(times.ns[at * times.kernels + k]);
+          for (size_t at = act; at < acts; at += per_step)
+            samples.push_back(times.ns[at * times.kernels + k]);
           told(*times.plan, actor, k, Median(std::move(samples)));
         }
       }
@@ -100,10 +103,12 @@ absl::StatusOr<std::vector<Plan>> PlansOf(const Job& job) {
   return plans;
 }
 
-absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int threads, int64_t traced_steps = 1) {
+absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int threads,
+                                                          int64_t traced_steps = 1) {
   auto measured = std::make_unique<MeasuredJob>();
   WEIR_ASSIGN_OR_RETURN(measured->dataset, OpenJobData(job));
-  measured->feed = std::make_unique<DatasetFeed>(measured->dataset.get(), DataPart::kTrain, MicroBatches(job));
+  measured->feed =
+      std::make_unique<DatasetFeed>(measured->dataset.get(), DataPart::kTrain, MicroBatches(job));
   WEIR_ASSIGN_OR_RETURN(std::vector<Plan> plans, PlansOf(job));
   int64_t acts = 0;
   for (const Plan& plan : plans) {
@@ -115,7 +120,9 @@ absl::StatusOr<std::unique_ptr<MeasuredJob>> OpenMeasured(const Job& job, int th
   options.measured.threads_per_device = threads;
   options.measured.feed = measured->feed.get();
   options.measured.on_kernels = [times = &measured->times](const Plan& plan, const PlanActor& actor,
-                                                           absl::Span<const int64_t> ns) { times->Add(plan, actor, ns); };
+                                                           absl::Span<const int64_t> ns) {
+    times->Add(plan, actor, ns);
+  };
   WEIR_ASSIGN_OR_RETURN(measured->run, VirtualRun::Create(std::move(plans), std::move(options)));
   return measured;
 }
@@ -173,15 +180,19 @@ class Calibration {
   // `trace`: where to write one of all steps; empty: none.
   absl::Status MeasureKernels(const Job& job, const std::string& trace) {
     const int64_t traced_steps = trace.empty() ? 1 : options_.steps + 1;
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> measured, OpenMeasured(job, options_.threads_per_device, traced_steps));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> measured,
+                          OpenMeasured(job, options_.threads_per_device, traced_steps));
     const size_t ranks = measured->run->plans().size();
     devices_ = std::max(devices_, static_cast<int>(ranks));
-    Say(absl::StrFormat("kernels of %d device%s, %d steps", ranks, ranks == 1 ? "" : "s", options_.steps));
+    Say(absl::StrFormat("kernels of %d device%s, %d steps", ranks, ranks == 1 ? "" : "s",
+                        options_.steps));
     WEIR_RETURN_IF_ERROR(Measure(measured.get(), options_.steps));
-    measured->times.ForEachPlace([this](const Plan& plan, const PlanActor& actor, size_t kernel, int64_t ns) {
-      AddSample(WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks), ns);
-    });
-    for (size_t i = 0; i < ranks; ++i) AddOthers(measured->run->plans()[i], measured->run->acts(static_cast<int>(i)));
+    measured->times.ForEachPlace(
+        [this](const Plan& plan, const PlanActor& actor, size_t kernel, int64_t ns) {
+          AddSample(WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks), ns);
+        });
+    for (size_t i = 0; i < ranks; ++i)
+      AddOthers(measured->run->plans()[i], measured->run->acts(static_cast<int>(i)));
     return trace.empty() ? absl::OkStatus() : measured->run->WriteTrace(trace);
   }
 
@@ -189,9 +200,11 @@ class Calibration {
   absl::Status MeasureBusyKernels(const Job& job) {
     if (CopiesAtOnce() < 2) return absl::OkStatus();
     Say(absl::StrFormat("the same, %d at once", CopiesAtOnce()));
-    WEIR_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<MeasuredJob>> copies, MeasureAtOnce(job, CopiesAtOnce()));
+    WEIR_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<MeasuredJob>> copies,
+                          MeasureAtOnce(job, CopiesAtOnce()));
     for (const auto& copy : copies) {
-      copy->times.ForEachPlace([this](const Plan& plan, const PlanActor& actor, size_t kernel, int64_t ns) {
+      copy->times.ForEachPlace([this](const Plan& plan, const PlanActor& actor, size_t kernel,
+                                      int64_t ns) {
         const KernelWork work = WorkOf(plan.programs[actor.program].calls[kernel], actor.chunks);
         Row& row = rows_[{work.op, work.dtype, work.shapes}];
         row.busy_sum += static_cast<double>(ns);
@@ -204,10 +217,12 @@ class Calibration {
   int CopiesAtOnce() const { return std::max(1, Cores() / options_.threads_per_device); }
   static int Cores() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
-  absl::StatusOr<std::vector<std::unique_ptr<MeasuredJob>>> MeasureAtOnce(const Job& job, int k) const {
+  absl::StatusOr<std::vector<std::unique_ptr<MeasuredJob>>> MeasureAtOnce(const Job& job,
+                                                                          int k) const {
     std::vector<std::unique_ptr<MeasuredJob>> copies;
     for (int i = 0; i < k; ++i) {
-      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> copy, OpenMeasured(job, options_.threads_per_device));
+      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> copy,
+                            OpenMeasured(job, options_.threads_per_device));
       copies.push_back(std::move(copy));
     }
     std::vector<absl::Status> statuses(k);
@@ -220,17 +235,19 @@ class Calibration {
     return copies;
   }
 
-  // What protocol, ready set and trace add to an act: the same ranks without kernels. The engine of virtual time
-  // costs about what that of threads does.
+  // What protocol, ready set and trace add to an act: the same ranks without kernels. The engine of
+  // virtual time costs about what that of threads does.
   absl::Status MeasureActs(const Job& job) {
     WEIR_ASSIGN_OR_RETURN(std::vector<Plan> plans, PlansOf(job));
-    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<VirtualRun> run, VirtualRun::Create(std::move(plans), {}));
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<VirtualRun> run,
+                          VirtualRun::Create(std::move(plans), {}));
     const MonotonicClock clock;
     std::vector<int64_t> rounds;
     for (int64_t round = 0; round < kActRounds; ++round) {
       const int64_t begin = clock.NowNs(), acts = run->engine().num_acts();
       WEIR_RETURN_IF_ERROR(run->RunSteps(kActSteps));
-      rounds.push_back((clock.NowNs() - begin) / std::max<int64_t>(1, run->engine().num_acts() - acts));
+      rounds.push_back((clock.NowNs() - begin) /
+                       std::max<int64_t>(1, run->engine().num_acts() - acts));
     }
     act_ns_ = static_cast<double>(Median(rounds));
     return absl::OkStatus();
@@ -245,7 +262,8 @@ class Calibration {
         by_actor[record.actor].push_back(record.end - record.start);
       }
     }
-    for (auto& [actor, ns] : by_actor) AddSample(WorkOf(plan, plan.actors[actor]), Median(std::move(ns)));
+    for (auto& [actor, ns] : by_actor)
+      AddSample(WorkOf(plan, plan.actors[actor]), Median(std::move(ns)));
   }
 
   void DescribeMachine() {
@@ -264,7 +282,8 @@ class Calibration {
       kernel->set_flops(row.work.flops);
       kernel->set_bytes(row.work.bytes);
       kernel->set_ns(std::round(row.sum / static_cast<double>(row.places)));
-      if (row.busy_places > 0) kernel->set_busy_ns(std::round(row.busy_sum / static_cast<double>(row.busy_places)));
+      if (row.busy_places > 0)
+        kernel->set_busy_ns(std::round(row.busy_sum / static_cast<double>(row.busy_places)));
       if (row.work.op == "matmul" && kernel->ns() > 0) {
         double& peak = peaks[row.work.dtype];
         peak = std::max(peak, row.work.flops / kernel->ns() * 1e9);
@@ -289,14 +308,18 @@ class Calibration {
     int64_t alone = 0;
     for (int k = 1; k <= CopiesAtOnce(); ++k) {
       Say(absl::StrFormat("%d device%s busy at once", k, k == 1 ? "" : "s"));
-      WEIR_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<MeasuredJob>> copies, MeasureAtOnce(job, k));
+      WEIR_ASSIGN_OR_RETURN(const std::vector<std::unique_ptr<MeasuredJob>> copies,
+                            MeasureAtOnce(job, k));
       int64_t total = 0;
       for (const auto& copy : copies) total += copy->times.Total() / k;
       if (k == 1) alone = total;
       if (k > 1) {
-        const double speed = std::clamp(static_cast<double>(alone) / static_cast<double>(std::max<int64_t>(1, total)), 0.05, 1.0);
+        const double speed = std::clamp(
+            static_cast<double>(alone) / static_cast<double>(std::max<int64_t>(1, total)), 0.05,
+            1.0);
         // For devices of several threads, the same for each of their cores.
-        while (host->core_speed_size() < k * options_.threads_per_device) host->add_core_speed(std::round(speed * 1000) / 1000);
+        while (host->core_speed_size() < k * options_.threads_per_device)
+          host->add_core_speed(std::round(speed * 1000) / 1000);
       }
     }
     return absl::OkStatus();
@@ -308,17 +331,21 @@ class Calibration {
   absl::StatusOr<double> StepNs(Where where, const Job& job, int64_t rounds, int64_t steps) const {
     std::vector<int64_t> samples;
     if (where == Where::kProcesses) {
-      WEIR_ASSIGN_OR_RETURN(samples, options_.in_processes(job, options_.threads_per_device, rounds, steps));
+      WEIR_ASSIGN_OR_RETURN(samples,
+                            options_.in_processes(job, options_.threads_per_device, rounds, steps));
     } else {
-      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner, LocalRunner::Open(job, {options_.threads_per_device, 0}));
+      WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner,
+                            LocalRunner::Open(job, {options_.threads_per_device, 0}));
       WEIR_ASSIGN_OR_RETURN(samples, TimeRounds(runner.get(), rounds, steps));
     }
     return static_cast<double>(Median(std::move(samples)));
   }
 
-  // Two stages and one micro-batch of next to nothing: a step is a chain of messages between ranks that wait.
+  // Two stages and one micro-batch of next to nothing: a step is a chain of messages between ranks
+  // that wait.
   absl::StatusOr<double> MeasureWake(Where where) {
-    Say(where == Where::kProcesses ? "waking of a rank that waits, in two processes" : "waking of a rank that waits");
+    Say(where == Where::kProcesses ? "waking of a rank that waits, in two processes"
+                                   : "waking of a rank that waits");
     TransformerOptions tiny;
     tiny.layers = 2;
     tiny.hidden = 8;
@@ -337,7 +364,8 @@ class Calibration {
     return wakes > 0 ? std::max(0.0, std::round((step_ns - at_once.step_ns) / wakes)) : 0.0;
   }
 
-  // Many weights and few tokens over two data-parallel ranks: a step is exchanging gradients, and updates.
+  // Many weights and few tokens over two data-parallel ranks: a step is exchanging gradients, and
+  // updates.
   absl::Status MeasureBytes(double wake_in_one_ns) {
     Say("bytes between two processes");
     TransformerOptions wide;
@@ -349,19 +377,23 @@ class Calibration {
     wide.training.batch = 2;
     wide.training.mesh = "dp=2";
     WEIR_ASSIGN_OR_RETURN(Job job, GptJob(wide));
-    WEIR_ASSIGN_OR_RETURN(const double one_ns, StepNs(Where::kOneProcess, job, kBytesRounds, kBytesSteps));
-    WEIR_ASSIGN_OR_RETURN(const double two_ns, StepNs(Where::kProcesses, job, kBytesRounds, kBytesSteps));
+    WEIR_ASSIGN_OR_RETURN(const double one_ns,
+                          StepNs(Where::kOneProcess, job, kBytesRounds, kBytesSteps));
+    WEIR_ASSIGN_OR_RETURN(const double two_ns,
+                          StepNs(Where::kProcesses, job, kBytesRounds, kBytesSteps));
     WEIR_ASSIGN_OR_RETURN(Cluster wide_cluster, WithKernelsOf(job));
     wide_cluster.mutable_device(0)->set_wake_ns(wake_in_one_ns);
     WEIR_ASSIGN_OR_RETURN(const SimulateReport in_one, Simulate(job, wide_cluster, {.steps = 4}));
     wide_cluster.mutable_device(0)->set_wake_ns(cluster_.device(0).wake_ns());
-    WEIR_ASSIGN_OR_RETURN(const SimulateReport for_nothing, Simulate(job, wide_cluster, {.steps = 4}));
+    WEIR_ASSIGN_OR_RETURN(const SimulateReport for_nothing,
+                          Simulate(job, wide_cluster, {.steps = 4}));
     for (auto set : {&Link::set_send_bytes_per_second, &Link::set_receive_bytes_per_second}) {
       (wide_cluster.mutable_within_host()->*set)(1e9 / kTrialNsPerByte);
     }
     WEIR_ASSIGN_OR_RETURN(const SimulateReport dear, Simulate(job, wide_cluster, {.steps = 4}));
     const double bytes = (dear.step_ns - for_nothing.step_ns) / kTrialNsPerByte;
-    const double ns_per_byte = bytes > 0 ? (two_ns - one_ns - (for_nothing.step_ns - in_one.step_ns)) / bytes : 0;
+    const double ns_per_byte =
+        bytes > 0 ? (two_ns - one_ns - (for_nothing.step_ns - in_one.step_ns)) / bytes : 0;
     if (ns_per_byte <= kLeastNsPerByte) return absl::OkStatus();  // as good as nothing
     for (auto set : {&Link::set_send_bytes_per_second, &Link::set_receive_bytes_per_second}) {
       (cluster_.mutable_within_host()->*set)(std::round(1e9 / ns_per_byte));
@@ -401,6 +433,8 @@ absl::StatusOr<std::vector<int64_t>> TimeRounds(JobRunner* runner, int64_t round
   return samples;
 }
 
-absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options) { return Calibration(job, options).Run(); }
+absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options) {
+  return Calibration(job, options).Run();
+}
 
 }  // namespace weir

@@ -19,7 +19,8 @@ absl::StatusOr<Cluster> CalibratedWith(int64_t step_in_processes_ns) {
   EXPECT_TRUE(job.ok()) << job.status();
   CalibrateOptions options;
   options.steps = 1;
-  options.in_processes = [step_in_processes_ns](const Job&, int, int64_t rounds, int64_t) -> absl::StatusOr<std::vector<int64_t>> {
+  options.in_processes = [step_in_processes_ns](const Job&, int, int64_t rounds,
+                                                int64_t) -> absl::StatusOr<std::vector<int64_t>> {
     return std::vector<int64_t>(rounds, step_in_processes_ns);
   };
   return Calibrate(*job, options);
@@ -30,7 +31,8 @@ TEST(CalibrateTest, WhatStepsTakeMoreInProcessesIsChargedToWakingAndToBytes) {
   const absl::StatusOr<Cluster> cluster = CalibratedWith(kAnHourNs);
   ASSERT_TRUE(cluster.ok()) << cluster.status();
   EXPECT_GT(cluster->device(0).wake_ns(), 1e9);
-  EXPECT_EQ(cluster->within_host().send_bytes_per_second(), cluster->within_host().receive_bytes_per_second());
+  EXPECT_EQ(cluster->within_host().send_bytes_per_second(),
+            cluster->within_host().receive_bytes_per_second());
 }
 
 TEST(CalibrateTest, ProcessesThatCostNothingMoreAreAsOne) {

@@ -16,8 +16,9 @@ constexpr double kNsMax = 1e15;
 int64_t ToNs(double ns) { return std::llround(std::clamp(ns, 0.0, kNsMax)); }
 
 const DeviceModel& FirstDevice(const Cluster& cluster) {
-  return *std::find_if(cluster.device().begin(), cluster.device().end(),
-                       [&](const DeviceModel& device) { return device.name() == cluster.host(0).device(); });
+  return *std::find_if(
+      cluster.device().begin(), cluster.device().end(),
+      [&](const DeviceModel& device) { return device.name() == cluster.host(0).device(); });
 }
 
 std::vector<PlanOperand> Operands(const std::vector<TensorSlice>& slices) {
@@ -33,7 +34,8 @@ std::vector<PlanOperand> Operands(const std::vector<TensorSlice>& slices) {
 
 }  // namespace
 
-ClusterCosts::ClusterCosts(Cluster cluster) : cluster_(std::move(cluster)), costs_(FirstDevice(cluster_)) {}
+ClusterCosts::ClusterCosts(Cluster cluster)
+    : cluster_(std::move(cluster)), costs_(FirstDevice(cluster_)) {}
 
 int64_t ClusterCosts::KernelNs(const compiler::KernelUse& kernel) const {
   PlanCall call;
@@ -48,13 +50,16 @@ int64_t ClusterCosts::KernelNs(const compiler::KernelUse& kernel) const {
 int64_t ClusterCosts::ActNs() const { return ToNs(costs_.model().act_ns()); }
 
 int64_t ClusterCosts::LatencyNs(compiler::LinkLevel level, int64_t bytes) const {
-  const Link& link = level == compiler::LinkLevel::kWithinHost ? cluster_.within_host() : cluster_.between_hosts();
-  const double bytes_ns = link.bytes_per_second() > 0 ? 1e9 * static_cast<double>(bytes) / link.bytes_per_second() : 0;
+  const Link& link =
+      level == compiler::LinkLevel::kWithinHost ? cluster_.within_host() : cluster_.between_hosts();
+  const double bytes_ns =
+      link.bytes_per_second() > 0 ? 1e9 * static_cast<double>(bytes) / link.bytes_per_second() : 0;
   return ToNs(link.message_ns() + bytes_ns + link.latency_ns());
 }
 
 compiler::LinkLevel ClusterCosts::LevelBetween(int64_t rank, int64_t other) const {
-  return HostOf(rank) == HostOf(other) ? compiler::LinkLevel::kWithinHost : compiler::LinkLevel::kBetweenHosts;
+  return HostOf(rank) == HostOf(other) ? compiler::LinkLevel::kWithinHost
+                                       : compiler::LinkLevel::kBetweenHosts;
 }
 
 // Beyond the last device: as if the last hosts went on.
@@ -63,7 +68,8 @@ int64_t ClusterCosts::HostOf(int64_t rank) const {
   for (int group = 0; group < cluster_.host_size(); ++group) {
     const HostGroup& spec = cluster_.host(group);
     const int64_t count = std::max(1, spec.count()), devices = std::max(1, spec.devices());
-    if (rank < count * devices || group + 1 == cluster_.host_size()) return first_host + rank / devices;
+    if (rank < count * devices || group + 1 == cluster_.host_size())
+      return first_host + rank / devices;
     rank -= count * devices;
     first_host += count;
   }

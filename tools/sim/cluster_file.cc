@@ -21,7 +21,8 @@ namespace {
 constexpr int64_t kClusterBytesMax = 64 << 20;
 constexpr size_t kErrorsMax = 10;
 constexpr double kDevicesMax = 1 << 20;
-constexpr char kExample[] = "docs/examples/gpu_cluster.textproto is one; `weir calibrate JOB` writes that of this machine";
+constexpr char kExample[] =
+    "docs/examples/gpu_cluster.textproto is one; `weir calibrate JOB` writes that of this machine";
 
 // The text between the first pair of quotes after `from`; moves `from` past it.
 std::string NextQuoted(const std::string& text, size_t* from) {
@@ -36,7 +37,8 @@ std::string NextQuoted(const std::string& text, size_t* from) {
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
   explicit ErrorCollector(std::string name) : name_(std::move(name)) {}
-  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& message) override {
+  void AddError(int line, google::protobuf::io::ColumnNumber column,
+                const std::string& message) override {
     if (errors_.size() >= kErrorsMax) return;
     Problem problem{"W0700", absl::StrCat(name_, ":", line + 1, ":", column + 1),
                     "a cluster in protobuf text form (proto/cluster.proto)", message, kExample};
@@ -47,9 +49,11 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
       problem.found = absl::StrCat("\"", field, "\"");
       if (const auto* known = Cluster::descriptor()->file()->pool()->FindMessageTypeByName(type)) {
         std::vector<std::string> names;
-        for (int i = 0; i < known->field_count(); ++i) names.push_back(std::string(known->field(i)->name()));
+        for (int i = 0; i < known->field_count(); ++i)
+          names.push_back(std::string(known->field(i)->name()));
         const std::string nearest = Nearest(field, names);
-        problem.hint = nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest;
+        problem.hint =
+            nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest;
       }
     }
     errors_.push_back(Format(problem));
@@ -67,12 +71,15 @@ class Checker {
  public:
   explicit Checker(std::string name) : name_(std::move(name)) {}
 
-  void Number(const std::string& where, double value, double least, double most, const std::string& hint = "") {
+  void Number(const std::string& where, double value, double least, double most,
+              const std::string& hint = "") {
     if (status_.ok() && (std::isnan(value) || value < least || value > most)) {
-      status_ = Rejected({"W0702", At(where), absl::StrCat("a number from ", least, " to ", most), absl::StrCat(value), hint});
+      status_ = Rejected({"W0702", At(where), absl::StrCat("a number from ", least, " to ", most),
+                          absl::StrCat(value), hint});
     }
   }
-  void Name(const std::string& where, const std::string& expected, const std::string& found, const std::string& hint) {
+  void Name(const std::string& where, const std::string& expected, const std::string& found,
+            const std::string& hint) {
     if (status_.ok()) status_ = Rejected({"W0701", At(where), expected, found, hint});
   }
   const absl::Status& status() const { return status_; }
@@ -97,8 +104,10 @@ void CheckDevice(const DeviceModel& device, Checker* check) {
   check->Number(where + ", jitter", device.jitter(), 0, 1, "0.05 for five per cent");
   for (const Peak& peak : device.peak()) {
     const std::string at = absl::StrCat(where, ", peak ", peak.dtype());
-    if (!DTypeFromName(peak.dtype())) check->Name(at, "a dtype", absl::StrCat("\"", peak.dtype(), "\""), "f32, bf16 or i32");
-    check->Number(at + ", flops_per_second", peak.flops_per_second(), 1, kRateMax, "312e12 for 312 Tflop/s");
+    if (!DTypeFromName(peak.dtype()))
+      check->Name(at, "a dtype", absl::StrCat("\"", peak.dtype(), "\""), "f32, bf16 or i32");
+    check->Number(at + ", flops_per_second", peak.flops_per_second(), 1, kRateMax,
+                  "312e12 for 312 Tflop/s");
     check->Number(at + ", efficiency", peak.efficiency(), 0, 1);
   }
   for (const KernelCost& kernel : device.kernel()) {
@@ -127,9 +136,11 @@ absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {
   if (cluster.device_size() == 0) check.Name("device", "at least one", "none", kExample);
   if (cluster.host_size() == 0) check.Name("host", "at least one", "none", kExample);
   for (const DeviceModel& device : cluster.device()) {
-    if (device.name().empty()) check.Name("device", "a name", "none", "device { name: \"accelerator\" ... }");
+    if (device.name().empty())
+      check.Name("device", "a name", "none", "device { name: \"accelerator\" ... }");
     for (const std::string& known : names) {
-      if (known == device.name()) check.Name("device", "names that differ", absl::StrCat("two called ", known), "");
+      if (known == device.name())
+        check.Name("device", "names that differ", absl::StrCat("two called ", known), "");
     }
     names.push_back(device.name());
     CheckDevice(device, &check);
@@ -137,16 +148,21 @@ absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {
   double devices = 0;
   for (int i = 0; i < cluster.host_size(); ++i) {
     const HostGroup& host = cluster.host(i);
-    const std::string where = absl::StrCat("host ", host.name().empty() ? absl::StrCat(i) : host.name());
+    const std::string where =
+        absl::StrCat("host ", host.name().empty() ? absl::StrCat(i) : host.name());
     if (std::find(names.begin(), names.end(), host.device()) == names.end()) {
       const std::string nearest = Nearest(host.device(), names);
-      check.Name(where + ", device", "the name of a device of this file", absl::StrCat("\"", host.device(), "\""),
-                 names.empty() ? "device { name: \"core\" … }, as `weir calibrate` writes it" : nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest);
+      check.Name(where + ", device", "the name of a device of this file",
+                 absl::StrCat("\"", host.device(), "\""),
+                 names.empty()     ? "device { name: \"core\" … }, as `weir calibrate` writes it"
+                 : nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", "))
+                                   : nearest);
     }
     check.Number(where + ", count", host.count(), 0, kDevicesMax);
     check.Number(where + ", devices", host.devices(), 1, kDevicesMax, "devices: 8");
     check.Number(where + ", cores", host.cores(), 0, 1e6);
-    for (double speed : host.core_speed()) check.Number(where + ", core_speed", speed, 0.01, 1, "1 is as fast as one core alone");
+    for (double speed : host.core_speed())
+      check.Number(where + ", core_speed", speed, 0.01, 1, "1 is as fast as one core alone");
     devices += static_cast<double>(std::max(1, host.count())) * host.devices();
   }
   check.Number("hosts, all devices", devices, 1, kDevicesMax);
@@ -158,11 +174,15 @@ absl::Status CheckCluster(const Cluster& cluster, const std::string& name) {
 }  // namespace
 
 absl::StatusOr<Cluster> ReadClusterFile(const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file, MappedFile::Open(path, "description of a cluster"));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MappedFile> file,
+                        MappedFile::Open(path, "description of a cluster"));
   if (file->size() > kClusterBytesMax) {
-    return Rejected({"W0700", path, absl::StrCat("at most ", kClusterBytesMax, " bytes"), absl::StrCat(file->size()), kExample});
+    return Rejected({"W0700", path, absl::StrCat("at most ", kClusterBytesMax, " bytes"),
+                     absl::StrCat(file->size()), kExample});
   }
-  return ParseCluster(std::string(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())), path);
+  return ParseCluster(
+      std::string(reinterpret_cast<const char*>(file->data()), static_cast<size_t>(file->size())),
+      path);
 }
 
 absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string& name) {
@@ -172,7 +192,8 @@ absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string&
   google::protobuf::TextFormat::Parser parser;
   parser.RecordErrorsTo(&errors);
   parser.SetRecursionLimit(16);
-  if (!parser.ParseFromString(text, &cluster)) return absl::InvalidArgumentError(absl::StrJoin(errors.errors(), "\n"));
+  if (!parser.ParseFromString(text, &cluster))
+    return absl::InvalidArgumentError(absl::StrJoin(errors.errors(), "\n"));
   WEIR_RETURN_IF_ERROR(CheckCluster(cluster, name));
   return cluster;
 }

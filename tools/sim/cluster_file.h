@@ -1,7 +1,7 @@
-// Reads what a user wrote about machines: a Cluster as protobuf text, checked. Errors say what was expected, what was
-// found, where and what to try: W0700 no such file or no cluster, W0701 a name that nothing has or that is missing,
-// W0702 a number out of its range.
-// Thread rule: pure functions, but for reading the file.
+// Reads what a user wrote about machines: a Cluster as protobuf text, checked. Errors say what was
+// expected, what was found, where and what to try: W0700 no such file or no cluster, W0701 a name
+// that nothing has or that is missing, W0702 a number out of its range. Thread rule: pure
+// functions, but for reading the file.
 #pragma once
 
 #include <string>

@@ -43,16 +43,23 @@ TEST(ClusterFileTest, AFieldThatNothingHasIsReportedWithItsPlaceAndTheNearest) {
 
 TEST(ClusterFileTest, NamesMustBeThereAndFit) {
   EXPECT_THAT(ErrorOf(""), HasSubstr("W0701"));
-  EXPECT_THAT(ErrorOf("device { name: \"gpu\" } host { device: \"gpo\" devices: 1 }"), HasSubstr("found \"gpo\". Try: gpu"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "device { name: \"accelerator\" }"), HasSubstr("two called accelerator"));
+  EXPECT_THAT(ErrorOf("device { name: \"gpu\" } host { device: \"gpo\" devices: 1 }"),
+              HasSubstr("found \"gpo\". Try: gpu"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "device { name: \"accelerator\" }"),
+              HasSubstr("two called accelerator"));
 }
 
 TEST(ClusterFileTest, NumbersMustBePossible) {
   EXPECT_THAT(ErrorOf(std::string(kGood) + "within_host { latency_ns: -5 }"),
-              HasSubstr("W0702 at c.textproto, within_host, latency_ns: expected a number from 0 to 1e+15; found -5"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "between_hosts { bytes_per_second: nan }"), HasSubstr("W0702"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "host { device: \"accelerator\" }"), HasSubstr("devices: expected a number from 1"));
-  EXPECT_THAT(ErrorOf(std::string(kGood) + "host { device: \"accelerator\" devices: 1000000 count: 1000000 }"), HasSubstr("W0702"));
+              HasSubstr("W0702 at c.textproto, within_host, latency_ns: expected a number from 0 "
+                        "to 1e+15; found -5"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "between_hosts { bytes_per_second: nan }"),
+              HasSubstr("W0702"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) + "host { device: \"accelerator\" }"),
+              HasSubstr("devices: expected a number from 1"));
+  EXPECT_THAT(ErrorOf(std::string(kGood) +
+                      "host { device: \"accelerator\" devices: 1000000 count: 1000000 }"),
+              HasSubstr("W0702"));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ enum LinkKind : int64_t { kPairLink, kDeviceOut, kDeviceIn, kHostOut, kHostIn };
 
 }  // namespace
 
-absl::StatusOr<ClusterMap> ClusterMap::Create(const Cluster& cluster, int64_t num_ranks, HostLinks host_links) {
+absl::StatusOr<ClusterMap> ClusterMap::Create(const Cluster& cluster, int64_t num_ranks,
+                                              HostLinks host_links) {
   ClusterMap map;
   map.cluster_ = cluster;
   map.host_links_ = host_links;
@@ -26,17 +27,23 @@ absl::StatusOr<ClusterMap> ClusterMap::Create(const Cluster& cluster, int64_t nu
     while (cluster.device(model).name() != spec.device()) ++model;
     const int64_t count = std::max(1, spec.count());
     devices += count * spec.devices();
-    for (int64_t i = 0; i < count && static_cast<int64_t>(map.host_of_rank_.size()) < num_ranks; ++i) {
+    for (int64_t i = 0; i < count && static_cast<int64_t>(map.host_of_rank_.size()) < num_ranks;
+         ++i) {
       map.hosts_.push_back({group, model, static_cast<int64_t>(map.host_of_rank_.size())});
-      for (int d = 0; d < spec.devices() && static_cast<int64_t>(map.host_of_rank_.size()) < num_ranks; ++d) {
+      for (int d = 0;
+           d < spec.devices() && static_cast<int64_t>(map.host_of_rank_.size()) < num_ranks; ++d) {
         map.host_of_rank_.push_back(static_cast<int32_t>(map.hosts_.size()) - 1);
       }
     }
   }
   if (devices >= num_ranks) return map;
-  return Rejected({"W0704", absl::StrCat("cluster ", cluster.name().empty() ? "without a name" : cluster.name()),
-                   absl::StrCat("a device for each of ", num_ranks, " ranks"), absl::StrCat(devices, " devices"),
-                   "a smaller --mesh, or the file of a larger cluster (host.count is a count of machines: raise it only if there are more)"});
+  return Rejected(
+      {"W0704",
+       absl::StrCat("cluster ", cluster.name().empty() ? "without a name" : cluster.name()),
+       absl::StrCat("a device for each of ", num_ranks, " ranks"),
+       absl::StrCat(devices, " devices"),
+       "a smaller --mesh, or the file of a larger cluster (host.count is a count of machines: "
+       "raise it only if there are more)"});
 }
 
 const Link& ClusterMap::LinkBetween(int64_t from, int64_t to) const {
@@ -53,7 +60,8 @@ TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
   way.latency_ns = std::llround(link.latency_ns());
   way.message_ns = std::llround(link.message_ns());
   way.receive_ns = std::llround(link.receive_ns());
-  way.receive_ns_per_byte = link.receive_bytes_per_second() > 0 ? 1e9 / link.receive_bytes_per_second() : 0;
+  way.receive_ns_per_byte =
+      link.receive_bytes_per_second() > 0 ? 1e9 / link.receive_bytes_per_second() : 0;
   way.ns_per_byte = link.bytes_per_second() > 0 ? 1e9 / link.bytes_per_second() : 0;
   if (link.bytes_per_second() == 0 && link.message_ns() == 0) return way;  // nothing to wait for
   const int64_t level = SameHost(from, to) ? 0 : 1;  // the two levels are networks of their own

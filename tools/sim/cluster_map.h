@@ -1,5 +1,6 @@
-// Which device of a cluster each rank of a job is, and what lies between two of them. Ranks are devices in the order of
-// the file. Thread rule: one thread (it names links as they are first asked for).
+// Which device of a cluster each rank of a job is, and what lies between two of them. Ranks are
+// devices in the order of the file. Thread rule: one thread (it names links as they are first asked
+// for).
 #pragma once
 
 #include <cstdint>
@@ -18,11 +19,12 @@ namespace weir {
 class ClusterMap {
  public:
   enum class HostLinks : uint8_t {
-    kShared,  // a link of a host is one for all its devices
-    kDivided, // each of its devices has its share of it: where one rank stands for many
+    kShared,   // a link of a host is one for all its devices
+    kDivided,  // each of its devices has its share of it: where one rank stands for many
   };
   // kInvalidArgument (W0704) if the cluster has fewer devices than the job has ranks.
-  static absl::StatusOr<ClusterMap> Create(const Cluster& cluster, int64_t num_ranks, HostLinks host_links);
+  static absl::StatusOr<ClusterMap> Create(const Cluster& cluster, int64_t num_ranks,
+                                           HostLinks host_links);
 
   const DeviceCosts& costs(int64_t rank) const { return costs_[host(rank).model]; }
   int64_t HostOf(int64_t rank) const { return host_of_rank_[rank]; }

@@ -38,7 +38,8 @@ std::vector<TensorType> Types(const std::vector<PlanOperand>& operands) {
 double BytesOf(const std::vector<PlanOperand>& operands) {
   double bytes = 0;
   for (const PlanOperand& operand : operands) {
-    if (operand.place != PlanOperand::Place::kNone) bytes += static_cast<double>(operand.slice.bytes());
+    if (operand.place != PlanOperand::Place::kNone)
+      bytes += static_cast<double>(operand.slice.bytes());
   }
   return bytes;
 }
@@ -56,7 +57,8 @@ KernelWork WorkOf(const PlanCall& call, int64_t chunks) {
   work.op = call.op;
   for (const auto* operands : {&call.inputs, &call.outputs}) {
     for (const PlanOperand& operand : *operands) {
-      if (work.dtype.empty() && operand.place != PlanOperand::Place::kNone) work.dtype = Name(operand.slice.dtype);
+      if (work.dtype.empty() && operand.place != PlanOperand::Place::kNone)
+        work.dtype = Name(operand.slice.dtype);
     }
   }
   const double in = BytesOf(call.inputs), out = BytesOf(call.outputs);
@@ -67,7 +69,8 @@ KernelWork WorkOf(const PlanCall& call, int64_t chunks) {
     return work;
   }
   if (call.op == "exchange_fill") {
-    work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs), chunks > 1 ? absl::StrCat("/", chunks) : "");
+    work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs),
+                               chunks > 1 ? absl::StrCat("/", chunks) : "");
     work.bytes /= static_cast<double>(chunks);
     return work;
   }
@@ -103,12 +106,14 @@ DeviceCosts::DeviceCosts(DeviceModel model) : model_(std::move(model)) {
     points_[key].push_back({Work(row.flops(), row.bytes()), row.ns()});
   }
   for (auto& [key, points] : points_) {
-    std::sort(points.begin(), points.end(), [](const Point& a, const Point& b) { return a.work < b.work; });
+    std::sort(points.begin(), points.end(),
+              [](const Point& a, const Point& b) { return a.work < b.work; });
     std::vector<Point> merged;  // the mean of equal work
     for (size_t i = 0; i < points.size();) {
       double sum = 0;
       size_t end = i;
-      for (; end < points.size() && points[end].work == points[i].work; ++end) sum += points[end].ns;
+      for (; end < points.size() && points[end].work == points[i].work; ++end)
+        sum += points[end].ns;
       merged.push_back({points[i].work, sum / static_cast<double>(end - i)});
       i = end;
     }
@@ -143,14 +148,16 @@ absl::StatusOr<double> DeviceCosts::KernelNs(const KernelWork& kernel) const {
   const double work = Work(kernel.flops, kernel.bytes);
   if (const auto found = points_.find(key); found != points_.end()) {
     const std::vector<Point>& points = found->second;
-    const auto above = std::lower_bound(points.begin(), points.end(), work,
-                                        [](const Point& point, double value) { return point.work < value; });
+    const auto above =
+        std::lower_bound(points.begin(), points.end(), work,
+                         [](const Point& point, double value) { return point.work < value; });
     if (above == points.end()) return points.back().ns * work / points.back().work;
     if (above == points.begin() || above->work == work) return above->ns * work / above->work;
     const Point& low = *(above - 1);
     const Point& high = *above;
     const double share = std::log(work / low.work) / std::log(high.work / low.work);
-    return std::exp(std::log(std::max(1.0, low.ns)) * (1 - share) + std::log(std::max(1.0, high.ns)) * share);
+    return std::exp(std::log(std::max(1.0, low.ns)) * (1 - share) +
+                    std::log(std::max(1.0, high.ns)) * share);
   }
   double ns = model_.bytes_per_second() > 0 ? kernel.bytes / model_.bytes_per_second() * 1e9 : 0;
   if (kernel.flops > 0) {
@@ -159,12 +166,15 @@ absl::StatusOr<double> DeviceCosts::KernelNs(const KernelWork& kernel) const {
       if (best == nullptr || peak.dtype() == kernel.dtype) best = &peak;
     }
     if (best == nullptr && MultipliesMatrices(kernel.op)) {
-      return Rejected({"W0703", absl::StrCat("device ", model_.name()), absl::StrCat("a cost of ", kernel.op, " of ", kernel.dtype),
+      return Rejected({"W0703", absl::StrCat("device ", model_.name()),
+                       absl::StrCat("a cost of ", kernel.op, " of ", kernel.dtype),
                        "neither a row `kernel` of this op and dtype nor a peak",
-                       "peak { dtype: \"" + kernel.dtype + "\" flops_per_second: 30e12 }, or `weir calibrate` with this job"});
+                       "peak { dtype: \"" + kernel.dtype +
+                           "\" flops_per_second: 30e12 }, or `weir calibrate` with this job"});
     }
     if (best != nullptr) {
-      const double efficiency = MultipliesMatrices(kernel.op) && best->efficiency() > 0 ? best->efficiency() : 1;
+      const double efficiency =
+          MultipliesMatrices(kernel.op) && best->efficiency() > 0 ? best->efficiency() : 1;
       ns = std::max(ns, kernel.flops / (best->flops_per_second() * efficiency) * 1e9);
     }
   }

@@ -1,9 +1,9 @@
 // What kernels take on a device of a cluster file: looked up, interpolated, or from peaks.
 //
 //   exact     a row of the same op, dtype and shapes
-//   between   rows of the op and dtype, over flops (bytes where an op has none), straight in logarithms
-//   beyond    the nearest row, in proportion
-//   no row    the longer of flops over the peak and bytes over the bandwidth, and kernel_ns
+//   between   rows of the op and dtype, over flops (bytes where an op has none), straight in
+//   logarithms beyond    the nearest row, in proportion no row    the longer of flops over the peak
+//   and bytes over the bandwidth, and kernel_ns
 //
 // Thread rule: immutable once made.
 #pragma once
@@ -20,7 +20,8 @@
 
 namespace weir {
 
-// How a kernel is called in a cluster file, and how much it does. `chunks`: acts that share its work.
+// How a kernel is called in a cluster file, and how much it does. `chunks`: acts that share its
+// work.
 struct KernelWork {
   std::string op;
   std::string dtype;
@@ -39,8 +40,8 @@ class DeviceCosts {
   const DeviceModel& model() const { return model_; }
   // kInvalidArgument (W0703) if an op has neither rows nor a peak.
   absl::StatusOr<double> KernelNs(const KernelWork& work) const;
-  // Its time with all cores of the host busy over its time alone: of the row, else of all rows of the op and dtype; 0 if
-  // none says.
+  // Its time with all cores of the host busy over its time alone: of the row, else of all rows of
+  // the op and dtype; 0 if none says.
   double BusyRatio(const KernelWork& work) const;
   // Whether a row of just this op, dtype and shapes says what it takes.
   bool HasRow(const KernelWork& work) const { return RowOf(work) != nullptr; }

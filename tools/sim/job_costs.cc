@@ -36,7 +36,8 @@ Cluster DefaultCluster(int64_t ranks) {
   HostGroup* host = cluster.add_host();
   host->set_device(device->name());
   host->set_devices(static_cast<int32_t>(peaks.devices_per_host));
-  host->set_count(static_cast<int32_t>((ranks + peaks.devices_per_host - 1) / peaks.devices_per_host));
+  host->set_count(
+      static_cast<int32_t>((ranks + peaks.devices_per_host - 1) / peaks.devices_per_host));
   SetLink(peaks.within_host, cluster.mutable_within_host());
   SetLink(peaks.between_hosts, cluster.mutable_between_hosts());
   return cluster;
@@ -87,16 +88,15 @@ JobCosts JobCosts::Of(const Cluster& cluster) {
   return costs;
 }
 
-Cluster JobCosts::ClusterFor(int64_t ranks) const { return source_ == Source::kDefaults ? DefaultCluster(ranks) : cluster_; }
+Cluster JobCosts::ClusterFor(int64_t ranks) const {
+  return source_ == Source::kDefaults ? DefaultCluster(ranks) : cluster_;
+}
 
 std::string JobCosts::Text() const {
   switch (source_) {
-    case Source::kKept:
-      return absl::StrCat("the costs measured on this machine (", path_, ")");
-    case Source::kFile:
-      return absl::StrCat("the costs of ", path_);
-    case Source::kDefaults:
-      break;
+    case Source::kKept: return absl::StrCat("the costs measured on this machine (", path_, ")");
+    case Source::kFile: return absl::StrCat("the costs of ", path_);
+    case Source::kDefaults: break;
   }
   return "the default costs, those of a server's core, not of this machine";
 }

@@ -65,7 +65,8 @@ TEST_F(JobCostsTest, WhatIsKeptIsFoundAndNamed) {
 TEST_F(JobCostsTest, AVariableNamesAnotherPlaceAndAFlagWins) {
   ::setenv("WEIR_CLUSTER", Write(home_ + "/kept.textproto", kCluster).c_str(), 1);
   EXPECT_EQ(JobCosts::Choose("")->source(), JobCosts::Source::kKept);
-  const absl::StatusOr<JobCosts> given = JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
+  const absl::StatusOr<JobCosts> given =
+      JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
   ASSERT_TRUE(given.ok()) << given.status();
   EXPECT_EQ(given->source(), JobCosts::Source::kFile);
   EXPECT_THAT(given->Text(), HasSubstr("given.textproto"));
@@ -79,7 +80,8 @@ TEST_F(JobCostsTest, ABrokenFileIsAnErrorWithItsPlace) {
 }
 
 TEST_F(JobCostsTest, AClusterThatWasReadGivesTheSameCosts) {
-  const absl::StatusOr<JobCosts> chosen = JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
+  const absl::StatusOr<JobCosts> chosen =
+      JobCosts::Choose(Write(home_ + "/given.textproto", kCluster));
   ASSERT_TRUE(chosen.ok()) << chosen.status();
   EXPECT_EQ(JobCosts::Of(chosen->cluster()).model().ActNs(), 777);
   EXPECT_EQ(JobCosts::Of(JobCosts::Defaults().cluster()).source(), JobCosts::Source::kDefaults);

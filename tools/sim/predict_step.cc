@@ -17,20 +17,25 @@ bool IsQuick(const LogicalPlan& plan) {
   double acts = 0;
   for (const ActorSpec& actor : first->actor()) acts += static_cast<double>(actor.acts_per_step());
   const int64_t ranks = plan.mesh.num_ranks();
-  return acts * static_cast<double>(ranks > kRanksInFull ? plan.mesh.num_stages() : ranks) <= kActsMax;
+  return acts * static_cast<double>(ranks > kRanksInFull ? plan.mesh.num_stages() : ranks) <=
+         kActsMax;
 }
 
 double PlannedStepNs(const LogicalPlan& plan, const compiler::CostModel& costs) {
   const absl::StatusOr<compiler::StationGraph> graph = BuildStationGraph(plan, costs);
   if (!graph.ok()) return 0;
   const absl::StatusOr<compiler::RegisterSolution> solution = SolveStations(plan, *graph);
-  return solution.ok() ? static_cast<double>(solution->times.iteration_ns) / static_cast<double>(std::max<int64_t>(1, plan.updates.every)) : 0;
+  return solution.ok() ? static_cast<double>(solution->times.iteration_ns) /
+                             static_cast<double>(std::max<int64_t>(1, plan.updates.every))
+                       : 0;
 }
 
 // What was found, of "W0704 at cluster here: expected ...; found 2 devices. Try: ...".
 std::string Found(const std::string& message) {
   const size_t begin = message.find("expected "), end = message.find(". Try: ");
-  return begin == std::string::npos ? message : message.substr(begin, end == std::string::npos ? end : end - begin);
+  return begin == std::string::npos
+             ? message
+             : message.substr(begin, end == std::string::npos ? end : end - begin);
 }
 
 }  // namespace
@@ -41,7 +46,9 @@ StepPrediction PredictStep(const LogicalPlan& plan, const JobCosts& costs) {
     prediction.why_not = "only training is simulated";
   } else if (!IsQuick(plan)) {
     prediction.why_not = "the plan is large: `weir sim` takes the time to play it";
-  } else if (absl::StatusOr<SimulateReport> report = SimulatePlan(plan, costs.ClusterFor(plan.mesh.num_ranks()), {}); report.ok()) {
+  } else if (absl::StatusOr<SimulateReport> report =
+                 SimulatePlan(plan, costs.ClusterFor(plan.mesh.num_ranks()), {});
+             report.ok()) {
     prediction.step_ns = report->step_ns;
     prediction.report = *std::move(report);
     return prediction;

@@ -1,7 +1,6 @@
-// What a step of a plan is predicted to take: simulated, as `weir sim` does, with the same cluster and the same options, so
-// that `weir plan` and `weir sim` say the same. Where the simulator cannot tell, the planned times stand in, and the
-// prediction says why.
-// Thread rule: pure functions.
+// What a step of a plan is predicted to take: simulated, as `weir sim` does, with the same cluster
+// and the same options, so that `weir plan` and `weir sim` say the same. Where the simulator cannot
+// tell, the planned times stand in, and the prediction says why. Thread rule: pure functions.
 #pragma once
 
 #include <optional>

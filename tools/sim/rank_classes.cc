@@ -11,26 +11,28 @@
 namespace weir {
 namespace {
 
-// From stage, to stage, place of the other end in its stage's mesh, and what is sent. Registers of one key keep the order
-// in which the plan has them, which is that of the program.
+// From stage, to stage, place of the other end in its stage's mesh, and what is sent. Registers of
+// one key keep the order in which the plan has them, which is that of the program.
 constexpr int64_t kScalarBytesMax = 1 << 12;  // of a step
 using Key = std::tuple<int64_t, int64_t, int64_t, std::string>;
 
 // "reduce-scatter x rank 2 to 0" without the ranks.
 std::string WithoutRanks(const Plan& plan, const PlanRegister& r) {
   const bool in = r.side == RegisterSide::kInbound;
-  const std::string ends = absl::StrCat(" rank ", in ? r.peer : plan.rank, " to ", in ? plan.rank : r.peer);
+  const std::string ends =
+      absl::StrCat(" rank ", in ? r.peer : plan.rank, " to ", in ? plan.rank : r.peer);
   return std::string(absl::StripSuffix(r.name, ends));
 }
 
 bool Alike(const PlanRegister& out, const PlanRegister& in) {
-  return out.bytes == in.bytes && out.slots == in.slots && out.tokens_per_step == in.tokens_per_step &&
-         out.initial_tokens == in.initial_tokens;
+  return out.bytes == in.bytes && out.slots == in.slots &&
+         out.tokens_per_step == in.tokens_per_step && out.initial_tokens == in.initial_tokens;
 }
 
 absl::Status NotSymmetrical(const Plan& plan, const PlanRegister& r) {
   return Rejected({"W0705", absl::StrCat("rank ", plan.rank, ", register '", r.name, "'"),
-                   "a plan in which all ranks of a stage do the same", "a message that has no counterpart",
+                   "a plan in which all ranks of a stage do the same",
+                   "a message that has no counterpart",
                    "--symmetry off, which simulates every rank, or sizes that divide evenly"});
 }
 
@@ -39,7 +41,8 @@ absl::Status NotSymmetrical(const Plan& plan, const PlanRegister& r) {
 absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, const Mesh& mesh) {
   const auto key_of = [&mesh](const Plan& plan, const PlanRegister& r) {
     const int64_t peer_stage = mesh.StageOf(r.peer), peer = mesh.StageRankOf(r.peer);
-    if (r.side == RegisterSide::kInbound) return Key{peer_stage, plan.stage, peer, WithoutRanks(plan, r)};
+    if (r.side == RegisterSide::kInbound)
+      return Key{peer_stage, plan.stage, peer, WithoutRanks(plan, r)};
     return Key{plan.stage, peer_stage, peer, WithoutRanks(plan, r)};
   };
   std::map<Key, std::vector<const PlanRegister*>> inbound;
@@ -72,7 +75,8 @@ absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, co
   for (const auto& [out, in] : pairs.images) reached.insert(in);
   for (const Plan& plan : plans) {
     for (const PlanRegister& r : plan.registers) {
-      if (r.side == RegisterSide::kInbound && !reached.contains(r.edge)) WEIR_RETURN_IF_ERROR(loosen(plan, r));
+      if (r.side == RegisterSide::kInbound && !reached.contains(r.edge))
+        WEIR_RETURN_IF_ERROR(loosen(plan, r));
     }
   }
   return pairs;

@@ -29,16 +29,19 @@ constexpr double kAlike = 1e-3;
 // Acts of a trace that are kept of each rank.
 constexpr int64_t kTracedActsMax = 1 << 16;
 
-// Of the forward pass of one micro-batch, as the model is written: recomputation and replicas do not count.
+// Of the forward pass of one micro-batch, as the model is written: recomputation and replicas do
+// not count.
 double ForwardFlops(const compiler::Module& module) {
   double total = 0;
   for (const compiler::ModelCall& call : module.model.calls) {
-    const compiler::Function& function = module.functions[module.model.functions[call.model_function].forward];
+    const compiler::Function& function =
+        module.functions[module.model.functions[call.model_function].forward];
     for (const compiler::Node& node : function.nodes) {
       const OpDef* def = OpRegistry::Find(node.op);
       if (def == nullptr || !def->flops) continue;
       std::vector<TensorType> inputs, outputs;
-      for (ValueId id : node.inputs) inputs.push_back(id < 0 ? TensorType() : function.values[id].type);
+      for (ValueId id : node.inputs)
+        inputs.push_back(id < 0 ? TensorType() : function.values[id].type);
       for (ValueId id : node.outputs) outputs.push_back(function.values[id].type);
       total += def->flops(node.attrs, inputs, outputs);
     }
@@ -79,11 +82,13 @@ class Simulation {
     const int64_t begin = clock_.NowNs();
     report_.ranks = logical_->mesh.num_ranks();
     report_.stages = logical_->mesh.num_stages();
-    symmetrical_ = options_.symmetry == SimulateOptions::Symmetry::kOn ||
-                   (options_.symmetry == SimulateOptions::Symmetry::kAuto && report_.ranks > kRanksInFull);
-    WEIR_ASSIGN_OR_RETURN(ClusterMap map, ClusterMap::Create(cluster_, report_.ranks,
-                                                             symmetrical_ ? ClusterMap::HostLinks::kDivided
-                                                                          : ClusterMap::HostLinks::kShared));
+    symmetrical_ =
+        options_.symmetry == SimulateOptions::Symmetry::kOn ||
+        (options_.symmetry == SimulateOptions::Symmetry::kAuto && report_.ranks > kRanksInFull);
+    WEIR_ASSIGN_OR_RETURN(ClusterMap map,
+                          ClusterMap::Create(cluster_, report_.ranks,
+                                             symmetrical_ ? ClusterMap::HostLinks::kDivided
+                                                          : ClusterMap::HostLinks::kShared));
     map_ = std::make_unique<ClusterMap>(std::move(map));
     std::vector<int64_t> ranks(symmetrical_ ? report_.stages : report_.ranks);
     std::iota(ranks.begin(), ranks.end(), 0);
@@ -109,7 +114,8 @@ class Simulation {
       WEIR_ASSIGN_OR_RETURN(Plan other, PlanFromProto(proto));
       const double here = FlopsOf(first), there = FlopsOf(other);
       if (std::abs(here - there) <= kAlike * std::max(here, there)) continue;
-      return Rejected({"W0705", absl::StrCat("ranks ", first.rank, " and ", rank), "a plan in which all ranks of a stage do the same",
+      return Rejected({"W0705", absl::StrCat("ranks ", first.rank, " and ", rank),
+                       "a plan in which all ranks of a stage do the same",
                        absl::StrCat(here, " and ", there, " flop a step"),
                        "--symmetry off, which simulates every rank, or sizes that divide evenly"});
     }
@@ -136,10 +142,13 @@ class Simulation {
     // Figures are of the steps from one update to another, the first of which uses gradients.
     const UpdateRate& updates = logical_->updates;
     const int64_t first = updates.delay * updates.every + updates.phase + 1;
-    report_.steps = options_.steps > 0 ? updates.RoundUp(std::max(options_.steps, first)) : acts > kActsForTwoSteps ? first : updates.RoundUp(first + 1);
+    report_.steps = options_.steps > 0        ? updates.RoundUp(std::max(options_.steps, first))
+                    : acts > kActsForTwoSteps ? first
+                                              : updates.RoundUp(first + 1);
     settled_ = report_.steps > first ? first : 0;
     options.engine.settled_step = settled_;
-    if (!options_.trace.empty()) options.trace_capacity = std::min(kTracedActsMax, acts_of_rank * report_.steps + 1);
+    if (!options_.trace.empty())
+      options.trace_capacity = std::min(kTracedActsMax, acts_of_rank * report_.steps + 1);
     options.engine.hosts = map_->EngineHosts();
     options.engine.seed = options_.seed;
     options.ways = [this](int from, int to) { return map_->WayBetween(from, to); };
@@ -153,8 +162,12 @@ class Simulation {
       }
     }
     report_.kernels = acts_cost.sources();
-    options.cost_ns = [&costs](const Plan& plan, const PlanActor& actor) { return costs[plan.rank][actor.id].ns; };
-    options.engine.busy_speed = [&costs](const Plan& plan, const PlanActor& actor) { return costs[plan.rank][actor.id].busy_speed; };
+    options.cost_ns = [&costs](const Plan& plan, const PlanActor& actor) {
+      return costs[plan.rank][actor.id].ns;
+    };
+    options.engine.busy_speed = [&costs](const Plan& plan, const PlanActor& actor) {
+      return costs[plan.rank][actor.id].busy_speed;
+    };
     WEIR_ASSIGN_OR_RETURN(run_, VirtualRun::Create(std::move(plans_), std::move(options)));
     report_.simulate_seconds = static_cast<double>(clock_.NowNs() - begin) * 1e-9;
     return absl::OkStatus();
@@ -164,7 +177,8 @@ class Simulation {
     const TimeEngine& engine = run_->engine();
     const std::vector<int64_t>& ends = engine.step_end_ns();
     const int64_t counted = report_.steps - settled_;
-    report_.step_ns = static_cast<double>(ends.back() - (settled_ > 0 ? ends[settled_ - 1] : 0)) / static_cast<double>(counted);
+    report_.step_ns = static_cast<double>(ends.back() - (settled_ > 0 ? ends[settled_ - 1] : 0)) /
+                      static_cast<double>(counted);
     const Job& job = logical_->job;
     report_.job = job.name();
     report_.cluster = cluster_.name();
@@ -175,14 +189,19 @@ class Simulation {
     report_.ranks_simulated = static_cast<int64_t>(run_->plans().size());
     const StepItems items = ItemsOf(job);
     report_.item = items.name;
-    report_.items_per_second = static_cast<double>(items.count) / std::max(report_.step_ns, 1.0) * 1e9;
+    report_.items_per_second =
+        static_cast<double>(items.count) / std::max(report_.step_ns, 1.0) * 1e9;
     report_.bubble_formula = static_cast<double>(report_.stages - 1) /
                              static_cast<double>(report_.micro_batches + report_.stages - 1);
     const double window_ns = std::max(1.0, report_.step_ns * static_cast<double>(counted));
-    for (size_t i = 0; i < run_->plans().size(); ++i) TellDevice(run_->plans()[i], engine.times(static_cast<int>(i)), window_ns);
-    const double stands_for = static_cast<double>(report_.ranks) / static_cast<double>(report_.ranks_simulated);
-    report_.sent_bytes = run_->network().payload_bytes() * stands_for / static_cast<double>(report_.steps);
-    report_.model_flops = 3 * ForwardFlops(logical_->module) * static_cast<double>(report_.micro_batches);
+    for (size_t i = 0; i < run_->plans().size(); ++i)
+      TellDevice(run_->plans()[i], engine.times(static_cast<int>(i)), window_ns);
+    const double stands_for =
+        static_cast<double>(report_.ranks) / static_cast<double>(report_.ranks_simulated);
+    report_.sent_bytes =
+        run_->network().payload_bytes() * stands_for / static_cast<double>(report_.steps);
+    report_.model_flops =
+        3 * ForwardFlops(logical_->module) * static_cast<double>(report_.micro_batches);
     const char* dtype = job.training().precision() == Training::BF16 ? "bf16" : "f32";
     double peak = 0;
     for (int64_t rank = 0; rank < report_.ranks; ++rank) peak += map_->costs(rank).PeakFlops(dtype);
@@ -198,7 +217,8 @@ class Simulation {
     device.device = plan.device;
     for (size_t phase = 0; phase < times.busy_ns.size(); ++phase) {
       const double share = static_cast<double>(times.busy_ns[phase]) / window_ns;
-      (static_cast<ActorPhase>(phase) == ActorPhase::kBoxing ? device.transfer : device.compute) += share;
+      (static_cast<ActorPhase>(phase) == ActorPhase::kBoxing ? device.transfer : device.compute) +=
+          share;
     }
     device.exposed = static_cast<double>(times.exposed_ns) / window_ns;
     // The rest: between acts, and after the last.
@@ -227,7 +247,8 @@ class Simulation {
 
 }  // namespace
 
-absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster, const SimulateOptions& options) {
+absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster,
+                                        const SimulateOptions& options) {
   const MonotonicClock clock;
   const int64_t begin = clock.NowNs();
   const ClusterCosts costs(cluster);
@@ -240,7 +261,8 @@ absl::StatusOr<SimulateReport> Simulate(const Job& job, const Cluster& cluster, 
   return report;
 }
 
-absl::StatusOr<SimulateReport> SimulatePlan(const LogicalPlan& plan, const Cluster& cluster, const SimulateOptions& options) {
+absl::StatusOr<SimulateReport> SimulatePlan(const LogicalPlan& plan, const Cluster& cluster,
+                                            const SimulateOptions& options) {
   return Simulation(plan, cluster, options).Run();
 }
 

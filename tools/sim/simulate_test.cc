@@ -1,16 +1,17 @@
-// Jobs of the zoo on given clusters: rank classes against every rank, seeds, what does not fit, text and JSON.
+// Jobs of the zoo on given clusters: rank classes against every rank, seeds, what does not fit,
+// text and JSON.
 #include "tools/sim/simulate.h"
 
 #include <algorithm>
 #include <fstream>
 #include <sstream>
 
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "absl/strings/str_cat.h"
-#include "nlohmann/json.hpp"
 #include "compiler/compile.h"
 #include "compiler/rhythm/rhythm_curve.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
 #include "runtime/trace/trace_report.h"
 #include "runtime/trace/why_slow.h"
 #include "tools/job_file.h"
@@ -34,7 +35,8 @@ Cluster GivenCluster(const std::string& more = "") {
     host { device: "accelerator" devices: 8 count: 4 }
     within_host { latency_ns: 2000 bytes_per_second: 1e10 message_ns: 300 }
     between_hosts { latency_ns: 9000 bytes_per_second: 2e9 message_ns: 300 shared: DEVICE }
-  )" + more, "cluster");
+  )" + more,
+                                                 "cluster");
   EXPECT_TRUE(cluster.ok()) << cluster.status();
   return *cluster;
 }
@@ -54,14 +56,16 @@ Job SmallGpt(const std::string& mesh) {
   return *job;
 }
 
-SimulateReport Simulated(const Job& job, const Cluster& cluster, const SimulateOptions& options = {}) {
+SimulateReport Simulated(const Job& job, const Cluster& cluster,
+                         const SimulateOptions& options = {}) {
   absl::StatusOr<SimulateReport> report = Simulate(job, cluster, options);
   EXPECT_TRUE(report.ok()) << report.status();
   return *report;
 }
 
 TEST(SimulateTest, OneRankOfEachStageStandsForAllOfIt) {
-  for (const char* mesh : {"dp=2", "tp=2", "dp=4", "tp=4", "dp=2,tp=2", "pp=2,dp=2", "dp=2,tp=2,pp=2", "pp=4", "dp=8", "dp=4,tp=2"}) {
+  for (const char* mesh : {"dp=2", "tp=2", "dp=4", "tp=4", "dp=2,tp=2", "pp=2,dp=2",
+                           "dp=2,tp=2,pp=2", "pp=4", "dp=8", "dp=4,tp=2"}) {
     const Job job = SmallGpt(mesh);
     SimulateOptions options;
     options.symmetry = Symmetry::kOff;
@@ -73,7 +77,9 @@ TEST(SimulateTest, OneRankOfEachStageStandsForAllOfIt) {
     EXPECT_NEAR(classes.step_ns / full.step_ns, 1, 0.03) << mesh;
     EXPECT_NEAR(classes.compute, full.compute, 0.03) << mesh;
     // Scalars go through one rank of a stage, so bytes differ by a few.
-    EXPECT_NEAR(classes.sent_bytes / std::max(1.0, full.sent_bytes), full.sent_bytes > 0 ? 1 : 0, 0.01) << mesh;
+    EXPECT_NEAR(classes.sent_bytes / std::max(1.0, full.sent_bytes), full.sent_bytes > 0 ? 1 : 0,
+                0.01)
+        << mesh;
   }
 }
 
@@ -88,7 +94,8 @@ TEST(SimulateTest, RanksStayInStepInExchangesOfManyChunks) {
       options.symmetry = Symmetry::kOff;
       const double full = Simulated(job, cluster, options).step_ns;
       options.symmetry = Symmetry::kOn;
-      EXPECT_NEAR(Simulated(job, cluster, options).step_ns / full, 1, 0.03) << mesh << ", " << Link::Shared_Name(shared);
+      EXPECT_NEAR(Simulated(job, cluster, options).step_ns / full, 1, 0.03)
+          << mesh << ", " << Link::Shared_Name(shared);
     }
   }
 }
@@ -163,8 +170,10 @@ TEST(SimulateTest, GradientsThatTravelRarelyOrLateTakeLessOfAStep) {
     EXPECT_LT(report.step_ns, 0.97 * plain) << c.every << ", " << c.delay;
     EXPECT_EQ(report.steps, c.steps);
     for (const SimulateReport::Device& device : report.devices) {
-      // Of what steps leave to later ones, the last have begun, and the first have found, not quite the same.
-      EXPECT_NEAR(device.compute + device.transfer + device.exposed + device.waiting, 1, 0.1) << device.device;
+      // Of what steps leave to later ones, the last have begun, and the first have found, not quite
+      // the same.
+      EXPECT_NEAR(device.compute + device.transfer + device.exposed + device.waiting, 1, 0.1)
+          << device.device;
     }
   }
 }
@@ -172,7 +181,8 @@ TEST(SimulateTest, GradientsThatTravelRarelyOrLateTakeLessOfAStep) {
 TEST(SimulateTest, ALinkBetweenHostsThatIsSlowerMakesTheStepSlower) {
   Cluster slow = GivenCluster();
   slow.mutable_host(0)->set_devices(1);
-  EXPECT_GT(Simulated(SmallGpt("tp=2"), slow).step_ns, Simulated(SmallGpt("tp=2"), GivenCluster()).step_ns);
+  EXPECT_GT(Simulated(SmallGpt("tp=2"), slow).step_ns,
+            Simulated(SmallGpt("tp=2"), GivenCluster()).step_ns);
 }
 
 TEST(SimulateTest, MeasuredCostsAreTakenAsTheyAreAndInterpolatedBetween) {
@@ -206,9 +216,11 @@ TEST(SimulateTest, AKernelThatSuffersFromBusyCoresSlowsAStepOfTwoDevicesDown) {
   row->set_dtype("f32");
   row->set_flops(1e9);
   row->set_ns(1e6);
-  const double one = Simulated(SmallGpt(""), cluster).step_ns, two = Simulated(SmallGpt("dp=2"), cluster).step_ns;
+  const double one = Simulated(SmallGpt(""), cluster).step_ns,
+               two = Simulated(SmallGpt("dp=2"), cluster).step_ns;
   cluster.mutable_device(0)->mutable_kernel(0)->set_busy_ns(3e6);
-  EXPECT_DOUBLE_EQ(Simulated(SmallGpt(""), cluster).step_ns, one) << "its core is the only busy one";
+  EXPECT_DOUBLE_EQ(Simulated(SmallGpt(""), cluster).step_ns, one)
+      << "its core is the only busy one";
   EXPECT_GT(Simulated(SmallGpt("dp=2"), cluster).step_ns, 1.5 * two);
 }
 
@@ -233,14 +245,17 @@ TEST(ClusterCostsTest, TheCompilerPlansWithTheCostsOfTheCluster) {
     options.costs = &costs;
     const absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, options);
     EXPECT_TRUE(plan.ok()) << plan.status();
-    const absl::StatusOr<std::vector<compiler::RhythmPoint>> points = compiler::CompareRegisterChoices(**plan, costs);
+    const absl::StatusOr<std::vector<compiler::RhythmPoint>> points =
+        compiler::CompareRegisterChoices(**plan, costs);
     EXPECT_TRUE(points.ok()) << points.status();
-    const auto scheduled = std::find_if(points->begin(), points->end(), [](const auto& point) { return point.name == "SCHEDULE"; });
+    const auto scheduled = std::find_if(points->begin(), points->end(),
+                                        [](const auto& point) { return point.name == "SCHEDULE"; });
     return scheduled == points->end() ? 0 : static_cast<double>(scheduled->step_ns);
   };
   const double fast = period_ns(cluster);
   EXPECT_NEAR(Simulated(job, cluster).step_ns / fast, 1, 0.5) << "both know what acts cost";
-  for (Peak& peak : *cluster.mutable_device(0)->mutable_peak()) peak.set_flops_per_second(peak.flops_per_second() / 100);
+  for (Peak& peak : *cluster.mutable_device(0)->mutable_peak())
+    peak.set_flops_per_second(peak.flops_per_second() / 100);
   EXPECT_GT(period_ns(cluster), 20 * fast);
 }
 
@@ -257,7 +272,9 @@ TEST(ClusterCostsTest, LinksAreOfTheLevelBetweenTwoRanksInTheOrderOfTheFile) {
 
 TEST(SimulateTest, ErrorsSayWhatIsMissing) {
   const absl::StatusOr<SimulateReport> few = Simulate(SmallGpt("dp=32,tp=2"), GivenCluster(), {});
-  EXPECT_THAT(std::string(few.status().message()), HasSubstr("W0704 at cluster a small cluster: expected a device for each of 64 ranks"));
+  EXPECT_THAT(
+      std::string(few.status().message()),
+      HasSubstr("W0704 at cluster a small cluster: expected a device for each of 64 ranks"));
   Cluster bare = GivenCluster();
   bare.mutable_device(0)->clear_peak();
   const absl::StatusOr<SimulateReport> no_cost = Simulate(SmallGpt(""), bare, {});
@@ -292,9 +309,11 @@ TEST(SimulateTest, TheTextSaysWhatAUserAsksFor) {
   options.symmetry = Symmetry::kOn;
   const SimulateReport report = Simulated(SmallGpt("dp=4,pp=2"), GivenCluster(), options);
   const std::string text = ToText(report);
-  EXPECT_THAT(text, HasSubstr("gpt on a small cluster: 8 devices (dp=4,pp=2), 2 stages, 4 micro-batches\n"
-                              "by symmetry: 2 ranks, one of each stage, stand for all 8\n"));
-  for (const char* line : {"  step  ", "  tokens/s  ", "  idle  ", "  bubble  ", "  exposed  ", "  memory  ", "  MFU  ", "rank 1 · stage 1"}) {
+  EXPECT_THAT(text,
+              HasSubstr("gpt on a small cluster: 8 devices (dp=4,pp=2), 2 stages, 4 micro-batches\n"
+                        "by symmetry: 2 ranks, one of each stage, stand for all 8\n"));
+  for (const char* line : {"  step  ", "  tokens/s  ", "  idle  ", "  bubble  ", "  exposed  ",
+                           "  memory  ", "  MFU  ", "rank 1 · stage 1"}) {
     EXPECT_THAT(text, HasSubstr(line));
   }
   const auto json = nlohmann::json::parse(ToJson(report));
@@ -303,17 +322,21 @@ TEST(SimulateTest, TheTextSaysWhatAUserAsksFor) {
   EXPECT_EQ(json["devices"].size(), 2u);
   EXPECT_GT(json["tokens_per_second"], 0);
   // Without a pipeline there is no bubble to tell.
-  EXPECT_THAT(ToText(Simulated(SmallGpt("dp=2"), GivenCluster())), ::testing::Not(HasSubstr("bubble")));
+  EXPECT_THAT(ToText(Simulated(SmallGpt("dp=2"), GivenCluster())),
+              ::testing::Not(HasSubstr("bubble")));
 }
 
 TEST(SimulateTest, TheLastLineSaysWhatIsInTheWay) {
-  EXPECT_THAT(ToText(Simulated(SmallGpt(""), GivenCluster())), HasSubstr("  so: work is in the way: devices compute"));
+  EXPECT_THAT(ToText(Simulated(SmallGpt(""), GivenCluster())),
+              HasSubstr("  so: work is in the way: devices compute"));
   Cluster slow = GivenCluster();
   slow.mutable_within_host()->set_bytes_per_second(1e7);
-  EXPECT_THAT(ToText(Simulated(SmallGpt("tp=2"), slow)), HasSubstr("  so: communication is in the way"));
+  EXPECT_THAT(ToText(Simulated(SmallGpt("tp=2"), slow)),
+              HasSubstr("  so: communication is in the way"));
   Cluster small = GivenCluster();
   small.mutable_device(0)->set_memory_bytes(1e5);
-  EXPECT_THAT(ToText(Simulated(SmallGpt(""), small)), HasSubstr("  so: rank 0 has too little memory"));
+  EXPECT_THAT(ToText(Simulated(SmallGpt(""), small)),
+              HasSubstr("  so: rank 0 has too little memory"));
 }
 
 }  // namespace

@@ -17,11 +17,12 @@ constexpr char kScheduleKey[] = "schedule";
 }  // namespace
 
 std::map<std::string, std::string> CheckpointMetadata(const Job& job, int64_t step) {
-  return {{"format", "weir"},
-          {"job", job.name()},
-          {kStepKey, absl::StrCat(step)},
-          {kOptimizerStepKey, absl::StrCat(compiler::UpdateRateOf(job.training()).OptimizerStep(step))},
-          {kScheduleKey, ScheduleText(job)}};
+  return {
+      {"format", "weir"},
+      {"job", job.name()},
+      {kStepKey, absl::StrCat(step)},
+      {kOptimizerStepKey, absl::StrCat(compiler::UpdateRateOf(job.training()).OptimizerStep(step))},
+      {kScheduleKey, ScheduleText(job)}};
 }
 
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& file) {
@@ -29,13 +30,17 @@ absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& f
   const std::map<std::string, std::string>& metadata = file.metadata();
   const auto step = metadata.find(kStepKey);
   if (step == metadata.end() || !absl::SimpleAtoi(step->second, &header.step) || header.step < 0) {
-    return Rejected({"W0076", file.path(), "a checkpoint, whose metadata has the step", step == metadata.end() ? "none" : "\"" + step->second + "\"",
+    return Rejected({"W0076", file.path(), "a checkpoint, whose metadata has the step",
+                     step == metadata.end() ? "none" : "\"" + step->second + "\"",
                      "files written by --save are for --init"});
   }
   const auto optimizer_step = metadata.find(kOptimizerStepKey);
   header.optimizer_step = header.step;  // all that could be, before checkpoints told
-  if (optimizer_step != metadata.end() && !absl::SimpleAtoi(optimizer_step->second, &header.optimizer_step)) header.optimizer_step = -1;
-  if (const auto schedule = metadata.find(kScheduleKey); schedule != metadata.end()) header.schedule = schedule->second;
+  if (optimizer_step != metadata.end() &&
+      !absl::SimpleAtoi(optimizer_step->second, &header.optimizer_step))
+    header.optimizer_step = -1;
+  if (const auto schedule = metadata.find(kScheduleKey); schedule != metadata.end())
+    header.schedule = schedule->second;
   return header;
 }
 
@@ -43,17 +48,24 @@ absl::Status CheckResume(const Job& job, const std::string& path, const Checkpoi
   const UpdateRate updates = compiler::UpdateRateOf(job.training());
   const int64_t step = header.step;
   if (!updates.IsBetweenUpdates(step) || updates.OptimizerStep(step) != header.optimizer_step) {
-    return Rejected({"W0548", path,
-                     absl::StrCat("a checkpoint of a run with training.update_every ", updates.every, ", update_phase ", updates.phase, " and gradient_delay ",
-                                  updates.delay, ": after step ", step, " with ", std::max<int64_t>(0, updates.OptimizerStep(step)),
-                                  updates.IsBetweenUpdates(step) ? "" : " and more", " steps of the optimiser"),
-                     absl::StrCat(std::max<int64_t>(0, header.optimizer_step), " steps of the optimiser"),
-                     "go on with the numbers that the run had, or start a new one with --init from its weights"});
+    return Rejected(
+        {"W0548", path,
+         absl::StrCat("a checkpoint of a run with training.update_every ", updates.every,
+                      ", update_phase ", updates.phase, " and gradient_delay ", updates.delay,
+                      ": after step ", step, " with ",
+                      std::max<int64_t>(0, updates.OptimizerStep(step)),
+                      updates.IsBetweenUpdates(step) ? "" : " and more", " steps of the optimiser"),
+         absl::StrCat(std::max<int64_t>(0, header.optimizer_step), " steps of the optimiser"),
+         "go on with the numbers that the run had, or start a new one with --init from its "
+         "weights"});
   }
   if (step > job.training().steps()) {
-    return Rejected({"W0923", path, absl::StrCat("a checkpoint of at most ", job.training().steps(), " steps, the steps of this run"),
+    return Rejected({"W0923", path,
+                     absl::StrCat("a checkpoint of at most ", job.training().steps(),
+                                  " steps, the steps of this run"),
                      absl::StrCat(step, " steps done"),
-                     absl::StrCat("--steps with a number above ", step, ", or --init to start a new run from its weights")});
+                     absl::StrCat("--steps with a number above ", step,
+                                  ", or --init to start a new run from its weights")});
   }
   return absl::OkStatus();
 }
@@ -61,15 +73,19 @@ absl::Status CheckResume(const Job& job, const std::string& path, const Checkpoi
 std::string ScheduleText(const Job& job) {
   const LearningRateSchedule schedule = compiler::LearningRatesOf(job.training());
   std::string text = absl::StrCat(schedule.learning_rate);
-  if (schedule.warmup_steps > 0) absl::StrAppend(&text, " after ", schedule.warmup_steps, schedule.warmup_steps == 1 ? " update" : " updates", " of warm-up");
+  if (schedule.warmup_steps > 0)
+    absl::StrAppend(&text, " after ", schedule.warmup_steps,
+                    schedule.warmup_steps == 1 ? " update" : " updates", " of warm-up");
   if (schedule.decay == "constant") return absl::StrCat(text, ", constant");
-  return absl::StrCat(text, ", ", Schedule::Decay_Name(job.training().schedule().decay()), " to ", schedule.min_learning_rate, " at update ", schedule.decay_steps);
+  return absl::StrCat(text, ", ", Schedule::Decay_Name(job.training().schedule().decay()), " to ",
+                      schedule.min_learning_rate, " at update ", schedule.decay_steps);
 }
 
 std::string ScheduleChange(const Job& job, const CheckpointHeader& header) {
   const std::string now = ScheduleText(job);
   if (header.schedule.empty() || header.schedule == now) return "";
-  return absl::StrCat("the checkpoint is of a run with another schedule of learning rates: ", header.schedule, "; this run follows: ", now);
+  return absl::StrCat("the checkpoint is of a run with another schedule of learning rates: ",
+                      header.schedule, "; this run follows: ", now);
 }
 
 }  // namespace weir

@@ -1,6 +1,6 @@
-// What a checkpoint says of the run that wrote it, as metadata of the file: how many steps are done, how many of them the
-// optimiser made, and the schedule of learning rates that the run followed.
-// Thread rule: pure functions.
+// What a checkpoint says of the run that wrote it, as metadata of the file: how many steps are
+// done, how many of them the optimiser made, and the schedule of learning rates that the run
+// followed. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,11 @@
 namespace weir {
 
 struct CheckpointHeader {
-  int64_t step = 0;            // steps done
-  int64_t optimizer_step = 0;  // of them, those that the optimiser made; may be negative while gradients are delayed
-  std::string schedule;        // ScheduleText of the run; "": a checkpoint from before schedules were written
+  int64_t step = 0;  // steps done
+  int64_t optimizer_step =
+      0;  // of them, those that the optimiser made; may be negative while gradients are delayed
+  std::string
+      schedule;  // ScheduleText of the run; "": a checkpoint from before schedules were written
 };
 
 // The metadata of a checkpoint of `job` after `step` steps.
@@ -25,8 +27,9 @@ std::map<std::string, std::string> CheckpointMetadata(const Job& job, int64_t st
 // kInvalidArgument (W0076) if `file` is no checkpoint.
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& file);
 
-// Whether `job` can go on from the checkpoint at `path`. kInvalidArgument: W0548 if the run counted updates otherwise,
-// W0923 if the checkpoint has more steps than the job. Precondition: compiler::CheckTraining is ok.
+// Whether `job` can go on from the checkpoint at `path`. kInvalidArgument: W0548 if the run counted
+// updates otherwise, W0923 if the checkpoint has more steps than the job. Precondition:
+// compiler::CheckTraining is ok.
 absl::Status CheckResume(const Job& job, const std::string& path, const CheckpointHeader& header);
 
 // A sentence if `job` follows another schedule than the run of the checkpoint did, else "".

@@ -19,7 +19,8 @@ Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches) {
   return evaluation;
 }
 
-absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, const Dataset* dataset, JobSessionOptions session) {
+absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, const Dataset* dataset,
+                                                             JobSessionOptions session) {
   const int64_t batches = EvaluationBatches(job, *dataset);
   if (batches == 0) return std::unique_ptr<Evaluator>();
   std::unique_ptr<Evaluator> evaluator(new Evaluator(dataset, batches, MicroBatches(job)));
@@ -29,9 +30,11 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, con
   session.first_step = 0;
   session.trace = JobSessionOptions::Trace::kNone;
   // Weights come from elsewhere before the first run, so nobody draws them.
-  session.state_init = [drawn = SeededInitializer(job.training().seed())](const std::string& name, const TensorSlice& slice,
-                                                                          const PlanInitializer& init, void* memory) {
-    return BelongsTo(name, StateSet::kWeights) ? absl::OkStatus() : drawn(name, slice, init, memory);
+  session.state_init = [drawn = SeededInitializer(job.training().seed())](
+                           const std::string& name, const TensorSlice& slice,
+                           const PlanInitializer& init, void* memory) {
+    return BelongsTo(name, StateSet::kWeights) ? absl::OkStatus()
+                                               : drawn(name, slice, init, memory);
   };
   WEIR_ASSIGN_OR_RETURN(evaluator->opened_, OpenJobSession(EvaluationJob(job), session));
   return evaluator;

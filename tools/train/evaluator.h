@@ -24,7 +24,8 @@ class Evaluator {
  public:
   // Null if the dataset holds nothing out. `dataset` must outlive the evaluator. Of `session`,
   // ranks, network and threads count.
-  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const Job& job, const Dataset* dataset, JobSessionOptions session);
+  static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const Job& job, const Dataset* dataset,
+                                                           JobSessionOptions session);
 
   // Over the job's eval_batches batches (0: all): what the local ranks reported, by batch.
   absl::StatusOr<std::map<int64_t, StepMetrics>> Run();

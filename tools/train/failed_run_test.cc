@@ -21,9 +21,12 @@ using ::testing::HasSubstr;
 // Runs its steps until it has run so many, and then says that they failed.
 class FailingRunner final : public JobRunner {
  public:
-  FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until) : runner_(std::move(runner)), steps_until_(steps_until) {}
+  FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until)
+      : runner_(std::move(runner)), steps_until_(steps_until) {}
   const RunnerFacts& facts() const override { return runner_->facts(); }
-  absl::Status Load(const std::string& path, StateSet set) override { return runner_->Load(path, set); }
+  absl::Status Load(const std::string& path, StateSet set) override {
+    return runner_->Load(path, set);
+  }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     steps_until_ -= steps;
     absl::StatusOr<std::map<int64_t, StepMetrics>> reported = runner_->RunSteps(steps);
@@ -32,7 +35,9 @@ class FailingRunner final : public JobRunner {
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
   absl::Status Save(const SaveOrder& order) override { return runner_->Save(order); }
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return runner_->InspectStep(as_step); }
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+    return runner_->InspectStep(as_step);
+  }
   std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
@@ -59,7 +64,9 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
   options.threads_per_device = 1;
   options.trace = std::string(::testing::TempDir()) + "/failed.pftrace";
   std::remove(options.trace.c_str());
-  options.runner = [](const Job& trained, const RunnerOptions& runner_options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+  options.runner =
+      [](const Job& trained,
+         const RunnerOptions& runner_options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
     absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(trained, runner_options);
     if (!runner.ok()) return runner.status();
     return std::make_unique<FailingRunner>(*std::move(runner), 5);
@@ -67,7 +74,8 @@ TEST(FailedRunTest, ARunThatFailsLeavesItsTrace) {
   EXPECT_EQ(Train(*job, options).status().message(), "a step that failed");
   EXPECT_THAT(log.str(), HasSubstr("trace of the failed job written to " + options.trace));
   std::ifstream file(options.trace, std::ios::binary);
-  const absl::StatusOr<TraceReport> report = ReadTraceReport(std::string(std::istreambuf_iterator<char>(file), {}));
+  const absl::StatusOr<TraceReport> report =
+      ReadTraceReport(std::string(std::istreambuf_iterator<char>(file), {}));
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_EQ(report->devices.size(), 2u);
   EXPECT_GE(report->last_step, 4);

@@ -19,22 +19,27 @@ constexpr char kLogitsState[] = "fetch/logits";
 // Feeds the window of the last tokens; whatever else the model wants is zero.
 class WindowFeed final : public DataFeed {
  public:
-  WindowFeed(std::string input, int64_t window) : input_(std::move(input)), tokens_(static_cast<size_t>(window), 0) {}
+  WindowFeed(std::string input, int64_t window)
+      : input_(std::move(input)), tokens_(static_cast<size_t>(window), 0) {}
 
   // Puts the last tokens of `text` at the start of the window. Returns the place of the last.
   int64_t Show(const std::string& text) {
     size_t count = std::min(text.size(), tokens_.size());
     std::fill(tokens_.begin(), tokens_.end(), 0);
-    for (size_t i = 0; i < count; ++i) tokens_[i] = static_cast<unsigned char>(text[text.size() - count + i]);
+    for (size_t i = 0; i < count; ++i)
+      tokens_[i] = static_cast<unsigned char>(text[text.size() - count + i]);
     return static_cast<int64_t>(count) - 1;
   }
 
-  absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice& slice, void* out) override {
+  absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice& slice,
+                    void* out) override {
     if (slice.bytes() == 0) return absl::OkStatus();
     memset(out, 0, static_cast<size_t>(slice.bytes()));
     if (feed != input_) return absl::OkStatus();
-    if (slice.dtype != DType::kI32 || !slice.is_whole() || slice.num_elements() != static_cast<int64_t>(tokens_.size())) {
-      return Rejected({"W0070", absl::StrCat("input ", input_), absl::StrCat("i32[1, ", tokens_.size(), "]"), ToText(slice), ""});
+    if (slice.dtype != DType::kI32 || !slice.is_whole() ||
+        slice.num_elements() != static_cast<int64_t>(tokens_.size())) {
+      return Rejected({"W0070", absl::StrCat("input ", input_),
+                       absl::StrCat("i32[1, ", tokens_.size(), "]"), ToText(slice), ""});
     }
     memcpy(out, tokens_.data(), tokens_.size() * sizeof(int32_t));
     return absl::OkStatus();
@@ -66,18 +71,22 @@ absl::StatusOr<std::vector<float>> LogitsAt(const Session& session, int64_t plac
     }
     return logits;
   }
-  return absl::InternalError(absl::StrCat("the plan has no state ", kLogitsState, " with a row for each token"));
+  return absl::InternalError(
+      absl::StrCat("the plan has no state ", kLogitsState, " with a row for each token"));
 }
 
 absl::Status CheckOptions(const GenerateOptions& options, int64_t below) {
-  if (options.prompt.empty()) return Rejected({"W0078", "--prompt", "at least one byte", "nothing", "--prompt \"Once\""});
+  if (options.prompt.empty())
+    return Rejected({"W0078", "--prompt", "at least one byte", "nothing", "--prompt \"Once\""});
   if (!(options.temperature >= 0)) {
     return Rejected({"W0078", "--temperature", "0 or more", absl::StrCat(options.temperature), ""});
   }
-  if (options.tokens < 0) return Rejected({"W0078", "--tokens", "0 or more", absl::StrCat(options.tokens), ""});
+  if (options.tokens < 0)
+    return Rejected({"W0078", "--tokens", "0 or more", absl::StrCat(options.tokens), ""});
   for (char c : options.prompt) {
     if (static_cast<unsigned char>(c) >= below) {
-      return Rejected({"W0078", "--prompt", absl::StrCat("bytes below ", below, ", the tokens of the model"),
+      return Rejected({"W0078", "--prompt",
+                       absl::StrCat("bytes below ", below, ", the tokens of the model"),
                        absl::StrCat("byte value ", static_cast<unsigned char>(c)), ""});
     }
   }
@@ -107,7 +116,8 @@ int64_t SampleToken(const std::vector<float>& logits, double temperature, double
   return likeliest;  // rounding left a rest
 }
 
-absl::Status Generate(const Job& job, const GenerateOptions& options, const std::function<void(char)>& emit) {
+absl::Status Generate(const Job& job, const GenerateOptions& options,
+                      const std::function<void(char)>& emit) {
   WEIR_ASSIGN_OR_RETURN(const GenerationVariant variant, GenerationJob(job));
   WEIR_RETURN_IF_ERROR(CheckOptions(options, variant.below));
   WindowFeed feed(variant.input, variant.window);
@@ -121,7 +131,8 @@ absl::Status Generate(const Job& job, const GenerateOptions& options, const std:
     WEIR_RETURN_IF_ERROR(weights->CheckSums().status());
   }
   WEIR_ASSIGN_OR_RETURN(JobSession opened, OpenJobSession(variant.job, session_options));
-  if (weights != nullptr) WEIR_RETURN_IF_ERROR(LoadStates(*weights, StateSet::kWeights, opened.session.get()));
+  if (weights != nullptr)
+    WEIR_RETURN_IF_ERROR(LoadStates(*weights, StateSet::kWeights, opened.session.get()));
   std::string text = options.prompt;
   uint64_t key = MixKey(options.seed, KeyOf("generate", 8));
   for (int64_t i = 0; i < options.tokens; ++i) {
@@ -129,11 +140,14 @@ absl::Status Generate(const Job& job, const GenerateOptions& options, const std:
     int64_t place = feed.Show(text);
     WEIR_RETURN_IF_ERROR(opened.session->RunSteps(1));
     WEIR_ASSIGN_OR_RETURN(std::vector<float> logits, LogitsAt(*opened.session, place));
-    // Tokens beyond a byte cannot be written, and those that the model does not read cannot go back into it.
+    // Tokens beyond a byte cannot be written, and those that the model does not read cannot go back
+    // into it.
     logits.resize(std::min<size_t>(logits.size(), std::min<int64_t>(variant.below, 256)));
-    int64_t token = SampleToken(logits, options.temperature, UniformAt(key, static_cast<uint64_t>(i)));
+    int64_t token =
+        SampleToken(logits, options.temperature, UniformAt(key, static_cast<uint64_t>(i)));
     if (token < 0) {
-      return Damaged({"W0079", options.init.empty() ? "the model" : options.init, "finite logits", "not a number",
+      return Damaged({"W0079", options.init.empty() ? "the model" : options.init, "finite logits",
+                      "not a number",
                       "the weights hold NaN; train again with a lower learning rate"});
     }
     text.push_back(static_cast<char>(token));

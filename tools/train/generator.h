@@ -17,7 +17,7 @@
 namespace weir {
 
 struct GenerateOptions {
-  std::string init;         // safetensors of weights; empty: first values (noise)
+  std::string init;           // safetensors of weights; empty: first values (noise)
   std::string prompt = "\n";  // bytes; must not be empty
   int64_t tokens = 200;
   double temperature = 0.8;  // 0: always the likeliest
@@ -28,7 +28,8 @@ struct GenerateOptions {
 
 // Calls `emit` for each new byte, in order. The text is a function of weights, prompt,
 // temperature and seed.
-absl::Status Generate(const Job& job, const GenerateOptions& options, const std::function<void(char)>& emit);
+absl::Status Generate(const Job& job, const GenerateOptions& options,
+                      const std::function<void(char)>& emit);
 
 // The token drawn from `logits` with random number `uniform` in [0, 1): likeliest if
 // temperature is 0, else by softmax(logits / temperature). -1 if a logit is not a number.

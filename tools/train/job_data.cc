@@ -36,17 +36,21 @@ class BoundDataset final : public Dataset {
     }
     return feeds;
   }
-  absl::Status CheckValues(const FeedRequest& request) const override { return dataset_->CheckValues(request); }
+  absl::Status CheckValues(const FeedRequest& request) const override {
+    return dataset_->CheckValues(request);
+  }
   int64_t num_held_out_batches() const override { return dataset_->num_held_out_batches(); }
   std::string Describe() const override {
     std::vector<std::string> bindings;
     for (const auto& [input, from] : feed_of_) {
       if (input != from) bindings.push_back(absl::StrCat(input, " from ", from));
     }
-    return absl::StrCat(dataset_->Describe(), bindings.empty() ? "" : absl::StrCat(" (", absl::StrJoin(bindings, ", "), ")"));
+    return absl::StrCat(
+        dataset_->Describe(),
+        bindings.empty() ? "" : absl::StrCat(" (", absl::StrJoin(bindings, ", "), ")"));
   }
-  absl::Status Fill(const std::string& feed, const BatchPosition& position, const TensorSlice& slice,
-                    void* out) const override {
+  absl::Status Fill(const std::string& feed, const BatchPosition& position,
+                    const TensorSlice& slice, void* out) const override {
     auto known = feed_of_.find(feed);
     return dataset_->Fill(known == feed_of_.end() ? feed : known->second, position, slice, out);
   }
@@ -56,10 +60,13 @@ class BoundDataset final : public Dataset {
   std::map<std::string, std::string> feed_of_;  // by input
 };
 
-std::string InputText(const std::string& input) { return absl::StrCat("input ", input, " of main"); }
+std::string InputText(const std::string& input) {
+  return absl::StrCat("input ", input, " of main");
+}
 
 // The feed of each input that data.feed binds.
-absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job, const std::vector<ModelInput>& inputs) {
+absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job,
+                                                            const std::vector<ModelInput>& inputs) {
   std::vector<std::string> names;
   for (const ModelInput& input : inputs) names.push_back(input.name);
   std::map<std::string, std::string> bindings;
@@ -67,11 +74,15 @@ absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job, cons
     const std::string where = absl::StrCat("data.feed of input \"", binding.input(), "\"");
     if (std::find(names.begin(), names.end(), binding.input()) == names.end()) {
       const std::string nearest = Nearest(binding.input(), names);
-      return Rejected({"W0907", where, absl::StrCat("`input` to name an input of main: ", absl::StrJoin(names, ", ")),
-                       absl::StrCat("\"", binding.input(), "\""), nearest.empty() ? "" : absl::StrCat("input: \"", nearest, "\"")});
+      return Rejected(
+          {"W0907", where,
+           absl::StrCat("`input` to name an input of main: ", absl::StrJoin(names, ", ")),
+           absl::StrCat("\"", binding.input(), "\""),
+           nearest.empty() ? "" : absl::StrCat("input: \"", nearest, "\"")});
     }
     if (binding.from().empty()) {
-      return Rejected({"W0907", where, "`from` to name a feed of the data", "nothing", "from: \"tokens\""});
+      return Rejected(
+          {"W0907", where, "`from` to name a feed of the data", "nothing", "from: \"tokens\""});
     }
     if (!bindings.emplace(binding.input(), binding.from()).second) {
       return Rejected({"W0907", where, "each input once", "two entries", "remove one of them"});
@@ -82,7 +93,8 @@ absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job, cons
 
 // The requests of the model's inputs to the data.
 absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<ModelInput> inputs, compiler::ModelInputsOf(job, compiler::PlanMode::kTrain));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<ModelInput> inputs,
+                        compiler::ModelInputsOf(job, compiler::PlanMode::kTrain));
   WEIR_ASSIGN_OR_RETURN(const auto bindings, Bindings(job, inputs));
   std::vector<FeedRequest> requests;
   for (const ModelInput& input : inputs) {
@@ -102,7 +114,8 @@ absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
   return requests;
 }
 
-// The samples of a step: the size of training.batch_dim, else of the first dimension that all inputs have in common.
+// The samples of a step: the size of training.batch_dim, else of the first dimension that all
+// inputs have in common.
 absl::StatusOr<int64_t> SamplesOf(const Job& job, const std::vector<FeedRequest>& requests) {
   int64_t samples = 0;
   std::string from = "training.batch_dim";
@@ -119,13 +132,17 @@ absl::StatusOr<int64_t> SamplesOf(const Job& job, const std::vector<FeedRequest>
     }
     if (first == samples && first > 0) continue;
     return Rejected({"W0908", InputText(request.input),
-                     samples == 0 ? "a first dimension that counts samples" : absl::StrCat("a first dimension of ", samples, ", the samples of a step by ", from),
-                     absl::StrCat(Name(request.dtype), ToText(request.shape)), "let every input of main begin with the dimension of the samples"});
+                     samples == 0 ? "a first dimension that counts samples"
+                                  : absl::StrCat("a first dimension of ", samples,
+                                                 ", the samples of a step by ", from),
+                     absl::StrCat(Name(request.dtype), ToText(request.shape)),
+                     "let every input of main begin with the dimension of the samples"});
   }
   return samples;
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const Job& job, const std::vector<FeedRequest>& requests) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const Job& job,
+                                                  const std::vector<FeedRequest>& requests) {
   WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
   TextDataOptions options;
   options.path = job.data().text().path();
@@ -137,14 +154,18 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenText(const Job& job, const std::vec
     if (options.sequence == 0 && request.shape.size() == 2) options.sequence = request.shape[1];
   }
   if (options.sequence == 0) {
-    return Rejected({"W0050", "inputs of main", "an input i32[samples, window] for text, such as \"tokens\"",
-                     requests.empty() ? "no inputs" : absl::StrCat("input ", requests[0].input, " ", Name(requests[0].dtype), ToText(requests[0].shape)),
-                     "input { name: \"tokens\" type: \"i32[batch, sequence]\" }"});
+    return Rejected(
+        {"W0050", "inputs of main", "an input i32[samples, window] for text, such as \"tokens\"",
+         requests.empty() ? "no inputs"
+                          : absl::StrCat("input ", requests[0].input, " ", Name(requests[0].dtype),
+                                         ToText(requests[0].shape)),
+         "input { name: \"tokens\" type: \"i32[batch, sequence]\" }"});
   }
   return OpenTextDataset(options);
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const Job& job, const std::vector<FeedRequest>& requests) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const Job& job,
+                                                 const std::vector<FeedRequest>& requests) {
   WEIR_ASSIGN_OR_RETURN(const int64_t samples, SamplesOf(job, requests));
   IdxDataOptions options;
   options.images = job.data().idx().images();
@@ -155,37 +176,46 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const Job& job, const std::vect
   options.seed = job.training().seed();
   for (const FeedRequest& request : requests) {
     if (request.feed == "labels" && options.labels.empty()) {
-      return Rejected({"W0052", "data.idx", absl::StrCat("a file of labels, for input ", request.input), "no `labels`", "data { idx { labels: \"...\" } }"});
+      return Rejected({"W0052", "data.idx",
+                       absl::StrCat("a file of labels, for input ", request.input), "no `labels`",
+                       "data { idx { labels: \"...\" } }"});
     }
   }
   return OpenIdxDataset(options);
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenByKind(const Job& job, const std::vector<FeedRequest>& requests) {
+absl::StatusOr<std::unique_ptr<Dataset>> OpenByKind(const Job& job,
+                                                    const std::vector<FeedRequest>& requests) {
   switch (job.data().kind_case()) {
     case Data::kText: return OpenText(job, requests);
     case Data::kIdx: return OpenIdx(job, requests);
     case Data::kSynthetic: return MakeSyntheticDataset({requests, job.training().seed()});
     case Data::KIND_NOT_SET: break;
   }
-  return Rejected({"W0050", "data", "one of text, idx, synthetic", "nothing", "data { synthetic {} }"});
+  return Rejected(
+      {"W0050", "data", "one of text, idx, synthetic", "nothing", "data { synthetic {} }"});
 }
 
 }  // namespace
 
-int64_t MicroBatches(const Job& job) { return std::max<int64_t>(1, job.training().micro_batches()); }
+int64_t MicroBatches(const Job& job) {
+  return std::max<int64_t>(1, job.training().micro_batches());
+}
 
 StepItems ItemsOf(const Job& job) {
   StepItems items;
-  const absl::StatusOr<std::vector<ModelInput>> inputs = compiler::ModelInputsOf(job, compiler::PlanMode::kTrain);
+  const absl::StatusOr<std::vector<ModelInput>> inputs =
+      compiler::ModelInputsOf(job, compiler::PlanMode::kTrain);
   if (!inputs.ok()) return items;
   int64_t tokens = 0;
   for (const ModelInput& input : *inputs) {
     if (!input.use.needed || input.type.dims.empty()) continue;
     const std::string& batch_dim = job.training().batch_dim();
-    if (batch_dim.empty() || batch_dim == input.type.dims[0].name) items.count = std::max(items.count, input.type.dims[0].size);
+    if (batch_dim.empty() || batch_dim == input.type.dims[0].name)
+      items.count = std::max(items.count, input.type.dims[0].size);
     const bool looks_up = input.use.range.has_value() && input.use.range->of_rows;
-    if (looks_up && input.type.dims.size() > 1) tokens = std::max(tokens, input.type.num_elements());
+    if (looks_up && input.type.dims.size() > 1)
+      tokens = std::max(tokens, input.type.num_elements());
   }
   return tokens > 0 ? StepItems{tokens, "tokens"} : items;
 }
@@ -198,7 +228,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenJobData(const Job& job) {
     WEIR_RETURN_IF_ERROR(CheckRequest(*dataset, request));
     feed_of.emplace(request.input, request.feed);
   }
-  return std::unique_ptr<Dataset>(std::make_unique<BoundDataset>(std::move(dataset), std::move(feed_of)));
+  return std::unique_ptr<Dataset>(
+      std::make_unique<BoundDataset>(std::move(dataset), std::move(feed_of)));
 }
 
 BatchPosition DatasetFeed::PositionAt(int64_t step, int64_t micro_batch) const {
@@ -206,15 +237,17 @@ BatchPosition DatasetFeed::PositionAt(int64_t step, int64_t micro_batch) const {
   return {part_, step, micro_batch, micro_batches_};
 }
 
-absl::Status DatasetFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch, const TensorSlice& slice,
-                               void* out) {
+absl::Status DatasetFeed::Fill(const std::string& feed, int64_t step, int64_t micro_batch,
+                               const TensorSlice& slice, void* out) {
   return dataset_->Fill(feed, PositionAt(step, micro_batch), slice, out);
 }
 
-std::string DatasetFeed::SampleText(const std::string&, int64_t step, int64_t micro_batch, int64_t row) const {
+std::string DatasetFeed::SampleText(const std::string&, int64_t step, int64_t micro_batch,
+                                    int64_t row) const {
   const BatchPosition position = PositionAt(step, micro_batch);
-  return absl::StrCat(part_ == DataPart::kHeldOut ? "held-out batch " : "step ", position.step + 1, ", ",
-                      micro_batches_ > 1 ? absl::StrCat("micro-batch ", micro_batch, ", ") : "", "sample ", row);
+  return absl::StrCat(
+      part_ == DataPart::kHeldOut ? "held-out batch " : "step ", position.step + 1, ", ",
+      micro_batches_ > 1 ? absl::StrCat("micro-batch ", micro_batch, ", ") : "", "sample ", row);
 }
 
 }  // namespace weir

@@ -1,4 +1,5 @@
-// Jobs whose names mean nothing: every kind of data, opened and compared with the model before anything runs.
+// Jobs whose names mean nothing: every kind of data, opened and compared with the model before
+// anything runs.
 #include "tools/train/job_data.h"
 
 #include <fstream>
@@ -17,7 +18,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/job_data_" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/job_data_" + name;
+}
 
 std::string WriteFile(const std::string& name, const std::string& bytes) {
   std::ofstream(PathFor(name), std::ios::binary | std::ios::trunc) << bytes;
@@ -36,7 +39,8 @@ void WriteImages(int count, int classes) {
   WriteFile("labels", labels);
 }
 
-// A model of `rows` samples, `kinds` kinds. Says MAIN for inputs and nodes up to "features", f32[rows, h].
+// A model of `rows` samples, `kinds` kinds. Says MAIN for inputs and nodes up to "features",
+// f32[rows, h].
 constexpr char kClassifier[] = R"pb(
   name: "classifier"
   graph {
@@ -46,47 +50,98 @@ constexpr char kClassifier[] = R"pb(
     dim { name: "h" size: 8 }
     dim { name: "kinds" size: 4 }
     function {
-      name: "main"
-      MAIN
-      parameter { name: "w" type: "f32[h, kinds]" init { normal { std: 0.1 } } }
-      node { name: "logits" op: "matmul" input: ["features", "w"] }
-      node { name: "s" op: "softmax_cross_entropy" input: ["logits", "kind"] }
+      name: "main" MAIN
+      parameter {
+        name: "w"
+        type: "f32[h, kinds]"
+        init { normal { std: 0.1 } }
+      }
+      node {
+        name: "logits"
+        op: "matmul"
+        input: [ "features", "w" ]
+      }
+      node {
+        name: "s"
+        op: "softmax_cross_entropy"
+        input: [ "logits", "kind" ]
+      }
       node { name: "loss" op: "reduce_mean" input: "s" }
-      node { name: "hits" op: "accuracy" input: ["logits", "kind"] }
+      node {
+        name: "hits"
+        op: "accuracy"
+        input: [ "logits", "kind" ]
+      }
       node { name: "right" op: "reduce_mean" input: "hits" }
-      output: ["loss", "right"]
+      output: [ "loss", "right" ]
     }
     main: "main"
   }
   rule { dim: "rows" axis: "dp" }
-  training { steps: 3 optimizer { sgd {} } schedule { learning_rate: 0.1 } }
+  training {
+    steps: 3
+    optimizer { sgd {} }
+    schedule { learning_rate: 0.1 }
+  }
 )pb";
 
 constexpr char kOfImages[] = R"pb(
   input { name: "picture" type: "f32[rows, spots]" }
   input { name: "kind" type: "i32[rows]" }
-  parameter { name: "v" type: "f32[spots, h]" init { normal { std: 0.1 } } }
-  node { name: "features" op: "matmul" input: ["picture", "v"] attr { name: "activation" value { s: "relu" } } }
+  parameter {
+    name: "v"
+    type: "f32[spots, h]"
+    init { normal { std: 0.1 } }
+  }
+  node {
+    name: "features"
+    op: "matmul"
+    input: [ "picture", "v" ]
+    attr {
+      name: "activation"
+      value { s: "relu" }
+    }
+  }
 )pb";
 
 // The spots of an image as tokens.
 constexpr char kOfSpots[] = R"pb(
   input { name: "picture" type: "i32[rows, spots]" }
   input { name: "kind" type: "i32[rows]" }
-  parameter { name: "table" type: "f32[bytes, h]" init { normal { std: 0.1 } } }
-  node { name: "e" op: "embedding" input: ["table", "picture"] }
-  node { name: "features" op: "reduce_mean" input: "e" attr { name: "axes" value { ints { values: [1] } } } }
+  parameter {
+    name: "table"
+    type: "f32[bytes, h]"
+    init { normal { std: 0.1 } }
+  }
+  node {
+    name: "e"
+    op: "embedding"
+    input: [ "table", "picture" ]
+  }
+  node {
+    name: "features"
+    op: "reduce_mean"
+    input: "e"
+    attr {
+      name: "axes"
+      value { ints { values: [ 1 ] } }
+    }
+  }
 )pb";
 
 Job Classifier(const std::string& main, const std::string& data) {
   Job job;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(absl::StrCat(absl::StrReplaceAll(kClassifier, {{"MAIN", main}}), data), &job));
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      absl::StrCat(absl::StrReplaceAll(kClassifier, {{"MAIN", main}}), data), &job));
   return job;
 }
 
 std::string Idx(const std::string& labels = "labels") {
-  return absl::StrCat("data { feed { input: \"picture\" from: \"images\" } feed { input: \"kind\" from: \"labels\" } idx { images: \"", PathFor("images"),
-                      "\" labels: \"", PathFor(labels), "\" test_images: \"", PathFor("images"), "\" test_labels: \"", PathFor(labels), "\" } }");
+  return absl::StrCat(
+      "data { feed { input: \"picture\" from: \"images\" } feed { input: \"kind\" from: \"labels\" "
+      "} idx { images: \"",
+      PathFor("images"), "\" labels: \"", PathFor(labels), "\" test_images: \"", PathFor("images"),
+      "\" test_labels: \"", PathFor(labels), "\" } }");
 }
 
 std::string ErrorOf(const Job& job) {
@@ -122,13 +177,17 @@ TEST(JobDataTest, ImagesAreTokensToAModelThatLooksThemUp) {
   EXPECT_EQ(ItemsOf(job).count, 6 * 16);
   EXPECT_EQ(ItemsOf(job).name, "tokens");
   job.mutable_graph()->mutable_dim(2)->set_size(20);
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0059 at " + PathFor("images") + ", pixel 160: expected values below 20 for input picture, an index along dimension bytes of \"table\""));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0059 at " + PathFor("images") +
+                                      ", pixel 160: expected values below 20 for input picture, an "
+                                      "index along dimension bytes of \"table\""));
 }
 
 TEST(JobDataTest, ALabelBeyondTheClassesIsRefusedBeforeTheFirstStep) {
   WriteImages(20, 5);
   EXPECT_THAT(ErrorOf(Classifier(kOfImages, Idx())),
-              HasSubstr("W0059 at " + PathFor("labels") + ", label 4: expected values below 4 for input kind, an index along dimension kinds of \"logits\""));
+              HasSubstr("W0059 at " + PathFor("labels") +
+                        ", label 4: expected values below 4 for input kind, an index along "
+                        "dimension kinds of \"logits\""));
   std::string labels = {0, 0, 8, 1, 0, 0, 0, 20};
   WriteFile("bad_test_labels", labels + std::string(19, '\1') + "\x04");
   WriteImages(20, 4);
@@ -164,8 +223,10 @@ TEST(JobDataTest, BindingsThatNameNothingAreRefused) {
   WriteImages(20, 4);
   Job job = Classifier(kOfImages, Idx());
   job.mutable_data()->clear_feed();
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0055 at input picture of main: expected one of the feeds of the data: images, labels; found picture. "
-                                      "Try: data { feed { input: \"picture\" from: \"images\" } }"));
+  EXPECT_THAT(ErrorOf(job),
+              HasSubstr("W0055 at input picture of main: expected one of the feeds of the data: "
+                        "images, labels; found picture. "
+                        "Try: data { feed { input: \"picture\" from: \"images\" } }"));
   auto bind = [](const std::string& input, const std::string& from) {
     Job bound = Classifier(kOfImages, Idx());
     FeedBinding* feed = bound.mutable_data()->add_feed();
@@ -173,7 +234,10 @@ TEST(JobDataTest, BindingsThatNameNothingAreRefused) {
     feed->set_from(from);
     return ErrorOf(bound);
   };
-  EXPECT_THAT(bind("pictures", "images"), HasSubstr("W0907 at data.feed of input \"pictures\": expected `input` to name an input of main: picture, kind; found \"pictures\". Try: input: \"picture\""));
+  EXPECT_THAT(
+      bind("pictures", "images"),
+      HasSubstr("W0907 at data.feed of input \"pictures\": expected `input` to name an input of "
+                "main: picture, kind; found \"pictures\". Try: input: \"picture\""));
   EXPECT_THAT(bind("kind", "labels"), HasSubstr("expected each input once"));
   EXPECT_THAT(bind("kind", ""), HasSubstr("expected `from` to name a feed"));
 }
@@ -182,32 +246,44 @@ TEST(JobDataTest, TypesThatAFeedCannotHaveAreRefusedWithWhatItDelivers) {
   WriteImages(20, 4);
   Job job = Classifier(kOfImages, Idx());
   job.mutable_graph()->mutable_dim(1)->set_size(15);
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected f32[samples, ...] with 16 elements a sample or i32"));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected f32[samples, ...] "
+                                      "with 16 elements a sample or i32"));
   job = Classifier(kOfImages, Idx());
   job.mutable_data()->mutable_feed(0)->set_from("labels");
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected i32[samples], as feed labels delivers; found f32[6, 16]"));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected i32[samples], as "
+                                      "feed labels delivers; found f32[6, 16]"));
   job = Classifier(kOfImages, Idx());
   job.mutable_training()->set_batch_dim("kinds");
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0908 at input picture of main: expected a first dimension of 4, the samples of a step by training.batch_dim; found f32[6, 16]"));
+  EXPECT_THAT(ErrorOf(job),
+              HasSubstr("W0908 at input picture of main: expected a first dimension of 4, the "
+                        "samples of a step by training.batch_dim; found f32[6, 16]"));
 }
 
 TEST(JobDataTest, SyntheticDataDrawsWhatTheGraphNeedsAndSaysSo) {
   Job job = Classifier(kOfSpots, "data { synthetic {} }");
   auto data = OpenJobData(job);
   ASSERT_TRUE(data.ok()) << data.status();
-  EXPECT_EQ((*data)->Describe(), "synthetic data, seed 0: kind integers uniform below 4; picture integers uniform below 256");
+  EXPECT_EQ(
+      (*data)->Describe(),
+      "synthetic data, seed 0: kind integers uniform below 4; picture integers uniform below 256");
   std::set<int32_t> seen;
   for (int64_t step = 0; step < 100; ++step) {
     int32_t kinds[6];
-    ASSERT_TRUE((*data)->Fill("kind", {DataPart::kTrain, step, 0, 1}, TensorSlice::Whole(DType::kI32, {6}), kinds).ok());
+    ASSERT_TRUE((*data)
+                    ->Fill("kind", {DataPart::kTrain, step, 0, 1},
+                           TensorSlice::Whole(DType::kI32, {6}), kinds)
+                    .ok());
     seen.insert(kinds, kinds + 6);
   }
   EXPECT_EQ(seen, (std::set<int32_t>{0, 1, 2, 3}));
   TrainOf(job);
-  EXPECT_EQ(OpenJobData(Classifier(kOfSpots, "")).status().code(), absl::StatusCode::kInvalidArgument) << "no data";
+  EXPECT_EQ(OpenJobData(Classifier(kOfSpots, "")).status().code(),
+            absl::StatusCode::kInvalidArgument)
+      << "no data";
 }
 
-// Draws of a language model must not change from one version to the next: figures and golden files rest on them.
+// Draws of a language model must not change from one version to the next: figures and golden files
+// rest on them.
 TEST(JobDataTest, SyntheticTokensAreThoseTheyEverWere) {
   TransformerOptions options;
   options.training.batch = 2;
@@ -232,9 +308,12 @@ TEST(JobDataTest, TextNeedsAWindowAndOneSizeOfIt) {
   job.mutable_data()->mutable_text()->set_path(WriteFile("latin", std::string(4000, '\xe9')));
   EXPECT_TRUE(OpenJobData(job).ok());
   job.mutable_graph()->mutable_function(1)->mutable_input(1)->set_type("i32<128>[batch, sequence]");
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0051 at " + PathFor("latin") + ", byte 0: expected bytes below 128 for input targets"));
-  job = Classifier(kOfImages, absl::StrCat("data { text { path: \"", PathFor("text"), "\" } feed { input: \"picture\" from: \"tokens\" } }"));
-  EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected i32[samples, 16], as feed tokens delivers; found f32[6, 16]"));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0051 at " + PathFor("latin") +
+                                      ", byte 0: expected bytes below 128 for input targets"));
+  job = Classifier(kOfImages, absl::StrCat("data { text { path: \"", PathFor("text"),
+                                           "\" } feed { input: \"picture\" from: \"tokens\" } }"));
+  EXPECT_THAT(ErrorOf(job), HasSubstr("W0056 at input picture of main: expected i32[samples, 16], "
+                                      "as feed tokens delivers; found f32[6, 16]"));
 }
 
 }  // namespace

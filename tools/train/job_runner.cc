@@ -14,10 +14,12 @@ absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
     return absl::OkStatus();
   });
   if (written.ok()) return written;
-  return Missing({"W0075", "--trace " + path, "a file that can be written", std::string(written.message()), ""});
+  return Missing({"W0075", "--trace " + path, "a file that can be written",
+                  std::string(written.message()), ""});
 }
 
-absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job, const RunnerOptions& options) {
+absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job,
+                                                             const RunnerOptions& options) {
   std::unique_ptr<LocalRunner> runner(new LocalRunner());
   RankGroupOptions group_options;
   group_options.threads_per_device = options.threads_per_device;
@@ -38,8 +40,10 @@ absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job, con
 }
 
 absl::Status LocalRunner::Save(const SaveOrder& order) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer, BeginSave(facts_.states, order.set, order.metadata, order.path));
-  WEIR_ASSIGN_OR_RETURN(auto parts, group_->SaveShards(order.set, writer->temporary_path(), order.path));
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsWriter> writer,
+                        BeginSave(facts_.states, order.set, order.metadata, order.path));
+  WEIR_ASSIGN_OR_RETURN(auto parts,
+                        group_->SaveShards(order.set, writer->temporary_path(), order.path));
   WEIR_RETURN_IF_ERROR(NoteParts(parts, order, writer.get()));
   return writer->Commit();
 }

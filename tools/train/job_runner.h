@@ -36,11 +36,13 @@ struct RunnerOptions {
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
-  const PreparedTraining* prepared = nullptr;  // what was compiled and opened before; null: the runner does so
+  const PreparedTraining* prepared =
+      nullptr;  // what was compiled and opened before; null: the runner does so
 };
 
-// After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone; after any other of Save,
-// WriteTrace and Evaluate they are as before, but that there is no more evaluation after one that failed.
+// After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone;
+// after any other of Save, WriteTrace and Evaluate they are as before, but that there is no more
+// evaluation after one that failed.
 class JobRunner {
  public:
   virtual ~JobRunner() = default;
@@ -53,25 +55,34 @@ class JobRunner {
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
   // Every state of order.set, atomically. CannotWrite (pending_file.h), or W0963 as of NoteParts.
   virtual absl::Status Save(const SaveOrder& order) = 0;
-  // One more step that repeats step `as_step`: where values are first not finite, on each rank that has any.
+  // One more step that repeats step `as_step`: where values are first not finite, on each rank that
+  // has any.
   virtual absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) = 0;
-  // What each rank has done since the job began, as of the end of the last RunSteps. Ranks without an account are left out.
+  // What each rank has done since the job began, as of the end of the last RunSteps. Ranks without
+  // an account are left out.
   virtual std::vector<RankWorkReport> Work() const = 0;
-  // One Perfetto file of all ranks, also after RunSteps has failed. Errors of WriteTraceFile, or what kept the ranks from
-  // telling; kFailedPrecondition if whoever ends the job writes the trace.
+  // One Perfetto file of all ranks, also after RunSteps has failed. Errors of WriteTraceFile, or
+  // what kept the ranks from telling; kFailedPrecondition if whoever ends the job writes the trace.
   virtual absl::Status WriteTrace(const std::string& path) = 0;
 };
 
 class LocalRunner final : public JobRunner {
  public:
-  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const Job& job, const RunnerOptions& options);
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const Job& job,
+                                                         const RunnerOptions& options);
 
   const RunnerFacts& facts() const override { return facts_; }
-  absl::Status Load(const std::string& path, StateSet set) override { return group_->Load(path, set); }
-  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override { return group_->RunSteps(steps); }
+  absl::Status Load(const std::string& path, StateSet set) override {
+    return group_->Load(path, set);
+  }
+  absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
+    return group_->RunSteps(steps);
+  }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return group_->Evaluate(); }
   absl::Status Save(const SaveOrder& order) override;
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return group_->InspectStep(as_step); }
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+    return group_->InspectStep(as_step);
+  }
   std::vector<RankWorkReport> Work() const override { return group_->session().Work(); }
   absl::Status WriteTrace(const std::string& path) override;
 

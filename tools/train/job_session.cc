@@ -20,18 +20,22 @@ constexpr int64_t kThreadsMax = 4096;
 
 absl::Status CheckDevices(const Mesh& mesh) {
   if (mesh.num_ranks() <= kDevicesMax) return absl::OkStatus();
-  return Rejected({"W0080", absl::StrCat("mesh ", mesh.ToText()), absl::StrCat("at most ", kDevicesMax, " devices in one process"),
-                   absl::StrCat(mesh.num_ranks()), "a smaller --mesh; `weir check --any-machine` and `weir plan` take any"});
+  return Rejected({"W0080", absl::StrCat("mesh ", mesh.ToText()),
+                   absl::StrCat("at most ", kDevicesMax, " devices in one process"),
+                   absl::StrCat(mesh.num_ranks()),
+                   "a smaller --mesh; `weir check --any-machine` and `weir plan` take any"});
 }
 
 absl::Status CheckThreads(int per_device, int64_t devices) {
   if (per_device <= kThreadsMax / std::max<int64_t>(1, devices)) return absl::OkStatus();
   if (per_device == 1) return absl::OkStatus();
   return Rejected({"W0081", "threads", absl::StrCat("at most ", kThreadsMax, " threads in all"),
-                   absl::StrCat(per_device, " for each of ", devices, " devices"), "leave it out: the cores are shared evenly"});
+                   absl::StrCat(per_device, " for each of ", devices, " devices"),
+                   "leave it out: the cores are shared evenly"});
 }
 
-// Threads that a session makes besides those of its ranks; and what a thread takes of the address space, its stack and its heap.
+// Threads that a session makes besides those of its ranks; and what a thread takes of the address
+// space, its stack and its heap.
 constexpr int64_t kThreadsOfEngine = 3;
 constexpr int64_t kAddressesPerThread = 16 << 20;
 
@@ -41,7 +45,8 @@ absl::Status CheckRoom(int64_t threads) {
   return CheckRoomForAddresses("this process", threads * kAddressesPerThread);
 }
 
-// Steps of a trace. Small plans then take little memory for it; those with many acts in a step keep fewer steps.
+// Steps of a trace. Small plans then take little memory for it; those with many acts in a step keep
+// fewer steps.
 constexpr int64_t kTracedSteps = 100;
 constexpr int64_t kTracedActsMin = 1 << 10;
 constexpr int64_t kTracedActsMax = 1 << 16;
@@ -54,7 +59,8 @@ int64_t TraceCapacity(const std::vector<RankPlan>& plans, JobSessionOptions::Tra
     for (const ActorSpec& actor : plan.actor()) of_rank += actor.acts_per_step();
     acts = std::max(acts, of_rank);
   }
-  return std::clamp(acts, kTracedActsMin / kTracedSteps, kTracedActsMax / kTracedSteps) * kTracedSteps;
+  return std::clamp(acts, kTracedActsMin / kTracedSteps, kTracedActsMax / kTracedSteps) *
+         kTracedSteps;
 }
 
 }  // namespace
@@ -66,7 +72,8 @@ int ThreadsPerDevice(const Job& job, int asked, int64_t devices) {
   return static_cast<int>(std::max<int64_t>(1, cores / std::max<int64_t>(1, devices)));
 }
 
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job, const CompileOptions& options) {
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job,
+                                                             const CompileOptions& options) {
   std::unique_ptr<LogicalPlan> plan;
   WEIR_RETURN_IF_ERROR(RunConfined([&]() -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(plan, CompileJob(job, options));
@@ -90,8 +97,9 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     WEIR_ASSIGN_OR_RETURN(opened.plan, CompileConfined(job, compile));
   }
   if (!options.plan_id.empty() && options.plan_id != opened.plan->plan_id) {
-    return absl::FailedPreconditionError(Format({"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
-                                                 opened.plan->plan_id, "start all processes of a job from one program"}));
+    return absl::FailedPreconditionError(
+        Format({"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
+                opened.plan->plan_id, "start all processes of a job from one program"}));
   }
   int64_t devices = opened.plan->mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckMachine(*opened.plan, options.threads_per_device));
@@ -111,8 +119,11 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     return absl::OkStatus();
   }));
   // Who starts processes has looked at all of them before.
-  if (options.ranks.empty() && options.plan == nullptr) WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing, NeedOf(plans, opened.threads_per_device), BudgetOf(job)));
-  WEIR_RETURN_IF_ERROR(CheckRoom(static_cast<int64_t>(ranks.size()) * (opened.threads_per_device + 1) + kThreadsOfEngine));
+  if (options.ranks.empty() && options.plan == nullptr)
+    WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing,
+                                   NeedOf(plans, opened.threads_per_device), BudgetOf(job)));
+  WEIR_RETURN_IF_ERROR(CheckRoom(
+      static_cast<int64_t>(ranks.size()) * (opened.threads_per_device + 1) + kThreadsOfEngine));
   SessionOptions session;
   session.threads_per_device = opened.threads_per_device;
   session.feed = options.feed;

@@ -17,8 +17,8 @@
 namespace weir {
 
 // Makes the network between the ranks of this process and those of others.
-using NetworkFactory =
-    std::function<absl::StatusOr<std::unique_ptr<TransportNetwork>>(int num_ranks, const std::vector<int>& local_ranks)>;
+using NetworkFactory = std::function<absl::StatusOr<std::unique_ptr<TransportNetwork>>(
+    int num_ranks, const std::vector<int>& local_ranks)>;
 
 struct JobSessionOptions {
   PlanMode mode = PlanMode::kTrain;
@@ -31,7 +31,8 @@ struct JobSessionOptions {
   uint32_t epoch = 1;      // of the plan, and
   uint16_t role = 0;       // of the session in its job: messages carry both
   std::string plan_id;     // what compiling must give; empty: anything
-  std::shared_ptr<const LogicalPlan> plan;  // what compiling gave before, and whose memory was looked at; null: neither
+  std::shared_ptr<const LogicalPlan>
+      plan;  // what compiling gave before, and whose memory was looked at; null: neither
   // Acts that WriteTrace of the session can tell: none, or those of the last steps (kTracedSteps).
   enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
   StateInitializer state_init;  // null: as the plan says
@@ -46,11 +47,13 @@ struct JobSession {
 };
 
 // CompileJob, on a thread that may open no file and start nothing (tools/sandbox/run_confined.h).
-absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job, const CompileOptions& options);
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job,
+                                                             const CompileOptions& options);
 
 absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options);
 
-// Whether one process can hold the devices of `plan` and their threads. kInvalidArgument: W0080, W0081.
+// Whether one process can hold the devices of `plan` and their threads. kInvalidArgument: W0080,
+// W0081.
 absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device);
 
 // Threads for each of `devices` devices: `asked`, else the job's, else cores / devices, at least 1.

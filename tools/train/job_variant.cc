@@ -15,7 +15,8 @@ bool IsWindowOfTokens(const compiler::ModelInput& input) {
 }
 
 absl::StatusOr<compiler::ModelInput> TokensOf(const Job& job) {
-  WEIR_ASSIGN_OR_RETURN(const std::vector<compiler::ModelInput> inputs, compiler::ModelInputsOf(job, compiler::PlanMode::kGenerate));
+  WEIR_ASSIGN_OR_RETURN(const std::vector<compiler::ModelInput> inputs,
+                        compiler::ModelInputsOf(job, compiler::PlanMode::kGenerate));
   std::vector<std::string> found;
   const compiler::ModelInput* tokens = nullptr;
   for (const compiler::ModelInput& input : inputs) {
@@ -24,10 +25,11 @@ absl::StatusOr<compiler::ModelInput> TokensOf(const Job& job) {
     tokens = &input;
   }
   if (found.size() == 1) return *tokens;
-  return Rejected({"W0070", absl::StrCat("function ", job.graph().main()),
-                   "a language model: one input i32[samples, window] that looks up rows of a table (embedding)",
-                   found.empty() ? "no such input" : absl::StrCat("inputs ", absl::StrJoin(found, ", ")),
-                   "generate works with the models of `weir zoo gpt` and `weir zoo llama`"});
+  return Rejected(
+      {"W0070", absl::StrCat("function ", job.graph().main()),
+       "a language model: one input i32[samples, window] that looks up rows of a table (embedding)",
+       found.empty() ? "no such input" : absl::StrCat("inputs ", absl::StrJoin(found, ", ")),
+       "generate works with the models of `weir zoo gpt` and `weir zoo llama`"});
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ struct GenerationVariant {
   int64_t window = 1;
   int64_t below = 0;  // tokens are from 0 to below this
 };
-// The input is the only one of main that looks up rows of a table and is i32[samples, window]. W0070 (kInvalidArgument) if
-// there is none, or more than one.
+// The input is the only one of main that looks up rows of a table and is i32[samples, window].
+// W0070 (kInvalidArgument) if there is none, or more than one.
 absl::StatusOr<GenerationVariant> GenerationJob(const Job& job);
 
 }  // namespace weir

@@ -32,7 +32,8 @@ constexpr int64_t kMicroBatchesMost = 8;  // times as many
 
 // The limit of a control group: a number, or "max". 0: none.
 int64_t ControlGroupBytes() {
-  for (const char* path : {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     std::ifstream file(path);
     std::string text;
     int64_t bytes = 0;
@@ -41,11 +42,17 @@ int64_t ControlGroupBytes() {
   return 0;
 }
 
-bool FitsDevice(const MemoryNeed& need, const MemoryBudget& budget) { return budget.device_bytes == 0 || need.bytes <= budget.device_bytes; }
+bool FitsDevice(const MemoryNeed& need, const MemoryBudget& budget) {
+  return budget.device_bytes == 0 || need.bytes <= budget.device_bytes;
+}
 
-bool FitsMachine(const MemoryNeed& need, const MemoryBudget& budget) { return need.all_bytes <= static_cast<double>(budget.machine_bytes); }
+bool FitsMachine(const MemoryNeed& need, const MemoryBudget& budget) {
+  return need.all_bytes <= static_cast<double>(budget.machine_bytes);
+}
 
-bool Fits(const MemoryNeed& need, const MemoryBudget& budget) { return FitsDevice(need, budget) && FitsMachine(need, budget); }
+bool Fits(const MemoryNeed& need, const MemoryBudget& budget) {
+  return FitsDevice(need, budget) && FitsMachine(need, budget);
+}
 
 std::string Text(double bytes) { return BytesText(bytes); }
 
@@ -55,14 +62,16 @@ std::map<int64_t, int64_t> RanksLookedAt(const LogicalPlan& plan) {
   if (plan.mesh.num_ranks() <= kRanksLookedAt) {
     for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) stands_for[rank] = 1;
   } else {
-    for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage) stands_for[plan.mesh.GlobalRank(stage, 0)] = plan.stage_mesh.num_ranks();
+    for (int64_t stage = 0; stage < plan.mesh.num_stages(); ++stage)
+      stands_for[plan.mesh.GlobalRank(stage, 0)] = plan.stage_mesh.num_ranks();
   }
   return stands_for;
 }
 
-// What the kernels of a rank take besides its arena, made as a session makes them; those of a stage are alike. A rank that this
-// machine cannot hold has none made: it does not fit without them, and libraries of kernels do not expect such sizes. What
-// cannot be made takes nothing here: the session says why.
+// What the kernels of a rank take besides its arena, made as a session makes them; those of a stage
+// are alike. A rank that this machine cannot hold has none made: it does not fit without them, and
+// libraries of kernels do not expect such sizes. What cannot be made takes nothing here: the
+// session says why.
 class StageWorkspaces {
  public:
   explicit StageWorkspaces(int threads_per_device) : threads_per_device_(threads_per_device) {}
@@ -131,17 +140,21 @@ void AddRecomputation(const Job& job, std::vector<Change>* changes) {
   }
   const auto make = [names](Job* changed) {
     changed->mutable_runtime()->clear_recompute();
-    for (const std::string& name : names) changed->mutable_runtime()->add_recompute()->set_function(name);
+    for (const std::string& name : names)
+      changed->mutable_runtime()->add_recompute()->set_function(name);
   };
-  if (!names.empty()) changes->push_back({absl::StrCat("runtime.recompute of ", absl::StrJoin(names, ", ")), make});
+  if (!names.empty())
+    changes->push_back({absl::StrCat("runtime.recompute of ", absl::StrJoin(names, ", ")), make});
 }
 
 void AddZero(const LogicalPlan& plan, std::vector<Change>* changes) {
-  const std::string axis = plan.job.training().zero_axis().empty() ? "dp" : plan.job.training().zero_axis();
+  const std::string axis =
+      plan.job.training().zero_axis().empty() ? "dp" : plan.job.training().zero_axis();
   const int index = plan.stage_mesh.AxisIndex(axis);
   if (index < 0 || plan.stage_mesh.size(index) < 2) return;
   for (int stage = std::max(0, plan.job.training().zero_stage()) + 1; stage <= 3; ++stage) {
-    changes->push_back({absl::StrCat("training.zero_stage=", stage), [stage](Job* job) { job->mutable_training()->set_zero_stage(stage); }});
+    changes->push_back({absl::StrCat("training.zero_stage=", stage),
+                        [stage](Job* job) { job->mutable_training()->set_zero_stage(stage); }});
   }
 }
 
@@ -155,7 +168,8 @@ void AddMicroBatches(const LogicalPlan& plan, std::vector<Change>* changes) {
     for (int64_t factor = 2; factor <= kMicroBatchesMost; factor *= 2) {
       const int64_t more = plan.micro_batches * factor;
       if (more > dim.size() || dim.size() % more != 0) break;
-      changes->push_back({absl::StrCat("training.micro_batches=", more), [more](Job* job) { job->mutable_training()->set_micro_batches(more); }});
+      changes->push_back({absl::StrCat("training.micro_batches=", more),
+                          [more](Job* job) { job->mutable_training()->set_micro_batches(more); }});
     }
   }
 }
@@ -166,13 +180,15 @@ std::vector<Change> Changes(const LogicalPlan& plan) {
   AddZero(plan, &changes);
   AddRecomputation(plan.job, &changes);
   if (plan.job.runtime().registers() != Runtime::ONE) {
-    changes.push_back({"runtime.registers=ONE", [](Job* job) { job->mutable_runtime()->set_registers(Runtime::ONE); }});
+    changes.push_back({"runtime.registers=ONE",
+                       [](Job* job) { job->mutable_runtime()->set_registers(Runtime::ONE); }});
   }
   return changes;
 }
 
 // The changes that help, each with what it gives.
-std::vector<std::string> Remedies(const LogicalPlan& plan, Beside beside, const MemoryNeed& need, const MemoryBudget& budget) {
+std::vector<std::string> Remedies(const LogicalPlan& plan, Beside beside, const MemoryNeed& need,
+                                  const MemoryBudget& budget) {
   std::vector<std::string> remedies;
   const bool of_device = !FitsDevice(need, budget);
   const auto measure = [&](const std::string& text, const Job& job) {
@@ -181,7 +197,8 @@ std::vector<std::string> Remedies(const LogicalPlan& plan, Beside beside, const 
     const double before = of_device ? static_cast<double>(need.bytes) : need.all_bytes;
     const double after = of_device ? static_cast<double>(then->bytes) : then->all_bytes;
     if (after >= before) return false;
-    remedies.push_back(absl::StrCat(text, " (needs ", Text(after), Fits(*then, budget) ? ", fits)" : ")"));
+    remedies.push_back(
+        absl::StrCat(text, " (needs ", Text(after), Fits(*then, budget) ? ", fits)" : ")"));
     return true;
   };
   Job all = plan.job;
@@ -199,11 +216,14 @@ std::string LargestTensors(const LogicalPlan& plan, int64_t rank) {
   const absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
   if (!lowered.ok()) return "";
   std::vector<std::string> tensors;
-  for (const auto& tensor : compiler::ViewMemory(*lowered, /*columns_max=*/0, kTensorsNamed).largest) {
+  for (const auto& tensor :
+       compiler::ViewMemory(*lowered, /*columns_max=*/0, kTensorsNamed).largest) {
     // A register of several values has the names of all.
     const std::string first = tensor.name.substr(0, tensor.name.find(", "));
-    tensors.push_back(absl::StrCat("`", first, first.size() < tensor.name.size() ? ", …` " : "` ", Text(static_cast<double>(tensor.bytes)),
-                                   tensor.slots > 1 ? absl::StrCat(" in ", tensor.slots, " slots") : ""));
+    tensors.push_back(
+        absl::StrCat("`", first, first.size() < tensor.name.size() ? ", …` " : "` ",
+                     Text(static_cast<double>(tensor.bytes)),
+                     tensor.slots > 1 ? absl::StrCat(" in ", tensor.slots, " slots") : ""));
   }
   return absl::StrCat(", the largest: ", absl::StrJoin(tensors, ", "));
 }
@@ -211,7 +231,9 @@ std::string LargestTensors(const LogicalPlan& plan, int64_t rank) {
 }  // namespace
 
 MemoryBudget BudgetOf(const Job& job) {
-  MemoryBudget budget{job.runtime().memory_bytes_max(), static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * static_cast<int64_t>(::sysconf(_SC_PAGESIZE)),
+  MemoryBudget budget{job.runtime().memory_bytes_max(),
+                      static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) *
+                          static_cast<int64_t>(::sysconf(_SC_PAGESIZE)),
                       "this machine"};
   const int64_t group = ControlGroupBytes();
   if (group > 0 && group < budget.machine_bytes) {
@@ -249,20 +271,31 @@ MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device) {
   return need;
 }
 
-absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need, const MemoryBudget& budget) {
+absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need,
+                       const MemoryBudget& budget) {
   if (Fits(need, budget)) return absl::OkStatus();
   const std::string remedies = absl::StrJoin(Remedies(plan, beside, need, budget), "; ");
   const std::string evaluation =
-      need.beside_bytes > 0 ? absl::StrCat(" (", Text(static_cast<double>(need.beside_bytes)), " of it for evaluation)") : "";
+      need.beside_bytes > 0 ? absl::StrCat(" (", Text(static_cast<double>(need.beside_bytes)),
+                                           " of it for evaluation)")
+                            : "";
   const std::string largest = LargestTensors(plan, need.rank);
   if (!FitsDevice(need, budget)) {
-    return Rejected({"W0487", absl::StrCat("memory of rank ", need.rank),
-                     absl::StrCat("at most ", Text(static_cast<double>(budget.device_bytes)), " (runtime.memory_bytes_max)"),
-                     absl::StrCat(Text(static_cast<double>(need.bytes)), " planned", evaluation, largest), remedies});
+    return Rejected(
+        {"W0487", absl::StrCat("memory of rank ", need.rank),
+         absl::StrCat("at most ", Text(static_cast<double>(budget.device_bytes)),
+                      " (runtime.memory_bytes_max)"),
+         absl::StrCat(Text(static_cast<double>(need.bytes)), " planned", evaluation, largest),
+         remedies});
   }
-  const std::string of_rank = absl::StrCat("; rank ", need.rank, " takes ", Text(static_cast<double>(need.bytes)), evaluation, largest);
-  return Rejected({"W0487", plan.mesh.num_ranks() > 1 ? absl::StrCat("memory of all ", plan.mesh.num_ranks(), " ranks") : "memory of rank 0",
-                   absl::StrCat("at most ", Text(static_cast<double>(budget.machine_bytes)), " (", budget.machine, ")"),
+  const std::string of_rank = absl::StrCat(
+      "; rank ", need.rank, " takes ", Text(static_cast<double>(need.bytes)), evaluation, largest);
+  return Rejected({"W0487",
+                   plan.mesh.num_ranks() > 1
+                       ? absl::StrCat("memory of all ", plan.mesh.num_ranks(), " ranks")
+                       : "memory of rank 0",
+                   absl::StrCat("at most ", Text(static_cast<double>(budget.machine_bytes)), " (",
+                                budget.machine, ")"),
                    absl::StrCat(Text(need.all_bytes), " planned", of_rank), remedies});
 }
 
@@ -276,18 +309,30 @@ absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dat
   return plans;
 }
 
-absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans) { return NeedBeside(*plans.training, plans.evaluation.get()); }
+absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans) {
+  return NeedBeside(*plans.training, plans.evaluation.get());
+}
 
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget) {
-  const std::string evaluation = need.beside_bytes > 0 ? absl::StrCat(", including ", Text(static_cast<double>(need.beside_bytes)), " for evaluation") : "";
+  const std::string evaluation =
+      need.beside_bytes > 0
+          ? absl::StrCat(", including ", Text(static_cast<double>(need.beside_bytes)),
+                         " for evaluation")
+          : "";
   const bool several = plan.mesh.num_ranks() > 1;
   std::string text = Fits(need, budget) ? "fits: " : "DOES NOT FIT: ";
-  if (several) absl::StrAppend(&text, "all ", CountText(static_cast<double>(plan.mesh.num_ranks())), " ranks need ", Text(need.all_bytes));
+  if (several)
+    absl::StrAppend(&text, "all ", CountText(static_cast<double>(plan.mesh.num_ranks())),
+                    " ranks need ", Text(need.all_bytes));
   if (!several) absl::StrAppend(&text, "the job needs ", Text(need.all_bytes), evaluation);
-  absl::StrAppend(&text, " of the ", Text(static_cast<double>(budget.machine_bytes)), " of ", budget.machine);
-  if (several) absl::StrAppend(&text, "; rank ", need.rank, " needs most, ", Text(static_cast<double>(need.bytes)), evaluation);
+  absl::StrAppend(&text, " of the ", Text(static_cast<double>(budget.machine_bytes)), " of ",
+                  budget.machine);
+  if (several)
+    absl::StrAppend(&text, "; rank ", need.rank, " needs most, ",
+                    Text(static_cast<double>(need.bytes)), evaluation);
   if (budget.device_bytes > 0) {
-    absl::StrAppend(&text, several ? ", of " : "; a device has ", "at most ", Text(static_cast<double>(budget.device_bytes)), " (runtime.memory_bytes_max)");
+    absl::StrAppend(&text, several ? ", of " : "; a device has ", "at most ",
+                    Text(static_cast<double>(budget.device_bytes)), " (runtime.memory_bytes_max)");
   }
   return text;
 }

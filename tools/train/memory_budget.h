@@ -1,5 +1,6 @@
-// Whether a job fits the memory of its devices, before anything of it starts; and if not, what would make it fit.
-// Thread rule: pure functions but for reading what the system says of its memory.
+// Whether a job fits the memory of its devices, before anything of it starts; and if not, what
+// would make it fit. Thread rule: pure functions but for reading what the system says of its
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -34,12 +35,13 @@ struct MemoryNeed {
   double all_bytes = 0;      // of all ranks
 };
 
-// On meshes of more than 16 devices the first rank of each stage stands for its stage: where shards are not alike, the
-// first are the larger.
-// Kernels are made for the first rank of each stage, if this machine could hold it, to see what workspace they take.
+// On meshes of more than 16 devices the first rank of each stage stands for its stage: where shards
+// are not alike, the first are the larger. Kernels are made for the first rank of each stage, if
+// this machine could hold it, to see what workspace they take.
 absl::StatusOr<MemoryNeed> NeedOf(const LogicalPlan& plan, Beside beside);
 
-// The same, and the plans of the ranks that were looked at: among them the first of each stage, and the one that needs most.
+// The same, and the plans of the ranks that were looked at: among them the first of each stage, and
+// the one that needs most.
 struct NeedAndPlans {
   MemoryNeed need;
   std::map<int64_t, RankPlan> plans;  // by rank
@@ -49,10 +51,11 @@ absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const LogicalPlan& plan, Beside besi
 // Of plans for all ranks, with nothing beside.
 MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device);
 
-// kInvalidArgument (W0487) if more is needed than there is: how much, the largest tensors, and each change of the job that
-// needs less, with what would then be needed (ZeRO, recomputation, micro-batches, slots, all together). Each is compiled
-// to say so.
-absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need, const MemoryBudget& budget);
+// kInvalidArgument (W0487) if more is needed than there is: how much, the largest tensors, and each
+// change of the job that needs less, with what would then be needed (ZeRO, recomputation,
+// micro-batches, slots, all together). Each is compiled to say so.
+absl::Status CheckNeed(const LogicalPlan& plan, Beside beside, const MemoryNeed& need,
+                       const MemoryBudget& budget);
 
 // What a training job with its data has open at the same time.
 struct TrainingPlans {
@@ -64,7 +67,8 @@ absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dat
 
 absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans);
 
-// For people, without a newline: "fits: all 4 ranks need 166.7 MiB of the 23.5 GiB of this machine; rank 0 needs most, ...".
+// For people, without a newline: "fits: all 4 ranks need 166.7 MiB of the 23.5 GiB of this machine;
+// rank 0 needs most, ...".
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget);
 
 }  // namespace weir

@@ -2,9 +2,9 @@
 #include "tools/train/memory_budget.h"
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/unit_text.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/unit_text.h"
 #include "tools/job_file.h"
 #include "tools/train/job_session.h"
 #include "tools/zoo/gpt.h"
@@ -28,7 +28,9 @@ Job SmallGpt(const std::string& mesh) {
 
 class NoData final : public DataFeed {
  public:
-  absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice&, void*) override { return absl::NotFoundError(feed); }
+  absl::Status Fill(const std::string& feed, int64_t, int64_t, const TensorSlice&, void*) override {
+    return absl::NotFoundError(feed);
+  }
 };
 
 std::unique_ptr<LogicalPlan> Compiled(const Job& job) {
@@ -49,9 +51,11 @@ TEST(MemoryBudget, AJobThatNeedsJustWhatThereIsFits) {
   MemoryBudget budget{need.bytes, static_cast<int64_t>(need.all_bytes), "this machine"};
   EXPECT_TRUE(CheckNeed(*plan, Beside::kNothing, need, budget).ok());
   --budget.device_bytes;
-  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr("W0487"));
+  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()),
+              HasSubstr("W0487"));
   budget = {0, static_cast<int64_t>(need.all_bytes) - 1, "this machine"};
-  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr("memory of all 2 ranks"));
+  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()),
+              HasSubstr("memory of all 2 ranks"));
 }
 
 TEST(MemoryBudget, EachRankIsCountedAsASessionTakesIt) {
@@ -89,12 +93,15 @@ TEST(MemoryBudget, WhatIsSaidToHelpNeedsWhatIsSaid) {
   const Job job = SmallGpt("dp=2");
   Job changed = job;
   changed.mutable_training()->set_zero_stage(3);
-  const MemoryNeed need = NeedOfJob(job, Beside::kNothing), then = NeedOfJob(changed, Beside::kNothing);
+  const MemoryNeed need = NeedOfJob(job, Beside::kNothing),
+                   then = NeedOfJob(changed, Beside::kNothing);
   ASSERT_LT(then.bytes, need.bytes);
   const std::unique_ptr<LogicalPlan> plan = Compiled(job);
-  const std::string remedy = absl::StrCat("training.zero_stage=3 (needs ", BytesText(static_cast<double>(then.bytes)));
+  const std::string remedy =
+      absl::StrCat("training.zero_stage=3 (needs ", BytesText(static_cast<double>(then.bytes)));
   MemoryBudget budget{then.bytes, static_cast<int64_t>(need.all_bytes), "this machine"};
-  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()), HasSubstr(remedy + ", fits)"));
+  EXPECT_THAT(std::string(CheckNeed(*plan, Beside::kNothing, need, budget).message()),
+              HasSubstr(remedy + ", fits)"));
   --budget.device_bytes;
   const std::string without(CheckNeed(*plan, Beside::kNothing, need, budget).message());
   EXPECT_THAT(without, HasSubstr(remedy));

@@ -37,13 +37,16 @@ std::string HolderOf(int descriptor) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string& path, Begin begin) {
+absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string& path,
+                                                               Begin begin) {
   std::unique_ptr<MetricsFile> file(new MetricsFile(path, begin));
   if (const int error = file->Reopen(); error == EWOULDBLOCK) {
     return Missing({"W0961", "--metrics " + path, "a file that no other job writes",
-                    absl::StrCat("one that a running job writes", HolderOf(file->descriptor_)), "another name, or wait until that job has ended"});
+                    absl::StrCat("one that a running job writes", HolderOf(file->descriptor_)),
+                    "another name, or wait until that job has ended"});
   } else if (error != 0) {
-    return Missing({"W0075", "--metrics " + path, "a file that can be written", strerror(error), "check that the folder exists"});
+    return Missing({"W0075", "--metrics " + path, "a file that can be written", strerror(error),
+                    "check that the folder exists"});
   }
   return file;
 }
@@ -59,28 +62,36 @@ int MetricsFile::Reopen() {
   struct stat info;
   regular_ = ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
   // A file system without locks has none to respect.
-  return regular_ && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK ? EWOULDBLOCK : 0;
+  return regular_ && ::flock(descriptor_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK
+             ? EWOULDBLOCK
+             : 0;
 }
 
 std::string MetricsFile::Write(const MetricLine& line) {
   struct stat info;
   int error = 0;
-  if (descriptor_ < 0 || (regular_ && ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0)) error = Reopen();  // somebody removed it
-  if (error == 0 && regular_ && begin_ == Begin::kAnew && ::ftruncate(descriptor_, 0) != 0) error = errno;
+  if (descriptor_ < 0 || (regular_ && ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0))
+    error = Reopen();  // somebody removed it
+  if (error == 0 && regular_ && begin_ == Begin::kAnew && ::ftruncate(descriptor_, 0) != 0)
+    error = errno;
   if (error == 0) begin_ = Begin::kAfterOthers;
   if (error == 0) error = WriteText(line.Text() + "\n");
   if (error != 0) {
     ++num_lost_;
     if (failing_) return "";
     failing_ = true;
-    return absl::StrCat("WARNING: --metrics ", path_, ": a line could not be written: ", strerror(error), ". The run goes on; later lines are tried");
+    return absl::StrCat("WARNING: --metrics ", path_,
+                        ": a line could not be written: ", strerror(error),
+                        ". The run goes on; later lines are tried");
   }
   if (!failing_) return "";
   failing_ = false;
-  return absl::StrCat("--metrics ", path_, ": lines are written again; ", num_lost_, num_lost_ == 1 ? " is" : " are", " lost");
+  return absl::StrCat("--metrics ", path_, ": lines are written again; ", num_lost_,
+                      num_lost_ == 1 ? " is" : " are", " lost");
 }
 
-// In one piece, so that other writers cannot come between. The part of a line that a full disk took is taken back.
+// In one piece, so that other writers cannot come between. The part of a line that a full disk took
+// is taken back.
 int MetricsFile::WriteText(const std::string& text) {
   ssize_t done = -1;
   do {
@@ -89,7 +100,8 @@ int MetricsFile::WriteText(const std::string& text) {
   if (done < 0) return errno;
   if (static_cast<size_t>(done) == text.size()) return 0;
   struct stat info;
-  const bool taken_back = regular_ && ::fstat(descriptor_, &info) == 0 && ::ftruncate(descriptor_, info.st_size - done) == 0;
+  const bool taken_back = regular_ && ::fstat(descriptor_, &info) == 0 &&
+                          ::ftruncate(descriptor_, info.st_size - done) == 0;
   return taken_back || done == 0 ? ENOSPC : EIO;
 }
 

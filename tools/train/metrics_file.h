@@ -1,10 +1,9 @@
-// The file of --metrics: a line of JSON per step, each written at once to its end, so that no line is ever broken by
-// another. A job holds a lock on its file; a second job that names it is refused. What lies in the file is kept until the
-// first line of a run that begins anew.
+// The file of --metrics: a line of JSON per step, each written at once to its end, so that no line
+// is ever broken by another. A job holds a lock on its file; a second job that names it is refused.
+// What lies in the file is kept until the first line of a run that begins anew.
 //
-// A disk that is full or fails costs lines, not the run: Write says so once, goes on trying with each line, and says so
-// when it works again.
-// Thread rule: one thread.
+// A disk that is full or fails costs lines, not the run: Write says so once, goes on trying with
+// each line, and says so when it works again. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

@@ -22,22 +22,25 @@ std::string NonfiniteSteps::Look(int64_t step, const StepMetrics& metrics) {
   if (!loss_is_bad && !norm_is_bad) return "";
   NonfiniteStep bad{step, loss_is_bad, ""};
   if (loss_is_bad) bad.found = absl::StrCat("loss ", TextOf(loss->second));
-  if (norm_is_bad) absl::StrAppend(&bad.found, loss_is_bad ? ", " : "", "gradient norm ", TextOf(norm->second));
+  if (norm_is_bad)
+    absl::StrAppend(&bad.found, loss_is_bad ? ", " : "", "gradient norm ", TextOf(norm->second));
   if (!first_.has_value()) first_ = bad;
   if (norm_is_bad && !first_bad_norm_.has_value()) first_bad_norm_ = step;
   if (on_nonfinite_ == OnNonfinite::kSkip && norm_is_bad) return LineOfSkip(bad);
   if (on_nonfinite_ == OnNonfinite::kStop || warned_) return "";
   warned_ = true;
-  return absl::StrCat("WARNING: step ", step + 1, ": ", bad.found,
-                      on_nonfinite_ == OnNonfinite::kContinue ? "; weights are likely lost" : "; its gradients are finite and were used",
-                      ". Try a lower training.schedule.learning_rate, warm-up, or training.optimizer.clip_norm=1.");
+  return absl::StrCat(
+      "WARNING: step ", step + 1, ": ", bad.found,
+      on_nonfinite_ == OnNonfinite::kContinue ? "; weights are likely lost"
+                                              : "; its gradients are finite and were used",
+      ". Try a lower training.schedule.learning_rate, warm-up, or training.optimizer.clip_norm=1.");
 }
 
 std::string NonfiniteSteps::LineOfSkip(const NonfiniteStep& bad) {
   ++num_skipped_;
   if (!IsTold(num_skipped_)) return "";
-  return absl::StrCat("WARNING: step ", bad.step + 1, ": ", bad.found, "; its update is left out (", num_skipped_,
-                      num_skipped_ == 1 ? " so far)" : " so far; not each is told)");
+  return absl::StrCat("WARNING: step ", bad.step + 1, ": ", bad.found, "; its update is left out (",
+                      num_skipped_, num_skipped_ == 1 ? " so far)" : " so far; not each is told)");
 }
 
 }  // namespace weir

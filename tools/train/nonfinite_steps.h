@@ -1,10 +1,12 @@
-// Looks at what every step reports: is the loss finite, and the norm of the gradients? The norm covers every value that
-// reaches a weight: the sum of the squares of all gradients is finite only if each of them is.
+// Looks at what every step reports: is the loss finite, and the norm of the gradients? The norm
+// covers every value that reaches a weight: the sum of the squares of all gradients is finite only
+// if each of them is.
 //
-//   Look(step) in order, for each step reported -> what to tell people; under kStop, first() once there is one
+//   Look(step) in order, for each step reported -> what to tell people; under kStop, first() once
+//   there is one
 //
-// Not here: leaving updates out, which the plan does by itself (on_nonfinite.h); finding the tensor (JobRunner::InspectStep).
-// Thread rule: one thread.
+// Not here: leaving updates out, which the plan does by itself (on_nonfinite.h); finding the tensor
+// (JobRunner::InspectStep). Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -25,7 +27,8 @@ struct NonfiniteStep {
 class NonfiniteSteps {
  public:
   // `loss` is the name of the loss among the metrics.
-  NonfiniteSteps(OnNonfinite on_nonfinite, const std::string& loss) : on_nonfinite_(on_nonfinite), loss_(loss) {}
+  NonfiniteSteps(OnNonfinite on_nonfinite, const std::string& loss)
+      : on_nonfinite_(on_nonfinite), loss_(loss) {}
 
   // A line for people, or nothing.
   std::string Look(int64_t step, const StepMetrics& metrics);

@@ -1,4 +1,5 @@
-// What a run that meets trouble keeps: a full disk, an interrupt, an evaluation that fails, values that are not finite.
+// What a run that meets trouble keeps: a full disk, an interrupt, an evaluation that fails, values
+// that are not finite.
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,34 +33,41 @@ constexpr int64_t kSteps = 12;
 // The change that a test makes to the ranks.
 struct Trouble {
   std::atomic<bool> interrupted = false;
-  int64_t interrupt_at = -1;           // steps done, of this run
-  int64_t saves_that_fail = 0;         // the first so many, of checkpoints
+  int64_t interrupt_at = -1;    // steps done, of this run
+  int64_t saves_that_fail = 0;  // the first so many, of checkpoints
   bool evaluation_fails = false;
   int64_t steps = 0;
 };
 
 class TroubledRunner final : public JobRunner {
  public:
-  TroubledRunner(std::unique_ptr<JobRunner> runner, Trouble* trouble) : runner_(std::move(runner)), trouble_(*trouble) {}
+  TroubledRunner(std::unique_ptr<JobRunner> runner, Trouble* trouble)
+      : runner_(std::move(runner)), trouble_(*trouble) {}
   const RunnerFacts& facts() const override {
     facts_ = runner_->facts();
     if (trouble_.evaluation_fails) facts_.evaluation_batches = 1;
     return facts_;
   }
-  absl::Status Load(const std::string& path, StateSet set) override { return runner_->Load(path, set); }
+  absl::Status Load(const std::string& path, StateSet set) override {
+    return runner_->Load(path, set);
+  }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     trouble_.steps += steps;
     if (trouble_.steps == trouble_.interrupt_at) trouble_.interrupted = true;
     return runner_->RunSteps(steps);
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override {
-    return trouble_.evaluation_fails ? absl::InvalidArgumentError("W0514 no such image") : runner_->Evaluate();
+    return trouble_.evaluation_fails ? absl::InvalidArgumentError("W0514 no such image")
+                                     : runner_->Evaluate();
   }
   absl::Status Save(const SaveOrder& order) override {
-    if (order.set == StateSet::kAll && trouble_.saves_that_fail-- > 0) return CannotWrite(order.path, "no room", ENOSPC);
+    if (order.set == StateSet::kAll && trouble_.saves_that_fail-- > 0)
+      return CannotWrite(order.path, "no room", ENOSPC);
     return runner_->Save(order);
   }
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return runner_->InspectStep(as_step); }
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+    return runner_->InspectStep(as_step);
+  }
   std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
@@ -72,13 +80,17 @@ class TroubledRunner final : public JobRunner {
 class NothingIsLostTest : public ::testing::Test {
  protected:
   NothingIsLostTest() {
-    folder_ = absl::StrCat(::testing::TempDir(), "/", ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".", ::getpid());
+    folder_ = absl::StrCat(::testing::TempDir(), "/",
+                           ::testing::UnitTest::GetInstance()->current_test_info()->name(), ".",
+                           ::getpid());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     options_.console = &console_;
     options_.threads_per_device = 1;
     options_.interrupted = &trouble_.interrupted;
-    options_.runner = [this](const Job& job, const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    options_.runner =
+        [this](const Job& job,
+               const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
       absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
       if (!runner.ok()) return runner.status();
       return std::make_unique<TroubledRunner>(*std::move(runner), &trouble_);
@@ -132,12 +144,14 @@ class NothingIsLostTest : public ::testing::Test {
     auto file = SafetensorsReader::Open(path).value();
     ASSERT_EQ(file->tensors().count(name), 1u) << name;
     std::vector<SafetensorsWriter::Entry> entries;
-    for (const auto& [tensor, stored] : file->tensors()) entries.push_back({tensor, DType::kF32, stored.shape});
+    for (const auto& [tensor, stored] : file->tensors())
+      entries.push_back({tensor, DType::kF32, stored.shape});
     auto writer = SafetensorsWriter::Create(path, entries, {}).value();
     for (size_t i = 0; i < writer->entries().size(); ++i) {
       const auto& entry = writer->entries()[i];
       std::vector<float> values(static_cast<size_t>(NumElements(entry.shape)));
-      ASSERT_TRUE(file->Read(entry.name, TensorSlice::Whole(DType::kF32, entry.shape), values.data()).ok());
+      ASSERT_TRUE(
+          file->Read(entry.name, TensorSlice::Whole(DType::kF32, entry.shape), values.data()).ok());
       if (entry.name == name) values[0] = std::nanf("");
       ASSERT_TRUE(writer->Write(i, values.data()).ok());
     }
@@ -152,7 +166,8 @@ class NothingIsLostTest : public ::testing::Test {
 };
 
 TEST_F(NothingIsLostTest, AnInterruptBeforeTheFirstStepChangesNoFile) {
-  for (const char* name : {"save", "checkpoint", "metrics", "trace"}) std::ofstream(Path(name)) << "of an earlier run";
+  for (const char* name : {"save", "checkpoint", "metrics", "trace"})
+    std::ofstream(Path(name)) << "of an earlier run";
   options_.save = Path("save");
   options_.checkpoint = Path("checkpoint");
   options_.metrics = Path("metrics");
@@ -162,7 +177,8 @@ TEST_F(NothingIsLostTest, AnInterruptBeforeTheFirstStepChangesNoFile) {
   EXPECT_TRUE(result.interrupted);
   EXPECT_EQ(result.steps_here, 0);
   EXPECT_THAT(log_.str(), HasSubstr("before the first step"));
-  for (const char* name : {"save", "checkpoint", "metrics", "trace"}) EXPECT_EQ(Text(Path(name)), "of an earlier run") << name;
+  for (const char* name : {"save", "checkpoint", "metrics", "trace"})
+    EXPECT_EQ(Text(Path(name)), "of an earlier run") << name;
 }
 
 TEST_F(NothingIsLostTest, AnInterruptLaterEndsAtAStepAndSaves) {
@@ -179,10 +195,12 @@ TEST_F(NothingIsLostTest, ACheckpointThatTheDiskDoesNotTakeCostsNoStepAndTheNext
   options_.checkpoint_every = 4;
   trouble_.saves_that_fail = 1;
   EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
-  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no checkpoint of step 4: W0046 at " + Path("checkpoint")));
+  EXPECT_THAT(log_.str(),
+              HasSubstr("WARNING: no checkpoint of step 4: W0046 at " + Path("checkpoint")));
   EXPECT_THAT(log_.str(), HasSubstr("No space left on device"));
   EXPECT_THAT(log_.str(), HasSubstr("checkpoint of step 8 written"));
-  EXPECT_EQ(SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"), absl::StrCat(kSteps));
+  EXPECT_EQ(SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"),
+            absl::StrCat(kSteps));
 }
 
 TEST_F(NothingIsLostTest, WeightsAreSavedThoughTheLastCheckpointIsNot) {
@@ -209,7 +227,9 @@ TEST_F(NothingIsLostTest, AnEvaluationThatFailsLosesNoWeights) {
 TEST_F(NothingIsLostTest, AFullDiskUnderTheMetricsCostsLinesAndNothingElse) {
   std::filesystem::create_directory(Path("small"));
   if (::mount("weir", Path("small").c_str(), "tmpfs", 0, "size=4k,nr_inodes=4") != 0) {
-    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not mount one: " << strerror(errno) << "\n";
+    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not "
+                 "mount one: "
+              << strerror(errno) << "\n";
     GTEST_SKIP() << "cannot mount a tmpfs";
   }
   Job job = SmallJob();
@@ -217,11 +237,13 @@ TEST_F(NothingIsLostTest, AFullDiskUnderTheMetricsCostsLinesAndNothingElse) {
   options_.metrics = Path("small/metrics");
   options_.save = Path("save");
   EXPECT_EQ(Run(job).steps_done, 100);
-  EXPECT_THAT(log_.str(), HasSubstr("WARNING: --metrics " + options_.metrics + ": a line could not be written: No space left on device"));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: --metrics " + options_.metrics +
+                                    ": a line could not be written: No space left on device"));
   EXPECT_THAT(log_.str(), HasSubstr("lines that could not be written"));
   std::ifstream lines(options_.metrics);
   int64_t step = 0;
-  for (std::string line; std::getline(lines, line);) EXPECT_EQ(nlohmann::json::parse(line)["step"], ++step) << "no line is broken";
+  for (std::string line; std::getline(lines, line);)
+    EXPECT_EQ(nlohmann::json::parse(line)["step"], ++step) << "no line is broken";
   EXPECT_GT(step, 0);
   EXPECT_LT(step, 100);
   EXPECT_FALSE(Text(Path("save")).empty());
@@ -232,7 +254,9 @@ TEST_F(NothingIsLostTest, AFullDiskUnderTheMetricsCostsLinesAndNothingElse) {
 TEST_F(NothingIsLostTest, ATraceThatCannotBeWrittenIsAWarning) {
   std::filesystem::create_directory(Path("small"));
   if (::mount("weir", Path("small").c_str(), "tmpfs", 0, "size=4k") != 0) {
-    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not mount one: " << strerror(errno) << "\n";
+    std::cerr << "NOT TESTED: a full disk needs a file system of its own, and this user may not "
+                 "mount one: "
+              << strerror(errno) << "\n";
     GTEST_SKIP() << "cannot mount a tmpfs";
   }
   options_.trace = Path("small/trace");
@@ -244,7 +268,8 @@ TEST_F(NothingIsLostTest, ATraceThatCannotBeWrittenIsAWarning) {
 }
 
 TEST_F(NothingIsLostTest, PlacesThatDoNotExistAreRefusedBeforeTheFirstStep) {
-  for (std::string TrainOptions::*path : {&TrainOptions::save, &TrainOptions::checkpoint, &TrainOptions::metrics, &TrainOptions::trace}) {
+  for (std::string TrainOptions::*path : {&TrainOptions::save, &TrainOptions::checkpoint,
+                                          &TrainOptions::metrics, &TrainOptions::trace}) {
     options_.*path = Path("no/folder/file");
     EXPECT_EQ(Error(SmallJob()).code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(trouble_.steps, 0);
@@ -283,13 +308,18 @@ TEST_F(NothingIsLostTest, ADivergedRunStopsNamesTheTensorAndKeepsWhatWasThere) {
     std::ofstream(options_.checkpoint) << "a good checkpoint";
     const absl::Status status = Error(job);
     EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << mesh;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("W0962 at step 2: expected a finite loss and finite gradients; found loss"));
+    EXPECT_THAT(
+        std::string(status.message()),
+        HasSubstr("W0962 at step 2: expected a finite loss and finite gradients; found loss"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("first not finite: rank "));
     EXPECT_THAT(std::string(status.message()), HasSubstr("forward"));
     EXPECT_EQ(Text(options_.save), "good weights");
     EXPECT_EQ(Text(options_.checkpoint), "a good checkpoint");
-    EXPECT_EQ(SafetensorsReader::Open(options_.checkpoint + ".stopped").value()->metadata().at("step"), "1");
-    EXPECT_EQ(Text(options_.save + ".stopped"), WeightsAfter(job, 1)) << "as after the last update that was made";
+    EXPECT_EQ(
+        SafetensorsReader::Open(options_.checkpoint + ".stopped").value()->metadata().at("step"),
+        "1");
+    EXPECT_EQ(Text(options_.save + ".stopped"), WeightsAfter(job, 1))
+        << "as after the last update that was made";
   }
 }
 
@@ -302,12 +332,14 @@ TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
   options_.save = Path("save");
   const absl::Status status = Error(job);
   EXPECT_THAT(std::string(status.message()), HasSubstr("W0962 at step 1"));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("rank 0, before the step: state w_vocab, f32"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("rank 0, before the step: state w_vocab, f32"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("1 NaN of"));
   EXPECT_FALSE(std::filesystem::exists(options_.save));
 }
 
-// The update of the last step makes the weights infinite: no loss tells, but the file would have them.
+// The update of the last step makes the weights infinite: no loss tells, but the file would have
+// them.
 TEST_F(NothingIsLostTest, WeightsThatTheLastUpdateMadeInfiniteReplaceNoFile) {
   Job job = SmallJob();
   job.mutable_training()->set_steps(1);
@@ -327,16 +359,20 @@ TEST_F(NothingIsLostTest, AnUpdateLeftOutChangesNothingOnAnyMeshAndSkipMakesTheN
     for (OnNonfinite policy : {OnNonfinite::kSkip, OnNonfinite::kStop}) {
       auto runner = LocalRunner::Open(SmallJob(mesh), {1, 0, policy}).value();
       ASSERT_TRUE(runner->RunSteps(1).ok());
-      const auto save = [&](const std::string& name) { return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep}); };
+      const auto save = [&](const std::string& name) {
+        return runner->Save({StateSet::kAll, {}, Path(name), Nonfinite::kKeep});
+      };
       ASSERT_EQ(save("good"), absl::OkStatus());
-      std::filesystem::copy_file(Path("good"), Path("bad"), std::filesystem::copy_options::overwrite_existing);
+      std::filesystem::copy_file(Path("good"), Path("bad"),
+                                 std::filesystem::copy_options::overwrite_existing);
       PutNan(Path("bad"), "w_vocab");
       ASSERT_EQ(runner->Load(Path("bad"), StateSet::kAll), absl::OkStatus());
       const auto bad_step = runner->RunSteps(1).value();
       EXPECT_FALSE(std::isfinite(bad_step.at(1).at("loss"))) << mesh;
       EXPECT_FALSE(std::isfinite(bad_step.at(1).at("grad_norm"))) << mesh;
       ASSERT_EQ(save("after"), absl::OkStatus());
-      EXPECT_TRUE(Text(Path("after")) == Text(Path("bad"))) << mesh << ": a weight or a state of the optimiser has changed";
+      EXPECT_TRUE(Text(Path("after")) == Text(Path("bad")))
+          << mesh << ": a weight or a state of the optimiser has changed";
       ASSERT_EQ(runner->Load(Path("good"), StateSet::kAll), absl::OkStatus());
       const auto next_step = runner->RunSteps(1).value();
       EXPECT_TRUE(std::isfinite(next_step.at(2).at("loss"))) << mesh;
@@ -365,7 +401,9 @@ TEST_F(NothingIsLostTest, WhoSkipsOrContinuesForEverIsToldAndOnlyContinueSavesIt
 
 TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
   const double nan = std::nan(""), inf = INFINITY;
-  const StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}}, bad = {{"loss", inf}, {"grad_norm", nan}}, bad_norm = {{"loss", 1.0}, {"grad_norm", inf}};
+  const StepMetrics fine = {{"loss", 1.0}, {"grad_norm", 1.0}},
+                    bad = {{"loss", inf}, {"grad_norm", nan}},
+                    bad_norm = {{"loss", 1.0}, {"grad_norm", inf}};
   NonfiniteSteps stop(OnNonfinite::kStop, "loss");
   EXPECT_EQ(stop.Look(0, fine), "");
   EXPECT_FALSE(stop.first().has_value());
@@ -376,7 +414,8 @@ TEST(NonfiniteStepsTest, TellsEachPolicyItsOwn) {
   EXPECT_EQ(stop.first_bad_norm(), 2);
 
   NonfiniteSteps skip(OnNonfinite::kSkip, "loss");
-  EXPECT_THAT(skip.Look(0, bad), HasSubstr("step 1: loss inf, gradient norm nan; its update is left out (1 so far)"));
+  EXPECT_THAT(skip.Look(0, bad),
+              HasSubstr("step 1: loss inf, gradient norm nan; its update is left out (1 so far)"));
   int told = 1;
   for (int64_t step = 1; step < 100; ++step) told += skip.Look(step, bad_norm).empty() ? 0 : 1;
   EXPECT_EQ(skip.num_skipped(), 100);

@@ -25,13 +25,16 @@
 namespace weir {
 namespace {
 
-// Ranks of large meshes that are lowered and proven one by one. More would only take longer, and each takes longer on a
-// larger mesh; when a session opens, it proves those that it holds.
-int64_t RanksProven(int64_t ranks) { return std::min<int64_t>(ranks, std::clamp<int64_t>(16384 / ranks, 1, 64)); }
+// Ranks of large meshes that are lowered and proven one by one. More would only take longer, and
+// each takes longer on a larger mesh; when a session opens, it proves those that it holds.
+int64_t RanksProven(int64_t ranks) {
+  return std::min<int64_t>(ranks, std::clamp<int64_t>(16384 / ranks, 1, 64));
+}
 
 absl::Status CheckFlags(const TrainOptions& options) {
   if (!options.init.empty() && !options.resume.empty()) {
-    return Rejected({"W0074", "--init and --resume", "one of them", "both", "--resume alone: a checkpoint holds the weights"});
+    return Rejected({"W0074", "--init and --resume", "one of them", "both",
+                     "--resume alone: a checkpoint holds the weights"});
   }
   if (options.checkpoint_every > 0 && options.checkpoint.empty()) {
     return Rejected({"W0074", "--checkpoint-every", "--checkpoint PATH beside it", "no path", ""});
@@ -41,28 +44,35 @@ absl::Status CheckFlags(const TrainOptions& options) {
 
 // A run of no steps is of use only to write weights: the first ones, or those of a checkpoint.
 absl::Status CheckSteps(const Job& job, const TrainOptions& options) {
-  if (job.training().steps() > 0 || !options.save.empty() || !options.checkpoint.empty()) return absl::OkStatus();
-  return Rejected({"W0924", "training.steps", "at least 1 step to train", "0, or none", "training { steps: 100 }, or --steps 100; --steps 0 is for writing weights, with --save"});
+  if (job.training().steps() > 0 || !options.save.empty() || !options.checkpoint.empty())
+    return absl::OkStatus();
+  return Rejected(
+      {"W0924", "training.steps", "at least 1 step to train", "0, or none",
+       "training { steps: 100 }, or --steps 100; --steps 0 is for writing weights, with --save"});
 }
 
 // Whether what is asked for can be written, as far as that can be known before.
 absl::Status CheckOutputs(const TrainOptions& options) {
   for (const std::string& path : {options.checkpoint, options.save}) {
     if (path.empty()) continue;
-    if (const int error = CheckPlace(path)) return CannotWrite(path, "cannot make a temporary file beside it", error);
+    if (const int error = CheckPlace(path))
+      return CannotWrite(path, "cannot make a temporary file beside it", error);
   }
-  for (const auto& [flag, path] : {std::make_pair("--trace ", options.trace), std::make_pair("--metrics ", options.metrics)}) {
+  for (const auto& [flag, path] :
+       {std::make_pair("--trace ", options.trace), std::make_pair("--metrics ", options.metrics)}) {
     // What exists and is written in place, such as a pipe, needs no room in its folder.
     if (path.empty() || (path == options.metrics && ::access(path.c_str(), W_OK) == 0)) continue;
     const int error = CheckPlace(path);
     if (error == 0) continue;
-    return Missing({"W0075", absl::StrCat(flag, path), "a file that can be written", std::strerror(error), "check that the folder exists and has room"});
+    return Missing({"W0075", absl::StrCat(flag, path), "a file that can be written",
+                    std::strerror(error), "check that the folder exists and has room"});
   }
   return absl::OkStatus();
 }
 
 // Reads the first and the last row of a feed's slice at `position`, as ranks will.
-absl::Status ReadEnds(const Dataset& dataset, const std::string& feed, const BatchPosition& position, const TensorType& type) {
+absl::Status ReadEnds(const Dataset& dataset, const std::string& feed,
+                      const BatchPosition& position, const TensorType& type) {
   TensorSlice row = TensorSlice::Whole(type.dtype, type.shape());
   const bool has_rows = !row.shape.empty();
   const int64_t last = has_rows ? row.global_shape[0] - 1 : 0;
@@ -75,14 +85,17 @@ absl::Status ReadEnds(const Dataset& dataset, const std::string& feed, const Bat
   return absl::OkStatus();
 }
 
-// Every feed of `plan`, from the beginning of the first of `batches` batches to the end of the last.
-absl::Status TryFeeds(const LogicalPlan& plan, const Dataset& dataset, DataPart part, int64_t batches) {
+// Every feed of `plan`, from the beginning of the first of `batches` batches to the end of the
+// last.
+absl::Status TryFeeds(const LogicalPlan& plan, const Dataset& dataset, DataPart part,
+                      int64_t batches) {
   const std::string where = part == DataPart::kTrain ? "training data" : "held-out data";
   for (const compiler::ProgramItem& item : plan.module.items) {
     if (item.kind != compiler::ItemKind::kSource) continue;
     const TensorType& type = plan.module.values[item.outputs[0]].type;
-    for (const BatchPosition& position : {BatchPosition{part, 0, 0, plan.micro_batches},
-                                          BatchPosition{part, batches - 1, plan.micro_batches - 1, plan.micro_batches}}) {
+    for (const BatchPosition& position :
+         {BatchPosition{part, 0, 0, plan.micro_batches},
+          BatchPosition{part, batches - 1, plan.micro_batches - 1, plan.micro_batches}}) {
       WEIR_RETURN_IF_ERROR(At(where, ReadEnds(dataset, item.feed, position, type)));
     }
   }
@@ -90,13 +103,15 @@ absl::Status TryFeeds(const LogicalPlan& plan, const Dataset& dataset, DataPart 
 }
 
 // The proofs that a session makes of its ranks' plans.
-absl::Status ProvePlans(const LogicalPlan& plan, const std::map<int64_t, RankPlan>& lowered, PreparedTraining* prepared) {
+absl::Status ProvePlans(const LogicalPlan& plan, const std::map<int64_t, RankPlan>& lowered,
+                        PreparedTraining* prepared) {
   std::vector<Plan> plans;
   const auto add = [&](const RankPlan& rank_plan) -> absl::Status {
     WEIR_ASSIGN_OR_RETURN(Plan loaded, PlanFromProto(rank_plan));
     WEIR_RETURN_IF_ERROR(CheckCertificate(loaded));
     plans.push_back(std::move(loaded));
-    if (plan.mode == PlanMode::kTrain) prepared->actors = std::max<int64_t>(prepared->actors, rank_plan.actor_size());
+    if (plan.mode == PlanMode::kTrain)
+      prepared->actors = std::max<int64_t>(prepared->actors, rank_plan.actor_size());
     return absl::OkStatus();
   };
   for (const auto& [rank, rank_plan] : lowered) WEIR_RETURN_IF_ERROR(add(rank_plan));
@@ -105,14 +120,16 @@ absl::Status ProvePlans(const LogicalPlan& plan, const std::map<int64_t, RankPla
     WEIR_ASSIGN_OR_RETURN(const RankPlan rank_plan, LowerForRank(plan, rank));
     WEIR_RETURN_IF_ERROR(add(rank_plan));
   }
-  std::sort(plans.begin(), plans.end(), [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
+  std::sort(plans.begin(), plans.end(),
+            [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
   if (static_cast<int64_t>(plans.size()) == plan.mesh.num_ranks()) return VerifyPlans(plans);
   return VerifyLocalPlans(plans);
 }
 
 MemoryBudget BudgetFor(const Job& job, PrepareScope::Machine machine) {
   MemoryBudget budget = BudgetOf(job);
-  if (machine == PrepareScope::Machine::kAny) budget.machine_bytes = std::numeric_limits<int64_t>::max();
+  if (machine == PrepareScope::Machine::kAny)
+    budget.machine_bytes = std::numeric_limits<int64_t>::max();
   return budget;
 }
 
@@ -131,16 +148,19 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, RankPlan>
 }
 
 // The file, once its checksums are found right.
-absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenSound(const std::string& path, std::vector<std::string>* notes) {
+absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenSound(const std::string& path,
+                                                             std::vector<std::string>* notes) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
   WEIR_ASSIGN_OR_RETURN(const SafetensorsReader::Checked checked, file->CheckSums());
-  if (checked == SafetensorsReader::Checked::kHasNoChecksums) notes->push_back(path + " carries no checksums: its values are unverified");
+  if (checked == SafetensorsReader::Checked::kHasNoChecksums)
+    notes->push_back(path + " carries no checksums: its values are unverified");
   return file;
 }
 
 class Preparation {
  public:
-  Preparation(const Job& job, const TrainOptions& options, const PrepareScope& scope) : job_(job), options_(options), scope_(scope) {}
+  Preparation(const Job& job, const TrainOptions& options, const PrepareScope& scope)
+      : job_(job), options_(options), scope_(scope) {}
 
   absl::StatusOr<PreparedTraining> Run() {
     WEIR_RETURN_IF_ERROR(CheckFlags(options_));
@@ -150,12 +170,14 @@ class Preparation {
     WEIR_ASSIGN_OR_RETURN(prepared_.plans, CompileTraining(job_, prepared_.dataset.get()));
     WEIR_RETURN_IF_ERROR(compiler::CheckLearningRates(job_.training()));
     WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*prepared_.plans.training));
-    for (std::string& sentence : compiler::DevicesWithoutWork(*prepared_.plans.training)) prepared_.warnings.push_back(std::move(sentence));
+    for (std::string& sentence : compiler::DevicesWithoutWork(*prepared_.plans.training))
+      prepared_.warnings.push_back(std::move(sentence));
     if (options_.processes > 0) {
       const int ranks = static_cast<int>(prepared_.plans.training->mesh.num_ranks());
       WEIR_RETURN_IF_ERROR(PlaceRanks(ranks, options_.processes).status());
     }
-    if (scope_.machine == PrepareScope::Machine::kThis) WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
+    if (scope_.machine == PrepareScope::Machine::kThis)
+      WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());
     WEIR_RETURN_IF_ERROR(CheckOutputs(options_));
@@ -167,35 +189,42 @@ class Preparation {
   absl::Status CheckPlans() {
     const LogicalPlan& plan = *prepared_.plans.training;
     WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedOf(prepared_.plans));
-    const Beside beside = prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
+    const Beside beside =
+        prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
     WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, scope_.machine)));
     prepared_.bytes_per_device = of.need.bytes;
     WEIR_RETURN_IF_ERROR(ProvePlans(plan, of.plans, &prepared_));
-    if (prepared_.plans.evaluation != nullptr) WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, &prepared_));
+    if (prepared_.plans.evaluation != nullptr)
+      WEIR_RETURN_IF_ERROR(ProvePlans(*prepared_.plans.evaluation, {}, &prepared_));
     return CheckInputs(StatesOfPlans(of.plans));
   }
 
   // The files that weights come from: their headers, and their values by their checksums.
   absl::Status CheckInputs(const std::map<std::string, StateType>& states) {
     if (!options_.init.empty()) {
-      WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenSound(options_.init, &prepared_.notes));
+      WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                            OpenSound(options_.init, &prepared_.notes));
       WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kWeights, states));
     }
     if (options_.resume.empty()) return absl::OkStatus();
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenSound(options_.resume, &prepared_.notes));
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                          OpenSound(options_.resume, &prepared_.notes));
     WEIR_ASSIGN_OR_RETURN(const CheckpointHeader header, ReadCheckpointHeader(*file));
     WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, header));
     WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kAll, states));
     prepared_.first_step = header.step;
-    if (std::string change = ScheduleChange(job_, header); !change.empty()) prepared_.warnings.push_back(std::move(change));
+    if (std::string change = ScheduleChange(job_, header); !change.empty())
+      prepared_.warnings.push_back(std::move(change));
     return absl::OkStatus();
   }
 
   absl::Status CheckData() {
     const int64_t steps = std::max<int64_t>(1, job_.training().steps());
-    WEIR_RETURN_IF_ERROR(TryFeeds(*prepared_.plans.training, *prepared_.dataset, DataPart::kTrain, steps));
+    WEIR_RETURN_IF_ERROR(
+        TryFeeds(*prepared_.plans.training, *prepared_.dataset, DataPart::kTrain, steps));
     if (prepared_.plans.evaluation == nullptr) return absl::OkStatus();
-    return TryFeeds(*prepared_.plans.evaluation, *prepared_.dataset, DataPart::kHeldOut, EvaluationBatches(job_, *prepared_.dataset));
+    return TryFeeds(*prepared_.plans.evaluation, *prepared_.dataset, DataPart::kHeldOut,
+                    EvaluationBatches(job_, *prepared_.dataset));
   }
 
   const Job& job_;
@@ -208,14 +237,17 @@ class Preparation {
 
 int64_t EvaluationBatches(const Job& job, const Dataset& dataset) {
   const int64_t batches = dataset.num_held_out_batches();
-  return job.training().eval_batches() > 0 ? std::min(batches, job.training().eval_batches()) : batches;
+  return job.training().eval_batches() > 0 ? std::min(batches, job.training().eval_batches())
+                                           : batches;
 }
 
-absl::StatusOr<PreparedTraining> PrepareTraining(const Job& job, const TrainOptions& options, const PrepareScope& scope) {
+absl::StatusOr<PreparedTraining> PrepareTraining(const Job& job, const TrainOptions& options,
+                                                 const PrepareScope& scope) {
   return Preparation(job, options, scope).Run();
 }
 
-absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const Job& job, const std::string& weights, int threads_per_device) {
+absl::StatusOr<PreparedEvaluation> PrepareEvaluation(const Job& job, const std::string& weights,
+                                                     int threads_per_device) {
   PreparedEvaluation prepared;
   std::vector<std::string> notes;
   WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, OpenSound(weights, &notes));

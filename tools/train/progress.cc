@@ -24,9 +24,12 @@ std::string DurationText(double seconds) {
 }
 
 std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item) {
-  const std::string steps = absl::StrCat(step.step, "/", step.steps), loss = absl::StrFormat("  loss %.4f", step.loss);
-  const std::string gradient = step.gradient_norm.has_value() ? absl::StrFormat("  grad %.3g", *step.gradient_norm) : "";
-  const std::string rate = absl::StrFormat("  lr %.2e", step.learning_rate), speed = absl::StrCat("  ", ShortCount(step.items_per_second));
+  const std::string steps = absl::StrCat(step.step, "/", step.steps),
+                    loss = absl::StrFormat("  loss %.4f", step.loss);
+  const std::string gradient =
+      step.gradient_norm.has_value() ? absl::StrFormat("  grad %.3g", *step.gradient_norm) : "";
+  const std::string rate = absl::StrFormat("  lr %.2e", step.learning_rate),
+                    speed = absl::StrCat("  ", ShortCount(step.items_per_second));
   const std::string left = absl::StrCat("  ", DurationText(step.seconds_left));
   return {absl::StrCat("step ", steps, loss, gradient, rate, speed, " ", item, "/s", left, " left"),
           absl::StrCat("step ", steps, loss, gradient, speed, " ", item, "/s", left, " left"),

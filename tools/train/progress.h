@@ -15,7 +15,7 @@
 namespace weir {
 
 struct ProgressStep {
-  int64_t step = 0;  // steps done
+  int64_t step = 0;   // steps done
   int64_t steps = 0;  // steps of the run
   double loss = 0;
   std::optional<double> gradient_norm;  // none before the first update
@@ -44,8 +44,9 @@ class Progress {
   int64_t last_shown_ns_ = 0;
 };
 
-// "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left", and shorter forms for narrow terminals.
-// What a reader misses least goes first: the learning rate, the norm, words; step, loss and speed stay.
+// "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left", and shorter forms
+// for narrow terminals. What a reader misses least goes first: the learning rate, the norm, words;
+// step, loss and speed stay.
 std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item);
 // "850ms", "12.3s", "1m12s", "3h05m".
 std::string DurationText(double seconds);

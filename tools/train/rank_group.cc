@@ -7,7 +7,8 @@
 
 namespace weir {
 
-absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const RankGroupOptions& options) {
+absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job,
+                                                           const RankGroupOptions& options) {
   std::unique_ptr<RankGroup> group(new RankGroup());
   TrainingPlans plans;
   if (options.prepared != nullptr) {
@@ -16,7 +17,8 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job, const
   } else {
     WEIR_ASSIGN_OR_RETURN(group->dataset_, OpenJobData(job));
   }
-  group->feed_ = std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
+  group->feed_ =
+      std::make_unique<DatasetFeed>(group->dataset_.get(), DataPart::kTrain, MicroBatches(job));
   JobSessionOptions session;
   session.ranks = options.ranks;
   session.threads_per_device = options.threads_per_device;
@@ -64,7 +66,8 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::RunSteps(int64_t steps
 }
 
 absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
-  if (evaluator_ == nullptr) return absl::FailedPreconditionError("there is no evaluation after one that failed");
+  if (evaluator_ == nullptr)
+    return absl::FailedPreconditionError("there is no evaluation after one that failed");
   WEIR_RETURN_IF_ERROR(CopyWeights(*training_.session, evaluator_->session()));
   absl::StatusOr<std::map<int64_t, StepMetrics>> reported = evaluator_->Run();
   if (reported.ok()) return reported;
@@ -80,8 +83,8 @@ absl::StatusOr<std::vector<NonfiniteFinding>> RankGroup::InspectStep(int64_t as_
   return findings;
 }
 
-absl::StatusOr<std::map<std::string, SavedPart>> RankGroup::SaveShards(StateSet set, const std::string& temporary_path,
-                                                                      const std::string& path) {
+absl::StatusOr<std::map<std::string, SavedPart>> RankGroup::SaveShards(
+    StateSet set, const std::string& temporary_path, const std::string& path) {
   return weir::SaveShards(*training_.session, set, temporary_path, path);
 }
 

@@ -36,16 +36,18 @@ struct RankGroupOptions {
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
-  std::string plan_id;         // what must come out of compiling; empty: anything
-  const PreparedTraining* prepared = nullptr;  // with all ranks: what was compiled and opened before; null: nothing
-  uint32_t epoch = 1;          // of the plan; messages carry it
+  std::string plan_id;  // what must come out of compiling; empty: anything
+  const PreparedTraining* prepared =
+      nullptr;         // with all ranks: what was compiled and opened before; null: nothing
+  uint32_t epoch = 1;  // of the plan; messages carry it
   // Makes the network of a role; null: all ranks are in this process.
   std::function<NetworkFactory(GroupRole role)> network;
 };
 
 class RankGroup {
  public:
-  static absl::StatusOr<std::unique_ptr<RankGroup>> Open(const Job& job, const RankGroupOptions& options);
+  static absl::StatusOr<std::unique_ptr<RankGroup>> Open(const Job& job,
+                                                         const RankGroupOptions& options);
 
   const LogicalPlan& plan() const { return *training_.plan; }
   const Dataset& dataset() const { return *dataset_; }
@@ -53,18 +55,25 @@ class RankGroup {
   int64_t evaluation_batches() const { return evaluation_batches_; }  // 0: nothing is held out
   int64_t bytes_per_device() const;  // the most of any rank of this group, its evaluation included
   // The states of this group's ranks.
-  std::map<std::string, StateType> States(StateSet set) const { return StatesOf(*training_.session, set); }
+  std::map<std::string, StateType> States(StateSet set) const {
+    return StatesOf(*training_.session, set);
+  }
 
   // Each rank its shards, from a file that has them all (CheckStates).
   absl::Status Load(const std::string& path, StateSet set);
   // What the ranks of this group reported, by step.
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps);
-  // The present weights on the held-out data; by batch. Precondition: evaluation_batches() > 0. After an error there is no
-  // more evaluation: this group has left its network, so that the others see an end too. Training can go on.
+  // The present weights on the held-out data; by batch. Precondition: evaluation_batches() > 0.
+  // After an error there is no more evaluation: this group has left its network, so that the others
+  // see an end too. Training can go on.
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate();
-  // Writes the shards that these ranks own into the file that a SafetensorsWriter has begun, and that will be at `path`.
-  absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(StateSet set, const std::string& temporary_path, const std::string& path);
-  // One more step that repeats step `as_step`: where values are first not finite (Session::InspectStep).
+  // Writes the shards that these ranks own into the file that a SafetensorsWriter has begun, and
+  // that will be at `path`.
+  absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(StateSet set,
+                                                              const std::string& temporary_path,
+                                                              const std::string& path);
+  // One more step that repeats step `as_step`: where values are first not finite
+  // (Session::InspectStep).
   absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
 
   // Any thread: ends what runs, with `reason`; the group is then for DescribeStall only.
@@ -81,7 +90,8 @@ class RankGroup {
   MetricLog log_;
   JobSession training_;  // after what it feeds from and reports to
   int64_t evaluation_batches_ = 0;
-  mutable std::mutex mutex_;  // guards the making and the end of evaluator_ against Stop and Progress
+  mutable std::mutex
+      mutex_;  // guards the making and the end of evaluator_ against Stop and Progress
   std::unique_ptr<Evaluator> evaluator_;
 };
 

@@ -18,7 +18,8 @@ TEST(MetricLogTest, CollectsByStepAndTheLastReportStands) {
   log.Report("grad_norm", 0, 0, 1.0f);
   log.Report("loss", 1, 0, 2.0f);
   log.Report("loss", 1, 0, 1.5f);
-  std::map<int64_t, StepMetrics> expected = {{0, {{"loss", 2.5}, {"grad_norm", 1.0}}}, {1, {{"loss", 1.5}}}};
+  std::map<int64_t, StepMetrics> expected = {{0, {{"loss", 2.5}, {"grad_norm", 1.0}}},
+                                             {1, {{"loss", 1.5}}}};
   EXPECT_EQ(log.Take(), expected);
   EXPECT_TRUE(log.Take().empty());
 }

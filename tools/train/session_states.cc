@@ -27,13 +27,16 @@ absl::Status ForEachShard(const Session& session, StateSet set, F&& visit) {
 
 // "a, b, c and 4 more"
 std::string NameSome(const std::vector<std::string>& names) {
-  std::vector<std::string> shown(names.begin(), names.begin() + static_cast<int64_t>(std::min(names.size(), kNamesShown)));
+  std::vector<std::string> shown(
+      names.begin(), names.begin() + static_cast<int64_t>(std::min(names.size(), kNamesShown)));
   std::string text = absl::StrJoin(shown, ", ");
-  if (names.size() > shown.size()) absl::StrAppend(&text, " and ", names.size() - shown.size(), " more");
+  if (names.size() > shown.size())
+    absl::StrAppend(&text, " and ", names.size() - shown.size(), " more");
   return text;
 }
 
-absl::Status CheckNames(const SafetensorsReader& file, StateSet set, const std::map<std::string, StateType>& states) {
+absl::Status CheckNames(const SafetensorsReader& file, StateSet set,
+                        const std::map<std::string, StateType>& states) {
   std::vector<std::string> missing, extra;
   size_t needed = 0;
   for (const auto& [name, type] : states) {
@@ -47,12 +50,15 @@ absl::Status CheckNames(const SafetensorsReader& file, StateSet set, const std::
   if (missing.empty() && extra.empty()) return absl::OkStatus();
   std::string found;
   if (!missing.empty()) found = absl::StrCat("no ", NameSome(missing));
-  if (!extra.empty()) absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", NameSome(extra));
+  if (!extra.empty())
+    absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", NameSome(extra));
   std::string hint = "use weights saved from the same model";
   if (!missing.empty() && set == StateSet::kAll && absl::StrContains(missing[0], "/")) {
-    hint = "weights alone (written by --save) start a run with --init; --resume needs a --checkpoint";
+    hint =
+        "weights alone (written by --save) start a run with --init; --resume needs a --checkpoint";
   }
-  return Rejected({"W0071", file.path(), absl::StrCat("exactly the ", needed, " tensors of the model"), found, hint});
+  return Rejected({"W0071", file.path(),
+                   absl::StrCat("exactly the ", needed, " tensors of the model"), found, hint});
 }
 
 }  // namespace
@@ -66,18 +72,21 @@ std::map<std::string, StateType> StatesOf(const Session& session, StateSet set) 
   std::map<std::string, StateType> states;
   for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      if (BelongsTo(state.name, set)) states[state.name] = {state.slice.dtype, state.slice.global_shape};
+      if (BelongsTo(state.name, set))
+        states[state.name] = {state.slice.dtype, state.slice.global_shape};
     }
   }
   return states;
 }
 
-absl::Status CheckStates(const SafetensorsReader& file, StateSet set, const std::map<std::string, StateType>& states) {
+absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
+                         const std::map<std::string, StateType>& states) {
   WEIR_RETURN_IF_ERROR(CheckNames(file, set, states));
   // Reading an empty slice checks shape and dtype and touches nothing.
   for (const auto& [name, type] : states) {
     if (!BelongsTo(name, set)) continue;
-    TensorSlice nothing{type.dtype, Shape(type.shape.size(), 0), Shape(type.shape.size(), 0), type.shape};
+    TensorSlice nothing{type.dtype, Shape(type.shape.size(), 0), Shape(type.shape.size(), 0),
+                        type.shape};
     if (type.shape.empty()) {
       char scalar[8];
       WEIR_RETURN_IF_ERROR(file.Read(name, TensorSlice::Whole(type.dtype, {}), scalar));
@@ -100,9 +109,9 @@ absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* se
   return LoadShards(file, set, session);
 }
 
-absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(const std::map<std::string, StateType>& states, StateSet set,
-                                                             const std::map<std::string, std::string>& metadata,
-                                                             const std::string& path) {
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(
+    const std::map<std::string, StateType>& states, StateSet set,
+    const std::map<std::string, std::string>& metadata, const std::string& path) {
   std::vector<SafetensorsWriter::Entry> entries;
   for (const auto& [name, type] : states) {
     if (BelongsTo(name, set)) entries.push_back({name, type.dtype, type.shape});
@@ -111,28 +120,36 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(const std::map<std:
 }
 
 absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& session, StateSet set,
-                                                            const std::string& temporary_path, const std::string& path) {
-  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsPart> part, SafetensorsPart::Open(temporary_path, path));
+                                                            const std::string& temporary_path,
+                                                            const std::string& path) {
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsPart> part,
+                        SafetensorsPart::Open(temporary_path, path));
   std::map<std::string, SavedPart> parts;
-  WEIR_RETURN_IF_ERROR(ForEachShard(session, set, [&](int rank, const PlanState& state) -> absl::Status {
-    if (!state.owner) return absl::OkStatus();
-    WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session.StateMemory(rank, state.name));
-    SavedPart& saved = parts[state.name];
-    saved.elements += state.slice.num_elements();
-    if (saved.nonfinite.empty() && !AllFinite(state.slice.dtype, memory.data(), state.slice.num_elements())) {
-      saved.nonfinite = absl::StrCat(NonfiniteText(state.slice.dtype, memory.data(), state.slice.num_elements()), " on rank ", rank);
-    }
-    return part->Write(state.name, state.slice, memory.data());
-  }));
+  WEIR_RETURN_IF_ERROR(
+      ForEachShard(session, set, [&](int rank, const PlanState& state) -> absl::Status {
+        if (!state.owner) return absl::OkStatus();
+        WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session.StateMemory(rank, state.name));
+        SavedPart& saved = parts[state.name];
+        saved.elements += state.slice.num_elements();
+        if (saved.nonfinite.empty() &&
+            !AllFinite(state.slice.dtype, memory.data(), state.slice.num_elements())) {
+          saved.nonfinite = absl::StrCat(
+              NonfiniteText(state.slice.dtype, memory.data(), state.slice.num_elements()),
+              " on rank ", rank);
+        }
+        return part->Write(state.name, state.slice, memory.data());
+      }));
   WEIR_RETURN_IF_ERROR(part->Flush());
   return parts;
 }
 
-absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order, SafetensorsWriter* writer) {
+absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order,
+                       SafetensorsWriter* writer) {
   for (const auto& [name, part] : parts) {
     if (order.nonfinite == Nonfinite::kRefuse && !part.nonfinite.empty()) {
-      return absl::OutOfRangeError(Format({"W0963", absl::StrCat(order.path, ", state ", name), "finite values to keep", part.nonfinite,
-                                           "an earlier checkpoint with a lower training.schedule.learning_rate"}));
+      return absl::OutOfRangeError(Format(
+          {"W0963", absl::StrCat(order.path, ", state ", name), "finite values to keep",
+           part.nonfinite, "an earlier checkpoint with a lower training.schedule.learning_rate"}));
     }
     WEIR_RETURN_IF_ERROR(writer->NotePart(name, part.elements));
   }
@@ -140,17 +157,21 @@ absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const Save
 }
 
 absl::Status CopyWeights(const Session& from, Session* to) {
-  return ForEachShard(*to, StateSet::kWeights, [&](int rank, const PlanState& state) -> absl::Status {
-    const std::vector<PlanState>& sources = from.plan(rank).states;
-    auto source = std::find_if(sources.begin(), sources.end(), [&](const PlanState& s) { return s.name == state.name; });
-    if (source == sources.end() || source->slice.shape != state.slice.shape || source->slice.offset != state.slice.offset ||
-        source->slice.dtype != state.slice.dtype) {
-      return absl::InternalError(absl::StrCat("W0072 at weight ", state.name, ", rank ", rank,
-                                              ": expected the same shard in both plans of the job; found another."));
-    }
-    WEIR_ASSIGN_OR_RETURN(absl::Span<char> source_memory, from.StateMemory(rank, state.name));
-    return to->WriteState(rank, state.name, source_memory);
-  });
+  return ForEachShard(
+      *to, StateSet::kWeights, [&](int rank, const PlanState& state) -> absl::Status {
+        const std::vector<PlanState>& sources = from.plan(rank).states;
+        auto source = std::find_if(sources.begin(), sources.end(),
+                                   [&](const PlanState& s) { return s.name == state.name; });
+        if (source == sources.end() || source->slice.shape != state.slice.shape ||
+            source->slice.offset != state.slice.offset ||
+            source->slice.dtype != state.slice.dtype) {
+          return absl::InternalError(
+              absl::StrCat("W0072 at weight ", state.name, ", rank ", rank,
+                           ": expected the same shard in both plans of the job; found another."));
+        }
+        WEIR_ASSIGN_OR_RETURN(absl::Span<char> source_memory, from.StateMemory(rank, state.name));
+        return to->WriteState(rank, state.name, source_memory);
+      });
 }
 
 }  // namespace weir

@@ -36,7 +36,8 @@ std::map<std::string, StateType> StatesOf(const Session& session, StateSet set);
 // kInvalidArgument if the file lacks a state of `set`, has a shape that differs or, but for
 // optimiser states while loading weights, has a tensor that is not among `states` (those of
 // all ranks of the job).
-absl::Status CheckStates(const SafetensorsReader& file, StateSet set, const std::map<std::string, StateType>& states);
+absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
+                         const std::map<std::string, StateType>& states);
 // Each local rank reads its shards. Precondition: CheckStates.
 absl::Status LoadShards(const SafetensorsReader& file, StateSet set, Session* session);
 
@@ -44,9 +45,9 @@ absl::Status LoadShards(const SafetensorsReader& file, StateSet set, Session* se
 absl::Status LoadStates(const SafetensorsReader& file, StateSet set, Session* session);
 
 // Begins the file of the states of `set` among `states`; SaveShards fills it.
-absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(const std::map<std::string, StateType>& states, StateSet set,
-                                                             const std::map<std::string, std::string>& metadata,
-                                                             const std::string& path);
+absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(
+    const std::map<std::string, StateType>& states, StateSet set,
+    const std::map<std::string, std::string>& metadata, const std::string& path);
 // The part of a state that the ranks of one process wrote.
 struct SavedPart {
   int64_t elements = 0;   // for SafetensorsWriter::NotePart
@@ -54,7 +55,8 @@ struct SavedPart {
 };
 // Writes what local ranks own into the file that will be at `path`; by name.
 absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& session, StateSet set,
-                                                            const std::string& temporary_path, const std::string& path);
+                                                            const std::string& temporary_path,
+                                                            const std::string& path);
 
 enum class Nonfinite : uint8_t {
   kRefuse,  // a file with NaN or infinity in it is not made
@@ -66,11 +68,13 @@ struct SaveOrder {
   std::string path;
   Nonfinite nonfinite = Nonfinite::kRefuse;
 };
-// Tells the writer what was written of all parts. kOutOfRange (W0963) names the first state that is not finite, if the
-// order refuses such.
-absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order, SafetensorsWriter* writer);
+// Tells the writer what was written of all parts. kOutOfRange (W0963) names the first state that is
+// not finite, if the order refuses such.
+absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const SaveOrder& order,
+                       SafetensorsWriter* writer);
 
-// Every weight of the local ranks of `to`, from the same rank of `from`, which holds the same shard.
+// Every weight of the local ranks of `to`, from the same rank of `from`, which holds the same
+// shard.
 absl::Status CopyWeights(const Session& from, Session* to);
 
 }  // namespace weir

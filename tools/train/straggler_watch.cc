@@ -11,16 +11,18 @@
 namespace weir {
 namespace {
 
-constexpr double kSameWork = 0.02;       // promises that differ by less are the same
-constexpr double kHasNoCore = 0.75;      // of its time in acts: with less CPU time the rank waits for a core
-constexpr double kMeasuredMin = 0.3;     // of the time in acts: with less, long acts are those that others interrupted
+constexpr double kSameWork = 0.02;  // promises that differ by less are the same
+constexpr double kHasNoCore =
+    0.75;  // of its time in acts: with less CPU time the rank waits for a core
+constexpr double kMeasuredMin =
+    0.3;  // of the time in acts: with less, long acts are those that others interrupted
 constexpr size_t kPeersShown = 3;
 
 // The work of a rank in a window.
 struct Window {
   int rank = 0;
   double planned_ns = 0;
-  double slowness = 0;  // time in acts over what the plan promises
+  double slowness = 0;    // time in acts over what the plan promises
   double core_share = 1;  // of the time in long acts that its thread had a core; 1 if these are few
 };
 
@@ -34,12 +36,14 @@ std::string PeersText(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
   const size_t more = ranks.size() > kPeersShown ? ranks.size() - kPeersShown : 0;
   ranks.resize(ranks.size() - more);
-  return absl::StrCat(ranks.size() + more == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "), more > 0 ? absl::StrCat(" and ", more, " more") : "");
+  return absl::StrCat(ranks.size() + more == 1 ? "rank " : "ranks ", absl::StrJoin(ranks, ", "),
+                      more > 0 ? absl::StrCat(" and ", more, " more") : "");
 }
 
 }  // namespace
 
-std::vector<std::string> StragglerWatch::Look(const std::vector<RankWorkReport>& work, double seconds) {
+std::vector<std::string> StragglerWatch::Look(const std::vector<RankWorkReport>& work,
+                                              double seconds) {
   if (ranks_.empty()) {  // the first burst fills caches; figures begin after it
     for (const RankWorkReport& report : work) ranks_[report.rank].before = report;
     return {};
@@ -60,7 +64,9 @@ std::vector<std::string> StragglerWatch::EndWindow(const std::vector<RankWorkRep
     const double measured = static_cast<double>(now.measured_ns - before.measured_ns);
     const double busy = static_cast<double>(now.busy_ns - before.busy_ns);
     stages[now.stage].push_back({now.rank, planned, busy / planned,
-                                 measured > kMeasuredMin * busy ? static_cast<double>(now.cpu_ns - before.cpu_ns) / measured : 1.0});
+                                 measured > kMeasuredMin * busy
+                                     ? static_cast<double>(now.cpu_ns - before.cpu_ns) / measured
+                                     : 1.0});
   }
   std::vector<std::string> lines;
   for (const auto& [stage, windows] : stages) {
@@ -69,7 +75,9 @@ std::vector<std::string> StragglerWatch::EndWindow(const std::vector<RankWorkRep
       std::vector<double> others;
       std::vector<int> peers;
       for (const Window& other : windows) {
-        if (other.rank == window.rank || std::abs(other.planned_ns / window.planned_ns - 1) > kSameWork) continue;
+        if (other.rank == window.rank ||
+            std::abs(other.planned_ns / window.planned_ns - 1) > kSameWork)
+          continue;
         others.push_back(other.slowness);
         peers.push_back(other.rank);
       }
@@ -77,10 +85,12 @@ std::vector<std::string> StragglerWatch::EndWindow(const std::vector<RankWorkRep
       rank.slow_windows = factor >= options_.factor ? rank.slow_windows + 1 : 0;
       if (rank.slow_windows < options_.windows || std::exchange(rank.named, true)) continue;
       lines.push_back(absl::StrFormat(
-          "rank %d is slow: for %.0f s its acts have taken %.1f times as long as the same acts of %s; %s", window.rank, slow_seconds_,
-          factor, PeersText(peers),
+          "rank %d is slow: for %.0f s its acts have taken %.1f times as long as the same acts of "
+          "%s; %s",
+          window.rank, slow_seconds_, factor, PeersText(peers),
           window.core_share < kHasNoCore
-              ? absl::StrFormat("it had a core for only %.0f %% of that time: other programs use it, or the process is stopped now and then",
+              ? absl::StrFormat("it had a core for only %.0f %% of that time: other programs use "
+                                "it, or the process is stopped now and then",
                                 window.core_share * 100)
               : std::string("its device is slower, or shared")));
     }

@@ -20,10 +20,12 @@ using ::testing::IsEmpty;
 class Job {
  public:
   explicit Job(std::vector<int> stages) {
-    for (size_t rank = 0; rank < stages.size(); ++rank) work_.push_back({static_cast<int>(rank), stages[rank]});
+    for (size_t rank = 0; rank < stages.size(); ++rank)
+      work_.push_back({static_cast<int>(rank), stages[rank]});
   }
   // `slowness` of each rank; `core` is the share of a core that slow ranks have.
-  std::vector<std::string> Bursts(int bursts, const std::vector<double>& slowness, double core = 1) {
+  std::vector<std::string> Bursts(int bursts, const std::vector<double>& slowness,
+                                  double core = 1) {
     std::vector<std::string> lines;
     for (int i = 0; i < bursts; ++i) {
       for (size_t rank = 0; rank < work_.size(); ++rank) {
@@ -48,30 +50,35 @@ TEST(StragglerWatchTest, ARankWhoseActsTakeLongerThanItsPeersIsNamedOnce) {
   Job job({0, 0, 0});
   const std::vector<std::string> lines = job.Bursts(100, {1, 3, 1});
   ASSERT_EQ(lines.size(), 1u);
-  EXPECT_THAT(lines[0], AllOf(HasSubstr("rank 1 is slow: for 6 s its acts have taken 3.0 times as long as the same acts of ranks 0, 2"),
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("rank 1 is slow: for 6 s its acts have taken 3.0 times as "
+                                        "long as the same acts of ranks 0, 2"),
                               HasSubstr("its device is slower")));
 }
 
 TEST(StragglerWatchTest, OneThatHasNoCoreIsToldApartFromASlowDevice) {
-  EXPECT_THAT(Job({0, 0}).Bursts(100, {1, 3}, 0.33), ::testing::ElementsAre(HasSubstr("it had a core for only 33 % of that time")));
+  EXPECT_THAT(Job({0, 0}).Bursts(100, {1, 3}, 0.33),
+              ::testing::ElementsAre(HasSubstr("it had a core for only 33 % of that time")));
 }
 
 TEST(StragglerWatchTest, SlownessMustLast) {
   Job job({0, 0});
   job.Bursts(1, {1, 1});  // figures begin after the first
   for (int i = 0; i < 10; ++i) {
-    EXPECT_THAT(job.Bursts(8, {1, 3}), IsEmpty()) << i;  // two windows, where three in a row are needed
+    EXPECT_THAT(job.Bursts(8, {1, 3}), IsEmpty())
+        << i;  // two windows, where three in a row are needed
     EXPECT_THAT(job.Bursts(4, {1, 1}), IsEmpty()) << i;
   }
 }
 
 TEST(StragglerWatchTest, NoiseIsNotNamed) {
   Job job({0, 0, 0, 0});
-  for (int i = 0; i < 50; ++i) EXPECT_THAT(job.Bursts(1, {1.2, i % 2 == 0 ? 2.0 : 0.8, 1.0, 1.4}), IsEmpty());
+  for (int i = 0; i < 50; ++i)
+    EXPECT_THAT(job.Bursts(1, {1.2, i % 2 == 0 ? 2.0 : 0.8, 1.0, 1.4}), IsEmpty());
 }
 
 TEST(StragglerWatchTest, StagesAreNotComparedWithEachOther) {
-  // The second stage takes longer than its plan says on both of its ranks: a wrong price, and no slow rank.
+  // The second stage takes longer than its plan says on both of its ranks: a wrong price, and no
+  // slow rank.
   EXPECT_THAT(Job({0, 0, 1, 1}).Bursts(100, {1, 1, 4, 4}), IsEmpty());
   EXPECT_THAT(Job({0, 1}).Bursts(100, {1, 4}), IsEmpty());
 }

@@ -23,7 +23,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
 
 // Images of 4 x 4 whose class is the brightest quarter; easy to learn.
 std::string WriteImages() {
@@ -32,18 +34,22 @@ std::string WriteImages() {
   EXPECT_EQ(system(make.c_str()), 0);
   for (const char* part : {"train", "t10k"}) {
     int n = part[1] == 'r' ? 256 : 70;
-    std::string images = {0, 0, 8, 3, 0, 0, static_cast<char>(n >> 8), static_cast<char>(n), 0, 0, 0, 4, 0, 0, 0, 4};
+    std::string images = {0, 0, 8, 3, 0, 0, static_cast<char>(n >> 8), static_cast<char>(n), 0, 0,
+                          0, 4, 0, 0, 0, 4};
     std::string labels = {0, 0, 8, 1, 0, 0, static_cast<char>(n >> 8), static_cast<char>(n)};
     for (int i = 0; i < n; ++i) {
       int label = static_cast<int>(UniformAt(n, i) * 4);
       for (int p = 0; p < 16; ++p) {
         int quarter = p / 8 * 2 + p % 4 / 2;
-        images.push_back(static_cast<char>(UniformAt(n + 1, i * 16 + p) * 100 + (quarter == label ? 150 : 0)));
+        images.push_back(
+            static_cast<char>(UniformAt(n + 1, i * 16 + p) * 100 + (quarter == label ? 150 : 0)));
       }
       labels.push_back(static_cast<char>(label));
     }
-    std::ofstream(absl::StrCat(folder, "/", part, "-images-idx3-ubyte"), std::ios::binary) << images;
-    std::ofstream(absl::StrCat(folder, "/", part, "-labels-idx1-ubyte"), std::ios::binary) << labels;
+    std::ofstream(absl::StrCat(folder, "/", part, "-images-idx3-ubyte"), std::ios::binary)
+        << images;
+    std::ofstream(absl::StrCat(folder, "/", part, "-labels-idx1-ubyte"), std::ios::binary)
+        << labels;
   }
   return folder;
 }
@@ -87,7 +93,10 @@ class TrainTest : public ::testing::Test {
     if (!file.ok()) return weights;
     for (const auto& [name, tensor] : (*file)->tensors()) {
       weights[name].resize(static_cast<size_t>(NumElements(tensor.shape)));
-      EXPECT_TRUE((*file)->Read(name, TensorSlice::Whole(DType::kF32, tensor.shape), weights[name].data()).ok());
+      EXPECT_TRUE(
+          (*file)
+              ->Read(name, TensorSlice::Whole(DType::kF32, tensor.shape), weights[name].data())
+              .ok());
     }
     return weights;
   }
@@ -114,7 +123,8 @@ TEST_F(TrainTest, LearnsEvaluatesAndWritesMetricsOfEveryStep) {
   while (std::getline(in, line)) {
     auto json = nlohmann::json::parse(line);
     EXPECT_EQ(json["step"], ++step);
-    for (const char* name : {"loss", "grad_norm", "lr", "samples_per_second", "step_seconds", "accuracy"}) {
+    for (const char* name :
+         {"loss", "grad_norm", "lr", "samples_per_second", "step_seconds", "accuracy"}) {
       EXPECT_TRUE(json[name].is_number()) << name << " in " << line;
     }
     EXPECT_EQ(json.contains("eval_loss"), step % 5 == 0) << line;
@@ -134,12 +144,14 @@ TEST_F(TrainTest, EveryLayoutStartsFromTheSameWeightsAndEndsNearTheSame) {
       options_.save = PathFor("many.safetensors");
       TrainResult many = Run(job);
       EXPECT_NEAR(many.first_loss, one.first_loss, 1e-5) << mesh;
-      EXPECT_NEAR(many.evaluation->means.at("loss"), one.evaluation->means.at("loss"), 1e-3) << mesh << " ZeRO " << zero;
+      EXPECT_NEAR(many.evaluation->means.at("loss"), one.evaluation->means.at("loss"), 1e-3)
+          << mesh << " ZeRO " << zero;
       auto weights = Weights(options_.save);
       ASSERT_EQ(weights.size(), expected.size());
       for (const auto& [name, values] : expected) {
         ASSERT_EQ(weights[name].size(), values.size()) << name;
-        for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(weights[name][i], values[i], 2e-3) << mesh << " " << name;
+        for (size_t i = 0; i < values.size(); ++i)
+          ASSERT_NEAR(weights[name][i], values[i], 2e-3) << mesh << " " << name;
       }
     }
   }
@@ -178,9 +190,11 @@ TEST_F(TrainTest, ACheckpointGoesOnUnderAnotherMesh) {
   options_.save = PathFor("tp_resumed.safetensors");
   Job other = ImageJob("tp=2");
   Run(other);
-  auto expected = Weights(PathFor("dp_straight.safetensors")), weights = Weights(PathFor("tp_resumed.safetensors"));
+  auto expected = Weights(PathFor("dp_straight.safetensors")),
+       weights = Weights(PathFor("tp_resumed.safetensors"));
   for (const auto& [name, values] : expected) {
-    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(weights[name][i], values[i], 2e-3) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(weights[name][i], values[i], 2e-3) << name;
   }
 }
 
@@ -193,7 +207,8 @@ TEST_F(TrainTest, WeightsSavedAndLoadedAreTheSameBitsUnderAnyMesh) {
     options_.init = PathFor("first.safetensors");
     options_.save = PathFor("second.safetensors");
     Run(job);
-    EXPECT_EQ(Weights(PathFor("second.safetensors")), Weights(PathFor("first.safetensors"))) << mesh;
+    EXPECT_EQ(Weights(PathFor("second.safetensors")), Weights(PathFor("first.safetensors")))
+        << mesh;
   }
 }
 
@@ -231,7 +246,6 @@ TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
   options_.resume = PathFor("nowhere.safetensors");
   EXPECT_EQ(Error(job).code(), absl::StatusCode::kNotFound);
 }
-
 
 // A text that repeats one short sentence: a model that has learnt it says it.
 Job TextJob(const std::string& mesh = "") {

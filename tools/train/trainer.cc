@@ -31,7 +31,9 @@ constexpr int64_t kBurstMax = 64;
 constexpr char kStoppedSuffix[] = ".stopped";  // of the files that hold the last finite state
 constexpr int64_t kStepsInspectedMax = 64;
 
-std::string LossName(const Job& job) { return job.graph().loss().empty() ? "loss" : job.graph().loss(); }
+std::string LossName(const Job& job) {
+  return job.graph().loss().empty() ? "loss" : job.graph().loss();
+}
 
 double ValueOf(const StepMetrics& metrics, const std::string& name) {
   auto it = metrics.find(name);
@@ -40,7 +42,8 @@ double ValueOf(const StepMetrics& metrics, const std::string& name) {
 
 // Whether nothing more can be done with the ranks (job_runner.h).
 bool RanksAreGone(const absl::Status& status) {
-  return absl::IsUnavailable(status) || absl::IsAborted(status) || absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
+  return absl::IsUnavailable(status) || absl::IsAborted(status) ||
+         absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
 }
 
 class Trainer {
@@ -71,21 +74,26 @@ class Trainer {
     WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared, PrepareTraining(job_, options_, {}));
     result_.steps_done = prepared.first_step;
     if (!options_.metrics.empty()) {
-      const auto begin = result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
+      const auto begin =
+          result_.steps_done > 0 ? MetricsFile::Begin::kAfterOthers : MetricsFile::Begin::kAnew;
       WEIR_ASSIGN_OR_RETURN(metrics_file_, MetricsFile::Open(options_.metrics, begin));
     }
-    WEIR_ASSIGN_OR_RETURN(runner_, options_.runner(job_, {options_.threads_per_device, result_.steps_done, options_.on_nonfinite, &prepared}));
+    WEIR_ASSIGN_OR_RETURN(runner_,
+                          options_.runner(job_, {options_.threads_per_device, result_.steps_done,
+                                                 options_.on_nonfinite, &prepared}));
     if (!options_.init.empty()) WEIR_RETURN_IF_ERROR(Load(options_.init, StateSet::kWeights));
     if (!options_.resume.empty()) WEIR_RETURN_IF_ERROR(Load(options_.resume, StateSet::kAll));
     SayWhatRuns();
     for (const std::string& note : prepared.notes) progress_.Say(note);
-    for (const std::string& warning : prepared.warnings) progress_.Say(absl::StrCat("WARNING: ", warning));
+    for (const std::string& warning : prepared.warnings)
+      progress_.Say(absl::StrCat("WARNING: ", warning));
     if (options_.before_steps) options_.before_steps();
     return absl::OkStatus();
   }
 
   absl::Status Load(const std::string& path, StateSet set) {
-    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
+    WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
+                          SafetensorsReader::Open(path));
     WEIR_RETURN_IF_ERROR(CheckStates(*file, set, runner_->facts().states));
     return runner_->Load(path, set);
   }
@@ -97,77 +105,98 @@ class Trainer {
       if (BelongsTo(name, StateSet::kWeights)) parameters += NumElements(type.shape);
     }
     progress_.Say(facts.data);
-    progress_.Say(absl::StrFormat("%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device",
-                                  job_.name(), ShortCount(static_cast<double>(parameters)), facts.num_ranks,
-                                  facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
-                                  facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
-                                  facts.threads_per_device == 1 ? "" : "s",
-                                  BytesText(static_cast<double>(facts.bytes_per_device))));
+    progress_.Say(absl::StrFormat(
+        "%s: %s parameters, %d device%s%s%s, %d thread%s each, %s per device", job_.name(),
+        ShortCount(static_cast<double>(parameters)), facts.num_ranks,
+        facts.num_ranks == 1 ? "" : "s", facts.mesh.empty() ? "" : " (" + facts.mesh + ")",
+        facts.where.empty() ? "" : " " + facts.where, facts.threads_per_device,
+        facts.threads_per_device == 1 ? "" : "s",
+        BytesText(static_cast<double>(facts.bytes_per_device))));
     SayWhatUpdates();
     const int64_t steps = job_.training().steps();
-    if (result_.steps_done > 0 && result_.steps_done < steps) progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
+    if (result_.steps_done > 0 && result_.steps_done < steps)
+      progress_.Say(absl::StrCat("going on after step ", result_.steps_done));
     if (result_.steps_done >= steps && !options_.resume.empty()) {
-      progress_.Say(absl::StrCat("nothing to train: the checkpoint is of step ", result_.steps_done, ", and the job has ", steps, " steps in all (--steps)"));
+      progress_.Say(absl::StrCat("nothing to train: the checkpoint is of step ", result_.steps_done,
+                                 ", and the job has ", steps, " steps in all (--steps)"));
     }
   }
 
   void SayWhatUpdates() {
     if (updates_.delay > 0) {
-      progress_.Say(absl::StrCat("gradients are ", updates_.delay, updates_.delay == 1 ? " update" : " updates", " old; the first ",
-                                 updates_.delay == 1 ? "update leaves" : absl::StrCat(updates_.delay, " updates leave"), " the weights as they are"));
+      progress_.Say(absl::StrCat(
+          "gradients are ", updates_.delay, updates_.delay == 1 ? " update" : " updates",
+          " old; the first ",
+          updates_.delay == 1 ? "update leaves" : absl::StrCat(updates_.delay, " updates leave"),
+          " the weights as they are"));
     }
     if (updates_.every == 1) return;
     const int64_t steps = job_.training().steps(), rest = steps - updates_.RoundDown(steps);
-    progress_.Say(absl::StrCat("weights are updated every ", updates_.every, " steps, first in step ", updates_.phase + 1));
+    progress_.Say(absl::StrCat("weights are updated every ", updates_.every,
+                               " steps, first in step ", updates_.phase + 1));
     if (rest > 0) {
-      progress_.Say(absl::StrCat("WARNING: the last update is in step ", steps - rest, " of ", steps, ": the gradients of the ",
-                                 rest == 1 ? "step" : absl::StrCat(rest, " steps"), " after it change nothing"));
+      progress_.Say(absl::StrCat("WARNING: the last update is in step ", steps - rest, " of ",
+                                 steps, ": the gradients of the ",
+                                 rest == 1 ? "step" : absl::StrCat(rest, " steps"),
+                                 " after it change nothing"));
     }
   }
 
-  bool evaluates() const { return runner_->facts().evaluation_batches > 0 && evaluation_problem_.ok(); }
-  bool Interrupted() const { return options_.interrupted != nullptr && options_.interrupted->load(); }
+  bool evaluates() const {
+    return runner_->facts().evaluation_batches > 0 && evaluation_problem_.ok();
+  }
+  bool Interrupted() const {
+    return options_.interrupted != nullptr && options_.interrupted->load();
+  }
 
   absl::Status RunAllSteps() {
     int64_t steps = job_.training().steps();
     int64_t burst = 1;
     started_at_ = result_.steps_done;
     // Resumed after the last update: the checkpoint is that of the beginning.
-    if (started_at_ < steps && started_at_ == updates_.RoundDown(steps)) WEIR_RETURN_IF_ERROR(WriteCheckpointOnTheWay());
+    if (started_at_ < steps && started_at_ == updates_.RoundDown(steps))
+      WEIR_RETURN_IF_ERROR(WriteCheckpointOnTheWay());
     while (result_.steps_done < steps && !(Interrupted() && MayEnd()) && !stops()) {
       int64_t before = clock_.NowNs(), count = std::min(burst, UntilStop(steps));
       const int64_t checkpoint_at = NextCheckpoint(steps);
       WEIR_ASSIGN_OR_RETURN(reported_, runner_->RunSteps(count));
       double seconds = static_cast<double>(clock_.NowNs() - before) * 1e-9;
-      burst = std::clamp<int64_t>(std::llround(kBurstSeconds * static_cast<double>(count) / std::max(seconds, 1e-9)), 1, kBurstMax);
+      burst = std::clamp<int64_t>(
+          std::llround(kBurstSeconds * static_cast<double>(count) / std::max(seconds, 1e-9)), 1,
+          kBurstMax);
       result_.steps_done += count;
       result_.steps_here += count;
       step_seconds_ = std::max(seconds / static_cast<double>(count), 1e-9);
       running_seconds_ += seconds;
-      for (const std::string& line : stragglers_.Look(runner_->Work(), seconds)) progress_.Say("WARNING: " + line);
+      for (const std::string& line : stragglers_.Look(runner_->Work(), seconds))
+        progress_.Say("WARNING: " + line);
       WEIR_RETURN_IF_ERROR(AfterBurst(steps, checkpoint_at));
     }
     result_.interrupted = result_.steps_done < steps && !stops();
-    if (result_.interrupted && result_.steps_here > 0) progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
+    if (result_.interrupted && result_.steps_here > 0)
+      progress_.Say(absl::StrCat("interrupted after step ", result_.steps_done, " of ", steps));
     return absl::OkStatus();
   }
 
-  // What steps have gathered since the last update is not in a checkpoint, so one is written right after an update: at
-  // the end of the run the last there is; if interrupted, the next.
+  // What steps have gathered since the last update is not in a checkpoint, so one is written right
+  // after an update: at the end of the run the last there is; if interrupted, the next.
   int64_t NextCheckpoint(int64_t steps) const {
-    const int64_t last = updates_.RoundDown(steps), every = options_.checkpoint_every, done = result_.steps_done;
+    const int64_t last = updates_.RoundDown(steps), every = options_.checkpoint_every,
+                  done = result_.steps_done;
     if (every == 0 || options_.checkpoint.empty()) return last;
     const int64_t due = updates_.RoundUp(done / every * every);
     return std::min(last, due > done ? due : updates_.RoundUp((done / every + 1) * every));
   }
   bool MayEnd() const {
-    return result_.steps_here == 0 || options_.checkpoint.empty() || updates_.IsBetweenUpdates(result_.steps_done) ||
+    return result_.steps_here == 0 || options_.checkpoint.empty() ||
+           updates_.IsBetweenUpdates(result_.steps_done) ||
            updates_.RoundUp(result_.steps_done) > job_.training().steps();
   }
 
   // Steps until something is due between steps.
   int64_t UntilStop(int64_t steps) const {
-    const int64_t done = result_.steps_done, eval_every = evaluates() ? job_.training().eval_every() : 0;
+    const int64_t done = result_.steps_done,
+                  eval_every = evaluates() ? job_.training().eval_every() : 0;
     int64_t until = steps - done;
     if (eval_every > 0) until = std::min(until, eval_every - done % eval_every);
     if (options_.checkpoint.empty()) return until;
@@ -176,15 +205,19 @@ class Trainer {
     return until;
   }
 
-  bool stops() const { return options_.on_nonfinite == OnNonfinite::kStop && nonfinite_.first().has_value(); }
+  bool stops() const {
+    return options_.on_nonfinite == OnNonfinite::kStop && nonfinite_.first().has_value();
+  }
 
   absl::Status AfterBurst(int64_t steps, int64_t checkpoint_at) {
     for (const auto& [step, metrics] : reported_) {
-      if (const std::string line = nonfinite_.Look(step, metrics); !line.empty()) progress_.Say(line);
+      if (const std::string line = nonfinite_.Look(step, metrics); !line.empty())
+        progress_.Say(line);
     }
     int64_t done = result_.steps_done;
     int64_t eval_every = job_.training().eval_every();
-    bool evaluate = !stops() && evaluates() && (done == steps || (eval_every > 0 && done % eval_every == 0));
+    bool evaluate =
+        !stops() && evaluates() && (done == steps || (eval_every > 0 && done % eval_every == 0));
     if (evaluate) {
       WEIR_RETURN_IF_ERROR(Evaluate());
       evaluate = evaluation_problem_.ok();
@@ -195,7 +228,8 @@ class Trainer {
       if (stops() && step > nonfinite_.first()->step) break;
       ReportStep(step, steps, metrics, evaluate && step + 1 == done);
     }
-    if (evaluate) progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
+    if (evaluate)
+      progress_.Say(absl::StrCat("step ", done, ": ", EvaluationText(job_, *result_.evaluation)));
     return checkpointed;
   }
 
@@ -205,13 +239,16 @@ class Trainer {
     if (RanksAreGone(batches.status())) return batches.status();
     if (!batches.ok()) {
       evaluation_problem_ = batches.status();
-      progress_.Say(absl::StrCat("WARNING: the evaluation after step ", result_.steps_done, " failed, and there will be no more: ", batches.status().message()));
+      progress_.Say(
+          absl::StrCat("WARNING: the evaluation after step ", result_.steps_done,
+                       " failed, and there will be no more: ", batches.status().message()));
       return absl::OkStatus();
     }
     result_.evaluation = MeanOf(*batches);
     if (result_.evaluation->batches != runner_->facts().evaluation_batches) {
-      return absl::InternalError(absl::StrCat("W0073: expected metrics of ", runner_->facts().evaluation_batches,
-                                              " batches; found ", result_.evaluation->batches, "."));
+      return absl::InternalError(
+          absl::StrCat("W0073: expected metrics of ", runner_->facts().evaluation_batches,
+                       " batches; found ", result_.evaluation->batches, "."));
     }
     return absl::OkStatus();
   }
@@ -236,7 +273,9 @@ class Trainer {
   }
 
   // Of the update that `step` makes or gathers gradients for.
-  double LearningRate(int64_t step) const { return schedule_.At(std::max<int64_t>(0, updates_.OptimizerStep(step))); }
+  double LearningRate(int64_t step) const {
+    return schedule_.At(std::max<int64_t>(0, updates_.OptimizerStep(step)));
+  }
 
   void WriteMetrics(int64_t step, const StepMetrics& metrics, double rate, bool evaluated) {
     MetricLine line(step + 1);
@@ -258,17 +297,23 @@ class Trainer {
     if (const std::string said = metrics_file_->Write(line); !said.empty()) progress_.Say(said);
   }
 
-  Nonfinite nonfinite_in_files() const { return options_.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse; }
+  Nonfinite nonfinite_in_files() const {
+    return options_.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
+  }
 
   absl::Status SaveCheckpoint(const std::string& path) {
     const int64_t before = clock_.NowNs();
-    const absl::Status saved = runner_->Save({StateSet::kAll, CheckpointMetadata(job_, result_.steps_done), path, nonfinite_in_files()});
+    const absl::Status saved = runner_->Save(
+        {StateSet::kAll, CheckpointMetadata(job_, result_.steps_done), path, nonfinite_in_files()});
     checkpoint_seconds_ = static_cast<double>(clock_.NowNs() - before) * 1e-9;
     return saved;
   }
 
   absl::Status SaveWeights(const std::string& path) {
-    return runner_->Save({StateSet::kWeights, {{"format", "weir"}, {"job", job_.name()}}, path, nonfinite_in_files()});
+    return runner_->Save({StateSet::kWeights,
+                          {{"format", "weir"}, {"job", job_.name()}},
+                          path,
+                          nonfinite_in_files()});
   }
 
   // A write that the disk refuses becomes a warning. The next checkpoint tries again.
@@ -276,15 +321,19 @@ class Trainer {
     if (options_.checkpoint.empty()) return absl::OkStatus();
     const absl::Status status = SaveCheckpoint(options_.checkpoint);
     if (status.ok()) {
-      progress_.Say(absl::StrCat("checkpoint of step ", result_.steps_done, " written to ", options_.checkpoint, checkpoint_fails_ ? " again" : ""));
+      progress_.Say(absl::StrCat("checkpoint of step ", result_.steps_done, " written to ",
+                                 options_.checkpoint, checkpoint_fails_ ? " again" : ""));
       checkpoint_fails_ = false;
       checkpoint_step_ = result_.steps_done;
       return absl::OkStatus();
     }
     if (!IsCannotWrite(status)) return status;
     checkpoint_fails_ = true;
-    progress_.Say(absl::StrCat("WARNING: no checkpoint of step ", result_.steps_done, ": ", status.message(), " The run goes on; ",
-                               checkpoint_step_ < 0 ? "there is none of this run yet" : absl::StrCat("that of step ", checkpoint_step_, " is kept")));
+    progress_.Say(absl::StrCat("WARNING: no checkpoint of step ", result_.steps_done, ": ",
+                               status.message(), " The run goes on; ",
+                               checkpoint_step_ < 0
+                                   ? "there is none of this run yet"
+                                   : absl::StrCat("that of step ", checkpoint_step_, " is kept")));
     return absl::OkStatus();
   }
 
@@ -292,7 +341,8 @@ class Trainer {
   void LeaveTrace() {
     const absl::Status written = runner_->WriteTrace(options_.trace);
     if (written.ok()) progress_.Say("trace of the failed job written to " + options_.trace);
-    if (!written.ok() && !absl::IsFailedPrecondition(written)) progress_.Say(absl::StrCat("no trace: ", written.message()));
+    if (!written.ok() && !absl::IsFailedPrecondition(written))
+      progress_.Say(absl::StrCat("no trace: ", written.message()));
   }
 
   // Everything that can be written is, then the first problem is returned.
@@ -307,7 +357,8 @@ class Trainer {
     WriteTrace();
     if (!evaluation_problem_.ok()) problems.push_back(evaluation_problem_);
     SayWhatIsMissing();
-    for (size_t i = 1; i < problems.size(); ++i) progress_.Say(absl::StrCat("ERROR: ", problems[i].message()));
+    for (size_t i = 1; i < problems.size(); ++i)
+      progress_.Say(absl::StrCat("ERROR: ", problems[i].message()));
     return problems.empty() ? absl::OkStatus() : problems[0];
   }
 
@@ -320,11 +371,17 @@ class Trainer {
       if (!status.ok()) problems->push_back(status);
     }
     if (checkpoint_step_ >= 0 && problems->empty()) {
-      progress_.Say(absl::StrCat("checkpoint written to ", options_.checkpoint,
-                                 checkpoint_step_ == step ? "" : absl::StrCat(", as of step ", checkpoint_step_, ", the last that updates")));
+      progress_.Say(absl::StrCat(
+          "checkpoint written to ", options_.checkpoint,
+          checkpoint_step_ == step
+              ? ""
+              : absl::StrCat(", as of step ", checkpoint_step_, ", the last that updates")));
     } else if (!problems->empty()) {
-      progress_.Say(absl::StrCat("ERROR: no checkpoint of step ", step,
-                                 checkpoint_step_ < 0 ? "" : absl::StrCat("; ", options_.checkpoint, " has that of step ", checkpoint_step_)));
+      progress_.Say(absl::StrCat(
+          "ERROR: no checkpoint of step ", step,
+          checkpoint_step_ < 0
+              ? ""
+              : absl::StrCat("; ", options_.checkpoint, " has that of step ", checkpoint_step_)));
     }
     return absl::OkStatus();
   }
@@ -338,7 +395,9 @@ class Trainer {
     }
     problems->push_back(status);
     if (checkpoint_step_ == result_.steps_done) {
-      progress_.Say(absl::StrCat("ERROR: weights not written to ", options_.save, "; the checkpoint has them: --resume ", options_.checkpoint, " --save PATH"));
+      progress_.Say(absl::StrCat("ERROR: weights not written to ", options_.save,
+                                 "; the checkpoint has them: --resume ", options_.checkpoint,
+                                 " --save PATH"));
     }
     return absl::OkStatus();
   }
@@ -347,53 +406,65 @@ class Trainer {
     if (options_.trace.empty()) return;
     const absl::Status status = runner_->WriteTrace(options_.trace);
     if (absl::IsFailedPrecondition(status)) return;  // whoever ends the job does it
-    progress_.Say(status.ok() ? "trace written to " + options_.trace + " (weir trace report " + options_.trace + ", or ui.perfetto.dev)"
+    progress_.Say(status.ok() ? "trace written to " + options_.trace + " (weir trace report " +
+                                    options_.trace + ", or ui.perfetto.dev)"
                               : absl::StrCat("WARNING: no trace: ", status.message()));
   }
 
   void SayWhatIsMissing() {
     if (nonfinite_.num_skipped() > 0) {
-      progress_.Say(absl::StrCat(nonfinite_.num_skipped(), nonfinite_.num_skipped() == 1 ? " update was" : " updates were",
+      progress_.Say(absl::StrCat(nonfinite_.num_skipped(),
+                                 nonfinite_.num_skipped() == 1 ? " update was" : " updates were",
                                  " left out, since gradients were not finite"));
     }
     if (metrics_file_ != nullptr && metrics_file_->num_lost() > 0) {
-      progress_.Say(absl::StrCat("WARNING: --metrics ", options_.metrics, " lacks ", metrics_file_->num_lost(),
-                                 metrics_file_->num_lost() == 1 ? " line" : " lines", " that could not be written"));
+      progress_.Say(absl::StrCat(
+          "WARNING: --metrics ", options_.metrics, " lacks ", metrics_file_->num_lost(),
+          metrics_file_->num_lost() == 1 ? " line" : " lines", " that could not be written"));
     }
   }
 
-  // No update was made since the norm of the gradients was not finite, so the weights are those before that step. Files of
-  // before stay as they are; that state goes into new ones beside them.
+  // No update was made since the norm of the gradients was not finite, so the weights are those
+  // before that step. Files of before stay as they are; that state goes into new ones beside them.
   absl::Status EndAtNonfinite() {
     const NonfiniteStep& bad = *nonfinite_.first();
     const int64_t ran = result_.steps_done;
     result_.steps_done = updates_.RoundDown(nonfinite_.first_bad_norm().value_or(ran));
     if (result_.steps_done > started_at_) {
-      if (!options_.checkpoint.empty() && updates_.delay == 0) KeepStopped("checkpoint", options_.checkpoint, SaveCheckpoint(options_.checkpoint + kStoppedSuffix));
-      if (!options_.save.empty()) KeepStopped("weights", options_.save, SaveWeights(options_.save + kStoppedSuffix));
+      if (!options_.checkpoint.empty() && updates_.delay == 0)
+        KeepStopped("checkpoint", options_.checkpoint,
+                    SaveCheckpoint(options_.checkpoint + kStoppedSuffix));
+      if (!options_.save.empty())
+        KeepStopped("weights", options_.save, SaveWeights(options_.save + kStoppedSuffix));
     }
     WriteTrace();
     SayWhatIsMissing();
     const std::string first = FindFirstTensor(bad);
-    return absl::OutOfRangeError(Format({"W0962", absl::StrCat("step ", bad.step + 1), "a finite loss and finite gradients",
-                                         absl::StrCat(bad.found, first.empty() ? "" : "; first not finite: " + first),
-                                         "a lower training.schedule.learning_rate, warm-up or training.optimizer.clip_norm=1; or "
-                                         "--on-nonfinite skip, which leaves such updates out"}));
+    return absl::OutOfRangeError(Format(
+        {"W0962", absl::StrCat("step ", bad.step + 1), "a finite loss and finite gradients",
+         absl::StrCat(bad.found, first.empty() ? "" : "; first not finite: " + first),
+         "a lower training.schedule.learning_rate, warm-up or training.optimizer.clip_norm=1; or "
+         "--on-nonfinite skip, which leaves such updates out"}));
   }
 
   void KeepStopped(const std::string& what, const std::string& path, const absl::Status& status) {
-    progress_.Say(status.ok() ? absl::StrCat(what, " of step ", result_.steps_done, ", the last finite, written to ", path, kStoppedSuffix, "; ", path,
-                                             " is left as it was")
-                              : absl::StrCat("WARNING: ", what, " of step ", result_.steps_done, " not kept: ", status.message()));
+    progress_.Say(status.ok() ? absl::StrCat(what, " of step ", result_.steps_done,
+                                             ", the last finite, written to ", path, kStoppedSuffix,
+                                             "; ", path, " is left as it was")
+                              : absl::StrCat("WARNING: ", what, " of step ", result_.steps_done,
+                                             " not kept: ", status.message()));
   }
 
-  // Plays the steps again whose gradients the update would have used, until one shows where it comes from.
+  // Plays the steps again whose gradients the update would have used, until one shows where it
+  // comes from.
   std::string FindFirstTensor(const NonfiniteStep& bad) {
-    const int64_t gathered = bad.loss_is_bad ? 1 : std::min(updates_.every * (updates_.delay + 1), kStepsInspectedMax);
+    const int64_t gathered =
+        bad.loss_is_bad ? 1 : std::min(updates_.every * (updates_.delay + 1), kStepsInspectedMax);
     for (int64_t step = std::max(started_at_, bad.step + 1 - gathered); step <= bad.step; ++step) {
       absl::StatusOr<std::vector<NonfiniteFinding>> findings = runner_->InspectStep(step);
       if (!findings.ok()) return "";
-      if (const std::optional<NonfiniteFinding> first = FirstOf(*findings); first.has_value()) return first->text;
+      if (const std::optional<NonfiniteFinding> first = FirstOf(*findings); first.has_value())
+        return first->text;
     }
     return "";
   }
@@ -406,7 +477,7 @@ class Trainer {
   LearningRateSchedule schedule_;
   UpdateRate updates_;  // of any sense once a runner has been opened
   std::unique_ptr<JobRunner> runner_;
-  std::map<int64_t, StepMetrics> reported_;  // of the last burst
+  std::map<int64_t, StepMetrics> reported_;    // of the last burst
   std::unique_ptr<MetricsFile> metrics_file_;  // null: none is asked for
   NonfiniteSteps nonfinite_;
   absl::Status evaluation_problem_;
@@ -414,19 +485,23 @@ class Trainer {
   int64_t checkpoint_step_ = -1;         // of the last checkpoint written here
   double checkpoint_seconds_ = 0;        // that it took
   TrainResult result_;
-  int64_t started_at_ = 0;  // steps done before
-  double step_seconds_ = 0;  // mean over the last burst
-  double running_seconds_ = 0;  // of all bursts, without evaluations
+  int64_t started_at_ = 0;         // steps done before
+  double step_seconds_ = 0;        // mean over the last burst
+  double running_seconds_ = 0;     // of all bursts, without evaluations
   bool checkpoint_fails_ = false;  // the last one on the way did
   StragglerWatch stragglers_;
 };
 
 }  // namespace
 
-absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options) { return Trainer(job, options).Run(); }
+absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options) {
+  return Trainer(job, options).Run();
+}
 
-absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights, int threads_per_device) {
-  WEIR_ASSIGN_OR_RETURN(const PreparedEvaluation prepared, PrepareEvaluation(job, weights, threads_per_device));
+absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights,
+                                           int threads_per_device) {
+  WEIR_ASSIGN_OR_RETURN(const PreparedEvaluation prepared,
+                        PrepareEvaluation(job, weights, threads_per_device));
   WEIR_ASSIGN_OR_RETURN(auto file, SafetensorsReader::Open(weights));
   JobSessionOptions session;
   session.threads_per_device = threads_per_device;
@@ -451,8 +526,10 @@ std::string EvaluationText(const Job& job, const Evaluation& evaluation) {
   for (const auto& [name, value] : evaluation.means) {
     if (name != LossName(job)) absl::StrAppend(&text, absl::StrFormat(", %s %.4f", name, value));
   }
-  if (auto bits = BitsPerByte(job, evaluation)) absl::StrAppend(&text, absl::StrFormat(", %.4f bits per byte", *bits));
-  return absl::StrCat(text, " (", evaluation.batches, evaluation.batches == 1 ? " batch)" : " batches)");
+  if (auto bits = BitsPerByte(job, evaluation))
+    absl::StrAppend(&text, absl::StrFormat(", %.4f bits per byte", *bits));
+  return absl::StrCat(text, " (", evaluation.batches,
+                      evaluation.batches == 1 ? " batch)" : " batches)");
 }
 
 }  // namespace weir

@@ -1,5 +1,6 @@
-// Updates in every H-th step, gradients that lag, and what a run writes meanwhile: checkpoints come right after an update,
-// hold what is under way, and a run that goes on from one ends with the bits of a run that was never stopped.
+// Updates in every H-th step, gradients that lag, and what a run writes meanwhile: checkpoints come
+// right after an update, hold what is under way, and a run that goes on from one ends with the bits
+// of a run that was never stopped.
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -21,7 +22,9 @@ using Tensors = std::map<std::string, std::vector<float>>;
 
 constexpr int kSteps = 12;
 
-std::string PathFor(const std::string& name) { return std::string(::testing::TempDir()) + "/" + name; }
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
 
 std::string WriteText() {
   const std::string path = PathFor("text.txt");
@@ -68,12 +71,16 @@ class WatchedRunner final : public JobRunner {
     std::atomic<bool> interrupted = false;
     int64_t steps = 0;
   };
-  WatchedRunner(std::unique_ptr<JobRunner> runner, Notes* notes) : runner_(std::move(runner)), notes_(*notes) {}
+  WatchedRunner(std::unique_ptr<JobRunner> runner, Notes* notes)
+      : runner_(std::move(runner)), notes_(*notes) {}
   const RunnerFacts& facts() const override { return runner_->facts(); }
-  absl::Status Load(const std::string& path, StateSet set) override { return runner_->Load(path, set); }
+  absl::Status Load(const std::string& path, StateSet set) override {
+    return runner_->Load(path, set);
+  }
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) override {
     notes_.steps += steps;
-    if (notes_.interrupt_after >= 0 && notes_.steps >= notes_.interrupt_after) notes_.interrupted = true;
+    if (notes_.interrupt_after >= 0 && notes_.steps >= notes_.interrupt_after)
+      notes_.interrupted = true;
     return runner_->RunSteps(steps);
   }
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() override { return runner_->Evaluate(); }
@@ -82,7 +89,9 @@ class WatchedRunner final : public JobRunner {
     return runner_->Save(order);
   }
   std::vector<RankWorkReport> Work() const override { return runner_->Work(); }
-  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override { return runner_->InspectStep(as_step); }
+  absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) override {
+    return runner_->InspectStep(as_step);
+  }
   absl::Status WriteTrace(const std::string& path) override { return runner_->WriteTrace(path); }
 
  private:
@@ -96,7 +105,9 @@ class UpdateRateTest : public ::testing::Test {
     options_.console = &console_;
     options_.threads_per_device = 1;
     options_.interrupted = &notes_.interrupted;
-    options_.runner = [this](const Job& job, const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
+    options_.runner =
+        [this](const Job& job,
+               const RunnerOptions& options) -> absl::StatusOr<std::unique_ptr<JobRunner>> {
       absl::StatusOr<std::unique_ptr<JobRunner>> runner = LocalRunner::Open(job, options);
       if (!runner.ok()) return runner.status();
       return std::make_unique<WatchedRunner>(*std::move(runner), &notes_);
@@ -115,7 +126,10 @@ class UpdateRateTest : public ::testing::Test {
     if (!file.ok()) return tensors;
     for (const auto& [name, tensor] : (*file)->tensors()) {
       tensors[name].resize(static_cast<size_t>(NumElements(tensor.shape)));
-      EXPECT_TRUE((*file)->Read(name, TensorSlice::Whole(DType::kF32, tensor.shape), tensors[name].data()).ok());
+      EXPECT_TRUE(
+          (*file)
+              ->Read(name, TensorSlice::Whole(DType::kF32, tensor.shape), tensors[name].data())
+              .ok());
     }
     return tensors;
   }
@@ -138,7 +152,8 @@ TEST_F(UpdateRateTest, ARunThatGoesOnFromACheckpointEndsWithTheBitsOfOneThatWasN
                                          {{1, 0, 3}, "dp=2", 3, 2 + 2, 4},
                                          {{2, 1, 2}, "dp=2,tp=2", 2, 7, 6},
                                          {{3, 0, 1}, "dp=2,pp=2", 1, 6, 4}}) {
-    SCOPED_TRACE(absl::StrCat("every ", c.rates.every, ", phase ", c.rates.phase, ", delay ", c.rates.delay, ", mesh ", c.mesh));
+    SCOPED_TRACE(absl::StrCat("every ", c.rates.every, ", phase ", c.rates.phase, ", delay ",
+                              c.rates.delay, ", mesh ", c.mesh));
     Job job = TextJob(c.rates, c.mesh, c.zero);
     options_.resume.clear();
     options_.save = PathFor("through.st");
@@ -177,7 +192,8 @@ TEST_F(UpdateRateTest, ACheckpointWithGradientsUnderWayGoesOnUnderAnotherMesh) {
   const Tensors expected = Read(PathFor("dp_through.st")), found = Read(PathFor("other_rest.st"));
   for (const auto& [name, values] : expected) {
     ASSERT_EQ(found.count(name), 1) << name;
-    for (size_t i = 0; i < values.size(); ++i) ASSERT_NEAR(found.at(name)[i], values[i], 2e-3) << name;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_NEAR(found.at(name)[i], values[i], 2e-3) << name;
   }
 }
 
@@ -189,8 +205,10 @@ TEST_F(UpdateRateTest, CheckpointsComeRightAfterTheNextUpdate) {
   notes_.saved.clear();
   Run(TextJob({4, 1, 0}));
   EXPECT_THAT(notes_.saved, ElementsAre("6", "10"));
-  EXPECT_THAT(log_.str(), HasSubstr("WARNING: the last update is in step 10 of 12: the gradients of the 2 steps after it change nothing"));
-  EXPECT_THAT(log_.str(), HasSubstr(absl::StrCat("checkpoint written to ", options_.checkpoint, ", as of step 10")));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: the last update is in step 10 of 12: the gradients "
+                                    "of the 2 steps after it change nothing"));
+  EXPECT_THAT(log_.str(), HasSubstr(absl::StrCat("checkpoint written to ", options_.checkpoint,
+                                                 ", as of step 10")));
   notes_.saved.clear();
   Run(TextJob({1, 0, 2}));
   EXPECT_THAT(notes_.saved, ElementsAre("3", "6", "9", "12"));
@@ -226,13 +244,16 @@ TEST_F(UpdateRateTest, MetricsTellTheNormWhenWeightsAreUpdatedAndTheRateOfTheUpd
     rates.push_back(json["lr"]);
   }
   ASSERT_EQ(rates.size(), kSteps);
-  // Warm-up of two updates; the first update does nothing, the second is the optimiser's first step.
+  // Warm-up of two updates; the first update does nothing, the second is the optimiser's first
+  // step.
   EXPECT_NEAR(rates[0], 5e-4, 1e-9);
   EXPECT_NEAR(rates[5], 5e-4, 1e-9);
   EXPECT_NEAR(rates[6], 1e-3, 1e-9);
   EXPECT_EQ(rates[6], rates[8]);
   EXPECT_THAT(log_.str(), HasSubstr("weights are updated every 3 steps, first in step 3"));
-  EXPECT_THAT(log_.str(), HasSubstr("gradients are 1 update old; the first update leaves the weights as they are"));
+  EXPECT_THAT(
+      log_.str(),
+      HasSubstr("gradients are 1 update old; the first update leaves the weights as they are"));
 }
 
 TEST_F(UpdateRateTest, ACheckpointOfOtherUpdatesIsRefused) {

@@ -48,7 +48,8 @@ std::string FunctionWriter::Zeros(const std::string& name, const std::string& ty
 }
 
 std::string FunctionWriter::Node(const std::string& name, const std::string& op,
-                                 std::initializer_list<std::string> inputs, const Attributes& attributes) {
+                                 std::initializer_list<std::string> inputs,
+                                 const Attributes& attributes) {
   weir::Node* node = function_->add_node();
   node->set_name(name);
   node->set_op(op);
@@ -63,8 +64,9 @@ std::string FunctionWriter::Node(const std::string& name, const std::string& op,
   return name;
 }
 
-std::string FunctionWriter::Call(const std::string& name, const std::string& callee, const std::string& input,
-                                 const std::string& output, int64_t repeat) {
+std::string FunctionWriter::Call(const std::string& name, const std::string& callee,
+                                 const std::string& input, const std::string& output,
+                                 int64_t repeat) {
   weir::Node* node = function_->add_node();
   node->set_name(name);
   node->set_op("call");

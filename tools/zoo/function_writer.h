@@ -14,7 +14,9 @@ namespace weir {
 class FunctionWriter {
  public:
   // `function` must outlive the writer.
-  FunctionWriter(Function* function, const std::string& name) : function_(function) { function_->set_name(name); }
+  FunctionWriter(Function* function, const std::string& name) : function_(function) {
+    function_->set_name(name);
+  }
 
   void Input(const std::string& name, const std::string& type);
   void Output(const std::string& name);
@@ -25,8 +27,8 @@ class FunctionWriter {
   std::string Zeros(const std::string& name, const std::string& type);
 
   // Adds `name = op(inputs)` and returns `name`. Empty inputs are left out.
-  std::string Node(const std::string& name, const std::string& op, std::initializer_list<std::string> inputs,
-                   const Attributes& attributes = {});
+  std::string Node(const std::string& name, const std::string& op,
+                   std::initializer_list<std::string> inputs, const Attributes& attributes = {});
   // Calls `callee` `repeat` times in a chain.
   std::string Call(const std::string& name, const std::string& callee, const std::string& input,
                    const std::string& output, int64_t repeat);

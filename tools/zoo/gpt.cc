@@ -14,7 +14,8 @@ constexpr double kStd = 0.02;
 class GptWriter {
  public:
   explicit GptWriter(const TransformerOptions& options)
-      : options_(options), residual_std_(kStd / std::sqrt(2.0 * static_cast<double>(options.layers))) {}
+      : options_(options),
+        residual_std_(kStd / std::sqrt(2.0 * static_cast<double>(options.layers))) {}
 
   void WriteBlock(Function* function) {
     FunctionWriter f(function, "block");
@@ -55,15 +56,18 @@ class GptWriter {
 
  private:
   std::string Norm(FunctionWriter& f, const std::string& name, const std::string& input) {
-    std::string gamma = f.Ones(name + "_gamma", "f32[hidden]"), beta = f.Zeros(name + "_beta", "f32[hidden]");
+    std::string gamma = f.Ones(name + "_gamma", "f32[hidden]"),
+                beta = f.Zeros(name + "_beta", "f32[hidden]");
     return f.Node(name, "layer_norm", {input, gamma, beta});
   }
 
   // q, k or v: a matmul, then the result cut into heads.
   std::string Heads(FunctionWriter& f, const std::string& name, const std::string& input) {
-    std::string w = f.Normal("w" + name, "f32[hidden, heads]", kStd), b = f.Zeros("b" + name, "f32[heads]");
+    std::string w = f.Normal("w" + name, "f32[hidden, heads]", kStd),
+                b = f.Zeros("b" + name, "f32[heads]");
     f.Node(name, "matmul", {input, w, b});
-    return f.Node(name + "_heads", "reshape", {name}, {{"to", std::string("batch, sequence, head_count, head_dim")}});
+    return f.Node(name + "_heads", "reshape", {name},
+                  {{"to", std::string("batch, sequence, head_count, head_dim")}});
   }
 
   std::string Dropped(FunctionWriter& f, const std::string& input) {
@@ -80,7 +84,8 @@ class GptWriter {
 absl::StatusOr<Job> GptJob(const TransformerOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckTransformer(options));
   if (!(options.dropout >= 0 && options.dropout < 1)) {
-    return Rejected({"W0061", "--dropout", "a rate from 0 to below 1", absl::StrCat(options.dropout), ""});
+    return Rejected(
+        {"W0061", "--dropout", "a rate from 0 to below 1", absl::StrCat(options.dropout), ""});
   }
   Job job;
   job.set_name("gpt");

@@ -23,10 +23,13 @@ void WriteBlock(double residual_std, bool grouped, Function* function) {
   FunctionWriter f(function, "block");
   f.Input("x", "f32[batch, sequence, hidden]");
   std::string norm = Norm(f, "attention_norm", "x");
-  std::string kv = grouped ? "kv_heads" : "heads", kv_count = grouped ? "kv_head_count" : "head_count";
+  std::string kv = grouped ? "kv_heads" : "heads",
+              kv_count = grouped ? "kv_head_count" : "head_count";
   auto heads = [&](const std::string& name, const std::string& dim, const std::string& count) {
-    f.Node(name, "matmul", {norm, f.Normal("w" + name, absl::StrCat("f32[hidden, ", dim, "]"), kStd)});
-    return f.Node(name + "_heads", "reshape", {name}, {{"to", absl::StrCat("batch, sequence, ", count, ", head_dim")}});
+    f.Node(name, "matmul",
+           {norm, f.Normal("w" + name, absl::StrCat("f32[hidden, ", dim, "]"), kStd)});
+    return f.Node(name + "_heads", "reshape", {name},
+                  {{"to", absl::StrCat("batch, sequence, ", count, ", head_dim")}});
   };
   std::string q = Rotated(f, heads("q", "heads", "head_count"));
   std::string k = Rotated(f, heads("k", kv, kv_count));
@@ -36,7 +39,8 @@ void WriteBlock(double residual_std, bool grouped, Function* function) {
   f.Node("projected", "matmul", {"joined", f.Normal("wo", "f32[heads, hidden]", residual_std)});
   f.Node("attention_residual", "add", {"x", "projected"});
   norm = Norm(f, "ffn_norm", "attention_residual");
-  f.Node("gate", "matmul", {norm, f.Normal("w_gate", "f32[hidden, ffn]", kStd)}, {{"activation", std::string("silu")}});
+  f.Node("gate", "matmul", {norm, f.Normal("w_gate", "f32[hidden, ffn]", kStd)},
+         {{"activation", std::string("silu")}});
   f.Node("up", "matmul", {norm, f.Normal("w_up", "f32[hidden, ffn]", kStd)});
   f.Node("gated", "mul", {"gate", "up"});
   f.Node("down", "matmul", {"gated", f.Normal("w_down", "f32[ffn, hidden]", residual_std)});
@@ -66,8 +70,10 @@ absl::StatusOr<Job> LlamaJob(const TransformerOptions& options) {
                      absl::StrCat(kv_heads), ""});
   }
   if (head_dim % 2 != 0) {
-    return Rejected({"W0061", "--hidden", "an even number of elements per head (rotary positions turn pairs)",
-                     absl::StrCat(head_dim, " elements"), absl::StrCat("--hidden ", (head_dim + 1) * options.heads)});
+    return Rejected({"W0061", "--hidden",
+                     "an even number of elements per head (rotary positions turn pairs)",
+                     absl::StrCat(head_dim, " elements"),
+                     absl::StrCat("--hidden ", (head_dim + 1) * options.heads)});
   }
   Job job;
   job.set_name("llama");

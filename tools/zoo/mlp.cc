@@ -18,7 +18,8 @@ void WriteBlock(const MlpOptions& options, int64_t ffn, Function* function) {
   f.Normal("w_up", "f32[hidden, ffn]", HeStd(options.hidden));
   f.Zeros("b_up", "f32[ffn]");
   f.Node("up", "matmul", {"x", "w_up", "b_up"}, {{"activation", std::string("relu")}});
-  f.Normal("w_down", "f32[ffn, hidden]", HeStd(ffn) / std::sqrt(2.0 * static_cast<double>(options.layers)));
+  f.Normal("w_down", "f32[ffn, hidden]",
+           HeStd(ffn) / std::sqrt(2.0 * static_cast<double>(options.layers)));
   f.Zeros("b_down", "f32[hidden]");
   f.Node("down", "matmul", {"up", "w_down", "b_down"});
   f.Output(f.Node("y", "add", {"x", "down"}));
@@ -48,8 +49,10 @@ absl::StatusOr<std::string> FindIdx(const std::string& folder, const std::string
     std::error_code ignored;
     if (std::filesystem::is_regular_file(path, ignored)) return path.string();
   }
-  return Missing({"W0062", "--data " + folder, absl::StrCat(stem, " or ", stem, ".gz in the folder"), "neither",
-                  "Fashion-MNIST is the Debian package dataset-fashion-mnist: /usr/share/datasets/fashion-mnist"});
+  return Missing({"W0062", "--data " + folder,
+                  absl::StrCat(stem, " or ", stem, ".gz in the folder"), "neither",
+                  "Fashion-MNIST is the Debian package dataset-fashion-mnist: "
+                  "/usr/share/datasets/fashion-mnist"});
 }
 
 absl::Status WriteData(const std::string& folder, Job* job) {

@@ -20,31 +20,38 @@ absl::Status CheckTransformer(const TransformerOptions& options) {
   WEIR_RETURN_IF_ERROR(CheckPositive("vocab", options.vocab));
   WEIR_RETURN_IF_ERROR(CheckPositive("sequence", options.sequence));
   if (options.hidden % options.heads != 0) {
-    return Rejected({"W0061", "--hidden", absl::StrCat("a multiple of --heads ", options.heads),
-                     absl::StrCat(options.hidden),
-                     absl::StrCat("--hidden ", (options.hidden / options.heads + 1) * options.heads)});
+    return Rejected(
+        {"W0061", "--hidden", absl::StrCat("a multiple of --heads ", options.heads),
+         absl::StrCat(options.hidden),
+         absl::StrCat("--hidden ", (options.hidden / options.heads + 1) * options.heads)});
   }
   return absl::OkStatus();
 }
 
 absl::Status WritePipeline(const TrainingOptions& options, Job* job) {
-  const std::vector<std::pair<std::string, Pipeline::ScheduleKind>> kinds = {{"1f1b", Pipeline::ONE_F_ONE_B},
-                                                                             {"gpipe", Pipeline::GPIPE},
-                                                                             {"interleaved", Pipeline::INTERLEAVED},
-                                                                             {"zero-bubble", Pipeline::ZERO_BUBBLE}};
+  const std::vector<std::pair<std::string, Pipeline::ScheduleKind>> kinds = {
+      {"1f1b", Pipeline::ONE_F_ONE_B},
+      {"gpipe", Pipeline::GPIPE},
+      {"interleaved", Pipeline::INTERLEAVED},
+      {"zero-bubble", Pipeline::ZERO_BUBBLE}};
   std::vector<std::string> names;
   for (const auto& [name, kind] : kinds) {
     names.push_back(name);
     if (name != options.schedule) continue;
-    if (options.virtual_stages < 0 || (options.virtual_stages > 1 && kind != Pipeline::INTERLEAVED)) {
-      return Rejected({"W0061", "--virtual-stages", kind == Pipeline::INTERLEAVED ? "0 or more" : "0 or 1 unless --schedule is interleaved",
-                       absl::StrCat(options.virtual_stages), ""});
+    if (options.virtual_stages < 0 ||
+        (options.virtual_stages > 1 && kind != Pipeline::INTERLEAVED)) {
+      return Rejected(
+          {"W0061", "--virtual-stages",
+           kind == Pipeline::INTERLEAVED ? "0 or more" : "0 or 1 unless --schedule is interleaved",
+           absl::StrCat(options.virtual_stages), ""});
     }
     if (kind != Pipeline::ONE_F_ONE_B) job->mutable_pipeline()->set_schedule(kind);
-    if (options.virtual_stages > 0) job->mutable_pipeline()->set_virtual_stages(options.virtual_stages);
+    if (options.virtual_stages > 0)
+      job->mutable_pipeline()->set_virtual_stages(options.virtual_stages);
     return absl::OkStatus();
   }
-  return Rejected({"W0061", "--schedule", "1f1b, gpipe, interleaved or zero-bubble", options.schedule, Nearest(options.schedule, names)});
+  return Rejected({"W0061", "--schedule", "1f1b, gpipe, interleaved or zero-bubble",
+                   options.schedule, Nearest(options.schedule, names)});
 }
 
 absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
@@ -52,9 +59,12 @@ absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
   WEIR_RETURN_IF_ERROR(CheckPositive("micro-batches", options.micro_batches));
   WEIR_RETURN_IF_ERROR(CheckPositive("steps", options.steps));
   WEIR_RETURN_IF_ERROR(CheckPositive("update-every", options.update_every));
-  if (options.gradient_delay < 0) return Rejected({"W0060", "--gradient-delay", "at least 0", absl::StrCat(options.gradient_delay), ""});
+  if (options.gradient_delay < 0)
+    return Rejected(
+        {"W0060", "--gradient-delay", "at least 0", absl::StrCat(options.gradient_delay), ""});
   if (options.batch % options.micro_batches != 0) {
-    return Rejected({"W0061", "--batch", absl::StrCat("a multiple of --micro-batches ", options.micro_batches),
+    return Rejected({"W0061", "--batch",
+                     absl::StrCat("a multiple of --micro-batches ", options.micro_batches),
                      absl::StrCat(options.batch), ""});
   }
   WEIR_ASSIGN_OR_RETURN(Mesh mesh, Mesh::Parse(options.mesh));
@@ -79,7 +89,8 @@ absl::Status WriteTraining(const TrainingOptions& options, Job* job) {
   training->mutable_optimizer()->set_clip_norm(options.clip_norm);
   Schedule* schedule = training->mutable_schedule();
   schedule->set_learning_rate(options.learning_rate);
-  schedule->set_warmup_steps(options.warmup_steps >= 0 ? options.warmup_steps : options.steps / options.update_every / 20);
+  schedule->set_warmup_steps(options.warmup_steps >= 0 ? options.warmup_steps
+                                                       : options.steps / options.update_every / 20);
   schedule->set_decay(Schedule::COSINE);
   schedule->set_min_learning_rate(options.min_learning_rate >= 0 ? options.min_learning_rate
                                                                  : options.learning_rate / 10);
@@ -118,7 +129,8 @@ void AddTransformerRules(SequenceParallel sequence_parallel, bool grouped_heads,
   for (const std::string& dim : heads) AddRule(job, dim, "tp");
   AddRule(job, "ffn", "tp");
   AddRule(job, "vocab", "tp");
-  if (sequence_parallel == SequenceParallel::kMegatron) AddRule(job, "sequence", "tp", Rule::ACTIVATIONS);
+  if (sequence_parallel == SequenceParallel::kMegatron)
+    AddRule(job, "sequence", "tp", Rule::ACTIVATIONS);
   if (sequence_parallel == SequenceParallel::kUlysses) {
     AddRule(job, "sequence", "sp", Rule::ACTIVATIONS);
     for (const std::string& dim : heads) AddRule(job, dim, "sp", Rule::ACTIVATIONS);

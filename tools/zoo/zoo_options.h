@@ -22,7 +22,7 @@ struct TrainingOptions {
   int64_t micro_batches = 1;
   int64_t update_every = 1;    // steps
   int64_t gradient_delay = 0;  // updates
-  std::string data;  // empty: synthetic
+  std::string data;            // empty: synthetic
   double held_out = 0.1;
   int64_t steps = 500;
   double learning_rate = 1e-3;
@@ -34,8 +34,8 @@ struct TrainingOptions {
   int64_t zero_stage = 0;
   int64_t eval_every = 0;
   uint64_t seed = 1;
-  bool recompute = false;  // keep the inputs of blocks alone for the backward pass
-  std::string mesh;  // "dp=2,tp=2"
+  bool recompute = false;         // keep the inputs of blocks alone for the backward pass
+  std::string mesh;               // "dp=2,tp=2"
   std::string schedule = "1f1b";  // of the pipeline: 1f1b, gpipe, interleaved or zero-bubble
   int64_t virtual_stages = 0;     // interleaved: parts per stage; 0: as the job's default
 };
@@ -53,15 +53,17 @@ struct TransformerOptions {
   TrainingOptions training;
 };
 
-// Sets mesh, optimiser (AdamW), schedule (warm-up, cosine), the rest of `training`, and what blocks keep.
-// Precondition: the graph is written.
+// Sets mesh, optimiser (AdamW), schedule (warm-up, cosine), the rest of `training`, and what blocks
+// keep. Precondition: the graph is written.
 absl::Status WriteTraining(const TrainingOptions& options, Job* job);
 // Sets the schedule of the pipeline, if it is not the default.
 absl::Status WritePipeline(const TrainingOptions& options, Job* job);
 // Bytes of a text file, or synthetic tokens.
 void WriteTextData(const TrainingOptions& options, Job* job);
-void AddRule(Job* job, const std::string& dim, const std::string& axis, Rule::Scope scope = Rule::ALL);
-// Rules, in order of preference, of a transformer whose head dimensions are named as in gpt and llama.
+void AddRule(Job* job, const std::string& dim, const std::string& axis,
+             Rule::Scope scope = Rule::ALL);
+// Rules, in order of preference, of a transformer whose head dimensions are named as in gpt and
+// llama.
 void AddTransformerRules(SequenceParallel sequence_parallel, bool grouped_heads, Job* job);
 // Rejected, with the flag named, unless `value` is at least 1.
 absl::Status CheckPositive(const std::string& flag, int64_t value);

@@ -36,11 +36,14 @@ void ExpectNamesAreDeclared(const Job& job) {
   for (const Rule& rule : job.rule()) EXPECT_TRUE(dims.count(rule.dim()) > 0) << rule.dim();
   for (const Function& function : job.graph().function()) {
     std::set<std::string> tensors;
-    auto declare = [&](const std::string& name) { EXPECT_TRUE(tensors.insert(name).second) << name; };
+    auto declare = [&](const std::string& name) {
+      EXPECT_TRUE(tensors.insert(name).second) << name;
+    };
     for (const auto& input : function.input()) declare(input.name());
     for (const auto& parameter : function.parameter()) declare(parameter.name());
     for (const auto& node : function.node()) {
-      for (const auto& input : node.input()) EXPECT_TRUE(tensors.count(input) > 0) << node.name() << " reads " << input;
+      for (const auto& input : node.input())
+        EXPECT_TRUE(tensors.count(input) > 0) << node.name() << " reads " << input;
       if (node.output().empty()) declare(node.name());
       for (const auto& output : node.output()) declare(output);
     }
@@ -53,7 +56,8 @@ TEST(ZooTest, GptRoundTripsWithEveryOption) {
   options.dropout = 0.1;
   options.training.data = "a \"quoted\" path.txt";
   options.training.mesh = "dp=2,tp=2";
-  for (auto mode : {SequenceParallel::kNone, SequenceParallel::kMegatron, SequenceParallel::kUlysses}) {
+  for (auto mode :
+       {SequenceParallel::kNone, SequenceParallel::kMegatron, SequenceParallel::kUlysses}) {
     options.sequence_parallel = mode;
     auto job = GptJob(options);
     ASSERT_TRUE(job.ok()) << job.status();
@@ -82,7 +86,8 @@ TEST(ZooTest, MlpFindsItsFilesInAFolderPlainOrCompressed) {
   ExpectNamesAreDeclared(*synthetic);
   options.training.data = ::testing::TempDir();
   EXPECT_EQ(MlpJob(options).status().code(), absl::StatusCode::kNotFound);
-  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz", "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"}) {
+  for (const char* name : {"train-images-idx3-ubyte", "train-labels-idx1-ubyte.gz",
+                           "t10k-images-idx3-ubyte.gz", "t10k-labels-idx1-ubyte"}) {
     std::ofstream(absl::StrCat(::testing::TempDir(), "/", name)) << "x";
   }
   auto job = MlpJob(options);
@@ -122,7 +127,8 @@ TEST(ZooTest, TheTextOfASmallGptIsAsReviewed) {
   ASSERT_TRUE(job.ok());
   std::string text = JobText(*job, "A small GPT.");
   std::string golden = "tools/zoo/testdata/gpt_small.textproto";
-  if (const char* root = getenv("WEIR_UPDATE_GOLDEN")) std::ofstream(absl::StrCat(root, "/", golden)) << text;
+  if (const char* root = getenv("WEIR_UPDATE_GOLDEN"))
+    std::ofstream(absl::StrCat(root, "/", golden)) << text;
   std::ifstream in(golden);
   EXPECT_EQ(text, std::string(std::istreambuf_iterator<char>(in), {}));
 }

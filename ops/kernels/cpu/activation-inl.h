@@ -26,7 +26,8 @@ constexpr float kGeluCubic = 0.044715f;
 
 HWY_INLINE VF GeluSigmoid(VF x, VF x2) {
   const DF d;
-  VF inner = hn::MulAdd(x2, hn::Set(d, kTwoRootTwoOverPi * kGeluCubic), hn::Set(d, kTwoRootTwoOverPi));
+  VF inner =
+      hn::MulAdd(x2, hn::Set(d, kTwoRootTwoOverPi * kGeluCubic), hn::Set(d, kTwoRootTwoOverPi));
   return Sigmoid(hn::Mul(x, inner));
 }
 
@@ -36,7 +37,8 @@ HWY_INLINE VF GeluGrad(VF x, VF dy) {
   const DF d;
   VF x2 = hn::Mul(x, x);
   VF s = GeluSigmoid(x, x2);
-  VF slope = hn::MulAdd(x2, hn::Set(d, 3 * kTwoRootTwoOverPi * kGeluCubic), hn::Set(d, kTwoRootTwoOverPi));
+  VF slope =
+      hn::MulAdd(x2, hn::Set(d, 3 * kTwoRootTwoOverPi * kGeluCubic), hn::Set(d, kTwoRootTwoOverPi));
   VF bell = hn::Mul(s, hn::Sub(hn::Set(d, 1.0f), s));
   return hn::Mul(dy, hn::MulAdd(hn::Mul(x, bell), slope, s));
 }

@@ -20,20 +20,36 @@ namespace {
 template <class T>
 void ActivateTyped(Activation activation, const T* x, T* y, int64_t n) {
   switch (activation) {
-    case Activation::kNone: return MapInto(y, n, [](VF v) HWY_ATTR { return v; }, x);
-    case Activation::kRelu: return MapInto(y, n, [](VF v) HWY_ATTR { return Relu(v); }, x);
-    case Activation::kGelu: return MapInto(y, n, [](VF v) HWY_ATTR { return Gelu(v); }, x);
-    case Activation::kSilu: return MapInto(y, n, [](VF v) HWY_ATTR { return Silu(v); }, x);
+    case Activation::kNone:
+      return MapInto(
+          y, n, [](VF v) HWY_ATTR { return v; }, x);
+    case Activation::kRelu:
+      return MapInto(
+          y, n, [](VF v) HWY_ATTR { return Relu(v); }, x);
+    case Activation::kGelu:
+      return MapInto(
+          y, n, [](VF v) HWY_ATTR { return Gelu(v); }, x);
+    case Activation::kSilu:
+      return MapInto(
+          y, n, [](VF v) HWY_ATTR { return Silu(v); }, x);
   }
 }
 
 template <class T>
 void ActivateGradTyped(Activation activation, const T* x, const T* dy, T* dx, int64_t n) {
   switch (activation) {
-    case Activation::kNone: return MapInto(dx, n, [](VF v) HWY_ATTR { return v; }, dy);
-    case Activation::kRelu: return MapInto(dx, n, [](VF v, VF g) HWY_ATTR { return ReluGrad(v, g); }, x, dy);
-    case Activation::kGelu: return MapInto(dx, n, [](VF v, VF g) HWY_ATTR { return GeluGrad(v, g); }, x, dy);
-    case Activation::kSilu: return MapInto(dx, n, [](VF v, VF g) HWY_ATTR { return SiluGrad(v, g); }, x, dy);
+    case Activation::kNone:
+      return MapInto(
+          dx, n, [](VF v) HWY_ATTR { return v; }, dy);
+    case Activation::kRelu:
+      return MapInto(
+          dx, n, [](VF v, VF g) HWY_ATTR { return ReluGrad(v, g); }, x, dy);
+    case Activation::kGelu:
+      return MapInto(
+          dx, n, [](VF v, VF g) HWY_ATTR { return GeluGrad(v, g); }, x, dy);
+    case Activation::kSilu:
+      return MapInto(
+          dx, n, [](VF v, VF g) HWY_ATTR { return SiluGrad(v, g); }, x, dy);
   }
 }
 
@@ -44,10 +60,12 @@ void ActivateAny(Activation activation, DType dtype, const void* x, void* y, int
   });
 }
 
-void ActivateGradAny(Activation activation, DType dtype, const void* x, const void* dy, void* dx, int64_t n) {
+void ActivateGradAny(Activation activation, DType dtype, const void* x, const void* dy, void* dx,
+                     int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    ActivateGradTyped(activation, static_cast<const T*>(x), static_cast<const T*>(dy), static_cast<T*>(dx), n);
+    ActivateGradTyped(activation, static_cast<const T*>(x), static_cast<const T*>(dy),
+                      static_cast<T*>(dx), n);
   });
 }
 
@@ -74,7 +92,8 @@ void Activate(Activation activation, DType dtype, const void* x, void* y, int64_
   HWY_DYNAMIC_DISPATCH(ActivateAny)(activation, dtype, x, y, n);
 }
 
-void ActivateGrad(Activation activation, DType dtype, const void* x, const void* dy, void* dx, int64_t n) {
+void ActivateGrad(Activation activation, DType dtype, const void* x, const void* dy, void* dx,
+                  int64_t n) {
   HWY_DYNAMIC_DISPATCH(ActivateGradAny)(activation, dtype, x, dy, dx, n);
 }
 
@@ -124,7 +143,10 @@ class ActivationGradKernel final : public Kernel {
 KernelFactory MakeActivation(Activation activation) {
   return [activation](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
     SpecCheck check(spec);
-    check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").SameType(check.in(0), check.out(0), "x and y");
+    check.Inputs(1, 1)
+        .Outputs(1, 1)
+        .Real(check.in(0), "x")
+        .SameType(check.in(0), check.out(0), "x and y");
     check.SameShape(check.in(0), check.out(0), "x and y");
     if (!check.ok()) return check.status();
     return std::make_unique<ActivationKernel>(activation, check.in(0));
@@ -134,9 +156,13 @@ KernelFactory MakeActivation(Activation activation) {
 KernelFactory MakeActivationGrad(Activation activation) {
   return [activation](const KernelSpec& spec) -> absl::StatusOr<std::unique_ptr<Kernel>> {
     SpecCheck check(spec);
-    check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "x").SameType(check.in(0), check.in(1), "x and dy");
+    check.Inputs(2, 2)
+        .Outputs(1, 1)
+        .Real(check.in(0), "x")
+        .SameType(check.in(0), check.in(1), "x and dy");
     check.SameType(check.in(0), check.out(0), "x and dx");
-    check.SameShape(check.in(0), check.in(1), "x and dy").SameShape(check.in(0), check.out(0), "x and dx");
+    check.SameShape(check.in(0), check.in(1), "x and dy")
+        .SameShape(check.in(0), check.out(0), "x and dx");
     if (!check.ok()) return check.status();
     return std::make_unique<ActivationGradKernel>(activation, check.in(0));
   };

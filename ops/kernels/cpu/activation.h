@@ -18,6 +18,7 @@ std::optional<Activation> ActivationFromName(const std::string& name);
 void Activate(Activation activation, DType dtype, const void* x, void* y, int64_t n);
 
 // dx[i] = dy[i] * activation'(x[i]); for relu, x may as well be the result. dx may be dy.
-void ActivateGrad(Activation activation, DType dtype, const void* x, const void* dy, void* dx, int64_t n);
+void ActivateGrad(Activation activation, DType dtype, const void* x, const void* dy, void* dx,
+                  int64_t n);
 
 }  // namespace weir

@@ -49,7 +49,9 @@ INSTANTIATE_TEST_SUITE_P(Types, ActivationKernelTest, testing::Values(DType::kF3
 TEST_P(ActivationKernelTest, ReluIsThePositivePart) { CheckForward("relu", Relu); }
 TEST_P(ActivationKernelTest, GeluIsItsTanhForm) { CheckForward("gelu", Gelu); }
 TEST_P(ActivationKernelTest, SiluIsXTimesSigmoid) { CheckForward("silu", Silu); }
-TEST_P(ActivationKernelTest, ReluGradPassesWhereTheResultIsPositive) { CheckGradient("relu_grad", Relu); }
+TEST_P(ActivationKernelTest, ReluGradPassesWhereTheResultIsPositive) {
+  CheckGradient("relu_grad", Relu);
+}
 TEST_P(ActivationKernelTest, GeluGradIsTheDerivative) { CheckGradient("gelu_grad", Gelu); }
 TEST_P(ActivationKernelTest, SiluGradIsTheDerivative) { CheckGradient("silu_grad", Silu); }
 
@@ -80,7 +82,8 @@ TEST(ActivationTest, AKernelThatDoesNotFitIsRefused) {
   KernelSpec spec{.op = "relu",
                   .inputs = {TensorSlice::Whole(DType::kF32, {3})},
                   .outputs = {TensorSlice::Whole(DType::kF32, {4})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -12,14 +12,17 @@ std::atomic<int64_t> num_allocations{0};
 
 void* Allocate(std::size_t size, std::size_t alignment) {
   num_allocations.fetch_add(1, std::memory_order_relaxed);
-  void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment + alignment);
+  void* memory =
+      std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment + alignment);
   if (!memory) std::abort();
   return memory;
 }
 }  // namespace
 
 void* operator new(std::size_t size) { return Allocate(size, alignof(std::max_align_t)); }
-void* operator new(std::size_t size, std::align_val_t align) { return Allocate(size, static_cast<std::size_t>(align)); }
+void* operator new(std::size_t size, std::align_val_t align) {
+  return Allocate(size, static_cast<std::size_t>(align));
+}
 void operator delete(void* memory) noexcept { std::free(memory); }
 void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
@@ -32,7 +35,8 @@ TensorSlice F(Shape shape) { return TensorSlice::Whole(DType::kF32, std::move(sh
 TensorSlice I(Shape shape) { return TensorSlice::Whole(DType::kI32, std::move(shape)); }
 
 std::vector<KernelSpec> Specs() {
-  const TensorSlice x = F({8, 32, 64}), row = F({8, 32}), ids = I({8, 32}), h = F({64}), one = F({});
+  const TensorSlice x = F({8, 32, 64}), row = F({8, 32}), ids = I({8, 32}), h = F({64}),
+                    one = F({});
   const TensorSlice heads = F({2, 128, 4, 16});
   std::vector<int64_t> perm{2, 0, 1}, axes{0, 1}, pieces{0, 0, 3, 0, 0, 0, 8, 32, 64};
   std::vector<int64_t> regions{0, 0, 3, 0, 0, 0, 8, 32, 64, 2, -1, 3, 0, 0, 0, 8, 32, 64, 0};
@@ -64,20 +68,29 @@ std::vector<KernelSpec> Specs() {
       {"clip_scale", {{"clip_norm", 1.0}}, {one}, {one, one}},
       {"adamw", {}, {x, one}, {x, x, x}},
       {"sgd", {{"momentum", 0.9}}, {x, one}, {x, x}},
-      {"exchange_pack", {{"pieces", pieces}, {"chunk_elements", int64_t{1} << 20}}, {x}, {F({8 * 32 * 64})}},
+      {"exchange_pack",
+       {{"pieces", pieces}, {"chunk_elements", int64_t{1} << 20}},
+       {x},
+       {F({8 * 32 * 64})}},
       {"exchange_fill",
        {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", int64_t{1} << 20}},
        {x, F({8 * 32 * 64})},
        {x}},
       {"attention", {}, {heads, heads, heads}, {heads, F({2, 4, 128})}},
-      {"attention_grad", {}, {heads, heads, heads, heads, F({2, 4, 128}), heads}, {heads, heads, heads}},
+      {"attention_grad",
+       {},
+       {heads, heads, heads, heads, F({2, 4, 128}), heads},
+       {heads, heads, heads}},
   };
 }
 
 std::vector<KernelSpec> MatmulSpecs() {
   const std::string gelu = "gelu";
   return {
-      {"matmul", {{"activation", gelu}}, {F({256, 64}), F({64, 128}), F({128})}, {F({256, 128}), F({256, 128})}},
+      {"matmul",
+       {{"activation", gelu}},
+       {F({256, 64}), F({64, 128}), F({128})},
+       {F({256, 128}), F({256, 128})}},
       {"matmul", {{"transpose_w", true}}, {F({8, 64}), F({300, 64})}, {F({8, 300})}},
       {"matmul_grad_w", {}, {F({256, 64}), F({256, 128})}, {F({64, 128})}},
   };
@@ -138,7 +151,8 @@ TEST(AllocationTest, RunningAllocatesNothing) {
 
 TEST(AllocationTest, AMatmulLeavesOnlyOneDnnsOwnTablesPerBlock) {
   for (const KernelSpec& spec : MatmulSpecs()) {
-    // At most 4 blocks here; oneDNN 2.6 makes a table with a node per argument (5 with the scratchpad).
+    // At most 4 blocks here; oneDNN 2.6 makes a table with a node per argument (5 with the
+    // scratchpad).
     int64_t allocations = Runner(spec).AllocationsPerRun();
     EXPECT_LE(allocations, 4 * 8) << spec.op;
     RecordProperty("allocations", static_cast<int>(allocations));

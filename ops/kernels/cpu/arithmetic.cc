@@ -34,8 +34,8 @@ HWY_INLINE void WithArithmetic(Arithmetic op, F f) {
 }
 
 // y[i] = op(a[i], b[i mod period]) for begin <= i < end.
-void CombineRange(Arithmetic op, DType dtype, const void* a_any, const void* b_any, void* y_any, int64_t period,
-                  int64_t begin, int64_t end) {
+void CombineRange(Arithmetic op, DType dtype, const void* a_any, const void* b_any, void* y_any,
+                  int64_t period, int64_t begin, int64_t end) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
     const T* a = static_cast<const T*>(a_any);
@@ -44,7 +44,8 @@ void CombineRange(Arithmetic op, DType dtype, const void* a_any, const void* b_a
     WithArithmetic(op, [&](auto f) HWY_ATTR {
       if (period == 1) {
         const VF scalar = hn::Set(DF(), hn::GetLane(LoadTail(b, 1)));
-        MapInto(y + begin, end - begin, [&](VF v) HWY_ATTR { return f(v, scalar); }, a + begin);
+        MapInto(
+            y + begin, end - begin, [&](VF v) HWY_ATTR { return f(v, scalar); }, a + begin);
         return;
       }
       for (int64_t i = begin; i < end;) {
@@ -61,7 +62,9 @@ void ScaleRange(DType dtype, const void* x_any, void* y_any, float factor, int64
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
     const VF scale = hn::Set(DF(), factor);
-    MapInto(static_cast<T*>(y_any), n, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); }, static_cast<const T*>(x_any));
+    MapInto(
+        static_cast<T*>(y_any), n, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); },
+        static_cast<const T*>(x_any));
   });
 }
 
@@ -70,7 +73,9 @@ void CastRange(DType from, DType to, const void* x_any, void* y_any, int64_t n) 
     using TX = std::remove_pointer_t<decltype(x_type)>;
     WithReal(to, [&](auto* y_type) HWY_ATTR {
       using TY = std::remove_pointer_t<decltype(y_type)>;
-      MapInto(static_cast<TY*>(y_any), n, [](VF v) HWY_ATTR { return v; }, static_cast<const TX*>(x_any));
+      MapInto(
+          static_cast<TY*>(y_any), n, [](VF v) HWY_ATTR { return v; },
+          static_cast<const TX*>(x_any));
     });
   });
 }
@@ -78,8 +83,9 @@ void CastRange(DType from, DType to, const void* x_any, void* y_any, int64_t n) 
 void AccumulateRange(DType from, const void* g_any, float* sum, int64_t n) {
   WithReal(from, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    MapInto(sum, n, [](VF s, VF g) HWY_ATTR { return hn::Add(s, g); }, static_cast<const float*>(sum),
-            static_cast<const T*>(g_any));
+    MapInto(
+        sum, n, [](VF s, VF g) HWY_ATTR { return hn::Add(s, g); }, static_cast<const float*>(sum),
+        static_cast<const T*>(g_any));
   });
 }
 
@@ -103,17 +109,23 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 const char* At(const void* base, int64_t element, DType dtype) {
   return static_cast<const char*>(base) + element * SizeOf(dtype);
 }
-char* At(void* base, int64_t element, DType dtype) { return static_cast<char*>(base) + element * SizeOf(dtype); }
+char* At(void* base, int64_t element, DType dtype) {
+  return static_cast<char*>(base) + element * SizeOf(dtype);
+}
 
 class ArithmeticKernel final : public Kernel {
  public:
   ArithmeticKernel(Arithmetic op, const TensorSlice& a, const TensorSlice& b)
-      : op_(op), dtype_(a.dtype), period_(b.num_elements()), pieces_{a.num_elements(), kLightPiece} {}
+      : op_(op),
+        dtype_(a.dtype),
+        period_(b.num_elements()),
+        pieces_{a.num_elements(), kLightPiece} {}
 
   void Run(const KernelArgs& args) override {
     args.team->For(pieces_.count(), [&](int64_t piece) {
       HWY_DYNAMIC_DISPATCH(CombineRange)
-      (op_, dtype_, args.inputs[0], args.inputs[1], args.outputs[0], period_, pieces_.begin(piece), pieces_.end(piece));
+      (op_, dtype_, args.inputs[0], args.inputs[1], args.outputs[0], period_, pieces_.begin(piece),
+       pieces_.end(piece));
     });
   }
 
@@ -133,9 +145,14 @@ bool IsSuffix(const Shape& b, const Shape& a) {
 KernelFactory MakeArithmetic(Arithmetic op) {
   return [op](const KernelSpec& spec) -> KernelOr {
     SpecCheck check(spec);
-    check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "a").SameType(check.in(0), check.in(1), "a and b");
-    check.SameType(check.in(0), check.out(0), "a and y").SameShape(check.in(0), check.out(0), "a and y");
-    check.Expect(IsSuffix(check.in(1).shape, check.in(0).shape), "the shape of b to end the shape of a");
+    check.Inputs(2, 2)
+        .Outputs(1, 1)
+        .Real(check.in(0), "a")
+        .SameType(check.in(0), check.in(1), "a and b");
+    check.SameType(check.in(0), check.out(0), "a and y")
+        .SameShape(check.in(0), check.out(0), "a and y");
+    check.Expect(IsSuffix(check.in(1).shape, check.in(0).shape),
+                 "the shape of b to end the shape of a");
     if (!check.ok()) return check.status();
     return std::make_unique<ArithmeticKernel>(op, check.in(0), check.in(1));
   };
@@ -150,7 +167,8 @@ class ScaleKernel final : public Kernel {
     args.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t begin = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(ScaleRange)
-      (dtype_, At(args.inputs[0], begin, dtype_), At(args.outputs[0], begin, dtype_), factor_, pieces_.length(piece));
+      (dtype_, At(args.inputs[0], begin, dtype_), At(args.outputs[0], begin, dtype_), factor_,
+       pieces_.length(piece));
     });
   }
 
@@ -162,8 +180,12 @@ class ScaleKernel final : public Kernel {
 
 KernelOr MakeScale(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").SameType(check.in(0), check.out(0), "x and y");
-  check.SameShape(check.in(0), check.out(0), "x and y").Expect(spec.attrs.Has("factor"), "attribute factor");
+  check.Inputs(1, 1)
+      .Outputs(1, 1)
+      .Real(check.in(0), "x")
+      .SameType(check.in(0), check.out(0), "x and y");
+  check.SameShape(check.in(0), check.out(0), "x and y")
+      .Expect(spec.attrs.Has("factor"), "attribute factor");
   if (!check.ok()) return check.status();
   return std::make_unique<ScaleKernel>(static_cast<float>(spec.attrs.Real("factor")), check.in(0));
 }
@@ -194,7 +216,8 @@ class CastKernel final : public Kernel {
 KernelOr MakeCast(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(1, 1).Outputs(1, 1).SameShape(check.in(0), check.out(0), "x and y");
-  check.Expect(check.in(0).dtype == check.out(0).dtype || (IsReal(check.in(0).dtype) && IsReal(check.out(0).dtype)),
+  check.Expect(check.in(0).dtype == check.out(0).dtype ||
+                   (IsReal(check.in(0).dtype) && IsReal(check.out(0).dtype)),
                "real elements, or the same type on both sides");
   if (!check.ok()) return check.status();
   return std::make_unique<CastKernel>(check.in(0), check.out(0));
@@ -203,7 +226,8 @@ KernelOr MakeCast(const KernelSpec& spec) {
 // acc = g in the first act of a span, acc += g in the others.
 class AccumulateKernel final : public Kernel {
  public:
-  explicit AccumulateKernel(const TensorSlice& g) : dtype_(g.dtype), pieces_{g.num_elements(), kLightPiece} {}
+  explicit AccumulateKernel(const TensorSlice& g)
+      : dtype_(g.dtype), pieces_{g.num_elements(), kLightPiece} {}
 
   void Run(const KernelArgs& args) override {
     args.team->For(pieces_.count(), [&](int64_t piece) {

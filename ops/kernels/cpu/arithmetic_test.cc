@@ -14,9 +14,10 @@ TEST_P(ArithmeticKernelTest, CombinesElementByElementAndRepeatsTheSecondOperand)
   struct Shapes {
     Shape a, b;
   };
-  const Shapes cases[] = {{{0}, {0}},       {{1}, {1}},        {{5, 7}, {5, 7}},       {{5, 7}, {7}},
-                          {{300, 257}, {}}, {{300, 257}, {1}}, {{300, 257}, {257}},    {{8, 100, 64}, {100, 64}},
-                          {{0, 4}, {4}},    {{70001}, {70001}}, {{40000, 3}, {3}}};
+  const Shapes cases[] = {
+      {{0}, {0}},       {{1}, {1}},         {{5, 7}, {5, 7}},    {{5, 7}, {7}},
+      {{300, 257}, {}}, {{300, 257}, {1}},  {{300, 257}, {257}}, {{8, 100, 64}, {100, 64}},
+      {{0, 4}, {4}},    {{70001}, {70001}}, {{40000, 3}, {3}}};
   for (const Shapes& shapes : cases) {
     TestTensor a = RandomTensor(GetParam(), shapes.a, 1), b = RandomTensor(GetParam(), shapes.b, 2);
     for (const std::string op : {"add", "sub", "mul"}) {
@@ -42,7 +43,8 @@ TEST_P(ArithmeticKernelTest, ScaleMultipliesByTheFactor) {
 TEST_P(ArithmeticKernelTest, CastRoundsToTheNearestStoredValue) {
   TestTensor x = RandomTensor(GetParam(), {40001}, 5);
   for (DType to : {DType::kF32, DType::kBF16}) {
-    auto y = RunKernel("cast", {{"to", std::string(Name(to))}}, {x}, {TensorSlice::Whole(to, {40001})});
+    auto y =
+        RunKernel("cast", {{"to", std::string(Name(to))}}, {x}, {TensorSlice::Whole(to, {40001})});
     std::vector<double> expected;
     for (double value : x.values) expected.push_back(Stored(to, value));
     ExpectEqualValues(y[0], expected);
@@ -50,7 +52,8 @@ TEST_P(ArithmeticKernelTest, CastRoundsToTheNearestStoredValue) {
 }
 
 TEST_P(ArithmeticKernelTest, AccumulateCopiesFirstAndAddsAfter) {
-  TestTensor g = RandomTensor(GetParam(), {33333}, 5), before = RandomTensor(DType::kF32, {33333}, 6);
+  TestTensor g = RandomTensor(GetParam(), {33333}, 5),
+             before = RandomTensor(DType::kF32, {33333}, 6);
   for (int64_t span_act : {0, 1, 5}) {
     RunOptions options;
     options.micro_batch = 1 - span_act;  // does not matter
@@ -75,10 +78,12 @@ TEST(ArithmeticTest, CastKeepsInfinityAndNaN) {
 }
 
 TEST(ArithmeticTest, AnOperandThatDoesNotRepeatIsRefused) {
-  KernelSpec spec{.op = "add",
-                  .inputs = {TensorSlice::Whole(DType::kF32, {4, 6}), TensorSlice::Whole(DType::kF32, {4})},
-                  .outputs = {TensorSlice::Whole(DType::kF32, {4, 6})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+  KernelSpec spec{
+      .op = "add",
+      .inputs = {TensorSlice::Whole(DType::kF32, {4, 6}), TensorSlice::Whole(DType::kF32, {4})},
+      .outputs = {TensorSlice::Whole(DType::kF32, {4, 6})}};
+  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -40,20 +40,24 @@ HWY_INLINE VF Exp2(VF x) {
 
 // Rows of a tensor as f32, `stride` elements apart, the padding of each filled with zeros.
 template <class T>
-HWY_INLINE void LoadRows(const T* from, int64_t stride, int64_t rows, int64_t width, int64_t padded, float* to) {
+HWY_INLINE void LoadRows(const T* from, int64_t stride, int64_t rows, int64_t width, int64_t padded,
+                         float* to) {
   for (int64_t row = 0; row < rows; ++row) {
-    MapInto(to + row * padded, width, [](VF v) HWY_ATTR { return v; }, from + row * stride);
+    MapInto(
+        to + row * padded, width, [](VF v) HWY_ATTR { return v; }, from + row * stride);
     std::fill(to + row * padded + width, to + (row + 1) * padded, 0.0f);
   }
 }
 
 // The same backwards, times `factor`.
 template <class T>
-HWY_INLINE void StoreRows(const float* from, int64_t padded, int64_t rows, int64_t width, float factor, T* to,
-                          int64_t stride) {
+HWY_INLINE void StoreRows(const float* from, int64_t padded, int64_t rows, int64_t width,
+                          float factor, T* to, int64_t stride) {
   const VF scale = hn::Set(DF(), factor);
   for (int64_t row = 0; row < rows; ++row) {
-    MapInto(to + row * stride, width, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); }, from + row * padded);
+    MapInto(
+        to + row * stride, width, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); },
+        from + row * padded);
   }
 }
 
@@ -65,21 +69,24 @@ struct Block {
 
   int64_t vectors() const { return (queries + NumLanes() - 1) / NumLanes(); }
   // Keys that the queries of a vector see.
-  int64_t keys_seen(int64_t vector) const { return on_diagonal ? std::min(keys, (vector + 1) * NumLanes()) : keys; }
+  int64_t keys_seen(int64_t vector) const {
+    return on_diagonal ? std::min(keys, (vector + 1) * NumLanes()) : keys;
+  }
   int64_t keys_per_step() const { return on_diagonal ? NumLanes() : keys; }
   // The first vector with a query that sees keys from `key` on, a multiple of keys_per_step().
   int64_t first_vector(int64_t key) const { return on_diagonal ? key / NumLanes() : 0; }
 };
 
 // scores[key][query] = rows[key] . columns[.][query] where a vector of queries sees the key.
-HWY_INLINE void KeysTimesQueries(const Block& block, const float* rows, int64_t padded, int64_t width,
-                                 const float* columns, float* scores) {
+HWY_INLINE void KeysTimesQueries(const Block& block, const float* rows, int64_t padded,
+                                 int64_t width, const float* columns, float* scores) {
   for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
     int64_t first = block.first_vector(key);
     if (first >= block.vectors()) break;
     Product({rows + key * padded, padded, 1}, {columns + first * NumLanes(), kAttentionTile},
             {scores + key * kAttentionTile + first * NumLanes(), kAttentionTile},
-            std::min(block.keys_per_step(), block.keys - key), block.vectors() - first, width, Result::kOverwrite);
+            std::min(block.keys_per_step(), block.keys - key), block.vectors() - first, width,
+            Result::kOverwrite);
   }
 }
 
@@ -89,20 +96,22 @@ HWY_INLINE void WeightedKeys(const Block& block, const float* rows, int64_t padd
   for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
     int64_t first = block.first_vector(key);
     if (first >= block.vectors()) break;
-    Product({rows + key * padded, 1, padded}, {weights + key * kAttentionTile + first * NumLanes(), kAttentionTile},
+    Product({rows + key * padded, 1, padded},
+            {weights + key * kAttentionTile + first * NumLanes(), kAttentionTile},
             {sums + first * NumLanes(), kAttentionTile}, width, block.vectors() - first,
             std::min(block.keys_per_step(), block.keys - key), Result::kAdd);
   }
 }
 
 // sums[key] += the sum over queries of weights[key][query] * rows[query].
-HWY_INLINE void WeightedQueries(const Block& block, const float* weights, const float* rows, int64_t padded,
-                                float* sums) {
+HWY_INLINE void WeightedQueries(const Block& block, const float* weights, const float* rows,
+                                int64_t padded, float* sums) {
   for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
     int64_t query = block.first_vector(key) * NumLanes();
     if (query >= block.queries) break;
-    Product({weights + key * kAttentionTile + query, kAttentionTile, 1}, {rows + query * padded, padded},
-            {sums + key * padded, padded}, std::min(block.keys_per_step(), block.keys - key), padded / NumLanes(),
+    Product({weights + key * kAttentionTile + query, kAttentionTile, 1},
+            {rows + query * padded, padded}, {sums + key * padded, padded},
+            std::min(block.keys_per_step(), block.keys - key), padded / NumLanes(),
             block.queries - query, Result::kAdd);
   }
 }

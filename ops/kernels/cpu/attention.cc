@@ -35,7 +35,9 @@ struct AttentionScratch {
   float* sum;
   float* rescale;
 
-  static int64_t Floats(int64_t padded) { return kAttentionTile * (3 * padded + kAttentionTile + 3); }
+  static int64_t Floats(int64_t padded) {
+    return kAttentionTile * (3 * padded + kAttentionTile + 3);
+  }
   AttentionScratch(float* base, int64_t padded) {
     rows = base;
     queries_t = rows + kAttentionTile * padded;
@@ -90,7 +92,8 @@ HWY_INLINE void SoftmaxBlock(const Block& block, int64_t width, const AttentionS
   for (int64_t vector = 0; vector < block.vectors(); ++vector) {
     HideLaterKeys(block, vector, -std::numeric_limits<float>::infinity(), scratch.scores);
     int64_t at = vector * lanes;
-    SoftmaxColumn(scratch.scores + at, block.keys_seen(vector), scratch.max + at, scratch.sum + at, scratch.rescale + at);
+    SoftmaxColumn(scratch.scores + at, block.keys_seen(vector), scratch.max + at, scratch.sum + at,
+                  scratch.rescale + at);
     const VF factor = hn::LoadU(d, scratch.rescale + at);
     for (int64_t i = 0; i < width; ++i) {
       float* result = scratch.result_t + i * kAttentionTile + at;
@@ -100,19 +103,21 @@ HWY_INLINE void SoftmaxBlock(const Block& block, int64_t width, const AttentionS
 }
 
 template <class T>
-void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands, int64_t of_batch, int64_t head,
-                 int64_t tile, const AttentionScratch& scratch) {
+void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands, int64_t of_batch,
+                 int64_t head, int64_t tile, const AttentionScratch& scratch) {
   const DF d;
   const int64_t padded = shape.padded_width(), width = shape.width;
   const int64_t queries = shape.tile_queries(tile), first = tile * kAttentionTile;
   const int64_t query_stride = shape.heads * width, key_stride = shape.groups * width;
   const int64_t group = head / shape.heads_per_group();
   const int64_t at_query = shape.RowBegin(of_batch, first, head, shape.heads);
-  LoadRows(static_cast<const T*>(operands.q) + at_query, query_stride, queries, width, padded, scratch.rows);
+  LoadRows(static_cast<const T*>(operands.q) + at_query, query_stride, queries, width, padded,
+           scratch.rows);
   std::fill(scratch.rows + queries * padded, scratch.rows + kAttentionTile * padded, 0.0f);
   const VF scale = hn::Set(d, shape.scale * kLog2E);
-  MapInto(scratch.rows, queries * padded, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); },
-          static_cast<const float*>(scratch.rows));
+  MapInto(
+      scratch.rows, queries * padded, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); },
+      static_cast<const float*>(scratch.rows));
   Transpose({scratch.rows, padded}, kAttentionTile, padded, {scratch.queries_t, kAttentionTile});
   std::fill(scratch.result_t, scratch.result_t + padded * kAttentionTile, 0.0f);
   std::fill(scratch.max, scratch.max + kAttentionTile, -std::numeric_limits<float>::infinity());
@@ -120,10 +125,12 @@ void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands,
   for (int64_t b = 0; b < shape.num_blocks(tile); ++b) {
     const Block block{queries, shape.tile_queries(b), shape.causal && b == tile};
     const int64_t at_key = shape.RowBegin(of_batch, b * kAttentionTile, group, shape.groups);
-    LoadRows(static_cast<const T*>(operands.k) + at_key, key_stride, block.keys, width, padded, scratch.rows);
+    LoadRows(static_cast<const T*>(operands.k) + at_key, key_stride, block.keys, width, padded,
+             scratch.rows);
     KeysTimesQueries(block, scratch.rows, padded, width, scratch.queries_t, scratch.scores);
     SoftmaxBlock(block, width, scratch);
-    LoadRows(static_cast<const T*>(operands.v) + at_key, key_stride, block.keys, width, padded, scratch.rows);
+    LoadRows(static_cast<const T*>(operands.v) + at_key, key_stride, block.keys, width, padded,
+             scratch.rows);
     WeightedKeys(block, scratch.rows, padded, width, scratch.scores, scratch.result_t);
   }
   const int64_t vectors = Block{queries, 0, false}.vectors();
@@ -135,14 +142,16 @@ void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands,
     }
   }
   Transpose({scratch.result_t, kAttentionTile}, padded, kAttentionTile, {scratch.rows, padded});
-  StoreRows(scratch.rows, padded, queries, width, 1.0f, static_cast<T*>(operands.o) + at_query, query_stride);
+  StoreRows(scratch.rows, padded, queries, width, 1.0f, static_cast<T*>(operands.o) + at_query,
+            query_stride);
   if (!operands.lse) return;
   float* lse = operands.lse + (of_batch * shape.heads + head) * shape.length + first;
   for (int64_t i = 0; i < queries; ++i) lse[i] = scratch.max[i] / kLog2E + std::log(scratch.sum[i]);
 }
 
 // `item` counts batch, then head, then tile from the last one down.
-void Attend(const AttentionShape& shape, const AttentionOperands& operands, int64_t item, float* base) {
+void Attend(const AttentionShape& shape, const AttentionOperands& operands, int64_t item,
+            float* base) {
   const int64_t tile = shape.num_tiles() - 1 - item % shape.num_tiles();
   const int64_t row = item / shape.num_tiles();
   const AttentionScratch scratch(base, shape.padded_width());
@@ -165,13 +174,16 @@ HWY_EXPORT(Attend);
 AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check) {
   const TensorSlice &q = check.in(0), &k = check.in(1), &v = check.in(2);
   check.Real(q, "q").SameType(q, k, "q and k").SameType(q, v, "q and v").SameShape(k, v, "k and v");
-  check.Expect(q.shape.size() == 4 && k.shape.size() == 4, "q[b, s, h, d], k[b, s, g, d] and v[b, s, g, d]");
+  check.Expect(q.shape.size() == 4 && k.shape.size() == 4,
+               "q[b, s, h, d], k[b, s, g, d] and v[b, s, g, d]");
   AttentionShape shape;
   if (!check.ok()) return shape;
   check.Expect(q.shape[0] == k.shape[0] && q.shape[1] == k.shape[1] && q.shape[3] == k.shape[3],
                "one batch, length and width of q and k");
-  check.Expect(q.shape[1] == q.global_shape[1] && q.shape[3] == q.global_shape[3], "whole sequences and heads");
-  check.Expect(k.shape[2] > 0 ? q.shape[2] % k.shape[2] == 0 : q.shape[2] == 0, "heads of q a multiple of heads of k");
+  check.Expect(q.shape[1] == q.global_shape[1] && q.shape[3] == q.global_shape[3],
+               "whole sequences and heads");
+  check.Expect(k.shape[2] > 0 ? q.shape[2] % k.shape[2] == 0 : q.shape[2] == 0,
+               "heads of q a multiple of heads of k");
   shape.batch = q.shape[0];
   shape.length = q.shape[1];
   shape.heads = q.shape[2];
@@ -196,13 +208,15 @@ class AttentionKernel final : public Kernel {
       : shape_(shape),
         num_threads_(num_threads),
         items_(Pieces::OfRows(shape.batch * shape.heads * shape.num_tiles(),
-                              2 * shape.head_products() / std::max<int64_t>(1, shape.num_tiles()), kPieceProducts)) {}
+                              2 * shape.head_products() / std::max<int64_t>(1, shape.num_tiles()),
+                              kPieceProducts)) {}
 
   int64_t workspace_bytes() const override { return num_threads_ * scratch_floats() * 4; }
 
   void Run(const KernelArgs& args) override {
-    const AttentionOperands operands{args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
-                                     args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr};
+    const AttentionOperands operands{
+        args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
+        args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr};
     float* workspace = static_cast<float*>(args.workspace);
     args.team->For(items_.count(), [&](int64_t piece, int worker) {
       for (int64_t item = items_.begin(piece); item < items_.end(piece); ++item) {
@@ -223,10 +237,12 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttention(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(3, 3).Outputs(1, 2);
   const AttentionShape shape = CheckAttention(spec, check);
-  check.SameType(check.in(0), check.out(0), "q and o").SameShape(check.in(0), check.out(0), "q and o");
+  check.SameType(check.in(0), check.out(0), "q and o")
+      .SameShape(check.in(0), check.out(0), "q and o");
   if (check.HasOut(1)) {
     check.Is(check.out(1), DType::kF32, "lse");
-    check.Expect(check.out(1).shape == Shape{shape.batch, shape.heads, shape.length}, "lse[b, h, s]");
+    check.Expect(check.out(1).shape == Shape{shape.batch, shape.heads, shape.length},
+                 "lse[b, h, s]");
   }
   if (!check.ok()) return check.status();
   return std::make_unique<AttentionKernel>(shape, spec.num_threads);

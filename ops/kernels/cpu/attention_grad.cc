@@ -38,7 +38,9 @@ struct KeyGradients {
   float* dk;
   float* dv;
 
-  static int64_t Floats(const AttentionShape& shape) { return 2 * shape.length * shape.padded_width(); }
+  static int64_t Floats(const AttentionShape& shape) {
+    return 2 * shape.length * shape.padded_width();
+  }
   KeyGradients(float* base, const AttentionShape& shape) : dk(base), dv(base + Floats(shape) / 2) {}
 };
 
@@ -58,7 +60,8 @@ struct AttentionGradScratch {
   float* inner;  // [kAttentionTile], D
 
   static int64_t Floats(const AttentionShape& shape) {
-    return (2 * shape.length + 6 * kAttentionTile) * shape.padded_width() + 2 * kAttentionTile * (kAttentionTile + 1);
+    return (2 * shape.length + 6 * kAttentionTile) * shape.padded_width() +
+           2 * kAttentionTile * (kAttentionTile + 1);
   }
   AttentionGradScratch(float* base, const AttentionShape& shape) {
     const int64_t padded = shape.padded_width();
@@ -93,8 +96,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 template <class T>
-void LoadTile(const AttentionShape& shape, const AttentionGradOperands& operands, int64_t of_batch, int64_t head,
-              int64_t tile, const AttentionGradScratch& scratch) {
+void LoadTile(const AttentionShape& shape, const AttentionGradOperands& operands, int64_t of_batch,
+              int64_t head, int64_t tile, const AttentionGradScratch& scratch) {
   const int64_t padded = shape.padded_width(), width = shape.width, stride = shape.heads * width;
   const int64_t queries = shape.tile_queries(tile), first = tile * kAttentionTile;
   const int64_t at = shape.RowBegin(of_batch, first, head, shape.heads);
@@ -103,7 +106,8 @@ void LoadTile(const AttentionShape& shape, const AttentionGradOperands& operands
     std::fill(rows + queries * padded, rows + kAttentionTile * padded, 0.0f);
   }
   LoadRows(static_cast<const T*>(operands.q) + at, stride, queries, width, padded, scratch.queries);
-  LoadRows(static_cast<const T*>(operands.d_o) + at, stride, queries, width, padded, scratch.d_results);
+  LoadRows(static_cast<const T*>(operands.d_o) + at, stride, queries, width, padded,
+           scratch.d_results);
   const float* lse = operands.lse + (of_batch * shape.heads + head) * shape.length + first;
   for (int64_t i = 0; i < kAttentionTile; ++i) {
     scratch.lse[i] = i < queries ? lse[i] * kLog2E : 0.0f;
@@ -111,11 +115,13 @@ void LoadTile(const AttentionShape& shape, const AttentionGradOperands& operands
     const float* d_result = scratch.d_results + i * padded;
     scratch.inner[i] = i < queries ? SumOver(width, product, d_result, o + i * stride) : 0.0f;
   }
-  Transpose({scratch.d_results, padded}, kAttentionTile, padded, {scratch.d_results_t, kAttentionTile});
+  Transpose({scratch.d_results, padded}, kAttentionTile, padded,
+            {scratch.d_results_t, kAttentionTile});
   Transpose({scratch.queries, padded}, kAttentionTile, padded, {scratch.queries_t, kAttentionTile});
   const VF scale = hn::Set(DF(), shape.scale * kLog2E);
-  MapInto(scratch.queries_t, padded * kAttentionTile, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); },
-          static_cast<const float*>(scratch.queries_t));
+  MapInto(
+      scratch.queries_t, padded * kAttentionTile, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); },
+      static_cast<const float*>(scratch.queries_t));
 }
 
 // weights: scores become P. d_scores: do v^T becomes dS.
@@ -138,12 +144,16 @@ HWY_INLINE void SoftmaxGradBlock(const Block& block, const AttentionGradScratch&
 }
 
 template <class T>
-void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& operands, const AttentionGradPiece& piece,
-                 const KeyGradients& sums, const AttentionGradScratch& scratch) {
-  const int64_t padded = shape.padded_width(), width = shape.width, key_stride = shape.groups * width;
+void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& operands,
+                 const AttentionGradPiece& piece, const KeyGradients& sums,
+                 const AttentionGradScratch& scratch) {
+  const int64_t padded = shape.padded_width(), width = shape.width,
+                key_stride = shape.groups * width;
   const int64_t at_keys = shape.RowBegin(piece.batch, 0, piece.group, shape.groups);
-  LoadRows(static_cast<const T*>(operands.k) + at_keys, key_stride, shape.length, width, padded, scratch.keys);
-  LoadRows(static_cast<const T*>(operands.v) + at_keys, key_stride, shape.length, width, padded, scratch.values);
+  LoadRows(static_cast<const T*>(operands.k) + at_keys, key_stride, shape.length, width, padded,
+           scratch.keys);
+  LoadRows(static_cast<const T*>(operands.v) + at_keys, key_stride, shape.length, width, padded,
+           scratch.values);
   std::fill(sums.dk, sums.dk + KeyGradients::Floats(shape), 0.0f);
   const int64_t num_items = shape.heads_per_group() * shape.num_tiles();
   for (int64_t item = piece.first; item < num_items; item += piece.step) {
@@ -155,32 +165,37 @@ void GradOfPiece(const AttentionShape& shape, const AttentionGradOperands& opera
       const Block block{shape.tile_queries(tile), shape.tile_queries(b), shape.causal && b == tile};
       const int64_t at = b * kAttentionTile * padded;
       KeysTimesQueries(block, scratch.keys + at, padded, width, scratch.queries_t, scratch.weights);
-      KeysTimesQueries(block, scratch.values + at, padded, width, scratch.d_results_t, scratch.d_scores);
+      KeysTimesQueries(block, scratch.values + at, padded, width, scratch.d_results_t,
+                       scratch.d_scores);
       SoftmaxGradBlock(block, scratch);
       WeightedQueries(block, scratch.weights, scratch.d_results, padded, sums.dv + at);
       WeightedQueries(block, scratch.d_scores, scratch.queries, padded, sums.dk + at);
       WeightedKeys(block, scratch.keys + at, padded, width, scratch.d_scores, scratch.dqueries_t);
     }
-    Transpose({scratch.dqueries_t, kAttentionTile}, padded, kAttentionTile, {scratch.dqueries, padded});
+    Transpose({scratch.dqueries_t, kAttentionTile}, padded, kAttentionTile,
+              {scratch.dqueries, padded});
     const int64_t at = shape.RowBegin(piece.batch, tile * kAttentionTile, head, shape.heads);
-    StoreRows(scratch.dqueries, padded, shape.tile_queries(tile), width, shape.scale, static_cast<T*>(operands.dq) + at,
-              shape.heads * width);
+    StoreRows(scratch.dqueries, padded, shape.tile_queries(tile), width, shape.scale,
+              static_cast<T*>(operands.dq) + at, shape.heads * width);
   }
 }
 
 // Stores positions [begin, end) of finished sums.
 template <class T>
-void StoreKeyGradients(const AttentionShape& shape, const AttentionGradOperands& operands, int64_t of_batch,
-                       int64_t group, const KeyGradients& sums, int64_t begin, int64_t end) {
+void StoreKeyGradients(const AttentionShape& shape, const AttentionGradOperands& operands,
+                       int64_t of_batch, int64_t group, const KeyGradients& sums, int64_t begin,
+                       int64_t end) {
   const int64_t padded = shape.padded_width(), stride = shape.groups * shape.width;
   const int64_t at = shape.RowBegin(of_batch, begin, group, shape.groups);
-  StoreRows(sums.dk + begin * padded, padded, end - begin, shape.width, shape.scale, static_cast<T*>(operands.dk) + at, stride);
-  StoreRows(sums.dv + begin * padded, padded, end - begin, shape.width, 1.0f, static_cast<T*>(operands.dv) + at, stride);
+  StoreRows(sums.dk + begin * padded, padded, end - begin, shape.width, shape.scale,
+            static_cast<T*>(operands.dk) + at, stride);
+  StoreRows(sums.dv + begin * padded, padded, end - begin, shape.width, 1.0f,
+            static_cast<T*>(operands.dv) + at, stride);
 }
 
 // The whole of (batch, group): one piece, summed in scratch.
-void GradOfGroup(const AttentionShape& shape, const AttentionGradOperands& operands, const AttentionGradPiece& piece,
-                 float* base) {
+void GradOfGroup(const AttentionShape& shape, const AttentionGradOperands& operands,
+                 const AttentionGradPiece& piece, float* base) {
   const AttentionGradScratch scratch(base, shape);
   const KeyGradients sums(base + AttentionGradScratch::Floats(shape), shape);
   WithReal(shape.dtype, [&](auto* type) HWY_ATTR {
@@ -191,24 +206,29 @@ void GradOfGroup(const AttentionShape& shape, const AttentionGradOperands& opera
 }
 
 // A share of (batch, group): sums stay where they are.
-void GradOfShare(const AttentionShape& shape, const AttentionGradOperands& operands, const AttentionGradPiece& piece,
-                 float* share, float* base) {
+void GradOfShare(const AttentionShape& shape, const AttentionGradOperands& operands,
+                 const AttentionGradPiece& piece, float* share, float* base) {
   WithReal(shape.dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    GradOfPiece<T>(shape, operands, piece, KeyGradients(share, shape), AttentionGradScratch(base, shape));
+    GradOfPiece<T>(shape, operands, piece, KeyGradients(share, shape),
+                   AttentionGradScratch(base, shape));
   });
 }
 
 // Adds positions [begin, end) of `num_shares` shares, in order, into the first, and stores them.
-void CombineShares(const AttentionShape& shape, const AttentionGradOperands& operands, int64_t of_batch, int64_t group,
-                   float* shares, int64_t num_shares, int64_t begin, int64_t end) {
+void CombineShares(const AttentionShape& shape, const AttentionGradOperands& operands,
+                   int64_t of_batch, int64_t group, float* shares, int64_t num_shares,
+                   int64_t begin, int64_t end) {
   const int64_t padded = shape.padded_width();
   const KeyGradients first(shares, shape);
   for (int64_t i = 1; i < num_shares; ++i) {
     const KeyGradients share(shares + i * KeyGradients::Floats(shape), shape);
     for (auto [to, from] : {std::pair(first.dk, share.dk), std::pair(first.dv, share.dv)}) {
-      MapInto(to + begin * padded, (end - begin) * padded, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); },
-              static_cast<const float*>(to) + begin * padded, static_cast<const float*>(from) + begin * padded);
+      MapInto(
+          to + begin * padded, (end - begin) * padded,
+          [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); },
+          static_cast<const float*>(to) + begin * padded,
+          static_cast<const float*>(from) + begin * padded);
     }
   }
   WithReal(shape.dtype, [&](auto* type) HWY_ATTR {
@@ -236,25 +256,33 @@ constexpr int64_t kPiecesWanted = 16;
 
 class AttentionGradKernel final : public Kernel {
  public:
-  AttentionGradKernel(const AttentionShape& shape, int num_threads) : shape_(shape), num_threads_(num_threads) {
+  AttentionGradKernel(const AttentionShape& shape, int num_threads)
+      : shape_(shape), num_threads_(num_threads) {
     const int64_t groups = std::max<int64_t>(1, num_groups());
     const int64_t items = shape.heads_per_group() * shape.num_tiles();
     num_shares_ = std::max<int64_t>(1, std::min(items, Pieces{kPiecesWanted, groups}.count()));
   }
 
-  int64_t workspace_bytes() const override { return 4 * (num_threads_ * scratch_floats() + shares_floats()); }
+  int64_t workspace_bytes() const override {
+    return 4 * (num_threads_ * scratch_floats() + shares_floats());
+  }
 
   void Run(const KernelArgs& args) override {
-    const AttentionGradOperands operands{args.inputs[0],  args.inputs[1],
-                                         args.inputs[2],  args.inputs[3],
+    const AttentionGradOperands operands{args.inputs[0],
+                                         args.inputs[1],
+                                         args.inputs[2],
+                                         args.inputs[3],
                                          static_cast<const float*>(args.inputs[4]),
-                                         args.inputs[5],  args.outputs[0],
-                                         args.outputs[1], args.outputs[2]};
+                                         args.inputs[5],
+                                         args.outputs[0],
+                                         args.outputs[1],
+                                         args.outputs[2]};
     float* workspace = static_cast<float*>(args.workspace);
     if (num_shares_ == 1) {
       args.team->For(num_groups(), [&](int64_t row, int worker) {
         HWY_DYNAMIC_DISPATCH(GradOfGroup)
-        (shape_, operands, {row / shape_.groups, row % shape_.groups, 0, 1}, workspace + worker * scratch_floats());
+        (shape_, operands, {row / shape_.groups, row % shape_.groups, 0, 1},
+         workspace + worker * scratch_floats());
       });
       return;
     }
@@ -263,22 +291,25 @@ class AttentionGradKernel final : public Kernel {
     args.team->For(num_groups() * num_shares_, [&](int64_t piece, int worker) {
       const int64_t row = piece / num_shares_;
       HWY_DYNAMIC_DISPATCH(GradOfShare)
-      (shape_, operands, {row / shape_.groups, row % shape_.groups, piece % num_shares_, num_shares_},
+      (shape_, operands,
+       {row / shape_.groups, row % shape_.groups, piece % num_shares_, num_shares_},
        shares + piece * share_floats, workspace + worker * scratch_floats());
     });
     const Pieces positions{shape_.length, kAttentionTile};
     args.team->For(num_groups() * positions.count(), [&](int64_t piece) {
       const int64_t row = piece / positions.count(), at = piece % positions.count();
       HWY_DYNAMIC_DISPATCH(CombineShares)
-      (shape_, operands, row / shape_.groups, row % shape_.groups, shares + row * num_shares_ * share_floats,
-       num_shares_, positions.begin(at), positions.end(at));
+      (shape_, operands, row / shape_.groups, row % shape_.groups,
+       shares + row * num_shares_ * share_floats, num_shares_, positions.begin(at),
+       positions.end(at));
     });
   }
 
  private:
   int64_t num_groups() const { return shape_.batch * shape_.groups; }
   int64_t scratch_floats() const {
-    return AttentionGradScratch::Floats(shape_) + (num_shares_ == 1 ? KeyGradients::Floats(shape_) : 0);
+    return AttentionGradScratch::Floats(shape_) +
+           (num_shares_ == 1 ? KeyGradients::Floats(shape_) : 0);
   }
   int64_t shares_floats() const {
     return num_shares_ == 1 ? 0 : num_groups() * num_shares_ * KeyGradients::Floats(shape_);
@@ -293,8 +324,10 @@ absl::StatusOr<std::unique_ptr<Kernel>> MakeAttentionGrad(const KernelSpec& spec
   SpecCheck check(spec);
   check.Inputs(6, 6).Outputs(3, 3);
   const AttentionShape shape = CheckAttention(spec, check);
-  check.SameType(check.in(0), check.in(3), "q and o").SameShape(check.in(0), check.in(3), "q and o");
-  check.SameType(check.in(0), check.in(5), "q and do").SameShape(check.in(0), check.in(5), "q and do");
+  check.SameType(check.in(0), check.in(3), "q and o")
+      .SameShape(check.in(0), check.in(3), "q and o");
+  check.SameType(check.in(0), check.in(5), "q and do")
+      .SameShape(check.in(0), check.in(5), "q and do");
   check.Is(check.in(4), DType::kF32, "lse");
   check.Expect(check.in(4).shape == Shape{shape.batch, shape.heads, shape.length}, "lse[b, h, s]");
   for (int i = 0; i < 3; ++i) {

@@ -16,8 +16,12 @@ struct Call {
   Shape LseShape() const { return {batch, heads, length}; }
   Attributes Attrs() const { return {{"causal", causal}, {"scale", scale}}; }
   double Factor() const { return scale == 0 ? 1 / std::sqrt(static_cast<double>(width)) : scale; }
-  int64_t Query(int64_t b, int64_t i, int64_t h) const { return ((b * length + i) * heads + h) * width; }
-  int64_t Key(int64_t b, int64_t j, int64_t h) const { return ((b * length + j) * groups + h / (heads / groups)) * width; }
+  int64_t Query(int64_t b, int64_t i, int64_t h) const {
+    return ((b * length + i) * heads + h) * width;
+  }
+  int64_t Key(int64_t b, int64_t j, int64_t h) const {
+    return ((b * length + j) * groups + h / (heads / groups)) * width;
+  }
   int64_t Lse(int64_t b, int64_t i, int64_t h) const { return (b * heads + h) * length + i; }
   int64_t KeysSeen(int64_t i) const { return causal ? i + 1 : length; }
 };
@@ -32,7 +36,13 @@ const Call kCalls[] = {
     {.batch = 1, .length = 64, .heads = 2, .groups = 2, .width = 32, .causal = false},
     {.batch = 2, .length = 65, .heads = 4, .groups = 2, .width = 24, .scale = 0.3},
     {.batch = 1, .length = 200, .heads = 3, .groups = 1, .width = 48},
-    {.batch = 1, .length = 200, .heads = 2, .groups = 2, .width = 16, .causal = false, .scale = 0.7},
+    {.batch = 1,
+     .length = 200,
+     .heads = 2,
+     .groups = 2,
+     .width = 16,
+     .causal = false,
+     .scale = 0.7},
     {.batch = 9, .length = 130, .heads = 2, .groups = 2, .width = 20},
     {.batch = 1, .length = 150, .heads = 1, .groups = 1, .width = 80},
 };
@@ -65,7 +75,8 @@ Reference Attend(const Call& call, const TestTensor& q, const TestTensor& k, con
     double sum = 0;
     std::vector<double> weights;
     for (int64_t j = 0; j < call.KeysSeen(i); ++j) {
-      weights.push_back(std::exp(call.Factor() * Dot(q, call.Query(b, i, h), k, call.Key(b, j, h), call.width)));
+      weights.push_back(
+          std::exp(call.Factor() * Dot(q, call.Query(b, i, h), k, call.Key(b, j, h), call.width)));
       sum += weights.back();
     }
     for (int64_t j = 0; j < call.KeysSeen(i); ++j) {
@@ -90,7 +101,8 @@ Reference Gradients(const Call& call, const TestTensor& q, const TestTensor& k, 
     const double inner = Dot(o, at, d_o, at, call.width);
     for (int64_t j = 0; j < call.KeysSeen(i); ++j) {
       const int64_t key = call.Key(b, j, h);
-      double weight = std::exp(call.Factor() * Dot(q, at, k, key, call.width) - lse[call.Lse(b, i, h)]);
+      double weight =
+          std::exp(call.Factor() * Dot(q, at, k, key, call.width) - lse[call.Lse(b, i, h)]);
       double d_score = call.Factor() * weight * (Dot(d_o, at, v, key, call.width) - inner);
       for (int64_t c = 0; c < call.width; ++c) {
         result.dv[key + c] += weight * d_o[at + c];
@@ -135,8 +147,9 @@ TEST_P(AttentionKernelTest, GradientsAreThoseOfTheDefinition) {
     Operands x = RandomOperands(call, GetParam());
     TensorSlice lse_slice = TensorSlice::Whole(DType::kF32, call.LseShape());
     auto forward = RunKernel("attention", call.Attrs(), {x.q, x.k, x.v}, {x.q.slice, lse_slice});
-    auto results = RunKernel("attention_grad", call.Attrs(), {x.q, x.k, x.v, forward[0], forward[1], x.d_o},
-                             {x.q.slice, x.k.slice, x.v.slice});
+    auto results =
+        RunKernel("attention_grad", call.Attrs(), {x.q, x.k, x.v, forward[0], forward[1], x.d_o},
+                  {x.q.slice, x.k.slice, x.v.slice});
     Reference expected = Gradients(call, x.q, x.k, x.v, forward[0], forward[1], x.d_o);
     ExpectClose(results[0], expected.dq);
     ExpectClose(results[1], expected.dk);
@@ -155,8 +168,9 @@ TEST(AttentionTest, TheGradientIsTheSlopeOfTheResult) {
   };
   TensorSlice lse_slice = TensorSlice::Whole(DType::kF32, call.LseShape());
   auto forward = RunKernel("attention", call.Attrs(), {x.q, x.k, x.v}, {x.q.slice, lse_slice});
-  auto results = RunKernel("attention_grad", call.Attrs(), {x.q, x.k, x.v, forward[0], forward[1], x.d_o},
-                           {x.q.slice, x.k.slice, x.v.slice});
+  auto results =
+      RunKernel("attention_grad", call.Attrs(), {x.q, x.k, x.v, forward[0], forward[1], x.d_o},
+                {x.q.slice, x.k.slice, x.v.slice});
   TestTensor* operands[] = {&x.q, &x.k, &x.v};
   for (int which = 0; which < 3; ++which) {
     std::vector<double> slopes;
@@ -174,7 +188,8 @@ TEST(AttentionTest, TheGradientIsTheSlopeOfTheResult) {
 
 TEST(AttentionTest, ScoresFarApartNeitherOverflowNorLoseTheLargest) {
   const Call call{.batch = 1, .length = 130, .heads = 1, .groups = 1, .width = 1, .scale = 1};
-  TestTensor q = TensorOf(DType::kF32, call.QueryShape(), std::vector<double>(130, 100.0)), k = q, v = q;
+  TestTensor q = TensorOf(DType::kF32, call.QueryShape(), std::vector<double>(130, 100.0)), k = q,
+             v = q;
   for (int64_t j = 0; j < 130; ++j) {
     k.values[j] = j == 70 ? 90 : j % 5 - 20;
     v.values[j] = j;
@@ -185,7 +200,8 @@ TEST(AttentionTest, ScoresFarApartNeitherOverflowNorLoseTheLargest) {
   EXPECT_EQ(results[0][129], 70);
   EXPECT_NEAR(results[1][129], 9000, 0.01);
   EXPECT_NEAR(results[0][2], 2, 1e-6);
-  auto grads = RunKernel("attention_grad", call.Attrs(), {q, k, v, results[0], results[1], v}, {q.slice, q.slice, q.slice});
+  auto grads = RunKernel("attention_grad", call.Attrs(), {q, k, v, results[0], results[1], v},
+                         {q.slice, q.slice, q.slice});
   for (const TestTensor& grad : grads) {
     for (double value : grad.values) EXPECT_TRUE(std::isfinite(value));
   }
@@ -208,8 +224,9 @@ TEST(AttentionTest, EmptyOperandsGiveEmptyResultsAndZeroGradients) {
     Operands x = RandomOperands(call, DType::kF32);
     auto forward = RunKernel("attention", call.Attrs(), {x.q, x.k, x.v},
                              {x.q.slice, TensorSlice::Whole(DType::kF32, call.LseShape())});
-    auto grads = RunKernel("attention_grad", call.Attrs(), {x.q, x.k, x.v, forward[0], forward[1], x.d_o},
-                           {x.q.slice, x.k.slice, x.v.slice});
+    auto grads =
+        RunKernel("attention_grad", call.Attrs(), {x.q, x.k, x.v, forward[0], forward[1], x.d_o},
+                  {x.q.slice, x.k.slice, x.v.slice});
     ExpectEqualValues(grads[1], std::vector<double>(x.k.size(), 0.0));
     ExpectEqualValues(grads[2], std::vector<double>(x.v.size(), 0.0));
   }
@@ -217,10 +234,12 @@ TEST(AttentionTest, EmptyOperandsGiveEmptyResultsAndZeroGradients) {
 
 TEST(AttentionTest, HeadsThatDoNotGroupAreRefused) {
   KernelSpec spec{.op = "attention",
-                  .inputs = {TensorSlice::Whole(DType::kF32, {1, 4, 3, 2}), TensorSlice::Whole(DType::kF32, {1, 4, 2, 2}),
+                  .inputs = {TensorSlice::Whole(DType::kF32, {1, 4, 3, 2}),
+                             TensorSlice::Whole(DType::kF32, {1, 4, 2, 2}),
                              TensorSlice::Whole(DType::kF32, {1, 4, 2, 2})},
                   .outputs = {TensorSlice::Whole(DType::kF32, {1, 4, 3, 2})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ namespace weir {
 namespace {
 
 bool IsReduced(const std::vector<int64_t>& axes, size_t axis) {
-  return axes.empty() || std::find(axes.begin(), axes.end(), static_cast<int64_t>(axis)) != axes.end();
+  return axes.empty() ||
+         std::find(axes.begin(), axes.end(), static_cast<int64_t>(axis)) != axes.end();
 }
 
 }  // namespace
@@ -67,7 +68,8 @@ bool LegalAxes(const Shape& shape, const std::vector<int64_t>& axes) {
   std::vector<int64_t> sorted = axes;
   std::sort(sorted.begin(), sorted.end());
   if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) return false;
-  return sorted.empty() || (sorted.front() >= 0 && sorted.back() < static_cast<int64_t>(shape.size()));
+  return sorted.empty() ||
+         (sorted.front() >= 0 && sorted.back() < static_cast<int64_t>(shape.size()));
 }
 
 int64_t ReducedElements(const Shape& shape, const std::vector<int64_t>& axes) {

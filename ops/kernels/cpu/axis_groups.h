@@ -25,7 +25,9 @@ class AxisGroups {
   int64_t num_reduced() const { return num_reduced_; }
 
   // Where the row of the kept-th kept and reduced-th reduced outer index begins.
-  int64_t RowStart(int64_t kept, int64_t reduced) const { return Start(kept_, kept) + Start(reduced_, reduced); }
+  int64_t RowStart(int64_t kept, int64_t reduced) const {
+    return Start(kept_, kept) + Start(reduced_, reduced);
+  }
   // The kept outer index of the row that is the i-th in memory.
   int64_t KeptIndexOf(int64_t i) const;
 

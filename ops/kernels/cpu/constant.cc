@@ -7,7 +7,8 @@ namespace {
 
 class ConstantKernel final : public Kernel {
  public:
-  ConstantKernel(DType dtype, int64_t elements, float value) : dtype_(dtype), elements_(elements), value_(value) {}
+  ConstantKernel(DType dtype, int64_t elements, float value)
+      : dtype_(dtype), elements_(elements), value_(value) {}
 
   void Run(const KernelArgs& args) override {
     if (dtype_ == DType::kBF16) {
@@ -26,9 +27,11 @@ class ConstantKernel final : public Kernel {
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeConstant(const KernelSpec& spec) {
-  if (spec.outputs.size() != 1 || !spec.outputs[0]) return absl::InvalidArgumentError("constant: one output");
+  if (spec.outputs.size() != 1 || !spec.outputs[0])
+    return absl::InvalidArgumentError("constant: one output");
   const TensorSlice& y = *spec.outputs[0];
-  return std::make_unique<ConstantKernel>(y.dtype, y.num_elements(), static_cast<float>(spec.attrs.Real("value")));
+  return std::make_unique<ConstantKernel>(y.dtype, y.num_elements(),
+                                          static_cast<float>(spec.attrs.Real("value")));
 }
 
 WEIR_REGISTER_KERNEL("cpu", "constant", MakeConstant);

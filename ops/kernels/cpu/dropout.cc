@@ -80,7 +80,8 @@ void RandomWords(uint64_t key, uint64_t counter, uint32_t* words) {
 #endif
 
 // n elements of one contiguous stretch; the first has number `number`.
-void DropRange(const DropoutRule& rule, DType dtype, const void* x_any, void* y_any, uint64_t number, int64_t n) {
+void DropRange(const DropoutRule& rule, DType dtype, const void* x_any, void* y_any,
+               uint64_t number, int64_t n) {
   const int64_t words_at_once = 4 * NumLanes();
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
@@ -133,7 +134,8 @@ class DropoutKernel final : public Kernel {
         threshold_(static_cast<uint32_t>(std::ceil(rate * 0x1p24))),
         factor_(rate < 1 ? static_cast<float>(1 / (1 - rate)) : 0.0f),
         global_elements_(NumElements(x.global_shape)) {
-    // Axes that the shard has whole join into stretches that are contiguous in the whole tensor too.
+    // Axes that the shard has whole join into stretches that are contiguous in the whole tensor
+    // too.
     int axis = static_cast<int>(x.shape.size());
     int64_t stride = 1;
     while (axis > 0) {
@@ -152,7 +154,8 @@ class DropoutKernel final : public Kernel {
   }
 
   void Run(const KernelArgs& args) override {
-    const DropoutRule rule{MixKey(args.random_key, static_cast<uint64_t>(args.step)), threshold_, factor_};
+    const DropoutRule rule{MixKey(args.random_key, static_cast<uint64_t>(args.step)), threshold_,
+                           factor_};
     const int64_t base = args.micro_batch * global_elements_;
     const char* x = static_cast<const char*>(args.inputs[0]);
     char* y = static_cast<char*>(args.outputs[0]);
@@ -195,8 +198,12 @@ class DropoutKernel final : public Kernel {
 absl::StatusOr<std::unique_ptr<Kernel>> MakeDropout(const KernelSpec& spec) {
   SpecCheck check(spec);
   const double rate = spec.attrs.Real("rate", -1);
-  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").SameType(check.in(0), check.out(0), "x and y");
-  check.SameShape(check.in(0), check.out(0), "x and y").Expect(0 <= rate && rate <= 1, "a rate from 0 to 1");
+  check.Inputs(1, 1)
+      .Outputs(1, 1)
+      .Real(check.in(0), "x")
+      .SameType(check.in(0), check.out(0), "x and y");
+  check.SameShape(check.in(0), check.out(0), "x and y")
+      .Expect(0 <= rate && rate <= 1, "a rate from 0 to 1");
   if (!check.ok()) return check.status();
   return std::make_unique<DropoutKernel>(check.in(0), rate);
 }

@@ -27,12 +27,10 @@ std::vector<int64_t> GlobalNumbers(const TensorSlice& slice) {
 }
 
 TEST_P(DropoutKernelTest, AnElementsFateDependsOnItsGlobalPlaceOnly) {
-  const TensorSlice slices[] = {TensorSlice::Whole(GetParam(), {20011}),
-                                {GetParam(), {3, 50, 7}, {2, 0, 1}, {9, 50, 11}},
-                                {GetParam(), {40, 33}, {5, 0}, {90, 33}},
-                                {GetParam(), {4, 5, 6}, {0, 2, 0}, {4, 9, 6}},
-                                {GetParam(), {0, 5}, {0, 0}, {4, 5}},
-                                {GetParam(), {600, 1}, {0, 3}, {600, 5}}};
+  const TensorSlice slices[] = {
+      TensorSlice::Whole(GetParam(), {20011}),  {GetParam(), {3, 50, 7}, {2, 0, 1}, {9, 50, 11}},
+      {GetParam(), {40, 33}, {5, 0}, {90, 33}}, {GetParam(), {4, 5, 6}, {0, 2, 0}, {4, 9, 6}},
+      {GetParam(), {0, 5}, {0, 0}, {4, 5}},     {GetParam(), {600, 1}, {0, 3}, {600, 5}}};
   for (const TensorSlice& slice : slices) {
     for (double rate : {0.0, 0.1, 0.5, 1.0}) {
       TestTensor x = RandomTensor(slice, 1);
@@ -61,7 +59,8 @@ TEST(DropoutTest, CountersBeyondThirtyTwoBitsCarry) {
   x.slice = slice;
   auto y = RunKernel("dropout", {{"rate", 0.5}}, {x}, {slice});
   std::vector<double> expected;
-  for (int64_t i = 0; i < 200; ++i) expected.push_back(UniformAt(MixKey(0, 0), large - 100 + i) >= 0.5f ? 2 : 0);
+  for (int64_t i = 0; i < 200; ++i)
+    expected.push_back(UniformAt(MixKey(0, 0), large - 100 + i) >= 0.5f ? 2 : 0);
   ExpectEqualValues(y[0], expected);
 }
 

@@ -23,7 +23,8 @@ void AddRow(DType dtype, const void* x_any, float* total, int64_t n) {
   const float* before = total;
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
-    MapInto(total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
+    MapInto(
+        total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
   });
 }
 
@@ -74,9 +75,11 @@ class EmbeddingKernel final : public Kernel {
 KernelOr MakeEmbedding(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "table").Is(check.in(1), DType::kI32, "ids");
-  check.SameType(check.in(0), check.out(0), "table and y").Expect(check.in(0).shape.size() == 2, "table[v, h]");
+  check.SameType(check.in(0), check.out(0), "table and y")
+      .Expect(check.in(0).shape.size() == 2, "table[v, h]");
   check.Expect(LeadingShape(check.out(0), 1) == check.in(1).shape, "y with the axes of ids");
-  check.Expect(SizeFromEnd(check.out(0), 1) == SizeFromEnd(check.in(0), 1), "y as wide as the table");
+  check.Expect(SizeFromEnd(check.out(0), 1) == SizeFromEnd(check.in(0), 1),
+               "y as wide as the table");
   if (!check.ok()) return check.status();
   return std::make_unique<EmbeddingKernel>(check.in(0), check.in(1));
 }
@@ -85,7 +88,8 @@ KernelOr MakeEmbedding(const KernelSpec& spec) {
 // rows are summed independently of each other.
 class EmbeddingGradKernel final : public Kernel {
  public:
-  EmbeddingGradKernel(const TensorSlice& ids, const TensorSlice& dy, const TensorSlice& dtable, int num_threads)
+  EmbeddingGradKernel(const TensorSlice& ids, const TensorSlice& dy, const TensorSlice& dtable,
+                      int num_threads)
       : dy_type_(dy.dtype),
         out_type_(dtable.dtype),
         num_ids_(ids.num_elements()),
@@ -151,13 +155,18 @@ class EmbeddingGradKernel final : public Kernel {
 
 KernelOr MakeEmbeddingGrad(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 1).Is(check.in(0), DType::kI32, "ids").Real(check.in(1), "dy").Real(check.out(0), "dtable");
+  check.Inputs(2, 2)
+      .Outputs(1, 1)
+      .Is(check.in(0), DType::kI32, "ids")
+      .Real(check.in(1), "dy")
+      .Real(check.out(0), "dtable");
   check.Expect(check.out(0).shape.size() == 2, "dtable[v, h]");
   check.Expect(LeadingShape(check.in(1), 1) == check.in(0).shape, "dy with the axes of ids");
   check.Expect(SizeFromEnd(check.out(0), 1) == SizeFromEnd(check.in(1), 1), "dtable as wide as dy");
   check.Expect(check.in(0).num_elements() <= INT32_MAX, "at most 2^31 - 1 ids");
   if (!check.ok()) return check.status();
-  return std::make_unique<EmbeddingGradKernel>(check.in(0), check.in(1), check.out(0), spec.num_threads);
+  return std::make_unique<EmbeddingGradKernel>(check.in(0), check.in(1), check.out(0),
+                                               spec.num_threads);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "embedding", MakeEmbedding);

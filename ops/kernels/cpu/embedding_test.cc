@@ -6,10 +6,13 @@ namespace {
 
 struct Shard {
   int64_t offset, rows, vocabulary, width;
-  TensorSlice Slice(DType dtype) const { return TensorSlice{dtype, {rows, width}, {offset, 0}, {vocabulary, width}}; }
+  TensorSlice Slice(DType dtype) const {
+    return TensorSlice{dtype, {rows, width}, {offset, 0}, {vocabulary, width}};
+  }
 };
 
-const Shard kShards[] = {{0, 50, 50, 16}, {20, 17, 50, 33}, {0, 0, 50, 8}, {49, 1, 50, 1}, {0, 3000, 3000, 64}, {0, 5, 5, 0}};
+const Shard kShards[] = {{0, 50, 50, 16}, {20, 17, 50, 33},    {0, 0, 50, 8},
+                         {49, 1, 50, 1},  {0, 3000, 3000, 64}, {0, 5, 5, 0}};
 
 class EmbeddingKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, EmbeddingKernelTest, testing::Values(DType::kF32, DType::kBF16),
@@ -45,7 +48,8 @@ TEST_P(EmbeddingKernelTest, GradientSumsTheSamplesOfEachRow) {
       for (int64_t i = 0; i < ids.size(); ++i) {
         int64_t row = static_cast<int64_t>(ids[i]) - shard.offset;
         if (row < 0 || row >= shard.rows) continue;
-        for (int64_t j = 0; j < shard.width; ++j) expected[row * shard.width + j] += dy[i * shard.width + j];
+        for (int64_t j = 0; j < shard.width; ++j)
+          expected[row * shard.width + j] += dy[i * shard.width + j];
       }
       ExpectClose(dtable[0], expected, 2);
     }

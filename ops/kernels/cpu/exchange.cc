@@ -39,9 +39,11 @@ void CombineFloats(Combiner combiner, DType dtype, const void* x_any, float* tot
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
     if (combiner == Combiner::kSum) {
-      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
+      MapInto(
+          total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
     } else {
-      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return MaxOrNaN(a, b); }, before, x);
+      MapInto(
+          total, n, [](VF a, VF b) HWY_ATTR { return MaxOrNaN(a, b); }, before, x);
     }
   });
 }
@@ -49,9 +51,11 @@ void CombineFloats(Combiner combiner, DType dtype, const void* x_any, float* tot
 // out[i] = combiner(a[i], b[i]); out may be a.
 void CombineInto(Combiner combiner, const float* a, const float* b, float* out, int64_t n) {
   if (combiner == Combiner::kSum) {
-    MapInto(out, n, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, a, b);
+    MapInto(
+        out, n, [](VF x, VF y) HWY_ATTR { return hn::Add(x, y); }, a, b);
   } else {
-    MapInto(out, n, [](VF x, VF y) HWY_ATTR { return MaxOrNaN(x, y); }, a, b);
+    MapInto(
+        out, n, [](VF x, VF y) HWY_ATTR { return MaxOrNaN(x, y); }, a, b);
   }
 }
 
@@ -108,13 +112,16 @@ absl::StatusOr<Rect> NextRect(IntReader* reader, const Shape& shape) {
   return Rect::Of(shape, begin, end);
 }
 
-int64_t NumChunks(int64_t total, int64_t chunk_elements) { return (total + chunk_elements - 1) / chunk_elements; }
+int64_t NumChunks(int64_t total, int64_t chunk_elements) {
+  return (total + chunk_elements - 1) / chunk_elements;
+}
 
 // Elements [first, last) of an item (piece or region), with the chunk they belong to cut further
 // into tasks. `emit` is called with (first, last) of each task.
 template <typename Emit>
 void ForEachTask(int64_t first, int64_t last, Emit emit) {
-  for (int64_t at = first; at < last; at += kTaskElements) emit(at, std::min(last, at + kTaskElements));
+  for (int64_t at = first; at < last; at += kTaskElements)
+    emit(at, std::min(last, at + kTaskElements));
 }
 
 // Copies n elements between two walks of equal volume.
@@ -147,8 +154,9 @@ class PackKernel final : public Kernel {
       const Task& task = tasks_[chunk.first_task + i];
       const Piece& piece = pieces_[task.piece];
       Rect target = Rect::Flat(task.message_offset, task.last - task.first);
-      CopyRuns(RectCursor(piece.rect, task.first), static_cast<const char*>(args.inputs[piece.tensor]),
-               RectCursor(target, 0), message, task.last - task.first, size_);
+      CopyRuns(RectCursor(piece.rect, task.first),
+               static_cast<const char*>(args.inputs[piece.tensor]), RectCursor(target, 0), message,
+               task.last - task.first, size_);
     });
   }
 
@@ -177,7 +185,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PackKernel::Create(const KernelSpec& spe
   SpecCheck check(spec);
   const int num_tensors = static_cast<int>(spec.inputs.size());
   check.Inputs(num_tensors, num_tensors).Outputs(1, 1);
-  for (int i = 0; i < num_tensors; ++i) check.SameType(check.in(i), check.out(0), "tensors and message");
+  for (int i = 0; i < num_tensors; ++i)
+    check.SameType(check.in(i), check.out(0), "tensors and message");
   if (!check.ok()) return check.status();
   auto kernel = std::make_unique<PackKernel>();
   kernel->size_ = SizeOf(check.out(0).dtype);
@@ -194,7 +203,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> PackKernel::Create(const KernelSpec& spe
   const int64_t chunk_elements = spec.attrs.Int("chunk_elements");
   kernel->Cut(chunk_elements > 0 ? chunk_elements : std::numeric_limits<int64_t>::max() / 2);
   for (const Chunk& chunk : kernel->chunks_) {
-    check.Expect(chunk.elements <= check.out(0).num_elements(), "a message as long as its longest chunk");
+    check.Expect(chunk.elements <= check.out(0).num_elements(),
+                 "a message as long as its longest chunk");
   }
   if (!check.ok()) return check.status();
   return kernel;
@@ -234,7 +244,8 @@ class FillKernel final : public Kernel {
   void Run(const KernelArgs& args) override {
     if (args.chunk < 0 || args.chunk + 1 >= static_cast<int64_t>(first_task_.size())) return;
     const int64_t first = first_task_[args.chunk];
-    args.team->For(first_task_[args.chunk + 1] - first, [&](int64_t i) { RunTask(args, tasks_[first + i]); });
+    args.team->For(first_task_[args.chunk + 1] - first,
+                   [&](int64_t i) { RunTask(args, tasks_[first + i]); });
   }
 
  private:
@@ -259,12 +270,14 @@ class FillKernel final : public Kernel {
   void Cut(int64_t chunk_elements, int64_t num_inputs);
   void RunTask(const KernelArgs& args, const Task& task) const;
   void Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const;
-  bool CombineInPlace(const KernelArgs& args, const Task& task, const Region& region, char* target) const;
+  bool CombineInPlace(const KernelArgs& args, const Task& task, const Region& region,
+                      char* target) const;
   void Fill(const Task& task, const Region& region, char* target) const;
   // Source s of the task, as a rectangle of its tensor, from the task's first element.
   Rect SourceRect(const Task& task, const Region& region, int64_t s) const;
   // The block of kSumBlock or fewer elements that source s adds to `total` (f32 or i32).
-  void Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner, void* total, int64_t n) const;
+  void Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner, void* total,
+              int64_t n) const;
 
   DType dtype_ = DType::kF32;
   int64_t size_ = 4;
@@ -296,7 +309,8 @@ absl::StatusOr<std::unique_ptr<Kernel>> FillKernel::Create(const KernelSpec& spe
   check.Expect(!reader.overrun(), "whole regions in attribute regions");
   if (!check.ok()) return check.status();
   const int64_t chunk_elements = spec.attrs.Int("chunk_elements");
-  kernel->Cut(chunk_elements > 0 ? chunk_elements : std::numeric_limits<int64_t>::max() / 2, num_inputs);
+  kernel->Cut(chunk_elements > 0 ? chunk_elements : std::numeric_limits<int64_t>::max() / 2,
+              num_inputs);
   return kernel;
 }
 
@@ -304,16 +318,19 @@ absl::Status FillKernel::ReadRegion(IntReader* reader, SpecCheck* check) {
   Region region;
   region.tensor = reader->Next();
   int64_t combiner = reader->Next();
-  check->Expect(check->HasOut(static_cast<int>(region.tensor)) && region.tensor >= 0, "regions of its outputs");
+  check->Expect(check->HasOut(static_cast<int>(region.tensor)) && region.tensor >= 0,
+                "regions of its outputs");
   check->Expect(combiner == 0 || combiner == 1, "combiner 0 (sum) or 1 (max)");
   if (!check->ok()) return check->status();
   region.combiner = combiner == 0 ? Combiner::kSum : Combiner::kMax;
   WEIR_ASSIGN_OR_RETURN(region.target, NextRect(reader, check->out(region.tensor).shape));
   region.first_source = static_cast<int64_t>(sources_.size());
   region.num_sources = reader->Next();
-  check->Expect(region.num_sources >= 0 && !reader->overrun(), "a number of sources in each region");
+  check->Expect(region.num_sources >= 0 && !reader->overrun(),
+                "a number of sources in each region");
   if (!check->ok()) return check->status();
-  for (int64_t i = 0; i < region.num_sources; ++i) WEIR_RETURN_IF_ERROR(ReadSource(reader, check, region));
+  for (int64_t i = 0; i < region.num_sources; ++i)
+    WEIR_RETURN_IF_ERROR(ReadSource(reader, check, region));
   regions_.push_back(region);
   return absl::OkStatus();
 }
@@ -321,13 +338,15 @@ absl::Status FillKernel::ReadRegion(IntReader* reader, SpecCheck* check) {
 absl::Status FillKernel::ReadSource(IntReader* reader, SpecCheck* check, const Region& region) {
   int64_t which = reader->Next();
   int64_t input = which < 0 ? region.tensor : num_own_ + which;
-  check->Expect(!reader->overrun() && check->HasIn(static_cast<int>(input)) && (which >= 0 || input < num_own_),
+  check->Expect(!reader->overrun() && check->HasIn(static_cast<int>(input)) &&
+                    (which >= 0 || input < num_own_),
                 "sources among its own tensors and messages");
   if (!check->ok()) return check->status();
   Source source{input, which >= 0, Rect()};
   if (!source.is_message) {
     WEIR_ASSIGN_OR_RETURN(source.rect, NextRect(reader, check->in(input).shape));
-    check->Expect(source.rect.volume() == region.target.volume(), "sources as large as their region");
+    check->Expect(source.rect.volume() == region.target.volume(),
+                  "sources as large as their region");
   }
   sources_.push_back(source);
   return check->status();
@@ -364,7 +383,8 @@ void FillKernel::Cut(int64_t chunk_elements, int64_t num_inputs) {
 
 Rect FillKernel::SourceRect(const Task& task, const Region& region, int64_t s) const {
   const Source& source = sources_[region.first_source + s];
-  return source.is_message ? Rect::Flat(offsets_[task.first_offset + s], task.last - task.first) : source.rect;
+  return source.is_message ? Rect::Flat(offsets_[task.first_offset + s], task.last - task.first)
+                           : source.rect;
 }
 
 void FillKernel::RunTask(const KernelArgs& args, const Task& task) const {
@@ -374,7 +394,8 @@ void FillKernel::RunTask(const KernelArgs& args, const Task& task) const {
   if (region.num_sources > 1) return Combine(args, task, region, target);
   const Source& source = sources_[region.first_source];
   const Rect from = SourceRect(task, region, 0);
-  CopyRuns(RectCursor(from, source.is_message ? 0 : task.first), static_cast<const char*>(args.inputs[source.input]),
+  CopyRuns(RectCursor(from, source.is_message ? 0 : task.first),
+           static_cast<const char*>(args.inputs[source.input]),
            RectCursor(region.target, task.first), target, task.last - task.first, size_);
 }
 
@@ -402,13 +423,15 @@ void FillKernel::Fill(const Task& task, const Region& region, char* target) cons
 void CombineInts(Combiner combiner, const int32_t* x, int32_t* total, int64_t n) {
   for (int64_t i = 0; i < n; ++i) {
     // Sums wrap, as unsigned arithmetic does.
-    total[i] = combiner == Combiner::kSum
-                   ? static_cast<int32_t>(static_cast<uint32_t>(total[i]) + static_cast<uint32_t>(x[i]))
-                   : std::max(total[i], x[i]);
+    total[i] =
+        combiner == Combiner::kSum
+            ? static_cast<int32_t>(static_cast<uint32_t>(total[i]) + static_cast<uint32_t>(x[i]))
+            : std::max(total[i], x[i]);
   }
 }
 
-void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner, void* total, int64_t n) const {
+void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner,
+                        void* total, int64_t n) const {
   for (int64_t done = 0; done < n;) {
     int64_t run = std::min(n - done, from->contiguous());
     const char* at = src + from->offset() * size_;
@@ -418,7 +441,8 @@ void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner c
     } else if (s == 0) {
       ConvertReal(dtype_, DType::kF32, at, sum, run);
     } else if (dtype_ == DType::kI32) {
-      CombineInts(combiner, reinterpret_cast<const int32_t*>(at), reinterpret_cast<int32_t*>(sum), run);
+      CombineInts(combiner, reinterpret_cast<const int32_t*>(at), reinterpret_cast<int32_t*>(sum),
+                  run);
     } else {
       HWY_DYNAMIC_DISPATCH(CombineFloats)(combiner, dtype_, at, reinterpret_cast<float*>(sum), run);
     }
@@ -427,9 +451,10 @@ void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner c
   }
 }
 
-// f32 where the target and each source lie in one piece: no sum is made elsewhere and copied. False, and
-// nothing done, where they do not.
-bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const Region& region, char* target) const {
+// f32 where the target and each source lie in one piece: no sum is made elsewhere and copied.
+// False, and nothing done, where they do not.
+bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const Region& region,
+                                char* target) const {
   const int64_t n = task.last - task.first;
   const RectCursor to(region.target, task.first);
   if (dtype_ != DType::kF32 || to.contiguous() < n) return false;
@@ -446,18 +471,21 @@ bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const 
     if (contiguous < n) return false;
   }
   float* out = reinterpret_cast<float*>(target) + to.offset();
-  const int64_t block = region.num_sources == 2 ? n : kSumBlock;  // of more than two the sum is read again
+  const int64_t block =
+      region.num_sources == 2 ? n : kSumBlock;  // of more than two the sum is read again
   for (int64_t at = 0; at < n; at += block) {
     const float* sum = source_at(0, &contiguous) + at;
     for (int64_t s = 1; s < region.num_sources; ++s) {
-      HWY_DYNAMIC_DISPATCH(CombineInto)(region.combiner, sum, source_at(s, &contiguous) + at, out + at, std::min(block, n - at));
+      HWY_DYNAMIC_DISPATCH(CombineInto)
+      (region.combiner, sum, source_at(s, &contiguous) + at, out + at, std::min(block, n - at));
       sum = out + at;
     }
   }
   return true;
 }
 
-void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const {
+void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region& region,
+                         char* target) const {
   if (CombineInPlace(args, task, region, target)) return;
   alignas(64) char total[kSumBlock * 4];
   RectCursor to(region.target, task.first);
@@ -467,7 +495,8 @@ void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region&
       const Source& source = sources_[region.first_source + s];
       const Rect rect = SourceRect(task, region, s);
       RectCursor from(rect, source.is_message ? at - task.first : at);
-      Gather(s, &from, static_cast<const char*>(args.inputs[source.input]), region.combiner, total, n);
+      Gather(s, &from, static_cast<const char*>(args.inputs[source.input]), region.combiner, total,
+             n);
     }
     for (int64_t done = 0; done < n;) {
       int64_t run = std::min(n - done, to.contiguous());

@@ -14,15 +14,17 @@ Rect Rect::Flat(int64_t first, int64_t volume) {
   return rect;
 }
 
-absl::StatusOr<Rect> Rect::Of(const Shape& shape, absl::Span<const int64_t> begin, absl::Span<const int64_t> end) {
+absl::StatusOr<Rect> Rect::Of(const Shape& shape, absl::Span<const int64_t> begin,
+                              absl::Span<const int64_t> end) {
   const int rank = static_cast<int>(shape.size());
   bool inside = static_cast<int>(begin.size()) == rank && static_cast<int>(end.size()) == rank;
   for (int axis = 0; inside && axis < rank; ++axis) {
     inside = 0 <= begin[axis] && begin[axis] <= end[axis] && end[axis] <= shape[axis];
   }
   if (!inside) {
-    return absl::InvalidArgumentError(absl::StrCat("the rectangle [", absl::StrJoin(begin, ", "), "] to [",
-                                                   absl::StrJoin(end, ", "), "] is not inside ", ToText(shape)));
+    return absl::InvalidArgumentError(absl::StrCat("the rectangle [", absl::StrJoin(begin, ", "),
+                                                   "] to [", absl::StrJoin(end, ", "),
+                                                   "] is not inside ", ToText(shape)));
   }
   Rect rect;
   rect.volume_ = rect.run_ = 1;
@@ -41,8 +43,9 @@ absl::StatusOr<Rect> Rect::Of(const Shape& shape, absl::Span<const int64_t> begi
       sizes[num_axes - 1] *= size;
     } else if (size != 1) {
       if (num_axes == kRectAxesMax) {
-        return absl::InvalidArgumentError(absl::StrCat("a rectangle of ", ToText(shape), " has more than ",
-                                                       kRectAxesMax, " axes that do not join"));
+        return absl::InvalidArgumentError(absl::StrCat("a rectangle of ", ToText(shape),
+                                                       " has more than ", kRectAxesMax,
+                                                       " axes that do not join"));
       }
       sizes[num_axes] = size;
       strides[num_axes++] = stride;

@@ -22,7 +22,8 @@ class Rect {
   static Rect Flat(int64_t first, int64_t volume);
   // kInvalidArgument unless begin and end are of the tensor's rank, ordered and inside it,
   // and at most kRectAxesMax axes remain after joining.
-  static absl::StatusOr<Rect> Of(const Shape& shape, absl::Span<const int64_t> begin, absl::Span<const int64_t> end);
+  static absl::StatusOr<Rect> Of(const Shape& shape, absl::Span<const int64_t> begin,
+                                 absl::Span<const int64_t> end);
 
   int64_t volume() const { return volume_; }
 
@@ -42,7 +43,7 @@ class RectCursor {
  public:
   RectCursor(const Rect& rect, int64_t element);
 
-  int64_t offset() const { return offset_; }  // in the tensor, of the next element
+  int64_t offset() const { return offset_; }    // in the tensor, of the next element
   int64_t contiguous() const { return left_; }  // elements from there to the end of the run
   // n <= contiguous().
   void Advance(int64_t n);

@@ -100,7 +100,8 @@ TEST(ExchangePackTest, GathersThePiecesOfEachChunkInOrder) {
   for (int repeat = 0; repeat < 60; ++repeat) {
     DType dtype = kTypes[repeat % 3];
     std::vector<TestTensor> tensors;
-    for (int i = 0; i < 1 + repeat % 3; ++i) tensors.push_back(RandomTensor(dtype, RandomShape(&random), repeat * 10 + i));
+    for (int i = 0; i < 1 + repeat % 3; ++i)
+      tensors.push_back(RandomTensor(dtype, RandomShape(&random), repeat * 10 + i));
     const int64_t chunk_elements = 1 + random() % 200;
     std::vector<int64_t> pieces;
     std::vector<std::vector<double>> messages;
@@ -132,7 +133,8 @@ TEST(ExchangePackTest, GathersThePiecesOfEachChunkInOrder) {
       auto message = RunKernel("exchange_pack", attrs, inputs, spec.outputs, options)[0];
       message.values.resize(messages[chunk].size());
       ExpectEqualValues(message, messages[chunk]);
-      EXPECT_EQ((*kernel)->output_bytes(chunk), static_cast<int64_t>(messages[chunk].size()) * SizeOf(dtype));
+      EXPECT_EQ((*kernel)->output_bytes(chunk),
+                static_cast<int64_t>(messages[chunk].size()) * SizeOf(dtype));
     }
   }
 }
@@ -142,8 +144,9 @@ TEST(ExchangePackTest, AnActOnALargeChunkIsTheSameOnAnyTeam) {
   std::vector<int64_t> pieces{0, 0};
   Box box{{3, 5}, {690, 505}};
   Append(&pieces, box);
-  auto message = RunKernel("exchange_pack", {{"pieces", pieces}, {"chunk_elements", int64_t{1} << 20}}, {tensor},
-                           {TensorSlice::Whole(DType::kF32, {box.volume()})});
+  auto message =
+      RunKernel("exchange_pack", {{"pieces", pieces}, {"chunk_elements", int64_t{1} << 20}},
+                {tensor}, {TensorSlice::Whole(DType::kF32, {box.volume()})});
   std::vector<double> expected;
   for (int64_t offset : OffsetsOf({700, 600}, box)) expected.push_back(tensor[offset]);
   ExpectEqualValues(message[0], expected);
@@ -153,11 +156,13 @@ TEST(ExchangePackTest, DamagedAttributesAreRefused) {
   KernelSpec spec{.op = "exchange_pack",
                   .inputs = {TensorSlice::Whole(DType::kF32, {4, 4})},
                   .outputs = {TensorSlice::Whole(DType::kF32, {16})}};
-  const std::vector<int64_t> damaged[] = {{1, 0, 2, 0, 0, 4, 4}, {0, -1, 2, 0, 0, 4, 4}, {0, 0, 2, 0, 0, 4, 5},
-                                          {0, 0, 2, 0, 0, 4},    {0, 0, -2, 0, 0, 4, 4}, {0, 0, 3, 0, 0, 0, 4, 4, 1}};
+  const std::vector<int64_t> damaged[] = {{1, 0, 2, 0, 0, 4, 4},  {0, -1, 2, 0, 0, 4, 4},
+                                          {0, 0, 2, 0, 0, 4, 5},  {0, 0, 2, 0, 0, 4},
+                                          {0, 0, -2, 0, 0, 4, 4}, {0, 0, 3, 0, 0, 0, 4, 4, 1}};
   for (const auto& pieces : damaged) {
     spec.attrs = {{"pieces", pieces}, {"chunk_elements", int64_t{16}}};
-    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 
@@ -165,7 +170,10 @@ TEST(ExchangePackTest, DamagedAttributesAreRefused) {
 class FillCase {
  public:
   FillCase(DType dtype, uint64_t seed) : dtype_(dtype), random_(seed) {
-    out_ = RandomTensor(dtype, {4 + static_cast<int64_t>(random_() % 6), 1 + static_cast<int64_t>(random_() % 7), 3}, seed);
+    out_ = RandomTensor(
+        dtype,
+        {4 + static_cast<int64_t>(random_() % 6), 1 + static_cast<int64_t>(random_() % 7), 3},
+        seed);
     own_ = RandomTensor(dtype, {12, 5, 4}, seed + 1);
     chunk_elements_ = 1 + random_() % 100;
     num_chunks_ = (out_.size() + chunk_elements_ - 1) / chunk_elements_;
@@ -185,13 +193,15 @@ class FillCase {
         if (message[chunk].empty()) {
           inputs.push_back(TensorOf(dtype_, {0}, {}));
         } else {
-          inputs.push_back(TensorOf(dtype_, {static_cast<int64_t>(message[chunk].size())}, message[chunk]));
+          inputs.push_back(
+              TensorOf(dtype_, {static_cast<int64_t>(message[chunk].size())}, message[chunk]));
         }
       }
       RunOptions options;
       options.chunk = chunk;
       options.initial_outputs = {out_};
-      Attributes attrs{{"num_own", int64_t{1}}, {"regions", regions_}, {"chunk_elements", chunk_elements_}};
+      Attributes attrs{
+          {"num_own", int64_t{1}}, {"regions", regions_}, {"chunk_elements", chunk_elements_}};
       auto result = RunKernel("exchange_fill", attrs, inputs, {out_.slice}, options);
       ASSERT_EQ(out_.values.size(), expected_.size());
       // Only the chunk's own positions change.
@@ -214,18 +224,24 @@ class FillCase {
     regions_.push_back(num_sources);
     std::vector<double> total(target.volume(), combiner == 0 ? 0.0 : Lowest());
     for (int64_t s = 0; s < num_sources; ++s) {
-      std::vector<double> values = s == 0 && random_() % 2 ? OwnSource(target.volume()) : MessageSource(s, *position, target.volume());
+      std::vector<double> values = s == 0 && random_() % 2
+                                       ? OwnSource(target.volume())
+                                       : MessageSource(s, *position, target.volume());
       for (size_t i = 0; i < total.size(); ++i) {
-        total[i] = s == 0 ? values[i] : combiner == 0 ? Stored(dtype_ == DType::kI32 ? dtype_ : DType::kF32, total[i] + values[i])
-                                                      : std::max(total[i], values[i]);
+        total[i] = s == 0 ? values[i]
+                   : combiner == 0
+                       ? Stored(dtype_ == DType::kI32 ? dtype_ : DType::kF32, total[i] + values[i])
+                       : std::max(total[i], values[i]);
       }
     }
-    for (double value : total) expected_.push_back(num_sources == 0 ? value : Stored(dtype_, value));
+    for (double value : total)
+      expected_.push_back(num_sources == 0 ? value : Stored(dtype_, value));
     *position += target.volume();
   }
 
   double Lowest() const {
-    return dtype_ == DType::kI32 ? std::numeric_limits<int32_t>::min() : -std::numeric_limits<double>::infinity();
+    return dtype_ == DType::kI32 ? std::numeric_limits<int32_t>::min()
+                                 : -std::numeric_limits<double>::infinity();
   }
 
   // A box of the own tensor of the same volume; a message where no box has it.
@@ -234,7 +250,8 @@ class FillCase {
     Box box{{0, 0, 0}, {0, 0, 0}};
     for (int64_t a = 1; a <= 12 && box.volume() != volume; ++a) {
       for (int64_t b = 1; b <= 5 && box.volume() != volume; ++b) {
-        for (int64_t c = 1; c <= 4 && box.volume() != volume; ++c) box = Box{{12 - a, 5 - b, 0}, {12, 5, c}};
+        for (int64_t c = 1; c <= 4 && box.volume() != volume; ++c)
+          box = Box{{12 - a, 5 - b, 0}, {12, 5, c}};
       }
     }
     if (box.volume() != volume) {
@@ -279,7 +296,8 @@ TEST(ExchangeFillTest, ALargeSumIsTheSameOnAnyTeam) {
   const int64_t n = 300000;
   TestTensor own = RandomTensor(DType::kF32, {n}, 1), message = RandomTensor(DType::kF32, {n}, 2);
   std::vector<int64_t> regions{0, 0, 1, 0, n, 2, -1, 1, 0, n, 0};
-  auto sum = RunKernel("exchange_fill", {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
+  auto sum = RunKernel("exchange_fill",
+                       {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
                        {own, message}, {own.slice});
   std::vector<double> expected;
   for (int64_t i = 0; i < n; ++i) expected.push_back(Stored(DType::kF32, own[i] + message[i]));
@@ -293,7 +311,8 @@ TEST(ExchangeFillTest, ALargeSumOfThreeRunsInTheOrderOfItsSources) {
   std::vector<int64_t> regions{0, 0, 1, before, before + n, 3, 0, -1, 1, 0, n, 1};
   RunOptions options;
   options.initial_outputs = {TensorOf(DType::kF32, {n + 5}, std::vector<double>(n + 5, 7))};
-  auto sum = RunKernel("exchange_fill", {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
+  auto sum = RunKernel("exchange_fill",
+                       {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
                        {own, first, second}, {TensorSlice::Whole(DType::kF32, {n + 5})}, options);
   std::vector<double> expected(n + 5, 7);
   for (int64_t i = 0; i < n; ++i) {
@@ -308,8 +327,10 @@ TEST(ExchangeFillTest, SourcesMayHaveAnotherShapeOfTheSameVolume) {
   std::vector<int64_t> regions{0, 0, 1, 2, 10, 1, -1, 2, 1, 0, 3, 4};
   RunOptions options;
   options.initial_outputs = {TensorOf(DType::kF32, {12}, std::vector<double>(12, 7))};
-  auto out = RunKernel("exchange_fill", {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", int64_t{64}}},
-                       {own}, {TensorSlice::Whole(DType::kF32, {12})}, options);
+  auto out =
+      RunKernel("exchange_fill",
+                {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", int64_t{64}}},
+                {own}, {TensorSlice::Whole(DType::kF32, {12})}, options);
   std::vector<double> expected{7, 7};
   for (int64_t i = 4; i < 12; ++i) expected.push_back(own[i]);
   expected.insert(expected.end(), {7, 7});
@@ -317,15 +338,18 @@ TEST(ExchangeFillTest, SourcesMayHaveAnotherShapeOfTheSameVolume) {
 }
 
 TEST(ExchangeFillTest, DamagedAttributesAreRefused) {
-  KernelSpec spec{.op = "exchange_fill",
-                  .inputs = {TensorSlice::Whole(DType::kF32, {4}), TensorSlice::Whole(DType::kF32, {4})},
-                  .outputs = {TensorSlice::Whole(DType::kF32, {4})}};
-  const std::vector<int64_t> damaged[] = {{1, 0, 1, 0, 4, 0},       {0, 2, 1, 0, 4, 0}, {0, 0, 1, 0, 5, 0},
-                                          {0, 0, 1, 0, 4, 1, 1},    {0, 0, 1, 0, 4, 1}, {0, 0, 1, 0, 4, 1, -1, 1, 0, 3},
-                                          {0, 0, 1, 0, 4, 1, -1, 1, 0}};
+  KernelSpec spec{
+      .op = "exchange_fill",
+      .inputs = {TensorSlice::Whole(DType::kF32, {4}), TensorSlice::Whole(DType::kF32, {4})},
+      .outputs = {TensorSlice::Whole(DType::kF32, {4})}};
+  const std::vector<int64_t> damaged[] = {
+      {1, 0, 1, 0, 4, 0},          {0, 2, 1, 0, 4, 0}, {0, 0, 1, 0, 5, 0},
+      {0, 0, 1, 0, 4, 1, 1},       {0, 0, 1, 0, 4, 1}, {0, 0, 1, 0, 4, 1, -1, 1, 0, 3},
+      {0, 0, 1, 0, 4, 1, -1, 1, 0}};
   for (const auto& regions : damaged) {
     spec.attrs = {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", int64_t{4}}};
-    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 

@@ -35,7 +35,8 @@ memory::data_type DnnlType(DType dtype) {
 }
 
 memory::desc Strided(int64_t rows, int64_t cols, DType dtype, Storage storage, int64_t stride) {
-  memory::dims strides = storage == Storage::kPlain ? memory::dims{stride, 1} : memory::dims{1, stride};
+  memory::dims strides =
+      storage == Storage::kPlain ? memory::dims{stride, 1} : memory::dims{1, stride};
   return memory::desc({rows, cols}, DnnlType(dtype), strides);
 }
 
@@ -45,12 +46,14 @@ struct Primitive {
   dnnl::matmul primitive;
 };
 
-std::optional<Primitive> MakePrimitive(const dnnl::engine& engine, const memory::desc& a, const memory::desc& b,
-                                       const memory::desc& bias, const memory::desc& c) {
+std::optional<Primitive> MakePrimitive(const dnnl::engine& engine, const memory::desc& a,
+                                       const memory::desc& b, const memory::desc& bias,
+                                       const memory::desc& c) {
   try {
     dnnl::primitive_attr attr;
     attr.set_scratchpad_mode(dnnl::scratchpad_mode::user);
-    dnnl::matmul::desc desc = bias.is_zero() ? dnnl::matmul::desc(a, b, c) : dnnl::matmul::desc(a, b, bias, c);
+    dnnl::matmul::desc desc =
+        bias.is_zero() ? dnnl::matmul::desc(a, b, c) : dnnl::matmul::desc(a, b, bias, c);
     dnnl::matmul::primitive_desc primitive_desc(desc, attr, engine, /*allow_empty=*/true);
     if (!primitive_desc) return std::nullopt;
     return Primitive{primitive_desc, dnnl::matmul(primitive_desc)};
@@ -68,8 +71,8 @@ std::optional<PanelLayout> PanelsOf(const memory::desc& weights, DType dtype, in
   int64_t block_rows = 0;
   if (blocking.inner_nblks == 2 && blocking.inner_idxs[0] == 0 && blocking.inner_idxs[1] == 1) {
     block_rows = blocking.inner_blks[0];
-  } else if (blocking.inner_nblks == 3 && blocking.inner_idxs[0] == 0 && blocking.inner_idxs[1] == 1 &&
-             blocking.inner_idxs[2] == 0) {
+  } else if (blocking.inner_nblks == 3 && blocking.inner_idxs[0] == 0 &&
+             blocking.inner_idxs[1] == 1 && blocking.inner_idxs[2] == 0) {
     layout.group = blocking.inner_blks[2];
     block_rows = blocking.inner_blks[0] * layout.group;
   } else {
@@ -79,7 +82,8 @@ std::optional<PanelLayout> PanelsOf(const memory::desc& weights, DType dtype, in
   layout.padded_rows = md.padded_dims[0];
   bool as_expected = layout.group == (dtype == DType::kBF16 ? 2 : 1) && md.offset0 == 0 &&
                      blocking.strides[0] == layout.columns * block_rows &&
-                     blocking.strides[1] == layout.panel_elements() && md.padded_dims[1] == RoundUp(n, layout.columns);
+                     blocking.strides[1] == layout.panel_elements() &&
+                     md.padded_dims[1] == RoundUp(n, layout.columns);
   if (!as_expected) return std::nullopt;
   return layout;
 }
@@ -94,7 +98,9 @@ class Execution {
         b_(made.desc.weights_desc(), engine, nullptr),
         c_(made.desc.dst_desc(), engine, nullptr),
         scratch_(made.desc.scratchpad_desc(), engine, nullptr) {
-    args_ = {{DNNL_ARG_SRC, a_.get()}, {DNNL_ARG_WEIGHTS, b_.get()}, {DNNL_ARG_DST, c_.get()},
+    args_ = {{DNNL_ARG_SRC, a_.get()},
+             {DNNL_ARG_WEIGHTS, b_.get()},
+             {DNNL_ARG_DST, c_.get()},
              {DNNL_ARG_SCRATCHPAD, scratch_.get()}};
     if (!made.desc.bias_desc().is_zero()) {
       bias_ = memory(made.desc.bias_desc(), engine, nullptr);
@@ -110,7 +116,8 @@ class Execution {
     if (bias_) Point(bias_, bias);
     OneOpenMpThread one_thread;
     // Fails only for arguments that do not fit the primitive, which Create has ruled out.
-    dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(args_.size()), args_.data());
+    dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(args_.size()),
+                           args_.data());
   }
 
  private:
@@ -142,7 +149,9 @@ class Region {
 char* At(void* base, int64_t bytes) { return static_cast<char*>(base) + bytes; }
 const char* At(const void* base, int64_t bytes) { return static_cast<const char*>(base) + bytes; }
 
-int64_t ScratchBytes(const Primitive& made) { return static_cast<int64_t>(made.desc.scratchpad_desc().get_size()); }
+int64_t ScratchBytes(const Primitive& made) {
+  return static_cast<int64_t>(made.desc.scratchpad_desc().get_size());
+}
 
 // --- panels ---------------------------------------------------------------------------
 
@@ -159,7 +168,8 @@ class PanelGemm final : public Gemm {
   int64_t workspace_bytes() const override { return lanes_at_ + lane_bytes_ * spec_.num_threads; }
   std::string debug_text() const override { return absl::StrCat("panels, ", kernel_name_); }
 
-  void Run(ThreadTeam* team, const Operands& operands, absl::FunctionRef<void(const Block&)> finished) override {
+  void Run(ThreadTeam* team, const Operands& operands,
+           absl::FunctionRef<void(const Block&)> finished) override {
     PackRight(team, operands);
     const int64_t size = SizeOf(spec_.operands);
     team->For(rows_.count(), [&](int64_t piece, int worker) {
@@ -167,7 +177,8 @@ class PanelGemm final : public Gemm {
       char* lane = At(operands.workspace, lanes_at_ + worker * lane_bytes_);
       const void* a = At(operands.a, block.row * spec_.k * size);
       if (spec_.a == Storage::kTransposed) {
-        TransposeTile(size, At(operands.a, block.row * size), spec_.k, block.num_rows, spec_.m, lane, spec_.k);
+        TransposeTile(size, At(operands.a, block.row * size), spec_.k, block.num_rows, spec_.m,
+                      lane, spec_.k);
         a = lane;
       }
       void* c = At(operands.c, block.row * spec_.n * SizeOf(spec_.result));
@@ -185,15 +196,18 @@ class PanelGemm final : public Gemm {
     dnnl::engine engine(dnnl::engine::kind::cpu, 0);
     OneOpenMpThread one_thread;
     memory::desc bias;
-    if (spec_.bias) bias = memory::desc({1, spec_.n}, DnnlType(*spec_.bias), memory::format_tag::ab);
+    if (spec_.bias)
+      bias = memory::desc({1, spec_.n}, DnnlType(*spec_.bias), memory::format_tag::ab);
     auto make = [&](int64_t num_rows, const memory::desc& b) {
-      return MakePrimitive(engine, Strided(num_rows, spec_.k, spec_.operands, Storage::kPlain, spec_.k), b, bias,
-                           Strided(num_rows, spec_.n, spec_.result, Storage::kPlain, spec_.n));
+      return MakePrimitive(
+          engine, Strided(num_rows, spec_.k, spec_.operands, Storage::kPlain, spec_.k), b, bias,
+          Strided(num_rows, spec_.n, spec_.result, Storage::kPlain, spec_.n));
     };
     memory::desc any({spec_.k, spec_.n}, DnnlType(spec_.operands), memory::format_tag::any);
     std::optional<Primitive> whole = make(rows_.size, any);
     if (!whole) return false;
-    std::optional<PanelLayout> layout = PanelsOf(whole->desc.weights_desc(), spec_.operands, spec_.n);
+    std::optional<PanelLayout> layout =
+        PanelsOf(whole->desc.weights_desc(), spec_.operands, spec_.n);
     if (!layout) return false;
     layout_ = *layout;
     kernel_name_ = whole->desc.impl_info_str();
@@ -205,8 +219,10 @@ class PanelGemm final : public Gemm {
       scratch_bytes = std::max(scratch_bytes, ScratchBytes(*rest));
       for (int i = 0; i < spec_.num_threads; ++i) rest_.emplace_back(engine, *rest);
     }
-    panels_ = Pieces::OfRows((spec_.n + layout_.columns - 1) / layout_.columns, layout_.panel_elements(), kLightPiece);
-    lanes_at_ = RoundUp(panels_.total * layout_.panel_elements() * SizeOf(spec_.operands), kCacheLine);
+    panels_ = Pieces::OfRows((spec_.n + layout_.columns - 1) / layout_.columns,
+                             layout_.panel_elements(), kLightPiece);
+    lanes_at_ =
+        RoundUp(panels_.total * layout_.panel_elements() * SizeOf(spec_.operands), kCacheLine);
     Region lane;
     lane.Take(spec_.a == Storage::kTransposed ? rows_.size * spec_.k * SizeOf(spec_.operands) : 0);
     scratch_at_ = lane.Take(scratch_bytes);
@@ -236,7 +252,9 @@ class PanelGemm final : public Gemm {
 
 // --- plain ----------------------------------------------------------------------------
 
-int64_t PlainBlockColumns(int64_t n) { return std::clamp<int64_t>(RoundUp((n + 7) / 8, 64), 128, 1024); }
+int64_t PlainBlockColumns(int64_t n) {
+  return std::clamp<int64_t>(RoundUp((n + 7) / 8, 64), 128, 1024);
+}
 
 class PlainGemm final : public Gemm {
  public:
@@ -248,7 +266,8 @@ class PlainGemm final : public Gemm {
   int64_t workspace_bytes() const override { return lanes_at_ + lane_bytes_ * spec_.num_threads; }
   std::string debug_text() const override { return absl::StrCat("plain, ", kernel_name_); }
 
-  void Run(ThreadTeam* team, const Operands& operands, absl::FunctionRef<void(const Block&)> finished) override {
+  void Run(ThreadTeam* team, const Operands& operands,
+           absl::FunctionRef<void(const Block&)> finished) override {
     const void* a = operands.a;
     const void* b = operands.b;
     if (compute_ != spec_.operands) {
@@ -309,15 +328,20 @@ class PlainGemm final : public Gemm {
     return true;
   }
 
-  std::optional<Primitive> Make(const dnnl::engine& engine, int64_t num_rows, int64_t num_columns) const {
+  std::optional<Primitive> Make(const dnnl::engine& engine, int64_t num_rows,
+                                int64_t num_columns) const {
     memory::desc bias;
     if (spec_.bias) {
-      bias = memory::desc({1, num_columns}, DnnlType(widened_bias_ ? compute_ : *spec_.bias), memory::format_tag::ab);
+      bias = memory::desc({1, num_columns}, DnnlType(widened_bias_ ? compute_ : *spec_.bias),
+                          memory::format_tag::ab);
     }
-    memory::desc a = Strided(num_rows, spec_.k, compute_, spec_.a, spec_.a == Storage::kPlain ? spec_.k : spec_.m);
-    memory::desc b = Strided(spec_.k, num_columns, compute_, spec_.b, spec_.b == Storage::kPlain ? spec_.n : spec_.k);
-    memory::desc c = staged_ ? Strided(num_rows, num_columns, compute_, Storage::kPlain, num_columns)
-                             : Strided(num_rows, num_columns, spec_.result, Storage::kPlain, spec_.n);
+    memory::desc a = Strided(num_rows, spec_.k, compute_, spec_.a,
+                             spec_.a == Storage::kPlain ? spec_.k : spec_.m);
+    memory::desc b = Strided(spec_.k, num_columns, compute_, spec_.b,
+                             spec_.b == Storage::kPlain ? spec_.n : spec_.k);
+    memory::desc c = staged_
+                         ? Strided(num_rows, num_columns, compute_, Storage::kPlain, num_columns)
+                         : Strided(num_rows, num_columns, spec_.result, Storage::kPlain, spec_.n);
     return MakePrimitive(engine, a, b, bias, c);
   }
 
@@ -325,16 +349,19 @@ class PlainGemm final : public Gemm {
     const int64_t size = SizeOf(compute_), result_size = SizeOf(spec_.result);
     const int64_t a_at = block.row * (spec_.a == Storage::kPlain ? spec_.k : 1) * size;
     const int64_t b_at = block.column * (spec_.b == Storage::kPlain ? 1 : spec_.k) * size;
-    const int64_t bias_at = spec_.bias ? block.column * SizeOf(widened_bias_ ? compute_ : *spec_.bias) : 0;
+    const int64_t bias_at =
+        spec_.bias ? block.column * SizeOf(widened_bias_ ? compute_ : *spec_.bias) : 0;
     char* lane = At(operands.workspace, lanes_at_ + worker * lane_bytes_);
     char* c = At(operands.c, (block.row * spec_.n + block.column) * result_size);
-    int which = (block.num_rows == rows_.size ? 0 : 2) + (block.num_columns == columns_.size ? 0 : 1);
-    executions_[which][worker].Run(At(operands.a, a_at), At(operands.b, b_at), At(operands.bias, bias_at),
-                                   staged_ ? lane : c, lane + scratch_at_);
+    int which =
+        (block.num_rows == rows_.size ? 0 : 2) + (block.num_columns == columns_.size ? 0 : 1);
+    executions_[which][worker].Run(At(operands.a, a_at), At(operands.b, b_at),
+                                   At(operands.bias, bias_at), staged_ ? lane : c,
+                                   lane + scratch_at_);
     if (!staged_) return;
     for (int64_t row = 0; row < block.num_rows; ++row) {
-      ConvertReal(compute_, spec_.result, lane + row * block.num_columns * size, c + row * spec_.n * result_size,
-                  block.num_columns);
+      ConvertReal(compute_, spec_.result, lane + row * block.num_columns * size,
+                  c + row * spec_.n * result_size, block.num_columns);
     }
   }
 
@@ -342,8 +369,8 @@ class PlainGemm final : public Gemm {
     Pieces pieces{n, kLightPiece};
     team->For(pieces.count(), [&](int64_t piece) {
       int64_t begin = pieces.begin(piece);
-      ConvertReal(spec_.operands, compute_, At(from, begin * SizeOf(spec_.operands)), to + begin * SizeOf(compute_),
-                  pieces.length(piece));
+      ConvertReal(spec_.operands, compute_, At(from, begin * SizeOf(spec_.operands)),
+                  to + begin * SizeOf(compute_), pieces.length(piece));
     });
   }
 
@@ -364,11 +391,13 @@ class PlainGemm final : public Gemm {
 // k = 0 or an empty c: every element is the bias, or zero.
 class EmptyGemm final : public Gemm {
  public:
-  explicit EmptyGemm(const GemmSpec& spec) : spec_(spec), rows_(Pieces::OfRows(spec.m, spec.n, kLightPiece)) {}
+  explicit EmptyGemm(const GemmSpec& spec)
+      : spec_(spec), rows_(Pieces::OfRows(spec.m, spec.n, kLightPiece)) {}
   int64_t workspace_bytes() const override { return 0; }
   std::string debug_text() const override { return "empty"; }
 
-  void Run(ThreadTeam* team, const Operands& operands, absl::FunctionRef<void(const Block&)> finished) override {
+  void Run(ThreadTeam* team, const Operands& operands,
+           absl::FunctionRef<void(const Block&)> finished) override {
     if (spec_.n == 0) return;
     const int64_t row_bytes = spec_.n * SizeOf(spec_.result);
     team->For(rows_.count(), [&](int64_t piece) {
@@ -403,8 +432,9 @@ absl::StatusOr<std::unique_ptr<Gemm>> Gemm::Create(const GemmSpec& spec) {
   }
   if (std::unique_ptr<Gemm> gemm = PlainGemm::TryCreate(spec, spec.operands)) return gemm;
   if (std::unique_ptr<Gemm> gemm = PlainGemm::TryCreate(spec, DType::kF32)) return gemm;
-  return absl::InternalError(absl::StrCat("oneDNN has no product of ", spec.m, " x ", spec.k, " by ", spec.k, " x ",
-                                          spec.n, " in ", Name(spec.operands)));
+  return absl::InternalError(absl::StrCat("oneDNN has no product of ", spec.m, " x ", spec.k,
+                                          " by ", spec.k, " x ", spec.n, " in ",
+                                          Name(spec.operands)));
 }
 
 }  // namespace weir

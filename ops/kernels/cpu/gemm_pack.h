@@ -10,8 +10,8 @@ namespace weir {
 
 // dst[c * dst_stride + r] = src[r * src_stride + c] for r < rows, c < cols.
 // element_bytes is 2 or 4; strides count elements.
-void TransposeTile(int64_t element_bytes, const void* src, int64_t rows, int64_t cols, int64_t src_stride, void* dst,
-                   int64_t dst_stride);
+void TransposeTile(int64_t element_bytes, const void* src, int64_t rows, int64_t cols,
+                   int64_t src_stride, void* dst, int64_t dst_stride);
 
 // The right-hand operand of a product as oneDNN's block kernels read it: panels of
 // `columns` columns; in a panel rows follow each other in groups of `group` (2 for bf16,
@@ -28,8 +28,8 @@ enum class Storage : uint8_t { kPlain, kTransposed };
 
 // Writes panel `panel` of the k x n matrix `src` to `dst` (the panel's own place). kPlain: src
 // is [k, n]; kTransposed: src is [n, k]; row-major and dense.
-void PackPanel(DType dtype, Storage storage, const void* src, int64_t k, int64_t n, const PanelLayout& layout,
-               int64_t panel, void* dst);
+void PackPanel(DType dtype, Storage storage, const void* src, int64_t k, int64_t n,
+               const PanelLayout& layout, int64_t panel, void* dst);
 
 // n elements from one real type to another.
 void ConvertReal(DType from, DType to, const void* src, void* dst, int64_t n);

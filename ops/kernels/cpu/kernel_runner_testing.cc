@@ -32,7 +32,9 @@ class Buffer {
     std::memset(data_ + bytes, kPattern, kGuard);
   }
   ~Buffer() { std::free(data_); }
-  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) { other.data_ = nullptr; }
+  Buffer(Buffer&& other) noexcept : data_(other.data_), bytes_(other.bytes_) {
+    other.data_ = nullptr;
+  }
   Buffer(const Buffer&) = delete;
 
   void* data() const { return data_; }
@@ -55,7 +57,9 @@ void Encode(const TestTensor& tensor, void* data) {
   for (int64_t i = 0; i < tensor.size(); ++i) {
     switch (tensor.slice.dtype) {
       case DType::kF32: static_cast<float*>(data)[i] = static_cast<float>(tensor[i]); break;
-      case DType::kBF16: static_cast<BFloat16*>(data)[i] = ToBFloat16(static_cast<float>(tensor[i])); break;
+      case DType::kBF16:
+        static_cast<BFloat16*>(data)[i] = ToBFloat16(static_cast<float>(tensor[i]));
+        break;
       case DType::kI32: static_cast<int32_t*>(data)[i] = static_cast<int32_t>(tensor[i]); break;
     }
   }
@@ -78,7 +82,8 @@ struct RunResult {
 };
 
 // One run on a team of the given size.
-RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& options, int num_threads) {
+RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& options,
+                  int num_threads) {
   RunResult result;
   spec.num_threads = num_threads;
   auto kernel = KernelRegistry::Create("cpu", spec);
@@ -97,7 +102,8 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
   std::vector<void*> out_pointers;
   for (size_t i = 0; i < spec.outputs.size(); ++i) {
     result.outputs.emplace_back(spec.outputs[i] ? spec.outputs[i]->bytes() : 0);
-    if (i < options.initial_outputs.size()) Encode(options.initial_outputs[i], result.outputs.back().data());
+    if (i < options.initial_outputs.size())
+      Encode(options.initial_outputs[i], result.outputs.back().data());
     out_pointers.push_back(spec.outputs[i] ? result.outputs.back().data() : nullptr);
   }
   Buffer workspace((*kernel)->workspace_bytes());
@@ -113,7 +119,8 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
   args.random_key = options.random_key;
   (*kernel)->Run(args);
   EXPECT_TRUE(workspace.guard_intact()) << spec.op << " wrote past its workspace";
-  for (const Buffer& output : result.outputs) EXPECT_TRUE(output.guard_intact()) << spec.op << " wrote past an output";
+  for (const Buffer& output : result.outputs)
+    EXPECT_TRUE(output.guard_intact()) << spec.op << " wrote past an output";
   return result;
 }
 
@@ -132,7 +139,8 @@ TestTensor RandomTensor(TensorSlice slice, uint64_t seed) {
   TestTensor tensor{std::move(slice), {}};
   int64_t n = tensor.slice.num_elements();
   for (int64_t i = 0; i < n; ++i) {
-    double value = tensor.slice.dtype == DType::kI32 ? 1000.0 * UniformAt(seed, i) : NormalAt(seed, i);
+    double value =
+        tensor.slice.dtype == DType::kI32 ? 1000.0 * UniformAt(seed, i) : NormalAt(seed, i);
     tensor.values.push_back(Stored(tensor.slice.dtype, value));
   }
   return tensor;
@@ -146,7 +154,8 @@ TestTensor RandomIndices(Shape shape, int64_t low, int64_t high, uint64_t seed) 
   TestTensor tensor{TensorSlice::Whole(DType::kI32, std::move(shape)), {}};
   int64_t n = tensor.slice.num_elements();
   for (int64_t i = 0; i < n; ++i) {
-    tensor.values.push_back(static_cast<double>(low + static_cast<int64_t>(UniformAt(seed, i) * static_cast<float>(high - low))));
+    tensor.values.push_back(static_cast<double>(
+        low + static_cast<int64_t>(UniformAt(seed, i) * static_cast<float>(high - low))));
   }
   return tensor;
 }
@@ -155,24 +164,29 @@ TestTensor TensorOf(DType dtype, Shape shape, std::vector<double> values) {
   return TestTensor{TensorSlice::Whole(dtype, std::move(shape)), std::move(values)};
 }
 
-std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs, const TestInputs& inputs,
-                                  const TestOutputs& outputs, const RunOptions& options) {
+std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs,
+                                  const TestInputs& inputs, const TestOutputs& outputs,
+                                  const RunOptions& options) {
   KernelSpec spec;
   spec.op = op;
   spec.attrs = attrs;
-  for (const auto& input : inputs) spec.inputs.push_back(input ? std::optional(input->slice) : std::nullopt);
+  for (const auto& input : inputs)
+    spec.inputs.push_back(input ? std::optional(input->slice) : std::nullopt);
   spec.outputs = outputs;
   RunResult first = RunOnce(spec, inputs, options, 1);
   for (int num_threads = 2; num_threads <= 4; ++num_threads) {
     RunResult other = RunOnce(spec, inputs, options, num_threads);
     for (size_t i = 0; i < first.outputs.size() && i < other.outputs.size(); ++i) {
-      EXPECT_EQ(std::memcmp(first.outputs[i].data(), other.outputs[i].data(), first.outputs[i].bytes()), 0)
+      EXPECT_EQ(
+          std::memcmp(first.outputs[i].data(), other.outputs[i].data(), first.outputs[i].bytes()),
+          0)
           << op << ": output " << i << " differs on " << num_threads << " threads";
     }
   }
   std::vector<TestTensor> results;
   for (size_t i = 0; i < first.outputs.size(); ++i) {
-    results.push_back(spec.outputs[i] ? Decode(*spec.outputs[i], first.outputs[i].data()) : TestTensor());
+    results.push_back(spec.outputs[i] ? Decode(*spec.outputs[i], first.outputs[i].data())
+                                      : TestTensor());
   }
   results.resize(outputs.size());
   return results;
@@ -188,8 +202,8 @@ void ExpectClose(const TestTensor& actual, const std::vector<double>& expected, 
     double distance = std::abs(actual.values[i] - expected[i]);
     bool same_infinity = std::isinf(expected[i]) && actual.values[i] == expected[i];
     if (!same_infinity && !(distance <= tolerance * std::max(1.0, std::abs(expected[i])))) {
-      ADD_FAILURE() << "element " << i << " of " << ToText(actual.slice) << ": " << actual.values[i] << ", expected "
-                    << expected[i];
+      ADD_FAILURE() << "element " << i << " of " << ToText(actual.slice) << ": " << actual.values[i]
+                    << ", expected " << expected[i];
       ++reported;
     }
   }
@@ -200,8 +214,8 @@ void ExpectEqualValues(const TestTensor& actual, const std::vector<double>& expe
   int reported = 0;
   for (size_t i = 0; i < expected.size() && reported < 4; ++i) {
     if (actual.values[i] != expected[i]) {
-      ADD_FAILURE() << "element " << i << " of " << ToText(actual.slice) << ": " << actual.values[i] << ", expected "
-                    << expected[i];
+      ADD_FAILURE() << "element " << i << " of " << ToText(actual.slice) << ": " << actual.values[i]
+                    << ", expected " << expected[i];
       ++reported;
     }
   }

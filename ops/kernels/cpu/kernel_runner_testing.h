@@ -47,8 +47,9 @@ using TestInputs = std::vector<std::optional<TestTensor>>;
 using TestOutputs = std::vector<std::optional<TensorSlice>>;
 
 // Failures are reported to GoogleTest; then the results are empty.
-std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs, const TestInputs& inputs,
-                                  const TestOutputs& outputs, const RunOptions& options = {});
+std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs,
+                                  const TestInputs& inputs, const TestOutputs& outputs,
+                                  const RunOptions& options = {});
 
 // How far a stored result may be from the reference: relative to max(1, |reference|).
 double Tolerance(DType dtype);

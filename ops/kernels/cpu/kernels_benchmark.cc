@@ -1,6 +1,6 @@
 // Matmul kernels against one bare oneDNN call on one thread, in alternation: `ratio` is the
-// bare call's median time of processor over the kernel's (1: nothing lost). Other kernels: bytes per
-// second of what they must read and write.
+// bare call's median time of processor over the kernel's (1: nothing lost). Other kernels: bytes
+// per second of what they must read and write.
 #include <omp.h>
 #include <time.h>
 
@@ -84,10 +84,13 @@ double Median(std::vector<double> values) {
 // c[m, n] = a[m, k] b[k, n] as one oneDNN primitive.
 class BareMatmul {
  public:
-  BareMatmul(int64_t m, int64_t k, int64_t n, memory::dims a_strides, memory::dims b_strides, DType in, DType out)
+  BareMatmul(int64_t m, int64_t k, int64_t n, memory::dims a_strides, memory::dims b_strides,
+             DType in, DType out)
       : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
     omp_set_num_threads(1);
-    auto type = [](DType dtype) { return dtype == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16; };
+    auto type = [](DType dtype) {
+      return dtype == DType::kF32 ? memory::data_type::f32 : memory::data_type::bf16;
+    };
     memory::desc a({m, k}, type(in), a_strides), b({k, n}, type(in), b_strides);
     memory::desc c({m, n}, type(out), memory::dims{n, 1});
     dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, c), engine_);
@@ -132,11 +135,18 @@ enum Form { kForward, kTransposed, kGradWeight };
 void BM_Matmul(benchmark::State& state) {
   const int64_t tokens = state.range(0), k = state.range(1), n = state.range(2);
   const DType dtype = state.range(4) ? DType::kBF16 : DType::kF32;
-  const double flops = 2.0 * static_cast<double>(tokens) * static_cast<double>(k) * static_cast<double>(n);
-  auto slice = [](DType type, int64_t rows, int64_t cols) { return TensorSlice::Whole(type, {rows, cols}); };
+  const double flops =
+      2.0 * static_cast<double>(tokens) * static_cast<double>(k) * static_cast<double>(n);
+  auto slice = [](DType type, int64_t rows, int64_t cols) {
+    return TensorSlice::Whole(type, {rows, cols});
+  };
   if (state.range(3) == kGradWeight) {
-    KernelSpec spec{"matmul_grad_w", {}, {slice(dtype, tokens, k), slice(dtype, tokens, n)}, {slice(DType::kF32, k, n)}};
-    return Compare(state, BareMatmul(k, tokens, n, {1, k}, {n, 1}, dtype, DType::kF32), Runner(spec, 1), flops);
+    KernelSpec spec{"matmul_grad_w",
+                    {},
+                    {slice(dtype, tokens, k), slice(dtype, tokens, n)},
+                    {slice(DType::kF32, k, n)}};
+    return Compare(state, BareMatmul(k, tokens, n, {1, k}, {n, 1}, dtype, DType::kF32),
+                   Runner(spec, 1), flops);
   }
   const bool transposed = state.range(3) == kTransposed;
   KernelSpec spec{"matmul",
@@ -149,8 +159,12 @@ void BM_Matmul(benchmark::State& state) {
 void MatmulShapes(benchmark::internal::Benchmark* benchmark) {
   for (int64_t bf16 : {0, 1}) {
     for (int64_t form : {kForward, kTransposed, kGradWeight}) {
-      benchmark->Args({512, 256, 1024, form, bf16})->Args({512, 1024, 256, form, bf16})->Args({512, 256, 256, form, bf16});
-      benchmark->Args({2048, 512, 2048, form, bf16})->Args({4096, 256, 768, form, bf16})->Args({1024, 256, 8192, form, bf16});
+      benchmark->Args({512, 256, 1024, form, bf16})
+          ->Args({512, 1024, 256, form, bf16})
+          ->Args({512, 256, 256, form, bf16});
+      benchmark->Args({2048, 512, 2048, form, bf16})
+          ->Args({4096, 256, 768, form, bf16})
+          ->Args({1024, 256, 8192, form, bf16});
     }
   }
   benchmark->ArgNames({"tokens", "k", "n", "form", "bf16"});
@@ -165,23 +179,36 @@ void RunBytes(benchmark::State& state, KernelSpec spec, int num_threads) {
 
 TensorSlice F(Shape shape) { return TensorSlice::Whole(DType::kF32, std::move(shape)); }
 
-void BM_Gelu(benchmark::State& state) { RunBytes(state, {"gelu", {}, {F({1024, 1024})}, {F({1024, 1024})}}, 1); }
+void BM_Gelu(benchmark::State& state) {
+  RunBytes(state, {"gelu", {}, {F({1024, 1024})}, {F({1024, 1024})}}, 1);
+}
 void BM_LayerNorm(benchmark::State& state) {
-  RunBytes(state, {"layer_norm", {}, {F({1024, 256}), F({256}), F({256})}, {F({1024, 256}), F({1024}), F({1024})}}, 1);
+  RunBytes(state,
+           {"layer_norm",
+            {},
+            {F({1024, 256}), F({256}), F({256})},
+            {F({1024, 256}), F({1024}), F({1024})}},
+           1);
 }
 void BM_LayerNormGrad(benchmark::State& state) {
   TensorSlice x = F({1024, 256}), row = F({1024}), h = F({256});
   RunBytes(state, {"layer_norm_grad", {}, {x, h, row, row, x}, {x, h, h}}, 1);
 }
 void BM_CrossEntropy(benchmark::State& state) {
-  RunBytes(state, {"softmax_cross_entropy", {}, {F({512, 8192}), TensorSlice::Whole(DType::kI32, {512})}, {F({512})}}, 1);
+  RunBytes(state,
+           {"softmax_cross_entropy",
+            {},
+            {F({512, 8192}), TensorSlice::Whole(DType::kI32, {512})},
+            {F({512})}},
+           1);
 }
 void BM_CrossEntropyGrad(benchmark::State& state) {
   TensorSlice logits = F({512, 8192}), row = F({512}), ids = TensorSlice::Whole(DType::kI32, {512});
   RunBytes(state, {"softmax_cross_entropy_grad", {}, {logits, ids, row, row, row}, {logits}}, 1);
 }
 void BM_BiasGrad(benchmark::State& state) {
-  RunBytes(state, {"reduce_sum", {{"axes", std::vector<int64_t>{0}}}, {F({1024, 1024})}, {F({1024})}}, 1);
+  RunBytes(state,
+           {"reduce_sum", {{"axes", std::vector<int64_t>{0}}}, {F({1024, 1024})}, {F({1024})}}, 1);
 }
 void BM_AdamW(benchmark::State& state) {
   TensorSlice w = F({1 << 20});
@@ -191,17 +218,28 @@ void BM_Dropout(benchmark::State& state) {
   RunBytes(state, {"dropout", {{"rate", 0.1}}, {F({1024, 256})}, {F({1024, 256})}}, 1);
 }
 void BM_Transpose(benchmark::State& state) {
-  RunBytes(state, {"transpose", {{"perm", std::vector<int64_t>{1, 0}}}, {F({1024, 1024})}, {F({1024, 1024})}}, 1);
+  RunBytes(
+      state,
+      {"transpose", {{"perm", std::vector<int64_t>{1, 0}}}, {F({1024, 1024})}, {F({1024, 1024})}},
+      1);
 }
 void BM_FillSum(benchmark::State& state) {
   const int64_t n = 1 << 20;
   std::vector<int64_t> regions{0, 0, 1, 0, n, 2, -1, 1, 0, n, 0};
-  RunBytes(state, {"exchange_fill", {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}}, {F({n}), F({n})}, {F({n})}}, 1);
+  RunBytes(state,
+           {"exchange_fill",
+            {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
+            {F({n}), F({n})},
+            {F({n})}},
+           1);
 }
 void BM_Pack(benchmark::State& state) {
   const int64_t n = 1024;
   std::vector<int64_t> pieces{0, 0, 2, 0, 0, n, n / 2};
-  RunBytes(state, {"exchange_pack", {{"pieces", pieces}, {"chunk_elements", n * n}}, {F({n, n})}, {F({n * n})}}, 1);
+  RunBytes(
+      state,
+      {"exchange_pack", {{"pieces", pieces}, {"chunk_elements", n * n}}, {F({n, n})}, {F({n * n})}},
+      1);
 }
 BENCHMARK(BM_Gelu);
 BENCHMARK(BM_LayerNorm);
@@ -225,7 +263,8 @@ void AttentionBenchmark(benchmark::State& state, const std::string& op) {
   // Products over the scores that causality leaves: 2 forward, 5 backward.
   const double products = op == "attention" ? 2 : 5;
   const double flops = products * 2.0 * 4 * 8 * static_cast<double>(s * (s + 1) / 2 * d);
-  state.counters["gflops"] = benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
+  state.counters["gflops"] =
+      benchmark::Counter(flops * 1e-9, benchmark::Counter::kIsIterationInvariantRate);
 }
 void BM_Attention(benchmark::State& state) { AttentionBenchmark(state, "attention"); }
 void BM_AttentionGrad(benchmark::State& state) { AttentionBenchmark(state, "attention_grad"); }

@@ -18,7 +18,10 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 class MatmulKernel final : public Kernel {
  public:
   MatmulKernel(std::unique_ptr<Gemm> gemm, Activation activation, const TensorSlice& y)
-      : gemm_(std::move(gemm)), activation_(activation), dtype_(y.dtype), row_elements_(SizeFromEnd(y, 1)) {}
+      : gemm_(std::move(gemm)),
+        activation_(activation),
+        dtype_(y.dtype),
+        row_elements_(SizeFromEnd(y, 1)) {}
 
   int64_t workspace_bytes() const override { return gemm_->workspace_bytes(); }
 
@@ -46,8 +49,13 @@ class MatmulKernel final : public Kernel {
 
 KernelOr MakeMatmul(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(2, 3).Outputs(1, 2).Real(check.in(0), "x").MinRank(check.in(0), 1, "x").MinRank(check.out(0), 1, "y");
-  check.SameType(check.in(0), check.in(1), "x and w").SameType(check.in(0), check.out(0), "x and y");
+  check.Inputs(2, 3)
+      .Outputs(1, 2)
+      .Real(check.in(0), "x")
+      .MinRank(check.in(0), 1, "x")
+      .MinRank(check.out(0), 1, "y");
+  check.SameType(check.in(0), check.in(1), "x and w")
+      .SameType(check.in(0), check.out(0), "x and y");
   const bool transposed = spec.attrs.Bool("transpose_w");
   GemmSpec gemm;
   gemm.m = LeadingElements(check.in(0), 1);
@@ -58,12 +66,15 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
   gemm.num_threads = spec.num_threads;
   check.Expect(check.in(1).shape == (transposed ? Shape{gemm.n, gemm.k} : Shape{gemm.k, gemm.n}),
                transposed ? "w[n, k]" : "w[k, n]");
-  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.out(0), 1), "y with the leading axes of x");
+  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.out(0), 1),
+               "y with the leading axes of x");
   if (check.HasIn(2)) {
     check.Real(check.in(2), "bias").Expect(check.in(2).shape == Shape{gemm.n}, "bias[n]");
     gemm.bias = check.in(2).dtype;
   }
-  if (check.HasOut(1)) check.SameType(check.out(0), check.out(1), "y and pre").SameShape(check.out(0), check.out(1), "y and pre");
+  if (check.HasOut(1))
+    check.SameType(check.out(0), check.out(1), "y and pre")
+        .SameShape(check.out(0), check.out(1), "y and pre");
   std::optional<Activation> activation = ActivationFromName(spec.attrs.Str("activation", "none"));
   check.Expect(activation.has_value(), "an activation among none, relu, gelu, silu");
   if (!check.ok()) return check.status();
@@ -74,11 +85,13 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
 // dw = x^T dy, or dy^T x where the weight is stored transposed.
 class MatmulGradWeightKernel final : public Kernel {
  public:
-  MatmulGradWeightKernel(std::unique_ptr<Gemm> gemm, int left) : gemm_(std::move(gemm)), left_(left) {}
+  MatmulGradWeightKernel(std::unique_ptr<Gemm> gemm, int left)
+      : gemm_(std::move(gemm)), left_(left) {}
   int64_t workspace_bytes() const override { return gemm_->workspace_bytes(); }
 
   void Run(const KernelArgs& args) override {
-    Gemm::Operands operands{args.inputs[left_], args.inputs[1 - left_], nullptr, args.outputs[0], args.workspace};
+    Gemm::Operands operands{args.inputs[left_], args.inputs[1 - left_], nullptr, args.outputs[0],
+                            args.workspace};
     gemm_->Run(args.team, operands, [](const Gemm::Block&) {});
   }
 
@@ -89,9 +102,13 @@ class MatmulGradWeightKernel final : public Kernel {
 
 KernelOr MakeMatmulGradWeight(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "x").SameType(check.in(0), check.in(1), "x and dy");
+  check.Inputs(2, 2)
+      .Outputs(1, 1)
+      .Real(check.in(0), "x")
+      .SameType(check.in(0), check.in(1), "x and dy");
   check.Real(check.out(0), "dw").MinRank(check.in(0), 1, "x").MinRank(check.in(1), 1, "dy");
-  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.in(1), 1), "dy with the leading axes of x");
+  check.Expect(LeadingShape(check.in(0), 1) == LeadingShape(check.in(1), 1),
+               "dy with the leading axes of x");
   const int left = spec.attrs.Bool("transpose_w") ? 1 : 0;
   GemmSpec gemm;
   gemm.m = SizeFromEnd(check.in(left), 1);

@@ -32,9 +32,9 @@ struct Sizes {
 };
 
 // Both ways of Gemm, with rests in every direction, and empty operands.
-const Sizes kSizes[] = {{{3}, 5, 7},        {{2, 2}, 16, 64},   {{70}, 33, 65},     {{2, 50}, 64, 128},
-                        {{130}, 100, 1},    {{257}, 31, 200},   {{1}, 300, 1100},   {{40}, 1, 48},
-                        {{0}, 8, 8},        {{6}, 0, 4},        {{4, 0}, 3, 0},     {{1100}, 20, 30}};
+const Sizes kSizes[] = {{{3}, 5, 7},     {{2, 2}, 16, 64}, {{70}, 33, 65},   {{2, 50}, 64, 128},
+                        {{130}, 100, 1}, {{257}, 31, 200}, {{1}, 300, 1100}, {{40}, 1, 48},
+                        {{0}, 8, 8},     {{6}, 0, 4},      {{4, 0}, 3, 0},   {{1100}, 20, 30}};
 
 class MatmulKernelTest : public testing::TestWithParam<std::tuple<DType, Weight>> {
  protected:
@@ -52,27 +52,32 @@ INSTANTIATE_TEST_SUITE_P(Types, MatmulKernelTest,
                                           testing::Values(Weight::kPlain, Weight::kTransposed)),
                          [](const auto& info) {
                            return std::string(Name(std::get<0>(info.param))) +
-                                  (std::get<1>(info.param) == Weight::kPlain ? "Plain" : "Transposed");
+                                  (std::get<1>(info.param) == Weight::kPlain ? "Plain"
+                                                                             : "Transposed");
                          });
 
 TEST_P(MatmulKernelTest, MultipliesAddsTheBiasAndActivates) {
   int which = 0;
   for (const Sizes& sizes : kSizes) {
-    TestTensor x = RandomTensor(dtype(), sizes.With(sizes.k), 1), w = RandomWeight(sizes.k, sizes.n);
+    TestTensor x = RandomTensor(dtype(), sizes.With(sizes.k), 1),
+               w = RandomWeight(sizes.k, sizes.n);
     for (double& value : w.values) value = Stored(dtype(), value / std::sqrt(sizes.k + 1.0));
     TestTensor bias = RandomTensor(dtype(), {sizes.n}, 3);
     TensorSlice y_slice = TensorSlice::Whole(dtype(), sizes.With(sizes.n));
     const std::string activation = std::array{"none", "relu", "gelu", "silu"}[which++ % 4];
     Attributes attrs{{"transpose_w", transposed()}, {"activation", activation}};
     bool biased = which % 3 != 0;
-    auto results = RunKernel("matmul", attrs, {x, w, biased ? std::optional(bias) : std::nullopt}, {y_slice, y_slice});
-    auto alone = RunKernel("matmul", attrs, {x, w, biased ? std::optional(bias) : std::nullopt}, {y_slice});
+    auto results = RunKernel("matmul", attrs, {x, w, biased ? std::optional(bias) : std::nullopt},
+                             {y_slice, y_slice});
+    auto alone =
+        RunKernel("matmul", attrs, {x, w, biased ? std::optional(bias) : std::nullopt}, {y_slice});
     int64_t rows = NumElements(sizes.leading);
     std::vector<double> y(rows * sizes.n), pre(rows * sizes.n);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t j = 0; j < sizes.n; ++j) {
         double sum = biased ? bias[j] : 0;
-        for (int64_t p = 0; p < sizes.k; ++p) sum += x[i * sizes.k + p] * At(w, sizes.k, sizes.n, p, j);
+        for (int64_t p = 0; p < sizes.k; ++p)
+          sum += x[i * sizes.k + p] * At(w, sizes.k, sizes.n, p, j);
         pre[i * sizes.n + j] = sum;
         y[i * sizes.n + j] = Activated(activation, sum);
       }
@@ -85,19 +90,22 @@ TEST_P(MatmulKernelTest, MultipliesAddsTheBiasAndActivates) {
 
 TEST_P(MatmulKernelTest, WeightGradientContractsOverAllLeadingAxes) {
   for (const Sizes& sizes : kSizes) {
-    TestTensor x = RandomTensor(dtype(), sizes.With(sizes.k), 1), dy = RandomTensor(dtype(), sizes.With(sizes.n), 2);
+    TestTensor x = RandomTensor(dtype(), sizes.With(sizes.k), 1),
+               dy = RandomTensor(dtype(), sizes.With(sizes.n), 2);
     int64_t rows = NumElements(sizes.leading);
     std::vector<double> expected(sizes.k * sizes.n, 0.0);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t p = 0; p < sizes.k; ++p) {
         for (int64_t j = 0; j < sizes.n; ++j) {
-          expected[transposed() ? j * sizes.k + p : p * sizes.n + j] += x[i * sizes.k + p] * dy[i * sizes.n + j];
+          expected[transposed() ? j * sizes.k + p : p * sizes.n + j] +=
+              x[i * sizes.k + p] * dy[i * sizes.n + j];
         }
       }
     }
     Shape shape = transposed() ? Shape{sizes.n, sizes.k} : Shape{sizes.k, sizes.n};
     for (DType out : {DType::kF32, DType::kBF16}) {
-      auto dw = RunKernel("matmul_grad_w", {{"transpose_w", transposed()}, {"out_dtype", std::string(Name(out))}},
+      auto dw = RunKernel("matmul_grad_w",
+                          {{"transpose_w", transposed()}, {"out_dtype", std::string(Name(out))}},
                           {x, dy}, {TensorSlice::Whole(out, shape)});
       ExpectClose(dw[0], expected, std::sqrt(rows + 1.0));
     }
@@ -113,10 +121,12 @@ TEST_P(MatmulKernelTest, ALargeWeightIsNotPacked) {
 }
 
 TEST(MatmulTest, AWeightOfTheWrongShapeIsRefused) {
-  KernelSpec spec{.op = "matmul",
-                  .inputs = {TensorSlice::Whole(DType::kF32, {4, 6}), TensorSlice::Whole(DType::kF32, {5, 3})},
-                  .outputs = {TensorSlice::Whole(DType::kF32, {4, 3})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+  KernelSpec spec{
+      .op = "matmul",
+      .inputs = {TensorSlice::Whole(DType::kF32, {4, 6}), TensorSlice::Whole(DType::kF32, {5, 3})},
+      .outputs = {TensorSlice::Whole(DType::kF32, {4, 3})}};
+  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -67,17 +67,26 @@ void NormRow(const NormRows& rows, int64_t row) {
   T* y = static_cast<T*>(rows.y) + row * rows.n;
   const float count = static_cast<float>(rows.n);
   float mean = 0;
-  if (rows.kind == NormKind::kLayer) mean = SumOver(rows.n, [](VF v) HWY_ATTR { return v; }, x) / count;
+  if (rows.kind == NormKind::kLayer)
+    mean = SumOver(
+               rows.n, [](VF v) HWY_ATTR { return v; }, x) /
+           count;
   const VF mean_v = hn::Set(DF(), mean);
-  const float squares = SumOver(rows.n, [&](VF v) HWY_ATTR {
-    VF centred = hn::Sub(v, mean_v);
-    return hn::Mul(centred, centred);
-  }, x);
+  const float squares = SumOver(
+      rows.n,
+      [&](VF v) HWY_ATTR {
+        VF centred = hn::Sub(v, mean_v);
+        return hn::Mul(centred, centred);
+      },
+      x);
   const float rstd = 1.0f / std::sqrt(squares / count + rows.epsilon);
   const VF rstd_v = hn::Set(DF(), rstd);
-  auto scaled = [&](VF v, VF g) HWY_ATTR { return hn::Mul(hn::Mul(hn::Sub(v, mean_v), rstd_v), g); };
+  auto scaled = [&](VF v, VF g)
+                    HWY_ATTR { return hn::Mul(hn::Mul(hn::Sub(v, mean_v), rstd_v), g); };
   if (rows.beta) {
-    MapInto(y, rows.n, [&](VF v, VF g, VF b) HWY_ATTR { return hn::Add(scaled(v, g), b); }, x, rows.gamma, rows.beta);
+    MapInto(
+        y, rows.n, [&](VF v, VF g, VF b) HWY_ATTR { return hn::Add(scaled(v, g), b); }, x,
+        rows.gamma, rows.beta);
   } else {
     MapInto(y, rows.n, scaled, x, rows.gamma);
   }
@@ -87,7 +96,8 @@ void NormRow(const NormRows& rows, int64_t row) {
 
 void NormPiece(const NormRows& rows) {
   WithReal(rows.dtype, [&](auto* type) HWY_ATTR {
-    for (int64_t row = rows.begin; row < rows.end; ++row) NormRow<std::remove_pointer_t<decltype(type)>>(rows, row);
+    for (int64_t row = rows.begin; row < rows.end; ++row)
+      NormRow<std::remove_pointer_t<decltype(type)>>(rows, row);
   });
 }
 
@@ -101,32 +111,42 @@ void NormGradRow(const NormGradRows& rows, int64_t row) {
   const VF mean = hn::Set(DF(), rows.mean ? rows.mean[row] : 0.0f);
   const VF rstd = hn::Set(DF(), rows.rstd[row]);
   auto normal = [&](VF v) HWY_ATTR { return hn::Mul(hn::Sub(v, mean), rstd); };
-  const float along = SumOver(rows.n, [&](VF v, VF g, VF d) HWY_ATTR { return hn::Mul(hn::Mul(d, g), normal(v)); }, x,
-                              rows.gamma, dy);
+  const float along = SumOver(
+      rows.n, [&](VF v, VF g, VF d) HWY_ATTR { return hn::Mul(hn::Mul(d, g), normal(v)); }, x,
+      rows.gamma, dy);
   float level = 0;
   if (rows.kind == NormKind::kLayer) {
-    level = SumOver(rows.n, [](VF g, VF d) HWY_ATTR { return hn::Mul(d, g); }, rows.gamma, dy);
+    level = SumOver(
+        rows.n, [](VF g, VF d) HWY_ATTR { return hn::Mul(d, g); }, rows.gamma, dy);
   }
   const VF level_v = hn::Set(DF(), level / count), along_v = hn::Set(DF(), along / count);
   const float* dgamma = rows.dgamma;
-  MapInto(rows.dgamma, rows.n, [&](VF sum, VF v, VF d) HWY_ATTR { return hn::MulAdd(d, normal(v), sum); }, dgamma, x, dy);
+  MapInto(
+      rows.dgamma, rows.n,
+      [&](VF sum, VF v, VF d) HWY_ATTR { return hn::MulAdd(d, normal(v), sum); }, dgamma, x, dy);
   if (rows.dbeta) {
     const float* dbeta = rows.dbeta;
-    MapInto(rows.dbeta, rows.n, [](VF sum, VF d) HWY_ATTR { return hn::Add(sum, d); }, dbeta, dy);
+    MapInto(
+        rows.dbeta, rows.n, [](VF sum, VF d) HWY_ATTR { return hn::Add(sum, d); }, dbeta, dy);
   }
-  MapInto(dx, rows.n, [&](VF v, VF g, VF d) HWY_ATTR {
-    return hn::Mul(rstd, hn::Sub(hn::MulSub(d, g, level_v), hn::Mul(normal(v), along_v)));
-  }, x, rows.gamma, dy);
+  MapInto(
+      dx, rows.n,
+      [&](VF v, VF g, VF d) HWY_ATTR {
+        return hn::Mul(rstd, hn::Sub(hn::MulSub(d, g, level_v), hn::Mul(normal(v), along_v)));
+      },
+      x, rows.gamma, dy);
 }
 
 void NormGradPiece(const NormGradRows& rows) {
   WithReal(rows.dtype, [&](auto* type) HWY_ATTR {
-    for (int64_t row = rows.begin; row < rows.end; ++row) NormGradRow<std::remove_pointer_t<decltype(type)>>(rows, row);
+    for (int64_t row = rows.begin; row < rows.end; ++row)
+      NormGradRow<std::remove_pointer_t<decltype(type)>>(rows, row);
   });
 }
 
 // out[i] = sum over segments of partials[segment * stride + i], in order, for i < n.
-void SumSegments(const float* partials, int64_t stride, int64_t num_segments, DType dtype, void* out_any, int64_t n) {
+void SumSegments(const float* partials, int64_t stride, int64_t num_segments, DType dtype,
+                 void* out_any, int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
     T* out = static_cast<T*>(out_any);
@@ -176,7 +196,8 @@ float* OutputOrNull(const KernelArgs& args, size_t i) {
 
 class NormKernel final : public Kernel {
  public:
-  NormKernel(NormKind kind, const KernelSpec& spec, const TensorSlice& x, const TensorSlice& gamma, const TensorSlice& beta)
+  NormKernel(NormKind kind, const KernelSpec& spec, const TensorSlice& x, const TensorSlice& gamma,
+             const TensorSlice& beta)
       : kind_(kind),
         dtype_(x.dtype),
         n_(SizeFromEnd(x, 1)),
@@ -191,9 +212,18 @@ class NormKernel final : public Kernel {
     float* buffer = static_cast<float*>(args.workspace);
     const bool layer = kind_ == NormKind::kLayer;
     const void* beta = layer && args.inputs.size() > 2 ? args.inputs[2] : nullptr;
-    NormRows rows{kind_, dtype_, 0, 0, n_, epsilon_, args.inputs[0], AsFloats(gamma_, args.inputs[1], buffer),
-                  AsFloats(beta_, beta, buffer + RoundUp(n_ * 4, kCacheLine) / 4), args.outputs[0],
-                  layer ? OutputOrNull(args, 1) : nullptr, OutputOrNull(args, layer ? 2 : 1)};
+    NormRows rows{kind_,
+                  dtype_,
+                  0,
+                  0,
+                  n_,
+                  epsilon_,
+                  args.inputs[0],
+                  AsFloats(gamma_, args.inputs[1], buffer),
+                  AsFloats(beta_, beta, buffer + RoundUp(n_ * 4, kCacheLine) / 4),
+                  args.outputs[0],
+                  layer ? OutputOrNull(args, 1) : nullptr,
+                  OutputOrNull(args, layer ? 2 : 1)};
     args.team->For(pieces_.count(), [&](int64_t piece) {
       NormRows part = rows;
       part.begin = pieces_.begin(piece);
@@ -213,20 +243,26 @@ class NormKernel final : public Kernel {
 
 void CheckParameter(SpecCheck* check, const TensorSlice& parameter, const char* name) {
   check->Real(parameter, name);
-  check->Expect(parameter.shape == Shape{SizeFromEnd(check->in(0), 1)}, std::string(name) + " as long as the last axis of x");
+  check->Expect(parameter.shape == Shape{SizeFromEnd(check->in(0), 1)},
+                std::string(name) + " as long as the last axis of x");
 }
 
 void CheckStatistic(SpecCheck* check, const TensorSlice& statistic, const char* name) {
   check->Is(statistic, DType::kF32, name);
-  check->Expect(statistic.shape == LeadingShape(check->in(0), 1), std::string(name) + " with the leading axes of x");
+  check->Expect(statistic.shape == LeadingShape(check->in(0), 1),
+                std::string(name) + " with the leading axes of x");
 }
 
 KernelFactory MakeNorm(NormKind kind) {
   return [kind](const KernelSpec& spec) -> KernelOr {
     const bool layer = kind == NormKind::kLayer;
     SpecCheck check(spec);
-    check.Inputs(2, layer ? 3 : 2).Outputs(1, layer ? 3 : 2).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
-    check.SameType(check.in(0), check.out(0), "x and y").SameShape(check.in(0), check.out(0), "x and y");
+    check.Inputs(2, layer ? 3 : 2)
+        .Outputs(1, layer ? 3 : 2)
+        .Real(check.in(0), "x")
+        .MinRank(check.in(0), 1, "x");
+    check.SameType(check.in(0), check.out(0), "x and y")
+        .SameShape(check.in(0), check.out(0), "x and y");
     CheckParameter(&check, check.in(1), "gamma");
     if (check.HasIn(2)) CheckParameter(&check, check.in(2), "beta");
     for (int i = 1; i < 3; ++i) {
@@ -242,8 +278,8 @@ int64_t SegmentRows(int64_t rows) { return std::max<int64_t>(16, (rows + 63) / 6
 
 class NormGradKernel final : public Kernel {
  public:
-  NormGradKernel(NormKind kind, const TensorSlice& x, const TensorSlice& gamma, const TensorSlice& dgamma,
-                 const TensorSlice* dbeta)
+  NormGradKernel(NormKind kind, const TensorSlice& x, const TensorSlice& gamma,
+                 const TensorSlice& dgamma, const TensorSlice* dbeta)
       : kind_(kind),
         dtype_(x.dtype),
         dgamma_type_(dgamma.dtype),
@@ -258,8 +294,10 @@ class NormGradKernel final : public Kernel {
   void Run(const KernelArgs& args) override {
     const bool layer = kind_ == NormKind::kLayer;
     float* partials = static_cast<float*>(args.workspace);
-    const float* gamma = AsFloats(gamma_, args.inputs[1], partials + 2 * segments_.count() * stride_);
-    NormGradRows rows{kind_,   dtype_, 0, 0, n_, args.inputs[0], gamma, nullptr, nullptr, args.inputs[layer ? 4 : 3],
+    const float* gamma =
+        AsFloats(gamma_, args.inputs[1], partials + 2 * segments_.count() * stride_);
+    NormGradRows rows{kind_,           dtype_,  0,       0,       n_,
+                      args.inputs[0],  gamma,   nullptr, nullptr, args.inputs[layer ? 4 : 3],
                       args.outputs[0], nullptr, nullptr};
     if (layer) rows.mean = static_cast<const float*>(args.inputs[2]);
     rows.rstd = static_cast<const float*>(args.inputs[layer ? 3 : 2]);
@@ -272,7 +310,8 @@ class NormGradKernel final : public Kernel {
       if (dbeta_type_) part.dbeta = part.dgamma + stride_;
       HWY_DYNAMIC_DISPATCH(NormGradPiece)(part);
     });
-    HWY_DYNAMIC_DISPATCH(SumSegments)(partials, 2 * stride_, segments_.count(), dgamma_type_, args.outputs[1], n_);
+    HWY_DYNAMIC_DISPATCH(SumSegments)
+    (partials, 2 * stride_, segments_.count(), dgamma_type_, args.outputs[1], n_);
     if (dbeta_type_) {
       HWY_DYNAMIC_DISPATCH(SumSegments)
       (partials + stride_, 2 * stride_, segments_.count(), *dbeta_type_, args.outputs[2], n_);
@@ -295,12 +334,16 @@ KernelFactory MakeNormGrad(NormKind kind) {
     const bool layer = kind == NormKind::kLayer;
     const int num_inputs = layer ? 5 : 4;
     SpecCheck check(spec);
-    check.Inputs(num_inputs, num_inputs).Outputs(2, layer ? 3 : 2).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
+    check.Inputs(num_inputs, num_inputs)
+        .Outputs(2, layer ? 3 : 2)
+        .Real(check.in(0), "x")
+        .MinRank(check.in(0), 1, "x");
     CheckParameter(&check, check.in(1), "gamma");
     for (int i = 2; i + 1 < num_inputs; ++i) CheckStatistic(&check, check.in(i), "mean and rstd");
     const TensorSlice& dy = check.in(num_inputs - 1);
     check.SameType(check.in(0), dy, "x and dy").SameShape(check.in(0), dy, "x and dy");
-    check.SameType(check.in(0), check.out(0), "x and dx").SameShape(check.in(0), check.out(0), "x and dx");
+    check.SameType(check.in(0), check.out(0), "x and dx")
+        .SameShape(check.in(0), check.out(0), "x and dx");
     for (int i = 1; i < 3; ++i) {
       if (check.HasOut(i)) CheckParameter(&check, check.out(i), "dgamma and dbeta");
     }

@@ -12,7 +12,8 @@ struct Sizes {
   Shape leading;
   int64_t h;
 };
-const Sizes kSizes[] = {{{3}, 5}, {{2, 7}, 64}, {{0}, 8}, {{1300}, 33}, {{}, 100}, {{4}, 3000}, {{5}, 1}};
+const Sizes kSizes[] = {{{3}, 5},  {{2, 7}, 64}, {{0}, 8}, {{1300}, 33},
+                        {{}, 100}, {{4}, 3000},  {{5}, 1}};
 
 // The reference in double precision, and its gradients from the analytic formulas of the
 // mean and variance as functions of x (checked against differences below).
@@ -20,8 +21,9 @@ struct Reference {
   std::vector<double> y, mean, rstd, dx, dgamma, dbeta;
 };
 
-Reference Compute(Norm norm, const std::vector<double>& x, const std::vector<double>& gamma, const std::vector<double>& beta,
-                  const std::vector<double>& dy, int64_t rows, int64_t h, double epsilon) {
+Reference Compute(Norm norm, const std::vector<double>& x, const std::vector<double>& gamma,
+                  const std::vector<double>& beta, const std::vector<double>& dy, int64_t rows,
+                  int64_t h, double epsilon) {
   Reference r;
   r.dgamma.assign(h, 0);
   r.dbeta.assign(h, 0);
@@ -52,8 +54,10 @@ Reference Compute(Norm norm, const std::vector<double>& x, const std::vector<dou
 TEST(NormReferenceTest, GradientIsTheDifferenceQuotient) {
   for (Norm norm : {Norm::kLayer, Norm::kRms}) {
     const int64_t rows = 2, h = 7;
-    std::vector<double> x = RandomTensor(DType::kF32, {rows, h}, 1).values, gamma = RandomTensor(DType::kF32, {h}, 2).values;
-    std::vector<double> beta = RandomTensor(DType::kF32, {h}, 3).values, dy = RandomTensor(DType::kF32, {rows, h}, 4).values;
+    std::vector<double> x = RandomTensor(DType::kF32, {rows, h}, 1).values,
+                        gamma = RandomTensor(DType::kF32, {h}, 2).values;
+    std::vector<double> beta = RandomTensor(DType::kF32, {h}, 3).values,
+                        dy = RandomTensor(DType::kF32, {rows, h}, 4).values;
     Reference r = Compute(norm, x, gamma, beta, dy, rows, h, 1e-5);
     auto loss = [&](const std::vector<double>& at) {
       Reference moved = Compute(norm, at, gamma, beta, dy, rows, h, 1e-5);
@@ -80,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, NormKernelTest,
                          testing::Combine(testing::Values(Norm::kLayer, Norm::kRms),
                                           testing::Values(DType::kF32, DType::kBF16)),
                          [](const auto& info) {
-                           return std::string(std::get<0>(info.param) == Norm::kLayer ? "layer_" : "rms_") +
+                           return std::string(std::get<0>(info.param) == Norm::kLayer ? "layer_"
+                                                                                      : "rms_") +
                                   Name(std::get<1>(info.param));
                          });
 
@@ -94,7 +99,8 @@ TEST_P(NormKernelTest, NormalisesTheLastAxisAndItsGradientAgrees) {
     for (double& value : x.values) value = Stored(dtype(), value * 2 + 1);
     const bool layer = norm() == Norm::kLayer;
     if (!layer) std::fill(beta.values.begin(), beta.values.end(), 0);
-    Reference r = Compute(norm(), x.values, gamma.values, beta.values, dy.values, rows, sizes.h, 1e-5);
+    Reference r =
+        Compute(norm(), x.values, gamma.values, beta.values, dy.values, rows, sizes.h, 1e-5);
     TensorSlice per_row = TensorSlice::Whole(DType::kF32, sizes.leading);
     TestInputs inputs = {x, gamma};
     TestOutputs outputs = {x.slice};
@@ -107,7 +113,8 @@ TEST_P(NormKernelTest, NormalisesTheLastAxisAndItsGradientAgrees) {
     auto alone = RunKernel(Op(), {{"epsilon", 1e-5}}, inputs, {x.slice});
     ExpectEqualValues(alone[0], out[0].values);
 
-    TestTensor mean = TensorOf(DType::kF32, sizes.leading, r.mean), rstd = TensorOf(DType::kF32, sizes.leading, r.rstd);
+    TestTensor mean = TensorOf(DType::kF32, sizes.leading, r.mean),
+               rstd = TensorOf(DType::kF32, sizes.leading, r.rstd);
     for (double& value : mean.values) value = Stored(DType::kF32, value);
     for (double& value : rstd.values) value = Stored(DType::kF32, value);
     TensorSlice parameter = TensorSlice::Whole(DType::kF32, {sizes.h});
@@ -116,7 +123,9 @@ TEST_P(NormKernelTest, NormalisesTheLastAxisAndItsGradientAgrees) {
     TestOutputs grad_outputs = {x.slice, parameter};
     if (layer) grad_outputs.push_back(TensorSlice::Whole(dtype(), {sizes.h}));
     auto grads = RunKernel(Op() + "_grad", {}, grad_inputs, grad_outputs);
-    ExpectClose(grads[0], r.dx, sizes.h == 1 ? 50 : 2);  // of one element: a difference of equal numbers, times rstd
+    ExpectClose(
+        grads[0], r.dx,
+        sizes.h == 1 ? 50 : 2);  // of one element: a difference of equal numbers, times rstd
     ExpectClose(grads[1], r.dgamma, 5);
     if (layer) ExpectClose(grads[2], r.dbeta, 5);
   }

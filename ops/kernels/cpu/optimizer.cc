@@ -22,13 +22,13 @@ namespace weir {
 // The numbers of one step, the same for every element.
 struct AdamStep {
   float gradient_scale;
-  float decay;          // 1 - rate * weight_decay
-  float beta1_rest;     // 1 - beta1
+  float decay;       // 1 - rate * weight_decay
+  float beta1_rest;  // 1 - beta1
   float beta2;
-  float beta2_rest;     // 1 - beta2
+  float beta2_rest;        // 1 - beta2
   float correction2_root;  // sqrt(1 - beta2^t)
   float epsilon;
-  float step_size;      // rate / (1 - beta1^t)
+  float step_size;  // rate / (1 - beta1^t)
 };
 
 enum class Momentum : uint8_t { kNone, kFirst, kLater };
@@ -70,7 +70,8 @@ void AdamRange(const AdamStep& step, const float* g, float* w, float* m, float* 
     StoreF(second, v + i);
   }
   if (i == n) return;
-  VF weight = LoadTail(w + i, n - i), first = LoadTail(m + i, n - i), second = LoadTail(v + i, n - i);
+  VF weight = LoadTail(w + i, n - i), first = LoadTail(m + i, n - i),
+     second = LoadTail(v + i, n - i);
   AdamVector(step, LoadTail(g + i, n - i), &weight, &first, &second);
   StoreTail(weight, w + i, n - i);
   StoreTail(first, m + i, n - i);
@@ -83,29 +84,38 @@ HWY_INLINE VF Decayed(const SgdStep& step, VF g, VF w) {
 }
 
 // `buffer` is null without momentum.
-void SgdRange(const SgdStep& step, Momentum momentum, const float* g, float* w, float* buffer, int64_t n) {
+void SgdRange(const SgdStep& step, Momentum momentum, const float* g, float* w, float* buffer,
+              int64_t n) {
   const float* old_w = w;
   const float* old_buffer = buffer;
   const VF rate = hn::Set(DF(), step.rate), keep = hn::Set(DF(), step.momentum);
   switch (momentum) {
     case Momentum::kNone:
-      return MapInto(w, n, [&](VF x, VF grad) HWY_ATTR { return hn::NegMulAdd(Decayed(step, grad, x), rate, x); }, old_w, g);
+      return MapInto(
+          w, n,
+          [&](VF x, VF grad) HWY_ATTR { return hn::NegMulAdd(Decayed(step, grad, x), rate, x); },
+          old_w, g);
     case Momentum::kFirst:
-      MapInto(buffer, n, [&](VF x, VF grad) HWY_ATTR { return Decayed(step, grad, x); }, old_w, g);
+      MapInto(
+          buffer, n, [&](VF x, VF grad) HWY_ATTR { return Decayed(step, grad, x); }, old_w, g);
       break;
     case Momentum::kLater:
-      MapInto(buffer, n, [&](VF x, VF grad, VF b) HWY_ATTR { return hn::MulAdd(b, keep, Decayed(step, grad, x)); }, old_w,
-              g, old_buffer);
+      MapInto(
+          buffer, n,
+          [&](VF x, VF grad, VF b) HWY_ATTR { return hn::MulAdd(b, keep, Decayed(step, grad, x)); },
+          old_w, g, old_buffer);
       break;
   }
-  MapInto(w, n, [&](VF x, VF b) HWY_ATTR { return hn::NegMulAdd(b, rate, x); }, old_w, old_buffer);
+  MapInto(
+      w, n, [&](VF x, VF b) HWY_ATTR { return hn::NegMulAdd(b, rate, x); }, old_w, old_buffer);
 }
 
 float SquareSum(DType dtype, const void* x_any, int64_t n) {
   float sum = 0;
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
-    sum = SumOver(n, [](VF v) HWY_ATTR { return hn::Mul(v, v); }, x);
+    sum = SumOver(
+        n, [](VF v) HWY_ATTR { return hn::Mul(v, v); }, x);
   });
   return sum;
 }
@@ -211,7 +221,9 @@ class SgdKernel final : public Kernel {
     const float* g = static_cast<const float*>(args.inputs[0]);
     float* w = static_cast<float*>(args.outputs[0]);
     float* buffer = args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr;
-    const Momentum kind = !buffer ? Momentum::kNone : number == 0 ? Momentum::kFirst : Momentum::kLater;
+    const Momentum kind = !buffer       ? Momentum::kNone
+                          : number == 0 ? Momentum::kFirst
+                                        : Momentum::kLater;
     args.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(SgdRange)
@@ -240,11 +252,14 @@ class SumSquaresKernel final : public Kernel {
  public:
   explicit SumSquaresKernel(const KernelSpec& spec) {
     for (const auto& input : spec.inputs) {
-      inputs_.push_back(Input{input->dtype, Pieces{input->num_elements(), kLightPiece}, num_partials_});
+      inputs_.push_back(
+          Input{input->dtype, Pieces{input->num_elements(), kLightPiece}, num_partials_});
       num_partials_ += inputs_.back().pieces.count();
     }
   }
-  int64_t workspace_bytes() const override { return num_partials_ * static_cast<int64_t>(sizeof(float)); }
+  int64_t workspace_bytes() const override {
+    return num_partials_ * static_cast<int64_t>(sizeof(float));
+  }
 
   void Run(const KernelArgs& args) override {
     float* partials = static_cast<float*>(args.workspace);
@@ -253,7 +268,8 @@ class SumSquaresKernel final : public Kernel {
       while (inputs_[i].first_partial > piece) --i;
       const Input& input = inputs_[i];
       int64_t local = piece - input.first_partial;
-      const char* x = static_cast<const char*>(args.inputs[i]) + input.pieces.begin(local) * SizeOf(input.dtype);
+      const char* x = static_cast<const char*>(args.inputs[i]) +
+                      input.pieces.begin(local) * SizeOf(input.dtype);
       partials[piece] = HWY_DYNAMIC_DISPATCH(SquareSum)(input.dtype, x, input.pieces.length(local));
     });
     double total = 0;
@@ -318,12 +334,16 @@ class ClipScaleKernel final : public Kernel {
   const UpdateRate updates_;
   const bool leaves_out_;
   const bool stays_;
-  bool stopped_ = false;  // by the first norm that was not finite: weights stay as they were before it
+  bool stopped_ =
+      false;  // by the first norm that was not finite: weights stay as they were before it
 };
 
 KernelOr MakeClipScale(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(1, 1).Outputs(1, 2).Is(check.in(0), DType::kF32, "total").Is(check.out(0), DType::kF32, "scale");
+  check.Inputs(1, 1)
+      .Outputs(1, 2)
+      .Is(check.in(0), DType::kF32, "total")
+      .Is(check.out(0), DType::kF32, "scale");
   check.Is(check.out(1), DType::kF32, "norm");
   check.Expect(check.in(0).num_elements() == 1 && check.out(0).num_elements() == 1, "scalars");
   if (!check.ok()) return check.status();

@@ -12,9 +12,15 @@ const int64_t kSizes[] = {0, 1, 15, 1000, 40001};
 TestTensor Scalar(double value) { return TensorOf(DType::kF32, {}, {Stored(DType::kF32, value)}); }
 
 TEST(AdamWTest, FollowsPyTorchOverSeveralSteps) {
-  Attributes attrs{{"beta1", 0.9},   {"beta2", 0.95},          {"epsilon", 1e-8},   {"weight_decay", 0.1},
-                   {"learning_rate", 3e-3}, {"warmup_steps", int64_t{2}}, {"decay", std::string("cosine")},
-                   {"decay_steps", int64_t{6}}, {"min_learning_rate", 1e-4}};
+  Attributes attrs{{"beta1", 0.9},
+                   {"beta2", 0.95},
+                   {"epsilon", 1e-8},
+                   {"weight_decay", 0.1},
+                   {"learning_rate", 3e-3},
+                   {"warmup_steps", int64_t{2}},
+                   {"decay", std::string("cosine")},
+                   {"decay_steps", int64_t{6}},
+                   {"min_learning_rate", 1e-4}};
   LearningRateSchedule schedule = LearningRateSchedule::FromAttributes(attrs);
   for (int64_t n : kSizes) {
     TestTensor w = RandomTensor(DType::kF32, {n}, 1);
@@ -56,7 +62,9 @@ TEST(SgdTest, FollowsPyTorchWithMomentumAndWeightDecay) {
       auto out = RunKernel("sgd", attrs, {g, scale}, {w.slice, w.slice}, options);
       for (int64_t i = 0; i < n; ++i) {
         double grad = 0.25 * g[i] + 0.01 * w_ref[i];
-        b_ref[i] = step == 0 ? grad : 0.9 * b_ref[i] + grad;  // what the buffer held at first does not count
+        b_ref[i] = step == 0
+                       ? grad
+                       : 0.9 * b_ref[i] + grad;  // what the buffer held at first does not count
         w_ref[i] -= 0.1 * b_ref[i];
       }
       ExpectClose(out[0], w_ref, 0.1);
@@ -74,14 +82,18 @@ TEST(SgdTest, NeedsNoBufferWithoutMomentum) {
   std::vector<double> expected;
   for (int64_t i = 0; i < 100; ++i) expected.push_back(w[i] - 0.5 * g[i]);
   ExpectClose(out[0], expected, 0.1);
-  KernelSpec spec{.op = "sgd", .attrs = {{"momentum", 0.9}}, .inputs = {g.slice, Scalar(1).slice}, .outputs = {w.slice}};
+  KernelSpec spec{.op = "sgd",
+                  .attrs = {{"momentum", 0.9}},
+                  .inputs = {g.slice, Scalar(1).slice},
+                  .outputs = {w.slice}};
   EXPECT_FALSE(KernelRegistry::Create("cpu", spec).ok());
 }
 
 TEST(SumSquaresTest, SumsOverAllInputs) {
   for (DType dtype : {DType::kF32, DType::kBF16}) {
-    TestInputs inputs{RandomTensor(dtype, {100001}, 1), RandomTensor(dtype, {0}, 2), RandomTensor(dtype, {3, 5}, 3),
-                      RandomTensor(dtype, {}, 4), RandomTensor(dtype, {70000}, 5)};
+    TestInputs inputs{RandomTensor(dtype, {100001}, 1), RandomTensor(dtype, {0}, 2),
+                      RandomTensor(dtype, {3, 5}, 3), RandomTensor(dtype, {}, 4),
+                      RandomTensor(dtype, {70000}, 5)};
     double expected = 0;
     for (const auto& input : inputs) {
       for (double value : input->values) expected += value * value;
@@ -104,7 +116,8 @@ TEST(ClipScaleTest, ScalesOnlyNormsAboveTheLimit) {
 }
 
 // The scales that one kernel makes of one total after another.
-std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm, const std::vector<float>& totals) {
+std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm,
+                            const std::vector<float>& totals) {
   const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});
   KernelSpec spec;
   spec.op = "clip_scale";
@@ -142,7 +155,8 @@ TEST(ClipScaleTest, ANormThatIsNotFiniteLeavesUpdatesOut) {
 }
 
 TEST(UpdateTest, AScaleBelowZeroWritesNothing) {
-  const std::vector<double> weights = {1, -2, 3}, gradient(3, std::nan("")), m = {0.5, 0.25, 0}, v = {1, 2, 0.5};
+  const std::vector<double> weights = {1, -2, 3}, gradient(3, std::nan("")), m = {0.5, 0.25, 0},
+                            v = {1, 2, 0.5};
   const TensorSlice like = TensorSlice::Whole(DType::kF32, {3});
   for (const char* op : {"adamw", "sgd"}) {
     const bool adam = std::string(op) == "adamw";

@@ -26,7 +26,9 @@ struct Pieces {
 constexpr int64_t kLightPiece = 32768;
 constexpr int64_t kHeavyPiece = 8192;
 
-constexpr int64_t RoundUp(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+constexpr int64_t RoundUp(int64_t n, int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
 constexpr int64_t kCacheLine = 64;
 
 }  // namespace weir

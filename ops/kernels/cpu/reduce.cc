@@ -34,7 +34,9 @@ float ReduceRow(Reduction reduction, DType dtype, const void* x_any, int64_t n) 
   float result = 0;
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
-    result = reduction == Reduction::kSum ? SumOver(n, [](VF v) HWY_ATTR { return v; }, x) : MaxOver(x, n);
+    result = reduction == Reduction::kSum ? SumOver(
+                                                n, [](VF v) HWY_ATTR { return v; }, x)
+                                          : MaxOver(x, n);
   });
   return result;
 }
@@ -45,9 +47,11 @@ void MergeRow(Reduction reduction, DType dtype, const void* x_any, float* total,
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
     if (reduction == Reduction::kSum) {
-      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
+      MapInto(
+          total, n, [](VF a, VF b) HWY_ATTR { return hn::Add(a, b); }, before, x);
     } else {
-      MapInto(total, n, [](VF a, VF b) HWY_ATTR { return MaxOrNaN(a, b); }, before, x);
+      MapInto(
+          total, n, [](VF a, VF b) HWY_ATTR { return MaxOrNaN(a, b); }, before, x);
     }
   });
 }
@@ -55,7 +59,9 @@ void MergeRow(Reduction reduction, DType dtype, const void* x_any, float* total,
 void StoreScaled(DType dtype, const float* x, float factor, void* y_any, int64_t n) {
   const VF scale = hn::Set(DF(), factor);
   WithReal(dtype, [&](auto* type) HWY_ATTR {
-    MapInto(static_cast<std::remove_pointer_t<decltype(type)>*>(y_any), n, [&](VF v) HWY_ATTR { return hn::Mul(v, scale); }, x);
+    MapInto(
+        static_cast<std::remove_pointer_t<decltype(type)>*>(y_any), n,
+        [&](VF v) HWY_ATTR { return hn::Mul(v, scale); }, x);
   });
 }
 
@@ -71,18 +77,22 @@ void FillRow(DType dtype, const void* value_any, void* y_any, int64_t n) {
 
 // dx[i] = dy where x[i] equals y, else 0; y and dy are single elements, or rows like x.
 template <class T>
-void MaxGradRowTyped(AxisGroups::Kind inner, const T* x, const T* y, const T* dy, T* dx, int64_t n) {
+void MaxGradRowTyped(AxisGroups::Kind inner, const T* x, const T* y, const T* dy, T* dx,
+                     int64_t n) {
   auto pass = [](VF a, VF m, VF g) HWY_ATTR { return hn::IfThenElseZero(hn::Eq(a, m), g); };
   if (inner == AxisGroups::Kind::kKept) return MapInto(dx, n, pass, x, y, dy);
-  const VF max = hn::Set(DF(), hn::GetLane(LoadTail(y, 1))), grad = hn::Set(DF(), hn::GetLane(LoadTail(dy, 1)));
-  MapInto(dx, n, [&](VF a) HWY_ATTR { return pass(a, max, grad); }, x);
+  const VF max = hn::Set(DF(), hn::GetLane(LoadTail(y, 1))),
+           grad = hn::Set(DF(), hn::GetLane(LoadTail(dy, 1)));
+  MapInto(
+      dx, n, [&](VF a) HWY_ATTR { return pass(a, max, grad); }, x);
 }
 
-void MaxGradRow(AxisGroups::Kind inner, DType dtype, const void* x, const void* y, const void* dy, void* dx, int64_t n) {
+void MaxGradRow(AxisGroups::Kind inner, DType dtype, const void* x, const void* y, const void* dy,
+                void* dx, int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    MaxGradRowTyped(inner, static_cast<const T*>(x), static_cast<const T*>(y), static_cast<const T*>(dy),
-                    static_cast<T*>(dx), n);
+    MaxGradRowTyped(inner, static_cast<const T*>(x), static_cast<const T*>(y),
+                    static_cast<const T*>(dy), static_cast<T*>(dx), n);
   });
 }
 
@@ -109,8 +119,8 @@ constexpr int64_t kSegmentsMax = 64;
 
 class ReduceKernel final : public Kernel {
  public:
-  ReduceKernel(Reduction reduction, const TensorSlice& x, const TensorSlice& y, const std::vector<int64_t>& axes,
-               double factor)
+  ReduceKernel(Reduction reduction, const TensorSlice& x, const TensorSlice& y,
+               const std::vector<int64_t>& axes, double factor)
       : reduction_(reduction),
         x_type_(x.dtype),
         y_type_(y.dtype),
@@ -124,7 +134,8 @@ class ReduceKernel final : public Kernel {
     if (empty_) return;
     segments_.total = cut_row_ ? groups_.row() : groups_.num_reduced();
     const int64_t unit = cut_row_ ? 1 : groups_.row();  // elements of what segments count
-    segments_.size = std::max((segments_.total + kSegmentsMax - 1) / kSegmentsMax, std::max<int64_t>(1, kLightPiece / unit));
+    segments_.size = std::max((segments_.total + kSegmentsMax - 1) / kSegmentsMax,
+                              std::max<int64_t>(1, kLightPiece / unit));
     const int64_t segment_elements = std::min(segments_.size, segments_.total) * unit;
     tasks_ = Pieces::OfRows(groups_.num_kept() * segments_.count(), segment_elements, kLightPiece);
   }
@@ -137,7 +148,8 @@ class ReduceKernel final : public Kernel {
     float* partials = static_cast<float*>(args.workspace);
     args.team->For(tasks_.count(), [&](int64_t piece) {
       for (int64_t task = tasks_.begin(piece); task < tasks_.end(piece); ++task) {
-        ReduceSegment(args.inputs[0], task / segments_.count(), task % segments_.count(), partials + task * width_);
+        ReduceSegment(args.inputs[0], task / segments_.count(), task % segments_.count(),
+                      partials + task * width_);
       }
     });
     if (segments_.count() == 1) {
@@ -153,7 +165,8 @@ class ReduceKernel final : public Kernel {
       for (int64_t i = kept.begin(piece); i < kept.end(piece); ++i) {
         float* total = partials + i * segments_.count() * width_;
         for (int64_t segment = 1; segment < segments_.count(); ++segment) {
-          HWY_DYNAMIC_DISPATCH(MergeRow)(reduction_, DType::kF32, total + segment * width_, total, width_);
+          HWY_DYNAMIC_DISPATCH(MergeRow)
+          (reduction_, DType::kF32, total + segment * width_, total, width_);
         }
         Store(total, args.outputs[0], i * width_, width_);
       }
@@ -164,7 +177,8 @@ class ReduceKernel final : public Kernel {
   void ReduceSegment(const void* x, int64_t kept, int64_t segment, float* partial) const {
     if (cut_row_) {
       const void* row = At(x, groups_.RowStart(kept, 0) + segments_.begin(segment));
-      *partial = HWY_DYNAMIC_DISPATCH(ReduceRow)(reduction_, x_type_, row, segments_.length(segment));
+      *partial =
+          HWY_DYNAMIC_DISPATCH(ReduceRow)(reduction_, x_type_, row, segments_.length(segment));
       return;
     }
     for (int64_t reduced = segments_.begin(segment); reduced < segments_.end(segment); ++reduced) {
@@ -172,7 +186,9 @@ class ReduceKernel final : public Kernel {
       const bool first = reduced == segments_.begin(segment);
       if (groups_.inner() == AxisGroups::Kind::kReduced) {
         float value = HWY_DYNAMIC_DISPATCH(ReduceRow)(reduction_, x_type_, row, groups_.row());
-        *partial = first ? value : reduction_ == Reduction::kSum ? *partial + value : Larger(*partial, value);
+        *partial = first                           ? value
+                   : reduction_ == Reduction::kSum ? *partial + value
+                                                   : Larger(*partial, value);
       } else if (first) {
         ConvertReal(x_type_, DType::kF32, row, partial, width_);
       } else {
@@ -186,12 +202,14 @@ class ReduceKernel final : public Kernel {
     return static_cast<const char*>(x) + element * SizeOf(x_type_);
   }
   void Store(const float* values, void* y, int64_t first, int64_t n) const {
-    HWY_DYNAMIC_DISPATCH(StoreScaled)(y_type_, values, factor_, static_cast<char*>(y) + first * SizeOf(y_type_), n);
+    HWY_DYNAMIC_DISPATCH(StoreScaled)
+    (y_type_, values, factor_, static_cast<char*>(y) + first * SizeOf(y_type_), n);
   }
 
   // Nothing to reduce: the neutral element everywhere.
   void FillEmpty(void* y) const {
-    const float neutral = reduction_ == Reduction::kSum ? 0 : -std::numeric_limits<float>::infinity();
+    const float neutral =
+        reduction_ == Reduction::kSum ? 0 : -std::numeric_limits<float>::infinity();
     for (int64_t i = 0; i < num_results_; ++i) Store(&neutral, y, i, 1);
   }
 
@@ -214,10 +232,13 @@ KernelFactory MakeReduce(Reduction reduction, Mean mean) {
     std::vector<int64_t> axes = spec.attrs.Ints("axes");
     check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").Real(check.out(0), "y");
     check.Expect(LegalAxes(check.in(0).shape, axes), "axes of x, each once");
-    if (check.ok()) check.Expect(check.out(0).shape == KeptShape(check.in(0).shape, axes), "y without the reduced axes");
+    if (check.ok())
+      check.Expect(check.out(0).shape == KeptShape(check.in(0).shape, axes),
+                   "y without the reduced axes");
     if (!check.ok()) return check.status();
     const double count = static_cast<double>(ReducedElements(check.in(0).global_shape, axes));
-    return std::make_unique<ReduceKernel>(reduction, check.in(0), check.out(0), axes, mean == Mean::kYes ? 1 / count : 1);
+    return std::make_unique<ReduceKernel>(reduction, check.in(0), check.out(0), axes,
+                                          mean == Mean::kYes ? 1 / count : 1);
   };
 }
 
@@ -232,7 +253,8 @@ class ExpandKernel final : public Kernel {
         groups_(dx.shape, axes),
         masked_(mask == Mask::kMaximum),
         empty_(dx.num_elements() == 0),
-        rows_(Pieces::OfRows(groups_.num_kept() * groups_.num_reduced(), groups_.row(), kLightPiece)) {}
+        rows_(Pieces::OfRows(groups_.num_kept() * groups_.num_reduced(), groups_.row(),
+                             kLightPiece)) {}
 
   void Run(const KernelArgs& args) override {
     if (empty_) return;
@@ -244,7 +266,8 @@ class ExpandKernel final : public Kernel {
         const int64_t small = groups_.KeptIndexOf(row) * width * size, large = row * n * size;
         if (masked_) {
           HWY_DYNAMIC_DISPATCH(MaxGradRow)
-          (groups_.inner(), dtype_, In(args, 0) + large, In(args, 1) + small, In(args, 2) + small, dx + large, n);
+          (groups_.inner(), dtype_, In(args, 0) + large, In(args, 1) + small, In(args, 2) + small,
+           dx + large, n);
         } else if (width == n) {
           std::memcpy(dx + large, In(args, 0) + small, n * size);
         } else {
@@ -255,7 +278,9 @@ class ExpandKernel final : public Kernel {
   }
 
  private:
-  static const char* In(const KernelArgs& args, int i) { return static_cast<const char*>(args.inputs[i]); }
+  static const char* In(const KernelArgs& args, int i) {
+    return static_cast<const char*>(args.inputs[i]);
+  }
 
   const DType dtype_;
   const AxisGroups groups_;
@@ -267,9 +292,14 @@ class ExpandKernel final : public Kernel {
 KernelOr MakeExpand(const KernelSpec& spec) {
   SpecCheck check(spec);
   std::vector<int64_t> axes = spec.attrs.Ints("axes");
-  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "dy").SameType(check.in(0), check.out(0), "dy and dx");
+  check.Inputs(1, 1)
+      .Outputs(1, 1)
+      .Real(check.in(0), "dy")
+      .SameType(check.in(0), check.out(0), "dy and dx");
   check.Expect(LegalAxes(check.out(0).shape, axes), "axes of dx, each once");
-  if (check.ok()) check.Expect(check.in(0).shape == KeptShape(check.out(0).shape, axes), "dy without the repeated axes");
+  if (check.ok())
+    check.Expect(check.in(0).shape == KeptShape(check.out(0).shape, axes),
+                 "dy without the repeated axes");
   if (!check.ok()) return check.status();
   return std::make_unique<ExpandKernel>(check.out(0), axes, ExpandKernel::Mask::kNone);
 }
@@ -277,11 +307,17 @@ KernelOr MakeExpand(const KernelSpec& spec) {
 KernelOr MakeReduceMaxGrad(const KernelSpec& spec) {
   SpecCheck check(spec);
   std::vector<int64_t> axes = spec.attrs.Ints("axes");
-  check.Inputs(3, 3).Outputs(1, 1).Real(check.in(0), "x").SameShape(check.in(0), check.out(0), "x and dx");
+  check.Inputs(3, 3)
+      .Outputs(1, 1)
+      .Real(check.in(0), "x")
+      .SameShape(check.in(0), check.out(0), "x and dx");
   for (int i = 1; i < 3; ++i) check.SameType(check.in(0), check.in(i), "x, y and dy");
-  check.SameType(check.in(0), check.out(0), "x and dx").SameShape(check.in(1), check.in(2), "y and dy");
+  check.SameType(check.in(0), check.out(0), "x and dx")
+      .SameShape(check.in(1), check.in(2), "y and dy");
   check.Expect(LegalAxes(check.in(0).shape, axes), "axes of x, each once");
-  if (check.ok()) check.Expect(check.in(1).shape == KeptShape(check.in(0).shape, axes), "y without the reduced axes");
+  if (check.ok())
+    check.Expect(check.in(1).shape == KeptShape(check.in(0).shape, axes),
+                 "y without the reduced axes");
   if (!check.ok()) return check.status();
   return std::make_unique<ExpandKernel>(check.out(0), axes, ExpandKernel::Mask::kMaximum);
 }

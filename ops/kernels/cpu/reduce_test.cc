@@ -11,13 +11,26 @@ struct Case {
   Shape shape;
   std::vector<int64_t> axes;
 };
-const Case kCases[] = {{{5, 7}, {0}},         {{5, 7}, {1}},          {{5, 7}, {}},           {{3, 4, 5, 6}, {1, 3}},
-                       {{3, 4, 5, 6}, {0, 2}}, {{3000, 65}, {0}},      {{65, 3000}, {1}},      {{100001}, {0}},
-                       {{2, 70000}, {1}},      {{300, 20, 17}, {0, 1}}, {{300, 20, 17}, {1}},  {{4, 1, 5}, {1}},
-                       {{0, 4}, {0}},          {{4, 0}, {0}},          {{}, {}},               {{2, 300, 3, 200}, {1, 3}}};
+const Case kCases[] = {{{5, 7}, {0}},
+                       {{5, 7}, {1}},
+                       {{5, 7}, {}},
+                       {{3, 4, 5, 6}, {1, 3}},
+                       {{3, 4, 5, 6}, {0, 2}},
+                       {{3000, 65}, {0}},
+                       {{65, 3000}, {1}},
+                       {{100001}, {0}},
+                       {{2, 70000}, {1}},
+                       {{300, 20, 17}, {0, 1}},
+                       {{300, 20, 17}, {1}},
+                       {{4, 1, 5}, {1}},
+                       {{0, 4}, {0}},
+                       {{4, 0}, {0}},
+                       {{}, {}},
+                       {{2, 300, 3, 200}, {1, 3}}};
 
 bool Reduced(const Case& c, size_t axis) {
-  return c.axes.empty() || std::find(c.axes.begin(), c.axes.end(), static_cast<int64_t>(axis)) != c.axes.end();
+  return c.axes.empty() ||
+         std::find(c.axes.begin(), c.axes.end(), static_cast<int64_t>(axis)) != c.axes.end();
 }
 
 // For each element of the whole tensor, the number of the result it belongs to.
@@ -58,7 +71,8 @@ TEST_P(ReduceKernelTest, ReducesOverTheAxes) {
     const double count = static_cast<double>(ReducedElements(x.slice.global_shape, c.axes));
     for (double value : sum) mean.push_back(value / std::max(count, 1.0));
     Attributes attrs{{"axes", c.axes}};
-    const double terms = std::sqrt(static_cast<double>(x.size()) / std::max<size_t>(1, sum.size()) + 1);
+    const double terms =
+        std::sqrt(static_cast<double>(x.size()) / std::max<size_t>(1, sum.size()) + 1);
     for (DType out : {GetParam(), DType::kF32}) {
       TensorSlice y = TensorSlice::Whole(out, kept);
       ExpectClose(RunKernel("reduce_sum", attrs, {x}, {y})[0], sum, out == DType::kF32 ? terms : 1);
@@ -74,7 +88,8 @@ TEST_P(ReduceKernelTest, ExpandRepeatsAlongTheAxes) {
     TestTensor dy = RandomTensor(GetParam(), KeptShape(c.shape, c.axes), 2);
     std::vector<double> expected;
     for (int64_t result : ResultOf(c)) expected.push_back(dy[result]);
-    auto dx = RunKernel("expand", {{"axes", c.axes}}, {dy}, {TensorSlice::Whole(GetParam(), c.shape)});
+    auto dx =
+        RunKernel("expand", {{"axes", c.axes}}, {dy}, {TensorSlice::Whole(GetParam(), c.shape)});
     ExpectEqualValues(dx[0], expected);
   }
 }
@@ -83,13 +98,16 @@ TEST_P(ReduceKernelTest, GradientOfTheMaximumGoesToAllEqualMaxima) {
   for (const Case& c : kCases) {
     SCOPED_TRACE(ToText(c.shape));
     TestTensor x = RandomTensor(GetParam(), c.shape, 1);
-    for (double& value : x.values) value = Stored(GetParam(), std::round(value * 2));  // many are equal
-    TestTensor y = RandomTensor(GetParam(), KeptShape(c.shape, c.axes), 2), dy = RandomTensor(GetParam(), y.slice.shape, 3);
+    for (double& value : x.values)
+      value = Stored(GetParam(), std::round(value * 2));  // many are equal
+    TestTensor y = RandomTensor(GetParam(), KeptShape(c.shape, c.axes), 2),
+               dy = RandomTensor(GetParam(), y.slice.shape, 3);
     std::fill(y.values.begin(), y.values.end(), -INFINITY);
     std::vector<int64_t> result = ResultOf(c);
     for (int64_t i = 0; i < x.size(); ++i) y.values[result[i]] = std::max(y[result[i]], x[i]);
     std::vector<double> expected;
-    for (int64_t i = 0; i < x.size(); ++i) expected.push_back(x[i] == y[result[i]] ? dy[result[i]] : 0);
+    for (int64_t i = 0; i < x.size(); ++i)
+      expected.push_back(x[i] == y[result[i]] ? dy[result[i]] : 0);
     auto dx = RunKernel("reduce_max_grad", {{"axes", c.axes}}, {x, y, dy}, {x.slice});
     ExpectEqualValues(dx[0], expected);
   }
@@ -101,7 +119,8 @@ TEST(ReduceTest, IllegalAxesAreRefused) {
                     .attrs = {{"axes", axes}},
                     .inputs = {TensorSlice::Whole(DType::kF32, {3, 4})},
                     .outputs = {TensorSlice::Whole(DType::kF32, {4})}};
-    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+              absl::StatusCode::kInvalidArgument);
   }
 }
 

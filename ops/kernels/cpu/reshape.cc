@@ -15,7 +15,9 @@ using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
 constexpr int64_t kCopyBytes = 131072;
 
-const char* In(const KernelArgs& args, size_t i) { return static_cast<const char*>(args.inputs[i]); }
+const char* In(const KernelArgs& args, size_t i) {
+  return static_cast<const char*>(args.inputs[i]);
+}
 char* Out(const KernelArgs& args) { return static_cast<char*>(args.outputs[0]); }
 
 int64_t ProductBefore(const Shape& shape, int64_t axis) {
@@ -36,7 +38,8 @@ class ReshapeKernel final : public Kernel {
   void Run(const KernelArgs& args) override {
     if (In(args, 0) == Out(args)) return;
     args.team->For(pieces_.count(), [&](int64_t piece) {
-      std::memcpy(Out(args) + pieces_.begin(piece), In(args, 0) + pieces_.begin(piece), pieces_.length(piece));
+      std::memcpy(Out(args) + pieces_.begin(piece), In(args, 0) + pieces_.begin(piece),
+                  pieces_.length(piece));
     });
   }
 
@@ -47,7 +50,8 @@ class ReshapeKernel final : public Kernel {
 KernelOr MakeReshape(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(1, 1).Outputs(1, 1).SameType(check.in(0), check.out(0), "x and y");
-  check.Expect(check.in(0).num_elements() == check.out(0).num_elements(), "as many elements in y as in x");
+  check.Expect(check.in(0).num_elements() == check.out(0).num_elements(),
+               "as many elements in y as in x");
   if (!check.ok()) return check.status();
   return std::make_unique<ReshapeKernel>(check.in(0));
 }
@@ -60,7 +64,8 @@ struct RowPart {
 
 class RowPartsKernel final : public Kernel {
  public:
-  RowPartsKernel(int64_t num_rows, std::vector<int64_t> in_row_bytes, int64_t out_row_bytes, std::vector<RowPart> parts)
+  RowPartsKernel(int64_t num_rows, std::vector<int64_t> in_row_bytes, int64_t out_row_bytes,
+                 std::vector<RowPart> parts)
       : in_row_bytes_(std::move(in_row_bytes)),
         out_row_bytes_(out_row_bytes),
         parts_(std::move(parts)),
@@ -78,7 +83,9 @@ class RowPartsKernel final : public Kernel {
         if (clear_) std::memset(out, 0, out_row_bytes_);
         for (const RowPart& part : parts_) {
           if (part.bytes == 0) continue;
-          std::memcpy(out + part.to, In(args, part.input) + row * in_row_bytes_[part.input] + part.from, part.bytes);
+          std::memcpy(out + part.to,
+                      In(args, part.input) + row * in_row_bytes_[part.input] + part.from,
+                      part.bytes);
         }
       }
     });
@@ -95,8 +102,9 @@ class RowPartsKernel final : public Kernel {
 // All sizes agree but that of `axis`.
 void CheckAlong(SpecCheck* check, const TensorSlice& a, const TensorSlice& b, int64_t axis) {
   check->SameType(a, b, "all operands");
-  check->Expect(axis >= 0 && axis < static_cast<int64_t>(a.shape.size()) && a.shape.size() == b.shape.size(),
-                "an axis of its operands");
+  check->Expect(
+      axis >= 0 && axis < static_cast<int64_t>(a.shape.size()) && a.shape.size() == b.shape.size(),
+      "an axis of its operands");
   if (!check->ok()) return;
   Shape like = b.shape;
   like[axis] = a.shape[axis];
@@ -114,17 +122,19 @@ KernelFactory MakeCut(Cut cut) {
     if (!check.ok()) return check.status();
     const TensorSlice& large = cut == Cut::kSlice ? check.in(0) : check.out(0);
     const TensorSlice& small = cut == Cut::kSlice ? check.out(0) : check.in(0);
-    check.Expect(begin >= 0 && begin + small.shape[axis] <= large.shape[axis], "begin and size inside the axis");
+    check.Expect(begin >= 0 && begin + small.shape[axis] <= large.shape[axis],
+                 "begin and size inside the axis");
     check.Expect(large.shape[axis] == large.global_shape[axis], "a whole axis to cut");
     if (!check.ok()) return check.status();
     const int64_t size = SizeOf(check.in(0).dtype);
-    const int64_t small_bytes = ProductFrom(small.shape, axis) * size, large_bytes = ProductFrom(large.shape, axis) * size;
+    const int64_t small_bytes = ProductFrom(small.shape, axis) * size,
+                  large_bytes = ProductFrom(large.shape, axis) * size;
     const int64_t at = begin * ProductFrom(large.shape, axis + 1) * size;
     const bool slice = cut == Cut::kSlice;
     RowPart part{0, slice ? at : 0, slice ? 0 : at, small_bytes};
-    return std::make_unique<RowPartsKernel>(ProductBefore(small.shape, axis),
-                                            std::vector<int64_t>{slice ? large_bytes : small_bytes},
-                                            slice ? small_bytes : large_bytes, std::vector<RowPart>{part});
+    return std::make_unique<RowPartsKernel>(
+        ProductBefore(small.shape, axis), std::vector<int64_t>{slice ? large_bytes : small_bytes},
+        slice ? small_bytes : large_bytes, std::vector<RowPart>{part});
   };
 }
 
@@ -146,7 +156,8 @@ KernelOr MakeConcat(const KernelSpec& spec) {
   const int64_t out_bytes = ProductFrom(check.out(0).shape, axis) * SizeOf(check.out(0).dtype);
   check.Expect(to == out_bytes, "an output as long as its inputs together");
   if (!check.ok()) return check.status();
-  return std::make_unique<RowPartsKernel>(ProductBefore(check.out(0).shape, axis), row_bytes, out_bytes, parts);
+  return std::make_unique<RowPartsKernel>(ProductBefore(check.out(0).shape, axis), row_bytes,
+                                          out_bytes, parts);
 }
 
 // Axes in the order of y, with their strides in x; neighbours that stay neighbours joined.
@@ -198,7 +209,8 @@ class TransposeKernel final : public Kernel {
       // Whole vectors' worth of columns.
       bands_.size = RoundUp(bands_.size, 16);
       tasks_ = Pieces{outer * bands_.count(), 1};
-      if (bands_.count() == 1) tasks_ = Pieces::OfRows(outer, axes_[last_].size * axes_[fast_].size * size_, kCopyBytes);
+      if (bands_.count() == 1)
+        tasks_ = Pieces::OfRows(outer, axes_[last_].size * axes_[fast_].size * size_, kCopyBytes);
     }
   }
 
@@ -240,8 +252,8 @@ class TransposeKernel final : public Kernel {
     Locate(outer, &in, &out);
     in += bands_.begin(band);
     out += bands_.begin(band) * out_strides_[fast_];
-    TransposeTile(size_, x + in * size_, axes_[last_].size, bands_.length(band), axes_[last_].stride, y + out * size_,
-                  out_strides_[fast_]);
+    TransposeTile(size_, x + in * size_, axes_[last_].size, bands_.length(band),
+                  axes_[last_].stride, y + out * size_, out_strides_[fast_]);
   }
 
   const int64_t size_;

@@ -7,7 +7,8 @@ namespace weir {
 namespace {
 
 class MoveKernelTest : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, MoveKernelTest, testing::Values(DType::kF32, DType::kBF16, DType::kI32),
+INSTANTIATE_TEST_SUITE_P(Types, MoveKernelTest,
+                         testing::Values(DType::kF32, DType::kBF16, DType::kI32),
                          [](const auto& info) { return Name(info.param); });
 
 TEST_P(MoveKernelTest, ReshapeKeepsTheOrderOfElements) {
@@ -21,11 +22,20 @@ TEST_P(MoveKernelTest, TransposePermutesTheAxes) {
     Shape shape;
     std::vector<int64_t> perm;
   };
-  const Case cases[] = {{{5, 7}, {1, 0}},           {{300, 517}, {1, 0}},        {{2, 3, 4, 5}, {0, 2, 1, 3}},
-                        {{2, 3, 4, 5}, {3, 2, 1, 0}}, {{2, 30, 4, 50}, {0, 2, 3, 1}}, {{6, 1, 9}, {2, 1, 0}},
-                        {{0, 4}, {1, 0}},           {{}, {}},                    {{40, 50, 60}, {2, 0, 1}},
-                        {{40, 50, 60}, {1, 2, 0}},  {{7, 8}, {0, 1}},            {{3, 33, 2}, {1, 0, 2}},
-                        {{1, 1}, {1, 0}},           {{17, 16, 15}, {1, 0, 2}}};
+  const Case cases[] = {{{5, 7}, {1, 0}},
+                        {{300, 517}, {1, 0}},
+                        {{2, 3, 4, 5}, {0, 2, 1, 3}},
+                        {{2, 3, 4, 5}, {3, 2, 1, 0}},
+                        {{2, 30, 4, 50}, {0, 2, 3, 1}},
+                        {{6, 1, 9}, {2, 1, 0}},
+                        {{0, 4}, {1, 0}},
+                        {{}, {}},
+                        {{40, 50, 60}, {2, 0, 1}},
+                        {{40, 50, 60}, {1, 2, 0}},
+                        {{7, 8}, {0, 1}},
+                        {{3, 33, 2}, {1, 0, 2}},
+                        {{1, 1}, {1, 0}},
+                        {{17, 16, 15}, {1, 0, 2}}};
   for (const Case& c : cases) {
     SCOPED_TRACE(ToText(c.shape));
     TestTensor x = RandomTensor(GetParam(), c.shape, 1);
@@ -43,24 +53,28 @@ TEST_P(MoveKernelTest, TransposePermutesTheAxes) {
       for (int64_t axis : c.perm) to = to * c.shape[axis] + index[axis];
       expected[to] = x[i];
     }
-    auto y = RunKernel("transpose", {{"perm", c.perm}}, {x}, {TensorSlice::Whole(GetParam(), shape)});
+    auto y =
+        RunKernel("transpose", {{"perm", c.perm}}, {x}, {TensorSlice::Whole(GetParam(), shape)});
     ExpectEqualValues(y[0], expected);
   }
 }
 
 TEST_P(MoveKernelTest, SliceAndPadAndConcatUndoEachOther) {
-  for (const Shape& shape : {Shape{9}, Shape{4, 9}, Shape{4, 9, 5}, Shape{300, 90, 7}, Shape{0, 9, 2}}) {
+  for (const Shape& shape :
+       {Shape{9}, Shape{4, 9}, Shape{4, 9, 5}, Shape{300, 90, 7}, Shape{0, 9, 2}}) {
     for (int64_t axis = 0; axis < static_cast<int64_t>(shape.size()); ++axis) {
       TestTensor x = RandomTensor(GetParam(), shape, 1);
       const int64_t n = shape[axis];
       int64_t below = 1;
       for (size_t i = axis + 1; i < shape.size(); ++i) below *= shape[i];
       TestInputs parts;
-      for (auto [begin, end] : {std::pair<int64_t, int64_t>{0, n / 3}, {n / 3, n / 2}, {n / 2, n}}) {
+      for (auto [begin, end] :
+           {std::pair<int64_t, int64_t>{0, n / 3}, {n / 3, n / 2}, {n / 2, n}}) {
         Shape small = shape;
         small[axis] = end - begin;
         TensorSlice part_slice = TensorSlice::Whole(GetParam(), small);
-        auto part = RunKernel("slice", {{"axis", axis}, {"begin", begin}, {"size", end - begin}}, {x}, {part_slice});
+        auto part = RunKernel("slice", {{"axis", axis}, {"begin", begin}, {"size", end - begin}},
+                              {x}, {part_slice});
         std::vector<double> expected, padded;
         for (int64_t i = 0; i < x.size(); ++i) {
           const int64_t at = i / below % n;
@@ -69,7 +83,8 @@ TEST_P(MoveKernelTest, SliceAndPadAndConcatUndoEachOther) {
           padded.push_back(inside ? x[i] : 0);
         }
         ExpectEqualValues(part[0], expected);
-        auto whole = RunKernel("pad", {{"axis", axis}, {"begin", begin}, {"size", n}}, {part[0]}, {x.slice});
+        auto whole =
+            RunKernel("pad", {{"axis", axis}, {"begin", begin}, {"size", n}}, {part[0]}, {x.slice});
         ExpectEqualValues(whole[0], padded);
         parts.push_back(part[0]);
       }
@@ -79,11 +94,13 @@ TEST_P(MoveKernelTest, SliceAndPadAndConcatUndoEachOther) {
 }
 
 TEST(MoveTest, WhatDoesNotFitIsRefused) {
-  TensorSlice x = TensorSlice::Whole(DType::kF32, {4, 6}), wrong = TensorSlice::Whole(DType::kF32, {4, 5});
+  TensorSlice x = TensorSlice::Whole(DType::kF32, {4, 6}),
+              wrong = TensorSlice::Whole(DType::kF32, {4, 5});
   TensorSlice split{DType::kF32, {4, 6}, {0, 6}, {4, 12}};
   auto refused = [](const std::string& op, Attributes attrs, TensorSlice in, TensorSlice out) {
     KernelSpec spec{.op = op, .attrs = attrs, .inputs = {in}, .outputs = {out}};
-    return KernelRegistry::Create("cpu", spec).status().code() == absl::StatusCode::kInvalidArgument;
+    return KernelRegistry::Create("cpu", spec).status().code() ==
+           absl::StatusCode::kInvalidArgument;
   };
   EXPECT_TRUE(refused("reshape", {}, x, wrong));
   EXPECT_TRUE(refused("transpose", {{"perm", std::vector<int64_t>{0, 0}}}, x, x));

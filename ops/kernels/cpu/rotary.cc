@@ -19,8 +19,8 @@ namespace HWY_NAMESPACE {
 namespace {
 
 // One position: num_heads heads of 2 * half elements. y may be x.
-void TurnHeads(DType dtype, const void* x_any, void* y_any, const float* cosine, const float* sine, int64_t num_heads,
-               int64_t half) {
+void TurnHeads(DType dtype, const void* x_any, void* y_any, const float* cosine, const float* sine,
+               int64_t num_heads, int64_t half) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
     const T* x = static_cast<const T*>(x_any);
@@ -69,7 +69,8 @@ class RotaryKernel final : public Kernel {
         sine_(sequence_ * half_) {
     for (int64_t s = 0; s < sequence_; ++s) {
       for (int64_t i = 0; i < half_; ++i) {
-        const double frequency = std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
+        const double frequency =
+            std::pow(base, -static_cast<double>(i) / static_cast<double>(half_));
         const double angle = static_cast<double>(x.offset[1] + s) * frequency;
         cosine_[s * half_ + i] = static_cast<float>(std::cos(angle));
         sine_[s * half_ + i] = static_cast<float>(direction * std::sin(angle));
@@ -83,8 +84,9 @@ class RotaryKernel final : public Kernel {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         const int64_t at = i % sequence_ * half_;
         HWY_DYNAMIC_DISPATCH(TurnHeads)
-        (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride, static_cast<char*>(args.outputs[0]) + i * stride,
-         cosine_.data() + at, sine_.data() + at, num_heads_, half_);
+        (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride,
+         static_cast<char*>(args.outputs[0]) + i * stride, cosine_.data() + at, sine_.data() + at,
+         num_heads_, half_);
       }
     });
   }
@@ -98,12 +100,17 @@ class RotaryKernel final : public Kernel {
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeRotary(const KernelSpec& spec) {
   SpecCheck check(spec);
-  check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").Expect(check.in(0).shape.size() == 4, "x[b, s, h, d]");
-  check.SameType(check.in(0), check.out(0), "x and y").SameShape(check.in(0), check.out(0), "x and y");
+  check.Inputs(1, 1)
+      .Outputs(1, 1)
+      .Real(check.in(0), "x")
+      .Expect(check.in(0).shape.size() == 4, "x[b, s, h, d]");
+  check.SameType(check.in(0), check.out(0), "x and y")
+      .SameShape(check.in(0), check.out(0), "x and y");
   check.Expect(SizeFromEnd(check.in(0), 1) % 2 == 0, "an even d");
   check.Expect(spec.attrs.Real("base", 10000) > 0, "a base above 0");
   if (!check.ok()) return check.status();
-  return std::make_unique<RotaryKernel>(check.in(0), spec.attrs.Real("base", 10000), spec.attrs.Bool("inverse") ? -1.0 : 1.0);
+  return std::make_unique<RotaryKernel>(check.in(0), spec.attrs.Real("base", 10000),
+                                        spec.attrs.Bool("inverse") ? -1.0 : 1.0);
 }
 
 WEIR_REGISTER_KERNEL("cpu", "rotary", MakeRotary);

@@ -15,9 +15,14 @@ TEST_P(RotaryKernelTest, TurnsPairsByTheGlobalPosition) {
     Shape shape;
     int64_t offset;
   };
-  for (const Case& c : {Case{{2, 5, 3, 8}, 0}, {{1, 7, 2, 64}, 100}, {{3, 200, 4, 34}, 17}, {{0, 3, 2, 4}, 0}, {{2, 3, 1, 2}, 9}}) {
+  for (const Case& c : {Case{{2, 5, 3, 8}, 0},
+                        {{1, 7, 2, 64}, 100},
+                        {{3, 200, 4, 34}, 17},
+                        {{0, 3, 2, 4}, 0},
+                        {{2, 3, 1, 2}, 9}}) {
     for (bool inverse : {false, true}) {
-      TensorSlice slice{GetParam(), c.shape, {0, c.offset, 0, 0}, {c.shape[0], 500, c.shape[2], c.shape[3]}};
+      TensorSlice slice{
+          GetParam(), c.shape, {0, c.offset, 0, 0}, {c.shape[0], 500, c.shape[2], c.shape[3]}};
       TestTensor x = RandomTensor(slice, 1);
       std::vector<double> expected(x.size());
       const int64_t d = c.shape[3];

@@ -47,7 +47,8 @@ HWY_INLINE void StoreF(VF v, BFloat16* p) {
   auto quiet = hn::Or(hn::ShiftRight<16>(bits), hn::Set(du, 0x40));
   auto is_nan = hn::RebindMask(du, hn::IsNaN(v));
   auto chosen = hn::IfThenElse(is_nan, quiet, rounded);
-  hn::StoreU(hn::DemoteTo(DU16(), hn::BitCast(DI(), chosen)), DU16(), reinterpret_cast<uint16_t*>(p));
+  hn::StoreU(hn::DemoteTo(DU16(), hn::BitCast(DI(), chosen)), DU16(),
+             reinterpret_cast<uint16_t*>(p));
 }
 
 // The first n < NumLanes() elements; the other lanes are `fill`.
@@ -73,7 +74,9 @@ HWY_INLINE void StoreTail(VF v, T* p, int64_t n) {
 }
 
 // Lanes below n keep v, the others become zero.
-HWY_INLINE VF KeepFirst(VF v, int64_t n) { return hn::IfThenElseZero(hn::FirstN(DF(), static_cast<size_t>(n)), v); }
+HWY_INLINE VF KeepFirst(VF v, int64_t n) {
+  return hn::IfThenElseZero(hn::FirstN(DF(), static_cast<size_t>(n)), v);
+}
 
 HWY_INLINE float SumLanes(VF v) { return hn::GetLane(hn::SumOfLanes(DF(), v)); }
 HWY_INLINE float MaxLane(VF v) { return hn::GetLane(hn::MaxOfLanes(DF(), v)); }

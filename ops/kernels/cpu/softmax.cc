@@ -23,10 +23,13 @@ void SoftmaxRow(DType dtype, const void* x_any, void* y_any, float* row, int64_t
     using T = std::remove_pointer_t<decltype(type)>;
     const T* x = static_cast<const T*>(x_any);
     const VF shift = hn::Set(DF(), MaxOver(x, n));
-    MapInto(row, n, [&](VF v) HWY_ATTR { return Exp(hn::Sub(v, shift)); }, x);
+    MapInto(
+        row, n, [&](VF v) HWY_ATTR { return Exp(hn::Sub(v, shift)); }, x);
     const float* exponentials = row;
-    const VF factor = hn::Set(DF(), 1.0f / SumOver(n, [](VF v) HWY_ATTR { return v; }, exponentials));
-    MapInto(static_cast<T*>(y_any), n, [&](VF v) HWY_ATTR { return hn::Mul(v, factor); }, exponentials);
+    const VF factor = hn::Set(DF(), 1.0f / SumOver(
+                                               n, [](VF v) HWY_ATTR { return v; }, exponentials));
+    MapInto(
+        static_cast<T*>(y_any), n, [&](VF v) HWY_ATTR { return hn::Mul(v, factor); }, exponentials);
   });
 }
 
@@ -36,8 +39,11 @@ void SoftmaxGradRow(DType dtype, const void* y_any, const void* dy_any, void* dx
     using T = std::remove_pointer_t<decltype(type)>;
     const T* y = static_cast<const T*>(y_any);
     const T* dy = static_cast<const T*>(dy_any);
-    const VF sum = hn::Set(DF(), SumOver(n, [](VF a, VF b) HWY_ATTR { return hn::Mul(a, b); }, y, dy));
-    MapInto(static_cast<T*>(dx_any), n, [&](VF a, VF b) HWY_ATTR { return hn::Mul(a, hn::Sub(b, sum)); }, y, dy);
+    const VF sum = hn::Set(DF(), SumOver(
+                                     n, [](VF a, VF b) HWY_ATTR { return hn::Mul(a, b); }, y, dy));
+    MapInto(
+        static_cast<T*>(dx_any), n,
+        [&](VF a, VF b) HWY_ATTR { return hn::Mul(a, hn::Sub(b, sum)); }, y, dy);
   });
 }
 
@@ -71,11 +77,12 @@ class SoftmaxKernel final : public Kernel {
     if (n_ == 0) return;
     const int64_t stride = n_ * SizeOf(dtype_);
     args.team->For(pieces_.count(), [&](int64_t piece, int worker) {
-      float* row = reinterpret_cast<float*>(static_cast<char*>(args.workspace) + worker * row_bytes_);
+      float* row =
+          reinterpret_cast<float*>(static_cast<char*>(args.workspace) + worker * row_bytes_);
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         HWY_DYNAMIC_DISPATCH(SoftmaxRow)
-        (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride, static_cast<char*>(args.outputs[0]) + i * stride,
-         row, n_);
+        (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride,
+         static_cast<char*>(args.outputs[0]) + i * stride, row, n_);
       }
     });
   }
@@ -91,7 +98,9 @@ class SoftmaxKernel final : public Kernel {
 class SoftmaxGradKernel final : public Kernel {
  public:
   explicit SoftmaxGradKernel(const TensorSlice& y)
-      : dtype_(y.dtype), n_(SizeFromEnd(y, 1)), pieces_(Pieces::OfRows(LeadingElements(y, 1), n_, kHeavyPiece)) {}
+      : dtype_(y.dtype),
+        n_(SizeFromEnd(y, 1)),
+        pieces_(Pieces::OfRows(LeadingElements(y, 1), n_, kHeavyPiece)) {}
 
   void Run(const KernelArgs& args) override {
     const int64_t stride = n_ * SizeOf(dtype_);
@@ -99,7 +108,8 @@ class SoftmaxGradKernel final : public Kernel {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         HWY_DYNAMIC_DISPATCH(SoftmaxGradRow)
         (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride,
-         static_cast<const char*>(args.inputs[1]) + i * stride, static_cast<char*>(args.outputs[0]) + i * stride, n_);
+         static_cast<const char*>(args.inputs[1]) + i * stride,
+         static_cast<char*>(args.outputs[0]) + i * stride, n_);
       }
     });
   }
@@ -113,7 +123,8 @@ class SoftmaxGradKernel final : public Kernel {
 KernelOr MakeSoftmax(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(1, 1).Outputs(1, 1).Real(check.in(0), "x").MinRank(check.in(0), 1, "x");
-  check.SameType(check.in(0), check.out(0), "x and y").SameShape(check.in(0), check.out(0), "x and y");
+  check.SameType(check.in(0), check.out(0), "x and y")
+      .SameShape(check.in(0), check.out(0), "x and y");
   if (!check.ok()) return check.status();
   return std::make_unique<SoftmaxKernel>(check.in(0), spec.num_threads);
 }
@@ -121,8 +132,10 @@ KernelOr MakeSoftmax(const KernelSpec& spec) {
 KernelOr MakeSoftmaxGrad(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(2, 2).Outputs(1, 1).Real(check.in(0), "y").MinRank(check.in(0), 1, "y");
-  check.SameType(check.in(0), check.in(1), "y and dy").SameShape(check.in(0), check.in(1), "y and dy");
-  check.SameType(check.in(0), check.out(0), "y and dx").SameShape(check.in(0), check.out(0), "y and dx");
+  check.SameType(check.in(0), check.in(1), "y and dy")
+      .SameShape(check.in(0), check.in(1), "y and dy");
+  check.SameType(check.in(0), check.out(0), "y and dx")
+      .SameShape(check.in(0), check.out(0), "y and dx");
   if (!check.ok()) return check.status();
   return std::make_unique<SoftmaxGradKernel>(check.in(0));
 }

@@ -36,18 +36,22 @@ float RowExpSum(DType dtype, const void* x_any, float max, int64_t n) {
   const VF shift = hn::Set(DF(), std::isinf(max) && max < 0 ? 0.0f : max);
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     const auto* x = static_cast<const std::remove_pointer_t<decltype(type)>*>(x_any);
-    sum = SumOver(n, [&](VF v) HWY_ATTR { return Exp(hn::Sub(v, shift)); }, x);
+    sum = SumOver(
+        n, [&](VF v) HWY_ATTR { return Exp(hn::Sub(v, shift)); }, x);
   });
   return sum;
 }
 
 // dx = e^(x - max) * factor.
-void RowExpScaled(DType dtype, const void* x_any, void* dx_any, float max, float factor, int64_t n) {
+void RowExpScaled(DType dtype, const void* x_any, void* dx_any, float max, float factor,
+                  int64_t n) {
   const VF shift = hn::Set(DF(), max), scale = hn::Set(DF(), factor);
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
-    MapInto(static_cast<T*>(dx_any), n, [&](VF v) HWY_ATTR { return hn::Mul(Exp(hn::Sub(v, shift)), scale); },
-            static_cast<const T*>(x_any));
+    MapInto(
+        static_cast<T*>(dx_any), n,
+        [&](VF v) HWY_ATTR { return hn::Mul(Exp(hn::Sub(v, shift)), scale); },
+        static_cast<const T*>(x_any));
   });
 }
 
@@ -94,7 +98,8 @@ namespace {
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
 float ElementAt(DType dtype, const void* base, int64_t i) {
-  return dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(base)[i]) : static_cast<const float*>(base)[i];
+  return dtype == DType::kBF16 ? ToFloat(static_cast<const BFloat16*>(base)[i])
+                               : static_cast<const float*>(base)[i];
 }
 
 void StoreAt(DType dtype, void* base, int64_t i, float value) {
@@ -116,9 +121,13 @@ struct LogitRows {
   const void* Row(const void* logits, int64_t row) const {
     return static_cast<const char*>(logits) + row * n * SizeOf(dtype);
   }
-  void* Row(void* logits, int64_t row) const { return static_cast<char*>(logits) + row * n * SizeOf(dtype); }
+  void* Row(void* logits, int64_t row) const {
+    return static_cast<char*>(logits) + row * n * SizeOf(dtype);
+  }
   bool Holds(int32_t target) const { return first <= target && target < first + n; }
-  float Picked(const void* row, int32_t target) const { return Holds(target) ? ElementAt(dtype, row, target - first) : 0; }
+  float Picked(const void* row, int32_t target) const {
+    return Holds(target) ? ElementAt(dtype, row, target - first) : 0;
+  }
 
   DType dtype;
   int64_t n, first;
@@ -155,13 +164,17 @@ class CrossEntropyKernel final : public Kernel {
 };
 
 void CheckLogits(SpecCheck* check) {
-  check->Real(check->in(0), "logits").Is(check->in(1), DType::kI32, "targets").MinRank(check->in(0), 1, "logits");
-  check->Expect(LeadingShape(check->in(0), 1) == check->in(1).shape, "targets with the leading axes of logits");
+  check->Real(check->in(0), "logits")
+      .Is(check->in(1), DType::kI32, "targets")
+      .MinRank(check->in(0), 1, "logits");
+  check->Expect(LeadingShape(check->in(0), 1) == check->in(1).shape,
+                "targets with the leading axes of logits");
 }
 
 void CheckPerRow(SpecCheck* check, const TensorSlice& operand, const char* name) {
   check->Is(operand, DType::kF32, name);
-  check->Expect(operand.shape == check->in(1).shape, std::string(name) + " with one element per target");
+  check->Expect(operand.shape == check->in(1).shape,
+                std::string(name) + " with one element per target");
 }
 
 KernelOr MakeCrossEntropy(const KernelSpec& spec) {
@@ -171,7 +184,8 @@ KernelOr MakeCrossEntropy(const KernelSpec& spec) {
   for (int i = 0; i < 3; ++i) {
     if (check.HasOut(i)) CheckPerRow(&check, check.out(i), "an output");
   }
-  check.Expect(SizeFromEnd(check.in(0), 1) == (check.ok() ? check.in(0).global_shape.back() : 0), "a whole vocabulary");
+  check.Expect(SizeFromEnd(check.in(0), 1) == (check.ok() ? check.in(0).global_shape.back() : 0),
+               "a whole vocabulary");
   if (!check.ok()) return check.status();
   return std::make_unique<CrossEntropyKernel>(check.in(0));
 }
@@ -194,7 +208,9 @@ class CrossEntropyGradKernel final : public Kernel {
         const float picked = held ? rows_.Picked(row, targets[i]) : 0;
         const float factor = dloss[i] / sum[i];
         HWY_DYNAMIC_DISPATCH(RowExpScaled)(rows_.dtype, row, dx, max[i], factor, rows_.n);
-        if (held) StoreAt(rows_.dtype, dx, targets[i] - rows_.first, std::exp(picked - max[i]) * factor - dloss[i]);
+        if (held)
+          StoreAt(rows_.dtype, dx, targets[i] - rows_.first,
+                  std::exp(picked - max[i]) * factor - dloss[i]);
       }
     });
   }
@@ -208,7 +224,8 @@ KernelOr MakeCrossEntropyGrad(const KernelSpec& spec) {
   check.Inputs(5, 5).Outputs(1, 1);
   CheckLogits(&check);
   for (int i = 2; i < 5; ++i) CheckPerRow(&check, check.in(i), "max, sum_exp and dloss");
-  check.SameShape(check.in(0), check.out(0), "logits and dlogits").SameType(check.in(0), check.out(0), "logits and dlogits");
+  check.SameShape(check.in(0), check.out(0), "logits and dlogits")
+      .SameType(check.in(0), check.out(0), "logits and dlogits");
   if (!check.ok()) return check.status();
   return std::make_unique<CrossEntropyGradKernel>(check.in(0));
 }
@@ -256,7 +273,8 @@ class CrossEntropyFinishKernel final : public Kernel {
     const float* picked = static_cast<const float*>(args.inputs[2]);
     float* loss = static_cast<float*>(args.outputs[0]);
     args.team->For(pieces_.count(), [&](int64_t piece) {
-      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) loss[i] = std::log(sum[i]) + max[i] - picked[i];
+      for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i)
+        loss[i] = std::log(sum[i]) + max[i] - picked[i];
     });
   }
 
@@ -268,7 +286,8 @@ KernelOr MakeCrossEntropyFinish(const KernelSpec& spec) {
   SpecCheck check(spec);
   check.Inputs(3, 3).Outputs(1, 1).Is(check.out(0), DType::kF32, "loss");
   for (int i = 0; i < 3; ++i) {
-    check.Is(check.in(i), DType::kF32, "inputs").SameShape(check.in(i), check.out(0), "inputs and loss");
+    check.Is(check.in(i), DType::kF32, "inputs")
+        .SameShape(check.in(i), check.out(0), "inputs and loss");
   }
   if (!check.ok()) return check.status();
   return std::make_unique<CrossEntropyFinishKernel>(check.out(0).num_elements());
@@ -283,7 +302,8 @@ class AccuracyKernel final : public Kernel {
     float* hit = static_cast<float*>(args.outputs[0]);
     args.team->For(rows_.pieces.count(), [&](int64_t piece) {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
-        int64_t best = HWY_DYNAMIC_DISPATCH(RowArgMax)(rows_.dtype, rows_.Row(args.inputs[0], i), rows_.n);
+        int64_t best =
+            HWY_DYNAMIC_DISPATCH(RowArgMax)(rows_.dtype, rows_.Row(args.inputs[0], i), rows_.n);
         hit[i] = best >= 0 && best == targets[i] ? 1.0f : 0.0f;
       }
     });

@@ -10,7 +10,8 @@ struct Sizes {
   Shape leading;
   int64_t n;
 };
-const Sizes kSizes[] = {{{3}, 5}, {{2, 7}, 100}, {{5}, 1}, {{0}, 10}, {{33}, 1001}, {{2}, 30011}, {{}, 17}};
+const Sizes kSizes[] = {{{3}, 5},     {{2, 7}, 100}, {{5}, 1}, {{0}, 10},
+                        {{33}, 1001}, {{2}, 30011},  {{}, 17}};
 
 struct Rows {
   TestTensor logits, targets;
@@ -35,7 +36,8 @@ class CrossEntropyKernelTest : public testing::TestWithParam<DType> {
       for (int64_t j = 0; j < rows.n; ++j) sum += std::exp(rows.logits[i * rows.n + j] - max);
       rows.max.push_back(max);
       rows.sum.push_back(sum);
-      rows.loss.push_back(std::log(sum) + max - rows.logits[i * rows.n + static_cast<int64_t>(rows.targets[i])]);
+      rows.loss.push_back(std::log(sum) + max -
+                          rows.logits[i * rows.n + static_cast<int64_t>(rows.targets[i])]);
     }
     return rows;
   }
@@ -57,7 +59,8 @@ TEST_P(CrossEntropyKernelTest, LossIsTheLogarithmOfTheTargetsProbability) {
   for (const Sizes& sizes : kSizes) {
     Rows rows = Make(sizes);
     TensorSlice per_row = TensorSlice::Whole(DType::kF32, sizes.leading);
-    auto out = RunKernel("softmax_cross_entropy", {}, {rows.logits, rows.targets}, {per_row, per_row, per_row});
+    auto out = RunKernel("softmax_cross_entropy", {}, {rows.logits, rows.targets},
+                         {per_row, per_row, per_row});
     ExpectClose(out[0], rows.loss);
     ExpectEqualValues(out[1], rows.max);
     ExpectClose(out[2], rows.sum);
@@ -69,11 +72,14 @@ TEST_P(CrossEntropyKernelTest, LossIsTheLogarithmOfTheTargetsProbability) {
 TEST_P(CrossEntropyKernelTest, GradientIsProbabilityMinusOneAtTheTarget) {
   for (const Sizes& sizes : kSizes) {
     Rows rows = Make(sizes);
-    TestTensor max = TensorOf(DType::kF32, sizes.leading, rows.max), sum = TensorOf(DType::kF32, sizes.leading, rows.sum);
+    TestTensor max = TensorOf(DType::kF32, sizes.leading, rows.max),
+               sum = TensorOf(DType::kF32, sizes.leading, rows.sum);
     TestTensor dloss = RandomTensor(DType::kF32, sizes.leading, 5);
-    for (auto [begin, end] : {std::pair<int64_t, int64_t>{0, rows.n}, {rows.n / 3, rows.n}, {0, rows.n / 2}}) {
+    for (auto [begin, end] :
+         {std::pair<int64_t, int64_t>{0, rows.n}, {rows.n / 3, rows.n}, {0, rows.n / 2}}) {
       TestTensor part = Columns(rows, begin, end);
-      auto out = RunKernel("softmax_cross_entropy_grad", {}, {part, rows.targets, max, sum, dloss}, {part.slice});
+      auto out = RunKernel("softmax_cross_entropy_grad", {}, {part, rows.targets, max, sum, dloss},
+                           {part.slice});
       std::vector<double> expected;
       for (int64_t i = 0; i < rows.count; ++i) {
         for (int64_t j = begin; j < end; ++j) {
@@ -95,7 +101,8 @@ TEST_P(CrossEntropyKernelTest, ShardsOfTheVocabularyAddUpToTheWholeLoss) {
     std::fill(sum.values.begin(), sum.values.end(), 0);
     std::fill(picked.values.begin(), picked.values.end(), 0);
     for (auto [begin, end] : {std::pair<int64_t, int64_t>{0, rows.n / 3}, {rows.n / 3, rows.n}}) {
-      auto part = RunKernel("exp_sum_pick", {}, {Columns(rows, begin, end), rows.targets, max}, {per_row, per_row});
+      auto part = RunKernel("exp_sum_pick", {}, {Columns(rows, begin, end), rows.targets, max},
+                            {per_row, per_row});
       for (int64_t i = 0; i < rows.count; ++i) {
         sum.values[i] = Stored(DType::kF32, sum[i] + part[0][i]);
         picked.values[i] += part[1][i];
@@ -118,7 +125,8 @@ TEST_P(CrossEntropyKernelTest, AccuracyComparesTheFirstLargestLogit) {
       if (i % 2 == 0) rows.targets.values[i] = static_cast<double>(best);
       expected.push_back(best == static_cast<int64_t>(rows.targets[i]) ? 1 : 0);
     }
-    auto hit = RunKernel("accuracy", {}, {rows.logits, rows.targets}, {TensorSlice::Whole(DType::kF32, sizes.leading)});
+    auto hit = RunKernel("accuracy", {}, {rows.logits, rows.targets},
+                         {TensorSlice::Whole(DType::kF32, sizes.leading)});
     ExpectEqualValues(hit[0], expected);
   }
 }
@@ -128,7 +136,8 @@ TEST(CrossEntropyTest, ASplitVocabularyIsRefusedByTheWholeKernel) {
   KernelSpec spec{.op = "softmax_cross_entropy",
                   .inputs = {shard, TensorSlice::Whole(DType::kI32, {3})},
                   .outputs = {TensorSlice::Whole(DType::kF32, {3})}};
-  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -52,21 +52,24 @@ SpecCheck& SpecCheck::SameShape(const TensorSlice& a, const TensorSlice& b, cons
 }
 
 SpecCheck& SpecCheck::MinRank(const TensorSlice& operand, int rank, const char* name) {
-  return Expect(static_cast<int>(operand.shape.size()) >= rank, absl::StrCat("at least ", rank, " axes in ", name));
+  return Expect(static_cast<int>(operand.shape.size()) >= rank,
+                absl::StrCat("at least ", rank, " axes in ", name));
 }
 
 SpecCheck& SpecCheck::Expect(bool holds, const std::string& what) {
   if (status_.ok() && !holds) {
-    status_ = absl::InvalidArgumentError(absl::StrCat("the cpu kernel of op ", spec_.op, " expects ", what, "; found (",
-                                                      OperandsText(spec_.inputs), ") -> (", OperandsText(spec_.outputs),
-                                                      ") ", ToText(spec_.attrs)));
+    status_ = absl::InvalidArgumentError(
+        absl::StrCat("the cpu kernel of op ", spec_.op, " expects ", what, "; found (",
+                     OperandsText(spec_.inputs), ") -> (", OperandsText(spec_.outputs), ") ",
+                     ToText(spec_.attrs)));
   }
   return *this;
 }
 
 int64_t LeadingElements(const TensorSlice& operand, int drop) {
   int64_t product = 1;
-  for (int i = 0; i + drop < static_cast<int>(operand.shape.size()); ++i) product *= operand.shape[i];
+  for (int i = 0; i + drop < static_cast<int>(operand.shape.size()); ++i)
+    product *= operand.shape[i];
   return product;
 }
 

@@ -16,8 +16,12 @@ class SpecCheck {
  public:
   explicit SpecCheck(const KernelSpec& spec) : spec_(spec) {}
 
-  bool HasIn(int i) const { return i < static_cast<int>(spec_.inputs.size()) && spec_.inputs[i].has_value(); }
-  bool HasOut(int i) const { return i < static_cast<int>(spec_.outputs.size()) && spec_.outputs[i].has_value(); }
+  bool HasIn(int i) const {
+    return i < static_cast<int>(spec_.inputs.size()) && spec_.inputs[i].has_value();
+  }
+  bool HasOut(int i) const {
+    return i < static_cast<int>(spec_.outputs.size()) && spec_.outputs[i].has_value();
+  }
   const TensorSlice& in(int i) const;
   const TensorSlice& out(int i) const;
 

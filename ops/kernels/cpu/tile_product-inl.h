@@ -48,7 +48,8 @@ constexpr int TileRows(int vectors) {
 }
 
 template <int kRows, int kVectors>
-HWY_INLINE void ProductTile(LeftBlock a, RightBlock b, ResultBlock c, int64_t steps, Result result) {
+HWY_INLINE void ProductTile(LeftBlock a, RightBlock b, ResultBlock c, int64_t steps,
+                            Result result) {
   const DF d;
   const int64_t lanes = NumLanes();
   VF sums[kRows][kVectors];
@@ -60,7 +61,8 @@ HWY_INLINE void ProductTile(LeftBlock a, RightBlock b, ResultBlock c, int64_t st
   for (int64_t step = 0; step < steps; ++step) {
     VF right[kVectors];
     HWY_UNROLL(4)
-    for (int v = 0; v < kVectors; ++v) right[v] = hn::LoadU(d, b.data + step * b.row_stride + v * lanes);
+    for (int v = 0; v < kVectors; ++v)
+      right[v] = hn::LoadU(d, b.data + step * b.row_stride + v * lanes);
     HWY_UNROLL(16)
     for (int row = 0; row < kRows; ++row) {
       const VF left = hn::Set(d, a.data[row * a.row_stride + step * a.step_stride]);
@@ -82,8 +84,8 @@ HWY_INLINE void ProductTile(LeftBlock a, RightBlock b, ResultBlock c, int64_t st
 
 // Rows [row, rows) of one column of tiles: tall tiles first, halves for the rest.
 template <int kRows, int kVectors>
-HWY_INLINE void ProductRows(LeftBlock a, RightBlock b, ResultBlock c, int64_t row, int64_t rows, int64_t steps,
-                            Result result) {
+HWY_INLINE void ProductRows(LeftBlock a, RightBlock b, ResultBlock c, int64_t row, int64_t rows,
+                            int64_t steps, Result result) {
   for (; row + kRows <= rows; row += kRows) {
     ProductTile<kRows, kVectors>({a.data + row * a.row_stride, a.row_stride, a.step_stride}, b,
                                  {c.data + row * c.row_stride, c.row_stride}, steps, result);
@@ -95,14 +97,14 @@ HWY_INLINE void ProductRows(LeftBlock a, RightBlock b, ResultBlock c, int64_t ro
 }
 
 template <int kVectors>
-HWY_NOINLINE void ProductColumns(LeftBlock a, RightBlock b, ResultBlock c, int64_t rows, int64_t steps,
-                                 Result result) {
+HWY_NOINLINE void ProductColumns(LeftBlock a, RightBlock b, ResultBlock c, int64_t rows,
+                                 int64_t steps, Result result) {
   ProductRows<TileRows(kVectors), kVectors>(a, b, c, 0, rows, steps, result);
 }
 
 // c = a b or c += a b, with c of rows x (vectors * NumLanes()).
-HWY_INLINE void Product(LeftBlock a, RightBlock b, ResultBlock c, int64_t rows, int64_t vectors, int64_t steps,
-                        Result result) {
+HWY_INLINE void Product(LeftBlock a, RightBlock b, ResultBlock c, int64_t rows, int64_t vectors,
+                        int64_t steps, Result result) {
   const int64_t lanes = NumLanes();
   for (; vectors >= kTileVectors; vectors -= kTileVectors) {
     ProductColumns<kTileVectors>(a, b, c, rows, steps, result);
@@ -133,16 +135,20 @@ HWY_INLINE void Transpose(RightBlock from, int64_t rows, int64_t columns, Result
     for (int64_t row = 0; row < rows; row += 4) {
       const float* source = from.data + row * from.row_stride + column;
       auto r0 = hn::LoadU(d, source), r1 = hn::LoadU(d, source + from.row_stride);
-      auto r2 = hn::LoadU(d, source + 2 * from.row_stride), r3 = hn::LoadU(d, source + 3 * from.row_stride);
+      auto r2 = hn::LoadU(d, source + 2 * from.row_stride),
+           r3 = hn::LoadU(d, source + 3 * from.row_stride);
       auto low01 = hn::BitCast(pair, hn::InterleaveLower(d, r0, r1));
       auto high01 = hn::BitCast(pair, hn::InterleaveUpper(d, r0, r1));
       auto low23 = hn::BitCast(pair, hn::InterleaveLower(d, r2, r3));
       auto high23 = hn::BitCast(pair, hn::InterleaveUpper(d, r2, r3));
       float* target = to.data + column * to.row_stride + row;
       hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, low01, low23)), d, target);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, low01, low23)), d, target + to.row_stride);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, high01, high23)), d, target + 2 * to.row_stride);
-      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, high01, high23)), d, target + 3 * to.row_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, low01, low23)), d,
+                 target + to.row_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pair, high01, high23)), d,
+                 target + 2 * to.row_stride);
+      hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pair, high01, high23)), d,
+                 target + 3 * to.row_stride);
     }
   }
 }

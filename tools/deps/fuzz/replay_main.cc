@@ -1,8 +1,10 @@
-// The main() of a fuzz target outside --config=fuzz: replays the kept inputs, then a bounded number of seeded mutations
-// of them, so that every test run exercises every target. It looks for no coverage; clang's libFuzzer does.
+// The main() of a fuzz target outside --config=fuzz: replays the kept inputs, then a bounded number
+// of seeded mutations of them, so that every test run exercises every target. It looks for no
+// coverage; clang's libFuzzer does.
 //
-// Usage: target [--mutations=N] [--seed=N] FILE...   (WEIR_FUZZ_SEED in the environment also sets the seed)
-// Single-threaded. A failure is a crash or an abort of the target; the seed and the round are printed first.
+// Usage: target [--mutations=N] [--seed=N] FILE...   (WEIR_FUZZ_SEED in the environment also sets
+// the seed) Single-threaded. A failure is a crash or an abort of the target; the seed and the round
+// are printed first.
 
 #include <cstddef>
 #include <cstdint>
@@ -38,7 +40,8 @@ Bytes ReadFile(const std::string& path) {
   return Bytes(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
-// One small change: flip a bit, set a telling byte, delete or repeat a stretch, cut, or splice with another input.
+// One small change: flip a bit, set a telling byte, delete or repeat a stretch, cut, or splice with
+// another input.
 void Mutate(const std::vector<Bytes>& corpus, std::mt19937_64& random, Bytes& input) {
   const auto below = [&random](size_t bound) { return static_cast<size_t>(random() % bound); };
   if (input.empty()) input.push_back(static_cast<uint8_t>(random()));
@@ -46,23 +49,15 @@ void Mutate(const std::vector<Bytes>& corpus, std::mt19937_64& random, Bytes& in
   const size_t length = 1 + below(std::min<size_t>(input.size() - at, 16));
   static constexpr uint8_t kTelling[] = {0x00, 0x01, 0x7f, 0x80, 0xff, '-', '0', '9', '{', '}'};
   switch (below(6)) {
-    case 0:
-      input[at] ^= static_cast<uint8_t>(1u << below(8));
-      break;
-    case 1:
-      input[at] = kTelling[below(std::size(kTelling))];
-      break;
-    case 2:
-      input.erase(input.begin() + at, input.begin() + at + length);
-      break;
+    case 0: input[at] ^= static_cast<uint8_t>(1u << below(8)); break;
+    case 1: input[at] = kTelling[below(std::size(kTelling))]; break;
+    case 2: input.erase(input.begin() + at, input.begin() + at + length); break;
     case 3: {
       const Bytes stretch(input.begin() + at, input.begin() + at + length);
       input.insert(input.begin() + at, stretch.begin(), stretch.end());
       break;
     }
-    case 4:
-      input.resize(at);
-      break;
+    case 4: input.resize(at); break;
     default: {
       const Bytes& other = corpus[below(corpus.size())];
       if (other.empty()) break;
@@ -95,7 +90,8 @@ int main(int argc, char** argv) {
   const size_t num_files = corpus.size();
   corpus.emplace_back();
   std::fprintf(stderr, "replaying %zu inputs, then %llu mutations with --seed=%llu\n", num_files,
-               static_cast<unsigned long long>(num_mutations), static_cast<unsigned long long>(seed));
+               static_cast<unsigned long long>(num_mutations),
+               static_cast<unsigned long long>(seed));
   for (const Bytes& input : corpus) RunOne(input);
   std::mt19937_64 random(seed);
   for (uint64_t round = 0; round < num_mutations; ++round) {

@@ -1,9 +1,9 @@
 // Tells ThreadSanitizer what Abseil's synchronisation orders.
 //
-// Debian's Abseil is not instrumented, so ThreadSanitizer sees no order between an Unlock and the next Lock of an
-// absl::Mutex and reports races that are none. Under --config=tsan the linker redirects our calls (--wrap, see
-// BUILD) to the functions below: each gives up the order before it releases and takes it after it has acquired.
-// It is no part of any other build.
+// Debian's Abseil is not instrumented, so ThreadSanitizer sees no order between an Unlock and the
+// next Lock of an absl::Mutex and reports races that are none. Under --config=tsan the linker
+// redirects our calls (--wrap, see BUILD) to the functions below: each gives up the order before it
+// releases and takes it after it has acquired. It is no part of any other build.
 
 #include <sanitizer/tsan_interface.h>
 
@@ -28,8 +28,8 @@ auto Around(const void* object, Call call) -> decltype(call()) {
   return call();
 }
 
-// A Condition that Abseil may evaluate on any thread that holds the mutex, out of our sight: each evaluation takes the
-// order and gives it back.
+// A Condition that Abseil may evaluate on any thread that holds the mutex, out of our sight: each
+// evaluation takes the order and gives it back.
 class OrderedCondition {
  public:
   OrderedCondition(const absl::Mutex* mutex, const absl::Condition& condition)
@@ -67,35 +67,35 @@ using absl::Time;
 
 extern "C" {
 
-#define WEIR_ACQUIRE(symbol)       \
-  void WEIR_REAL(symbol)(Mutex*);  \
-  void WEIR_WRAP(symbol)(Mutex* mutex) { \
-    WEIR_REAL(symbol)(mutex);      \
-    TakeOrder(mutex);              \
+#define WEIR_ACQUIRE(symbol)              \
+  void WEIR_REAL(symbol)(Mutex*);         \
+  void WEIR_WRAP(symbol)(Mutex * mutex) { \
+    WEIR_REAL(symbol)(mutex);             \
+    TakeOrder(mutex);                     \
   }
-#define WEIR_TRY_ACQUIRE(symbol)               \
-  bool WEIR_REAL(symbol)(Mutex*);              \
-  bool WEIR_WRAP(symbol)(Mutex* mutex) {       \
+#define WEIR_TRY_ACQUIRE(symbol)                \
+  bool WEIR_REAL(symbol)(Mutex*);               \
+  bool WEIR_WRAP(symbol)(Mutex * mutex) {       \
     const bool held = WEIR_REAL(symbol)(mutex); \
-    if (held) TakeOrder(mutex);                \
-    return held;                               \
+    if (held) TakeOrder(mutex);                 \
+    return held;                                \
   }
-#define WEIR_RELEASE(symbol)       \
-  void WEIR_REAL(symbol)(Mutex*);  \
-  void WEIR_WRAP(symbol)(Mutex* mutex) { \
-    GiveOrder(mutex);              \
-    WEIR_REAL(symbol)(mutex);      \
+#define WEIR_RELEASE(symbol)              \
+  void WEIR_REAL(symbol)(Mutex*);         \
+  void WEIR_WRAP(symbol)(Mutex * mutex) { \
+    GiveOrder(mutex);                     \
+    WEIR_REAL(symbol)(mutex);             \
   }
-#define WEIR_WHEN(symbol)                                     \
-  void WEIR_REAL(symbol)(Mutex*, const Condition&);           \
-  void WEIR_WRAP(symbol)(Mutex* mutex, const Condition& condition) { \
-    OrderedCondition ordered(mutex, condition);               \
+#define WEIR_WHEN(symbol)                                                \
+  void WEIR_REAL(symbol)(Mutex*, const Condition&);                      \
+  void WEIR_WRAP(symbol)(Mutex * mutex, const Condition& condition) {    \
+    OrderedCondition ordered(mutex, condition);                          \
     Around(mutex, [&] { WEIR_REAL(symbol)(mutex, ordered.ordered()); }); \
   }
-#define WEIR_WHEN_UNTIL(symbol, Limit)                                     \
-  bool WEIR_REAL(symbol)(Mutex*, const Condition&, Limit);                 \
-  bool WEIR_WRAP(symbol)(Mutex* mutex, const Condition& condition, Limit limit) { \
-    OrderedCondition ordered(mutex, condition);                            \
+#define WEIR_WHEN_UNTIL(symbol, Limit)                                                        \
+  bool WEIR_REAL(symbol)(Mutex*, const Condition&, Limit);                                    \
+  bool WEIR_WRAP(symbol)(Mutex * mutex, const Condition& condition, Limit limit) {            \
+    OrderedCondition ordered(mutex, condition);                                               \
     return Around(mutex, [&] { return WEIR_REAL(symbol)(mutex, ordered.ordered(), limit); }); \
   }
 
@@ -118,13 +118,15 @@ void WEIR_WRAP(7CondVar4WaitEPNS0_5MutexE)(CondVar* variable, Mutex* mutex) {
   Around(mutex, [&] { WEIR_REAL(7CondVar4WaitEPNS0_5MutexE)(variable, mutex); });
 }
 bool WEIR_REAL(7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE)(CondVar*, Mutex*, Duration);
-bool WEIR_WRAP(7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE)(CondVar* variable, Mutex* mutex, Duration limit) {
+bool WEIR_WRAP(7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE)(CondVar* variable,
+                                                                     Mutex* mutex, Duration limit) {
   return Around(mutex, [&] {
     return WEIR_REAL(7CondVar15WaitWithTimeoutEPNS0_5MutexENS0_8DurationE)(variable, mutex, limit);
   });
 }
 bool WEIR_REAL(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(CondVar*, Mutex*, Time);
-bool WEIR_WRAP(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(CondVar* variable, Mutex* mutex, Time limit) {
+bool WEIR_WRAP(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(CondVar* variable, Mutex* mutex,
+                                                                  Time limit) {
   return Around(mutex, [&] {
     return WEIR_REAL(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(variable, mutex, limit);
   });
@@ -141,11 +143,12 @@ void WEIR_WRAP_CONST(12Notification19WaitForNotificationEv)(const Notification* 
   WEIR_REAL_CONST(12Notification19WaitForNotificationEv)(notification);
   TakeOrder(notification);
 }
-bool WEIR_REAL_CONST(12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(const Notification*, Duration);
-bool WEIR_WRAP_CONST(12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(const Notification* notification,
-                                                                                   Duration limit) {
-  const bool notified =
-      WEIR_REAL_CONST(12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(notification, limit);
+bool WEIR_REAL_CONST(12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(
+    const Notification*, Duration);
+bool WEIR_WRAP_CONST(12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(
+    const Notification* notification, Duration limit) {
+  const bool notified = WEIR_REAL_CONST(
+      12Notification30WaitForNotificationWithTimeoutENS0_8DurationE)(notification, limit);
   if (notified) TakeOrder(notification);
   return notified;
 }

@@ -1,6 +1,6 @@
 // What a test must find again as it was: the processes below this one and its open descriptors.
-// While it lives, orphans of the processes below become children of this one, so that none gets away.
-// Thread rule: one thread; nothing else may wait for children meanwhile.
+// While it lives, orphans of the processes below become children of this one, so that none gets
+// away. Thread rule: one thread; nothing else may wait for children meanwhile.
 #pragma once
 
 #include <set>

@@ -9,7 +9,8 @@
 int main(int argc, char** argv) {
   if (argc < 4) return 64;
   std::vector<weir::WorkerLaunch> workers;
-  for (int i = 3; i < argc; ++i) workers.push_back({{argv[1], argv[i]}, "rank " + std::to_string(i - 3), {i - 3}});
+  for (int i = 3; i < argc; ++i)
+    workers.push_back({{argv[1], argv[i]}, "rank " + std::to_string(i - 3), {i - 3}});
   weir::SignalWatch signals(weir::SecondSignal::kIsAnEvent);
   weir::SupervisorOptions options;
   options.log_directory = argv[2];

@@ -67,7 +67,8 @@ int Describe(int) {
   DIR* directory = ::opendir("/proc/self/fd");
   const int own = ::dirfd(directory);
   while (const dirent* entry = ::readdir(directory)) {
-    if (entry->d_name[0] != '.' && ::atoi(entry->d_name) != own) text += std::string(" ") + entry->d_name;
+    if (entry->d_name[0] != '.' && ::atoi(entry->d_name) != own)
+      text += std::string(" ") + entry->d_name;
   }
   ::closedir(directory);
   int death_signal = 0;
@@ -92,7 +93,8 @@ int Echo(int) {
   std::string told;
   char bytes[4096];
   ssize_t count;
-  while ((count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0) told.append(bytes, static_cast<size_t>(count));
+  while ((count = ::read(STDIN_FILENO, bytes, sizeof(bytes))) > 0)
+    told.append(bytes, static_cast<size_t>(count));
   Print((told.size() < 100 ? told + "\n" : "") + std::to_string(told.size()) + " bytes\n");
   return 0;
 }
@@ -147,7 +149,8 @@ int CloseOutput(int) {
   Pause();
 }
 
-// Leaves a process behind that holds the pipe: 0 in its own group, 1 in a session of its own, writing on.
+// Leaves a process behind that holds the pipe: 0 in its own group, 1 in a session of its own,
+// writing on.
 int LeaveBehind(int session) {
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -165,13 +168,22 @@ int LeaveBehind(int session) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, int (*)(int)> verbs = {
-      {"lines", PrintLines},          {"bytes", PrintBytes},     {"all-bytes", PrintAllBytes},
-      {"no-newline", PrintWithoutNewline}, {"long-line", PrintLongLine}, {"describe", Describe},
-      {"echo", Echo},                 {"exit", Exit},            {"die", Die},
-      {"wait", Wait},                 {"ignore-terminate", IgnoreTerminate}, {"end-politely", EndPolitely},
-      {"stop-itself", StopItself},    {"chatter", Chatter},      {"close-output", CloseOutput},
-      {"leave-behind", LeaveBehind}};
+  const std::map<std::string, int (*)(int)> verbs = {{"lines", PrintLines},
+                                                     {"bytes", PrintBytes},
+                                                     {"all-bytes", PrintAllBytes},
+                                                     {"no-newline", PrintWithoutNewline},
+                                                     {"long-line", PrintLongLine},
+                                                     {"describe", Describe},
+                                                     {"echo", Echo},
+                                                     {"exit", Exit},
+                                                     {"die", Die},
+                                                     {"wait", Wait},
+                                                     {"ignore-terminate", IgnoreTerminate},
+                                                     {"end-politely", EndPolitely},
+                                                     {"stop-itself", StopItself},
+                                                     {"chatter", Chatter},
+                                                     {"close-output", CloseOutput},
+                                                     {"leave-behind", LeaveBehind}};
   if (argc < 2) return 64;
   const auto verb = verbs.find(argv[1]);
   if (verb == verbs.end()) return 64;

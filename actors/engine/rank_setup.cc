@@ -1,0 +1,374 @@
+// A rank made ready to run: its memory, registers, actors and edges.
+#include <algorithm>
+#include <cstring>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/certificate.h"
+#include "actors/engine/rank_executor.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+// Of all ports of an actor together, and one.
+size_t MaxTokens(const Plan& plan) {
+  size_t most = 0;
+  for (const PlanActor& actor : plan.actors) {
+    size_t tokens = 0;
+    for (const PlanPort& port : actor.inputs) tokens += port.tokens;
+    for (const PlanPort& port : actor.outputs) tokens += port.tokens;
+    most = std::max(most, tokens);
+  }
+  return most + 1;
+}
+
+// The number of the token that lies in slot 0 first. Remote registers are numbered anew in each
+// session, so that the tokens that are there lie in the first slots.
+int64_t FirstNumber(const PlanRegister& r, const RegisterCount& count) {
+  return r.side == RegisterSide::kLocal ? 0 : count.released;
+}
+
+int64_t AlignUp(int64_t bytes) {
+  return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
+}
+
+// Staging slots start on a cache line each.
+int64_t StagingStride(const PlanRegister& r) { return AlignUp(r.bytes); }
+
+// From the start of an inbound register to that of the next, where they lie together.
+int64_t LandingBytes(const PlanRegister& r) {
+  return r.bytes == 0 ? 0 : (r.slots - 1) * r.stride + AlignUp(r.bytes);
+}
+
+}  // namespace
+
+RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* endpoint,
+                           RankExecutorOptions options)
+    : plan_(plan),
+      device_(device),
+      endpoint_(endpoint),
+      options_(std::move(options)),
+      next_step_(options_.first_step),
+      ready_(0),
+      effects_(MaxTokens(*plan)),
+      running_(device->queue_depth()),
+      made_ns_(MonotonicClock().NowNs()),
+      made_ticks_(TickClock::Now()),
+      trace_(options_.trace_capacity) {
+  counts_.reserve(plan->registers.size());
+  for (const PlanRegister& r : plan->registers)
+    counts_.push_back(CountAt(*plan, r, options_.first_step));
+}
+
+absl::StatusOr<std::unique_ptr<RankExecutor>> RankExecutor::Create(const Plan* plan, Device* device,
+                                                                   TransportEndpoint* endpoint,
+                                                                   RankExecutorOptions options) {
+  std::unique_ptr<RankExecutor> executor(
+      new RankExecutor(plan, device, endpoint, std::move(options)));
+  WEIR_RETURN_IF_ERROR(executor->CheckBegin());
+  WEIR_RETURN_IF_ERROR(executor->MakeMemory());
+  WEIR_RETURN_IF_ERROR(executor->MakeRegisters());
+  WEIR_RETURN_IF_ERROR(executor->MakeActors());
+  return executor;
+}
+
+absl::Status RankExecutor::MakeMemory() {
+  if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
+  const int num_threads = device_->team() != nullptr ? device_->team()->num_threads() : 1;
+  WEIR_ASSIGN_OR_RETURN(kernels_, KernelSet::Create(*plan_, "cpu", num_threads));
+  WEIR_ASSIGN_OR_RETURN(arena_, Arena::Create(plan_->arena_bytes));
+  WEIR_ASSIGN_OR_RETURN(workspace_, Arena::Create(kernels_.workspace_bytes()));
+  memory_.arena_bytes = plan_->arena_bytes;
+  memory_.scratch_bytes = plan_->scratch_bytes;
+  memory_.workspace_bytes = kernels_.workspace_bytes();
+  return absl::OkStatus();
+}
+
+// Memory that the transport wants inbound registers to lie in, one after another; null if
+// the arena will do.
+absl::StatusOr<char*> RankExecutor::AllocateLanding() {
+  int64_t bytes = 0;
+  for (const PlanRegister& spec : plan_->registers) {
+    if (spec.side == RegisterSide::kInbound) bytes += LandingBytes(spec);
+  }
+  if (bytes == 0 || options_.compute == RankExecutorOptions::Compute::kSkip) return nullptr;
+  bytes += kOperandAlignment;  // the memory may start anywhere
+  WEIR_ASSIGN_OR_RETURN(char* landing, endpoint_->AllocateLanding(bytes));
+  if (landing == nullptr) return nullptr;
+  memory_.landing_bytes = bytes;
+  return reinterpret_cast<char*>(AlignUp(reinterpret_cast<intptr_t>(landing)));
+}
+
+absl::Status RankExecutor::MakeRegisters() {
+  WEIR_ASSIGN_OR_RETURN(char* landing, AllocateLanding());
+  registers_.reserve(plan_->registers.size());
+  for (const PlanRegister& spec : plan_->registers) {
+    const int num_consumers = static_cast<int>(spec.consumers.size());
+    RegisterRuntime& r = registers_.emplace_back(SlotLedger(spec.slots, num_consumers));
+    const RegisterCount& count = counts_[spec.id];
+    for (int64_t token = count.released; token < count.published; ++token) {
+      int32_t readers = 0;
+      for (int k = 0; k < num_consumers; ++k) {
+        readers += ConsumerAt(*plan_, spec, k, options_.first_step).given_up <= token;
+      }
+      r.ledger.Hold(static_cast<int32_t>((token - FirstNumber(spec, count)) % spec.slots), readers);
+    }
+    r.side = spec.side;
+    r.producer_actor = spec.producer.actor;
+    r.producer_port = spec.producer.port;
+    if (!spec.consumers.empty()) {
+      r.first_consumer = spec.consumers[0];
+      r.other_consumers.assign(spec.consumers.begin() + 1, spec.consumers.end());
+    }
+    r.bytes = spec.bytes;
+    r.slots = spec.slots;
+    r.edge_id = spec.edge;
+    r.addresses.assign(spec.slots, nullptr);
+    if (spec.side != RegisterSide::kOutbound && arena_.base() != nullptr) {
+      const bool lands = spec.side == RegisterSide::kInbound && landing != nullptr;
+      char* first = lands ? landing : arena_.base() + spec.arena_offset;
+      for (int32_t k = 0; k < spec.slots; ++k) {
+        // A register without bytes may lie anywhere; it is never touched.
+        r.addresses[k] = spec.bytes == 0 ? arena_.base() : first + k * spec.stride;
+        // The arena is zero from the start.
+        if (lands && k < count.in_use()) std::memset(r.addresses[k], 0, spec.bytes);
+      }
+      if (lands) landing += LandingBytes(spec);
+    }
+    if (spec.side != RegisterSide::kLocal) WEIR_RETURN_IF_ERROR(AddEdge(spec, r));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r) {
+  has_edges_ = true;
+  TransportEdge edge;
+  const bool out = spec.side == RegisterSide::kOutbound;
+  edge.direction = out ? TransportEdge::Direction::kOutgoing : TransportEdge::Direction::kIncoming;
+  edge.edge = spec.edge;
+  edge.peer = spec.peer;
+  edge.slots = spec.slots;
+  const int32_t in_use = static_cast<int32_t>(counts_[spec.id].in_use());
+  edge.initial_tokens = in_use;
+  edge.bytes = spec.bytes;
+  edge.statement = EdgeStatement(*plan_, spec);
+  edge.landing = r.addresses[0];
+  edge.stride = spec.stride;
+  WEIR_ASSIGN_OR_RETURN(r.edge, endpoint_->AddEdge(edge));
+  r.expected_slot = out ? 0 : in_use % spec.slots;
+  r.expected_sequence = in_use;
+  r.num_outstanding = out ? in_use : 0;
+  register_of_edge_.resize(std::max<size_t>(register_of_edge_.size(), r.edge + 1), -1);
+  register_of_edge_[r.edge] = spec.id;
+  return absl::OkStatus();
+}
+
+// One fixed order of all that can be ready: by priority, turn, id.
+void RankExecutor::MakePlaces() {
+  struct Entry {
+    int32_t priority = 0;
+    int64_t turn = 0;
+    int32_t actor = 0;
+    int32_t micro_batch = -1;  // -1: any
+  };
+  std::vector<Entry> order;
+  for (const PlanActor& spec : plan_->actors) {
+    if (spec.turn.always_same()) {
+      order.push_back({spec.priority, spec.turn.first, spec.id, -1});
+      continue;
+    }
+    for (int32_t k = 0; k < spec.acts_per_step / spec.chunks; ++k)
+      order.push_back({spec.priority, spec.turn.At(k), spec.id, k});
+  }
+  std::sort(order.begin(), order.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(b.priority, a.turn, a.actor, a.micro_batch) <
+           std::tie(a.priority, b.turn, b.actor, b.micro_batch);
+  });
+  std::vector<size_t> first_turn(plan_->actors.size(), 0);
+  size_t num_turns = 0;
+  for (const PlanActor& spec : plan_->actors) {
+    first_turn[spec.id] = num_turns;
+    if (!spec.turn.always_same()) num_turns += spec.acts_per_step / spec.chunks;
+  }
+  turn_places_.resize(num_turns);
+  actor_at_place_.resize(order.size());
+  ready_ = ReadySet(static_cast<int>(order.size()));
+  for (size_t place = 0; place < order.size(); ++place) {
+    const Entry& entry = order[place];
+    ActorRuntime& actor = actors_[entry.actor];
+    actor_at_place_[place] = entry.actor;
+    if (entry.micro_batch < 0) {
+      actor.place = static_cast<int32_t>(place);
+    } else {
+      actor.places = &turn_places_[first_turn[entry.actor]];
+      actor.in_order = true;
+      turn_places_[first_turn[entry.actor] + entry.micro_batch] = static_cast<int32_t>(place);
+    }
+  }
+}
+
+absl::Status RankExecutor::MakeActors() {
+  actors_.reserve(plan_->actors.size());
+  const bool compute = options_.compute == RankExecutorOptions::Compute::kRun;
+  for (const PlanActor& spec : plan_->actors) {
+    ActorRuntime& actor =
+        actors_.emplace_back(ActorMachine(ActorId(spec.id), InputSpecs(spec), OutputSpecs(spec)));
+    actor.owner = this;
+    actor.plan = &spec;
+    actor.acts_per_step = spec.acts_per_step;
+    actor.chunks = spec.chunks;
+    actor.kind = spec.kind;
+    actor.every = spec.every;
+    actor.step =
+        FloorDiv(options_.first_step - spec.every_phase + spec.every - 1, spec.every) * spec.every +
+        spec.every_phase;
+    if (options_.cost_ns) actor.cost_ns = options_.cost_ns(*plan_, spec);
+    if (spec.kind == ActorKind::kSource && compute && options_.feed == nullptr) {
+      return Rejected({"W0513", absl::StrCat("rank ", plan_->rank, ", actor '", spec.name, "'"),
+                       "a data feed", "none", "give the session one"});
+    }
+    const bool has_program =
+        spec.program >= 0 && (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend);
+    if (has_program && compute) {
+      BoundProgram::Memory memory{arena_.base(), workspace_.base(), device_->team()};
+      programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, memory));
+      actor.program = programs_.back().get();
+    }
+  }
+  MakePlaces();
+  MakeStreams();
+  return absl::OkStatus();
+}
+
+// Where ports stand when all steps before the first are done.
+std::vector<PortSpec> RankExecutor::InputSpecs(const PlanActor& actor) const {
+  const int64_t acts = ActsBefore(actor, options_.first_step);
+  std::vector<PortSpec> specs;
+  for (const PlanPort& port : actor.inputs) {
+    const RegisterCount& count = counts_[port.register_id];
+    PortSpec& spec = specs.emplace_back(SpanSpec(port, acts));
+    spec.available = static_cast<int32_t>(count.published - TokensTaken(port, acts));
+    spec.next_token =
+        TokensTaken(port, acts) - FirstNumber(plan_->registers[port.register_id], count);
+  }
+  return specs;
+}
+
+std::vector<PortSpec> RankExecutor::OutputSpecs(const PlanActor& actor) const {
+  const int64_t acts = ActsBefore(actor, options_.first_step);
+  std::vector<PortSpec> specs;
+  for (const PlanPort& port : actor.outputs) {
+    const PlanRegister& r = plan_->registers[port.register_id];
+    const RegisterCount& count = counts_[port.register_id];
+    PortSpec& spec = specs.emplace_back(SpanSpec(port, acts));
+    spec.available =
+        static_cast<int32_t>(r.slots - r.initial_tokens + count.released - count.taken);
+    spec.next_token = r.initial_tokens + count.taken - FirstNumber(r, count);
+  }
+  return specs;
+}
+
+PortSpec RankExecutor::SpanSpec(const PlanPort& port, int64_t acts) const {
+  PortSpec spec;
+  spec.register_id = port.register_id;
+  spec.period = port.period;
+  spec.slots = plan_->registers[port.register_id].slots;
+  spec.tokens = port.tokens;
+  spec.position = static_cast<int32_t>((acts + port.phase) % port.period);
+  if (Planted(PlantedBug::kPhaseForgotten))
+    spec.position = static_cast<int32_t>(acts % port.period);
+  if (SpansBegun(port, acts) > SpansEnded(port, acts)) spec.span = PortSpec::Span::kBegun;
+  return spec;
+}
+
+void RankExecutor::MakeStreams() {
+  streams_.reserve(plan_->streams.size());
+  for (const PlanStream& plan : plan_->streams) {
+    Stream& stream = streams_.emplace_back();
+    stream.plan = &plan;
+    stream.acts_per_step = plan_->actors[plan.entries[0].actor].acts_per_step;
+    for (const PlanStream::Entry& entry : plan.entries) {
+      stream.lead = std::max(stream.lead, entry.ahead);
+      actors_[entry.actor].stream = static_cast<int32_t>(streams_.size()) - 1;
+      actors_[entry.actor].in_order = true;
+    }
+    stream.round = -stream.lead;
+    stream.Seek();
+  }
+}
+
+// What earlier steps of the job left in registers is here only if a state keeps it.
+absl::Status RankExecutor::CheckBegin() const {
+  if (options_.first_step == 0) return absl::OkStatus();
+  for (const PlanRegister& r : plan_->registers) {
+    if (r.producer.actor < 0 || r.side != RegisterSide::kLocal) continue;
+    const PlanActor& actor = plan_->actors[r.producer.actor];
+    const PlanPort& port = actor.outputs[r.producer.port];
+    const int64_t acts = ActsBefore(actor, options_.first_step);
+    if (SpansBegun(port, acts) == SpansEnded(port, acts)) continue;
+    return Rejected(
+        {"W0540", absl::StrCat("rank ", plan_->rank, ", register '", r.name, "'"),
+         absl::StrCat("to begin at a step before which '", actor.name,
+                      "' has ended what it collects"),
+         absl::StrCat("step ", options_.first_step, ", in the midst of ", port.period, " acts"),
+         absl::StrCat("begin at a step that a cycle of ", plan_->rhythm.steps_per_iteration,
+                      " steps begins with")});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::Connect() {
+  WEIR_RETURN_IF_ERROR(endpoint_->Connect());
+  if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
+  std::vector<std::pair<RegisterRuntime*, int64_t>> staged;  // and its stride
+  for (const PlanRegister& spec : plan_->registers) {
+    if (spec.side != RegisterSide::kOutbound || spec.bytes == 0) continue;
+    RegisterRuntime& r = registers_[spec.id];
+    for (int32_t k = 0; k < spec.slots; ++k)
+      r.addresses[k] = static_cast<char*>(endpoint_->TryMap(r.edge, k));
+    if (r.addresses[0] == nullptr) {
+      staged.emplace_back(&r, StagingStride(spec));
+      memory_.staging_bytes += StagingStride(spec) * spec.slots;
+    }
+  }
+  WEIR_ASSIGN_OR_RETURN(staging_, Arena::Create(memory_.staging_bytes));
+  char* next = staging_.base();
+  for (auto& [r, stride] : staged) {
+    for (char*& address : r->addresses) {
+      address = next;
+      next += stride;
+    }
+  }
+  BindConstantSlots();
+  if (!options_.state_init) return absl::OkStatus();
+  for (size_t i = 0; i < plan_->states.size(); ++i) {
+    const PlanState& state = plan_->states[i];
+    WEIR_RETURN_IF_ERROR(options_.state_init(state.name, state.slice, state.init,
+                                             StateMemory(static_cast<int>(i)).data()));
+  }
+  return absl::OkStatus();
+}
+
+// Ports that take all slots of their register each time are bound once and for all.
+void RankExecutor::BindConstantSlots() {
+  for (ActorRuntime& actor : actors_) {
+    if (actor.program == nullptr) continue;
+    const ActorMachine& machine = actor.machine;
+    actor.rebinds = kPlantsBugs;
+    for (int i = 0; i < machine.num_inputs(); ++i) {
+      BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
+      const ActorMachine::Port& port = machine.input(i);
+      actor.rebinds |= port.slots > port.tokens && actor.program->ReadsInput(i, port.tokens);
+    }
+    for (int i = 0; i < machine.num_outputs(); ++i) {
+      BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
+      const ActorMachine::Port& port = machine.output(i);
+      actor.rebinds |= (port.slots > port.tokens && actor.program->WritesOutput(i, port.tokens)) ||
+                       actor.program->Collects(i);
+    }
+  }
+}
+
+}  // namespace weir

@@ -1,0 +1,63 @@
+#include "compiler/lower/drop_useless_actors.h"
+
+#include <utility>
+#include <vector>
+
+namespace weir::compiler {
+namespace {
+
+// Leaves an actor that keeps several variables those that someone reads.
+void DropUnreadVariables(const std::vector<char>& read, RankGraph* graph, RankActor* actor) {
+  if (!actor->inputs.empty()) return;
+  auto unread = [&](int output) { return graph->tensors[output].variable >= 0 && !read[output]; };
+  for (int output : actor->outputs) {
+    if (unread(output)) graph->tensors[output].producer = -1;
+  }
+  std::erase_if(actor->outputs, unread);
+}
+
+bool HasEffect(const RankGraph& graph, const RankActor& actor, const std::vector<char>& read) {
+  if (actor.kind == ActorSpec::SINK || actor.kind == ActorSpec::SEND) return true;
+  // An update keeps its variable; a variable that is only kept must be read by someone.
+  bool updates = !actor.inputs.empty();
+  for (int output : actor.outputs) {
+    if (read[output] || (updates && graph.tensors[output].variable >= 0)) return true;
+  }
+  for (const RankKernel& kernel : actor.kernels) {
+    for (const RankOperand& output : kernel.outputs) {
+      if (output.kind == RankOperand::kState) return true;
+    }
+  }
+  // A landing buffer must be emptied even where nothing of it is kept.
+  for (int input : actor.inputs) {
+    if (graph.tensors[input].side == RegisterSpec::INBOUND) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void DropUselessActors(RankGraph* graph) {
+  std::vector<char> read(graph->tensors.size(), 0);
+  std::vector<char> useful(graph->actors.size(), 0);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (size_t a = graph->actors.size(); a-- > 0;) {
+      const RankActor& actor = graph->actors[a];
+      if (useful[a] || !HasEffect(*graph, actor, read)) continue;
+      useful[a] = 1;
+      changed = true;
+      for (int input : actor.inputs) read[input] = 1;
+    }
+  }
+  std::vector<RankActor> kept;
+  for (size_t a = 0; a < graph->actors.size(); ++a) {
+    int id = useful[a] ? static_cast<int>(kept.size()) : -1;
+    for (int output : graph->actors[a].outputs) graph->tensors[output].producer = id;
+    if (useful[a]) DropUnreadVariables(read, graph, &graph->actors[a]);
+    if (useful[a]) kept.push_back(std::move(graph->actors[a]));
+  }
+  graph->actors = std::move(kept);
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,65 @@
+#include "runtime/control/admission.h"
+
+#include <iterator>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/control/credentials.h"
+
+namespace weir {
+namespace {
+
+std::string NameOf(const control::Hello& hello) { return absl::StrCat("worker ", hello.worker()); }
+
+absl::Status OfAnother(const char* code, const control::Hello& hello, const std::string& expected,
+                       const std::string& found) {
+  return absl::FailedPreconditionError(
+      Format({.code = code, .where = NameOf(hello), .expected = expected, .found = found}));
+}
+
+}  // namespace
+
+absl::Status ReadHello(const grpc::ServerContext& context, control::Hello* hello) {
+  const auto& metadata = context.client_metadata();
+  const auto range = metadata.equal_range(kHelloKey);
+  if (range.first == range.second || std::next(range.first) != range.second ||
+      !hello->ParseFromArray(range.first->second.data(),
+                             static_cast<int>(range.first->second.size()))) {
+    return absl::PermissionDeniedError(
+        Format({"W0606", "the coordinator", "one hello", "none that parses", ""}));
+  }
+  const std::string identity = WorkerIdentity(hello->job_id(), hello->worker(), hello->epoch());
+  const auto proof = context.auth_context();
+  const auto names = proof->GetPeerIdentity();
+  if (!proof->IsPeerAuthenticated() ||
+      proof->GetPeerIdentityPropertyName() != "x509_subject_alternative_name" ||
+      names.size() != 1 || names[0] != identity) {
+    const std::string found =
+        names.empty() ? "none"
+                      : absl::StrCat("one for ", std::string(names[0].data(), names[0].size()));
+    return absl::PermissionDeniedError(
+        Format({"W0606", NameOf(*hello), absl::StrCat("a certificate for ", identity), found, ""}));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckJob(const control::Hello& hello, const CoordinatorOptions& options) {
+  if (hello.job_id() != options.job_id) {
+    return OfAnother("W0605", hello, absl::StrCat("job ", options.job_id),
+                     absl::StrCat("job ", hello.job_id()));
+  }
+  if (hello.epoch() != options.epoch) {
+    return OfAnother("W0605", hello, absl::StrCat("epoch ", options.epoch),
+                     absl::StrCat("epoch ", hello.epoch()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBuild(const control::Hello& hello, const CoordinatorOptions& options) {
+  if (hello.build_id() == options.build_id) return absl::OkStatus();
+  return OfAnother("W0604", hello, absl::StrCat("build ", options.build_id),
+                   absl::StrCat("build ", hello.build_id()));
+}
+
+}  // namespace weir
