@@ -40,9 +40,9 @@ class TestJob {
     options.build_id = "build-1";
     options.heartbeat_ms = 20;
     options.dead_after_ms = 2000;
-    options.on_lost = [this](int worker, const absl::Status& why) {
+    options.on_lost = [this](int worker, const LostWorker& lost) {
       std::lock_guard<std::mutex> lock(mutex_);
-      lost_.emplace_back(worker, why);
+      lost_.emplace_back(worker, lost.status);
       changed_.notify_all();
     };
     options.on_event = [this](int worker, std::string event) {

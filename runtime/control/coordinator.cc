@@ -120,7 +120,7 @@ class GrpcCoordinator final : public Coordinator {
   void Ping(Worker* worker, int64_t now_ns);
   void Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value);
   void Send(int worker, const Message& message);
-  void Lose(int worker, const absl::Status& why);
+  void Lose(int worker, LostWorker::How how, Problem why);
   void DeleteIfDone(Session* session);
 
   absl::StatusOr<std::vector<std::string>> Run(const std::vector<const std::string*>& commands,
@@ -263,13 +263,12 @@ void GrpcCoordinator::FindDead(int64_t now_ns, int64_t grace_ns) {
       worker.liveness->Excuse(now_ns, more_ms * kNsPerMs);
       continue;
     }
-    Lose(w, absl::DeadlineExceededError(Format(
-                {.code = "W0602",
-                 .where = NameOf(w),
-                 .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),
-                 .found = absl::StrCat("none for ",
-                                       worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),
-                 .hint = "whether its process is stopped or starved of CPU"})));
+    Lose(w, LostWorker::How::kSilent,
+         {.code = "W0602",
+          .expected = absl::StrCat("a heartbeat within ", options_.dead_after_ms, " ms"),
+          .found =
+              absl::StrCat("none for ", worker.liveness->SinceHeardNs(now_ns) / kNsPerMs, " ms"),
+          .hint = "whether its process is stopped or starved of CPU"});
   }
 }
 
@@ -305,12 +304,11 @@ void GrpcCoordinator::HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) {
         if (session->state == Session::State::kOpen) HandleFrame(session, now_ns);
         if (!is_stopping_ && !session->finishing) session->StartRead();
       } else if (session->state == Session::State::kOpen) {
-        Lose(session->worker,
-             absl::UnavailableError(Format({.code = "W0603",
-                                            .where = NameOf(session->worker),
-                                            .expected = "it to stay until the job ends",
-                                            .found = "its connection closed",
-                                            .hint = "how its process ended"})));
+        Lose(session->worker, LostWorker::How::kBroken,
+             {.code = "W0603",
+              .expected = "it to stay until the job ends",
+              .found = "its connection closed",
+              .hint = "how its process ended"});
       }
       break;
     case Session::Operation::kWrite:
@@ -408,21 +406,25 @@ void GrpcCoordinator::HandleLeave(Session* session) {
   changed_.notify_all();
 }
 
-// `why` names the worker. Its session is closed, calls that wait for it end.
-void GrpcCoordinator::Lose(int index, const absl::Status& why) {
+// Closes the worker's session; calls that wait for the worker end.
+void GrpcCoordinator::Lose(int index, LostWorker::How how, Problem why) {
   Worker& worker = workers_[index];
   if (worker.presence != Presence::kConnected) return;
+  why.where = NameOf(index);
+  LostWorker lost{how, why.found,
+                  how == LostWorker::How::kSilent ? absl::DeadlineExceededError(Format(why))
+                                                  : absl::UnavailableError(Format(why))};
   worker.presence = Presence::kLost;
-  worker.lost_because = why;
+  worker.lost_because = lost.status;
   worker.session->state = Session::State::kClosed;
   worker.session->outbox.Clear();
   worker.session->Cancel();
   worker.session = nullptr;
   for (auto& [id, call] : calls_) {
-    if (!call->answers[index].has_value()) call->error.Update(why);
+    if (!call->answers[index].has_value()) call->error.Update(lost.status);
   }
   if (options_.on_lost && !is_stopping_ && !abort_.has_value()) {
-    hooks_.push_back([this, index, why] { options_.on_lost(index, why); });
+    hooks_.push_back([this, index, lost = std::move(lost)] { options_.on_lost(index, lost); });
   }
   changed_.notify_all();
 }
@@ -447,10 +449,10 @@ void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
     default: status = absl::InvalidArgumentError("a frame of no known kind");
   }
   if (!status.ok()) {
-    Lose(index, absl::UnavailableError(Format({.code = "W0603",
-                                               .where = NameOf(index),
-                                               .expected = "messages of the control plane",
-                                               .found = std::string(status.message())})));
+    Lose(index, LostWorker::How::kBroken,
+         {.code = "W0603",
+          .expected = "messages of the control plane",
+          .found = std::string(status.message())});
   }
 }
 
@@ -554,10 +556,10 @@ void GrpcCoordinator::Send(int index, const Message& message) {
   Worker& worker = workers_[index];
   if (worker.presence != Presence::kConnected) return;
   if (absl::Status status = worker.session->outbox.Push(message); !status.ok()) {
-    Lose(index, absl::UnavailableError(Format({.code = "W0603",
-                                               .where = NameOf(index),
-                                               .expected = "it to read what it is sent",
-                                               .found = std::string(status.message())})));
+    Lose(index, LostWorker::How::kBroken,
+         {.code = "W0603",
+          .expected = "it to read what it is sent",
+          .found = std::string(status.message())});
     return;
   }
   if (!is_stopping_) worker.session->StartWrite();

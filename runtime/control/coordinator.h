@@ -39,6 +39,18 @@ struct WorkerHealth {
   int64_t round_trip_ns = 0;
 };
 
+// Why a worker that was connected is connected no longer.
+struct LostWorker {
+  enum class How : uint8_t {
+    kSilent,  // no heartbeat for dead_after_ms; time in which the coordinator was kept from running
+              // does not count
+    kBroken,  // its connection closed, or it sent what no worker sends
+  };
+  How how = How::kBroken;
+  std::string found;    // in a few words: "its connection closed"
+  absl::Status status;  // kDeadlineExceeded (W0602) if silent, otherwise kUnavailable (W0603)
+};
+
 struct CoordinatorOptions {
   std::string job_id;
   uint32_t epoch = 1;
@@ -49,10 +61,8 @@ struct CoordinatorOptions {
   int64_t heartbeat_ms = 1000;
   int64_t dead_after_ms = 4000;
   int64_t message_bytes_max = 64 << 20;
-  // A connected worker was lost (kUnavailable: stream broken; kDeadlineExceeded: no heartbeat for
-  // dead_after_ms; time that the coordinator itself was kept from running does not count): once per
-  // worker, not after Abort.
-  std::function<void(int worker, const absl::Status& why)> on_lost;
+  // A connected worker was lost: once per worker, not after Abort.
+  std::function<void(int worker, const LostWorker& lost)> on_lost;
   // Asked before a worker is lost for want of a heartbeat: so many more milliseconds it has, from
   // now; 0: none. For who can see why it is silent. Null: none. Not a hook: it answers at once and
   // calls nothing of the coordinator.

@@ -61,18 +61,6 @@ std::string ProgramPath(const std::string& program) {
   return ::access(resolved.c_str(), X_OK) == 0 ? resolved : program;
 }
 
-// What was found, of "W0603 at worker 2: expected ...; found its connection closed. Try: ...":
-// ranks and expectations are told elsewhere.
-std::string Found(const absl::Status& status) {
-  std::string text(status.message());
-  constexpr char kFound[] = "; found ";
-  if (const size_t at = text.find(kFound); at != std::string::npos)
-    text.erase(0, at + sizeof(kFound) - 1);
-  if (const size_t at = text.find(". Try: "); at != std::string::npos) text.erase(at);
-  while (!text.empty() && text.back() == '.') text.pop_back();
-  return text;
-}
-
 }  // namespace
 
 Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options)
@@ -132,16 +120,15 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
   options.build_id = BuildId();
   options.heartbeat_ms = options_.heartbeat_ms;
   options.dead_after_ms = options_.dead_after_ms;
-  options.on_lost = [this](int worker, const absl::Status& why) {
+  options.on_lost = [this](int worker, const LostWorker& lost) {
+    const bool silent = lost.how == LostWorker::How::kSilent;
     FailureEvent event;
-    event.kind =
-        absl::IsDeadlineExceeded(why) ? FailureEvent::Kind::kFrozen : FailureEvent::Kind::kLost;
+    event.kind = silent ? FailureEvent::Kind::kFrozen : FailureEvent::Kind::kLost;
     event.time_ns = clock_.NowNs();
     event.worker = worker;
-    event.reason = event.kind == FailureEvent::Kind::kLost
-                       ? Found(why)
-                       : absl::StrFormat("no heartbeat for %.1f s",
-                                         static_cast<double>(options_.dead_after_ms) * 1e-3);
+    event.reason = silent ? absl::StrFormat("no heartbeat for %.1f s",
+                                            static_cast<double>(options_.dead_after_ms) * 1e-3)
+                          : lost.found;
     std::lock_guard<std::mutex> lock(mutex_);
     lost_.push_back(std::move(event));
     supervisor_->Wake();
