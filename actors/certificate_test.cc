@@ -75,7 +75,7 @@ TEST_P(PlansThatRun, AreRefusedWithoutACertificate) {
 INSTANTIATE_TEST_SUITE_P(TestPlans, PlansThatRun,
                          ::testing::Values("accumulate", "chain", "chunked", "diamond", "repeat",
                                            "ring", "train_loop", "pipeline"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST(CertificateTest, AnEdgeWhoseEndsSayDifferentThingsIsRefused) {
   std::vector<RankPlan> plans = MakePipelineJob({});

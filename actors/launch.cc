@@ -1,7 +1,6 @@
 #include "actors/launch.h"
 
 #include <algorithm>
-#include <cstring>
 #include <fstream>
 #include <mutex>
 #include <thread>
@@ -14,7 +13,8 @@
 #include "actors/traced_job.h"
 #include "actors/verify_plans.h"
 #include "runtime/base/status.h"
-#include "runtime/device/cpu_device.h"
+#include "runtime/device/device_factory.h"
+#include "runtime/device/fake_device.h"
 #include "runtime/trace/trace_file.h"
 #include "runtime/transport/loopback_transport.h"
 
@@ -100,7 +100,8 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
     if (sim) {
       devices_.push_back(std::make_unique<FakeDevice>());
     } else {
-      devices_.push_back(std::make_unique<CpuDevice>(std::max(1, options.threads_per_device)));
+      WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(),
+                            MakeDevice(plan.device_kind, options.threads_per_device));
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices_.back().get(),
@@ -163,7 +164,8 @@ absl::StatusOr<std::vector<NonfiniteFinding>> Session::InspectStep(int64_t as_st
   std::vector<FiniteWatch> watches;
   watches.reserve(executors_.size());
   for (const auto& executor : executors_)
-    executor->Watch(&watches.emplace_back(&executor->plan()), as_step - steps_done_);
+    executor->Watch(&watches.emplace_back(&executor->plan(), &executor->device()->memory()),
+                    as_step - steps_done_);
   const absl::Status status = RunSteps(1);
   for (const auto& executor : executors_) executor->Unwatch();
   WEIR_RETURN_IF_ERROR(status);
@@ -185,30 +187,39 @@ absl::Status Session::CheckAtRest() const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<absl::Span<char>> Session::StateMemory(int rank, const std::string& name) const {
+absl::StatusOr<int> Session::FindState(int rank, const std::string& name) const {
   if (rank >= 0 && rank < num_ranks() && place_of_rank_[rank] >= 0) {
     const std::vector<PlanState>& states = plan(rank).states;
     for (size_t i = 0; i < states.size(); ++i) {
-      if (states[i].name == name) return executor(rank).StateMemory(static_cast<int>(i));
+      if (states[i].name == name) return static_cast<int>(i);
     }
   }
   return Missing(
       {"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
 }
 
-absl::StatusOr<std::string> Session::ReadState(int rank, const std::string& name) const {
-  WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, StateMemory(rank, name));
-  return std::string(memory.data(), memory.size());
+absl::StatusOr<HostView> Session::ReadState(int rank, const std::string& name) const {
+  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+  return executor(rank).ReadState(state);
+}
+
+absl::Status Session::FillState(int rank, const std::string& name,
+                                absl::FunctionRef<absl::Status(char* host)> fill) {
+  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+  return executors_[place_of_rank_[rank]]->FillState(state, fill);
 }
 
 absl::Status Session::WriteState(int rank, const std::string& name, absl::Span<const char> bytes) {
-  WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, StateMemory(rank, name));
-  if (memory.size() != bytes.size()) {
+  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+  const int64_t size = plan(rank).states[state].slice.bytes();
+  if (size != static_cast<int64_t>(bytes.size())) {
     return Rejected({"W0507", absl::StrCat("rank ", rank, ", state '", name, "'"),
-                     absl::StrCat(memory.size(), " bytes"), absl::StrCat(bytes.size()), ""});
+                     absl::StrCat(size, " bytes"), absl::StrCat(bytes.size()), ""});
   }
-  if (!bytes.empty()) std::memcpy(memory.data(), bytes.data(), bytes.size());
-  return absl::OkStatus();
+  return FillState(rank, name, [bytes](char* host) {
+    std::copy(bytes.begin(), bytes.end(), host);
+    return absl::OkStatus();
+  });
 }
 
 std::vector<EdgeReport> Session::Edges() const {

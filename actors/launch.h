@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -125,12 +126,15 @@ class Session {
   // Precondition, here and below unless a status is returned: the rank is local.
   const Plan& plan(int rank) const { return plans_[place_of_rank_[rank]]; }
 
-  // The bytes of a state of a rank, row-major of plan(rank).states[i].slice. kNotFound if
-  // the rank is not local or has no such state; writing another size is kInvalidArgument.
-  absl::StatusOr<std::string> ReadState(int rank, const std::string& name) const;
+  // The bytes of a state of a rank, row-major of plan(rank).states[i].slice; valid until the next
+  // run or change of the state. Here and below kNotFound (W0507) if the rank is not local or has no
+  // such state.
+  absl::StatusOr<HostView> ReadState(int rank, const std::string& name) const;
+  // kInvalidArgument (W0507) for another size.
   absl::Status WriteState(int rank, const std::string& name, absl::Span<const char> bytes);
-  // The same memory in place, valid between runs.
-  absl::StatusOr<absl::Span<char>> StateMemory(int rank, const std::string& name) const;
+  // Lets `fill` write the bytes of a state; where it fails, the state is undefined.
+  absl::Status FillState(int rank, const std::string& name,
+                         absl::FunctionRef<absl::Status(char* host)> fill);
 
   RankMemory Memory(int rank) const { return executor(rank).memory(); }
   std::vector<RankWorkReport> Work() const;  // of the local ranks, at rest
@@ -161,6 +165,7 @@ class Session {
 
  private:
   Session() = default;
+  absl::StatusOr<int> FindState(int rank, const std::string& name) const;
   absl::Status Verify(const SessionOptions& options);
   absl::Status Load(SessionOptions options);
   absl::Status MakeExecutors(const SessionOptions& options);

@@ -49,6 +49,7 @@ absl::Status PlanReader::ReadHeader() {
   plan_.arena_bytes = proto_.arena_bytes();
   plan_.scratch_bytes = proto_.scratch_bytes();
   plan_.device = proto_.device();
+  plan_.device_kind = proto_.device_kind().empty() ? "cpu" : proto_.device_kind();
   plan_.stage = proto_.stage();
   plan_.num_stages = proto_.num_stages() > 0 ? proto_.num_stages() : 1;
   plan_.schedule = proto_.schedule();

@@ -204,7 +204,8 @@ struct Plan {
   std::vector<PlanState> states;
   int64_t arena_bytes = 0;
   int64_t scratch_bytes = 0;
-  std::string device;
+  std::string device;       // where it stands in the mesh, for people
+  std::string device_kind;  // runtime/device/device_factory.h
   int32_t stage = 0;
   int32_t num_stages = 1;
   std::string schedule;         // of the pipeline, for people

@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
                   FirstOutput(p)->set_place(Operand::INPUT);
                 },
                 "written in place"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(PlanTest, KnowsProducersAndConsumersOfEveryRegister) {
   absl::StatusOr<Plan> plan = PlanFromProto(LoadTestJob("diamond")[0]);

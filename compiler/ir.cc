@@ -4,8 +4,8 @@
 
 namespace weir::compiler {
 
-ValueId Function::AddValue(std::string name, TensorType type) {
-  values.push_back(Value{std::move(name), std::move(type), {}, ""});
+ValueId Function::AddValue(std::string value_name, TensorType type) {
+  values.push_back(Value{std::move(value_name), std::move(type), {}, ""});
   return static_cast<ValueId>(values.size()) - 1;
 }
 

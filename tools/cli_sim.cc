@@ -139,9 +139,9 @@ absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
                                                  : OpenCommand::AUTOMATIC;
     fleet.log_base = arguments.logs;
     fleet.console = &console;
-    arguments.options.in_processes = [fleet](const Job& job, int threads, int64_t rounds,
+    arguments.options.in_processes = [fleet](const Job& measured, int threads, int64_t rounds,
                                              int64_t steps) {
-      return TimeInProcesses(fleet, job, threads, rounds, steps);
+      return TimeInProcesses(fleet, measured, threads, rounds, steps);
     };
   }
   WEIR_ASSIGN_OR_RETURN(Cluster cluster, Calibrate(job, arguments.options));

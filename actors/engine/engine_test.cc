@@ -44,7 +44,7 @@ class EveryJob : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Jobs, EveryJob,
                          ::testing::Values("chain", "diamond", "train_loop", "repeat", "accumulate",
                                            "chunked", "ring", "pipeline"),
-                         [](const auto& info) { return std::string(info.param); });
+                         [](const auto& test) { return std::string(test.param); });
 
 TEST_P(EveryJob, GivesTheSameBitsInEveryInterleaving) {
   const std::vector<RankPlan> plans = Job(GetParam());
@@ -133,7 +133,8 @@ TEST(EngineTest, ResumesAtTheGivenStep) {
   absl::StatusOr<std::unique_ptr<Session>> first = Session::Create(Certified(plans), options);
   ASSERT_TRUE(first.ok());
   ASSERT_TRUE((*first)->RunSteps(3).ok());
-  const std::string state = *(*first)->ReadState(0, "sum");
+  const HostView view = *(*first)->ReadState(0, "sum");
+  const std::string state(view.data(), view.size());
   ASSERT_TRUE((*first)->RunSteps(2).ok());
 
   options.first_step = 3;
@@ -141,7 +142,7 @@ TEST(EngineTest, ResumesAtTheGivenStep) {
   ASSERT_TRUE(second.ok());
   ASSERT_TRUE((*second)->WriteState(0, "sum", state).ok());
   ASSERT_TRUE((*second)->RunSteps(2).ok());
-  EXPECT_EQ(*(*first)->ReadState(0, "sum"), *(*second)->ReadState(0, "sum"));
+  EXPECT_EQ((*first)->ReadState(0, "sum")->bytes(), (*second)->ReadState(0, "sum")->bytes());
   EXPECT_EQ((*second)->steps_done(), 5);
 }
 

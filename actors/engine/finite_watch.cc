@@ -18,11 +18,6 @@ auto OrderOf(const NonfiniteFinding& finding) {
   return std::make_tuple(kind, finding.start_ns, finding.rank);
 }
 
-bool IsFinite(const PlanOperand& operand, const void* data) {
-  return operand.place == PlanOperand::Place::kNone || data == nullptr ||
-         AllFinite(operand.slice.dtype, data, operand.slice.num_elements());
-}
-
 // A maximum over nothing is minus infinity, and so it should be.
 bool ReadsNothing(const PlanCall& call) {
   return !call.inputs.empty() &&
@@ -63,6 +58,15 @@ void FiniteWatch::BeginAct(const PlanActor& actor, int64_t act, int64_t micro_ba
   looks_ = !found_earlier && actor.kind != ActorKind::kSend && chunk == actor.chunks - 1;
 }
 
+HostView FiniteWatch::View(const PlanOperand& operand, const void* at) const {
+  return memory_->View(static_cast<const char*>(at), operand.slice.bytes());
+}
+
+bool FiniteWatch::IsFinite(const PlanOperand& operand, const void* at) const {
+  return operand.place == PlanOperand::Place::kNone || at == nullptr ||
+         AllFinite(operand.slice.dtype, View(operand, at).data(), operand.slice.num_elements());
+}
+
 void FiniteWatch::BeforeCall(size_t call, const KernelArgs& args) {
   if (!looks_) return;
   const PlanCall& plan = plan_->programs[actor_->program].calls[call];
@@ -85,7 +89,7 @@ void FiniteWatch::AfterCall(size_t call, const KernelArgs& args) {
          absl::StrCat(ActText(), ": call ", plan.name,
                       plan.name == plan.op ? "" : absl::StrCat(" (", plan.op, ")"),
                       plan.outputs.size() > 1 ? absl::StrCat(", output ", i) : ""),
-         plan.outputs[i].slice, args.outputs[i]);
+         plan.outputs[i].slice, View(plan.outputs[i], args.outputs[i]).data());
     // The rest of the act follows from this.
     if (inputs_finite_) looks_ = false;
     return;

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "actors/plan.h"
 #include "ops/kernels/kernel.h"
+#include "runtime/device/device_memory.h"
 
 namespace weir {
 
@@ -35,8 +36,8 @@ std::optional<NonfiniteFinding> FirstOf(const std::vector<NonfiniteFinding>& fin
 
 class FiniteWatch {
  public:
-  // `plan` must outlive the watch.
-  explicit FiniteWatch(const Plan* plan) : plan_(plan) {}
+  // Both must outlive the watch. Operands of kernels lie in `memory`.
+  FiniteWatch(const Plan* plan, const DeviceMemory* memory) : plan_(plan), memory_(memory) {}
 
   // Which act the calls that follow are of: act `act` of the actor, counted from the first of the
   // job.
@@ -44,9 +45,9 @@ class FiniteWatch {
   // Around call `call` of that act's program.
   void BeforeCall(size_t call, const KernelArgs& args);
   void AfterCall(size_t call, const KernelArgs& args);
-  // Looks at the values that a feed gave for that act.
+  // Looks at the values that a feed gave for that act, in the host's memory.
   void AfterFeed(const void* data);
-  // Before the step: a state of the rank.
+  // Before the step: a state of the rank, in the host's memory.
   void LookAtState(const PlanState& state, const void* data);
 
   const std::optional<NonfiniteFinding>& first() const { return first_; }
@@ -55,8 +56,11 @@ class FiniteWatch {
   void Note(NonfiniteFinding::Origin origin, int64_t start_ns, const std::string& where,
             const TensorSlice& slice, const void* data);
   std::string ActText() const;
+  bool IsFinite(const PlanOperand& operand, const void* at) const;
+  HostView View(const PlanOperand& operand, const void* at) const;
 
   const Plan* const plan_;
+  const DeviceMemory* const memory_;
   const PlanActor* actor_ = nullptr;
   int64_t start_ns_ = 0;
   int64_t micro_batch_ = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/random.h"
+#include "runtime/base/status.h"
 
 namespace weir {
 namespace {
@@ -66,7 +67,7 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
 }
 
 BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels,
-                           const Memory& memory)
+                           char* arena)
     : collectors_(actor.outputs.size()), packers_(actor.outputs.size(), nullptr) {
   size_t num_tokens = 0;
   input_first_ = FirstTokens(actor.inputs, &num_tokens);
@@ -75,6 +76,7 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
   output_patches_.resize(num_tokens);
   if (actor.program < 0) return;
   const PlanProgram& program = plan.programs[actor.program];
+  program_ = &program;
   size_t num_inputs = 0, num_outputs = 0;
   for (const PlanCall& call : program.calls) {
     num_inputs += call.inputs.size();
@@ -87,15 +89,13 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
     const PlanCall& call = program.calls[i];
     const size_t first_input = inputs_.size(), first_output = outputs_.size();
     for (const PlanOperand& operand : call.inputs)
-      Place(operand, plan, actor, memory, /*is_output=*/false);
+      Place(operand, plan, actor, arena, /*is_output=*/false);
     for (const PlanOperand& operand : call.outputs)
-      Place(operand, plan, actor, memory, /*is_output=*/true);
+      Place(operand, plan, actor, arena, /*is_output=*/true);
     Call& bound = calls_.emplace_back();
     bound.kernel = kernels.kernel(actor.program, i);
     bound.args.inputs = absl::MakeConstSpan(inputs_.data() + first_input, call.inputs.size());
     bound.args.outputs = absl::MakeConstSpan(outputs_.data() + first_output, call.outputs.size());
-    bound.args.team = memory.team;
-    bound.args.workspace = memory.workspace;
     bound.args.random_key = MixKey(actor_key, call.rng_key);
     if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
         actor.outputs[call.outputs[0].index].period > 1) {
@@ -109,15 +109,14 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
 }
 
 void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor,
-                         const Memory& memory, bool is_output) {
+                         char* arena, bool is_output) {
   char* address = nullptr;
   const int32_t entry = static_cast<int32_t>(is_output ? outputs_.size() : inputs_.size());
   switch (operand.place) {
     case PlanOperand::Place::kNone: break;
-    case PlanOperand::Place::kScratch: address = memory.arena + operand.byte_offset; break;
+    case PlanOperand::Place::kScratch: address = arena + operand.byte_offset; break;
     case PlanOperand::Place::kState:
-      address = memory.arena + plan.states[actor.states[operand.index]].arena_offset +
-                operand.byte_offset;
+      address = arena + plan.states[actor.states[operand.index]].arena_offset + operand.byte_offset;
       break;
     case PlanOperand::Place::kInput:
       input_patches_[input_first_[operand.index] + operand.token].push_back(
@@ -135,42 +134,40 @@ void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const Pla
   }
 }
 
-void BoundProgram::Run(int64_t step, int64_t micro_batch, int64_t chunk) {
-  for (Call& call : calls_) {
-    call.args.step = step;
-    call.args.micro_batch = micro_batch;
-    call.args.chunk = chunk;
-    call.kernel->Run(call.args);
-  }
+absl::Status BoundProgram::Run(const Act& act, const LaunchContext& launch) {
+  for (size_t i = 0; i < calls_.size(); ++i) WEIR_RETURN_IF_ERROR(RunCall(i, act, launch));
+  return absl::OkStatus();
 }
 
-void BoundProgram::RunTimed(int64_t step, int64_t micro_batch, int64_t chunk,
-                            std::vector<int64_t>* kernel_ns) {
+absl::Status BoundProgram::RunTimed(const Act& act, const LaunchContext& launch,
+                                    std::vector<int64_t>* kernel_ns) {
   const MonotonicClock clock;
   kernel_ns->clear();
   int64_t begin = clock.NowNs();
-  for (Call& call : calls_) {
-    call.args.step = step;
-    call.args.micro_batch = micro_batch;
-    call.args.chunk = chunk;
-    call.kernel->Run(call.args);
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    WEIR_RETURN_IF_ERROR(RunCall(i, act, launch));
     const int64_t end = clock.NowNs();
     kernel_ns->push_back(end - begin);
     begin = end;
   }
+  return absl::OkStatus();
 }
 
-void BoundProgram::RunWatched(int64_t step, int64_t micro_batch, int64_t chunk,
-                              FiniteWatch* watch) {
+absl::Status BoundProgram::RunWatched(const Act& act, const LaunchContext& launch,
+                                      FiniteWatch* watch) {
   for (size_t i = 0; i < calls_.size(); ++i) {
-    Call& call = calls_[i];
-    call.args.step = step;
-    call.args.micro_batch = micro_batch;
-    call.args.chunk = chunk;
-    watch->BeforeCall(i, call.args);
-    call.kernel->Run(call.args);
-    watch->AfterCall(i, call.args);
+    watch->BeforeCall(i, calls_[i].args);
+    WEIR_RETURN_IF_ERROR(RunCall(i, act, launch));
+    watch->AfterCall(i, calls_[i].args);
   }
+  return absl::OkStatus();
+}
+
+absl::Status BoundProgram::Failed(size_t index, const absl::Status& status) const {
+  const PlanCall& call = program_->calls[index];
+  return absl::Status(status.code(),
+                      absl::StrCat("W0528 program '", program_->name, "', call '", call.name,
+                                   "' of ", call.op, ": ", status.message()));
 }
 
 int64_t BoundProgram::PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const {

@@ -10,6 +10,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/engine/finite_watch.h"
 #include "actors/plan.h"
@@ -35,13 +36,8 @@ class KernelSet {
 // One actor's program. Does not move, since kernels' arguments point into it.
 class BoundProgram {
  public:
-  struct Memory {
-    char* arena = nullptr;
-    void* workspace = nullptr;
-    ThreadTeam* team = nullptr;
-  };
-  BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels,
-               const Memory& memory);
+  // `arena`: where the rank's states and scratch lie. `plan` must outlive the program.
+  BoundProgram(const Plan& plan, const PlanActor& actor, const KernelSet& kernels, char* arena);
   BoundProgram(const BoundProgram&) = delete;
   BoundProgram& operator=(const BoundProgram&) = delete;
 
@@ -67,12 +63,20 @@ class BoundProgram {
     for (int32_t call : collectors_[port]) calls_[call].args.span_act = position;
   }
 
-  void Run(int64_t step, int64_t micro_batch, int64_t chunk);
+  // Which act its kernels compute.
+  struct Act {
+    int64_t step = 0;
+    int64_t micro_batch = 0;
+    int64_t chunk = 0;
+  };
+  // Runs all kernels, in order. An error is that of the first kernel that fails (W0528), with its
+  // name; those after it are not run.
+  absl::Status Run(const Act& act, const LaunchContext& launch);
   // The same, and what each kernel took.
-  void RunTimed(int64_t step, int64_t micro_batch, int64_t chunk, std::vector<int64_t>* kernel_ns);
-
+  absl::Status RunTimed(const Act& act, const LaunchContext& launch,
+                        std::vector<int64_t>* kernel_ns);
   // The same under a watch, which knows of the act already.
-  void RunWatched(int64_t step, int64_t micro_batch, int64_t chunk, FiniteWatch* watch);
+  absl::Status RunWatched(const Act& act, const LaunchContext& launch, FiniteWatch* watch);
 
   // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.
   int64_t PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const;
@@ -101,8 +105,19 @@ class BoundProgram {
       }
     }
   }
-  void Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor,
-             const Memory& memory, bool is_output);
+  void Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor, char* arena,
+             bool is_output);
+  absl::Status RunCall(size_t index, const Act& act, const LaunchContext& launch) {
+    Call& call = calls_[index];
+    call.args.step = act.step;
+    call.args.micro_batch = act.micro_batch;
+    call.args.chunk = act.chunk;
+    absl::Status status = call.kernel->Run(call.args, launch);
+    return status.ok() ? status : Failed(index, status);
+  }
+  absl::Status Failed(size_t index, const absl::Status& status) const;
+
+  const PlanProgram* program_ = nullptr;
 
   std::vector<const void*> inputs_;  // of all calls, one after another
   std::vector<void*> outputs_;

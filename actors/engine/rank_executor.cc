@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,15 +48,24 @@ void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port,
   }
 }
 
-absl::Span<char> RankExecutor::StateMemory(int state) const {
+char* RankExecutor::StateAddress(int state) const {
   const PlanState& spec = plan_->states[state];
-  if (arena_.base() == nullptr) return {};
   int64_t offset = spec.arena_offset;
   if (spec.register_id >= 0) {
     const PlanRegister& r = plan_->registers[spec.register_id];
     offset += (CountAt(*plan_, r, next_step_).released + spec.token) % r.slots * r.stride;
   }
-  return absl::MakeSpan(arena_.base() + offset, spec.slice.bytes());
+  return arena_.base() + offset;
+}
+
+HostView RankExecutor::ReadState(int state) const {
+  if (arena_.base() == nullptr) return HostView(nullptr, 0);
+  return device_->memory().View(StateAddress(state), plan_->states[state].slice.bytes());
+}
+
+absl::Status RankExecutor::FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill) {
+  const int64_t bytes = plan_->states[state].slice.bytes();
+  return device_->memory().Fill(StateAddress(state), bytes, fill);
 }
 
 void RankExecutor::RaiseLimits(int64_t steps) {
@@ -208,7 +216,7 @@ void RankExecutor::Watch(FiniteWatch* watch, int64_t step_shift) {
   step_shift_ = step_shift;
   for (ActorRuntime& actor : actors_) actor.step += step_shift;
   for (size_t i = 0; i < plan_->states.size(); ++i)
-    watch->LookAtState(plan_->states[i], StateMemory(static_cast<int>(i)).data());
+    watch->LookAtState(plan_->states[i], ReadState(static_cast<int>(i)).data());
 }
 
 void RankExecutor::Unwatch() {
@@ -217,52 +225,66 @@ void RankExecutor::Unwatch() {
   step_shift_ = 0;
 }
 
+absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
+  const BoundProgram::Act act{actor.step, actor.micro_batch, actor.chunk};
+  const LaunchContext launch{device_->team(), workspace_.base()};
+  if (watch_ != nullptr) return actor.program->RunWatched(act, launch, watch_);
+  if (!options_.on_kernels) return actor.program->Run(act, launch);
+  WEIR_RETURN_IF_ERROR(actor.program->RunTimed(act, launch, &kernel_ns_));
+  options_.on_kernels(*actor.plan, kernel_ns_);
+  return absl::OkStatus();
+}
+
 void RankExecutor::RunBody(void* context) {
   ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
   RankExecutor& self = *actor.owner;
-  if (self.watch_ != nullptr)
-    self.watch_->BeginAct(*actor.plan, actor.machine.acts_done(), actor.micro_batch, actor.chunk);
-  if (actor.program != nullptr) {
-    if (self.watch_ != nullptr) {
-      actor.program->RunWatched(actor.step, actor.micro_batch, actor.chunk, self.watch_);
-    } else if (self.options_.on_kernels) {
-      actor.program->RunTimed(actor.step, actor.micro_batch, actor.chunk, &self.kernel_ns_);
-      self.options_.on_kernels(*actor.plan, self.kernel_ns_);
-    } else {
-      actor.program->Run(actor.step, actor.micro_batch, actor.chunk);
-    }
-    return;
+  const absl::Status done = self.RunAct(actor);
+  if (!done.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), done));
+}
+
+absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
+  if (watch_ != nullptr) {
+    watch_->BeginAct(*actor.plan, actor.machine.acts_done(), actor.micro_batch, actor.chunk);
   }
-  if (self.options_.compute == RankExecutorOptions::Compute::kSkip) return;
-  if (actor.kind == ActorKind::kSource) {
-    const ActorMachine::Port& port = actor.machine.output(0);
-    void* const memory = self.registers_[port.register_id].addresses[port.held_slot];
-    absl::Status filled = self.options_.feed->Fill(actor.plan->feed, actor.step, actor.micro_batch,
-                                                   actor.plan->feed_slice, memory);
+  if (actor.program != nullptr) return RunProgram(actor);
+  if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
+  switch (actor.kind) {
+    case ActorKind::kSource: return FillFromFeed(actor);
+    case ActorKind::kSend: CopyToOutput(actor); break;
+    case ActorKind::kSink: ReportMetric(actor); break;
+    case ActorKind::kCompute: break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::FillFromFeed(ActorRuntime& actor) {
+  const PlanActor& spec = *actor.plan;
+  const auto fill = [&](char* host) -> absl::Status {
+    const absl::Status filled =
+        options_.feed->Fill(spec.feed, actor.step, actor.micro_batch, spec.feed_slice, host);
     if (!filled.ok()) {
-      self.Fault(
-          absl::Status(filled.code(),
-                       absl::StrCat("W0514 rank ", self.plan_->rank, ", actor '", actor.plan->name,
-                                    "', feed '", actor.plan->feed, "': ", filled.message())));
-      return;
+      return absl::Status(filled.code(), absl::StrCat("W0514 at actor '", spec.name, "', feed '",
+                                                      spec.feed, "': ", filled.message()));
     }
-    if (self.watch_ != nullptr) self.watch_->AfterFeed(memory);
-    absl::Status in_range =
-        CheckFed(*self.options_.feed, *actor.plan, actor.step, actor.micro_batch, memory);
-    if (!in_range.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), in_range));
-  } else if (actor.kind == ActorKind::kSend && actor.machine.num_inputs() > 0) {
-    const ActorMachine::Port& from = actor.machine.input(0);
-    const ActorMachine::Port& to = actor.machine.output(0);
-    const RegisterRuntime& out = self.registers_[to.register_id];
-    if (out.bytes == 0) return;
-    std::memcpy(out.addresses[to.held_slot],
-                self.registers_[from.register_id].addresses[from.held_slot], out.bytes);
-  } else if (actor.kind == ActorKind::kSink && self.options_.sink != nullptr) {
-    const ActorMachine::Port& port = actor.machine.input(0);
-    float value = 0;
-    std::memcpy(&value, self.registers_[port.register_id].addresses[port.held_slot], sizeof(value));
-    self.options_.sink->Report(actor.plan->feed, actor.step, actor.micro_batch, value);
-  }
+    if (watch_ != nullptr) watch_->AfterFeed(host);
+    return CheckFed(*options_.feed, spec, actor.step, actor.micro_batch, host);
+  };
+  return device_->memory().Fill(HeldSlot(actor.machine.output(0)), spec.feed_slice.bytes(), fill);
+}
+
+// A SEND without a program sends what it gets.
+void RankExecutor::CopyToOutput(ActorRuntime& actor) {
+  if (actor.machine.num_inputs() == 0) return;
+  const ActorMachine::Port& to = actor.machine.output(0);
+  device_->memory().Copy(HeldSlot(to), HeldSlot(actor.machine.input(0)),
+                         registers_[to.register_id].bytes);
+}
+
+void RankExecutor::ReportMetric(ActorRuntime& actor) {
+  if (options_.sink == nullptr) return;
+  float value = 0;
+  device_->memory().CopyOut(&value, HeldSlot(actor.machine.input(0)), sizeof(value));
+  options_.sink->Report(actor.plan->feed, actor.step, actor.micro_batch, value);
 }
 
 void RankExecutor::Finish(ActorRuntime& actor) {

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
@@ -31,7 +32,6 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/planted_bug.h"
 #include "runtime/device/device.h"
-#include "runtime/memory/arena.h"
 #include "runtime/trace/act_record.h"
 #include "runtime/trace/tick_clock.h"
 #include "runtime/transport/transport.h"
@@ -153,7 +153,10 @@ class RankExecutor final : private MessageReceiver {
   char* SlotAddress(int register_id, int slot) const {
     return registers_[register_id].addresses[slot];
   }
-  absl::Span<char> StateMemory(int state) const;
+  // What a state holds, at rest; valid until the next run or FillState.
+  HostView ReadState(int state) const;
+  // Lets `fill` write the state's bytes, at rest (DeviceMemory::Fill).
+  absl::Status FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill);
   EdgeTraffic Traffic(int register_id) const {
     return endpoint_->Traffic(registers_[register_id].edge);
   }
@@ -271,6 +274,16 @@ class RankExecutor final : private MessageReceiver {
   void BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
                 void (BoundProgram::*bind)(int port, int token, char* address));
   static void RunBody(void* actor);
+  absl::Status RunAct(ActorRuntime& actor);
+  absl::Status RunProgram(ActorRuntime& actor);
+  absl::Status FillFromFeed(ActorRuntime& actor);
+  void CopyToOutput(ActorRuntime& actor);
+  void ReportMetric(ActorRuntime& actor);
+  char* StateAddress(int state) const;
+  std::string Contents(const DeviceBlock& block) const;
+  char* HeldSlot(const ActorMachine::Port& port) const {
+    return registers_[port.register_id].addresses[port.held_slot];
+  }
   void Finish(ActorRuntime& actor);
   void MeasureAct(ActorRuntime& actor, ActRecord& record);
   int64_t Perform(const ActorRuntime& actor);
@@ -315,9 +328,10 @@ class RankExecutor final : private MessageReceiver {
   std::shared_ptr<Beginning> beginning_;  // null unless MarkBeginning was called
 
   KernelSet kernels_;
-  Arena arena_;
-  Arena workspace_;
-  Arena staging_;
+  DeviceBlock arena_;
+  DeviceBlock workspace_;
+  DeviceBlock staging_;
+  DeviceBlock landing_;  // empty unless the transport has none, and cannot reach the arena
   RankMemory memory_;
   std::vector<std::unique_ptr<BoundProgram>> programs_;
   std::vector<int64_t> kernel_ns_;      // of the act that ran last, for on_kernels

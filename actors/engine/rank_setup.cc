@@ -1,6 +1,5 @@
 // A rank made ready to run: its memory, registers, actors and edges.
 #include <algorithm>
-#include <cstring>
 #include <tuple>
 #include <utility>
 
@@ -77,9 +76,11 @@ absl::StatusOr<std::unique_ptr<RankExecutor>> RankExecutor::Create(const Plan* p
 absl::Status RankExecutor::MakeMemory() {
   if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
   const int num_threads = device_->team() != nullptr ? device_->team()->num_threads() : 1;
-  WEIR_ASSIGN_OR_RETURN(kernels_, KernelSet::Create(*plan_, "cpu", num_threads));
-  WEIR_ASSIGN_OR_RETURN(arena_, Arena::Create(plan_->arena_bytes));
-  WEIR_ASSIGN_OR_RETURN(workspace_, Arena::Create(kernels_.workspace_bytes()));
+  WEIR_ASSIGN_OR_RETURN(kernels_, KernelSet::Create(*plan_, device_->kind(), num_threads));
+  DeviceMemory& memory = device_->memory();
+  WEIR_ASSIGN_OR_RETURN(arena_, memory.Allocate(plan_->arena_bytes, DeviceMemory::Reach::kDevice));
+  WEIR_ASSIGN_OR_RETURN(workspace_,
+                        memory.Allocate(kernels_.workspace_bytes(), DeviceMemory::Reach::kDevice));
   memory_.arena_bytes = plan_->arena_bytes;
   memory_.scratch_bytes = plan_->scratch_bytes;
   memory_.workspace_bytes = kernels_.workspace_bytes();
@@ -96,7 +97,13 @@ absl::StatusOr<char*> RankExecutor::AllocateLanding() {
   if (bytes == 0 || options_.compute == RankExecutorOptions::Compute::kSkip) return nullptr;
   bytes += kOperandAlignment;  // the memory may start anywhere
   WEIR_ASSIGN_OR_RETURN(char* landing, endpoint_->AllocateLanding(bytes));
-  if (landing == nullptr) return nullptr;
+  if (landing == nullptr) {
+    if (device_->memory().host_visible()) return nullptr;
+    // The transport writes as the host does, so it cannot reach the arena.
+    WEIR_ASSIGN_OR_RETURN(landing_,
+                          device_->memory().Allocate(bytes, DeviceMemory::Reach::kShared));
+    landing = landing_.base();
+  }
   memory_.landing_bytes = bytes;
   return reinterpret_cast<char*>(AlignUp(reinterpret_cast<intptr_t>(landing)));
 }
@@ -133,7 +140,7 @@ absl::Status RankExecutor::MakeRegisters() {
         // A register without bytes may lie anywhere; it is never touched.
         r.addresses[k] = spec.bytes == 0 ? arena_.base() : first + k * spec.stride;
         // The arena is zero from the start.
-        if (lands && k < count.in_use()) std::memset(r.addresses[k], 0, spec.bytes);
+        if (lands && k < count.in_use()) device_->memory().Zero(r.addresses[k], spec.bytes);
       }
       if (lands) landing += LandingBytes(spec);
     }
@@ -232,8 +239,7 @@ absl::Status RankExecutor::MakeActors() {
     const bool has_program =
         spec.program >= 0 && (spec.kind == ActorKind::kCompute || spec.kind == ActorKind::kSend);
     if (has_program && compute) {
-      BoundProgram::Memory memory{arena_.base(), workspace_.base(), device_->team()};
-      programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, memory));
+      programs_.push_back(std::make_unique<BoundProgram>(*plan_, spec, kernels_, arena_.base()));
       actor.program = programs_.back().get();
     }
   }
@@ -333,7 +339,8 @@ absl::Status RankExecutor::Connect() {
       memory_.staging_bytes += StagingStride(spec) * spec.slots;
     }
   }
-  WEIR_ASSIGN_OR_RETURN(staging_, Arena::Create(memory_.staging_bytes));
+  WEIR_ASSIGN_OR_RETURN(
+      staging_, device_->memory().Allocate(memory_.staging_bytes, DeviceMemory::Reach::kShared));
   char* next = staging_.base();
   for (auto& [r, stride] : staged) {
     for (char*& address : r->addresses) {
@@ -345,8 +352,9 @@ absl::Status RankExecutor::Connect() {
   if (!options_.state_init) return absl::OkStatus();
   for (size_t i = 0; i < plan_->states.size(); ++i) {
     const PlanState& state = plan_->states[i];
-    WEIR_RETURN_IF_ERROR(options_.state_init(state.name, state.slice, state.init,
-                                             StateMemory(static_cast<int>(i)).data()));
+    WEIR_RETURN_IF_ERROR(FillState(static_cast<int>(i), [&](char* host) {
+      return options_.state_init(state.name, state.slice, state.init, host);
+    }));
   }
   return absl::OkStatus();
 }

@@ -1,7 +1,5 @@
 // The state of a rank as a whole: kept, brought back, and told apart from others. For the
 // simulator.
-#include <cstring>
-
 #include "actors/engine/rank_executor.h"
 #include "runtime/base/random.h"
 
@@ -21,11 +19,15 @@ struct RankExecutor::Beginning {
   std::string staging;
 };
 
+std::string RankExecutor::Contents(const DeviceBlock& block) const {
+  const HostView view = device_->memory().View(block.base(), block.bytes());
+  return std::string(view.data(), view.size());
+}
+
 void RankExecutor::MarkBeginning() {
   beginning_ = std::make_shared<Beginning>(
       Beginning{actors_, registers_, streams_, next_step_, ready_, running_, running_head_,
-                num_running_, num_unfinished_, std::string(arena_.base(), arena_.bytes()),
-                std::string(staging_.base(), staging_.bytes())});
+                num_running_, num_unfinished_, Contents(arena_), Contents(staging_)});
 }
 
 void RankExecutor::Rewind() {
@@ -39,8 +41,8 @@ void RankExecutor::Rewind() {
   running_head_ = b.running_head;
   num_running_ = b.num_running;
   num_unfinished_ = b.num_unfinished;
-  if (!b.arena.empty()) std::memcpy(arena_.base(), b.arena.data(), b.arena.size());
-  if (!b.staging.empty()) std::memcpy(staging_.base(), b.staging.data(), b.staging.size());
+  device_->memory().CopyIn(arena_.base(), b.arena.data(), arena_.bytes());
+  device_->memory().CopyIn(staging_.base(), b.staging.data(), staging_.bytes());
   num_sent_ = num_received_ = 0;
   now_ = 0;
   if (!fault_.ok()) fault_ = absl::OkStatus();
@@ -75,8 +77,10 @@ uint64_t RankExecutor::HashState() const {
   }
   for (int i = 0; i < num_running_; ++i) add(running_[(running_head_ + i) % running_.size()]);
   for (int k = 0; k < ready_.size(); ++k) add(ready_.Nth(k));
-  add(KeyOf(arena_.base(), arena_.bytes()));
-  add(KeyOf(staging_.base(), staging_.bytes()));
+  for (const DeviceBlock* block : {&arena_, &staging_}) {
+    const HostView view = device_->memory().View(block->base(), block->bytes());
+    add(KeyOf(view.data(), view.size()));
+  }
   return hash;
 }
 

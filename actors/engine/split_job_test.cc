@@ -114,7 +114,6 @@ TEST(SplitJobTest, RanksAreNamedByTheirNumberInTheJob) {
   EXPECT_TRUE(session.ReadState(3, state).ok());
   for (int elsewhere : {-1, 0, 2, 4}) {
     EXPECT_EQ(session.ReadState(elsewhere, state).status().code(), absl::StatusCode::kNotFound);
-    EXPECT_EQ(session.StateMemory(elsewhere, state).status().code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(session.WriteState(elsewhere, state, "x").code(), absl::StatusCode::kNotFound);
   }
   for (const EdgeReport& edge : session.Edges()) EXPECT_TRUE(edge.from == 1 || edge.from == 3);

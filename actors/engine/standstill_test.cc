@@ -194,7 +194,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"SkipConnection", [] { return SkipPastAPack(1); }, [] { return SkipPastAPack(2); },
              "'stem' on rank 0 (act 1) waits for one of the 1 slot of 'skip', held by 'head' on "
              "rank 0"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 // Every pair of small rates, phases, delays and slot counts.
 TEST(SmallRatesTest, ThoseWithACertificateRunInAnyOrderAndTheOthersStop) {

@@ -28,6 +28,7 @@
 #include "actors/engine/rank_executor.h"
 #include "actors/engine/time_network.h"
 #include "runtime/base/clock.h"
+#include "runtime/device/host_memory.h"
 #include "runtime/device/thread_team.h"
 
 namespace weir {
@@ -43,6 +44,8 @@ class TimeDevice final : public Device {
   };
   TimeDevice(Work work, int num_threads) : work_(work), team_(num_threads) {}
 
+  const char* kind() const override { return "cpu"; }
+  DeviceMemory& memory() override { return memory_; }
   Launched Launch(const DeviceWork& work) override;
   bool TakeCompletion() override { return std::exchange(completed_, false); }
   int queue_depth() const override { return 1; }
@@ -53,6 +56,7 @@ class TimeDevice final : public Device {
 
  private:
   const Work work_;
+  HostMemory memory_;
   ThreadTeam team_;
   int64_t launched_ns_ = 0;
   bool completed_ = false;

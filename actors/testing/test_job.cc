@@ -16,8 +16,8 @@ namespace {
 absl::Status Gather(const Session& session, Outcome* outcome) {
   for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      WEIR_ASSIGN_OR_RETURN(outcome->states[std::make_pair(rank, state.name)],
-                            session.ReadState(rank, state.name));
+      WEIR_ASSIGN_OR_RETURN(const HostView view, session.ReadState(rank, state.name));
+      outcome->states[std::make_pair(rank, state.name)] = std::string(view.data(), view.size());
     }
   }
   for (const EdgeReport& edge : session.Edges())

@@ -33,32 +33,35 @@ class MixKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
   int64_t workspace_bytes() const override { return num_out() * 4; }
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const uint64_t salt = MixKey(MixKey(args.random_key, args.step), args.micro_batch);
-    uint32_t* work = static_cast<uint32_t*>(args.workspace);
+    uint32_t* work = static_cast<uint32_t*>(launch.workspace);
     for (int64_t i = 0; i < num_out(); ++i)
       work[i] = static_cast<uint32_t>(MixKey(salt, MixInputs(args, i)));
     std::copy(work, work + num_out(), static_cast<uint32_t*>(args.outputs[0]));
+    return absl::OkStatus();
   }
 };
 
 class FoldKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     uint32_t* acc = static_cast<uint32_t*>(args.outputs[0]);
     for (int64_t i = 0; i < num_out(); ++i) acc[i] = acc[i] * 31 + MixInputs(args, i);
+    return absl::OkStatus();
   }
 };
 
 class AccumulateKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     uint32_t* acc = static_cast<uint32_t*>(args.outputs[0]);
     const uint32_t* in = static_cast<const uint32_t*>(args.inputs[0]);
     for (int64_t i = 0; i < num_out(); ++i)
       acc[i] = args.span_act == 0 ? in[i] : acc[i] * 31 + in[i];
+    return absl::OkStatus();
   }
 };
 
@@ -78,37 +81,41 @@ class PackKernel final : public TestKernel {
   int64_t output_bytes(int64_t chunk) const override {
     return Chunk(spec_, Elements(spec_.inputs[0]), chunk).count * 4;
   }
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const Chunk chunk(spec_, Elements(spec_.inputs[0]), args.chunk);
     std::copy_n(static_cast<const uint32_t*>(args.inputs[0]) + chunk.begin, chunk.count,
                 static_cast<uint32_t*>(args.outputs[0]));
+    return absl::OkStatus();
   }
 };
 
 class UnpackKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const Chunk chunk(spec_, num_out(), args.chunk);
     std::copy_n(static_cast<const uint32_t*>(args.inputs[0]), chunk.count,
                 static_cast<uint32_t*>(args.outputs[0]) + chunk.begin);
+    return absl::OkStatus();
   }
 };
 
 class ToFloatKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     *static_cast<float*>(args.outputs[0]) =
         static_cast<float>(*static_cast<const uint32_t*>(args.inputs[0]) % 1000);
+    return absl::OkStatus();
   }
 };
 
 class ThrowKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     if (args.step >= spec_.attrs.Int("step")) throw std::runtime_error("asked to");
+    return absl::OkStatus();
   }
 };
 

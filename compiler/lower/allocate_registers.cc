@@ -110,6 +110,7 @@ class RegisterAllocator {
     out_.set_stage(static_cast<int>(graph_.stage));
     out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
     out_.set_device(DeviceText());
+    out_.set_device_kind(plan_.job.runtime().device());
     WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
     if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
     out_.set_predicted_bubble(plan_.predicted_bubble);

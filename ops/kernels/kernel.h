@@ -1,11 +1,11 @@
-// A Kernel computes one op on one device for fixed local shapes. It is made once
-// when a plan is loaded and run many times; running allocates nothing.
+// A Kernel computes one op on one device for fixed local shapes. It is made once when a plan is
+// loaded and run many times; running allocates nothing.
 //
-// What a kernel may rely on: operands are dense row-major, 64-byte aligned,
-// of exactly the slices given; absent optional operands have null pointers;
-// operands may be empty (zero elements). Results must not depend on the number of
-// threads: work is cut by shape alone.
-// Thread rule: Run is called by one thread at a time; it may use `team`.
+// A kernel may rely on this: operands are dense row-major, 64-byte aligned, of exactly the slices
+// given; absent optional operands have null pointers; operands may be empty (zero elements).
+// Operands are addresses of the device's memory, which the host may be unable to read. Results must
+// not depend on the number of threads: work is cut by shape alone.
+// Thread rule: one thread at a time calls Run, the thread that owns the rank.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "runtime/base/attributes.h"
@@ -36,21 +37,27 @@ struct KernelSpec {
 struct KernelArgs {
   absl::Span<const void* const> inputs;
   absl::Span<void* const> outputs;
-  ThreadTeam* team = nullptr;
-  void* workspace = nullptr;  // workspace_bytes(), 64-byte aligned, contents undefined
-  int64_t step = 0;           // from 0
-  int64_t micro_batch = 0;    // of this act, from 0
-  int64_t chunk = 0;          // of this act, for chunked transfers
+  int64_t step = 0;         // from 0
+  int64_t micro_batch = 0;  // of this act, from 0
+  int64_t chunk = 0;        // of this act, for chunked transfers
   int64_t span_act = 0;  // acts before this one that wrote to output 0 since it was last handed on:
                          // 0 if each act hands on its own
   uint64_t random_key = 0;  // of (job seed, call instance, op); mix with `step`
+};
+
+// Where a kernel's work is done.
+struct LaunchContext {
+  ThreadTeam* team = nullptr;  // the cores of a device whose kernels run on the host
+  void* workspace = nullptr;  // the kernel's workspace_bytes(), 64-byte aligned, contents undefined
 };
 
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual int64_t workspace_bytes() const { return 0; }
-  virtual void Run(const KernelArgs& args) = 0;
+  // Does the work before it returns. An error is a fault of the device or of its library, and ends
+  // the job; what operands hold is never an error.
+  virtual absl::Status Run(const KernelArgs& args, const LaunchContext& launch) = 0;
   // Bytes of output 0 that an act with this `chunk` fills, from its start; the rest is
   // not sent. -1: all of it. For kernels that pack messages, whose last chunk is short.
   virtual int64_t output_bytes(int64_t chunk) const { return -1; }
@@ -60,8 +67,11 @@ using KernelFactory = std::function<absl::StatusOr<std::unique_ptr<Kernel>>(cons
 
 class KernelRegistry {
  public:
-  // `device` is "cpu" or "cuda". Fatal on a duplicate.
+  // `device` is a kind of device (Device::kind). Fatal on a duplicate.
   static void Register(const std::string& device, const std::string& op, KernelFactory factory);
+  // Kernels of `device` are those of `base`, each handed to `wrap`. Fatal on a duplicate.
+  using Wrap = std::unique_ptr<Kernel> (*)(std::unique_ptr<Kernel> kernel, const KernelSpec& spec);
+  static void Derive(const std::string& device, const std::string& base, Wrap wrap);
   // kUnimplemented if this device has no kernel for the op.
   static absl::StatusOr<std::unique_ptr<Kernel>> Create(const std::string& device,
                                                         const KernelSpec& spec);

@@ -19,7 +19,24 @@ std::map<Key, KernelFactory>& Factories() {
   return *factories;
 }
 
+struct Derived {
+  std::string base;
+  KernelRegistry::Wrap wrap;
+};
+
+std::map<std::string, Derived>& DerivedDevices() {
+  static auto* devices = new std::map<std::string, Derived>();
+  return *devices;
+}
+
 }  // namespace
+
+void KernelRegistry::Derive(const std::string& device, const std::string& base, Wrap wrap) {
+  if (!DerivedDevices().emplace(device, Derived{base, wrap}).second) {
+    std::fprintf(stderr, "device %s is derived twice\n", device.c_str());
+    std::abort();
+  }
+}
 
 void KernelRegistry::Register(const std::string& device, const std::string& op,
                               KernelFactory factory) {
@@ -32,6 +49,10 @@ void KernelRegistry::Register(const std::string& device, const std::string& op,
 
 absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const std::string& device,
                                                                const KernelSpec& spec) {
+  if (const auto derived = DerivedDevices().find(device); derived != DerivedDevices().end()) {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Kernel> kernel, Create(derived->second.base, spec));
+    return derived->second.wrap(std::move(kernel), spec);
+  }
   auto it = Factories().find(Key(device, spec.op));
   if (it == Factories().end()) {
     std::string nearest = Nearest(spec.op, Names(device));
@@ -43,9 +64,11 @@ absl::StatusOr<std::unique_ptr<Kernel>> KernelRegistry::Create(const std::string
 }
 
 std::vector<std::string> KernelRegistry::Names(const std::string& device) {
+  const auto derived = DerivedDevices().find(device);
+  const std::string& own = derived == DerivedDevices().end() ? device : derived->second.base;
   std::vector<std::string> names;
   for (const auto& [key, factory] : Factories()) {
-    if (key.first == device) names.push_back(key.second);
+    if (key.first == own) names.push_back(key.second);
   }
   return names;
 }

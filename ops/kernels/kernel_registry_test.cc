@@ -7,7 +7,7 @@ namespace {
 
 class NothingKernel final : public Kernel {
  public:
-  void Run(const KernelArgs&) override {}
+  absl::Status Run(const KernelArgs&, const LaunchContext&) override { return absl::OkStatus(); }
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> MakeNothing(const KernelSpec& spec) {

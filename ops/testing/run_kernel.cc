@@ -29,13 +29,11 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   KernelArgs args;
   args.inputs = input_data;
   args.outputs = absl::MakeSpan(output_data);
-  args.team = &team;
-  args.workspace = workspace.data();
   args.step = run.step;
   args.micro_batch = run.micro_batch;
   args.span_act = run.micro_batch;
   args.random_key = run.random_key;
-  kernel->Run(args);
+  WEIR_RETURN_IF_ERROR(kernel->Run(args, {&team, workspace.data()}));
   if (!workspace.GuardIntact())
     return absl::InternalError(absl::StrCat(run.op, " writes beyond its workspace"));
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -3,12 +3,16 @@
 #pragma once
 
 #include "runtime/device/device.h"
+#include "runtime/device/host_memory.h"
 
 namespace weir {
 
 class CpuDevice final : public Device {
  public:
   explicit CpuDevice(int num_threads) : team_(num_threads) {}
+
+  const char* kind() const override { return "cpu"; }
+  DeviceMemory& memory() override { return memory_; }
   Launched Launch(const DeviceWork& work) override {
     work.run(work.context);
     return Launched::kCompleted;
@@ -18,6 +22,7 @@ class CpuDevice final : public Device {
   ThreadTeam* team() override { return &team_; }
 
  private:
+  HostMemory memory_;
   ThreadTeam team_;
 };
 

@@ -1,12 +1,12 @@
-// A Device runs acts one after another, in the order given: one stream. The engine
-// launches and is told of completions; whether the work was done at once (CPU), later
-// (an accelerator) or in virtual time (the fake) makes no difference to it.
-// Not here: what the work is. Kernels are built above this.
-// Thread rule: all calls from the thread that owns the rank.
+// A Device has a memory of its own and runs acts one after another, in the order given. The engine
+// launches and is told of completions; it makes no difference to the engine whether the work is
+// done at once (CPU), later (an accelerator) or in virtual time (the fake). Not here: what the work
+// is. Kernels are built above this. Thread rule: all calls from the thread that owns the rank.
 #pragma once
 
 #include <cstdint>
 
+#include "runtime/device/device_memory.h"
 #include "runtime/device/thread_team.h"
 
 namespace weir {
@@ -25,6 +25,9 @@ class Device {
   };
 
   virtual ~Device() = default;
+  // The name of the kind, which is also the name of its kernels: "cpu".
+  virtual const char* kind() const = 0;
+  virtual DeviceMemory& memory() = 0;
   // Precondition: fewer than queue_depth() works are queued. Does not allocate.
   virtual Launched Launch(const DeviceWork& work) = 0;
   // Whether the oldest queued work has completed; takes that completion. Never blocks.

@@ -9,6 +9,7 @@
 #include <deque>
 
 #include "runtime/device/device.h"
+#include "runtime/device/host_memory.h"
 
 namespace weir {
 
@@ -18,6 +19,8 @@ class FakeDevice final : public Device {
 
   explicit FakeDevice(int queue_depth = 1) : queue_depth_(queue_depth), team_(1) {}
 
+  const char* kind() const override { return "cpu"; }
+  DeviceMemory& memory() override { return memory_; }
   Launched Launch(const DeviceWork& work) override;
   bool TakeCompletion() override;
   int queue_depth() const override { return queue_depth_; }
@@ -57,6 +60,7 @@ class FakeDevice final : public Device {
   int64_t now_ns_ = 0;
   int num_completed_ = 0;  // at the front of queue_, not taken yet
   std::deque<Queued> queue_;
+  HostMemory memory_;
   ThreadTeam team_;
 };
 

@@ -252,7 +252,7 @@ INSTANTIATE_TEST_SUITE_P(
         DamageCase{"nested", R"({"a":{"dtype":"F32","shape":[[2]],"data_offsets":[0,8]}})", 8,
                    "a list"},
         DamageCase{"bad_utf8", "{\"\xff\":1}", 0, "not JSON"}),
-    [](const auto& info) { return std::string(info.param.name); });
+    [](const auto& test) { return std::string(test.param.name); });
 
 TEST(SafetensorsTest, RefusesAHeaderLongerThanTheLimitOrTheFile) {
   for (uint64_t length : {uint64_t{100'000'001}, ~uint64_t{0}, uint64_t{50}}) {

@@ -150,8 +150,8 @@ TEST_P(BusyPeer, OnceThePeerGoesOnMessagesWakeTheRankAgain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Lanes, BusyPeer, ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
-                         [](const auto& info) {
-                           return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
+                         [](const auto& test) {
+                           return test.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
                          });
 
 }  // namespace

@@ -179,8 +179,8 @@ class UcxProcessTest : public ::testing::TestWithParam<Lanes> {
 };
 INSTANTIATE_TEST_SUITE_P(Lanes, UcxProcessTest,
                          ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
-                         [](const auto& info) {
-                           return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
+                         [](const auto& test) {
+                           return test.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
                          });
 
 void ExchangeTokens(int rank, ForkedExchange* exchange, Lanes lanes, Landing where) {

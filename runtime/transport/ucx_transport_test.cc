@@ -126,8 +126,8 @@ class UcxLanesTest : public ::testing::TestWithParam<Lanes> {
   UcxPair pair_;
 };
 INSTANTIATE_TEST_SUITE_P(Lanes, UcxLanesTest, ::testing::Values(Lanes::kSharedMemory, Lanes::kTcp),
-                         [](const auto& info) {
-                           return info.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
+                         [](const auto& test) {
+                           return test.param == Lanes::kTcp ? "Tcp" : "SharedMemory";
                          });
 
 // On TCP a payload of this size is read when the consumer asks for it, after Put.

@@ -69,8 +69,8 @@ KernelLoop::KernelLoop(const Session& session, DataFeed* feed)
     : plan_(session.plan(0)),
       team_(1),
       kernels_(Must(KernelSet::Create(plan_, "cpu", 1))),
-      arena_(Must(Arena::Create(plan_.arena_bytes))),
-      workspace_(Must(Arena::Create(kernels_.workspace_bytes()))) {
+      arena_(Must(memory_.Allocate(plan_.arena_bytes, DeviceMemory::Reach::kDevice))),
+      workspace_(Must(memory_.Allocate(kernels_.workspace_bytes(), DeviceMemory::Reach::kDevice))) {
   for (const PlanState& state : plan_.states) {
     Must(InitializeState(plan_.seed, state.name, state.slice, state.init,
                          arena_.base() + state.arena_offset));
@@ -122,8 +122,6 @@ void KernelLoop::AddAct(const PlanActor& actor, int64_t micro_batch, int64_t chu
       call.inputs.push_back(Address(actor, operand));
     for (const PlanOperand& operand : call.plan->outputs)
       call.outputs.push_back(Address(actor, operand));
-    call.args.team = &team_;
-    call.args.workspace = workspace_.base();
     call.args.micro_batch = micro_batch;
     call.args.chunk = chunk;
     call.args.random_key = MixKey(MixKey(plan_.seed, actor.instance), call.plan->rng_key);
@@ -133,7 +131,7 @@ void KernelLoop::AddAct(const PlanActor& actor, int64_t micro_batch, int64_t chu
 void KernelLoop::Run() {
   for (Call& call : calls_) {
     call.args.step = step_;
-    call.kernel->Run(call.args);
+    Must(call.kernel->Run(call.args, {&team_, workspace_.base()}));
   }
   ++step_;
 }
@@ -142,7 +140,7 @@ void KernelLoop::RunTimed() {
   double before = ThreadCpuNs();
   for (Call& call : calls_) {
     call.args.step = step_;
-    call.kernel->Run(call.args);
+    Must(call.kernel->Run(call.args, {&team_, workspace_.base()}));
     const double after = ThreadCpuNs();
     call.ns += after - before;
     before = after;

@@ -68,8 +68,9 @@ class KernelLoop {
   const Plan plan_;
   ThreadTeam team_;
   KernelSet kernels_;
-  Arena arena_;
-  Arena workspace_;
+  HostMemory memory_;
+  DeviceBlock arena_;
+  DeviceBlock workspace_;
   std::vector<Call> calls_;
   int64_t step_ = 0;
 };

@@ -15,7 +15,7 @@ std::vector<std::string> Names() {
   return names;
 }
 INSTANTIATE_TEST_SUITE_P(Plans, EveryPlan, ::testing::ValuesIn(Names()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST_P(EveryPlan, IsCleanUnderAThousandSeedsAndEachRepeatsItsHistory) {
   absl::StatusOr<std::unique_ptr<CasePlayer>> player = CasePlayer::Create(GetParam());

@@ -216,13 +216,12 @@ class SequentialRun {
       KernelArgs args;
       args.inputs = in;
       args.outputs = absl::MakeConstSpan(out);
-      args.workspace = workspace.data();
       args.step = step;
       args.micro_batch = micro_batch;
       args.chunk = act % actor.chunks;
       args.span_act = ActOfSpan(actor, act, *call.plan);
       args.random_key = MixKey(MixKey(rank.plan->seed, actor.instance), call.plan->rng_key);
-      call.kernel->Run(args);
+      WEIR_RETURN_IF_ERROR(call.kernel->Run(args, {nullptr, workspace.data()}));
     }
     return absl::OkStatus();
   }

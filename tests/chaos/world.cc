@@ -146,8 +146,8 @@ std::string World::Judge(const absl::Status& status) const {
 // A run that ends well leaves the last value of each state, one that does not any of them.
 std::string World::CompareStates(const absl::Status& status) const {
   for (const auto& [key, values] : reference_.states) {
-    const absl::Span<char> memory = executors_[key.first]->StateMemory(key.second);
-    const auto is_memory = [memory](const std::string& value) {
+    const HostView memory = executors_[key.first]->ReadState(key.second);
+    const auto is_memory = [&memory](const std::string& value) {
       return std::memcmp(value.data(), memory.data(), value.size()) == 0;
     };
     const bool right = status.ok() ? is_memory(values.back())

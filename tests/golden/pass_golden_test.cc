@@ -80,8 +80,8 @@ TEST_P(PassGoldenTest, TheSameJobGivesTheSameBytes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Passes, PassGoldenTest, ::testing::ValuesIn(Cases()),
-                         [](const auto& info) {
-                           std::string name = info.param.substr(sizeof kFolder);
+                         [](const auto& test) {
+                           std::string name = test.param.substr(sizeof kFolder);
                            for (char& c : name) c = c == '/' ? '_' : c;
                            return name;
                          });

@@ -124,7 +124,7 @@ TEST_P(PlanGoldenTest, EveryLayoutRoundTripsThroughItsText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Jobs, PlanGoldenTest, ::testing::ValuesIn(JobNames()),
-                         [](const auto& info) { return info.param; });
+                         [](const auto& test) { return test.param; });
 
 TEST(PlanGoldenFilesTest, EveryGoldenFileHasItsJob) {
   EXPECT_EQ(NamesIn(kFolder, ".plan.txt"), JobNames());

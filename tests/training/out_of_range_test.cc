@@ -93,7 +93,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, OutOfRange,
                                            Case{"dp=2,tp=2", 3},
                                            Case{"tp=2", 0, SequenceParallel::kMegatron},
                                            Case{"sp=2", 0, SequenceParallel::kUlysses}),
-                         [](const auto& info) { return absl::StrCat("Case", info.index); });
+                         [](const auto& test) { return absl::StrCat("Case", test.index); });
 
 }  // namespace
 }  // namespace weir::testing

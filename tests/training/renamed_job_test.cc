@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(Meshes, RenamedJob,
                                            Case{"dp=2,tp=2", 3}, Case{"dp=2,tp=2,pp=2", 1},
                                            Case{"tp=2", 0, SequenceParallel::kMegatron},
                                            Case{"dp=2,sp=2", 0, SequenceParallel::kUlysses}),
-                         [](const auto& info) { return absl::StrCat("Case", info.index); });
+                         [](const auto& test) { return absl::StrCat("Case", test.index); });
 
 }  // namespace
 }  // namespace weir::testing

@@ -51,8 +51,8 @@ absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Sess
   std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
   for (int rank : session.local_ranks()) {
     for (const auto& state : session.plan(rank).states) {
-      WEIR_ASSIGN_OR_RETURN(std::string bytes, session.ReadState(rank, state.name));
-      shards[state.name].push_back({state.slice, std::move(bytes)});
+      WEIR_ASSIGN_OR_RETURN(const HostView view, session.ReadState(rank, state.name));
+      shards[state.name].push_back({state.slice, std::string(view.data(), view.size())});
     }
   }
   std::map<std::string, std::vector<float>> whole;

@@ -82,8 +82,8 @@ class ConsoleLines final : public std::ostream {
 // A stream in front of another, which gets every text as people may see it (printable_text.h).
 class PrintableStream final : public std::ostream {
  public:
-  // `out` must outlive this.
-  explicit PrintableStream(std::ostream* out) : std::ostream(nullptr), buffer_(out) {
+  // `behind` must outlive this.
+  explicit PrintableStream(std::ostream* behind) : std::ostream(nullptr), buffer_(behind) {
     rdbuf(&buffer_);
   }
   ~PrintableStream() override;

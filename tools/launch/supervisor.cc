@@ -33,8 +33,8 @@ constexpr size_t kReadBytes = 64 * 1024;
 constexpr size_t kDrainBytesMax = 1024 * 1024;
 
 struct Worker {
-  Worker(WorkerProcess process, WorkerOutput output)
-      : process(std::move(process)), output(std::move(output)) {}
+  Worker(WorkerProcess started, WorkerOutput read)
+      : process(std::move(started)), output(std::move(read)) {}
 
   // `pid` and the descriptor `output` are the serving thread's; `input` and `process` are guarded
   // by the mutex, and closed by the serving thread alone but for `input`.

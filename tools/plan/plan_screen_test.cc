@@ -122,9 +122,9 @@ TEST_P(ScreenTest, SectionsKeepToTheirColumnsAndGiveAReasonForEveryLayout) {
 INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest,
                          ::testing::Values("", "dp=2", "dp=2,tp=2", "pp=2", "pp=4,dp=2,tp=2",
                                            "tp=4"),
-                         [](const auto& info) {
+                         [](const auto& test) {
                            std::string name = "mesh";
-                           for (char c : info.param)
+                           for (char c : test.param)
                              name.push_back(std::isalnum(static_cast<unsigned char>(c)) ? c : '_');
                            return name;
                          });

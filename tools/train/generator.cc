@@ -56,7 +56,7 @@ absl::StatusOr<std::vector<float>> LogitsAt(const Session& session, int64_t plac
     if (state.name != kLogitsState) continue;
     const Shape& shape = state.slice.shape;
     if (shape.size() < 2 || place >= shape[shape.size() - 2]) break;
-    WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session.StateMemory(0, kLogitsState));
+    WEIR_ASSIGN_OR_RETURN(const HostView memory, session.ReadState(0, kLogitsState));
     std::vector<float> logits(static_cast<size_t>(shape.back()));
     int64_t width = SizeOf(state.slice.dtype);
     const char* from = memory.data() + place * shape.back() * width;

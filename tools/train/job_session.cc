@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "runtime/device/device_factory.h"
 #include "runtime/limits/process_limits.h"
 #include "tools/sandbox/run_confined.h"
 #include "tools/train/memory_budget.h"
@@ -85,6 +86,9 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job,
 absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device) {
   const int64_t devices = plan.mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
+  if (const std::string& kind = plan.job.runtime().device(); !kind.empty()) {
+    WEIR_RETURN_IF_ERROR(At("runtime.device", CheckDeviceKind(kind)));
+  }
   return CheckThreads(ThreadsPerDevice(plan.job, threads_per_device, devices), devices);
 }
 

@@ -99,8 +99,8 @@ absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
 
 absl::Status LoadShards(const SafetensorsReader& file, StateSet set, Session* session) {
   return ForEachShard(*session, set, [&](int rank, const PlanState& state) -> absl::Status {
-    WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session->StateMemory(rank, state.name));
-    return file.Read(state.name, state.slice, memory.data());
+    return session->FillState(rank, state.name,
+                              [&](char* host) { return file.Read(state.name, state.slice, host); });
   });
 }
 
@@ -128,7 +128,7 @@ absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(const Session& sessi
   WEIR_RETURN_IF_ERROR(
       ForEachShard(session, set, [&](int rank, const PlanState& state) -> absl::Status {
         if (!state.owner) return absl::OkStatus();
-        WEIR_ASSIGN_OR_RETURN(absl::Span<char> memory, session.StateMemory(rank, state.name));
+        WEIR_ASSIGN_OR_RETURN(const HostView memory, session.ReadState(rank, state.name));
         SavedPart& saved = parts[state.name];
         saved.elements += state.slice.num_elements();
         if (saved.nonfinite.empty() &&
@@ -169,8 +169,8 @@ absl::Status CopyWeights(const Session& from, Session* to) {
               absl::StrCat("W0072 at weight ", state.name, ", rank ", rank,
                            ": expected the same shard in both plans of the job; found another."));
         }
-        WEIR_ASSIGN_OR_RETURN(absl::Span<char> source_memory, from.StateMemory(rank, state.name));
-        return to->WriteState(rank, state.name, source_memory);
+        WEIR_ASSIGN_OR_RETURN(const HostView weight, from.ReadState(rank, state.name));
+        return to->WriteState(rank, state.name, weight.bytes());
       });
 }
 

@@ -104,13 +104,14 @@ class ActivationKernel final : public Kernel {
   ActivationKernel(Activation activation, const TensorSlice& x)
       : activation_(activation), dtype_(x.dtype), pieces_{x.num_elements(), kHeavyPiece} {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const char* x = static_cast<const char*>(args.inputs[0]);
     char* y = static_cast<char*>(args.outputs[0]);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece) * SizeOf(dtype_);
       Activate(activation_, dtype_, x + at, y + at, pieces_.length(piece));
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -124,14 +125,15 @@ class ActivationGradKernel final : public Kernel {
   ActivationGradKernel(Activation activation, const TensorSlice& x)
       : activation_(activation), dtype_(x.dtype), pieces_{x.num_elements(), kHeavyPiece} {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const char* x = static_cast<const char*>(args.inputs[0]);
     const char* dy = static_cast<const char*>(args.inputs[1]);
     char* dx = static_cast<char*>(args.outputs[0]);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece) * SizeOf(dtype_);
       ActivateGrad(activation_, dtype_, x + at, dy + at, dx + at, pieces_.length(piece));
     });
+    return absl::OkStatus();
   }
 
  private:

@@ -44,7 +44,7 @@ class ActivationKernelTest : public testing::TestWithParam<DType> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Types, ActivationKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(ActivationKernelTest, ReluIsThePositivePart) { CheckForward("relu", Relu); }
 TEST_P(ActivationKernelTest, GeluIsItsTanhForm) { CheckForward("gelu", Gelu); }

@@ -120,11 +120,10 @@ class Runner {
     KernelArgs args;
     args.inputs = inputs_;
     args.outputs = outputs_;
-    args.team = &team_;
-    args.workspace = workspace_;
-    kernel_->Run(args);
+    const LaunchContext launch{&team_, workspace_};
+    EXPECT_EQ(kernel_->Run(args, launch), absl::OkStatus());
     int64_t before = num_allocations.load();
-    for (int repeat = 0; repeat < 4; ++repeat) kernel_->Run(args);
+    for (int repeat = 0; repeat < 4; ++repeat) (void)kernel_->Run(args, launch);
     return (num_allocations.load() - before) / 4;
   }
 

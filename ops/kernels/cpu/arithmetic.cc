@@ -121,12 +121,13 @@ class ArithmeticKernel final : public Kernel {
         period_(b.num_elements()),
         pieces_{a.num_elements(), kLightPiece} {}
 
-  void Run(const KernelArgs& args) override {
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       HWY_DYNAMIC_DISPATCH(CombineRange)
       (op_, dtype_, args.inputs[0], args.inputs[1], args.outputs[0], period_, pieces_.begin(piece),
        pieces_.end(piece));
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -163,13 +164,14 @@ class ScaleKernel final : public Kernel {
   ScaleKernel(float factor, const TensorSlice& x)
       : factor_(factor), dtype_(x.dtype), pieces_{x.num_elements(), kLightPiece} {}
 
-  void Run(const KernelArgs& args) override {
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t begin = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(ScaleRange)
       (dtype_, At(args.inputs[0], begin, dtype_), At(args.outputs[0], begin, dtype_), factor_,
        pieces_.length(piece));
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -195,8 +197,8 @@ class CastKernel final : public Kernel {
   CastKernel(const TensorSlice& x, const TensorSlice& y)
       : from_(x.dtype), to_(y.dtype), pieces_{x.num_elements(), kLightPiece} {}
 
-  void Run(const KernelArgs& args) override {
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t begin = pieces_.begin(piece);
       const char* x = At(args.inputs[0], begin, from_);
       char* y = At(args.outputs[0], begin, to_);
@@ -206,6 +208,7 @@ class CastKernel final : public Kernel {
         HWY_DYNAMIC_DISPATCH(CastRange)(from_, to_, x, y, pieces_.length(piece));
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -229,8 +232,8 @@ class AccumulateKernel final : public Kernel {
   explicit AccumulateKernel(const TensorSlice& g)
       : dtype_(g.dtype), pieces_{g.num_elements(), kLightPiece} {}
 
-  void Run(const KernelArgs& args) override {
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t begin = pieces_.begin(piece), n = pieces_.length(piece);
       const char* g = At(args.inputs[0], begin, dtype_);
       float* sum = static_cast<float*>(args.outputs[0]) + begin;
@@ -242,6 +245,7 @@ class AccumulateKernel final : public Kernel {
         HWY_DYNAMIC_DISPATCH(CastRange)(dtype_, DType::kF32, g, sum, n);
       }
     });
+    return absl::OkStatus();
   }
 
  private:

@@ -8,7 +8,7 @@ namespace {
 
 class ArithmeticKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ArithmeticKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(ArithmeticKernelTest, CombinesElementByElementAndRepeatsTheSecondOperand) {
   struct Shapes {

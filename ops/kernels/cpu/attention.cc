@@ -213,16 +213,17 @@ class AttentionKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return num_threads_ * scratch_floats() * 4; }
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const AttentionOperands operands{
         args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
         args.outputs.size() > 1 ? static_cast<float*>(args.outputs[1]) : nullptr};
-    float* workspace = static_cast<float*>(args.workspace);
-    args.team->For(items_.count(), [&](int64_t piece, int worker) {
+    float* workspace = static_cast<float*>(launch.workspace);
+    launch.team->For(items_.count(), [&](int64_t piece, int worker) {
       for (int64_t item = items_.begin(piece); item < items_.end(piece); ++item) {
         HWY_DYNAMIC_DISPATCH(Attend)(shape_, operands, item, workspace + worker * scratch_floats());
       }
     });
+    return absl::OkStatus();
   }
 
  private:

@@ -267,7 +267,7 @@ class AttentionGradKernel final : public Kernel {
     return 4 * (num_threads_ * scratch_floats() + shares_floats());
   }
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const AttentionGradOperands operands{args.inputs[0],
                                          args.inputs[1],
                                          args.inputs[2],
@@ -277,18 +277,18 @@ class AttentionGradKernel final : public Kernel {
                                          args.outputs[0],
                                          args.outputs[1],
                                          args.outputs[2]};
-    float* workspace = static_cast<float*>(args.workspace);
+    float* workspace = static_cast<float*>(launch.workspace);
     if (num_shares_ == 1) {
-      args.team->For(num_groups(), [&](int64_t row, int worker) {
+      launch.team->For(num_groups(), [&](int64_t row, int worker) {
         HWY_DYNAMIC_DISPATCH(GradOfGroup)
         (shape_, operands, {row / shape_.groups, row % shape_.groups, 0, 1},
          workspace + worker * scratch_floats());
       });
-      return;
+      return absl::OkStatus();
     }
     float* shares = workspace + num_threads_ * scratch_floats();
     const int64_t share_floats = KeyGradients::Floats(shape_);
-    args.team->For(num_groups() * num_shares_, [&](int64_t piece, int worker) {
+    launch.team->For(num_groups() * num_shares_, [&](int64_t piece, int worker) {
       const int64_t row = piece / num_shares_;
       HWY_DYNAMIC_DISPATCH(GradOfShare)
       (shape_, operands,
@@ -296,13 +296,14 @@ class AttentionGradKernel final : public Kernel {
        shares + piece * share_floats, workspace + worker * scratch_floats());
     });
     const Pieces positions{shape_.length, kAttentionTile};
-    args.team->For(num_groups() * positions.count(), [&](int64_t piece) {
+    launch.team->For(num_groups() * positions.count(), [&](int64_t piece) {
       const int64_t row = piece / positions.count(), at = piece % positions.count();
       HWY_DYNAMIC_DISPATCH(CombineShares)
       (shape_, operands, row / shape_.groups, row % shape_.groups,
        shares + row * num_shares_ * share_floats, num_shares_, positions.begin(at),
        positions.end(at));
     });
+    return absl::OkStatus();
   }
 
  private:

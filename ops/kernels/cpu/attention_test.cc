@@ -125,7 +125,7 @@ Operands RandomOperands(const Call& call, DType dtype) {
 
 class AttentionKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, AttentionKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(AttentionKernelTest, WeighsValuesByTheSoftmaxOfScores) {
   for (const Call& call : kCalls) {

@@ -10,7 +10,7 @@ class ConstantKernel final : public Kernel {
   ConstantKernel(DType dtype, int64_t elements, float value)
       : dtype_(dtype), elements_(elements), value_(value) {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     if (dtype_ == DType::kBF16) {
       std::fill_n(static_cast<BFloat16*>(args.outputs[0]), elements_, ToBFloat16(value_));
     } else if (dtype_ == DType::kF32) {
@@ -18,6 +18,7 @@ class ConstantKernel final : public Kernel {
     } else {
       std::fill_n(static_cast<int32_t*>(args.outputs[0]), elements_, static_cast<int32_t>(value_));
     }
+    return absl::OkStatus();
   }
 
  private:

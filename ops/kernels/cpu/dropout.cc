@@ -153,13 +153,13 @@ class DropoutKernel final : public Kernel {
     pieces_ = Pieces{x.num_elements(), kHeavyPiece};
   }
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const DropoutRule rule{MixKey(args.random_key, static_cast<uint64_t>(args.step)), threshold_,
                            factor_};
     const int64_t base = args.micro_batch * global_elements_;
     const char* x = static_cast<const char*>(args.inputs[0]);
     char* y = static_cast<char*>(args.outputs[0]);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece);) {
         const int64_t into = i % stretch_;
         const int64_t n = std::min(pieces_.end(piece) - i, stretch_ - into);
@@ -169,6 +169,7 @@ class DropoutKernel final : public Kernel {
         i += n;
       }
     });
+    return absl::OkStatus();
   }
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 class DropoutKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, DropoutKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 // The global row-major number of each element of a shard.
 std::vector<int64_t> GlobalNumbers(const TensorSlice& slice) {

@@ -50,12 +50,12 @@ class EmbeddingKernel final : public Kernel {
         rows_(table.shape[0]),
         pieces_(Pieces::OfRows(ids.num_elements(), table.shape[1], kLightPiece)) {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const char* table = static_cast<const char*>(args.inputs[0]);
     const int32_t* ids = static_cast<const int32_t*>(args.inputs[1]);
     char* y = static_cast<char*>(args.outputs[0]);
-    if (row_bytes_ == 0) return;
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    if (row_bytes_ == 0) return absl::OkStatus();
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         int64_t row = ids[i] - first_;
         if (0 <= row && row < rows_) {
@@ -65,6 +65,7 @@ class EmbeddingKernel final : public Kernel {
         }
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -104,13 +105,13 @@ class EmbeddingGradKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return sums_at_ + sum_bytes_ * num_threads_; }
 
-  void Run(const KernelArgs& args) override {
-    if (width_ == 0) return;
-    char* workspace = static_cast<char*>(args.workspace);
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (width_ == 0) return absl::OkStatus();
+    char* workspace = static_cast<char*>(launch.workspace);
     int32_t* head = reinterpret_cast<int32_t*>(workspace);
     int32_t* next = reinterpret_cast<int32_t*>(workspace + next_at_);
     ListSamples(static_cast<const int32_t*>(args.inputs[0]), head, next);
-    args.team->For(pieces_.count(), [&](int64_t piece, int worker) {
+    launch.team->For(pieces_.count(), [&](int64_t piece, int worker) {
       float* sum = reinterpret_cast<float*>(workspace + sums_at_ + worker * sum_bytes_);
       for (int64_t row = pieces_.begin(piece); row < pieces_.end(piece); ++row) {
         char* out = static_cast<char*>(args.outputs[0]) + row * width_ * SizeOf(out_type_);
@@ -123,6 +124,7 @@ class EmbeddingGradKernel final : public Kernel {
         if (total == sum) ConvertReal(DType::kF32, out_type_, sum, out, width_);
       }
     });
+    return absl::OkStatus();
   }
 
  private:

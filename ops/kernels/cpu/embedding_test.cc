@@ -16,7 +16,7 @@ const Shard kShards[] = {{0, 50, 50, 16}, {20, 17, 50, 33},    {0, 0, 50, 8},
 
 class EmbeddingKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, EmbeddingKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(EmbeddingKernelTest, LooksUpTheRowsOfItsShardAndLeavesTheOthersZero) {
   for (const Shard& shard : kShards) {

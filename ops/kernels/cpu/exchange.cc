@@ -146,11 +146,12 @@ class PackKernel final : public Kernel {
     return known ? chunks_[chunk].elements * size_ : 0;
   }
 
-  void Run(const KernelArgs& args) override {
-    if (args.chunk < 0 || args.chunk >= static_cast<int64_t>(chunks_.size())) return;
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (args.chunk < 0 || args.chunk >= static_cast<int64_t>(chunks_.size()))
+      return absl::OkStatus();
     const Chunk& chunk = chunks_[args.chunk];
     char* message = static_cast<char*>(args.outputs[0]);
-    args.team->For(chunk.num_tasks, [&](int64_t i) {
+    launch.team->For(chunk.num_tasks, [&](int64_t i) {
       const Task& task = tasks_[chunk.first_task + i];
       const Piece& piece = pieces_[task.piece];
       Rect target = Rect::Flat(task.message_offset, task.last - task.first);
@@ -158,6 +159,7 @@ class PackKernel final : public Kernel {
                static_cast<const char*>(args.inputs[piece.tensor]), RectCursor(target, 0), message,
                task.last - task.first, size_);
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -241,11 +243,13 @@ class FillKernel final : public Kernel {
  public:
   static absl::StatusOr<std::unique_ptr<Kernel>> Create(const KernelSpec& spec);
 
-  void Run(const KernelArgs& args) override {
-    if (args.chunk < 0 || args.chunk + 1 >= static_cast<int64_t>(first_task_.size())) return;
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (args.chunk < 0 || args.chunk + 1 >= static_cast<int64_t>(first_task_.size()))
+      return absl::OkStatus();
     const int64_t first = first_task_[args.chunk];
-    args.team->For(first_task_[args.chunk + 1] - first,
-                   [&](int64_t i) { RunTask(args, tasks_[first + i]); });
+    launch.team->For(first_task_[args.chunk + 1] - first,
+                     [&](int64_t i) { RunTask(args, tasks_[first + i]); });
+    return absl::OkStatus();
   }
 
  private:

@@ -110,14 +110,12 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
   KernelArgs args;
   args.inputs = in_pointers;
   args.outputs = out_pointers;
-  args.team = &team;
-  args.workspace = workspace.data();
   args.step = options.step;
   args.micro_batch = options.micro_batch;
   args.chunk = options.chunk;
   args.span_act = options.span_act;
   args.random_key = options.random_key;
-  (*kernel)->Run(args);
+  EXPECT_EQ((*kernel)->Run(args, {&team, workspace.data()}), absl::OkStatus());
   EXPECT_TRUE(workspace.guard_intact()) << spec.op << " wrote past its workspace";
   for (const Buffer& output : result.outputs)
     EXPECT_TRUE(output.guard_intact()) << spec.op << " wrote past an output";

@@ -47,10 +47,11 @@ class Runner {
     owned_.push_back(Ones(DType::kF32, kernel_->workspace_bytes() / 4 + 16));
     args_.inputs = inputs_;
     args_.outputs = outputs_;
-    args_.team = &team_;
-    args_.workspace = owned_.back().get();
+    launch_ = {&team_, owned_.back().get()};
   }
-  void Run() { kernel_->Run(args_); }
+  void Run() {
+    if (!kernel_->Run(args_, launch_).ok()) std::abort();
+  }
   int64_t bytes() const { return bytes_; }
 
  private:
@@ -67,6 +68,7 @@ class Runner {
   std::vector<void*> outputs_;
   int64_t bytes_ = 0;
   KernelArgs args_;
+  LaunchContext launch_;
 };
 
 // Of this thread's own work, so that a busy machine counts for neither side.

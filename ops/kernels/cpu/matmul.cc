@@ -25,19 +25,20 @@ class MatmulKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return gemm_->workspace_bytes(); }
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     char* y = static_cast<char*>(args.outputs[0]);
     char* pre = args.outputs.size() > 1 ? static_cast<char*>(args.outputs[1]) : nullptr;
     const void* bias = args.inputs.size() > 2 ? args.inputs[2] : nullptr;
     char* product = pre ? pre : y;
-    Gemm::Operands operands{args.inputs[0], args.inputs[1], bias, product, args.workspace};
-    gemm_->Run(args.team, operands, [&](const Gemm::Block& block) {
+    Gemm::Operands operands{args.inputs[0], args.inputs[1], bias, product, launch.workspace};
+    gemm_->Run(launch.team, operands, [&](const Gemm::Block& block) {
       if (activation_ == Activation::kNone && !pre) return;
       for (int64_t row = block.row; row < block.row + block.num_rows; ++row) {
         int64_t at = (row * row_elements_ + block.column) * SizeOf(dtype_);
         Activate(activation_, dtype_, product + at, y + at, block.num_columns);
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -89,10 +90,11 @@ class MatmulGradWeightKernel final : public Kernel {
       : gemm_(std::move(gemm)), left_(left) {}
   int64_t workspace_bytes() const override { return gemm_->workspace_bytes(); }
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     Gemm::Operands operands{args.inputs[left_], args.inputs[1 - left_], nullptr, args.outputs[0],
-                            args.workspace};
-    gemm_->Run(args.team, operands, [](const Gemm::Block&) {});
+                            launch.workspace};
+    gemm_->Run(launch.team, operands, [](const Gemm::Block&) {});
+    return absl::OkStatus();
   }
 
  private:

@@ -50,9 +50,9 @@ class MatmulKernelTest : public testing::TestWithParam<std::tuple<DType, Weight>
 INSTANTIATE_TEST_SUITE_P(Types, MatmulKernelTest,
                          testing::Combine(testing::Values(DType::kF32, DType::kBF16),
                                           testing::Values(Weight::kPlain, Weight::kTransposed)),
-                         [](const auto& info) {
-                           return std::string(Name(std::get<0>(info.param))) +
-                                  (std::get<1>(info.param) == Weight::kPlain ? "Plain"
+                         [](const auto& test) {
+                           return std::string(Name(std::get<0>(test.param))) +
+                                  (std::get<1>(test.param) == Weight::kPlain ? "Plain"
                                                                              : "Transposed");
                          });
 

@@ -208,8 +208,8 @@ class NormKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return 2 * RoundUp(n_ * 4, kCacheLine); }
 
-  void Run(const KernelArgs& args) override {
-    float* buffer = static_cast<float*>(args.workspace);
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    float* buffer = static_cast<float*>(launch.workspace);
     const bool layer = kind_ == NormKind::kLayer;
     const void* beta = layer && args.inputs.size() > 2 ? args.inputs[2] : nullptr;
     NormRows rows{kind_,
@@ -224,12 +224,13 @@ class NormKernel final : public Kernel {
                   args.outputs[0],
                   layer ? OutputOrNull(args, 1) : nullptr,
                   OutputOrNull(args, layer ? 2 : 1)};
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       NormRows part = rows;
       part.begin = pieces_.begin(piece);
       part.end = pieces_.end(piece);
       HWY_DYNAMIC_DISPATCH(NormPiece)(part);
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -291,9 +292,9 @@ class NormGradKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return (2 * segments_.count() + 1) * stride_ * 4; }
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const bool layer = kind_ == NormKind::kLayer;
-    float* partials = static_cast<float*>(args.workspace);
+    float* partials = static_cast<float*>(launch.workspace);
     const float* gamma =
         AsFloats(gamma_, args.inputs[1], partials + 2 * segments_.count() * stride_);
     NormGradRows rows{kind_,           dtype_,  0,       0,       n_,
@@ -301,7 +302,7 @@ class NormGradKernel final : public Kernel {
                       args.outputs[0], nullptr, nullptr};
     if (layer) rows.mean = static_cast<const float*>(args.inputs[2]);
     rows.rstd = static_cast<const float*>(args.inputs[layer ? 3 : 2]);
-    args.team->For(segments_.count(), [&](int64_t segment) {
+    launch.team->For(segments_.count(), [&](int64_t segment) {
       NormGradRows part = rows;
       part.begin = segments_.begin(segment);
       part.end = segments_.end(segment);
@@ -316,6 +317,7 @@ class NormGradKernel final : public Kernel {
       HWY_DYNAMIC_DISPATCH(SumSegments)
       (partials + stride_, 2 * stride_, segments_.count(), *dbeta_type_, args.outputs[2], n_);
     }
+    return absl::OkStatus();
   }
 
  private:

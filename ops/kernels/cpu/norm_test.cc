@@ -83,10 +83,10 @@ class NormKernelTest : public testing::TestWithParam<std::tuple<Norm, DType>> {
 INSTANTIATE_TEST_SUITE_P(Kinds, NormKernelTest,
                          testing::Combine(testing::Values(Norm::kLayer, Norm::kRms),
                                           testing::Values(DType::kF32, DType::kBF16)),
-                         [](const auto& info) {
-                           return std::string(std::get<0>(info.param) == Norm::kLayer ? "layer_"
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param) == Norm::kLayer ? "layer_"
                                                                                       : "rms_") +
-                                  Name(std::get<1>(info.param));
+                                  Name(std::get<1>(test.param));
                          });
 
 TEST_P(NormKernelTest, NormalisesTheLastAxisAndItsGradientAgrees) {

@@ -150,14 +150,14 @@ class AdamWKernel final : public Kernel {
         weight_decay_(attrs.Real("weight_decay", 0.01)),
         pieces_{n, kUpdatePiece} {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int64_t number = updates_.OptimizerStep(args.step);
-    if (number < 0) return;
+    if (number < 0) return absl::OkStatus();
     const double t = static_cast<double>(number) + 1;
     const double rate = schedule_.At(number);
     AdamStep step;
     step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
-    if (step.gradient_scale < 0) return;
+    if (step.gradient_scale < 0) return absl::OkStatus();
     step.decay = static_cast<float>(1 - rate * weight_decay_);
     step.beta1_rest = static_cast<float>(1 - beta1_);
     step.beta2 = static_cast<float>(beta2_);
@@ -169,10 +169,11 @@ class AdamWKernel final : public Kernel {
     float* w = static_cast<float*>(args.outputs[0]);
     float* m = static_cast<float*>(args.outputs[1]);
     float* v = static_cast<float*>(args.outputs[2]);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(AdamRange)(step, g + at, w + at, m + at, v + at, pieces_.length(piece));
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -209,12 +210,12 @@ class SgdKernel final : public Kernel {
         weight_decay_(attrs.Real("weight_decay")),
         pieces_{n, kUpdatePiece} {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int64_t number = updates_.OptimizerStep(args.step);
-    if (number < 0) return;
+    if (number < 0) return absl::OkStatus();
     SgdStep step;
     step.gradient_scale = *static_cast<const float*>(args.inputs[1]);
-    if (step.gradient_scale < 0) return;
+    if (step.gradient_scale < 0) return absl::OkStatus();
     step.weight_decay = static_cast<float>(weight_decay_);
     step.momentum = static_cast<float>(momentum_);
     step.rate = static_cast<float>(schedule_.At(number));
@@ -224,11 +225,12 @@ class SgdKernel final : public Kernel {
     const Momentum kind = !buffer       ? Momentum::kNone
                           : number == 0 ? Momentum::kFirst
                                         : Momentum::kLater;
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       int64_t at = pieces_.begin(piece);
       HWY_DYNAMIC_DISPATCH(SgdRange)
       (step, kind, g + at, w + at, buffer ? buffer + at : nullptr, pieces_.length(piece));
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -261,9 +263,9 @@ class SumSquaresKernel final : public Kernel {
     return num_partials_ * static_cast<int64_t>(sizeof(float));
   }
 
-  void Run(const KernelArgs& args) override {
-    float* partials = static_cast<float*>(args.workspace);
-    args.team->For(num_partials_, [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    float* partials = static_cast<float*>(launch.workspace);
+    launch.team->For(num_partials_, [&](int64_t piece) {
       size_t i = inputs_.size() - 1;
       while (inputs_[i].first_partial > piece) --i;
       const Input& input = inputs_[i];
@@ -275,6 +277,7 @@ class SumSquaresKernel final : public Kernel {
     double total = 0;
     for (int64_t i = 0; i < num_partials_; ++i) total += partials[i];
     *static_cast<float*>(args.outputs[0]) = static_cast<float>(total);
+    return absl::OkStatus();
   }
 
  private:
@@ -307,7 +310,7 @@ class ClipScaleKernel final : public Kernel {
         leaves_out_(attrs.Str("on_nonfinite", "stop") != "continue"),
         stays_(attrs.Str("on_nonfinite", "stop") == "stop") {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     float norm = std::sqrt(*static_cast<const float*>(args.inputs[0]));
     const bool finite = std::isfinite(norm);
     const bool counts_more = first_scale_ != 1 && updates_.OptimizerStep(args.step) == 0;
@@ -324,6 +327,7 @@ class ClipScaleKernel final : public Kernel {
     }
     *static_cast<float*>(args.outputs[0]) = scale;
     if (args.outputs.size() > 1 && args.outputs[1]) *static_cast<float*>(args.outputs[1]) = norm;
+    return absl::OkStatus();
   }
 
  private:

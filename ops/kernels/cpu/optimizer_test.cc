@@ -135,7 +135,7 @@ std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm,
     args.inputs = inputs;
     args.outputs = outputs;
     args.step = static_cast<int64_t>(scales.size());
-    (*kernel)->Run(args);
+    EXPECT_EQ((*kernel)->Run(args, {}), absl::OkStatus());
     EXPECT_EQ(std::isfinite(norm), std::isfinite(total)) << "the norm is told as it is";
     scales.push_back(scale);
   }
@@ -180,9 +180,8 @@ TEST(UpdateTest, AScaleBelowZeroWritesNothing) {
     KernelArgs args;
     args.inputs = inputs;
     args.outputs = absl::MakeSpan(outputs, adam ? 3 : 2);
-    args.team = &team;
     args.step = 4;
-    (*kernel)->Run(args);
+    EXPECT_EQ((*kernel)->Run(args, {&team, nullptr}), absl::OkStatus());
     for (int i = 0; i < 3; ++i) {
       for (int k = 0; k < 3; ++k) EXPECT_EQ(state[k][i], static_cast<float>((*values[k])[i])) << op;
     }

@@ -143,10 +143,13 @@ class ReduceKernel final : public Kernel {
   // f32 [kept outer index][segment][width].
   int64_t workspace_bytes() const override { return empty_ ? 0 : tasks_.total * width_ * 4; }
 
-  void Run(const KernelArgs& args) override {
-    if (empty_) return FillEmpty(args.outputs[0]);
-    float* partials = static_cast<float*>(args.workspace);
-    args.team->For(tasks_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (empty_) {
+      FillEmpty(args.outputs[0]);
+      return absl::OkStatus();
+    }
+    float* partials = static_cast<float*>(launch.workspace);
+    launch.team->For(tasks_.count(), [&](int64_t piece) {
       for (int64_t task = tasks_.begin(piece); task < tasks_.end(piece); ++task) {
         ReduceSegment(args.inputs[0], task / segments_.count(), task % segments_.count(),
                       partials + task * width_);
@@ -154,14 +157,14 @@ class ReduceKernel final : public Kernel {
     });
     if (segments_.count() == 1) {
       Pieces results{num_results_, kLightPiece};
-      args.team->For(results.count(), [&](int64_t piece) {
+      launch.team->For(results.count(), [&](int64_t piece) {
         const int64_t begin = results.begin(piece);
         Store(partials + begin, args.outputs[0], begin, results.length(piece));
       });
-      return;
+      return absl::OkStatus();
     }
     Pieces kept = Pieces::OfRows(groups_.num_kept(), width_ * segments_.count(), kLightPiece);
-    args.team->For(kept.count(), [&](int64_t piece) {
+    launch.team->For(kept.count(), [&](int64_t piece) {
       for (int64_t i = kept.begin(piece); i < kept.end(piece); ++i) {
         float* total = partials + i * segments_.count() * width_;
         for (int64_t segment = 1; segment < segments_.count(); ++segment) {
@@ -171,6 +174,7 @@ class ReduceKernel final : public Kernel {
         Store(total, args.outputs[0], i * width_, width_);
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -256,12 +260,12 @@ class ExpandKernel final : public Kernel {
         rows_(Pieces::OfRows(groups_.num_kept() * groups_.num_reduced(), groups_.row(),
                              kLightPiece)) {}
 
-  void Run(const KernelArgs& args) override {
-    if (empty_) return;
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (empty_) return absl::OkStatus();
     const int64_t n = groups_.row(), size = SizeOf(dtype_);
     const int64_t width = groups_.inner() == AxisGroups::Kind::kKept ? n : 1;
     char* dx = static_cast<char*>(args.outputs[0]);
-    args.team->For(rows_.count(), [&](int64_t piece) {
+    launch.team->For(rows_.count(), [&](int64_t piece) {
       for (int64_t row = rows_.begin(piece); row < rows_.end(piece); ++row) {
         const int64_t small = groups_.KeptIndexOf(row) * width * size, large = row * n * size;
         if (masked_) {
@@ -275,6 +279,7 @@ class ExpandKernel final : public Kernel {
         }
       }
     });
+    return absl::OkStatus();
   }
 
  private:

@@ -52,7 +52,7 @@ std::vector<int64_t> ResultOf(const Case& c) {
 
 class ReduceKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, ReduceKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(ReduceKernelTest, ReducesOverTheAxes) {
   for (const Case& c : kCases) {

@@ -35,12 +35,13 @@ class ReshapeKernel final : public Kernel {
  public:
   explicit ReshapeKernel(const TensorSlice& x) : pieces_{x.bytes(), kCopyBytes} {}
 
-  void Run(const KernelArgs& args) override {
-    if (In(args, 0) == Out(args)) return;
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (In(args, 0) == Out(args)) return absl::OkStatus();
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       std::memcpy(Out(args) + pieces_.begin(piece), In(args, 0) + pieces_.begin(piece),
                   pieces_.length(piece));
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -75,9 +76,9 @@ class RowPartsKernel final : public Kernel {
     clear_ = written < out_row_bytes_;
   }
 
-  void Run(const KernelArgs& args) override {
-    if (out_row_bytes_ == 0) return;
-    args.team->For(rows_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (out_row_bytes_ == 0) return absl::OkStatus();
+    launch.team->For(rows_.count(), [&](int64_t piece) {
       for (int64_t row = rows_.begin(piece); row < rows_.end(piece); ++row) {
         char* out = Out(args) + row * out_row_bytes_;
         if (clear_) std::memset(out, 0, out_row_bytes_);
@@ -89,6 +90,7 @@ class RowPartsKernel final : public Kernel {
         }
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -214,9 +216,9 @@ class TransposeKernel final : public Kernel {
     }
   }
 
-  void Run(const KernelArgs& args) override {
-    if (empty_) return;
-    args.team->For(tasks_.count(), [&](int64_t piece) {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (empty_) return absl::OkStatus();
+    launch.team->For(tasks_.count(), [&](int64_t piece) {
       for (int64_t task = tasks_.begin(piece); task < tasks_.end(piece); ++task) {
         if (runs_) {
           CopyRun(In(args, 0), Out(args), task);
@@ -225,6 +227,7 @@ class TransposeKernel final : public Kernel {
         }
       }
     });
+    return absl::OkStatus();
   }
 
  private:

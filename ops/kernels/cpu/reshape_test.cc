@@ -9,7 +9,7 @@ namespace {
 class MoveKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, MoveKernelTest,
                          testing::Values(DType::kF32, DType::kBF16, DType::kI32),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(MoveKernelTest, ReshapeKeepsTheOrderOfElements) {
   TestTensor x = RandomTensor(GetParam(), {30, 100, 24}, 1);

@@ -78,9 +78,9 @@ class RotaryKernel final : public Kernel {
     }
   }
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int64_t stride = num_heads_ * 2 * half_ * SizeOf(dtype_);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         const int64_t at = i % sequence_ * half_;
         HWY_DYNAMIC_DISPATCH(TurnHeads)
@@ -89,6 +89,7 @@ class RotaryKernel final : public Kernel {
          num_heads_, half_);
       }
     });
+    return absl::OkStatus();
   }
 
  private:

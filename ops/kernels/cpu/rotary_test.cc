@@ -8,7 +8,7 @@ namespace {
 
 class RotaryKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, RotaryKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(RotaryKernelTest, TurnsPairsByTheGlobalPosition) {
   struct Case {

@@ -73,18 +73,19 @@ class SoftmaxKernel final : public Kernel {
 
   int64_t workspace_bytes() const override { return row_bytes_ * num_threads_; }
 
-  void Run(const KernelArgs& args) override {
-    if (n_ == 0) return;
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    if (n_ == 0) return absl::OkStatus();
     const int64_t stride = n_ * SizeOf(dtype_);
-    args.team->For(pieces_.count(), [&](int64_t piece, int worker) {
+    launch.team->For(pieces_.count(), [&](int64_t piece, int worker) {
       float* row =
-          reinterpret_cast<float*>(static_cast<char*>(args.workspace) + worker * row_bytes_);
+          reinterpret_cast<float*>(static_cast<char*>(launch.workspace) + worker * row_bytes_);
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         HWY_DYNAMIC_DISPATCH(SoftmaxRow)
         (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride,
          static_cast<char*>(args.outputs[0]) + i * stride, row, n_);
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -102,9 +103,9 @@ class SoftmaxGradKernel final : public Kernel {
         n_(SizeFromEnd(y, 1)),
         pieces_(Pieces::OfRows(LeadingElements(y, 1), n_, kHeavyPiece)) {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int64_t stride = n_ * SizeOf(dtype_);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i) {
         HWY_DYNAMIC_DISPATCH(SoftmaxGradRow)
         (dtype_, static_cast<const char*>(args.inputs[0]) + i * stride,
@@ -112,6 +113,7 @@ class SoftmaxGradKernel final : public Kernel {
          static_cast<char*>(args.outputs[0]) + i * stride, n_);
       }
     });
+    return absl::OkStatus();
   }
 
  private:

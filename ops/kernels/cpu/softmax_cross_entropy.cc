@@ -142,12 +142,12 @@ class CrossEntropyKernel final : public Kernel {
  public:
   explicit CrossEntropyKernel(const TensorSlice& logits) : rows_(logits) {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
     float* loss = static_cast<float*>(args.outputs[0]);
     float* max_out = FloatsOrNull(args, 1);
     float* sum_out = FloatsOrNull(args, 2);
-    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+    launch.team->For(rows_.pieces.count(), [&](int64_t piece) {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
         const void* row = rows_.Row(args.inputs[0], i);
         const float max = HWY_DYNAMIC_DISPATCH(RowMax)(rows_.dtype, row, rows_.n);
@@ -157,6 +157,7 @@ class CrossEntropyKernel final : public Kernel {
         if (sum_out) sum_out[i] = sum;
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -194,12 +195,12 @@ class CrossEntropyGradKernel final : public Kernel {
  public:
   explicit CrossEntropyGradKernel(const TensorSlice& logits) : rows_(logits) {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
     const float* max = static_cast<const float*>(args.inputs[2]);
     const float* sum = static_cast<const float*>(args.inputs[3]);
     const float* dloss = static_cast<const float*>(args.inputs[4]);
-    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+    launch.team->For(rows_.pieces.count(), [&](int64_t piece) {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
         const void* row = rows_.Row(args.inputs[0], i);
         void* dx = rows_.Row(args.outputs[0], i);
@@ -213,6 +214,7 @@ class CrossEntropyGradKernel final : public Kernel {
                   std::exp(picked - max[i]) * factor - dloss[i]);
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -234,18 +236,19 @@ class ExpSumPickKernel final : public Kernel {
  public:
   explicit ExpSumPickKernel(const TensorSlice& logits) : rows_(logits) {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
     const float* max = static_cast<const float*>(args.inputs[2]);
     float* sum = static_cast<float*>(args.outputs[0]);
     float* picked = static_cast<float*>(args.outputs[1]);
-    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+    launch.team->For(rows_.pieces.count(), [&](int64_t piece) {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
         const void* row = rows_.Row(args.inputs[0], i);
         sum[i] = HWY_DYNAMIC_DISPATCH(RowExpSum)(rows_.dtype, row, max[i], rows_.n);
         picked[i] = rows_.Picked(row, targets[i]);
       }
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -267,15 +270,16 @@ class CrossEntropyFinishKernel final : public Kernel {
  public:
   explicit CrossEntropyFinishKernel(int64_t n) : pieces_{n, kHeavyPiece} {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const float* max = static_cast<const float*>(args.inputs[0]);
     const float* sum = static_cast<const float*>(args.inputs[1]);
     const float* picked = static_cast<const float*>(args.inputs[2]);
     float* loss = static_cast<float*>(args.outputs[0]);
-    args.team->For(pieces_.count(), [&](int64_t piece) {
+    launch.team->For(pieces_.count(), [&](int64_t piece) {
       for (int64_t i = pieces_.begin(piece); i < pieces_.end(piece); ++i)
         loss[i] = std::log(sum[i]) + max[i] - picked[i];
     });
+    return absl::OkStatus();
   }
 
  private:
@@ -297,16 +301,17 @@ class AccuracyKernel final : public Kernel {
  public:
   explicit AccuracyKernel(const TensorSlice& logits) : rows_(logits) {}
 
-  void Run(const KernelArgs& args) override {
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     const int32_t* targets = static_cast<const int32_t*>(args.inputs[1]);
     float* hit = static_cast<float*>(args.outputs[0]);
-    args.team->For(rows_.pieces.count(), [&](int64_t piece) {
+    launch.team->For(rows_.pieces.count(), [&](int64_t piece) {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
         int64_t best =
             HWY_DYNAMIC_DISPATCH(RowArgMax)(rows_.dtype, rows_.Row(args.inputs[0], i), rows_.n);
         hit[i] = best >= 0 && best == targets[i] ? 1.0f : 0.0f;
       }
     });
+    return absl::OkStatus();
   }
 
  private:

@@ -53,7 +53,7 @@ class CrossEntropyKernelTest : public testing::TestWithParam<DType> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Types, CrossEntropyKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(CrossEntropyKernelTest, LossIsTheLogarithmOfTheTargetsProbability) {
   for (const Sizes& sizes : kSizes) {

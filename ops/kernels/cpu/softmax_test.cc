@@ -8,7 +8,7 @@ namespace {
 
 class SoftmaxKernelTest : public testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, SoftmaxKernelTest, testing::Values(DType::kF32, DType::kBF16),
-                         [](const auto& info) { return Name(info.param); });
+                         [](const auto& test) { return Name(test.param); });
 
 TEST_P(SoftmaxKernelTest, RowsSumToOneAndTheGradientAgrees) {
   const Shape shapes[] = {{3, 5}, {2, 7, 64}, {0, 4}, {4, 0}, {5, 1}, {700, 33}, {2, 20001}, {9}};

@@ -1,0 +1,94 @@
+// The memory of a device: blocks with addresses that the device's kernels read and write, and
+// copies between them and the host. Whether the host may use such an address itself depends on the
+// device, so code outside runtime/device copies, or asks for a view. Not here: what lies where
+// inside a block; plans say that. Thread rule: allocation by any thread; the bytes follow the actor
+// protocol.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+
+namespace weir {
+
+// A part of a device's memory, freed when it goes. The memory must outlive it.
+class DeviceBlock {
+ public:
+  DeviceBlock() = default;
+  // `release` frees what the block holds.
+  DeviceBlock(char* base, int64_t bytes, std::function<void()> release)
+      : base_(base), bytes_(bytes), release_(std::move(release)) {}
+  ~DeviceBlock() {
+    if (release_) release_();
+  }
+  DeviceBlock(DeviceBlock&& other) noexcept { *this = std::move(other); }
+  DeviceBlock& operator=(DeviceBlock&& other) noexcept {
+    std::swap(base_, other.base_);
+    std::swap(bytes_, other.bytes_);
+    release_.swap(other.release_);
+    return *this;
+  }
+
+  char* base() const { return base_; }  // an address of the device; null if bytes() is 0
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  char* base_ = nullptr;
+  int64_t bytes_ = 0;
+  std::function<void()> release_;
+};
+
+// What lies in device memory, as the host reads it: in place where the host can, otherwise a copy.
+class HostView {
+ public:
+  HostView(const char* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+  HostView(std::unique_ptr<char[]> copy, int64_t bytes)
+      : copy_(std::move(copy)), data_(copy_.get()), bytes_(bytes) {}
+
+  const char* data() const { return data_; }
+  int64_t size() const { return bytes_; }
+  absl::Span<const char> bytes() const { return absl::MakeConstSpan(data_, bytes_); }
+
+ private:
+  std::unique_ptr<char[]> copy_;  // null: in place
+  const char* data_;
+  int64_t bytes_;
+};
+
+class DeviceMemory {
+ public:
+  enum class Reach : uint8_t {
+    kDevice,  // the device's kernels
+    kShared,  // they, the host and the transport: staging buffers
+  };
+
+  virtual ~DeviceMemory() = default;
+
+  // Zeroed, and aligned to a page at least. kResourceExhausted (W0520) if there is not so much.
+  virtual absl::StatusOr<DeviceBlock> Allocate(int64_t bytes, Reach reach) = 0;
+
+  // Whether the host may read and write what `address`, of a kDevice block, points to.
+  virtual bool host_visible() const = 0;
+
+  // Copies are done on return. Precondition: no work that touches the bytes is under way. `to` and
+  // `from` are the device's on the side that is not named: blocks of this memory, or any memory
+  // that the transport has given.
+  virtual void CopyIn(char* to, const void* from, int64_t bytes) = 0;
+  virtual void CopyOut(void* to, const char* from, int64_t bytes) const = 0;
+  virtual void Copy(char* to, const char* from, int64_t bytes) = 0;
+  virtual void Zero(char* at, int64_t bytes) = 0;
+
+  // Valid as long as the bytes are not written.
+  HostView View(const char* at, int64_t bytes) const;
+  // Lets `fill` write `bytes` bytes that are then at `at`. `fill` gets memory of the host, with
+  // undefined contents. Where it fails, the bytes at `at` are undefined.
+  absl::Status Fill(char* at, int64_t bytes, absl::FunctionRef<absl::Status(char* host)> fill);
+};
+
+}  // namespace weir

@@ -1,0 +1,42 @@
+"""A job on devices whose memory the host cannot touch: trained in processes, evaluated, saved and resumed, to the bytes of a job
+on CPUs."""
+
+import unittest
+
+from tests.processes import weir_jobs
+
+MESH = ("--mesh", "dp=2,tp=2", "--processes", "2")
+WALLED = ("--set", "runtime.device=walled")
+
+
+class Walled(weir_jobs.JobCase):
+    def test_a_job_in_two_processes_is_saved_and_resumed_to_the_same_bytes(self):
+        self.place.write_text()
+        self.write_job("--steps", "20", "--zero", "1", "--data", "text.txt", "--held-out", "0.2", "--eval-every", "5", "--min-lr", "0.003")
+        for transport in ("shm", "tcp"):
+            with self.subTest(transport=transport):
+                lanes = ("--transport", transport)
+                cpu = self.place.train(*MESH, *lanes, "--save", "cpu.st")
+                self.place.train(*MESH, *lanes, *WALLED, "--steps", "10", "--checkpoint", "half.st")
+                walled = self.place.train(*MESH, *lanes, *WALLED, "--resume", "half.st", "--save", "walled.st")
+                self.assertEqual(walled.out.splitlines()[-1], cpu.out.splitlines()[-1])
+                self.assertTrue(self.place.bytes_of("walled.st") == self.place.bytes_of("cpu.st"))
+
+    def test_values_that_are_not_finite_are_found_and_named(self):
+        self.write_job("--steps", "20")
+        job = self.place.start("--mesh", "dp=2", *WALLED, "--set", "training.schedule.learning_rate=1e30")
+        ended = job.wait()
+        self.assertEqual(ended.code, 3, ended.err)
+        self.assertIn("first not finite:", " ".join(ended.err.split()))
+
+    def test_a_device_that_there_is_not_is_refused_with_the_nearest(self):
+        self.write_job("--steps", "1")
+        ended = self.place.start("--set", "runtime.device=cpus").wait()
+        self.assertEqual(ended.code, 65, ended.err)
+        said = " ".join(ended.err.split())
+        self.assertIn("W0529 at --set runtime.device=cpus, runtime.device: expected a kind of device: cpu or walled; found \"cpus\"", said)
+        self.assertIn("Try: cpu", said)
+
+
+if __name__ == "__main__":
+    unittest.main()
