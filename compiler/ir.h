@@ -14,6 +14,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <optional>
 #include <string>
@@ -235,7 +236,8 @@ struct Variable {
 
 struct Module {
   Model model;
-  std::vector<Function> functions;
+  // A deque, so that references stay valid where passes add functions.
+  std::deque<Function> functions;
   std::vector<ProgramValue> values;
   std::vector<ProgramItem> items;
   std::vector<Variable> variables;

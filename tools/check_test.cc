@@ -126,6 +126,15 @@ class CheckTest : public ::testing::Test {
          {images, "--resume", checkpoint, "--steps", "12", "--set", "training.gradient_delay=1"},
          65,
          "W0548"},
+        {"one file for two outputs",
+         {images, "--save", PathFor("one"), "--checkpoint", PathFor("one")},
+         65,
+         "W0926"},
+        {"weights over the checkpoint",
+         {images, "--resume", checkpoint, "--save", checkpoint},
+         65,
+         "W0926"},
+        {"a trace over the weights", {images, "--init", weights, "--trace", weights}, 65, "W0926"},
         {"no folder for --save", {images, "--save", "/no/such/folder/w.safetensors"}, 66, "W0046"},
         {"no folder for --checkpoint",
          {images, "--checkpoint", "/no/such/folder/c.safetensors"},
@@ -169,8 +178,8 @@ TEST_F(CheckTest, WhatTrainRefusesCheckRefusesWithTheSameWordsAndNothingIsTraine
 
 TEST_F(CheckTest, CheckTakesACommandOfTrainAndWritesNothing) {
   const std::string save = PathFor("check_nothing.safetensors");
-  const Outcome check = Weir({"check", TextJob(), "--mesh", "dp=2", "--processes", "2", "--save",
-                              save, "--metrics", save, "--steps", "3"});
+  const Outcome check = Weir(
+      {"check", TextJob(), "--mesh", "dp=2", "--processes", "2", "--save", save, "--steps", "3"});
   EXPECT_EQ(check.code, 0) << check.err;
   EXPECT_THAT(check.out, AllOf(HasSubstr("is sound"), HasSubstr("bytes to train on")));
   EXPECT_FALSE(Exists(save));

@@ -37,6 +37,8 @@ absl::Status Check(CheckArguments arguments, CliContext* context) {
   if (arguments.without_data) scope.data = PrepareScope::Data::kLeave;
   if (arguments.any_machine) scope.machine = PrepareScope::Machine::kAny;
   arguments.train.options.processes = arguments.train.fleet.processes;
+  const std::string& job_path = arguments.train.job.path;
+  arguments.train.options.job_file = job_path == "-" ? "" : job_path;
   if (arguments.train.fleet.processes > 0)
     WEIR_RETURN_IF_ERROR(arguments.train.fleet.Options(read.job, nullptr).status());
   WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared,

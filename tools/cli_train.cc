@@ -42,6 +42,7 @@ absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
   std::unique_ptr<Fleet> fleet;
   if (arguments.fleet.processes > 0) {
     arguments.options.processes = arguments.fleet.processes;
+    arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
     WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
     options.trace = arguments.options.trace;
     arguments.options.runner = [&fleet, options](const Job& trained,

@@ -361,10 +361,12 @@ class FieldSetter {
     TextFormat::Parser parser;
     std::vector<std::string> fields = FieldNames(field->message_type());
     if (fields.size() > kFieldsShown) fields.resize(kFieldsShown);
-    ErrorCollector collector(
-        "--set " + assignment_,
-        absl::StrCat("fields of ", step.field, " (", absl::StrJoin(fields, ", "),
-                     ") in protobuf text form, as in '", step.field, "=", fields[0], ": …'"));
+    const std::string expected =
+        fields.empty()
+            ? absl::StrCat("nothing but '", step.field, "={}': it has no fields")
+            : absl::StrCat("fields of ", step.field, " (", absl::StrJoin(fields, ", "),
+                           ") in protobuf text form, as in '", step.field, "=", fields[0], ": …'");
+    ErrorCollector collector("--set " + assignment_, expected);
     parser.RecordErrorsTo(&collector);
     parser.SetRecursionLimit(kRecursionMax);
     if (!parser.ParseFromString(WithoutBraces(value_), parsed.get())) {

@@ -11,6 +11,16 @@
 #include "tools/launch/placement.h"
 
 namespace weir {
+namespace {
+
+// An empty text is mostly a variable of a script that is not set: the run would keep nothing.
+const CLI::Validator kIsPath(
+    [](std::string& path) -> std::string {
+      return path.empty() ? "expected a path; found an empty text" : "";
+    },
+    "", "path");
+
+}  // namespace
 
 void FleetArguments::AddTo(CLI::App* verb) {
   const auto seconds = [&](const char* name, double* value, const char* about) {
@@ -91,22 +101,28 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
       ->type_name("N")
       ->check(CLI::NonNegativeNumber);
   verb->add_option("--init", options.init, "Start from these weights (safetensors)")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(kIsPath);
   verb->add_option("--resume", options.resume, "Resume from this checkpoint, on any mesh")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(kIsPath);
   verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(kIsPath);
   verb->add_option("--checkpoint", options.checkpoint,
                    "Write weights, optimiser states and the step")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(kIsPath);
   verb->add_option("--checkpoint-every", options.checkpoint_every, "Also write it every N steps")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   verb->add_option("--metrics", options.metrics, "Write a line of JSON per step")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(kIsPath);
   verb->add_option("--trace", options.trace,
                    "Write a Perfetto trace of the last acts, also if the job fails")
-      ->type_name("PATH");
+      ->type_name("PATH")
+      ->check(kIsPath);
   verb->add_option("--on-nonfinite", on_nonfinite,
                    "When the loss or the gradients are NaN or infinite: stop (exit code 3; the "
                    "last finite state is kept in PATH.stopped "

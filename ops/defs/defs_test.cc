@@ -146,11 +146,11 @@ TEST(Registry, UsersGetTheNearestUserOp) {
     return std::string(OpRegistry::FindForUser(op, "node a").status().message());
   };
   EXPECT_THAT(message("matmull"), AllOf(HasSubstr("W0301 at node a"), HasSubstr("Try: matmul")));
-  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: op: one of "), HasSubstr("matmul, "),
+  EXPECT_THAT(message("convolution"), AllOf(HasSubstr("Try: one of "), HasSubstr("matmul, "),
                                             Not(HasSubstr("matmul_grad_w"))));
   EXPECT_THAT(message("relu_grad"), HasSubstr("that graphs may use"));
   EXPECT_THAT(message("subtract"), HasSubstr("Try: sub"));
-  EXPECT_THAT(message(""), HasSubstr("found none"));
+  EXPECT_THAT(message(""), AllOf(HasSubstr("found none"), HasSubstr("Try: op: one of ")));
   EXPECT_TRUE(OpRegistry::FindForUser("gelu", "").ok());
 }
 

@@ -193,12 +193,13 @@ absl::StatusOr<const OpDef*> OpRegistry::FindForUser(const std::string& name,
   }
   names.push_back("call");
   const std::string nearest = name.empty() ? "" : Nearest(name, names);
-  return Rejected(
-      {"W0301", where,
-       def == nullptr ? "an op (`weir ops` lists them)"
-                      : "an op that graphs may use (`weir ops` lists them)",
-       name.empty() ? "none" : absl::StrCat("\"", name, "\""),
-       nearest.empty() ? absl::StrCat("op: one of ", absl::StrJoin(names, ", ")) : nearest});
+  return Rejected({"W0301", where,
+                   def == nullptr ? "an op (`weir ops` lists them)"
+                                  : "an op that graphs may use (`weir ops` lists them)",
+                   name.empty() ? "none" : absl::StrCat("\"", name, "\""),
+                   nearest.empty() ? absl::StrCat(name.empty() ? "op: one of " : "one of ",
+                                                  absl::StrJoin(names, ", "))
+                                   : nearest});
 }
 
 absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs, Attributes* attrs,

@@ -112,7 +112,7 @@ TEST_F(SandboxTest, OtherProcessesAreOutOfReach) {
   EXPECT_EQ(FailureOf({}, [&] { return ::syscall(SYS_pidfd_open, parent, 0); }), EPERM);
 }
 
-TEST_F(SandboxTest, NoMemoryBecomesExecutable) {
+TEST_F(SandboxTest, NoFileOrNewMemoryIsMappedAsCode) {
   if (!NeedsSystemCalls()) GTEST_SKIP();
   EXPECT_EQ(FailureOf({},
                       [] {

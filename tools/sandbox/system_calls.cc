@@ -75,8 +75,9 @@ void AllowComputing(Filter* filter) {
   filter->Add(SCMP_ACT_ALLOW, {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
                                SCMP_SYS(mlock), SCMP_SYS(munlock), SCMP_SYS(mincore),
                                SCMP_SYS(msync), SCMP_SYS(membarrier), SCMP_SYS(get_mempolicy)});
-  for (int call : {SCMP_SYS(mmap), SCMP_SYS(mprotect)})
-    filter->Add(SCMP_ACT_ALLOW, call, {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
+  filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
+  // oneDNN compiles its kernels, and only a kernel that is made says what workspace it takes.
+  filter->Add(SCMP_ACT_ALLOW, {SCMP_SYS(mprotect)});
   filter->Add(
       SCMP_ACT_ALLOW,
       {SCMP_SYS(futex), SCMP_SYS(set_robust_list), SCMP_SYS(get_robust_list), SCMP_SYS(rseq),

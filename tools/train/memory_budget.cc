@@ -87,7 +87,8 @@ class StageWorkspaces {
     if (plan.arena_bytes() > machine_bytes_) return 0;
     const absl::StatusOr<Plan> read = PlanFromProto(plan);
     if (!read.ok()) return 0;
-    const absl::StatusOr<KernelSet> kernels = KernelSet::Create(*read, "cpu", threads_per_device_);
+    const absl::StatusOr<KernelSet> kernels =
+        KernelSet::Create(*read, read->device_kind, threads_per_device_);
     return kernels.ok() ? kernels->workspace_bytes() : 0;
   }
 
@@ -97,9 +98,10 @@ class StageWorkspaces {
 };
 
 // With the ranks of `evaluation` beside those of `plan`, unless it is null.
-absl::StatusOr<NeedAndPlans> NeedBeside(const LogicalPlan& plan, const LogicalPlan* evaluation) {
+absl::StatusOr<NeedAndPlans> NeedBeside(const LogicalPlan& plan, const LogicalPlan* evaluation,
+                                        int threads_asked) {
   NeedAndPlans of;
-  const int threads = ThreadsPerDevice(plan.job, 0, plan.mesh.num_ranks());
+  const int threads = ThreadsPerDevice(plan.job, threads_asked, plan.mesh.num_ranks());
   StageWorkspaces own_workspaces(threads), beside_workspaces(threads);
   for (const auto& [rank, ranks] : RanksLookedAt(plan)) {
     WEIR_ASSIGN_OR_RETURN(RankPlan own, LowerForRank(plan, rank));
@@ -255,7 +257,7 @@ absl::StatusOr<NeedAndPlans> NeedAndPlansOf(const LogicalPlan& plan, Beside besi
     options.mode = PlanMode::kEvaluate;
     WEIR_ASSIGN_OR_RETURN(evaluation, CompileJob(EvaluationJob(plan.job), options));
   }
-  return NeedBeside(plan, evaluation.get());
+  return NeedBeside(plan, evaluation.get(), 0);
 }
 
 MemoryNeed NeedOf(const std::vector<RankPlan>& plans, int threads_per_device) {
@@ -309,8 +311,8 @@ absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dat
   return plans;
 }
 
-absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans) {
-  return NeedBeside(*plans.training, plans.evaluation.get());
+absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device) {
+  return NeedBeside(*plans.training, plans.evaluation.get(), threads_per_device);
 }
 
 std::string NeedText(const LogicalPlan& plan, const MemoryNeed& need, const MemoryBudget& budget) {

@@ -65,7 +65,8 @@ struct TrainingPlans {
 // Without a dataset (null) the evaluation is left out.
 absl::StatusOr<TrainingPlans> CompileTraining(const Job& job, const Dataset* dataset);
 
-absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans);
+// `threads_per_device`: as ThreadsPerDevice's `asked`; kernels take workspace by it.
+absl::StatusOr<NeedAndPlans> NeedOf(const TrainingPlans& plans, int threads_per_device);
 
 // For people, without a newline: "fits: all 4 ranks need 166.7 MiB of the 23.5 GiB of this machine;
 // rank 0 needs most, ...".

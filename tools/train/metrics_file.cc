@@ -44,6 +44,9 @@ absl::StatusOr<std::unique_ptr<MetricsFile>> MetricsFile::Open(const std::string
     return Missing({"W0961", "--metrics " + path, "a file that no other job writes",
                     absl::StrCat("one that a running job writes", HolderOf(file->descriptor_)),
                     "another name, or wait until that job has ended"});
+  } else if (error == ENXIO) {
+    return Missing({"W0075", "--metrics " + path, "a file, or a pipe that somebody reads",
+                    "a pipe that nobody reads", "start its reader first"});
   } else if (error != 0) {
     return Missing({"W0075", "--metrics " + path, "a file that can be written", strerror(error),
                     "check that the folder exists"});
@@ -57,8 +60,10 @@ MetricsFile::~MetricsFile() {
 
 int MetricsFile::Reopen() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+  // A pipe that nobody reads would be waited for.
+  descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor_ < 0) return errno;
+  ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
   struct stat info;
   regular_ = ::fstat(descriptor_, &info) == 0 && S_ISREG(info.st_mode);
   // A file system without locks has none to respect.

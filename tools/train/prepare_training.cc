@@ -1,8 +1,10 @@
 #include "tools/train/prepare_training.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <limits>
 #include <utility>
@@ -20,6 +22,7 @@
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
+#include "tools/train/output_paths.h"
 #include "tools/train/session_states.h"
 
 namespace weir {
@@ -60,9 +63,12 @@ absl::Status CheckOutputs(const TrainOptions& options) {
   }
   for (const auto& [flag, path] :
        {std::make_pair("--trace ", options.trace), std::make_pair("--metrics ", options.metrics)}) {
+    if (path.empty()) continue;
     // What exists and is written in place, such as a pipe, needs no room in its folder.
-    if (path.empty() || (path == options.metrics && ::access(path.c_str(), W_OK) == 0)) continue;
-    const int error = CheckPlace(path);
+    struct stat info;
+    const bool in_place = path == options.metrics && ::access(path.c_str(), W_OK) == 0 &&
+                          ::stat(path.c_str(), &info) == 0;
+    const int error = !in_place ? CheckPlace(path) : S_ISDIR(info.st_mode) ? EISDIR : 0;
     if (error == 0) continue;
     return Missing({"W0075", absl::StrCat(flag, path), "a file that can be written",
                     std::strerror(error), "check that the folder exists and has room"});
@@ -180,6 +186,7 @@ class Preparation {
       WEIR_RETURN_IF_ERROR(CheckMachine(*prepared_.plans.training, options_.threads_per_device));
     WEIR_RETURN_IF_ERROR(CheckPlans());
     if (prepared_.dataset != nullptr) WEIR_RETURN_IF_ERROR(CheckData());
+    WEIR_RETURN_IF_ERROR(CheckOutputPaths(job_, options_));
     WEIR_RETURN_IF_ERROR(CheckOutputs(options_));
     WEIR_RETURN_IF_ERROR(CheckSteps(job_, options_));
     return std::move(prepared_);
@@ -188,7 +195,8 @@ class Preparation {
  private:
   absl::Status CheckPlans() {
     const LogicalPlan& plan = *prepared_.plans.training;
-    WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of, NeedOf(prepared_.plans));
+    WEIR_ASSIGN_OR_RETURN(const NeedAndPlans of,
+                          NeedOf(prepared_.plans, options_.threads_per_device));
     const Beside beside =
         prepared_.plans.evaluation != nullptr ? Beside::kEvaluation : Beside::kNothing;
     WEIR_RETURN_IF_ERROR(CheckNeed(plan, beside, of.need, BudgetFor(job_, scope_.machine)));

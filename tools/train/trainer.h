@@ -32,12 +32,13 @@ using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
 
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
-  int threads_per_device = 0;    // 0: as the job says; if it says 0, the cores shared evenly
-  int processes = 0;             // that `runner` spreads the ranks over; 0: this one holds all
-  std::string init;              // safetensors of weights to start from
-  std::string resume;            // checkpoint to go on from
-  std::string save;              // where to write the weights at the end
-  std::string checkpoint;        // where to write weights, optimiser states and the step
+  int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
+  int processes = 0;           // that `runner` spreads the ranks over; 0: this one holds all
+  std::string job_file;    // from which the job was read, which nothing may replace; may be empty
+  std::string init;        // safetensors of weights to start from
+  std::string resume;      // checkpoint to go on from
+  std::string save;        // where to write the weights at the end
+  std::string checkpoint;  // where to write weights, optimiser states and the step
   int64_t checkpoint_every = 0;  // also every so many steps
   std::string metrics;           // JSON lines
   std::string trace;             // Perfetto
