@@ -32,8 +32,8 @@ absl::Status CheckCertificate(const Plan& plan);
 // When act `act` of `actor`, counted from the first of the job, starts by the plan.
 int64_t PlannedStartNs(const Plan& plan, const PlanActor& actor, int64_t act);
 
-// What the plan says of the two ends of a remote register, as a number: equal on both ranks if they
-// agree; 0 if it says nothing.
+// Hashes the plan's statements about both ends of a remote register. Two ranks that agree get the
+// same number. A plan that says nothing of the far end gives 0.
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r);
 
 }  // namespace weir

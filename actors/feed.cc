@@ -9,8 +9,8 @@
 namespace weir {
 namespace {
 
-// Whether all are from 0 to below `below`. Without a branch per element, so that it costs next to
-// nothing.
+// Tells whether all values are from 0 to below `below`. The loop has no branch per element, so it
+// costs next to nothing.
 bool AllBelow(const int32_t* values, int64_t count, int64_t below) {
   // As unsigned, a negative value is larger than any allowed one.
   const uint32_t most = static_cast<uint32_t>(std::min<int64_t>(below, int64_t{1} << 31) - 1);

@@ -37,9 +37,9 @@ class MetricSink {
                       float value) = 0;
 };
 
-// Whether every value that `actor`, a source, was fed for one micro-batch is in the range of the
-// plan. `memory` holds the elements of its feed_slice. W0906 (kInvalidArgument) names the first
-// that is not: feed, sample, position, value, and who reads it as an index.
+// Checks that every value which the source `actor` was fed for one micro-batch is in the range of
+// the plan. `memory` holds the elements of the actor's feed_slice. W0906 (kInvalidArgument) names
+// the first value out of range: feed, sample, position, value, and who reads it as an index.
 absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step,
                       int64_t micro_batch, const void* memory);
 

@@ -76,7 +76,7 @@ struct EdgeReport {
   int64_t tokens = 0;
 };
 
-// What a rank has done since the session began (RankWork), in ns.
+// RankWorkReport gives the work of a rank since the session began (RankWork), in ns.
 struct RankWorkReport {
   int rank = 0;
   int stage = 0;

@@ -51,7 +51,8 @@ absl::Status PlanReader::ReadActor(int index) {
   return absl::OkStatus();
 }
 
-// Of an actor here or at the far end of a register: both messages name these fields alike.
+// Reads the rate of an actor of this rank or of one at the far end of a register: both messages
+// have the same names for these fields.
 template <typename Spec>
 absl::Status PlanReader::ReadRate(const Spec& in, Where where, PlanRate* out) const {
   if (in.acts_per_step() < 1 || in.acts_per_step() > kActsPerStepMax) {
@@ -183,8 +184,8 @@ absl::Status PlanReader::ReadTiming(const ActorTiming& in, const PlanRate& rate,
   return absl::OkStatus();
 }
 
-// What the plan says of the other end of a remote register. Nothing is allowed: then it has no
-// certificate.
+// Reads the plan's statement about the far end of a remote register. The statement may be absent;
+// the edge then has no certificate.
 absl::Status PlanReader::ReadFar(const RegisterSpec& in, Where where, PlanRegister* out) {
   if (out->side == RegisterSide::kLocal
           ? in.far_size() > 0

@@ -207,8 +207,8 @@ TEST(VirtualRunTest, AnActThatSaysWhatBusyCoresMakeOfItGoesByThat) {
   options.engine.busy_speed = [](const Plan&, const PlanActor&) { return 0.5; };
   EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 4 / 3)
       << "two of three cores busy: half way";
-  // Of two pipelines beside each other one is slowed down, the other is not, and has the second
-  // half for itself.
+  // Two pipelines run side by side. One is slowed down. The other is not, so the other has the
+  // second half of the time for itself.
   options = Costs();
   options.engine.hosts = {{.cores = 2}};
   options.engine.devices.resize(4);

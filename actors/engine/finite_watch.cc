@@ -53,8 +53,8 @@ void FiniteWatch::BeginAct(const PlanActor& actor, int64_t act, int64_t micro_ba
   start_ns_ = PlannedStartNs(*plan_, actor, act);
   const bool found_earlier =
       first_.has_value() && OrderOf(*first_) < std::make_tuple(1, start_ns_, plan_->rank);
-  // What sends only copies. The result of a transfer is whole, and free of what lay there before,
-  // with the last chunk.
+  // A SEND only copies, so the watch skips it. The result of a transfer is whole after the last
+  // chunk; before that, the slot still holds bytes of an earlier token.
   looks_ = !found_earlier && actor.kind != ActorKind::kSend && chunk == actor.chunks - 1;
 }
 

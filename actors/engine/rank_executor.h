@@ -68,8 +68,8 @@ struct RankMemory {
       0;  // of the transport, for inbound registers, instead of their place in the arena
 };
 
-// What a rank has done since it was made, in ticks of its clock; ranks of one kind can be compared
-// by it.
+// RankWork sums the work of a rank since the rank was made, in ticks of its clock. It lets ranks of
+// the same kind be compared.
 struct RankWork {
   int64_t busy_ticks = 0;      // in acts
   int64_t planned_ns = 0;      // that the same acts take by the costs that the plan was made with
@@ -153,7 +153,7 @@ class RankExecutor final : private MessageReceiver {
   char* SlotAddress(int register_id, int slot) const {
     return registers_[register_id].addresses[slot];
   }
-  // What a state holds, at rest; valid until the next run or FillState.
+  // Shows the bytes of a state, at rest. The view is valid until the next run or FillState.
   HostView ReadState(int state) const;
   // Lets `fill` write the state's bytes, at rest (DeviceMemory::Fill).
   absl::Status FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill);

@@ -11,7 +11,8 @@
 namespace weir {
 namespace {
 
-// Of all ports of an actor together, and one.
+// Returns a bound for the effects of one act: the tokens of all ports of the largest actor, and
+// one.
 size_t MaxTokens(const Plan& plan) {
   size_t most = 0;
   for (const PlanActor& actor : plan.actors) {
@@ -305,7 +306,8 @@ void RankExecutor::MakeStreams() {
   }
 }
 
-// What earlier steps of the job left in registers is here only if a state keeps it.
+// Refuses a first step in the middle of a span: tokens that earlier steps left in registers are
+// lost unless a state keeps them.
 absl::Status RankExecutor::CheckBegin() const {
   if (options_.first_step == 0) return absl::OkStatus();
   for (const PlanRegister& r : plan_->registers) {

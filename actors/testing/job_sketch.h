@@ -1,5 +1,6 @@
 // Plans of a few ranks drawn by hand: actors, edges and stream orders by name, without tensors.
-// What happens in them is only who waits for whom. Thread rule: one thread at a time.
+// Such a plan computes nothing; its actors only wait for each other. Thread rule: one thread at a
+// time.
 #pragma once
 
 #include <string>
