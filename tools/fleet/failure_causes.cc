@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -17,10 +19,24 @@
 namespace weir {
 namespace {
 
+constexpr int kLooksForStalls = 12;
+constexpr auto kBetweenLooks = std::chrono::milliseconds(100);
+
 constexpr char kNetworkAdvice[] =
     "the network between the processes does not deliver: an interface is down, or drops packets "
     "(`ip -s link`, a firewall, a "
     "wrong MTU); on one host --transport shm needs no network for tensors";
+
+// The system repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine: a silence
+// may show before its cause does.
+std::vector<StalledConnection> AwaitStalledConnections(const std::vector<pid_t>& pids) {
+  std::vector<StalledConnection> stalled = FindStalledConnections(pids);
+  for (int look = 1; look < kLooksForStalls && stalled.empty(); ++look) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    stalled = FindStalledConnections(pids);
+  }
+  return stalled;
+}
 
 std::string Describe(const StalledConnection& connection) {
   return absl::StrCat(connection.bytes_waiting, " bytes from ", connection.local, " to ",
@@ -39,7 +55,8 @@ void Fleet::ExplainSilence(FailureEvent* event) {
     event->advice = std::move(advice);
     return;
   }
-  const std::vector<StalledConnection> stalled = FindStalledConnections({pid, ::getpid()});
+  if (kind == ProcessState::Kind::kGone) return;
+  const std::vector<StalledConnection> stalled = AwaitStalledConnections({pid, ::getpid()});
   if (stalled.empty()) return;
   event->cause = absl::StrCat("its process ", StateText(kind),
                               ", but the network does not carry what it says");
@@ -60,7 +77,7 @@ void Fleet::ExplainStandstill(FailureEvent* event) {
     event->advice = std::move(advice);
   }
   if (!event->cause.empty()) return;
-  const std::vector<StalledConnection> stalled = FindStalledConnections(pids);
+  const std::vector<StalledConnection> stalled = AwaitStalledConnections(pids);
   if (stalled.empty()) return;
   event->cause = "data between processes does not arrive";
   for (size_t i = 0; i < std::min<size_t>(stalled.size(), 3); ++i)

@@ -274,7 +274,7 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
 int64_t Fleet::ExcuseMs(int worker) {
   const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
   if (!starvation_.IsStarved(pid, ReadProcessorUse(pid), clock_.NowNs())) return 0;
-  if (starvation_.NumLooks(pid) == 1) {
+  if (starvation_.NumLooks(pid) == 2) {  // the first look may be mistaken
     options_.console->Say(absl::StrFormat(
         "%s (pid %d) gets no core: no heartbeat for %.1f s, though it is ready to run; other "
         "programs use the machine",

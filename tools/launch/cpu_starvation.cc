@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
 #include <vector>
@@ -14,6 +15,12 @@ namespace weir {
 namespace {
 
 constexpr int64_t kStarvedShare = 4;  // of a core, one part in so many
+constexpr int64_t kWaitingShare = 2;  // of the time
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
 
 }  // namespace
 
@@ -32,6 +39,19 @@ bool AddThread(const std::string& stat, ProcessorUse* use) {
   return true;
 }
 
+bool AddWaits(const std::string& schedstat, ProcessorUse* use) {
+  // "ran waited turns", the first two in nanoseconds.
+  const std::vector<std::string> fields =
+      absl::StrSplit(schedstat, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  int64_t waited_ns = 0, turns = 0;
+  if (fields.size() != 3 || !absl::SimpleAtoi(fields[1], &waited_ns) ||
+      !absl::SimpleAtoi(fields[2], &turns))
+    return false;
+  use->waited_ns = std::max<int64_t>(use->waited_ns, 0) + waited_ns;
+  use->num_turns = std::max<int64_t>(use->num_turns, 0) + turns;
+  return true;
+}
+
 std::optional<ProcessorUse> ReadProcessorUse(pid_t pid) {
   const std::string folder = absl::StrCat("/proc/", pid, "/task");
   DIR* directory = ::opendir(folder.c_str());
@@ -39,9 +59,9 @@ std::optional<ProcessorUse> ReadProcessorUse(pid_t pid) {
   ProcessorUse use;
   while (const dirent* entry = ::readdir(directory)) {
     if (entry->d_name[0] == '.') continue;
-    std::ifstream file(absl::StrCat(folder, "/", entry->d_name, "/stat"));
-    AddThread(std::string(std::istreambuf_iterator<char>(file), {}),
-              &use);  // one that has just ended counts for nothing
+    // One that has just ended counts for nothing.
+    AddThread(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/stat")), &use);
+    AddWaits(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/schedstat")), &use);
   }
   ::closedir(directory);
   return use;
@@ -59,12 +79,17 @@ bool CpuStarvation::IsStarved(pid_t pid, const std::optional<ProcessorUse>& use,
     const double used_seconds = static_cast<double>(use->ticks - last->second.ticks) /
                                 static_cast<double>(ticks_per_second_);
     starved = used_seconds * kStarvedShare < seconds;
+    // The system counts a wait when it ends: one that lasts shows in that no thread got a turn.
+    if (starved && use->waited_ns >= 0 && use->num_turns != last->second.num_turns) {
+      const int64_t waited_ns = use->waited_ns - last->second.waited_ns;
+      starved = waited_ns * kWaitingShare >= now_ns - last->second.time_ns;
+    }
   }
   if (!starved) {
     looks_.erase(pid);
     return false;
   }
-  looks_[pid] = {now_ns, use->ticks, NumLooks(pid) + 1};
+  looks_[pid] = {now_ns, use->ticks, use->waited_ns, use->num_turns, NumLooks(pid) + 1};
   return true;
 }
 

@@ -48,6 +48,34 @@ TEST(CpuStarvationTest, AProcessThatIsReadyIsBelievedOnceAndThenOnlyIfItHardlyRa
   EXPECT_EQ(starvation.NumLooks(1), 0);
 }
 
+TEST(CpuStarvationTest, AThreadsWaitsAreReadAndThoseThatAreNotCountedAreNone) {
+  ProcessorUse use;
+  EXPECT_LT(use.waited_ns, 0);
+  EXPECT_FALSE(AddWaits("", &use));
+  EXPECT_FALSE(AddWaits("17 4\n", &use));
+  EXPECT_FALSE(AddWaits("17 four 3\n", &use));
+  EXPECT_LT(use.waited_ns, 0);
+  ASSERT_TRUE(AddWaits("17 4 3\n", &use));
+  ASSERT_TRUE(AddWaits("1 20 30\n", &use));
+  EXPECT_EQ(use.waited_ns, 24);
+  EXPECT_EQ(use.num_turns, 33);
+}
+
+TEST(CpuStarvationTest, OneThatSleepsAndWakesNowAndThenIsNotStarvedThoughItIsReadyAtEachLook) {
+  CpuStarvation starvation(kTicks, 4 * kSecond);
+  EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1000, 5 * kSecond, 70}, 10 * kSecond));
+  EXPECT_FALSE(
+      starvation.IsStarved(1, ProcessorUse{true, 1001, 5 * kSecond + 9, 95}, 11 * kSecond));
+}
+
+TEST(CpuStarvationTest, OneThatWaitsForACoreIsStarvedWhetherItGotATurnOrNot) {
+  CpuStarvation starvation(kTicks, 4 * kSecond);
+  EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1000, 5 * kSecond, 70}, 10 * kSecond));
+  EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1000, 5 * kSecond, 70}, 11 * kSecond));
+  EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1001, 7 * kSecond, 71}, 12 * kSecond));
+  EXPECT_EQ(starvation.NumLooks(1), 3);
+}
+
 TEST(CpuStarvationTest, OneThatIsStoppedWhileStarvedIsNoLongerBelieved) {
   CpuStarvation starvation(kTicks, 4 * kSecond);
   EXPECT_TRUE(starvation.IsStarved(1, ProcessorUse{true, 1000}, 10 * kSecond));
