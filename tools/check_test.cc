@@ -178,11 +178,26 @@ TEST_F(CheckTest, WhatTrainRefusesCheckRefusesWithTheSameWordsAndNothingIsTraine
 
 TEST_F(CheckTest, CheckTakesACommandOfTrainAndWritesNothing) {
   const std::string save = PathFor("check_nothing.safetensors");
-  const Outcome check = Weir(
-      {"check", TextJob(), "--mesh", "dp=2", "--processes", "2", "--save", save, "--steps", "3"});
+  const std::string metrics = PathFor("check_nothing.jsonl");
+  const Outcome check = Weir({"check", TextJob(), "--mesh", "dp=2", "--processes", "2", "--save",
+                              save, "--metrics", metrics, "--steps", "3"});
   EXPECT_EQ(check.code, 0) << check.err;
   EXPECT_THAT(check.out, AllOf(HasSubstr("is sound"), HasSubstr("bytes to train on")));
   EXPECT_FALSE(Exists(save));
+  EXPECT_FALSE(Exists(metrics));
+}
+
+TEST_F(CheckTest, MetricsHaveAFileOfTheirOwn) {
+  const std::string job = ImageJob();
+  const Outcome over_the_job = Weir({"check", job, "--metrics", job});
+  EXPECT_EQ(over_the_job.code, 65);
+  EXPECT_THAT(over_the_job.err, HasSubstr("W0926"));
+  const Outcome folder = Weir({"check", job, "--metrics", ::testing::TempDir()});
+  EXPECT_EQ(folder.code, 66);
+  EXPECT_THAT(folder.err, HasSubstr("W0075"));
+  const Outcome empty = Weir({"check", job, "--metrics", ""});
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("expected a path; found an empty text"));
 }
 
 TEST_F(CheckTest, WhatOnlyThisMachineLacksMayBeLeftOut) {

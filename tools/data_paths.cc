@@ -10,6 +10,15 @@
 #include "runtime/base/status.h"
 
 namespace weir {
+
+std::filesystem::path ResolvedPath(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return {};
+  std::filesystem::path resolved = std::filesystem::weakly_canonical(absolute, error);
+  return error ? std::filesystem::path() : resolved;
+}
+
 namespace {
 
 using google::protobuf::FieldDescriptor;
@@ -40,15 +49,6 @@ void AddTexts(const Message& message, const std::string& where, std::vector<Data
   }
 }
 
-// Absolute, links resolved as far as the path exists. Empty if that cannot be told.
-std::filesystem::path Resolved(const std::filesystem::path& path) {
-  std::error_code error;
-  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
-  if (error) return {};
-  std::filesystem::path resolved = std::filesystem::weakly_canonical(absolute, error);
-  return error ? std::filesystem::path() : resolved;
-}
-
 bool LiesIn(const std::filesystem::path& file, const std::filesystem::path& folder) {
   return !folder.empty() &&
          std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first ==
@@ -57,9 +57,9 @@ bool LiesIn(const std::filesystem::path& file, const std::filesystem::path& fold
 
 // The folders that nobody has to name.
 std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
-  std::vector<std::filesystem::path> folders = {Resolved("."), Resolved(kSystemData)};
+  std::vector<std::filesystem::path> folders = {ResolvedPath("."), ResolvedPath(kSystemData)};
   if (job_path != "-")
-    folders.push_back(Resolved(std::filesystem::absolute(job_path).parent_path()));
+    folders.push_back(ResolvedPath(std::filesystem::absolute(job_path).parent_path()));
   std::erase_if(folders,
                 [](const std::filesystem::path& folder) { return folder == folder.root_path(); });
   return folders;
@@ -81,7 +81,7 @@ std::vector<DataPath> DataPathsOf(const Job& job) {
 absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRules& rules) {
   std::vector<std::filesystem::path> folders = ImpliedFolders(rules.job_path);
   for (const std::string& allowed : rules.allowed) {
-    const std::filesystem::path folder = Resolved(allowed);
+    const std::filesystem::path folder = ResolvedPath(allowed);
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error)) {
       return Rejected({"W0814", "--allow-path", "a folder", allowed,
@@ -90,7 +90,7 @@ absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRu
     folders.push_back(folder);
   }
   for (const DataPath& named : paths) {
-    const std::filesystem::path file = Resolved(named.path);
+    const std::filesystem::path file = ResolvedPath(named.path);
     if (std::any_of(folders.begin(), folders.end(),
                     [&](const auto& folder) { return LiesIn(file, folder); }))
       continue;

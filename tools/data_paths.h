@@ -13,6 +13,7 @@
 // system and change nothing.
 #pragma once
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@
 #include "proto/job.pb.h"
 
 namespace weir {
+
+// Absolute, with links resolved as far as the path exists. Empty if the file system does not tell.
+std::filesystem::path ResolvedPath(const std::filesystem::path& path);
 
 struct DataPath {
   std::string field;  // "data.text.path"

@@ -6,7 +6,6 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cpu_device.h"
-#include "runtime/device/walled_device.h"
 
 namespace weir {
 

@@ -3,7 +3,6 @@
 #include "runtime/device/device_factory.h"
 #include "runtime/device/fake_device.h"
 #include "runtime/device/memory_conformance.h"
-#include "runtime/device/walled_device.h"
 
 namespace weir {
 namespace {
