@@ -12,9 +12,10 @@
 #include "actors/initialize_state.h"
 #include "actors/traced_job.h"
 #include "actors/verify_plans.h"
+#include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device_factory.h"
-#include "runtime/device/fake_device.h"
+#include "runtime/device/walled_device.h"
 #include "runtime/trace/trace_file.h"
 #include "runtime/transport/loopback_transport.h"
 
@@ -98,10 +99,15 @@ absl::Status Session::MakeExecutors(const SessionOptions& options) {
     network = sim ? static_cast<TransportNetwork*>(sim_network_.get()) : loopback_network_.get();
   for (const Plan& plan : plans_) {
     if (sim) {
-      devices_.push_back(std::make_unique<FakeDevice>());
+      devices_.push_back(std::make_unique<WalledDevice>(SimDeviceOptions(plan)));
     } else {
-      WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(),
-                            MakeDevice(plan.device_kind, options.threads_per_device));
+      DeviceOptions device;
+      device.kind = plan.device_kind;
+      device.num_threads = options.threads_per_device;
+      device.num_queues = plan.num_queues;
+      device.depth = plan.depth;
+      device.seed = MixKey(plan.seed, static_cast<uint64_t>(plan.rank));
+      WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(), MakeDevice(device));
     }
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices_.back().get(),
@@ -140,8 +146,8 @@ void Session::MakeCafEngine(CafEngineOptions options) {
 }
 
 void Session::MakeSimEngine(const SimEngineOptions& options) {
-  std::vector<FakeDevice*> devices;
-  for (auto& device : devices_) devices.push_back(static_cast<FakeDevice*>(device.get()));
+  std::vector<WalledDevice*> devices;
+  for (auto& device : devices_) devices.push_back(static_cast<WalledDevice*>(device.get()));
   auto simulator = std::make_unique<SimEngine>(ranks_, std::move(devices), sim_network_.get(),
                                                &virtual_clock_, options);
   simulator_ = simulator.get();

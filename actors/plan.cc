@@ -12,6 +12,26 @@
 namespace weir {
 namespace plan_reader {
 
+absl::Status PlanReader::ReadQueues() {
+  if (proto_.num_queues() < 0 || proto_.num_queues() > kQueuesMax) {
+    return Bad("W0501", "num_queues", absl::StrCat("1 to ", kQueuesMax),
+               absl::StrCat(proto_.num_queues()));
+  }
+  if (proto_.depth() < 0 || proto_.depth() > kDepthMax) {
+    return Bad("W0501", "depth", absl::StrCat("1 to ", kDepthMax), absl::StrCat(proto_.depth()));
+  }
+  plan_.num_queues = std::max(1, proto_.num_queues());
+  plan_.depth = std::max(1, proto_.depth());
+  if (plan_.num_queues > 1 &&
+      proto_.scratch_bytes() % (plan_.num_queues * kOperandAlignment) != 0) {
+    return Bad("W0501", "scratch_bytes",
+               absl::StrCat("equal parts for ", plan_.num_queues, " queues, each a multiple of ",
+                            kOperandAlignment),
+               absl::StrCat(proto_.scratch_bytes()));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status PlanReader::ReadHeader() {
   if (proto_.num_ranks() < 1 || proto_.num_ranks() > kRanksMax) {
     return Bad("W0501", "num_ranks", absl::StrCat("1 to ", kRanksMax),
@@ -29,6 +49,7 @@ absl::Status PlanReader::ReadHeader() {
     return Bad("W0501", "scratch_bytes", absl::StrCat("0 to arena_bytes = ", proto_.arena_bytes()),
                absl::StrCat(proto_.scratch_bytes()));
   }
+  WEIR_RETURN_IF_ERROR(ReadQueues());
   if (proto_.micro_batches() < 0 || proto_.micro_batches() > kActsPerStepMax) {
     return Bad("W0501", "micro_batches", absl::StrCat("1 to ", kActsPerStepMax),
                absl::StrCat(proto_.micro_batches()));
@@ -122,9 +143,9 @@ absl::Status PlanReader::ReadProgram(int index) {
   PlanProgram program;
   program.name = in.name();
   program.scratch_bytes = in.scratch_bytes();
-  if (in.scratch_bytes() < 0 || in.scratch_bytes() > plan_.scratch_bytes) {
+  if (in.scratch_bytes() < 0 || in.scratch_bytes() > plan_.scratch_bytes_of_queue()) {
     return Bad("W0502", absl::StrCat("program ", index, " '", in.name(), "'"),
-               absl::StrCat("scratch_bytes from 0 to the plan's ", plan_.scratch_bytes),
+               absl::StrCat("scratch_bytes from 0 to the plan's ", plan_.scratch_bytes_of_queue()),
                absl::StrCat(in.scratch_bytes()));
   }
   program.calls.resize(in.call_size());

@@ -126,6 +126,7 @@ struct PlanActor : PlanRate {
   std::string feed_reader;  // why, for people: "an index along dimension vocab of …"
   std::string function;
   ActorPhase phase = ActorPhase::kNone;
+  int32_t queue = 0;  // of the device, below num_queues
 };
 
 struct PortRef {
@@ -203,15 +204,19 @@ struct Plan {
   std::vector<PlanRegister> registers;
   std::vector<PlanState> states;
   int64_t arena_bytes = 0;
-  int64_t scratch_bytes = 0;
-  std::string device;       // where it stands in the mesh, for people
-  std::string device_kind;  // runtime/device/device_factory.h
+  int64_t scratch_bytes = 0;  // at the arena's start; each queue has an equal part
+  int32_t num_queues = 1;     // of the device
+  int32_t depth = 1;          // acts that the device may have been given and not have done
+  std::string device;         // where it stands in the mesh, for people
+  std::string device_kind;    // runtime/device/device_factory.h
   int32_t stage = 0;
   int32_t num_stages = 1;
   std::string schedule;         // of the pipeline, for people
   double predicted_bubble = 0;  // 0: unknown
   PlanRhythm rhythm;
   std::vector<PlanStream> streams;
+
+  int64_t scratch_bytes_of_queue() const { return scratch_bytes / num_queues; }
 };
 
 // Converts and checks. Every error is kInvalidArgument with a code:

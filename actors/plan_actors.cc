@@ -27,6 +27,11 @@ absl::Status PlanReader::ReadActor(int index) {
   }
   actor.program = in.program();
   actor.priority = in.priority();
+  if (in.queue() < 0 || in.queue() >= plan_.num_queues) {
+    return Bad("W0503", where, absl::StrCat("a queue from 0 to ", plan_.num_queues - 1),
+               absl::StrCat(in.queue()));
+  }
+  actor.queue = in.queue();
   actor.instance = in.instance();
   actor.feed = in.feed();
   actor.function = in.function();
@@ -43,6 +48,13 @@ absl::Status PlanReader::ReadActor(int index) {
     if (state < 0 || state >= static_cast<int>(plan_.states.size())) {
       return Bad("W0503", where, absl::StrCat("states of this rank (", plan_.states.size(), ")"),
                  absl::StrCat(state));
+    }
+    const int32_t queue = queue_of_state_.emplace(state, actor.queue).first->second;
+    if (queue != actor.queue) {
+      return Bad("W0503", where,
+                 absl::StrCat("queue ", queue, ", which another actor of state '",
+                              plan_.states[state].name, "' has"),
+                 absl::StrCat(actor.queue));
     }
     actor.states.push_back(state);
   }
@@ -226,6 +238,10 @@ absl::Status PlanReader::ReadStream(const StreamOrder& in) {
     if (actor.acts_per_step != first->acts_per_step || actor.every != first->every ||
         actor.every_phase != first->every_phase) {
       return Bad("W0503", where, absl::StrCat("actors that act as often as ", ActorText(*first)),
+                 ActorText(actor));
+    }
+    if (actor.queue != first->queue) {
+      return Bad("W0503", where, absl::StrCat("actors on the queue of ", ActorText(*first)),
                  ActorText(actor));
     }
     if (entry.ahead() < 0 || entry.ahead() >= actor.acts_per_step) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ inline constexpr int kStatesMax = 1 << 20;
 inline constexpr int kProgramsMax = 1 << 20;
 inline constexpr int kPortsMax = 1 << 16;
 inline constexpr int kTensorRankMax = 16;
+inline constexpr int kQueuesMax = 64;
+inline constexpr int kDepthMax = 1 << 16;
 inline constexpr int kRanksMax = 1 << 20;
 inline constexpr int64_t kSlotsMax = 1 << 16;
 inline constexpr int64_t kSlotsTotalMax = 1 << 24;
@@ -79,6 +82,7 @@ class PlanReader {
   }
 
   absl::Status ReadHeader();
+  absl::Status ReadQueues();
   absl::Status ReadSlice(const TensorSliceProto& in, const char* code, Where where,
                          TensorSlice* out);
   absl::Status ReadProgram(int index);
@@ -114,6 +118,7 @@ class PlanReader {
   int64_t num_turns_ = 0;  // of actors so far
   int64_t slots_total_ = 0;
   int64_t act_times_total_ = 0;
+  std::map<int32_t, int32_t> queue_of_state_;
   std::vector<bool> streamed_;  // actors that have a stream
 };
 

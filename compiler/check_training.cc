@@ -121,6 +121,8 @@ absl::Status CheckRuntime(const Runtime& runtime) {
   };
   const std::vector<Count> counts = {
       {"runtime.threads_per_device", runtime.threads_per_device(), kThreadsPerDeviceMax},
+      {"runtime.device_queues", runtime.device_queues(), kDeviceQueuesMax},
+      {"runtime.device_depth", runtime.device_depth(), kDeviceDepthMax},
       {"runtime.chunk_bytes_max", runtime.chunk_bytes_max(), std::numeric_limits<int64_t>::max()},
       {"runtime.debug_register_slots", runtime.debug_register_slots(), kRegisterSlotsMax},
       {"runtime.register_bytes_max", runtime.register_bytes_max(),

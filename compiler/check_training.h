@@ -15,6 +15,8 @@ namespace weir::compiler {
 // Bounds of Runtime, far above what helps.
 inline constexpr int64_t kRegisterSlotsMax = 4096;
 inline constexpr int64_t kThreadsPerDeviceMax = 1024;
+inline constexpr int64_t kDeviceQueuesMax = 64;
+inline constexpr int64_t kDeviceDepthMax = 1 << 16;
 // Of Training. A plan can tell of so many steps, and the gradients that are under way must lie
 // somewhere.
 inline constexpr int64_t kUpdateEveryMax = 1024;

@@ -187,6 +187,21 @@ TEST_F(CheckTest, CheckTakesACommandOfTrainAndWritesNothing) {
   EXPECT_FALSE(Exists(metrics));
 }
 
+TEST_F(CheckTest, NumbersThatNoRunCanHaveAreRefusedBeforeAnythingElse) {
+  const std::string job = ImageJob();
+  for (const auto& [flag, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--seed", "18446744073709551616"},
+                                                        {"--steps", "9223372036854775808"},
+                                                        {"--steps", "-1"},
+                                                        {"--heartbeat", "nan"},
+                                                        {"--stuck-after", "0.01"},
+                                                        {"--grace", "inf"}}) {
+    const Outcome check = Weir({"check", job, flag, value});
+    EXPECT_EQ(check.code, 2) << flag;
+    EXPECT_THAT(check.err, AllOf(HasSubstr(flag), HasSubstr("found " + value)));
+  }
+}
+
 TEST_F(CheckTest, MetricsHaveAFileOfTheirOwn) {
   const std::string job = ImageJob();
   const Outcome over_the_job = Weir({"check", job, "--metrics", job});

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/check_training.h"
 #include "compiler/compile.h"
@@ -20,13 +21,35 @@ const CLI::Validator kIsPath(
     },
     "", "path");
 
+// CLI11 reads a number above 2^63 - 1 as that number.
+const CLI::Validator kIsCount(
+    [](std::string& text) -> std::string {
+      int64_t count = 0;
+      if (absl::SimpleAtoi(text, &count) && count >= 0) return "";
+      return absl::StrCat("expected a whole number from 0 to 2^63 - 1; found ", text);
+    },
+    "", "count");
+
+// "nan" lies in every range of CLI11.
+CLI::Validator IsSeconds(double least) {
+  constexpr double kMost = 1e6;
+  return CLI::Validator(
+      [least](std::string& text) -> std::string {
+        double seconds = 0;
+        if (absl::SimpleAtod(text, &seconds) && seconds >= least && seconds <= kMost) return "";
+        return absl::StrCat("expected ", least, " to ", kMost, " seconds; found ", text);
+      },
+      "", "seconds");
+}
+
 }  // namespace
 
 void FleetArguments::AddTo(CLI::App* verb) {
-  const auto seconds = [&](const char* name, double* value, const char* about) {
+  const auto seconds = [&](const char* name, double* value, const char* about,
+                           double least = 0.01) {
     verb->add_option(name, *value, about)
         ->type_name("SECONDS")
-        ->check(CLI::Range(0.01, 1e6))
+        ->check(IsSeconds(least))
         ->capture_default_str()
         ->group("Processes");
   };
@@ -58,7 +81,7 @@ void FleetArguments::AddTo(CLI::App* verb) {
   seconds("--dead-after", &dead_after_seconds,
           "A process that is silent for longer counts as dead, and the job ends");
   seconds("--stuck-after", &stuck_after_seconds,
-          "End the job if no actor acts for longer, and say what each waits for");
+          "End the job if no actor acts for longer, and say what each waits for", 0.1);
   seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
 }
 
@@ -96,10 +119,8 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
           "--steps", steps,
           "Step to end at, instead of the job's; the schedule of learning rates stays the job's")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
-  verb->add_option("--seed", seed, "Seed, instead of the job's")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(kIsCount);
+  verb->add_option("--seed", seed, "Seed, instead of the job's")->type_name("N")->check(kIsCount);
   verb->add_option("--init", options.init, "Start from these weights (safetensors)")
       ->type_name("PATH")
       ->check(kIsPath);

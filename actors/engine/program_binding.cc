@@ -8,6 +8,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
+#include "runtime/device/device_queue.h"
 
 namespace weir {
 namespace {
@@ -114,7 +115,9 @@ void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const Pla
   const int32_t entry = static_cast<int32_t>(is_output ? outputs_.size() : inputs_.size());
   switch (operand.place) {
     case PlanOperand::Place::kNone: break;
-    case PlanOperand::Place::kScratch: address = arena + operand.byte_offset; break;
+    case PlanOperand::Place::kScratch:
+      address = arena + actor.queue * plan.scratch_bytes_of_queue() + operand.byte_offset;
+      break;
     case PlanOperand::Place::kState:
       address = arena + plan.states[actor.states[operand.index]].arena_offset + operand.byte_offset;
       break;
@@ -146,6 +149,7 @@ absl::Status BoundProgram::RunTimed(const Act& act, const LaunchContext& launch,
   int64_t begin = clock.NowNs();
   for (size_t i = 0; i < calls_.size(); ++i) {
     WEIR_RETURN_IF_ERROR(RunCall(i, act, launch));
+    WEIR_RETURN_IF_ERROR(launch.queue->Finish());
     const int64_t end = clock.NowNs();
     kernel_ns->push_back(end - begin);
     begin = end;
@@ -155,9 +159,11 @@ absl::Status BoundProgram::RunTimed(const Act& act, const LaunchContext& launch,
 
 absl::Status BoundProgram::RunWatched(const Act& act, const LaunchContext& launch,
                                       FiniteWatch* watch) {
+  WEIR_RETURN_IF_ERROR(launch.queue->Finish());
   for (size_t i = 0; i < calls_.size(); ++i) {
     watch->BeforeCall(i, calls_[i].args);
     WEIR_RETURN_IF_ERROR(RunCall(i, act, launch));
+    WEIR_RETURN_IF_ERROR(launch.queue->Finish());
     watch->AfterCall(i, calls_[i].args);
   }
   return absl::OkStatus();

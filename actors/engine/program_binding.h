@@ -69,13 +69,13 @@ class BoundProgram {
     int64_t micro_batch = 0;
     int64_t chunk = 0;
   };
-  // Runs all kernels, in order. An error is that of the first kernel that fails (W0528), with its
-  // name; those after it are not run.
+  // Runs all kernels, in order, or puts them into the queue. An error is that of the first kernel
+  // that fails (W0528), with its name; those after it are not run.
   absl::Status Run(const Act& act, const LaunchContext& launch);
-  // The same, and what each kernel took.
+  // The same, waiting for each kernel, and what it took.
   absl::Status RunTimed(const Act& act, const LaunchContext& launch,
                         std::vector<int64_t>* kernel_ns);
-  // The same under a watch, which knows of the act already.
+  // The same, waiting for each kernel, under a watch, which knows of the act already.
   absl::Status RunWatched(const Act& act, const LaunchContext& launch, FiniteWatch* watch);
 
   // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.

@@ -123,17 +123,47 @@ absl::Status RankExecutor::Poll() {
 bool RankExecutor::TakesPlace(ActorRuntime& actor) const {
   if (actor.stream >= 0 && streams_[actor.stream].actor() != actor.machine.id().value())
     return false;
-  if (actor.places != nullptr) actor.place = actor.places[actor.micro_batch];
+  if (actor.places != nullptr) actor.place = actor.places[actor.act.micro_batch];
   return true;
 }
 
+// Finishes acts in the order in which they were issued. A queue that is asked later may have done
+// more, and never less, than a queue that waited for it.
 void RankExecutor::CollectCompletions() {
-  while (num_running_ > 0 && device_->TakeCompletion()) {
-    ActorRuntime& actor = actors_[running_[running_head_]];
-    running_head_ = running_head_ + 1 == static_cast<int>(running_.size()) ? 0 : running_head_ + 1;
-    --num_running_;
-    Finish(actor);
+  for (int queue = 0; queue < num_queues_; ++queue) {
+    if (!flights_[queue].empty()) num_done_[queue] = device_->NumDone(queue);
   }
+  for (;;) {
+    int next = -1;
+    for (int queue = 0; queue < num_queues_; ++queue) {
+      const FlightRing& flights = flights_[queue];
+      if (flights.empty() || flights.oldest().position > num_done_[queue]) continue;
+      if (next < 0 || flights.oldest().number < flights_[next].oldest().number) next = queue;
+    }
+    if (next < 0) break;
+    FinishFlight(next);
+  }
+  if (absl::Status fault = device_->fault(); !fault.ok())
+    Fault(At(absl::StrCat("rank ", plan_->rank), fault));
+}
+
+int32_t RankExecutor::running_actor() const {
+  for (const FlightRing& flights : flights_) {
+    if (!flights.empty()) return flights.oldest().act.actor;
+  }
+  return -1;
+}
+
+int64_t RankExecutor::NumLeaving(int register_id) const {
+  int64_t leaving = 0;
+  for (const FlightRing& flights : flights_) {
+    for (int k = 0; k < flights.size(); ++k) {
+      for (const Effect& effect : flights[k].leaving) {
+        leaving += effect.register_id == register_id && effect.kind == Effect::Kind::kPublishToken;
+      }
+    }
+  }
+  return leaving;
 }
 
 void RankExecutor::Start(ActorRuntime& actor) {
@@ -144,15 +174,61 @@ void RankExecutor::Start(ActorRuntime& actor) {
   if (actor.rebinds) BindSlots(actor);
   if (kPlantsBugs) PerformTooEarly(actor);
   if (options_.clock != nullptr) now_ = Now();
-  actor.start_ticks = now_;
-  if (num_running_ == 0) ShowAct(actor);
-  if (actor.measured) actor.start_cpu_ns = ThreadCpuNs();
-  if (device_->Launch({&RunBody, &actor, actor.cost_ns}) == Device::Launched::kCompleted) {
+  actor.act.number = actor.machine.acts_done();
+  actor.act.cause = actor.machine.last_cause();
+  actor.act.start_ticks = now_;
+  if (num_running_ == 0) ShowAct(actor.act);
+  if (actor.measured) actor.act.start_cpu_ns = ThreadCpuNs();
+  if (depth_ > 1) AwaitOthers(actor);
+  if (device_->Launch({&RunBody, &actor, actor.cost_ns, actor.queue}) == Device::Launched::kDone) {
     Finish(actor);
     return;
   }
-  const int at = running_head_ + num_running_++;
-  running_[at % running_.size()] = actor.machine.id().value();
+  FlightRing& flights = flights_[actor.queue];
+  Flight& flight = flights.next();
+  flight.act = actor.act;
+  flight.number = num_issued_++;
+  flight.position = ++positions_[actor.queue];
+  flight.awaited.swap(awaited_);
+  flight.is_issued = false;
+  flight.leaving.clear();
+  flights.Add();
+  ++num_running_;
+  if (depth_ > 1) FinishIssue(actor, flight);
+}
+
+// What other queues have still to do to the slots of the act that is about to be issued.
+void RankExecutor::AwaitOthers(const ActorRuntime& actor) {
+  if (num_queues_ == 1 || Planted(PlantedBug::kQueueNotAwaited)) return;
+  std::fill(awaited_.begin(), awaited_.end(), 0);
+  const ActorMachine& machine = actor.machine;
+  for (int i = 0; i < machine.num_inputs(); ++i) {
+    const ActorMachine::Port& port = machine.input(i);
+    for (int32_t k = 0; k < port.tokens; ++k)
+      AwaitSlot(actor.queue, registers_[port.register_id], port.slot(k), /*writes=*/false);
+  }
+  for (int i = 0; i < machine.num_outputs(); ++i) {
+    const ActorMachine::Port& port = machine.output(i);
+    for (int32_t k = 0; k < port.tokens; ++k)
+      AwaitSlot(actor.queue, registers_[port.register_id], port.slot(k), /*writes=*/true);
+  }
+}
+
+// A reader waits for the writer, a writer for all readers. What crosses to other ranks is done by
+// the time that the host knows of it.
+void RankExecutor::AwaitSlot(int queue, const RegisterRuntime& r, int32_t slot, bool writes) {
+  if (r.side != RegisterSide::kLocal) return;
+  if (!writes) {
+    return Await(queue, {actors_[r.producer_actor].queue, r.written[slot]});
+  }
+  for (int32_t other = 0; other < num_queues_; ++other)
+    Await(queue, {other, r.read[slot * num_queues_ + other]});
+}
+
+void RankExecutor::Await(int queue, QueuePosition position) {
+  if (!queue_clock_.Advance(queue, position)) return;
+  device_->Await(queue, position);
+  awaited_[position.queue] = position.number;
 }
 
 // For planted bugs only: some effects of the act that begins, before it has ended.
@@ -162,7 +238,7 @@ void RankExecutor::PerformTooEarly(const ActorRuntime& actor) {
   ActorMachine ahead = actor.machine;
   effects_.clear();
   ahead.OnActDone(&effects_);
-  Perform(actor);
+  for (const Effect& effect : effects_) Perform(actor, actor.act, effect);
 }
 
 // The device runs what it is given in that order, so the next may be given to it at once.
@@ -214,20 +290,21 @@ void RankExecutor::BindSlots(ActorRuntime& actor) {
 void RankExecutor::Watch(FiniteWatch* watch, int64_t step_shift) {
   watch_ = watch;
   step_shift_ = step_shift;
-  for (ActorRuntime& actor : actors_) actor.step += step_shift;
+  for (ActorRuntime& actor : actors_) actor.act.step += step_shift;
   for (size_t i = 0; i < plan_->states.size(); ++i)
     watch->LookAtState(plan_->states[i], ReadState(static_cast<int>(i)).data());
 }
 
 void RankExecutor::Unwatch() {
-  for (ActorRuntime& actor : actors_) actor.step -= step_shift_;
+  for (ActorRuntime& actor : actors_) actor.act.step -= step_shift_;
   watch_ = nullptr;
   step_shift_ = 0;
 }
 
 absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
-  const BoundProgram::Act act{actor.step, actor.micro_batch, actor.chunk};
-  const LaunchContext launch{device_->team(), workspace_.base()};
+  const BoundProgram::Act act{actor.act.step, actor.act.micro_batch, actor.act.chunk};
+  const LaunchContext launch{device_->team(), WorkspaceOf(actor.queue),
+                             &device_->queue(actor.queue)};
   if (watch_ != nullptr) return actor.program->RunWatched(act, launch, watch_);
   if (!options_.on_kernels) return actor.program->Run(act, launch);
   WEIR_RETURN_IF_ERROR(actor.program->RunTimed(act, launch, &kernel_ns_));
@@ -244,14 +321,14 @@ void RankExecutor::RunBody(void* context) {
 
 absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
   if (watch_ != nullptr) {
-    watch_->BeginAct(*actor.plan, actor.machine.acts_done(), actor.micro_batch, actor.chunk);
+    watch_->BeginAct(*actor.plan, actor.act.number, actor.act.micro_batch, actor.act.chunk);
   }
   if (actor.program != nullptr) return RunProgram(actor);
   if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
   switch (actor.kind) {
     case ActorKind::kSource: return FillFromFeed(actor);
     case ActorKind::kSend: CopyToOutput(actor); break;
-    case ActorKind::kSink: ReportMetric(actor); break;
+    case ActorKind::kSink: TakeMetric(actor); break;
     case ActorKind::kCompute: break;
   }
   return absl::OkStatus();
@@ -260,81 +337,147 @@ absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
 absl::Status RankExecutor::FillFromFeed(ActorRuntime& actor) {
   const PlanActor& spec = *actor.plan;
   const auto fill = [&](char* host) -> absl::Status {
-    const absl::Status filled =
-        options_.feed->Fill(spec.feed, actor.step, actor.micro_batch, spec.feed_slice, host);
+    const absl::Status filled = options_.feed->Fill(spec.feed, actor.act.step,
+                                                    actor.act.micro_batch, spec.feed_slice, host);
     if (!filled.ok()) {
       return absl::Status(filled.code(), absl::StrCat("W0514 at actor '", spec.name, "', feed '",
                                                       spec.feed, "': ", filled.message()));
     }
     if (watch_ != nullptr) watch_->AfterFeed(host);
-    return CheckFed(*options_.feed, spec, actor.step, actor.micro_batch, host);
+    return CheckFed(*options_.feed, spec, actor.act.step, actor.act.micro_batch, host);
   };
-  return device_->memory().Fill(HeldSlot(actor.machine.output(0)), spec.feed_slice.bytes(), fill);
+  return device_->queue(actor.queue)
+      .Fill(HeldSlot(actor.machine.output(0)), spec.feed_slice.bytes(), fill);
 }
 
 // A SEND without a program sends what it gets.
 void RankExecutor::CopyToOutput(ActorRuntime& actor) {
   if (actor.machine.num_inputs() == 0) return;
   const ActorMachine::Port& to = actor.machine.output(0);
-  device_->memory().Copy(HeldSlot(to), HeldSlot(actor.machine.input(0)),
-                         registers_[to.register_id].bytes);
+  device_->queue(actor.queue)
+      .Copy(HeldSlot(to), HeldSlot(actor.machine.input(0)), registers_[to.register_id].bytes);
 }
 
-void RankExecutor::ReportMetric(ActorRuntime& actor) {
+void RankExecutor::TakeMetric(ActorRuntime& actor) {
   if (options_.sink == nullptr) return;
-  float value = 0;
-  device_->memory().CopyOut(&value, HeldSlot(actor.machine.input(0)), sizeof(value));
-  options_.sink->Report(actor.plan->feed, actor.step, actor.micro_batch, value);
+  float* const metric = &flights_[actor.queue].next().metric;
+  device_->queue(actor.queue).CopyOut(metric, HeldSlot(actor.machine.input(0)), sizeof(*metric));
 }
 
+void RankExecutor::ReportMetric(const Act& act, float value) {
+  if (options_.sink == nullptr || options_.compute == RankExecutorOptions::Compute::kSkip) return;
+  options_.sink->Report(plan_->actors[act.actor].feed, act.step, act.micro_batch, value);
+}
+
+// An act that was done when Launch returned.
 void RankExecutor::Finish(ActorRuntime& actor) {
   now_ = Now();
-  const WaitCause cause = actor.machine.last_cause();
+  if (actor.kind == ActorKind::kSink) ReportMetric(actor.act, flights_[actor.queue].next().metric);
   effects_.clear();
-  const bool ready = actor.machine.OnActDone(&effects_);
-  const int64_t bytes_sent = Perform(actor);
+  const bool is_ready = actor.machine.OnActDone(&effects_);
+  int64_t bytes_sent = 0;
+  for (const Effect& effect : effects_) bytes_sent += Perform(actor, actor.act, effect);
+  Record(actor, actor.act, bytes_sent);
+  BeginNextAct(actor, is_ready);
+  if (actor.machine.done()) --num_unfinished_;
+}
 
+// The effects on this rank of an act that is issued. On a device that takes no acts ahead it is
+// done, too.
+void RankExecutor::FinishIssue(ActorRuntime& actor, Flight& flight) {
+  effects_.clear();
+  const bool is_ready = actor.machine.OnActDone(&effects_);
+  flight.is_issued = true;
+  flight.is_last = actor.machine.done();
+  for (const Effect& effect : effects_) {
+    RegisterRuntime& r = registers_[effect.register_id];
+    if (r.side != RegisterSide::kLocal && !Planted(PlantedBug::kLeavesWhenIssued)) {
+      flight.leaving.push_back(effect);
+      continue;
+    }
+    if (!r.written.empty()) {
+      if (effect.kind == Effect::Kind::kPublishToken) {
+        r.written[effect.slot] = flight.position;
+      } else {
+        r.read[effect.slot * num_queues_ + actor.queue] = flight.position;
+      }
+    }
+    Perform(actor, flight.act, effect);
+  }
+  BeginNextAct(actor, is_ready);
+}
+
+// The oldest act of a queue is done.
+void RankExecutor::FinishFlight(int queue) {
+  FlightRing& flights = flights_[queue];
+  Flight& flight = flights.oldest();
+  ActorRuntime& actor = actors_[flight.act.actor];
+  now_ = Now();
+  if (actor.kind == ActorKind::kSink) ReportMetric(flight.act, flight.metric);
+  if (!flight.is_issued) FinishIssue(actor, flight);
+  int64_t bytes_sent = 0;
+  for (const Effect& effect : flight.leaving) bytes_sent += Perform(actor, flight.act, effect);
+  // Its queue came to it when it had done the one before, and others come to theirs now.
+  flight.act.start_ticks = std::max(flight.act.start_ticks, last_done_[queue]);
+  last_done_[queue] = now_;
+  for (int other = 0; num_queues_ > 1 && other < num_queues_; ++other) {
+    FlightRing& waiting = flights_[other];
+    for (int k = 0; k < waiting.size(); ++k) {
+      if (waiting[k].awaited[queue] == flight.position) waiting[k].act.start_ticks = now_;
+    }
+  }
+  if (flight.is_last) --num_unfinished_;
+  const Act act = flight.act;
+  flights.RemoveOldest();
+  --num_running_;
+  Record(actor, act, bytes_sent);
+}
+
+void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
+  Act& act = actor.act;
+  if (++actor.act_in_step == actor.acts_per_step) {
+    actor.act_in_step = act.micro_batch = act.chunk = 0;
+    act.step += actor.every;
+  } else if (++act.chunk == actor.chunks || Planted(PlantedBug::kChunkForgotten)) {
+    act.chunk = 0;
+    ++act.micro_batch;
+  }
+  if (is_ready) AddReady(actor);
+}
+
+// Writes an act that is done to the trace, and shows what runs now.
+void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t bytes_sent) {
   ActRecord& record = trace_.Add();
-  record.actor = actor.machine.id().value();
-  record.waited_register = cause.register_id;
-  record.wait = static_cast<ActRecord::Wait>(cause.kind);
-  record.step = actor.step;
-  record.micro_batch = actor.micro_batch;
-  record.chunk = actor.chunk;
-  record.ready = actor.ready_ticks;
-  record.start = actor.start_ticks;
+  record.actor = act.actor;
+  record.waited_register = act.cause.register_id;
+  record.wait = static_cast<ActRecord::Wait>(act.cause.kind);
+  record.step = act.step;
+  record.micro_batch = act.micro_batch;
+  record.chunk = act.chunk;
+  record.ready = act.ready_ticks;
+  record.start = act.start_ticks;
   record.end = now_;
   record.bytes_sent = bytes_sent;
-  MeasureAct(actor, record);
+  MeasureAct(actor, act, record);
 
   shown_.acts.store(shown_.acts.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   if (num_running_ == 0) {
     shown_.actor.store(-1, std::memory_order_relaxed);
-  } else {
-    ShowAct(actors_[running_[running_head_]]);
+    return;
   }
-
-  if (++actor.act_in_step == actor.acts_per_step) {
-    actor.act_in_step = actor.micro_batch = actor.chunk = 0;
-    actor.step += actor.every;
-  } else if (++actor.chunk == actor.chunks || Planted(PlantedBug::kChunkForgotten)) {
-    actor.chunk = 0;
-    ++actor.micro_batch;
-  }
-  if (ready) {
-    AddReady(actor);
-  } else if (actor.machine.done()) {
-    --num_unfinished_;
+  for (const FlightRing& flights : flights_) {
+    if (!flights.empty()) return ShowAct(flights.oldest().act);
   }
 }
 
 // Records how long the act took, and for how much of that time the thread had a core.
-void RankExecutor::MeasureAct(ActorRuntime& actor, ActRecord& record) {
+void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act, ActRecord& record) {
   const int64_t ticks = record.end - record.start;
   busy_ticks_ += ticks;
   record.cpu_us = ActRecord::kCpuUnknown;
+  if (depth_ > 1) return;  // the thread has done other things meanwhile
   if (actor.measured) {
-    const int64_t cpu_ns = std::max<int64_t>(0, ThreadCpuNs() - actor.start_cpu_ns);
+    const int64_t cpu_ns = std::max<int64_t>(0, ThreadCpuNs() - act.start_cpu_ns);
     measured_ticks_ += ticks;
     cpu_ns_ += cpu_ns;
     record.cpu_us =
@@ -350,26 +493,22 @@ RankWork RankExecutor::work() const {
   return work;
 }
 
-// Tokens and credits of the act that has just ended; returns payload bytes sent.
-int64_t RankExecutor::Perform(const ActorRuntime& actor) {
-  int64_t bytes_sent = 0;
-  for (const Effect& effect : effects_) {
-    RegisterRuntime& r = registers_[effect.register_id];
-    const bool credit = effect.kind == Effect::Kind::kReturnCredit;
-    if (kPlantsBugs &&
-        actor.machine.running() !=
-            Planted(credit ? PlantedBug::kCreditBeforeReadDone : PlantedBug::kTokenBeforeActEnds)) {
-      continue;
-    }
-    if (credit) {
-      Release(r, effect.slot);
-    } else if (r.side == RegisterSide::kOutbound) {
-      bytes_sent += Send(actor, r, effect);
-    } else {
-      Deliver(r, effect.slot);
-    }
+// A token or a credit of an act; returns payload bytes sent.
+int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act, const Effect& effect) {
+  RegisterRuntime& r = registers_[effect.register_id];
+  const bool credit = effect.kind == Effect::Kind::kReturnCredit;
+  if (kPlantsBugs && actor.machine.running() != Planted(credit ? PlantedBug::kCreditBeforeReadDone
+                                                               : PlantedBug::kTokenBeforeActEnds)) {
+    return 0;
   }
-  return bytes_sent;
+  if (credit) {
+    Release(r, effect.slot);
+  } else if (r.side == RegisterSide::kOutbound) {
+    return Send(actor, act, r, effect);
+  } else {
+    Deliver(r, effect.slot);
+  }
+  return 0;
 }
 
 void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
@@ -388,19 +527,20 @@ void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
   }
 }
 
-int64_t RankExecutor::Send(const ActorRuntime& actor, RegisterRuntime& r, const Effect& effect) {
+int64_t RankExecutor::Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r,
+                           const Effect& effect) {
   MessageHeader header;
   header.epoch = options_.epoch;
   header.role = options_.role;
   header.edge = r.edge_id;
   header.slot = effect.slot;
-  header.micro_batch = actor.micro_batch;
+  header.micro_batch = act.micro_batch;
   header.sequence = effect.number;
-  header.step = actor.step;
-  header.version = actor.step;
+  header.step = act.step;
+  header.version = act.step;
   header.payload_bytes = actor.program == nullptr
                              ? r.bytes
-                             : actor.program->PayloadBytes(effect.port, actor.chunk, r.bytes);
+                             : actor.program->PayloadBytes(effect.port, act.chunk, r.bytes);
   ++r.num_outstanding;
   ++num_sent_;
   absl::Status sent = endpoint_->Put(r.edge, header, r.addresses[effect.slot]);

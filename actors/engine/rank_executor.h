@@ -3,7 +3,14 @@
 // the effects of the protocol; an engine (CAF's threads, or the simulator) says when.
 //
 //   engine: RaiseLimits -> RunUntilIdle | { StartReady, CollectCompletions, Poll }
-//   here:   ready -> device -> done -> token to consumers, credit to producers
+//   here:   ready -> issued to a queue of the device -> done
+//
+// A device may take acts ahead. Then a token between actors of this rank means that the act which
+// writes the slot has been issued: it is the position of that act in its queue, and a credit is the
+// positions of the slot's last readers. Both are passed on at once, and before an act is issued its
+// queue waits for what other queues have still to do to its slots. What leaves the rank (a message,
+// a credit to another rank, a metric) waits until the host knows that the act is done. A device
+// with a depth of one act does nothing ahead: all is passed on when the act is done.
 //
 // In steady state nothing is allocated. Not here: threads, sleeping, other ranks.
 // Thread rule: one thread at a time, except num_sent/num_received, read at rest, and
@@ -22,6 +29,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "actors/engine/finite_watch.h"
+#include "actors/engine/flight_ring.h"
 #include "actors/engine/program_binding.h"
 #include "actors/engine/ready_set.h"
 #include "actors/feed.h"
@@ -32,6 +40,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/planted_bug.h"
 #include "runtime/device/device.h"
+#include "runtime/device/queue_clock.h"
 #include "runtime/trace/act_record.h"
 #include "runtime/trace/tick_clock.h"
 #include "runtime/transport/transport.h"
@@ -110,12 +119,14 @@ class RankExecutor final : private MessageReceiver {
 
   // The same in small pieces, for the simulator.
   int num_ready() const { return ready_.size(); }
-  bool device_has_room() const { return num_running_ < device_->queue_depth(); }
+  bool device_has_room() const { return num_running_ < depth_; }
   void StartReady(int k);     // the k-th best ready actor; precondition: the device has room
   void CollectCompletions();  // of the device
   absl::Status Poll();        // of the transport
   int32_t ready_actor(int k) const { return actor_at_place_[ready_.Nth(k)]; }
-  int32_t oldest_running() const { return running_[running_head_]; }  // precondition: one runs
+  // The act that was issued first of those that a queue of the device has not done. Precondition:
+  // it has one.
+  int32_t oldest_running(int queue) const { return flights_[queue].oldest().act.actor; }
   const absl::Status& fault() const { return fault_; }
 
   // For simulations that run one plan many times: Rewind makes everything as it was at
@@ -146,10 +157,12 @@ class RankExecutor final : private MessageReceiver {
   int32_t TurnBefore(int actor) const;
 
   const Plan& plan() const { return *plan_; }
-  // The actor whose act was launched first of those that run; -1: none.
-  int32_t running_actor() const { return num_running_ > 0 ? running_[running_head_] : -1; }
+  // The actor of an act that runs, on the first queue that has one; -1: none runs.
+  int32_t running_actor() const;
   const ActorMachine& machine(int actor) const { return actors_[actor].machine; }
   const SlotLedger& ledger(int register_id) const { return registers_[register_id].ledger; }
+  // Tokens of an outbound register that acts have written which the device has not done.
+  int64_t NumLeaving(int register_id) const;
   char* SlotAddress(int register_id, int slot) const {
     return registers_[register_id].addresses[slot];
   }
@@ -182,16 +195,11 @@ class RankExecutor final : private MessageReceiver {
     int32_t every = 1;
     ActorKind kind = ActorKind::kCompute;
     int32_t stream = -1;  // of streams_; -1: acts whenever it is ready
-    // Of the next or running act.
+    int32_t queue = 0;    // of the device
+    Act act;              // the next to be issued, or the one that is being issued
     int32_t act_in_step = 0;
-    int32_t micro_batch = 0;
-    int32_t chunk = 0;
-    int64_t step = 0;
-    int64_t ready_ticks = 0;
-    int64_t start_ticks = 0;
     int64_t cost_ns = 0;
-    int64_t start_cpu_ns = 0;  // of the thread, if the act is measured
-    bool measured = false;     // its last act was long: its CPU time is read
+    bool measured = false;  // its last act was long: its CPU time is read
   };
   struct RegisterRuntime {
     explicit RegisterRuntime(SlotLedger l) : ledger(std::move(l)) {}
@@ -210,6 +218,10 @@ class RankExecutor final : private MessageReceiver {
     int32_t expected_slot = 0;
     int64_t expected_sequence = 0;
     int32_t num_outstanding = 0;  // outbound: tokens sent and not credited
+    // Of a local register on a device with several queues. By slot: the number, in the producer's
+    // queue, of the act that wrote it last; by slot, then queue: that of its last reader there.
+    std::vector<int64_t> written;
+    std::vector<int64_t> read;
   };
 
   // Actors that act in a fixed order, and whose turn it is.
@@ -258,13 +270,13 @@ class RankExecutor final : private MessageReceiver {
   }
   void AddReady(ActorRuntime& actor) {
     if (actor.in_order && !TakesPlace(actor)) return;  // comes with its turn
-    actor.ready_ticks = now_;
+    actor.act.ready_ticks = now_;
     ready_.Add(actor.place);
   }
-  void ShowAct(const ActorRuntime& actor) {
-    shown_.act.store(actor.machine.acts_done(), std::memory_order_relaxed);
-    shown_.since.store(actor.start_ticks, std::memory_order_relaxed);
-    shown_.actor.store(actor.machine.id().value(), std::memory_order_relaxed);
+  void ShowAct(const Act& act) {
+    shown_.act.store(act.number, std::memory_order_relaxed);
+    shown_.since.store(act.start_ticks, std::memory_order_relaxed);
+    shown_.actor.store(act.actor, std::memory_order_relaxed);
   }
   void Start(ActorRuntime& actor);
   bool TakesPlace(ActorRuntime& actor) const;
@@ -278,18 +290,31 @@ class RankExecutor final : private MessageReceiver {
   absl::Status RunProgram(ActorRuntime& actor);
   absl::Status FillFromFeed(ActorRuntime& actor);
   void CopyToOutput(ActorRuntime& actor);
-  void ReportMetric(ActorRuntime& actor);
+  void TakeMetric(ActorRuntime& actor);
   char* StateAddress(int state) const;
   std::string Contents(const DeviceBlock& block) const;
   char* HeldSlot(const ActorMachine::Port& port) const {
     return registers_[port.register_id].addresses[port.held_slot];
   }
+  void AwaitOthers(const ActorRuntime& actor);
+  void AwaitSlot(int queue, const RegisterRuntime& r, int32_t slot, bool writes);
+  void Await(int queue, QueuePosition position);
   void Finish(ActorRuntime& actor);
-  void MeasureAct(ActorRuntime& actor, ActRecord& record);
-  int64_t Perform(const ActorRuntime& actor);
+  void FinishIssue(ActorRuntime& actor, Flight& flight);
+  void FinishFlight(int queue);
+  void BeginNextAct(ActorRuntime& actor, bool is_ready);
+  void Record(ActorRuntime& actor, const Act& act, int64_t bytes_sent);
+  void MeasureAct(ActorRuntime& actor, const Act& act, ActRecord& record);
+  void ReportMetric(const Act& act, float value);
+  int64_t Perform(const ActorRuntime& actor, const Act& act, const Effect& effect);
   void Deliver(RegisterRuntime& r, int32_t slot);
-  int64_t Send(const ActorRuntime& actor, RegisterRuntime& r, const Effect& effect);
+  int64_t Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r, const Effect& effect);
   void Release(RegisterRuntime& r, int32_t slot);
+  void* WorkspaceOf(int queue) const {
+    if (workspace_.base() == nullptr || Planted(PlantedBug::kWorkspaceShared))
+      return workspace_.base();
+    return workspace_.base() + queue * workspace_stride_;
+  }
   void Fault(const absl::Status& status) {
     if (fault_.ok() && !Planted(PlantedBug::kErrorDropped)) fault_ = status;
   }
@@ -312,8 +337,15 @@ class RankExecutor final : private MessageReceiver {
   std::vector<int32_t> register_of_edge_;
   ReadySet ready_;
   Effects effects_;
-  std::vector<int32_t> running_;  // ring of actors on the device, oldest at running_head_
-  int running_head_ = 0;
+  const int depth_;                  // of the device
+  const int num_queues_;             // likewise
+  std::vector<FlightRing> flights_;  // by queue
+  std::vector<int64_t> positions_;   // by queue: of the act that was issued last
+  std::vector<int64_t> last_done_;   // by queue: ticks when its last act was done
+  std::vector<int64_t> awaited_;     // by queue: what the act that is being issued waits for
+  std::vector<int64_t> num_done_;    // by queue: as the device said last
+  int64_t num_issued_ = 0;
+  QueueClock queue_clock_;
   int num_running_ = 0;
   int64_t num_unfinished_ = 0;
   int64_t num_sent_ = 0;
@@ -329,7 +361,8 @@ class RankExecutor final : private MessageReceiver {
 
   KernelSet kernels_;
   DeviceBlock arena_;
-  DeviceBlock workspace_;
+  DeviceBlock workspace_;  // of each queue, one after another
+  int64_t workspace_stride_ = 0;
   DeviceBlock staging_;
   DeviceBlock landing_;  // empty unless the transport has none, and cannot reach the arena
   RankMemory memory_;

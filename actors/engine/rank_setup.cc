@@ -53,10 +53,19 @@ RankExecutor::RankExecutor(const Plan* plan, Device* device, TransportEndpoint* 
       next_step_(options_.first_step),
       ready_(0),
       effects_(MaxTokens(*plan)),
-      running_(device->queue_depth()),
+      depth_(device->depth()),
+      num_queues_(device->num_queues()),
+      positions_(num_queues_, 0),
+      last_done_(num_queues_, 0),
+      awaited_(num_queues_, 0),
+      num_done_(num_queues_, 0),
+      queue_clock_(num_queues_),
       made_ns_(MonotonicClock().NowNs()),
       made_ticks_(TickClock::Now()),
       trace_(options_.trace_capacity) {
+  flights_.reserve(num_queues_);
+  for (int queue = 0; queue < num_queues_; ++queue)
+    flights_.emplace_back(depth_, num_queues_, MaxTokens(*plan));
   counts_.reserve(plan->registers.size());
   for (const PlanRegister& r : plan->registers)
     counts_.push_back(CountAt(*plan, r, options_.first_step));
@@ -80,11 +89,12 @@ absl::Status RankExecutor::MakeMemory() {
   WEIR_ASSIGN_OR_RETURN(kernels_, KernelSet::Create(*plan_, device_->kind(), num_threads));
   DeviceMemory& memory = device_->memory();
   WEIR_ASSIGN_OR_RETURN(arena_, memory.Allocate(plan_->arena_bytes, DeviceMemory::Reach::kDevice));
-  WEIR_ASSIGN_OR_RETURN(workspace_,
-                        memory.Allocate(kernels_.workspace_bytes(), DeviceMemory::Reach::kDevice));
+  workspace_stride_ = AlignUp(kernels_.workspace_bytes());
+  WEIR_ASSIGN_OR_RETURN(
+      workspace_, memory.Allocate(num_queues_ * workspace_stride_, DeviceMemory::Reach::kDevice));
   memory_.arena_bytes = plan_->arena_bytes;
   memory_.scratch_bytes = plan_->scratch_bytes;
-  memory_.workspace_bytes = kernels_.workspace_bytes();
+  memory_.workspace_bytes = workspace_.bytes();
   return absl::OkStatus();
 }
 
@@ -133,6 +143,10 @@ absl::Status RankExecutor::MakeRegisters() {
     r.bytes = spec.bytes;
     r.slots = spec.slots;
     r.edge_id = spec.edge;
+    if (spec.side == RegisterSide::kLocal && num_queues_ > 1) {
+      r.written.assign(spec.slots, 0);
+      r.read.assign(int64_t{spec.slots} * num_queues_, 0);
+    }
     r.addresses.assign(spec.slots, nullptr);
     if (spec.side != RegisterSide::kOutbound && arena_.base() != nullptr) {
       const bool lands = spec.side == RegisterSide::kInbound && landing != nullptr;
@@ -229,7 +243,9 @@ absl::Status RankExecutor::MakeActors() {
     actor.chunks = spec.chunks;
     actor.kind = spec.kind;
     actor.every = spec.every;
-    actor.step =
+    actor.queue = spec.queue % num_queues_;
+    actor.act.actor = spec.id;
+    actor.act.step =
         FloorDiv(options_.first_step - spec.every_phase + spec.every - 1, spec.every) * spec.every +
         spec.every_phase;
     if (options_.cost_ns) actor.cost_ns = options_.cost_ns(*plan_, spec);

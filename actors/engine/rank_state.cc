@@ -11,9 +11,6 @@ struct RankExecutor::Beginning {
   std::vector<Stream> streams;
   int64_t next_step = 0;
   ReadySet ready;
-  std::vector<int32_t> running;
-  int running_head = 0;
-  int num_running = 0;
   int64_t num_unfinished = 0;
   std::string arena;
   std::string staging;
@@ -25,9 +22,9 @@ std::string RankExecutor::Contents(const DeviceBlock& block) const {
 }
 
 void RankExecutor::MarkBeginning() {
-  beginning_ = std::make_shared<Beginning>(
-      Beginning{actors_, registers_, streams_, next_step_, ready_, running_, running_head_,
-                num_running_, num_unfinished_, Contents(arena_), Contents(staging_)});
+  beginning_ =
+      std::make_shared<Beginning>(Beginning{actors_, registers_, streams_, next_step_, ready_,
+                                            num_unfinished_, Contents(arena_), Contents(staging_)});
 }
 
 void RankExecutor::Rewind() {
@@ -37,9 +34,12 @@ void RankExecutor::Rewind() {
   streams_ = b.streams;
   next_step_ = b.next_step;
   ready_ = b.ready;
-  running_ = b.running;
-  running_head_ = b.running_head;
-  num_running_ = b.num_running;
+  for (FlightRing& flights : flights_) flights.Clear();
+  positions_.assign(positions_.size(), 0);
+  last_done_.assign(last_done_.size(), 0);
+  num_done_.assign(num_done_.size(), 0);
+  queue_clock_.Reset();
+  num_running_ = 0;
   num_unfinished_ = b.num_unfinished;
   device_->memory().CopyIn(arena_.base(), b.arena.data(), arena_.bytes());
   device_->memory().CopyIn(staging_.base(), b.staging.data(), staging_.bytes());
@@ -75,7 +75,9 @@ uint64_t RankExecutor::HashState() const {
     add(static_cast<uint64_t>(stream.round));
     add(static_cast<uint64_t>(stream.entry));
   }
-  for (int i = 0; i < num_running_; ++i) add(running_[(running_head_ + i) % running_.size()]);
+  for (const FlightRing& flights : flights_) {
+    for (int k = 0; k < flights.size(); ++k) add(flights[k].act.actor);
+  }
   for (int k = 0; k < ready_.size(); ++k) add(ready_.Nth(k));
   for (const DeviceBlock* block : {&arena_, &staging_}) {
     const HostView view = device_->memory().View(block->base(), block->bytes());

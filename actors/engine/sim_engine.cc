@@ -18,7 +18,16 @@ using Delivery = SimNetwork::Delivery;
 
 }  // namespace
 
-SimEngine::SimEngine(std::vector<RankExecutor*> ranks, std::vector<FakeDevice*> devices,
+WalledDeviceOptions SimDeviceOptions(const Plan& plan) {
+  WalledDeviceOptions options;
+  options.num_queues = plan.num_queues;
+  options.depth = plan.depth;
+  options.memory = WalledDeviceOptions::Memory::kHost;
+  options.drive = WalledDeviceOptions::Drive::kOwner;
+  return options;
+}
+
+SimEngine::SimEngine(std::vector<RankExecutor*> ranks, std::vector<WalledDevice*> devices,
                      SimNetwork* network, ManualClock* clock, const SimEngineOptions& options)
     : ranks_(std::move(ranks)),
       devices_(std::move(devices)),
@@ -152,14 +161,23 @@ void SimEngine::ListEnabled() {
     const int index = static_cast<int>(i);
     if (dead_[i]) continue;
     if (network_->HasNotice(ranks_[i]->plan().rank)) enabled_.push_back({Kind::kNotice, index});
-    if (devices_[i]->num_pending() > 0)
-      enabled_.push_back({Kind::kComplete, index, 0, ranks_[i]->oldest_running()});
+    ListWork(index);
     if (!ranks_[i]->device_has_room()) continue;
     for (int k = 0; k < ranks_[i]->num_ready(); ++k) {
       enabled_.push_back({Kind::kStart, index, k, ranks_[i]->ready_actor(k)});
     }
   }
   if (!slow_.empty()) LeaveOutTheSlow();
+}
+
+void SimEngine::ListWork(int rank) {
+  const WalledDevice& device = *devices_[rank];
+  const int num_queues = device.num_queues();
+  for (int queue = 0; queue < num_queues; ++queue) {
+    if (device.num_pending(queue) > 0 && device.CanComplete(queue))
+      enabled_.push_back({Kind::kComplete, rank, queue, ranks_[rank]->oldest_running(queue)});
+    if (num_queues > 1 && device.CanStep(queue)) enabled_.push_back({Kind::kWork, rank, queue});
+  }
 }
 
 // Unless nothing else can happen.
@@ -223,7 +241,10 @@ bool SimEngine::IsVictim(const SimEvent& event) const {
 
 // What has a priority of its own: a lane, a rank's device, an actor.
 uint64_t SimEngine::SourceOf(const SimEvent& event) const {
-  const uint64_t part = event.kind == Kind::kStart ? static_cast<uint64_t>(event.actor) + 1 : 0;
+  uint64_t part = 0;
+  if (event.kind == Kind::kStart) part = static_cast<uint64_t>(event.actor) + 1;
+  if (event.kind == Kind::kComplete || event.kind == Kind::kWork)
+    part = static_cast<uint64_t>(event.choice);  // the queue
   return (static_cast<uint64_t>(event.kind) << 56) | (static_cast<uint64_t>(event.index) << 24) |
          part;
 }
@@ -257,7 +278,7 @@ SimEvent SimEngine::NextByTime() {
   for (const SimEvent& event : enabled_) {
     int64_t ns = clock_->NowNs();
     if (event.kind == Kind::kDeliver) ns = network_->lane(event.index).oldest_due_ns;
-    if (event.kind == Kind::kComplete) ns = devices_[event.index]->oldest_done_ns();
+    if (event.kind == Kind::kComplete) ns = devices_[event.index]->oldest_done_ns(event.choice);
     // What is due already comes before what is started now, so that the best is chosen
     // among all that are ready at this time.
     const bool earlier =
@@ -277,21 +298,21 @@ absl::Status SimEngine::Happen(const SimEvent& event) {
   switch (event.kind) {
     case Kind::kDeliver: return DeliverNext(event.index);
     case Kind::kStart: {
-      FakeDevice& device = *devices_[event.index];
+      WalledDevice& device = *devices_[event.index];
       device.NotBefore(clock_->NowNs());
       const bool at_launch = DecideUniformly(2) == 0;
-      device.set_run_body(at_launch ? FakeDevice::RunBody::kAtLaunch
-                                    : FakeDevice::RunBody::kAtCompletion);
       history_hash_ = MixKey(history_hash_, at_launch);
       ranks_[event.index]->StartReady(event.choice);
+      if (at_launch) device.StepAll();
       return ranks_[event.index]->fault();
     }
     case Kind::kComplete:
-      clock_->AdvanceTo(devices_[event.index]->oldest_done_ns());
+      clock_->AdvanceTo(devices_[event.index]->oldest_done_ns(event.choice));
       network_->set_now_ns(clock_->NowNs());
-      devices_[event.index]->CompleteOldest();
+      devices_[event.index]->CompleteOldest(event.choice);
       ranks_[event.index]->CollectCompletions();
       return ranks_[event.index]->fault();
+    case Kind::kWork: devices_[event.index]->Step(event.choice); return absl::OkStatus();
     case Kind::kSettle: {
       const int rank = network_->open_rank(event.index);
       network_->Settle(event.index);
@@ -336,6 +357,7 @@ absl::Status SimEngine::Check(const SimEvent& event) {
     case Kind::kDeliver: return invariants_.CheckLane(event.index);
     case Kind::kStart:
     case Kind::kComplete: return invariants_.CheckActor(event.index, event.actor);
+    case Kind::kWork: return absl::OkStatus();  // the rank does not see it
     default: return invariants_.CheckAll();
   }
 }
@@ -344,8 +366,7 @@ bool SimEngine::SeenBefore() {
   uint64_t hash = network_->HashState();
   for (size_t i = 0; i < ranks_.size(); ++i) {
     hash = MixKey(hash, ranks_[i]->HashState());
-    for (int k = 0; k < devices_[i]->num_pending(); ++k)
-      hash = MixKey(hash, devices_[i]->has_run(k));
+    hash = MixKey(hash, devices_[i]->HashState());
   }
   seen_ = !options_.states_seen->insert(hash).second;
   return seen_;

@@ -1,8 +1,8 @@
 // The engine for proofs: the same ranks and machines on one thread, in virtual time.
 // At each step it lists what could happen next (a message of some edge arrives, a ready
-// act starts on a rank, a running act ends) and one of them happens. Which one is drawn
-// from a seed, so that every interleaving can be met and any run repeated; or it is the
-// earliest in virtual time, which predicts how long a plan takes.
+// act starts on a rank, a running act ends, one of several queues goes on) and one of them happens.
+// Which one is drawn from a seed, so that every interleaving can be met and any run repeated; or it
+// is the earliest in virtual time, which predicts how long a plan takes.
 //
 //   kUniform     any enabled event, equally likely
 //   kStarveOne   one rank, actor or edge, drawn from the seed, moves only if nothing else can
@@ -33,7 +33,7 @@
 #include "actors/engine/sim_faults.h"
 #include "actors/engine/sim_invariants.h"
 #include "runtime/base/clock.h"
-#include "runtime/device/fake_device.h"
+#include "runtime/device/walled_device.h"
 #include "runtime/transport/sim_transport.h"
 
 namespace weir {
@@ -42,13 +42,14 @@ struct SimEvent {
   enum class Kind : uint8_t {
     kDeliver,   // lane `index`: its oldest message arrives
     kStart,     // rank `index`: the `choice`-th ready act
-    kComplete,  // rank `index`: its oldest act ends
+    kComplete,  // rank `index` hears that the oldest act of queue `choice` is done
+    kWork,      // rank `index`: queue `choice` goes on, on a device with several queues
     kSettle,    // what delivery `index` in pieces left open
     kNotice,    // rank `index` learns that a peer is gone
   } kind = Kind::kDeliver;
   int index = 0;
   int choice = 0;
-  int actor = -1;  // kStart, kComplete
+  int actor = -1;  // kStart; kComplete: of the act
 };
 
 // What runs have met, as bits: which event followed which, who waited for what, rare paths.
@@ -73,12 +74,15 @@ struct SimEngineOptions {
   std::function<void(int64_t number, const SimEvent& event)> on_event;  // before it happens
 };
 
+// The device that a rank of this plan has in a simulation.
+WalledDeviceOptions SimDeviceOptions(const Plan& plan);
+
 class SimEngine final : public Engine {
  public:
-  // All must outlive the engine; `devices[i]` and `ranks[i]` belong together, the ranks'
-  // trace clock is `clock`.
-  SimEngine(std::vector<RankExecutor*> ranks, std::vector<FakeDevice*> devices, SimNetwork* network,
-            ManualClock* clock, const SimEngineOptions& options);
+  // All must outlive the engine; `devices[i]` and `ranks[i]` belong together. Devices are driven by
+  // their owner, who is the engine; the ranks' trace clock is `clock`.
+  SimEngine(std::vector<RankExecutor*> ranks, std::vector<WalledDevice*> devices,
+            SimNetwork* network, ManualClock* clock, const SimEngineOptions& options);
 
   absl::Status RunSteps(int64_t steps) override;
   void Stop(absl::Status reason) override;
@@ -101,6 +105,7 @@ class SimEngine final : public Engine {
 
  private:
   void ListEnabled();
+  void ListWork(int rank);
   void LeaveOutTheSlow();
   size_t Choose();
   size_t ChooseByPriority();
@@ -124,7 +129,7 @@ class SimEngine final : public Engine {
   uint64_t Draw(uint64_t bound);
 
   const std::vector<RankExecutor*> ranks_;
-  const std::vector<FakeDevice*> devices_;
+  const std::vector<WalledDevice*> devices_;
   SimNetwork* const network_;
   ManualClock* const clock_;
   SimEngineOptions options_;

@@ -130,11 +130,12 @@ absl::Status SimInvariants::CheckRow(const Row& row) const {
       row.token_lane < 0 ? 0
                          : network_.UnderWay(row.token_lane) + network_.UnderWay(row.credit_lane);
   const int64_t held = port.held_slot >= 0 ? port.tokens : 0;
+  const int64_t leaving = producer.NumLeaving(row.producer_register);
   const int64_t in_use = ledger.num_in_use();
-  if (port.available + held + under_way + in_use != r.slots) {
+  if (port.available + held + leaving + under_way + in_use != r.slots) {
     return Broken("I1", producer.plan(), r, absl::StrCat(r.slots, " slots"),
-                  absl::StrCat(port.available, " free, ", held, " held, ", under_way,
-                               " under way, ", in_use, " in use"));
+                  absl::StrCat(port.available, " free, ", held, " held, ", leaving, " leaving, ",
+                               under_way, " under way, ", in_use, " in use"));
   }
   for (int32_t k = 0; k < held; ++k) {
     if (ledger.is_free(port.slot(k))) continue;

@@ -1,5 +1,6 @@
 // What must hold of all ranks together after every event of a simulation:
-//   I1 per register: free + held by the producer + under way + being read = slots
+//   I1 per register: free + held by the producer + written by acts that are not done + under way
+//   + being read = slots
 //   I2 what comes twice, or was made by nobody, is not accepted
 //   I3 no slot is bound to a writer while a reader may look at it
 //   I4 slots that are in use at the same time do not share memory, nor leave the arena; where a

@@ -43,14 +43,14 @@ Device::Launched TimeDevice::Launch(const DeviceWork& work) {
   if (work_ == Work::kCosted) {
     work.run(work.context);
     launched_ns_ = work.cost_ns;
-    return Launched::kQueued;
+    return Launched::kIssued;
   }
   // Of the thread, so that what else this machine does in between is not taken for work.
   const clockid_t clock = team_.num_threads() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
   const int64_t begin = ReadNs(clock);
   work.run(work.context);
   launched_ns_ = ReadNs(clock) - begin;
-  return Launched::kQueued;
+  return Launched::kIssued;
 }
 
 TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices,

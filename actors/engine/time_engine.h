@@ -46,20 +46,25 @@ class TimeDevice final : public Device {
 
   const char* kind() const override { return "cpu"; }
   DeviceMemory& memory() override { return memory_; }
+  int num_queues() const override { return 1; }
+  DeviceQueue& queue(int) override { return queue_; }
+  int depth() const override { return 1; }
   Launched Launch(const DeviceWork& work) override;
-  bool TakeCompletion() override { return std::exchange(completed_, false); }
-  int queue_depth() const override { return 1; }
+  int64_t NumDone(int) override { return num_done_; }
+  void Await(int, QueuePosition) override {}
+  absl::Status fault() const override { return absl::OkStatus(); }
   ThreadTeam* team() override { return &team_; }
 
   int64_t launched_ns() const { return launched_ns_; }  // what the act launched last takes
-  void Complete() { completed_ = true; }
+  void Complete() { ++num_done_; }
 
  private:
   const Work work_;
   HostMemory memory_;
+  ImmediateQueue queue_{&memory_};
   ThreadTeam team_;
   int64_t launched_ns_ = 0;
-  bool completed_ = false;
+  int64_t num_done_ = 0;
 };
 
 struct TimeEngineOptions {

@@ -25,12 +25,12 @@ absl::Status RunUnchecked(const std::vector<RankPlan>& protos, const UncheckedRu
   options.trace_capacity = 64;
   options.first_step = run.first_step;
   std::vector<std::unique_ptr<Device>> devices;
-  std::vector<FakeDevice*> fake_devices;
+  std::vector<WalledDevice*> fake_devices;
   std::vector<std::unique_ptr<RankExecutor>> executors;
   std::vector<RankExecutor*> ranks;
   for (const Plan& plan : plans) {
     if (sim) {
-      auto device = std::make_unique<FakeDevice>();
+      auto device = std::make_unique<WalledDevice>(SimDeviceOptions(plan));
       fake_devices.push_back(device.get());
       devices.push_back(std::move(device));
     } else {

@@ -111,6 +111,8 @@ class RegisterAllocator {
     out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
     out_.set_device(DeviceText());
     out_.set_device_kind(plan_.job.runtime().device());
+    out_.set_num_queues(plan_.job.runtime().device_queues());
+    out_.set_depth(plan_.job.runtime().device_depth());
     WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
     if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
     out_.set_predicted_bubble(plan_.predicted_bubble);
@@ -202,6 +204,14 @@ class RegisterAllocator {
     return (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
   }
 
+  // Computing, transfers, feeds and metrics have a queue each, as far as there are queues.
+  int QueueOf(const RankActor& actor) const {
+    int role = actor.phase == PhaseKind::kBoxing || actor.kind == ActorSpec::SEND ? 1 : 0;
+    if (actor.kind == ActorSpec::SOURCE) role = 2;
+    if (actor.kind == ActorSpec::SINK) role = 3;
+    return role % std::max(1, out_.num_queues());
+  }
+
   void AddActor(int a) {
     const RankActor& actor = graph_.actors[a];
     ActorSpec* spec = out_.add_actor();
@@ -216,6 +226,7 @@ class RegisterAllocator {
       spec->mutable_turn()->set_group_stride(turn.group_stride);
       spec->mutable_turn()->set_stride(turn.stride);
     }
+    spec->set_queue(QueueOf(actor));
     spec->set_acts_per_step(actor.acts_per_step);
     spec->set_chunks(actor.chunks);
     if (actor.every > 1) spec->set_every(actor.every);

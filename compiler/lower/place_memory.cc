@@ -306,6 +306,7 @@ void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingO
   int64_t scratch = 0;
   for (const Program& program : plan->program())
     scratch = std::max(scratch, program.scratch_bytes());
+  if (plan->num_queues() > 1) scratch = Align(scratch) * plan->num_queues();
   plan->set_scratch_bytes(scratch);
   for (RegisterSpec& r : *plan->mutable_registers()) {
     if (r.side() != RegisterSpec::OUTBOUND) r.set_stride(Align(r.bytes()));

@@ -394,16 +394,15 @@ class RankLowering {
   int StateOf(const ProgramItem& item, const Function& function, ValueId value) {
     size_t k = std::distance(function.states.begin(), function.states.find(value));
     const std::string& name = item.state_names[k];
-    for (size_t i = 0; i < graph_.states.size(); ++i) {
-      if (graph_.states[i].name == name) return static_cast<int>(i);
-    }
+    const auto [known, is_new] = state_of_.emplace(name, static_cast<int>(graph_.states.size()));
+    if (!is_new) return known->second;
     RankState state;
     state.name = name;
     state.layout = item.state_layouts[k];
     state.slice = Local(function.values[value].type, state.layout);
     state.init.set_zeros(true);
     graph_.states.push_back(std::move(state));
-    return static_cast<int>(graph_.states.size()) - 1;
+    return known->second;
   }
 
   void AppendLocalBoxing(const Function& function, const Node& node, std::vector<BoxingStep> steps,
@@ -764,6 +763,7 @@ class RankLowering {
   std::vector<int> of_value_;
   std::vector<Wave> waves_;
   std::map<int, SegmentedFunction> segmented_;
+  std::map<std::string, int> state_of_;  // by name: index in graph_.states
   std::map<ValueId, int> scratch_;
   LargestShard largest_shard_;
 };

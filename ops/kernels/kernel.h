@@ -45,17 +45,25 @@ struct KernelArgs {
   uint64_t random_key = 0;  // of (job seed, call instance, op); mix with `step`
 };
 
+class DeviceQueue;
+
 // Where a kernel's work is done.
 struct LaunchContext {
   ThreadTeam* team = nullptr;  // the cores of a device whose kernels run on the host
-  void* workspace = nullptr;  // the kernel's workspace_bytes(), 64-byte aligned, contents undefined
+  // The kernel's workspace_bytes(), 64-byte aligned, contents undefined. Of the queue: kernels of
+  // other queues have others.
+  void* workspace = nullptr;
+  // That the kernel is put into. Kernels of the host do their work at once; for them it may be
+  // null.
+  DeviceQueue* queue = nullptr;
 };
 
 class Kernel {
  public:
   virtual ~Kernel() = default;
   virtual int64_t workspace_bytes() const { return 0; }
-  // Does the work before it returns. An error is a fault of the device or of its library, and ends
+  // Does the work before it returns, or puts it into the queue; then `args` may change once Run has
+  // returned. An error is a fault of the device or of its library, and ends
   // the job; what operands hold is never an error.
   virtual absl::Status Run(const KernelArgs& args, const LaunchContext& launch) = 0;
   // Bytes of output 0 that an act with this `chunk` fills, from its start; the rest is

@@ -39,6 +39,10 @@ enum class PlantedBug : uint8_t {
   kBindsFirstSlot,
   kChunkForgotten,
   kErrorDropped,
+  kQueueNotAwaited,
+  kLeavesWhenIssued,
+  kWorkspaceShared,
+  kWaitRememberedTooFar,
   // MessageLedger
   kStaleEpochAccepted,
   kForeignAccepted,

@@ -1,39 +1,64 @@
-// A Device has a memory of its own and runs acts one after another, in the order given. The engine
-// launches and is told of completions; it makes no difference to the engine whether the work is
-// done at once (CPU), later (an accelerator) or in virtual time (the fake). Not here: what the work
-// is. Kernels are built above this. Thread rule: all calls from the thread that owns the rank.
+// A Device has a memory of its own and queues. A work is what one act does: operations that it puts
+// into one queue. Works of a queue are done in the order of their launch; queues work beside each
+// other unless Await joins them. The host learns by NumDone that a work is done, so that it can
+// tell others; works of the device itself need no host between them. It makes no difference to the
+// engine whether work is done at once (CPU), later (an accelerator) or in virtual time.
+//
+//   queue 0   work 1   work 2   work 3          position {0, 2}: after work 2 of queue 0
+//   queue 1            await {0, 2}   work 1
+//
+// Not here: what a work is; kernels are built above this. Thread rule: all calls from the thread
+// that owns the rank.
 #pragma once
 
 #include <cstdint>
 
+#include "absl/status/status.h"
 #include "runtime/device/device_memory.h"
+#include "runtime/device/device_queue.h"
 #include "runtime/device/thread_team.h"
 
 namespace weir {
 
+// A place in the order of a queue: after its `number`th work, counted from 1. 0: before all.
+struct QueuePosition {
+  int32_t queue = 0;
+  int64_t number = 0;
+};
+
 struct DeviceWork {
+  // Is called once, before Launch returns: puts operations into the queue.
   void (*run)(void* context) = nullptr;
-  void* context = nullptr;  // valid until the completion has been taken
-  int64_t cost_ns = 0;      // what it takes on a device with virtual time
+  void* context = nullptr;
+  int64_t cost_ns = 0;  // what it takes on a device with virtual time
+  int32_t queue = 0;
 };
 
 class Device {
  public:
   enum class Launched : uint8_t {
-    kCompleted,  // done on return; no completion will follow
-    kQueued,     // TakeCompletion will tell
+    kDone,    // on return; the work has no number
+    kIssued,  // NumDone will tell
   };
 
   virtual ~Device() = default;
   // The name of the kind, which is also the name of its kernels: "cpu".
   virtual const char* kind() const = 0;
   virtual DeviceMemory& memory() = 0;
-  // Precondition: fewer than queue_depth() works are queued. Does not allocate.
+  virtual int num_queues() const = 0;  // at least 1
+  virtual DeviceQueue& queue(int index) = 0;
+  // Works, of all queues together, that may be issued and not done; at least 1.
+  virtual int depth() const = 0;
+
+  // Precondition: fewer than depth() works are issued and not done.
   virtual Launched Launch(const DeviceWork& work) = 0;
-  // Whether the oldest queued work has completed; takes that completion. Never blocks.
-  virtual bool TakeCompletion() = 0;
-  // Works that may be queued at once, at least 1.
-  virtual int queue_depth() const = 0;
+  // How many of the works that were issued to this queue are done. Never blocks.
+  virtual int64_t NumDone(int queue) = 0;
+  // What is launched on `queue` from now on begins after `position`, which is one of another queue.
+  virtual void Await(int queue, QueuePosition position) = 0;
+  // The first operation that failed after the work that asked for it had been launched. It stays.
+  virtual absl::Status fault() const = 0;
+
   // The cores that kernels of this device may use; null if it has none.
   virtual ThreadTeam* team() = 0;
 };

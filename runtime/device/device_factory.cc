@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/status.h"
 #include "runtime/device/cpu_device.h"
+#include "runtime/device/walled_device.h"
 
 namespace weir {
 
@@ -18,11 +19,21 @@ absl::Status CheckDeviceKind(const std::string& kind) {
                    absl::StrCat("\"", kind, "\""), Nearest(kind, kinds)});
 }
 
-absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const std::string& kind, int num_threads) {
-  WEIR_RETURN_IF_ERROR(CheckDeviceKind(kind));
-  const int threads = std::max(1, num_threads);
-  if (kind == "walled") return std::make_unique<WalledDevice>(threads);
-  return std::make_unique<CpuDevice>(threads);
+DeviceLimits LimitsOf(const std::string& kind) {
+  if (kind == "walled") return {4, 1024};
+  return {1, 1};
+}
+
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options) {
+  WEIR_RETURN_IF_ERROR(CheckDeviceKind(options.kind));
+  const int threads = std::max(1, options.num_threads);
+  if (options.kind == "cpu") return std::make_unique<CpuDevice>(threads);
+  WalledDeviceOptions walled;
+  walled.num_threads = threads;
+  walled.num_queues = options.num_queues;
+  walled.depth = options.depth;
+  walled.seed = options.seed;
+  return std::make_unique<WalledDevice>(walled);
 }
 
 }  // namespace weir

@@ -2,6 +2,7 @@
 // Thread rule: any thread.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,8 +18,23 @@ std::vector<std::string> DeviceKinds();
 // kInvalidArgument (W0529) if there is no such kind.
 absl::Status CheckDeviceKind(const std::string& kind);
 
-// As CheckDeviceKind. `num_threads`: of the device's team, at
-// least 1.
-absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const std::string& kind, int num_threads);
+struct DeviceOptions {
+  std::string kind = "cpu";
+  int num_threads = 1;  // of the device's team
+  // Where the kind has more than one queue and more than one work under way.
+  int num_queues = 1;
+  int depth = 1;
+  uint64_t seed = 1;  // of what a device for tests draws
+};
+
+// Errors are those of CheckDeviceKind.
+absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options);
+
+// The most that a job may ask for of a kind of device.
+struct DeviceLimits {
+  int num_queues = 1;
+  int depth = 1;
+};
+DeviceLimits LimitsOf(const std::string& kind);
 
 }  // namespace weir

@@ -1,8 +1,10 @@
 #include "runtime/device/cpu_device.h"
 #include "runtime/device/device_conformance.h"
 #include "runtime/device/device_factory.h"
-#include "runtime/device/fake_device.h"
 #include "runtime/device/memory_conformance.h"
+#include "runtime/device/queue_clock.h"
+#include "runtime/device/walled_device.h"
+#include "runtime/device/walled_memory.h"
 
 namespace weir {
 namespace {
@@ -16,26 +18,26 @@ class CpuFixture final : public DeviceFixture {
   CpuDevice device_{2};
 };
 
+template <int num_queues, int depth, WalledDeviceOptions::Drive drive>
 class WalledFixture final : public DeviceFixture {
  public:
-  Device* device() override { return &device_; }
-  void WorkUntilIdle() override {}
-
- private:
-  WalledDevice device_{2};
-};
-
-template <int depth, FakeDevice::RunBody run_body>
-class FakeFixture final : public DeviceFixture {
- public:
-  FakeFixture() { device_.set_run_body(run_body); }
+  WalledFixture()
+      : device_({2, num_queues, depth, 7, WalledDeviceOptions::Memory::kWalled, drive}) {}
   Device* device() override { return &device_; }
   void WorkUntilIdle() override {
-    while (device_.num_pending() > 0) device_.CompleteOldest();
+    for (int queue = 0; queue < num_queues; ++queue) {
+      while (device_.num_pending(queue) > 0) {
+        if (drive == WalledDeviceOptions::Drive::kOwner) {
+          device_.StepAll();
+          device_.CompleteOldest(queue);
+        }
+        device_.NumDone(queue);
+      }
+    }
   }
 
  private:
-  FakeDevice device_{depth};
+  WalledDevice device_;
 };
 
 template <typename Fixture>
@@ -43,13 +45,16 @@ std::unique_ptr<DeviceFixture> Make() {
   return std::make_unique<Fixture>();
 }
 
+constexpr auto kPolls = WalledDeviceOptions::Drive::kPolls;
+constexpr auto kOwner = WalledDeviceOptions::Drive::kOwner;
+
 INSTANTIATE_TEST_SUITE_P(Cpu, DeviceConformance, ::testing::Values(&Make<CpuFixture>));
-INSTANTIATE_TEST_SUITE_P(Walled, DeviceConformance, ::testing::Values(&Make<WalledFixture>));
 INSTANTIATE_TEST_SUITE_P(
-    Fake, DeviceConformance,
-    ::testing::Values(&Make<FakeFixture<1, FakeDevice::RunBody::kAtLaunch>>,
-                      &Make<FakeFixture<1, FakeDevice::RunBody::kAtCompletion>>,
-                      &Make<FakeFixture<4, FakeDevice::RunBody::kAtCompletion>>));
+    Walled, DeviceConformance,
+    ::testing::Values(&Make<WalledFixture<1, 1, kPolls>>, &Make<WalledFixture<1, 64, kPolls>>,
+                      &Make<WalledFixture<2, 2, kPolls>>, &Make<WalledFixture<3, 64, kPolls>>,
+                      &Make<WalledFixture<4, 64, kPolls>>, &Make<WalledFixture<1, 1, kOwner>>,
+                      &Make<WalledFixture<4, 64, kOwner>>));
 
 template <typename Memory>
 std::unique_ptr<DeviceMemory> MakeMemory() {
@@ -81,28 +86,90 @@ TEST(WalledMemoryDeathTest, NoBlockTakesThePlaceOfOneThatIsGone) {
 }
 
 TEST(DeviceFactory, MakesTheKindsItNamesAndRefusesOthers) {
-  for (const std::string& kind : DeviceKinds()) EXPECT_EQ((*MakeDevice(kind, 1))->kind(), kind);
-  EXPECT_EQ(MakeDevice("cpus", 1).status().code(), absl::StatusCode::kInvalidArgument);
+  for (const std::string& kind : DeviceKinds()) {
+    DeviceOptions options;
+    options.kind = kind;
+    options.num_queues = LimitsOf(kind).num_queues;
+    options.depth = LimitsOf(kind).depth;
+    const std::unique_ptr<Device> device = *MakeDevice(options);
+    EXPECT_EQ(device->kind(), kind);
+    EXPECT_EQ(device->num_queues(), options.num_queues);
+    EXPECT_EQ(device->depth(), options.depth);
+  }
+  EXPECT_EQ(MakeDevice({"cpus"}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 void Nothing(void*) {}
 
-TEST(FakeDeviceTest, WorkTakesItsCostInVirtualTimeWithoutGaps) {
-  FakeDevice device(2);
-  device.AdvanceTo(100);
+WalledDevice OwnedDevice(int num_queues, int depth) {
+  return WalledDevice({1, num_queues, depth, 1, WalledDeviceOptions::Memory::kHost, kOwner});
+}
+
+TEST(WalledDeviceTest, WorkTakesItsCostInVirtualTimeWithoutGaps) {
+  WalledDevice device = OwnedDevice(1, 2);
+  device.NotBefore(100);
   device.Launch({&Nothing, nullptr, 10});
   device.Launch({&Nothing, nullptr, 5});
-  EXPECT_EQ(device.oldest_done_ns(), 110);
-  device.AdvanceTo(109);
-  EXPECT_FALSE(device.TakeCompletion());
-  device.AdvanceTo(110);
-  EXPECT_TRUE(device.TakeCompletion());
-  EXPECT_EQ(device.oldest_done_ns(), 115);
-  device.CompleteOldest();
-  EXPECT_TRUE(device.TakeCompletion());
+  EXPECT_EQ(device.oldest_done_ns(0), 110);
+  EXPECT_EQ(device.NumDone(0), 0);
+  device.CompleteOldest(0);
+  EXPECT_EQ(device.NumDone(0), 1);
+  EXPECT_EQ(device.oldest_done_ns(0), 115);
+  device.CompleteOldest(0);
+  EXPECT_EQ(device.NumDone(0), 2);
   device.NotBefore(200);
   device.Launch({&Nothing, nullptr, 1});
-  EXPECT_EQ(device.oldest_done_ns(), 201);
+  EXPECT_EQ(device.oldest_done_ns(0), 201);
+}
+
+TEST(WalledDeviceTest, QueuesWorkBesideEachOtherAndAwaitEachOtherInVirtualTime) {
+  WalledDevice device = OwnedDevice(3, 8);
+  device.Launch({&Nothing, nullptr, 10, 0});
+  device.Launch({&Nothing, nullptr, 4, 1});
+  EXPECT_EQ(device.oldest_done_ns(1), 4);
+  device.Await(2, {0, 1});
+  device.Launch({&Nothing, nullptr, 3, 2});
+  EXPECT_EQ(device.oldest_done_ns(2), 13);
+  EXPECT_FALSE(device.CanComplete(2));
+  EXPECT_TRUE(device.CanComplete(1));
+  device.CompleteOldest(0);
+  EXPECT_TRUE(device.CanComplete(2));
+}
+
+TEST(WalledDeviceTest, AFailureStaysAndWhatFollowsIsNotDone) {
+  WalledDevice device = OwnedDevice(1, 4);
+  struct Work {
+    WalledDevice* device;
+    bool done = false;
+    static void Fail(void* context) {
+      Work& work = *static_cast<Work*>(context);
+      auto& queue = static_cast<WalledQueue&>(work.device->queue(0));
+      queue.Put(nullptr, [] { return absl::InternalError("broken"); });
+      queue.Put(nullptr, [&work] {
+        work.done = true;
+        return absl::OkStatus();
+      });
+    }
+  };
+  Work work{&device};
+  device.Launch({&Work::Fail, &work, 1, 0});
+  device.CompleteOldest(0);
+  EXPECT_EQ(device.fault().message(), "broken");
+  EXPECT_FALSE(work.done);
+}
+
+TEST(QueueClockTest, AQueueWaitsForEachPositionAtMostOnce) {
+  QueueClock clock(3);
+  EXPECT_FALSE(clock.Advance(0, {1, 0})) << "before all work";
+  EXPECT_FALSE(clock.Advance(0, {0, 5})) << "its own order";
+  EXPECT_TRUE(clock.Advance(0, {1, 5}));
+  EXPECT_FALSE(clock.Advance(0, {1, 5}));
+  EXPECT_FALSE(clock.Advance(0, {1, 4}));
+  EXPECT_TRUE(clock.Advance(0, {1, 6}));
+  EXPECT_TRUE(clock.Advance(2, {1, 6})) << "each queue for itself";
+  EXPECT_TRUE(clock.Advance(0, {2, 1}));
+  clock.Reset();
+  EXPECT_TRUE(clock.Advance(0, {2, 1}));
 }
 
 }  // namespace

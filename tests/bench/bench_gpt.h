@@ -12,6 +12,7 @@
 
 #include "actors/engine/program_binding.h"
 #include "actors/launch.h"
+#include "runtime/device/host_memory.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir::bench {

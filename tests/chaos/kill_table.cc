@@ -91,10 +91,10 @@ std::vector<Kill> MakeKillTable(uint64_t seeds) {
 }
 
 void PrintKillTable(const std::vector<Kill>& table, std::ostream& out) {
-  out << absl::StrFormat("%-28s %-8s %-16s %5s  %s\n", "planted bug", "killed", "plan", "seed",
+  out << absl::StrFormat("%-28s %-8s %-22s %5s  %s\n", "planted bug", "killed", "plan", "seed",
                          "found as");
   for (const Kill& kill : table) {
-    out << absl::StrFormat("%-28s %-8s %-16s %5u  %s\n", kill.name, kill.killed ? "yes" : "NO",
+    out << absl::StrFormat("%-28s %-8s %-22s %5u  %s\n", kill.name, kill.killed ? "yes" : "NO",
                            kill.plan, kill.seed, kill.how);
   }
   const auto killed =

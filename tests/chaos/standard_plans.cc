@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <utility>
 
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_plans.h"
+#include "runtime/base/random.h"
 
 namespace weir::chaos {
 namespace {
@@ -184,7 +187,29 @@ std::vector<StandardPlan> MakeStandardPlans() {
   plans.push_back({"delay", MakeRow(1, 3, 4, false, 1), 2});
   plans.push_back({"skip", MakeRow(3, 2, 4, true, 0), 2});
   plans.push_back({"grid8x8", MakeGrid(8, 2, 8), 1});
+  constexpr struct {
+    int queues, depth;
+  } kDevices[] = {{2, 64}, {4, 64}, {3, 2}, {1, 64}, {2, 2}, {4, 1}};
+  const size_t num_plans = plans.size();
+  for (size_t i = 0; i < num_plans; ++i) {
+    const auto& [queues, depth] = kDevices[i % std::size(kDevices)];
+    plans.push_back(OnQueues(plans[i], queues, depth, i));
+  }
   return plans;
+}
+
+// Room for the scratch of each queue: all else moves up.
+void AddScratch(RankPlan* plan) {
+  int64_t scratch = 0;
+  for (const Program& program : plan->program())
+    scratch = std::max(scratch, program.scratch_bytes());
+  scratch = (scratch + kStride - 1) / kStride * kStride * plan->num_queues();
+  const int64_t more = scratch - std::min(scratch, plan->scratch_bytes());
+  for (RegisterSpec& r : *plan->mutable_registers()) r.set_arena_offset(r.arena_offset() + more);
+  for (StateSpec& state : *plan->mutable_state())
+    state.set_arena_offset(state.arena_offset() + more);
+  plan->set_scratch_bytes(scratch);
+  plan->set_arena_bytes(plan->arena_bytes() + more);
 }
 
 }  // namespace
@@ -200,6 +225,32 @@ std::vector<RankPlan> MakeGrid(int actors, int ranks, int micro_batches) {
     plans.push_back(RowRank(rank, ranks, micro_batches).Build(mixing, false, 0));
   }
   return plans;
+}
+
+StandardPlan OnQueues(const StandardPlan& plan, int num_queues, int depth, uint64_t seed) {
+  StandardPlan spread = plan;
+  spread.name += "_" + std::to_string(num_queues) + "x" + std::to_string(depth);
+  for (RankPlan& rank : spread.ranks) {
+    rank.set_num_queues(num_queues);
+    rank.set_depth(depth);
+    AddScratch(&rank);
+    for (ActorSpec& actor : *rank.mutable_actor()) {
+      const uint64_t draw = MixKey(MixKey(seed, rank.rank()), static_cast<uint64_t>(actor.id()));
+      actor.set_queue(static_cast<int>(draw % static_cast<uint64_t>(num_queues)));
+    }
+    std::map<int, int> queue_of_state;  // its actors must share one
+    for (ActorSpec& actor : *rank.mutable_actor()) {
+      for (int state : actor.state())
+        actor.set_queue(queue_of_state.emplace(state, actor.queue()).first->second);
+    }
+    for (const StreamOrder& stream :
+         rank.stream_order()) {  // stays on the queue of its first actor
+      const int queue = rank.actor(stream.entry(0).actor()).queue();
+      for (const StreamOrder::Entry& entry : stream.entry())
+        rank.mutable_actor(entry.actor())->set_queue(queue);
+    }
+  }
+  return spread;
 }
 
 const std::vector<StandardPlan>& StandardPlans() {

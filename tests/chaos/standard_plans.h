@@ -3,6 +3,7 @@
 // Thread rule: pure functions.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,12 +19,17 @@ struct StandardPlan {
 };
 
 // chain, diamond, repeat, accumulate, chunked, ring, train_loop, pipeline2, pipeline4, delay, skip,
-// grid8x8.
+// grid8x8, and others; and each on a device with queues, such as chain_2x64 on two queues that take
+// 64 acts ahead.
 const std::vector<StandardPlan>& StandardPlans();
 // Of StandardPlans() and of those too large for every day (grid32x16). Null if there is none.
 const StandardPlan* FindPlan(const std::string& name);
 
 // `actors` mixing actors and `ranks` ranks in a row, `micro_batches` tokens a step along it.
 std::vector<RankPlan> MakeGrid(int actors, int ranks, int micro_batches);
+
+// The plan on devices with `num_queues` queues that take `depth` acts ahead; actors have queues
+// that are drawn from `seed`.
+StandardPlan OnQueues(const StandardPlan& plan, int num_queues, int depth, uint64_t seed);
 
 }  // namespace weir::chaos

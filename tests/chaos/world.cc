@@ -72,9 +72,9 @@ absl::Status World::Load(SimNetwork::Mapping mapping) {
   options.clock = &clock_;
   options.trace_capacity = 16;
   std::vector<RankExecutor*> ranks;
-  std::vector<FakeDevice*> devices;
+  std::vector<WalledDevice*> devices;
   for (const Plan& plan : plans_) {
-    devices_.push_back(std::make_unique<FakeDevice>());
+    devices_.push_back(std::make_unique<WalledDevice>(SimDeviceOptions(plan)));
     devices.push_back(devices_.back().get());
     WEIR_ASSIGN_OR_RETURN(
         std::unique_ptr<RankExecutor> executor,
@@ -190,6 +190,9 @@ void World::Tell(int64_t number, const SimEvent& event, std::ostream& out) const
       break;
     case SimEvent::Kind::kComplete:
       out << actor() << " ends act " << executors_[event.index]->machine(event.actor).acts_done();
+      break;
+    case SimEvent::Kind::kWork:
+      out << "rank " << event.index << ", queue " << event.choice << " goes on";
       break;
     case SimEvent::Kind::kSettle:
       out << "rank " << network_->open_rank(event.index) << ": what was open of a message is there";

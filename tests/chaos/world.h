@@ -17,7 +17,7 @@
 #include "actors/engine/sim_engine.h"
 #include "actors/testing/test_plans.h"
 #include "runtime/base/clock.h"
-#include "runtime/device/fake_device.h"
+#include "runtime/device/walled_device.h"
 #include "runtime/transport/sim_transport.h"
 #include "tests/chaos/sequential_reference.h"
 #include "tests/chaos/standard_plans.h"
@@ -76,7 +76,7 @@ class World {
   Sink sink_;
   ManualClock clock_;
   std::unique_ptr<SimNetwork> network_;
-  std::vector<std::unique_ptr<FakeDevice>> devices_;
+  std::vector<std::unique_ptr<WalledDevice>> devices_;
   std::vector<std::unique_ptr<RankExecutor>> executors_;
   std::unique_ptr<SimEngine> engine_;
   SimShape shape_;

@@ -10,7 +10,14 @@ WEIR_COPTS = [
     "-Wshadow",
     "-Wno-unused-parameter",
     "-Wno-missing-field-initializers",
-]
+] + select({
+    # Instrumented code makes GCC warn of paths that are not there, and clang has other warnings.
+    "//tools/deps/sanitizer:asan": [],
+    "//tools/deps/sanitizer:ubsan": [],
+    "//tools/deps/sanitizer:tsan": [],
+    "//tools/deps/sanitizer:fuzz": [],
+    "//conditions:default": ["-Werror"],
+})
 
 def weir_cc_library(name, copts = [], **kwargs):
     """A cc_library. Set alwayslink = True where a registration must survive the link."""

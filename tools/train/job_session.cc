@@ -83,12 +83,23 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job,
   return plan;
 }
 
+absl::Status CheckDevice(const Runtime& runtime) {
+  const std::string kind = runtime.device().empty() ? "cpu" : runtime.device();
+  WEIR_RETURN_IF_ERROR(At("runtime.device", CheckDeviceKind(kind)));
+  const DeviceLimits limits = LimitsOf(kind);
+  const auto check = [&](const char* where, int value, int most) {
+    if (value <= most) return absl::OkStatus();
+    return Rejected({"W0529", where, absl::StrCat("at most ", most, " on a device \"", kind, "\""),
+                     absl::StrCat(value), ""});
+  };
+  WEIR_RETURN_IF_ERROR(check("runtime.device_queues", runtime.device_queues(), limits.num_queues));
+  return check("runtime.device_depth", runtime.device_depth(), limits.depth);
+}
+
 absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device) {
   const int64_t devices = plan.mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckDevices(plan.mesh));
-  if (const std::string& kind = plan.job.runtime().device(); !kind.empty()) {
-    WEIR_RETURN_IF_ERROR(At("runtime.device", CheckDeviceKind(kind)));
-  }
+  WEIR_RETURN_IF_ERROR(CheckDevice(plan.job.runtime()));
   return CheckThreads(ThreadsPerDevice(plan.job, threads_per_device, devices), devices);
 }
 

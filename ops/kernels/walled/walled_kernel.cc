@@ -1,38 +1,86 @@
 // Kernels of the walled device: those of the CPU, given the addresses at which the same bytes lie
-// inside the wall (runtime/device/walled_memory.h).
+// inside the wall (runtime/device/walled_memory.h), and done when the device's queue comes to them.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "ops/kernels/kernel.h"
+#include "runtime/device/walled_device.h"
 #include "runtime/device/walled_memory.h"
 
 namespace weir {
 namespace {
 
+// A kernel marks its workspace when it begins, and finds the mark when it computes, unless a kernel
+// of another queue has been there in between.
+class WorkspaceMark {
+ public:
+  WorkspaceMark(void* workspace, int64_t bytes)
+      : workspace_(workspace), bytes_(bytes), number_(++num_marks) {}
+
+  void Set() const {
+    std::memset(workspace_, kPoison, bytes_);
+    std::memcpy(workspace_, &number_, std::min<int64_t>(bytes_, sizeof(number_)));
+  }
+  absl::Status Check() const {
+    if (std::memcmp(workspace_, &number_, std::min<int64_t>(bytes_, sizeof(number_))) == 0)
+      return absl::OkStatus();
+    return absl::InternalError("W0535 two kernels that run at the same time share a workspace");
+  }
+
+ private:
+  static constexpr int kPoison = 0xff;  // a NaN in every format
+  static inline std::atomic<uint64_t> num_marks{0};
+
+  void* workspace_;
+  int64_t bytes_;
+  uint64_t number_;
+};
+
 class WalledKernel final : public Kernel {
  public:
   WalledKernel(std::unique_ptr<Kernel> kernel, const KernelSpec& spec)
-      : kernel_(std::move(kernel)), inputs_(spec.inputs.size()), outputs_(spec.outputs.size()) {}
+      : kernel_(std::move(kernel)),
+        num_inputs_(spec.inputs.size()),
+        num_outputs_(spec.outputs.size()) {}
 
   int64_t workspace_bytes() const override { return kernel_->workspace_bytes(); }
   int64_t output_bytes(int64_t chunk) const override { return kernel_->output_bytes(chunk); }
 
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
-    for (size_t i = 0; i < inputs_.size(); ++i) inputs_[i] = WalledMemory::Inside(args.inputs[i]);
-    for (size_t i = 0; i < outputs_.size(); ++i) {
-      outputs_[i] = WalledMemory::Inside(args.outputs[i]);
+    std::vector<const void*> inputs(num_inputs_);
+    std::vector<void*> outputs(num_outputs_);
+    for (size_t i = 0; i < num_inputs_; ++i) inputs[i] = WalledMemory::Inside(args.inputs[i]);
+    for (size_t i = 0; i < num_outputs_; ++i) outputs[i] = WalledMemory::Inside(args.outputs[i]);
+    void* const workspace = WalledMemory::Inside(launch.workspace);
+    const WorkspaceMark mark(workspace, workspace_bytes());
+    const auto begin = [mark] {
+      mark.Set();
+      return absl::OkStatus();
+    };
+    const auto run = [kernel = kernel_.get(), args, inputs = std::move(inputs),
+                      outputs = std::move(outputs), launch, workspace, mark]() -> absl::Status {
+      if (absl::Status status = mark.Check(); !status.ok()) return status;
+      KernelArgs inside = args;
+      inside.inputs = inputs;
+      inside.outputs = absl::MakeConstSpan(outputs);
+      return kernel->Run(inside, {launch.team, workspace, launch.queue});
+    };
+    if (launch.queue == nullptr) {
+      mark.Set();
+      return run();
     }
-    KernelArgs inside = args;
-    inside.inputs = inputs_;
-    inside.outputs = absl::MakeConstSpan(outputs_);
-    return kernel_->Run(inside, {launch.team, WalledMemory::Inside(launch.workspace)});
+    static_cast<WalledQueue*>(launch.queue)
+        ->Put(workspace_bytes() > 0 ? WalledQueue::Action(begin) : nullptr, run);
+    return absl::OkStatus();
   }
 
  private:
   const std::unique_ptr<Kernel> kernel_;
-  std::vector<const void*> inputs_;
-  std::vector<void*> outputs_;
+  const size_t num_inputs_, num_outputs_;
 };
 
 std::unique_ptr<Kernel> Wrap(std::unique_ptr<Kernel> kernel, const KernelSpec& spec) {

@@ -1,0 +1,50 @@
+// One of the queues of a device, as those see it who put operations into it: kernels, feeds,
+// packers. Operations of a queue are done in the order in which they were put there: at once (CPU),
+// or later. Thread rule: the thread that owns the rank.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "runtime/device/device_memory.h"
+
+namespace weir {
+
+class DeviceQueue {
+ public:
+  virtual ~DeviceQueue() = default;
+
+  // `to` and `from` are addresses of the device.
+  virtual void Copy(char* to, const char* from, int64_t bytes) = 0;
+  // `to` is memory of the host that stays until the operation is done.
+  virtual void CopyOut(void* to, const char* from, int64_t bytes) = 0;
+  // Calls `fill` before it returns; what `fill` has written comes to `at` in the queue's order.
+  // `fill` gets memory of the host, with undefined contents. Where it fails, nothing is put into
+  // the queue, and the bytes at `at` are undefined.
+  virtual absl::Status Fill(char* at, int64_t bytes,
+                            absl::FunctionRef<absl::Status(char* host)> fill) = 0;
+  // Waits until all that was put into this queue is done. For those who look at single operations.
+  virtual absl::Status Finish() = 0;
+};
+
+// The queue of a device whose operations are done on return.
+class ImmediateQueue final : public DeviceQueue {
+ public:
+  explicit ImmediateQueue(DeviceMemory* memory) : memory_(*memory) {}
+
+  void Copy(char* to, const char* from, int64_t bytes) override { memory_.Copy(to, from, bytes); }
+  void CopyOut(void* to, const char* from, int64_t bytes) override {
+    memory_.CopyOut(to, from, bytes);
+  }
+  absl::Status Fill(char* at, int64_t bytes,
+                    absl::FunctionRef<absl::Status(char* host)> fill) override {
+    return memory_.Fill(at, bytes, fill);
+  }
+  absl::Status Finish() override { return absl::OkStatus(); }
+
+ private:
+  DeviceMemory& memory_;
+};
+
+}  // namespace weir

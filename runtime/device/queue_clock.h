@@ -1,0 +1,32 @@
+// Which positions each queue of a device has waited for. A wait for an earlier position of the same
+// queue is already contained in one for a later position. Thread rule: one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/base/planted_bug.h"
+#include "runtime/device/device.h"
+
+namespace weir {
+
+class QueueClock {
+ public:
+  explicit QueueClock(int num_queues)
+      : num_queues_(num_queues), awaited_(static_cast<size_t>(num_queues) * num_queues, 0) {}
+
+  // Whether `queue` must still wait for `position`; from then on it has.
+  bool Advance(int queue, QueuePosition position) {
+    int64_t& awaited = awaited_[queue * num_queues_ + position.queue];
+    if (position.queue == queue || position.number <= awaited) return false;
+    awaited = position.number + Planted(PlantedBug::kWaitRememberedTooFar);
+    return true;
+  }
+  void Reset() { awaited_.assign(awaited_.size(), 0); }
+
+ private:
+  int num_queues_;
+  std::vector<int64_t> awaited_;  // by waiting queue, then by awaited queue
+};
+
+}  // namespace weir

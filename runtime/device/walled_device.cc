@@ -1,0 +1,171 @@
+#include "runtime/device/walled_device.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "runtime/base/random.h"
+#include "runtime/device/host_memory.h"
+#include "runtime/device/walled_memory.h"
+
+namespace weir {
+namespace {
+
+std::unique_ptr<DeviceMemory> MakeMemory(WalledDeviceOptions::Memory memory) {
+  if (memory == WalledDeviceOptions::Memory::kHost) return std::make_unique<HostMemory>();
+  return std::make_unique<WalledMemory>();
+}
+
+}  // namespace
+
+void WalledQueue::Put(Action begin, Action run) {
+  operations_.push_back({std::move(begin), std::move(run), {}, false});
+}
+
+void WalledQueue::Copy(char* to, const char* from, int64_t bytes) {
+  Put(nullptr, [memory = &device_->memory(), to, from, bytes] {
+    memory->Copy(to, from, bytes);
+    return absl::OkStatus();
+  });
+}
+
+void WalledQueue::CopyOut(void* to, const char* from, int64_t bytes) {
+  Put(nullptr, [memory = &device_->memory(), to, from, bytes] {
+    memory->CopyOut(to, from, bytes);
+    return absl::OkStatus();
+  });
+}
+
+absl::Status WalledQueue::Fill(char* at, int64_t bytes,
+                               absl::FunctionRef<absl::Status(char* host)> fill) {
+  const auto filled = std::make_shared<std::vector<char>>(bytes);
+  if (absl::Status status = fill(filled->data()); !status.ok()) return status;
+  Put(nullptr, [memory = &device_->memory(), at, filled] {
+    memory->CopyIn(at, filled->data(), static_cast<int64_t>(filled->size()));
+    return absl::OkStatus();
+  });
+  return absl::OkStatus();
+}
+
+absl::Status WalledQueue::Finish() { return device_->Finish(*this); }
+
+WalledDevice::WalledDevice(const WalledDeviceOptions& options)
+    : options_(options),
+      memory_(MakeMemory(options.memory)),
+      queues_(std::max(1, options.num_queues)),
+      team_(std::max(1, options.num_threads)) {
+  for (size_t i = 0; i < queues_.size(); ++i) {
+    queues_[i].device_ = this;
+    queues_[i].index_ = static_cast<int32_t>(i);
+  }
+}
+
+Device::Launched WalledDevice::Launch(const DeviceWork& work) {
+  WalledQueue& queue = queues_[work.queue];
+  work.run(work.context);
+  queue.operations_.push_back({nullptr, nullptr, {}, true});
+  ++queue.num_issued_;
+  queue.free_at_ns_ = std::max(now_ns_, queue.free_at_ns_) + work.cost_ns;
+  queue.done_at_ns_.push_back(queue.free_at_ns_);
+  return Launched::kIssued;
+}
+
+void WalledDevice::Await(int queue, QueuePosition position) {
+  WalledQueue& waiting = queues_[queue];
+  const WalledQueue& awaited = queues_[position.queue];
+  if (awaited.num_done_ >= position.number) return;
+  waiting.operations_.push_back({nullptr, nullptr, position, false});
+  const size_t pending = static_cast<size_t>(position.number - awaited.num_told_ - 1);
+  if (pending < awaited.done_at_ns_.size())
+    waiting.free_at_ns_ = std::max(waiting.free_at_ns_, awaited.done_at_ns_[pending]);
+}
+
+int64_t WalledDevice::NumDone(int queue) {
+  WalledQueue& asked = queues_[queue];
+  if (options_.drive == WalledDeviceOptions::Drive::kOwner) return asked.num_told_;
+  const uint64_t draw = MixKey(options_.seed, num_draws_++);
+  const int drawn = static_cast<int>((draw >> 1) % queues_.size());
+  if (draw % 2 == 0 && CanStep(drawn)) Step(drawn);
+  for (; asked.num_told_ < asked.num_done_; ++asked.num_told_) asked.done_at_ns_.pop_front();
+  return asked.num_told_;
+}
+
+bool WalledDevice::CanStep(int queue) const {
+  const WalledQueue& q = queues_[queue];
+  if (q.operations_.empty()) return false;
+  const QueuePosition& awaited = q.operations_.front().awaited;
+  return queues_[awaited.queue].num_done_ >= awaited.number;
+}
+
+void WalledDevice::Step(int queue) {
+  WalledQueue& q = queues_[queue];
+  WalledQueue::Operation& next = q.operations_.front();
+  const bool begins = next.begin != nullptr;
+  const WalledQueue::Action action = std::exchange(begins ? next.begin : next.run, nullptr);
+  if (!begins) {
+    q.num_done_ += next.ends_work;
+    q.operations_.pop_front();
+  }
+  if (action && fault_.ok()) fault_ = action();  // what follows a failure is not worth doing
+}
+
+void WalledDevice::StepAll() {
+  for (bool stepped = true; stepped;) {
+    stepped = false;
+    for (int queue = 0; queue < num_queues(); ++queue) {
+      for (; CanStep(queue); stepped = true) Step(queue);
+    }
+  }
+}
+
+bool WalledDevice::CanComplete(int queue) const {
+  const WalledQueue& q = queues_[queue];
+  if (q.num_done_ > q.num_told_) return true;
+  for (const WalledQueue::Operation& operation : q.operations_) {
+    if (operation.ends_work) return true;
+    if (queues_[operation.awaited.queue].num_done_ < operation.awaited.number) return false;
+  }
+  return false;
+}
+
+void WalledDevice::CompleteOldest(int queue) {
+  WalledQueue& q = queues_[queue];
+  while (q.num_done_ == q.num_told_) Step(queue);
+  now_ns_ = std::max(now_ns_, q.done_at_ns_.front());
+  q.done_at_ns_.pop_front();
+  ++q.num_told_;
+}
+
+absl::Status WalledDevice::Finish(WalledQueue& queue) {
+  while (!queue.operations_.empty() && fault_.ok()) StepTowards(queue.index_);
+  return fault_;
+}
+
+// The queue's next step, or that of the queue that it waits for.
+void WalledDevice::StepTowards(int queue) {
+  while (!CanStep(queue)) queue = queues_[queue].operations_.front().awaited.queue;
+  Step(queue);
+}
+
+void WalledDevice::NotBefore(int64_t now_ns) { now_ns_ = std::max(now_ns_, now_ns); }
+
+uint64_t WalledDevice::HashState() const {
+  uint64_t hash = 1;
+  for (const WalledQueue& queue : queues_) {
+    hash = MixKey(hash, queue.num_done_ - queue.num_told_);
+    hash = MixKey(hash, queue.operations_.size());
+  }
+  return hash;
+}
+
+void WalledDevice::Rewind() {
+  for (WalledQueue& queue : queues_) {
+    queue.operations_.clear();
+    queue.done_at_ns_.clear();
+    queue.num_issued_ = queue.num_done_ = queue.num_told_ = queue.free_at_ns_ = 0;
+  }
+  num_draws_ = 0;
+  now_ns_ = 0;
+  fault_ = absl::OkStatus();
+}
+
+}  // namespace weir

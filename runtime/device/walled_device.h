@@ -1,0 +1,118 @@
+// A stand-in for an accelerator, for tests on any machine: a device whose memory the host cannot
+// touch (walled_memory.h) and whose queues do their operations late, in an order that is drawn from
+// a seed among those that the queues and their waits allow. Its kernels are those of the CPU
+// (ops/kernels/walled), which put themselves into a queue. An operation begins and ends, and other
+// queues may work in between. Code that reads too early, frees too early or lets two queues use one
+// workspace gets other bits than the CPU's, or an error (W0535).
+//
+// Thread rule: as Device.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "runtime/device/device.h"
+
+namespace weir {
+
+struct WalledDeviceOptions {
+  int num_threads = 1;
+  int num_queues = 1;
+  int depth = 1;
+  uint64_t seed = 1;
+  enum class Memory : uint8_t {
+    kWalled,
+    kHost,  // as the CPU's: for simulations, which look at it
+  } memory = Memory::kWalled;
+  enum class Drive : uint8_t {
+    kPolls,  // each call of NumDone may do a part of an operation
+    kOwner,  // nothing is done unless the owner says so, in virtual time
+  } drive = Drive::kPolls;
+};
+
+class WalledDevice;
+
+class WalledQueue final : public DeviceQueue {
+ public:
+  using Action = std::function<absl::Status()>;
+
+  // `begin` and `run` are called later, in this order; `begin` may be null.
+  void Put(Action begin, Action run);
+
+  void Copy(char* to, const char* from, int64_t bytes) override;
+  void CopyOut(void* to, const char* from, int64_t bytes) override;
+  absl::Status Fill(char* at, int64_t bytes,
+                    absl::FunctionRef<absl::Status(char* host)> fill) override;
+  absl::Status Finish() override;
+
+ private:
+  friend class WalledDevice;
+  struct Operation {
+    Action begin, run;
+    QueuePosition awaited;   // number > 0: nothing but a wait
+    bool ends_work = false;  // nothing but the end of the oldest work that is not done
+  };
+
+  WalledDevice* device_ = nullptr;
+  int32_t index_ = 0;
+  std::deque<Operation> operations_;
+  int64_t num_issued_ = 0;          // works
+  int64_t num_done_ = 0;            // works that are done
+  int64_t num_told_ = 0;            // works that the owner has told the host of (kOwner)
+  std::deque<int64_t> done_at_ns_;  // of works that the host has not been told of, by their costs
+  int64_t free_at_ns_ = 0;          // when the last work will be done
+};
+
+class WalledDevice final : public Device {
+ public:
+  explicit WalledDevice(const WalledDeviceOptions& options);
+
+  const char* kind() const override { return "walled"; }
+  DeviceMemory& memory() override { return *memory_; }
+  int num_queues() const override { return static_cast<int>(queues_.size()); }
+  DeviceQueue& queue(int index) override { return queues_[index]; }
+  int depth() const override { return options_.depth; }
+  Launched Launch(const DeviceWork& work) override;
+  int64_t NumDone(int queue) override;
+  void Await(int queue, QueuePosition position) override;
+  absl::Status fault() const override { return fault_; }
+  ThreadTeam* team() override { return &team_; }
+
+  // For the owner of the time (kOwner). Does the next part of the queue's next operation.
+  bool CanStep(int queue) const;
+  void Step(int queue);  // precondition: CanStep
+  // Does all that may be done, whether the host hears of it or not.
+  void StepAll();
+  // Works that the host has not been told of.
+  int num_pending(int queue) const { return static_cast<int>(queues_[queue].done_at_ns_.size()); }
+  // The host will be told of the oldest of them. Precondition: it can be done without work of other
+  // queues that is not done: CanComplete.
+  bool CanComplete(int queue) const;
+  void CompleteOldest(int queue);
+  // When the oldest will be done in virtual time. A queue works without gaps while it has work.
+  int64_t oldest_done_ns(int queue) const { return queues_[queue].done_at_ns_.front(); }
+  // Works launched from now on begin no earlier than this.
+  void NotBefore(int64_t now_ns);
+  // Of all that decides what the queues may do next.
+  uint64_t HashState() const;
+  // As new; what was issued is forgotten.
+  void Rewind();
+
+ private:
+  friend class WalledQueue;
+  absl::Status Finish(WalledQueue& queue);
+  void StepTowards(int queue);
+
+  const WalledDeviceOptions options_;
+  const std::unique_ptr<DeviceMemory> memory_;
+  std::vector<WalledQueue> queues_;
+  ThreadTeam team_;
+  uint64_t num_draws_ = 0;
+  int64_t now_ns_ = 0;
+  absl::Status fault_;
+};
+
+}  // namespace weir
