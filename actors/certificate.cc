@@ -11,10 +11,11 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kTimeMax = int64_t{1} << 46;    // as actors/plan.cc bounds each time
-constexpr int64_t kChecksMax = int64_t{1} << 31;  // of all edges: more is not a plan but an attack
+constexpr int64_t kTimeMax = int64_t{1} << 46;  // as actors/plan.cc bounds each time
+// A bound on the checks of all edges: a plan that needs more is an attack.
+constexpr int64_t kChecksMax = int64_t{1} << 31;
 
-// Start times of one actor; the plan they are of lives longer.
+// A Clock holds the start times of one actor; the plan of these times lives longer.
 class Clock {
  public:
   Clock(const PlanRate& rate, const PlanTiming& timing, const PlanRhythm& rhythm)
@@ -23,7 +24,7 @@ class Clock {
         rhythm_(rhythm),
         acts_per_iteration_(ActsPerIteration(rate, rhythm)) {}
 
-  // Of an act of any iteration; those before step 0 have negative numbers.
+  // Returns the start of an act of any iteration; acts before step 0 have negative numbers.
   int64_t StartOf(int64_t act) const {
     if (!timing_.act_start_ns.empty()) {
       const int64_t iteration = FloorDiv(act, acts_per_iteration_);
@@ -41,8 +42,8 @@ class Clock {
   }
   int64_t EndOf(int64_t act) const { return StartOf(act) + timing_.time_ns; }
 
-  // From the start of a step's first act to the end of its last; bounded even if every time is the
-  // largest.
+  // Returns the time from the start of a step's first act to the end of its last act; the value is
+  // bounded even if every time is the largest.
   __int128 StepLength() const {
     const __int128 turns = rate_.acts_per_step / rate_.chunks;
     return (turns - 1) * timing_.turn_ns +
@@ -58,7 +59,7 @@ class Clock {
   const int64_t acts_per_iteration_;
 };
 
-// One end of a register.
+// An End is one end of a register.
 struct End {
   const std::string& name;
   const PlanRate& rate;
@@ -67,7 +68,7 @@ struct End {
 
   int64_t FirstAct(int64_t token) const { return token / port.tokens * port.period - port.phase; }
   int64_t LastAct(int64_t token) const { return FirstAct(token) + port.period - 1; }
-  // Every step has the same spans.
+  // Returns whether every step has the same spans.
   bool SameEachStep() const {
     return rate.every == 1 && rate.acts_per_step % port.period == 0 && clock.by_formula();
   }
@@ -95,8 +96,8 @@ class Checker {
     return Rejected({"W0508", absl::StrCat("plan of rank ", plan_.rank, ", actor '", name, "'"),
                      absl::StrCat("acts of a step within ", kTimeMax, " ns"), "more", ""});
   }
-  // Act `act` of `after` must not start before `ready`, when act `needed` of `before` has done its
-  // part.
+  // Returns the error that act `act` of `after` starts before `ready`, the time when act `needed`
+  // of `before` has done its part.
   absl::Status TooEarly(const std::string& where, const std::string& after, int64_t act,
                         int64_t start, const std::string& before, int64_t needed, int64_t ready,
                         const std::string& why) const {
@@ -183,7 +184,7 @@ absl::Status Checker::CheckRegister(const PlanRegister& r) {
 }
 
 absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, const End& consumer) {
-  // Where steps follow each other at one distance, those that have the same spans at both ends are
+  // Where steps follow each other at one distance, steps that have the same spans at both ends are
   // alike.
   const PlanRhythm& rhythm = plan_.rhythm;
   const bool even_steps = rhythm.steps_per_iteration == 1 ||
@@ -200,9 +201,9 @@ absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, cons
   };
   const int64_t chunks = producer.rate.chunks;
   if (alike && producer.even() && consumer.even() && chunks == consumer.rate.chunks) {
-    // Where both ends are even, the room that an edge has is linear over the chunks of a turn, but
-    // where the other end goes on to its next turn: the chunks beside that, the first and the last
-    // tell of all.
+    // Where both ends are even, the slack of an edge is linear over the chunks of a turn, but
+    // breaks where the other end goes on to its next turn. Checks of the chunks beside the break,
+    // the first chunk and the last chunk therefore suffice.
     const int64_t lag = r.initial_tokens % tokens, lead = (r.slots - r.initial_tokens) % tokens;
     const int64_t breaks[] = {0, lag % chunks, (chunks - lead % chunks) % chunks, chunks};
     const auto check_turns = [&](int64_t from, int64_t to) -> absl::Status {
@@ -217,8 +218,8 @@ absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, cons
       return absl::OkStatus();
     };
     if (tokens <= 8 * chunks) return check_turns(0, tokens / chunks);
-    // And it is linear from turn to turn, but for the two tokens where one of the ends begins its
-    // step.
+    // The slack is also linear from turn to turn, but breaks at the two tokens where one of the
+    // ends begins its step.
     WEIR_RETURN_IF_ERROR(check_turns(0, 1));
     WEIR_RETURN_IF_ERROR(check_turns(tokens / chunks - 1, tokens / chunks));
     if (lag > 0) WEIR_RETURN_IF_ERROR(check_turns(lag / chunks - 1, lag / chunks + 2));
@@ -241,12 +242,11 @@ std::string EdgeText(const PlanRegister& r, const End& producer, const End& cons
                       "'");
 }
 
-// Token `token` of an iteration that is long under way: initial tokens are those of others before
-// it.
+// Checks token `token` of an iteration that is long under way; in such an iteration the initial
+// tokens are the tokens of earlier iterations.
 absl::Status Checker::CheckToken(const PlanRegister& r, const End& producer, const End& consumer,
                                  int64_t token) {
-  // The initial tokens count as published in iterations before step 0, so that all iterations are
-  // alike.
+  // The initial tokens count as published in iterations before step 0, so all iterations are alike.
   const int64_t tokens = r.tokens_per_step * (plan_.rhythm.steps_per_iteration / r.every);
   const int64_t iterations = (r.initial_tokens + tokens - 1) / tokens;
   const int64_t taken = token + iterations * tokens;
@@ -258,7 +258,7 @@ absl::Status Checker::CheckToken(const PlanRegister& r, const End& producer, con
                   ready, "ended and its token is there");
 }
 
-// The slot of the token that `consumer` reads, taken again by `producer`.
+// Checks that `producer` does not take the slot of the token that `consumer` reads too early.
 absl::Status Checker::CheckSlot(const PlanRegister& r, const End& producer, const End& consumer,
                                 int64_t token) {
   const int64_t needs = consumer.LastAct(token),
@@ -278,7 +278,8 @@ absl::Status Checker::CheckStream(const PlanStream& stream) {
   for (const PlanStream::Entry& entry : stream.entries) lead = std::max(lead, entry.ahead);
   const PlanActor* before = nullptr;
   int64_t before_act = 0;
-  // A step more than there are: the first of the next iteration follows the last of this.
+  // The loop runs one step too far, because the first step of the next iteration follows the last
+  // of this.
   for (int64_t step = 0; step <= steps; ++step) {
     for (int64_t round = -lead; round < acts; ++round) {
       for (const PlanStream::Entry& entry : stream.entries) {
@@ -305,7 +306,7 @@ absl::Status Checker::CheckStream(const PlanStream& stream) {
 
 void Mix(uint64_t value, uint64_t* key) { *key = MixKey(*key, value); }
 
-// Names are for people: two ranks may call an actor differently.
+// Names are for people and are not mixed in: two ranks may call an actor differently.
 void MixEnd(const PlanRate& rate, const PlanPort& port, const PlanTiming& timing, uint64_t* key) {
   for (int64_t value :
        {int64_t{rate.acts_per_step}, int64_t{rate.chunks}, int64_t{rate.every},

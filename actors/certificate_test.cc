@@ -1,5 +1,5 @@
-// That every plan which can run has a certificate that holds, that no wrong time slips through, and
-// that plans that could come to a standstill have none.
+// Tests that every plan which can run has a certificate that holds, that no wrong time slips
+// through, and that plans that could come to a standstill have no certificate.
 #include "actors/certificate.h"
 
 #include <algorithm>
@@ -55,7 +55,7 @@ TEST_P(PlansThatRun, AreRefusedIfAnyActStartsTooEarly) {
     for (ActorSpec& actor : *plan.mutable_actor()) {
       for (int64_t& start : *actor.mutable_timing()->mutable_act_start_ns()) {
         if (start == 0) continue;
-        // Each starts as soon as it can.
+        // Each act starts as soon as it can.
         --start;
         const absl::Status status = Check({plans});
         EXPECT_FALSE(status.ok()) << actor.name();
@@ -115,8 +115,8 @@ void SetTiming(const std::vector<int64_t>& numbers, ActorTiming* timing) {
   timing->set_time_ns(numbers[3]);
 }
 
-// By the formula of proto/plan.proto, straight: for each token of the first iterations, from step 0
-// on.
+// Applies the formula of proto/plan.proto directly: for each token of the first iterations, from
+// step 0 on.
 bool HoldsByEnumeration(const Plan& plan, int iterations) {
   const PlanRegister& r = plan.registers[0];
   const PlanRhythm& rhythm = plan.rhythm;
@@ -140,7 +140,7 @@ bool HoldsByEnumeration(const Plan& plan, int iterations) {
       if (all[k] < all[k - 1] + actor.timing.time_ns) return false;
     }
   }
-  // When each token is taken and given back, by enumeration of spans.
+  // Lists the times when each token is taken and given back, by enumeration of spans.
   const auto walk = [&](const PlanActor& actor, const PlanPort& port, int64_t first_token,
                         std::vector<int64_t>* taken, std::vector<int64_t>* given) {
     const std::vector<int64_t> all = starts(actor);
@@ -171,7 +171,7 @@ int64_t Draw(uint64_t* key, int64_t bound) {
   return static_cast<int64_t>(*key % static_cast<uint64_t>(bound));
 }
 
-// Random rates and times near the edge of what holds; both answers must come often.
+// The rates are random and the times are near the edge of validity; both answers must come often.
 TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
   int held = 0, failed = 0;
   for (uint64_t seed = 0; seed < 60000; ++seed) {

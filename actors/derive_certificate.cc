@@ -22,7 +22,7 @@ struct ActorKey {
   bool operator==(const ActorKey& o) const { return rank == o.rank && actor == o.actor; }
 };
 
-// One iteration of a job, played on machines without devices or messages.
+// A Play plays one iteration of a job on machines without devices or messages.
 class Play {
  public:
   explicit Play(const std::vector<Plan>& plans) : plans_(plans) {
@@ -57,7 +57,7 @@ class Play {
   }
   int64_t end_ns() const { return end_ns_; }
   const Plan& plan(int rank) const { return plans_[rank]; }
-  // The inbound half of an outbound register, or the other way round.
+  // Returns the inbound half of an outbound register, or the outbound half of an inbound register.
   std::pair<int, int> OtherEnd(const PlanRegister& r) const {
     return (r.side == RegisterSide::kOutbound ? in_ : out_).at(r.edge);
   }
@@ -70,7 +70,7 @@ class Play {
     int stream = -1;
     bool queued = false;
   };
-  struct RegisterPlay {              // of the rank that has the slots
+  struct RegisterPlay {              // on the rank that has the slots
     std::vector<int64_t> published;  // by token
     std::vector<int64_t> released;   // by token: the last consumer so far
     std::vector<int> readers_left;
@@ -101,12 +101,12 @@ class Play {
   }
 
   ActorPlay& at(int rank, int actor) { return ranks_[rank].actors[actor]; }
-  // Where the slots of a register are: with its consumers.
+  // Returns the rank and register that hold the slots: those of the consumers.
   std::pair<int, int> Home(int rank, int register_id) const {
     const PlanRegister& r = plans_[rank].registers[register_id];
     return r.side == RegisterSide::kOutbound ? OtherEnd(r) : std::make_pair(rank, register_id);
   }
-  // The actor and port that produce into the register that is at home here.
+  // Returns the actor and port that produce into the register whose home is `home`.
   std::pair<int, PortRef> Producer(std::pair<int, int> home) const {
     const PlanRegister& r = plans_[home.first].registers[home.second];
     if (r.side != RegisterSide::kInbound) return {home.first, r.producer};
@@ -176,7 +176,8 @@ void Play::TryAct(ActorKey key) {
   ready_.push_back(key);
 }
 
-// Of the act that has just been started: its spans hold their tokens and slots.
+// Returns the earliest start of the act that the machine has just started; the act's spans already
+// hold their tokens and slots.
 int64_t Play::EarliestStart(ActorKey key) {
   const ActorPlay& actor = at(key.rank, key.actor);
   int64_t start = actor.free_at;
@@ -262,7 +263,7 @@ void Play::Release(std::pair<int, int> home, int64_t token, int64_t at_ns) {
   TryAct({rank, producer.actor});
 }
 
-// Whom an actor that is not done waits for, and for what.
+// Returns the actor for which an unfinished actor waits, and the reason.
 std::pair<ActorKey, std::string> Play::WaitsFor(ActorKey key) {
   ActorPlay& actor = at(key.rank, key.actor);
   const Plan& plan = plans_[key.rank];

@@ -1,8 +1,8 @@
-// A certificate for plans that no compiler wrote: one iteration of the whole job is played, every
-// act as soon as its tokens, slots and turn are there, and the start of each act is written into
-// the plans. If the play comes to the end everything is as before it, so it can be repeated for
-// ever; if not, no certificate exists. Not here: devices (acts of one device may overlap in these
-// times), memory. Thread rule: pure functions.
+// Derives a certificate for plans that no compiler wrote. One iteration of the whole job is played:
+// every act starts as soon as its tokens, slots and turn are there, and the start of each act is
+// written into the plans. If the play comes to its end, the state is the same as before the play,
+// so the play can be repeated for ever; if not, no certificate exists. Not here: devices (acts of
+// one device may overlap in these times), memory. Thread rule: pure functions.
 #pragma once
 
 #include <vector>
@@ -12,9 +12,9 @@
 
 namespace weir {
 
-// `plans` are those of all ranks of a job, in order; steps_per_iteration is set where an actor does
-// not act in every step. An act takes the actor's timing.time_ns, or 1 ns. Replaces all that the
-// plans say of time but time_ns and latency_ns. Errors: as PlanFromProto and VerifyPlans;
+// `plans` holds the plans of all ranks of a job, in order; steps_per_iteration is set where an
+// actor does not act in every step. An act takes the actor's timing.time_ns, or 1 ns. Replaces all
+// times in the plans but time_ns and latency_ns. Errors: those of PlanFromProto and VerifyPlans;
 // kInvalidArgument (W0542) if the job comes to a standstill, with the actors that wait for each
 // other.
 absl::Status DeriveCertificate(std::vector<RankPlan>* plans);

@@ -12,14 +12,14 @@ namespace {
 // Tells whether all values are from 0 to below `below`. The loop has no branch per element, so it
 // costs next to nothing.
 bool AllBelow(const int32_t* values, int64_t count, int64_t below) {
-  // As unsigned, a negative value is larger than any allowed one.
+  // Converted to unsigned, a negative value is larger than any allowed value.
   const uint32_t most = static_cast<uint32_t>(std::min<int64_t>(below, int64_t{1} << 31) - 1);
   uint32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) largest = std::max(largest, static_cast<uint32_t>(values[i]));
   return largest <= most;
 }
 
-// Where local element `element` of the slice lies in the whole tensor.
+// Returns the position of local element `element` of the slice in the whole tensor.
 Shape PositionOf(const TensorSlice& slice, int64_t element) {
   Shape position(slice.shape.size());
   for (size_t axis = slice.shape.size(); axis-- > 0;) {

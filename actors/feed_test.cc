@@ -18,7 +18,7 @@ class NoFeed final : public DataFeed {
   }
 };
 
-// Rows 2 and 3, columns 4 to 6 of [4, 8].
+// The slice is rows 2 and 3, columns 4 to 6 of [4, 8].
 PlanActor Source(int64_t below) {
   PlanActor actor;
   actor.kind = ActorKind::kSource;

@@ -1,6 +1,6 @@
-// The first values of states: zeros, ones, normal or uniform numbers. A number is a
-// function of (seed, name of the state, global element), so every layout, replica and
-// number of ranks starts from the same model.
+// Gives states their first values: zeros, ones, normal or uniform numbers. A number is a function
+// of (seed, name of the state, global element), so every layout, replica and number of ranks starts
+// from the same model.
 // Thread rule: a pure function of its arguments.
 #pragma once
 
@@ -13,12 +13,11 @@
 
 namespace weir {
 
-// Fills slice.bytes() bytes at `memory`. kInvalidArgument (W0505) for integers that
-// are to be random.
+// Fills slice.bytes() bytes at `memory`. kInvalidArgument (W0505) for random integers.
 absl::Status InitializeState(uint64_t seed, const std::string& name, const TensorSlice& slice,
                              const PlanInitializer& init, void* memory);
 
-// The same as a callback for a session.
+// Returns the same function as a callback for a session.
 StateInitializer SeededInitializer(uint64_t seed);
 
 }  // namespace weir

@@ -1,16 +1,16 @@
-// A Session: the plans of a job's ranks, loaded into this process and run. This is the
-// whole of `actors` that a trainer needs.
+// A Session holds the plans of a job's ranks, loaded into this process, and runs them. A trainer
+// needs only this header of `actors`.
 //
 //   Create -> { RunSteps | ReadState | WriteState | WriteTrace | ... }* -> destruct
 //
-// All ranks of the job, or, with a network given, those of this process; the others live
-// in sessions of other processes. Then all processes run the same steps, and none begins
-// a run, or ends, before all have returned from the last one.
-// Ranks are named by their number in the job. Between two RunSteps nothing moves: states
-// may be read and written. Not here: what a step means (the plan), data and metrics
-// (feed.h), files of weights, finding other processes (runtime/control).
-// Thread rule: one thread at a time, but Stop and Progress any thread; feed, sink and initializer
-// are called from the threads of the ranks, more than one at once.
+// A session has all ranks of the job, or, with a network given, the ranks of this process; the
+// other ranks live in sessions of other processes. In that case all processes run the same steps,
+// and no process begins a run, or ends, before all have returned from the last run. Ranks are named
+// by their number in the job. Between two RunSteps nothing moves: states may be read and written.
+// Not here: what a step means (the plan), data and metrics (feed.h), files of weights, finding
+// other processes (runtime/control).
+// Thread rule: one thread at a time, but any thread may call Stop and Progress; feed, sink and
+// initializer are called from the threads of the ranks, more than one at once.
 #pragma once
 
 #include <cstdint>
@@ -48,17 +48,17 @@ struct SessionOptions {
   int64_t trace_capacity = 1 << 16;  // acts kept per rank; the oldest go first
   int64_t first_step = 0;            // the number of the first step (resuming)
 
-  // Between the ranks of this process and those of others; must outlive the session,
-  // which closes its endpoints. Null: all ranks of the job are in this process. For kCaf.
+  // Connects the ranks of this process with those of others; must outlive the session, which closes
+  // its endpoints. Null: all ranks of the job are in this process. For kCaf.
   TransportNetwork* network = nullptr;
-  // In every message, and checked: the incarnation of the plan, and which of the job's
-  // networks this is. As the network's own.
+  // Identifies the incarnation of the plan and one of the job's networks. Every message carries the
+  // epoch, and the receiver checks it. Must equal the network's own.
   uint32_t epoch = 1;
   uint16_t role = 0;
 
-  CafEngineOptions caf;  // `rest` is the session's to choose
+  CafEngineOptions caf;  // the session sets `rest`
 
-  // The rest is for kSim.
+  // The fields below are for kSim.
   SimEngineOptions sim;
   RankExecutorOptions::Compute compute = RankExecutorOptions::Compute::kRun;
   SimNetwork::Mapping sim_mapping = SimNetwork::Mapping::kCopied;
@@ -66,7 +66,7 @@ struct SessionOptions {
   std::function<int64_t(int64_t bytes, int from, int to)> sim_latency_ns;
 };
 
-// What crossed one remote edge.
+// An EdgeReport counts the traffic of one remote edge.
 struct EdgeReport {
   uint64_t edge = 0;
   std::string register_name;
@@ -92,31 +92,33 @@ class Session {
  public:
   // Checks the plans (W0501-W0509) and that they cannot come to a standstill (W0541), takes memory,
   // makes kernels, initialises states. The plans are those of all ranks in order, or with a network
-  // those of any ranks; then this may wait for the other processes, each rank on a thread.
+  // those of any ranks. With a network, Create may wait for the other processes, each rank on a
+  // thread.
   static absl::StatusOr<std::unique_ptr<Session>> Create(const std::vector<RankPlan>& plans,
                                                          SessionOptions options);
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
-  // Runs `steps` more steps on all ranks and returns when everything is at rest, as far as
-  // the ranks of this process are concerned. After an error the session is good for
-  // reading only.
+  // Runs `steps` more steps on all ranks and returns when everything is at rest, as far as the
+  // ranks of this process are concerned. After an error the session is good for reading only.
   absl::Status RunSteps(int64_t steps);
   int64_t steps_done() const { return steps_done_; }  // first_step included
 
-  // One more step, under a watch (actors/engine/finite_watch.h): it repeats step `as_step`, with
-  // its data and its random numbers, on the present states. Where values that are not finite were
-  // first, on each local rank that has any.
+  // Runs one more step under a watch (actors/engine/finite_watch.h): the step repeats step
+  // `as_step`, with its data and its random numbers, on the present states. Returns, for each local
+  // rank that has values that are not finite, where they were first.
   absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
 
-  // Any thread, also while RunSteps runs: it then returns `reason`, which is not ok, once
-  // the acts that run have ended; as do all later ones.
+  // Makes RunSteps return `reason`, which must not be ok, once the acts that run have ended; so do
+  // all later calls. Any thread may call Stop, also while RunSteps runs.
   void Stop(absl::Status reason) { engine_->Stop(std::move(reason)); }
-  // Any thread, also while RunSteps runs (not with kSim); costs the ranks nothing.
+  // Any thread may call Progress, also while RunSteps runs (not with kSim). The call costs the
+  // ranks nothing.
   SessionProgress Progress() const;
-  // After RunSteps has returned an error: what each unfinished actor of the local ranks
-  // waits for and who holds it (actors/engine/stall_report.h); empty if there is none.
+  // After RunSteps has returned an error: returns the register that each unfinished actor of the
+  // local ranks waits for and the holders of the register (actors/engine/stall_report.h); empty if
+  // there is none.
   std::string DescribeStall() const;
 
   int num_ranks() const { return static_cast<int>(place_of_rank_.size()); }  // of the job
@@ -126,35 +128,35 @@ class Session {
   // Precondition, here and below unless a status is returned: the rank is local.
   const Plan& plan(int rank) const { return plans_[place_of_rank_[rank]]; }
 
-  // The bytes of a state of a rank, row-major of plan(rank).states[i].slice; valid until the next
-  // run or change of the state. Here and below kNotFound (W0507) if the rank is not local or has no
-  // such state.
+  // Returns the bytes of a state of a rank, row-major of plan(rank).states[i].slice; valid until
+  // the next run or change of the state. Here and below: kNotFound (W0507) if the rank is not local
+  // or has no such state.
   absl::StatusOr<HostView> ReadState(int rank, const std::string& name) const;
   // kInvalidArgument (W0507) for another size.
   absl::Status WriteState(int rank, const std::string& name, absl::Span<const char> bytes);
-  // Lets `fill` write the bytes of a state; where it fails, the state is undefined.
+  // Lets `fill` write the bytes of a state. If `fill` fails, the state is undefined.
   absl::Status FillState(int rank, const std::string& name,
                          absl::FunctionRef<absl::Status(char* host)> fill);
 
   RankMemory Memory(int rank) const { return executor(rank).memory(); }
   std::vector<RankWorkReport> Work() const;  // of the local ranks, at rest
-  std::vector<EdgeReport> Edges() const;     // that local ranks send on: by sender, then register
-  // Ok if every register of the local ranks is as before the first step (the end of every
-  // run checks it).
+  std::vector<EdgeReport> Edges() const;     // on which local ranks send: by sender, then register
+  // Returns ok if every register of the local ranks is as before the first step. The end of every
+  // run checks this condition.
   absl::Status CheckAtRest() const;
 
-  // Writes a Perfetto trace of the acts that are still kept. kUnavailable (W0532) if
-  // the file cannot be written.
+  // Writes a Perfetto trace of the acts that are still kept. kUnavailable (W0532) if the file
+  // cannot be written.
   absl::Status WriteTrace(const std::string& path) const;
-  // The same as a part of the job's trace, which is the parts of all its sessions, one
-  // after another in any order. All parts have the same begin_ns: best the latest
-  // TraceBeginNs() of all, each less its offset. kDataLoss if the stream fails.
+  // Writes the same trace as a part of the job's trace. The job's trace is the parts of all its
+  // sessions, one after another in any order. All parts must have the same begin_ns: best the
+  // latest TraceBeginNs() of all, each less its offset. kDataLoss if the stream fails.
   struct TraceClock {
     int64_t offset_ns = 0;  // this process's CLOCK_MONOTONIC less the job's clock
-    // In the job's clock; acts that began before are left out. Absent: where those of the local
-    // ranks begin.
+    // The begin of the trace in the job's clock; acts that began before are left out. Absent: the
+    // begin of the local ranks' acts.
     std::optional<int64_t> begin_ns;
-    int describing_rank = 0;  // whose part describes the job
+    int describing_rank = 0;  // the rank whose part describes the job
   };
   absl::Status WriteTrace(std::ostream& out, const TraceClock& clock) const;
   int64_t TraceBeginNs() const;  // by CLOCK_MONOTONIC of this process; 0 before the first run

@@ -74,7 +74,7 @@ absl::Status PlanReader::ReadHeader() {
   plan_.stage = proto_.stage();
   plan_.num_stages = proto_.num_stages() > 0 ? proto_.num_stages() : 1;
   plan_.schedule = proto_.schedule();
-  // For people: nothing hangs on it.
+  // People read the predicted bubble; nothing depends on it.
   plan_.predicted_bubble = proto_.predicted_bubble() > 0 && proto_.predicted_bubble() < 1
                                ? proto_.predicted_bubble()
                                : 0;

@@ -66,7 +66,7 @@ struct PlanTiming {
   std::vector<int64_t> act_start_ns;  // of each act of an iteration; empty: by the formula
 };
 
-// How often an actor acts, and when.
+// The rate of an actor: how often it acts, and in which steps.
 struct PlanRate {
   int32_t acts_per_step = 1;
   int32_t chunks = 1;
@@ -96,7 +96,7 @@ enum class ActorPhase : uint8_t {
 const char* Name(ActorKind kind);
 const char* Name(ActorPhase phase);
 
-// Who goes first among ready acts of equal priority: the least turn.
+// Among ready acts of equal priority, the act with the least turn goes first.
 struct PlanTurn {
   int64_t first = 0;
   int64_t group = 1;

@@ -1,4 +1,4 @@
-// The words for kinds, phases and sides in messages and traces.
+// Words for kinds, phases and sides in messages and traces.
 #include "actors/plan.h"
 
 namespace weir {

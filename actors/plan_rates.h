@@ -1,6 +1,6 @@
-// Counting acts, spans and tokens: how far an actor and a register are when all acts of the
-// steps before a given one are done and no other has begun. Engines start there, rest there, and
-// the proofs of a plan count the same way. Not here: time. Thread rule: pure functions.
+// Counts acts, spans and tokens: the position of an actor and of a register when all acts of the
+// steps before a given step are done and no other act has begun. Engines start and rest in that
+// state, and the proofs of a plan count the same way. Not here: time. Thread rule: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace weir {
 // Rounds down, also below zero.
 inline int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0); }
 
-// Acts of all steps before `step`.
+// Returns the number of acts of all steps before `step`.
 inline int64_t ActsBefore(const PlanRate& rate, int64_t step) {
   return FloorDiv(step - rate.every_phase + rate.every - 1, rate.every) * rate.acts_per_step;
 }
@@ -21,7 +21,7 @@ inline int64_t ActsPerIteration(const PlanRate& rate, const PlanRhythm& rhythm) 
   return int64_t{rate.acts_per_step} * (rhythm.steps_per_iteration / rate.every);
 }
 
-// Of a port whose actor has done `acts` acts.
+// Returns the spans that a port has begun when its actor has done `acts` acts.
 inline int64_t SpansBegun(const PlanPort& port, int64_t acts) {
   return acts == 0 ? 0 : (acts - 1 + port.phase) / port.period + 1;
 }
@@ -36,7 +36,7 @@ inline int64_t TokensGivenUp(const PlanPort& port, int64_t acts) {
   return SpansEnded(port, acts) * port.tokens;
 }
 
-// A register between two steps.
+// A RegisterCount is the state of a register between two steps.
 struct RegisterCount {
   int64_t taken = 0;      // by the producer: free slots, ever
   int64_t published = 0;  // initial tokens included
@@ -44,11 +44,13 @@ struct RegisterCount {
   int64_t in_use() const { return published - released; }
 };
 
-// When all acts of the steps before `step` are done. The far end of a remote register is counted as
-// the plan tells of it, or, if it does not, as one that does the register's tokens each step.
+// Returns the counts when all acts of the steps before `step` are done. The far end of a remote
+// register is counted from the plan's statement, or, without one, as an end that does the
+// register's tokens in each step.
 RegisterCount CountAt(const Plan& plan, const PlanRegister& r, int64_t step);
 
-// The same of one end: tokens taken and given up so far by the producer, or by consumer `k`.
+// An EndCount holds the same for one end: tokens taken and given up so far by the producer, or by
+// consumer `k`.
 struct EndCount {
   int64_t taken = 0;
   int64_t given_up = 0;

@@ -1,4 +1,4 @@
-// How a RankPlan message becomes a Plan: reading and checking, part by part. Only plan.cc and
+// Reads and checks a RankPlan message, part by part, and makes a Plan of it. Only plan.cc and
 // plan_actors.cc include this header; everybody else calls PlanFromProto (actors/plan.h). Thread
 // rule: one reader per thread.
 #pragma once

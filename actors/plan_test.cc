@@ -1,4 +1,5 @@
-// What PlanFromProto and VerifyPlans refuse, and that nothing makes them crash.
+// Lists the inputs that PlanFromProto and VerifyPlans refuse, and tests that no input makes them
+// crash.
 #include "actors/plan.h"
 
 #include <functional>
@@ -36,7 +37,7 @@ TEST_P(WrongPlan, IsRefusedWithTheNameOfTheCulprit) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(GetParam().message));
 }
 
-// Of the first register, which then has initial tokens.
+// Returns the token state of the first register, which then has initial tokens.
 StateSpec::Token* TokenState(RankPlan& plan) {
   RegisterSpec* r = plan.mutable_registers(0);
   StateSpec* state = plan.add_state();

@@ -1,5 +1,5 @@
-// How far the ranks of a session are and what they are doing, for heartbeats and for
-// whoever watches that a job moves.
+// Reports the progress and the activity of the ranks of a session, for heartbeats and for watchers
+// of the job.
 // Thread rule: any thread, while the ranks run.
 #pragma once
 
@@ -14,11 +14,11 @@ namespace weir {
 
 struct SessionProgress {
   int64_t acts = 0;     // done by all local ranks since the session was made
-  bool asleep = false;  // all local ranks: they wait for others, or all is done
-  // Of the rank that has been in one act the longest:
+  bool asleep = false;  // true if all local ranks wait for others or are done
+  // Describes the rank that has been in one act the longest:
   //   "rank 3: actor 'forward layers.1', act 12, for 2.1 s"    act 12 counts from 0
-  // If none is in an act, of the first that has acts left: "rank 1 waits".
-  // Else "rank 1 has done all acts it was asked for".
+  // If no rank is in an act, describes the first rank that has acts left: "rank 1 waits". Otherwise
+  // the text is "rank 1 has done all acts it was asked for".
   std::string activity;
 };
 

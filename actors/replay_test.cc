@@ -1,5 +1,5 @@
-// Replays of simulated runs: what a change would gain is held against a run with that
-// change made, in virtual time, so to the nanosecond.
+// Replays of simulated runs: the predicted gain of a change is compared with a run in which the
+// change is made, in virtual time, so to the nanosecond.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -60,7 +60,7 @@ WhySlow WhyOf(const World& world, const WhySlowOptions& options = {}) {
   return why.ok() ? *std::move(why) : WhySlow{};
 }
 
-// Small pipelines of all kinds, each with a text that names it.
+// Calls `body` with small pipelines of all kinds, each with a text that names the pipeline.
 void ForEachWorld(const std::function<void(const World&)>& body) {
   for (int stages : {2, 3, 4}) {
     for (int micro_batches : {1, 4, 6}) {

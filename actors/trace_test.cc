@@ -1,5 +1,5 @@
-// From a simulated run to the trace file and its report: virtual time makes every
-// number exact.
+// Goes from a simulated run to the trace file and its report. Virtual time makes every number
+// exact.
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
@@ -77,9 +77,9 @@ TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
         1e-9);
     EXPECT_LE(device.between_acts, 0.1) << device.name;
   }
-  // From a step's first forward act to its last backward act nothing of another step is done.
+  // Between a step's first forward act and its last backward act, no act of another step runs.
   EXPECT_NEAR(report->pipeline_bubble, 3.0 / 11.0, 1e-9);
-  // Steps overlap a little across the weight update, so at most the formula.
+  // Steps overlap a little across the weight update, so the bubble is at most that of the formula.
   EXPECT_LE(report->bubble, report->bubble_formula + 1e-9);
   EXPECT_GE(report->bubble, 0.5 * report->bubble_formula);
 }
@@ -105,11 +105,12 @@ TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
       if (latency_ns == 0) {
         EXPECT_EQ(exposed.share_sent, 0);
       } else {
-        // While one rank waits for what is under way, the other waits for what that will bring.
+        // While one rank waits for a message under way, the other rank waits for the consequences
+        // of that message.
         EXPECT_GT(exposed.share_sent, 0.4);
       }
     }
-    // All that these ranks wait for comes from the other one.
+    // All waits of these ranks are for the other rank.
     EXPECT_NEAR(share, waits, 1e-9);
     EXPECT_THAT(ToText(*report), HasSubstr("exposed communication"));
     EXPECT_THAT(ToText(*report), HasSubstr("(all)"));
@@ -117,7 +118,7 @@ TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
   }
 }
 
-// What of a trace does not depend on how fast it was: every act with its numbers and flows.
+// Returns the part of a trace that does not depend on speed: every act with its numbers and flows.
 std::multiset<std::string> ActsAndFlows(const std::string& file) {
   trace::Trace parsed;
   EXPECT_TRUE(parsed.ParseFromString(file));
@@ -171,7 +172,8 @@ TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
   ASSERT_TRUE(split.ok()) << split.status();
   ASSERT_EQ((*split)->RunSteps(3), absl::OkStatus());
   Session::TraceClock clock;
-  // Earlier by more than what the length of a tick is uncertain by, so that nothing is left out.
+  // The begin is earlier by more than the uncertainty of a tick's length, so that no act is left
+  // out.
   clock.begin_ns =
       std::min((*split)->session(0).TraceBeginNs(), (*split)->session(1).TraceBeginNs()) - 1000000;
   EXPECT_GT(*clock.begin_ns, 0);
@@ -213,7 +215,7 @@ TEST(TraceTest, TimesAreThoseOfTheJobsClock) {
   ASSERT_EQ(a.packet_size(), b.packet_size());
   for (int i = 0; i < a.packet_size(); ++i)
     EXPECT_EQ(a.packet(i).timestamp() + 7000, b.packet(i).timestamp());
-  // Acts that began before the trace does are not in it.
+  // Acts that began before the trace begins are not in the trace.
   std::stringstream late;
   ASSERT_EQ(session->WriteTrace(late, {.begin_ns = 100000}), absl::OkStatus());
   EXPECT_LT(ActsAndFlows(late.str()).size(), ActsAndFlows(here.str()).size());

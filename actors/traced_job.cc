@@ -18,7 +18,8 @@ std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
   return traced;
 }
 
-// "reduce-scatter x rank 2 to 0" belongs, as others between other ranks, to "reduce-scatter x".
+// Returns the name of the boxing: "reduce-scatter x rank 2 to 0" belongs to "reduce-scatter x", as
+// do the edges between other ranks.
 std::string BoxingOf(const Plan& plan, const PlanRegister& r) {
   const bool in = r.side == RegisterSide::kInbound;
   const std::string ends =

@@ -17,7 +17,7 @@ absl::Status Disagree(const std::string& where, const std::string& expected,
       {"W0506", where, expected, found, "compile all ranks with the same compiler and job"});
 }
 
-// The same job, and no rank twice.
+// Checks that the plans are of the same job, and that no rank comes twice.
 absl::Status VerifyHeaders(absl::Span<const Plan> plans) {
   std::set<int> ranks;
   const Plan& first = plans[0];
@@ -43,7 +43,7 @@ std::string Describe(const PlanRegister& r) {
                       r.initial_tokens, " at the start");
 }
 
-// The acts at both ends of an edge and when they are, as the plan of one of them says.
+// Describes the acts at both ends of an edge and their times, from the plan of one of the ends.
 std::string DescribeEnds(const Plan& plan, const PlanRegister& r) {
   std::string text;
   const auto add = [&](const char* what, const std::string& name, const PlanRate& rate,

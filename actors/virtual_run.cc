@@ -15,7 +15,7 @@
 namespace weir {
 namespace {
 
-// The kernel that packs a message, if the producer of `r` ends with one.
+// Returns the kernel that packs a message, if the producer of `r` ends with such a kernel.
 const PlanCall* PackerOf(const Plan& plan, const PlanRegister& r) {
   if (r.side != RegisterSide::kOutbound || r.producer.actor < 0) return nullptr;
   const PlanActor& actor = plan.actors[r.producer.actor];
@@ -37,8 +37,8 @@ std::vector<int64_t> PayloadsOf(const Plan& plan, const PlanRegister& r) {
   const int64_t chunk_elements = call->attrs.Int("chunk_elements");
   const std::vector<int64_t> pieces = call->attrs.Ints("pieces");
   std::vector<int64_t> elements(plan.actors[r.producer.actor].chunks, 0);
-  // A piece is: tensor, position, rank, begin of each axis, end of each axis. Its elements have
-  // positions from there on.
+  // A piece has the form: tensor, position, rank, begin of each axis, end of each axis. The piece's
+  // elements have consecutive positions that begin at `position`.
   for (size_t at = 0; at + 3 <= pieces.size();) {
     const int64_t position = pieces[at + 1], rank = pieces[at + 2];
     if (rank < 0 || at + 3 + 2 * static_cast<size_t>(rank) > pieces.size()) break;

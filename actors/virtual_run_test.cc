@@ -1,4 +1,5 @@
-// Virtual time against closed forms: pipelines, transfers, links and cores that several share.
+// Tests virtual time against closed forms: pipelines, transfers, links and cores that several ranks
+// share.
 #include "actors/virtual_run.h"
 
 #include <fstream>
@@ -29,7 +30,7 @@ std::vector<Plan> Pipeline(int stages, int micro_batches) {
   return Plans(Certified(MakePipelineJob(job)));
 }
 
-// Forward takes one unit, backward two, all else nothing.
+// Forward takes one unit, backward takes two, and all else takes no time.
 int64_t StageCost(const Plan&, const PlanActor& actor) {
   if (actor.phase == ActorPhase::kForward) return kForwardNs;
   return actor.phase == ActorPhase::kBackward ? 2 * kForwardNs : 0;
@@ -44,7 +45,7 @@ std::unique_ptr<VirtualRun> RunIt(std::vector<Plan> plans, VirtualRunOptions opt
   return *std::move(run);
 }
 
-// When the last act ended; credits may be under way for longer.
+// Returns the end of the last act; credits may be under way for longer.
 int64_t StepNs(const VirtualRun& run) { return run.engine().step_end_ns().back(); }
 
 VirtualRunOptions Costs() {
@@ -90,7 +91,7 @@ TEST(VirtualRunTest, AMessageTakesItsBytesOverTheBandwidth) {
   EXPECT_EQ(run->network().payload_bytes(), 64);
 }
 
-// Two pipelines side by side: ranks 0 and 1, 2 and 3.
+// Builds two pipelines side by side: ranks 0 and 1, 2 and 3.
 std::vector<Plan> TwoPipelines() {
   std::vector<Plan> plans;
   for (int copy = 0; copy < 2; ++copy) {
@@ -111,18 +112,19 @@ std::vector<Plan> TwoPipelines() {
 TEST(VirtualRunTest, MessagesOnOneLinkFollowOneAnother) {
   for (int32_t shared : {0, 1}) {
     VirtualRunOptions options = Costs();
-    // Both senders at once: over one way out, or over one each.
+    // Both senders send at once, over one shared way out or over one each.
     options.ways = [shared](int from, int) {
       return TimeNetwork::Way{.ns_per_byte = 10, .out = shared == 1 ? from % 2 : from, .in = -1};
     };
     auto run = RunIt(TwoPipelines(), std::move(options), 1);
-    // 320 ns each; the second one of the way up is late by one, and catches up on no way down.
+    // Each message takes 320 ns. On a shared way the second message up is late by one, and no way
+    // down makes up for the delay.
     EXPECT_EQ(run->now_ns(), 6 * kForwardNs + 2 * 320 + shared * 320);
   }
 }
 
-// When the messages of `puts` (from, to, at the same moment, in this order) arrive: 100 ns each on
-// every way.
+// Returns the arrival times of the messages of `puts` (from, to; put at the same moment, in this
+// order), with 100 ns for each message on every way.
 std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
   ManualClock clock;
   TimeNetwork network(&clock, [](int from, int to) {
@@ -140,7 +142,7 @@ std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
   EXPECT_TRUE(network.endpoint(0)->Connect().ok());
   for (size_t i = 0; i < puts.size(); ++i)
     EXPECT_TRUE(network.endpoint(puts[i].first)->Put(handles[i], {}, nullptr).ok());
-  // Lanes are numbered by the order in which senders were joined; the messages of one are told
+  // Lanes are numbered by the order in which senders were joined; the messages of one lane are told
   // apart by their time.
   std::map<int32_t, int64_t> arrivals;
   std::vector<TimeNetwork::Arrival> due;
@@ -169,7 +171,7 @@ TEST(VirtualRunTest, AMessageThatWaitsAtTheReceiverDoesNotHoldUpTheNextOneOfItsS
   EXPECT_THAT(ArrivalsOf({{0, 2}, {1, 2}}), testing::ElementsAre(100, 200)) << "one way in";
   // The second message of rank 1 leaves while its first waits for the way into rank 2.
   EXPECT_THAT(ArrivalsOf({{0, 2}, {1, 2}, {1, 3}}), testing::ElementsAre(100, 200, 200));
-  // What leaves late does not keep the way in from what is there before.
+  // A message that leaves late does not keep the way in from messages that are there before.
   EXPECT_THAT(ArrivalsOf({{0, 2}, {0, 3}, {1, 3}}), testing::ElementsAre(100, 200, 100))
       << "the last to be put is the first there";
 }
@@ -243,7 +245,7 @@ TEST(VirtualRunTest, IdleTimeAfterTheSendIsExposedAndBeforeItIsWaiting) {
   VirtualRunOptions options = Costs();
   options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70}; };
   auto run = RunIt(Pipeline(2, 1), std::move(options), 1);
-  // Rank 0 waits for the way up, three units of work there, and the way down.
+  // Rank 0 waits for the way up, for three units of work on rank 1, and for the way down.
   EXPECT_EQ(run->engine().times(1).exposed_ns, 70);
   EXPECT_EQ(run->engine().times(1).waiting_ns, kForwardNs);
   EXPECT_EQ(run->engine().times(0).exposed_ns, 70);
@@ -313,8 +315,9 @@ TEST(VirtualRunTest, APlanWithoutACertificateIsRefused) {
   EXPECT_TRUE(absl::StrContains(status.message(), "W0541")) << status;
 }
 
-// The middle of three stages, which stands for both its neighbours: it would have to send before it
-// receives. The proof of its plan holds, of the job that it is from.
+// The plan is that of the middle of three stages, which stands for both its neighbours, so it would
+// have to send before it receives. The proof of the plan holds for the job from which the plan
+// comes.
 TEST(VirtualRunTest, ARunThatCannotGoOnIsReportedWithWhatEachActorWaitsFor) {
   Plan middle = Pipeline(3, 2)[1];
   VirtualRunOptions options = Costs();

@@ -12,7 +12,7 @@ namespace {
 constexpr int64_t kStagesMax = 1024;
 
 double Flops(const Function& function) {
-  double total = 1;  // never free, so that every call counts
+  double total = 1;  // never 0, so that every call counts
   for (const Node& node : function.nodes) {
     const OpDef* def = OpRegistry::Find(node.op);
     if (def == nullptr || !def->flops) continue;
@@ -24,9 +24,9 @@ double Flops(const Function& function) {
   return total;
 }
 
-// Contiguous parts with the smallest largest sum: cost[i] of call i, exact by dynamic programming.
-// As the last part begins later it gets cheaper and the parts before it dearer: the best begin, the
-// first of equals, is where the two cross.
+// Returns contiguous parts whose largest sum is smallest. cost[i] is the cost of call i. Exact, by
+// dynamic programming. A later start of the last part makes that part cheaper and the parts before
+// it dearer. The best start (the first of equals) is therefore where the two costs cross.
 std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts) {
   size_t n = cost.size();
   std::vector<double> prefix(n + 1, 0);
@@ -62,7 +62,7 @@ std::vector<int64_t> BalancedCut(const std::vector<double>& cost, int64_t parts)
   return stage;
 }
 
-// Why the cut has this many parts, for messages.
+// Returns why the cut has this many parts, for messages.
 std::string PartsText(const PipelineSchedule& schedule) {
   return schedule.virtual_stages == 1
              ? absl::StrCat("pp=", schedule.num_stages)

@@ -1,5 +1,6 @@
-// The dimension that counts the samples of a step, which micro-batches divide. No name has a
-// meaning: it is what `training.batch_dim` names, else the first dimension of the inputs of `main`.
+// The dimension that counts the samples of a step. Micro-batches divide this dimension. The
+// compiler gives no dimension name a meaning of its own: the batch dimension is the one that
+// `training.batch_dim` names, or else the first dimension of the inputs of `main`.
 // Thread rule: pure functions.
 #pragma once
 
@@ -11,12 +12,13 @@
 
 namespace weir::compiler {
 
-// A name of `dims`, the dimension table of the job's graph. kInvalidArgument: `training.batch_dim`
-// names no dimension of the table (W0436), or is empty and the inputs of main have no first
-// dimension of the table in common (W0904) or there is no main (W0410).
+// Returns a name of `dims`, the dimension table of the job's graph. kInvalidArgument:
+// `training.batch_dim` names no dimension of the table (W0436), or `training.batch_dim` is empty
+// and the inputs of `main` do not share a first dimension of the table (W0904), or there is no
+// `main` (W0410).
 absl::StatusOr<std::string> BatchDim(const Job& job, const DimTable& dims);
 
-// The error (W0410) for a graph whose `main` names no function.
+// Returns the error (W0410) for a graph whose `main` names no function.
 absl::Status NoMain(const Job& job);
 
 }  // namespace weir::compiler

@@ -35,7 +35,7 @@ class ProgramBuilder {
   }
 
  private:
-  // What one call of the model owns.
+  // The values that belong to one call of the model.
   struct CallState {
     std::vector<int> variables;  // Module::variables, by parameter
     std::vector<int> weights;    // program values in the layout at rest, in compute type
@@ -49,14 +49,15 @@ class ProgramBuilder {
   const Function& ForwardOf(const ModelCall& call) const {
     return module_.functions[model_.functions[call.model_function].forward];
   }
-  // Evaluation keeps weights at rest where training has them, so that each rank hands over its own.
+  // Evaluation keeps weights at rest in the same places as training, so that each rank hands over
+  // its own weights.
   int zero() const {
     return plan_.mode == PlanMode::kGenerate ? 0 : plan_.job.training().zero_stage();
   }
 
-  // Of what happens when weights are updated, and of what is made of new weights. The first step
-  // has weights too, so that where it does not come right after an update (see
-  // Training::update_phase), each step makes it anew.
+  // at_update is the rate of work that happens when weights are updated; after_update is the rate
+  // of values made from new weights. The first step needs these values too. So if the first step
+  // does not come right after an update (see Training::update_phase), every step makes them anew.
   Rate at_update() const { return plan_.updates.every > 1 ? Rate::kUpdate : Rate::kStep; }
   Rate after_update() const {
     return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1
@@ -87,8 +88,8 @@ class ProgramBuilder {
     return module_.items.back();
   }
 
-  // `value` in another place, boxed there at `rate` (a step's value may be boxed anew for every
-  // micro-batch). Each place and rate and purpose once.
+  // Returns `value` at another place, boxed there at `rate` (the value of a step may be boxed again
+  // for every micro-batch). There is one boxing for each place, rate and purpose.
   int Boxed(int value, const Layout& layout, int64_t stage, Rate rate,
             const std::string& purpose = "") {
     const ProgramValue have = module_.values[value];
@@ -107,8 +108,8 @@ class ProgramBuilder {
     return out;
   }
 
-  // A zero-stage split of a weight: the first tensor axis that no mesh axis splits and that has at
-  // least one unit per part; else the first with any; else axis 0.
+  // Returns the zero-stage split of a weight: the first tensor axis that no mesh axis splits and
+  // that has at least one unit per part; else the first axis that no mesh axis splits; else axis 0.
   absl::StatusOr<Layout> UpdateLayout(const Layout& compute, const TensorType& type) const {
     Layout layout = compute;
     if (zero() == 0) return layout;
@@ -200,7 +201,7 @@ class ProgramBuilder {
     keep.outputs = values;
   }
 
-  // Mixed precision: the master weights are cast after each update, where they rest.
+  // With mixed precision the master weights are cast at rest, after each update.
   void AddWeightCast(int c) {
     const ModelCall& call = model_.calls[c];
     const Function& function = ForwardOf(call);
@@ -230,7 +231,7 @@ class ProgramBuilder {
     item.outputs = outputs;
   }
 
-  // Functions built here are shared by all calls with the same text.
+  // All calls with the same text share a function that is built here.
   int InternFunction(FunctionBuilder& builder) {
     Function function = builder.Take();
     std::string text = ToText(function, plan_.stage_mesh);
@@ -249,7 +250,7 @@ class ProgramBuilder {
                  each_use ? Rate::kMicroBatch : after_update(), each_use ? purpose : "");
   }
 
-  // A model value on `stage`; data is fed where it is used.
+  // Returns a model value on `stage`. Data is fed at the stage that uses it.
   int ModelValueAt(int v, int64_t stage, const Layout& layout) {
     const ModelValue& value = model_.values[v];
     if (value.call >= 0) return Boxed(at_[v].at(-1), layout, stage, Rate::kMicroBatch);
@@ -300,7 +301,8 @@ class ProgramBuilder {
     item.outputs = calls_[c].forward_outputs = outputs;
   }
 
-  // Arguments some node of the forward or backward function reads (in kGenerate, targets are not).
+  // Marks the arguments that some node of the forward or backward function reads (in kGenerate, no
+  // node reads targets).
   std::vector<char> UsedArgs(const ModelFunction& model_function) const {
     const Function& function = module_.functions[model_function.forward];
     std::vector<char> used(function.args.size(), 0);
@@ -318,7 +320,8 @@ class ProgramBuilder {
     return used;
   }
 
-  // The gradient of a result of a call: the sum over its readers, in program order.
+  // Returns the gradient of a result of a call: the sum over the readers of the result, in program
+  // order.
   int ResultGrad(int c, int v, const Layout& layout) {
     auto known = calls_[c].result_grads.find(v);
     if (known == calls_[c].result_grads.end()) {
@@ -360,7 +363,8 @@ class ProgramBuilder {
     if (model_function.backward < 0) return;
     AccumulateInside(model_function, model_function.backward, model_function.backward_results);
     calls_[c].gradients.assign(ForwardOf(call).parameters.size(), -1);
-    // Of a call that only has weights, all may have moved to the weight gradients.
+    // If a call has no inputs but weights, the whole backward function may have moved to the weight
+    // gradients.
     if (!module_.functions[model_function.backward].results.empty()) {
       calls_[c].backward_outputs = AddGradientCall(
           c, PhaseKind::kBackward, absl::StrCat("backward ", call.name), model_function.backward,
@@ -376,7 +380,7 @@ class ProgramBuilder {
     AddGradientBoxing(c);
   }
 
-  // A call of a function that computes gradients; hands back its outputs.
+  // Adds a call of a function that computes gradients, and returns the outputs of the call.
   std::vector<int> AddGradientCall(int c, PhaseKind phase, const std::string& name,
                                    int function_index,
                                    const std::vector<ModelFunction::BackwardArg>& args,
@@ -443,8 +447,8 @@ class ProgramBuilder {
     return 0;
   }
 
-  // Gradients that are boxed once an update (or not at all) are accumulated by the backward
-  // function itself, into a result kept over the micro-batches.
+  // Lets the backward function itself accumulate gradients that are boxed once an update (or
+  // never). The sum is a result that is kept over the micro-batches.
   void AccumulateInside(const ModelFunction& model_function, int function,
                         const std::vector<int>& results) {
     Function& backward = module_.functions[function];
@@ -472,7 +476,8 @@ class ProgramBuilder {
     }
   }
 
-  // From the layout that fell out of the backward ops to the layout of the update, once an update.
+  // Boxes gradients once an update, from the layout that the backward ops produced to the layout of
+  // the update.
   void AddGradientBoxing(int c) {
     const ModelCall& call = model_.calls[c];
     CallState& state = calls_[c];
@@ -491,7 +496,7 @@ class ProgramBuilder {
     }
   }
 
-  // Over the micro-batches of an update, of gradients that are boxed each by itself.
+  // Accumulates gradients that are boxed one by one, over the micro-batches of an update.
   void AddAccumulation(int c, const std::vector<size_t>& to_accumulate) {
     const ModelCall& call = model_.calls[c];
     CallState& state = calls_[c];
@@ -519,9 +524,9 @@ class ProgramBuilder {
 
   Layout AllPartial() const { return Layout(plan_.stage_mesh.num_axes(), Sbp::P()); }
 
-  // |g|^2 over all gradients: per call P over the mesh, summed from the last call to the first,
-  // whatever stage they are on, and merged on stage 0. So cuts do not change the order of the sum,
-  // and it goes the way backward passes end.
+  // Adds |g|^2 over all gradients. The sum of a call is P over the mesh. The sums are added from
+  // the last call to the first, whatever their stages, and merged on stage 0. So cuts do not change
+  // the order of the sum, and the sum travels in the direction in which backward passes end.
   void AddNorm() {
     const TensorType scalar{DType::kF32, {}};
     std::vector<std::vector<int>> by_part;
@@ -571,7 +576,8 @@ class ProgramBuilder {
     ValueId arg = builder.AddArg("norm2", scalar, everywhere_);
     Attributes attrs{{"clip_norm", plan_.job.training().optimizer().clip_norm()}};
     plan_.updates.ToAttributes(&attrs);
-    // Every micro-batch counts as one of those of a whole update; the first update may have fewer.
+    // A micro-batch always has the weight of a micro-batch of a whole update, but the first update
+    // may have fewer micro-batches.
     const double steps = static_cast<double>(plan_.updates.every),
                  first_steps = static_cast<double>(plan_.updates.phase + 1);
     if (plan_.updates.every > 1 && first_steps < steps)
@@ -610,7 +616,7 @@ class ProgramBuilder {
   absl::Status AddUpdate(int c) {
     CallState& state = calls_[c];
     if (state.gradients.empty()) {
-      // Off the way to the loss: its weights stay as they are.
+      // The call is not on the way to the loss, so its weights stay as they are.
       std::vector<int> values;
       for (int variable : state.variables) {
         if (variable >= 0) values.push_back(module_.variables[variable].value);
@@ -677,7 +683,7 @@ class ProgramBuilder {
     return absl::OkStatus();
   }
 
-  // Scalars of the model are reported once a step, as the mean over its micro-batches.
+  // Reports scalars of the model once a step, as the mean over the micro-batches of the step.
   void AddMetric(const std::string& name, int v) {
     int value = at_[v].at(-1);
     const ProgramValue have = module_.values[value];

@@ -1,10 +1,10 @@
-// build-program: from the compiled functions of the model to the program of a step:
+// The pass build-program turns the compiled functions of the model into the program of a step:
 //
 //   source -> forward calls -> backward calls -> gradients accumulated and boxed
 //          -> global norm -> update -> the weights of the next step
 //
-// Stages, ZeRO, accumulation and mixed precision are decided here, and only by where
-// boxings, casts and accumulations stand:
+// This pass decides stages, ZeRO, accumulation and mixed precision, and it expresses each decision
+// only by the place of boxings, casts and accumulations:
 //
 //   ZeRO  gradient of a micro-batch   boxed to the update layout   weights boxed to compute
 //   0     P, accumulated              once an update, P->B         never
@@ -12,7 +12,7 @@
 //   2     boxed at once, P->S         accumulated as S             once an update, S->B
 //   3     boxed at once, P->S         accumulated as S             every use, S->B
 //
-// An update is made every Training::update_every steps; a delay of gradients is a delay of the
+// A job makes an update every Training::update_every steps. A delay of gradients is a delay of the
 // values that norm and update read.
 //
 // Thread rule: pure function.
@@ -26,8 +26,8 @@ namespace weir::compiler {
 // Fills values, items and variables of `plan->module`. Expects laid-out functions.
 absl::Status BuildProgram(LogicalPlan* plan);
 
-// Assigns ModelCall::part and stage: by pipeline.cut, or parts balanced by floating-point
-// operations.
+// Assigns ModelCall::part and stage. The parts follow pipeline.cut, or balance the floating-point
+// operations if the job gives no cut.
 absl::Status AssignStages(const Job& job, const PipelineSchedule& schedule, Module* module);
 
 }  // namespace weir::compiler

@@ -1,5 +1,6 @@
-// Joins boxings of the program that can travel together (same producer, same readers' stage, rate,
-// element type and number of steps) into one: fewer, larger messages.
+// Joins boxings of the program that can travel together into one boxing, which makes messages fewer
+// and larger. Joined boxings share the producer, the stage of the readers, the rate, the element
+// type and the number of steps.
 // Thread rule: pure function.
 #pragma once
 

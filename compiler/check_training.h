@@ -1,4 +1,4 @@
-// Whether the parts of a job beside its graph make sense: how to train, how to run.
+// Checks the parts of a job beside its graph: how to train, and how to run.
 // Not whether they suit the graph; that is for importing it.
 // Thread rule: pure functions.
 #pragma once
@@ -26,7 +26,8 @@ inline constexpr int64_t kGradientDelayMax = 64;
 // looked at only if `mode` trains.
 absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode);
 
-// What `training` says of updates, defaults filled in; of any sense only if CheckTraining is ok.
+// Returns the updates that `training` asks for, with defaults filled in. Precondition:
+// CheckTraining.
 UpdateRate UpdateRateOf(const Training& training);
 // What `training` says of learning rates, defaults filled in; its steps are those of the optimiser.
 LearningRateSchedule LearningRatesOf(const Training& training);

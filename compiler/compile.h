@@ -1,6 +1,6 @@
-// The compiler's front door: a job in, a logical plan out, and from that the plan
-// of any one rank. Needs no device. The logical plan does not grow with the number of ranks,
-// and LowerForRank is a pure function of (logical plan, rank).
+// The compiler's front door. CompileJob turns a job into a logical plan, and LowerForRank turns a
+// logical plan into the plan of one rank. Neither needs a device. The logical plan does not grow
+// with the number of ranks, and LowerForRank is a pure function of (logical plan, rank).
 // Errors: kInvalidArgument (the job is rejected) with codes W03xx and W04xx.
 // Thread rule: pure functions; LogicalPlan is immutable once made.
 #pragma once
@@ -26,7 +26,7 @@ namespace weir::compiler {
 enum class PlanMode : uint8_t {
   kTrain,     // forward, backward, update
   kEvaluate,  // forward; scalar outputs of the model are metrics
-  kGenerate,  // forward up to the logits, which are left in state "fetch/logits"
+  kGenerate,  // forward up to the logits, which stay in state "fetch/logits"
 };
 
 struct CompileOptions {
@@ -34,8 +34,9 @@ struct CompileOptions {
   std::string dump_after;           // regular expression over pass names; "" = none
   std::set<std::string> disabled;   // passes not to run
   std::ostream* dump_to = nullptr;  // where dumps go; nullptr: stderr
-  // Of the machines that will run the plan, for times and register counts; null: PeakCosts. Ranks
-  // of one job must be compiled with equal costs: the plan's id does not tell them apart.
+  // The costs of the machines that will run the plan. Times and register counts follow from these
+  // costs. Null: PeakCosts. All ranks of a job must be compiled with equal costs, because the
+  // plan's id does not depend on the costs.
   const CostModel* costs = nullptr;
 };
 
@@ -48,11 +49,11 @@ struct LogicalPlan {
   UpdateRate updates;  // kTrain
   int64_t chunk_bytes_max = 1 << 20;
   PipelineSchedule schedule;
-  double predicted_bubble =
-      0;  // of a training step, by the costs that it is planned with; 0 with one stage
-  std::string plan_id;  // hash of what was compiled
+  // The bubble of a training step by the costs that the plan was made with. 0 with one stage.
+  double predicted_bubble = 0;
+  std::string plan_id;  // hash of the compiled job
   Module module;
-  std::vector<StageShape> stages;  // what the ranks of each do, taken together
+  std::vector<StageShape> stages;  // the combined work of the ranks of each stage
   JobRhythm rhythm;                // when every station acts
   std::vector<PassTiming> timings;
 };
@@ -62,11 +63,11 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
 
 absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank);
 
-// How often something of rate `rate` happens in Training::update_every steps.
+// Returns how often something of rate `rate` happens in Training::update_every steps.
 int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate);
 
-// What all boxings of one step send over all links, by the closed form of sbp/boxing.h; where not
-// all steps update, the mean over those of an update.
+// Returns the bytes that all boxings of one step send over all links, by the closed form of
+// sbp/boxing.h. If only some steps update, the result is the mean over the steps of an update.
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan);
 
 }  // namespace weir::compiler

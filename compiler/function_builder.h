@@ -1,5 +1,5 @@
-// Builds the small functions the program adds to the model (casts, accumulation, norms,
-// updates), with types and layouts given outright.
+// Builds the small functions that the program adds to the model (casts, accumulation, norms,
+// updates). The caller gives types and layouts outright.
 // Thread rule: one thread, one function.
 #pragma once
 
@@ -52,7 +52,8 @@ class FunctionBuilder {
     return Emit(kBoxingOp, {value}, {{function_.values[value].type, layout}}, {})[0];
   }
 
-  // kStep: kept over the micro-batches of a step. kMicroBatch: once per act.
+  // kStep: keeps the result over the micro-batches of a step. kMicroBatch: publishes the result
+  // once per act.
   void AddResult(ValueId value, Rate rate) {
     function_.results.push_back({value, ResultKind::kNatural, {}, rate == Rate::kStep});
   }

@@ -16,7 +16,7 @@ namespace weir::compiler {
 namespace {
 
 constexpr int64_t kMaxNodes = 1'000'000;
-constexpr int64_t kMaxCalls = 10'000;  // of main, repetitions counted
+constexpr int64_t kMaxCalls = 10'000;  // calls of main, with repetitions
 constexpr int kMaxCallDepth = 16;
 
 using Dims = std::map<std::string, TensorDim>;
@@ -96,8 +96,8 @@ absl::Status UnknownTensorToKeep(const std::string& name, const std::vector<std:
                    absl::StrCat("\"", name, "\""), Nearest(name, known)});
 }
 
-// Imports the nodes of one function of the graph, inlining nothing: callers hand in
-// ranges of nodes without calls.
+// Imports the nodes of one function of the graph and inlines nothing: callers pass ranges of nodes
+// without calls.
 class FunctionImporter {
  public:
   FunctionImporter(const Dims& dims, std::string graph_function, std::string name)
@@ -188,9 +188,10 @@ class FunctionImporter {
                       : absl::StrCat("\"", near, "\"")});
   }
 
-  enum class Extent : uint8_t { kWhole, kPart };  // of what the user calls the function
+  // kPart: only a part of the function that the user wrote.
+  enum class Extent : uint8_t { kWhole, kPart };
 
-  // The values of `names`; a part of main has only some of them.
+  // Keeps the values of `names`. A part of main has only some of these values.
   absl::Status Keep(const std::vector<std::string>& names, Extent extent,
                     const std::string& where) {
     function_.keep.emplace();
@@ -237,7 +238,7 @@ class GraphImporter {
     return names;
   }
 
-  // All tensors of main so far, those that only nodes beside them read included.
+  // Returns all tensors of main so far, including tensors that only the loose nodes of main read.
   std::vector<std::string> MainNames() const {
     std::vector<std::string> names(reserved_.begin(), reserved_.end());
     for (const auto& [name, id] : main_names_) names.push_back(name);
@@ -289,7 +290,8 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  // What the job says of `function`, else the model; none: everything is kept.
+  // Returns the list of the job for `function`, or else the list of the model. None: everything is
+  // kept.
   std::optional<std::vector<std::string>> KeepOf(const weir::Function& function) const {
     auto job = recompute_.find(function.name());
     if (job != recompute_.end()) {
@@ -301,7 +303,7 @@ class GraphImporter {
                                     function.keep().tensor().end());
   }
 
-  // Values of `main`, by name.
+  // Defines a value of `main` by name.
   absl::Status DefineMain(const std::string& name, ModelValue value) {
     module_.model.values.push_back(std::move(value));
     int id = static_cast<int>(module_.model.values.size()) - 1;
@@ -379,7 +381,7 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  // Nodes [begin, end) of main become a function of their own, called once.
+  // Turns nodes [begin, end) of main into a function of their own that is called once.
   absl::Status OutlineNodes(const weir::Function& main, int begin, int end) {
     std::string name = absl::StrCat(main.name(), ".", num_outlined_++);
     FunctionImporter importer(dims_, main.name(), name);
@@ -410,7 +412,7 @@ class GraphImporter {
     if (auto keep = KeepOf(main))
       WEIR_RETURN_IF_ERROR(
           importer.Keep(*keep, FunctionImporter::Extent::kPart, FunctionWhere(main.name())));
-    // Results: what later nodes, calls or outputs of main name.
+    // The results are the values that later nodes, calls or outputs of main name.
     std::set<std::string> later(main.output().begin(), main.output().end());
     for (int i = end; i < main.node_size(); ++i)
       later.insert(main.node(i).input().begin(), main.node(i).input().end());
@@ -426,7 +428,7 @@ class GraphImporter {
                      static_cast<int>(function.results.size())};
       bool result = later.count(value_name) > 0;
       if (!result) {
-        // Still taken, so that names stay unique over the whole of main.
+        // The name is still taken, so that names stay unique over the whole of main.
         out.call = -1;
         WEIR_RETURN_IF_ERROR(ReserveName(value_name));
         continue;
@@ -449,7 +451,7 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  // kGenerate: the first input of the loss is what is fetched.
+  // kGenerate: the first input of the loss is the value to fetch.
   void AddLogits(Function* function, std::set<std::string>* later) {
     for (const Node& node : function->nodes) {
       if (node.op == "softmax_cross_entropy") {
@@ -470,7 +472,7 @@ class GraphImporter {
     return absl::OkStatus();
   }
 
-  // The model function for `name`, compiled at its first call.
+  // Returns the model function for `name`, which is compiled at its first use.
   absl::StatusOr<int> FunctionFor(const std::string& name, const std::string& where) {
     auto it = by_name_.find(name);
     if (it == by_name_.end()) {

@@ -1,7 +1,7 @@
-// From the graph of a job to the compiler's model: types parsed and inferred, schemas
-// checked, calls of calls flattened, the loose nodes of `main` gathered into functions
-// between its calls ("main.0", "main.1"). Everything wrong with a graph is found
-// here (W04xx, W09xx), with function, node, expectation, finding and the nearest legal choice.
+// Imports the graph of a job into the compiler's model. The import parses and infers types, checks
+// schemas, flattens calls of calls, and gathers the loose nodes of `main` into functions between
+// the calls of `main` ("main.0", "main.1"). The import finds every error of a graph (W04xx, W09xx)
+// and names the function, the node, the expectation, the finding and the nearest legal choice.
 // Thread rule: pure function.
 #pragma once
 
@@ -14,11 +14,11 @@
 
 namespace weir::compiler {
 
-// The dimension table of a graph, checked.
+// Returns the checked dimension table of a graph.
 absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job);
 
-// The same for one micro-batch: the dimension of the samples (batch_dim.h) divided by the
-// micro-batches.
+// Returns the dimension table of one micro-batch: the batch dimension (batch_dim.h) is divided by
+// the number of micro-batches.
 absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job);
 
 absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims,

@@ -11,15 +11,15 @@ namespace {
 
 constexpr int64_t kValues = int64_t{1} << 31;  // of i32 from 0 on
 
-// Adds a reader. Of equal ranges the later call of this function wins: all walks here go backward,
-// so a message names the first reader of the graph.
+// Adds a reader. Among equal ranges the later call of this function wins. All walks here go
+// backward, so a message names the first reader of the graph.
 void Narrow(const IndexRange& by, std::optional<IndexRange>* range) {
   const bool rows = by.of_rows || (range->has_value() && (*range)->of_rows);
   if (!range->has_value() || by.below <= (*range)->below) *range = by;
   (*range)->of_rows = rows;
 }
 
-// A declared range in place of what the readers need. `where` declares it.
+// Replaces the readers' range by a declared range. `where` is the place of the declaration.
 absl::Status Declare(const IndexRange& declared, const std::string& where,
                      std::optional<IndexRange>* range) {
   if (range->has_value() && declared.below > (*range)->below) {
@@ -34,7 +34,7 @@ absl::Status Declare(const IndexRange& declared, const std::string& where,
   return absl::OkStatus();
 }
 
-// The ranges that are known for the values of one function.
+// The known ranges of one value of a function.
 struct ValueUse {
   std::optional<IndexRange> range;
   bool needed = false;
@@ -47,7 +47,7 @@ class FunctionUses {
 
   ValueUse& operator[](ValueId value) { return uses_[static_cast<size_t>(value)]; }
 
-  // From the results of the function, which are filled in, to its arguments.
+  // Walks from the results of the function, which are filled in, to its arguments.
   absl::Status Walk() {
     for (auto node = function_.nodes.rbegin(); node != function_.nodes.rend(); ++node)
       WEIR_RETURN_IF_ERROR(Read(*node));
@@ -147,7 +147,7 @@ class ModelUses {
   }
 
  private:
-  // Calls of one function that differ in nothing here have one answer.
+  // Calls of one function with equal keys have one answer.
   using Key = std::pair<int, std::vector<int64_t>>;
 
   absl::Status WalkCall(const ModelCall& call) {
@@ -168,7 +168,7 @@ class ModelUses {
     return absl::OkStatus();
   }
 
-  // The uses of the activation arguments.
+  // Returns the uses of the activation arguments.
   absl::StatusOr<std::vector<ValueUse>> WalkFunction(const ModelCall& call) const {
     const Function& function = module_.functions[model_.functions[call.model_function].forward];
     FunctionUses uses(function);

@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Two towers over tables of 500 and 800 rows, a classifier of 2 over both: no name that means
-// anything to anybody.
+// Two towers over tables of 500 and 800 rows, and a classifier of 2 over both. No name here has a
+// meaning to anyone.
 constexpr char kTowers[] = R"pb(
   graph {
     dim { name: "a" size: 8 }
@@ -269,7 +269,7 @@ TEST(IndexRanges, ThePlanOfARankCarriesThem) {
   EXPECT_EQ(below, (std::map<std::string, int64_t>{{"p", 500}, {"q", 800}, {"c", 2}}));
 }
 
-// What stands along the samples, as the targets of a softmax over the batch, counts within a
+// Values along the samples, for example the targets of a softmax over the batch, count within a
 // micro-batch.
 TEST(IndexRanges, ARangeOfTheSamplesIsThatOfAMicroBatch) {
   Job job = Towers();

@@ -1,11 +1,11 @@
-// The compiler's view of a model: functions of nodes over values, and a program of
-// calls. Every pass reads and writes this and nothing else.
+// The compiler's view of a model: functions of nodes over values, and a program of calls. The
+// passes read and write this view and nothing else.
 //
-// A Function is compiled once however often it is called. It is straight-line: nodes stand
-// in an order in which every value is defined before it is used. Values carry a
-// logical type (the tensor of one micro-batch, whole over all devices) and, once
-// propagate_layouts has run, a layout over the stage mesh. The op "boxing" changes
-// the layout of a value; no other op's operands ever need one after insert_boxing.
+// The compiler compiles a Function once, however often the model calls the function. A Function is
+// straight-line: its nodes stand in an order that defines every value before its first use. A value
+// carries a logical type (the tensor of one micro-batch, whole over all devices). After the pass
+// propagate-layouts a value also carries a layout over the stage mesh. The op "boxing" changes the
+// layout of a value. After propagate-layouts no other op needs an operand in another layout.
 //
 // A Module joins functions by a Program: items (calls, boxings, sources, sinks) over program
 // values, each with a stage and a rate (per micro-batch or per step).
@@ -34,7 +34,7 @@ struct Value {
   std::string name;
   TensorType type;
   Layout layout;    // over the stage mesh; empty before propagate_layouts
-  std::string why;  // why this layout, for people
+  std::string why;  // why the value has this layout, for people
 };
 
 struct Node {
@@ -53,12 +53,12 @@ enum class ArgKind : uint8_t {
   kFixed,       // layout given: stashes, gradients, scalars of the runtime
 };
 
-// Integers from 0 to below `below`, because something reads them as indices or the graph declares
-// it.
+// The values are integers from 0 to below `below`, because an op reads them as indices or the graph
+// declares the range.
 struct IndexRange {
   int64_t below = 0;
-  std::string
-      reader;  // for people: who has room for no more, "an index along dimension vocab of …"
+  // The reader that sets `below`, for people: "an index along dimension vocab of …".
+  std::string reader;
   bool of_rows = false;  // some reader looks up rows of a table: the values are tokens
 };
 
@@ -71,15 +71,15 @@ struct Arg {
 enum class ResultKind : uint8_t {
   kActivation,  // boxed to the layout of the rules
   kFixed,       // boxed to `layout`
-  kNatural,     // whatever layout falls out (parameter gradients, losses, stashes)
+  kNatural,     // any layout (parameter gradients, losses, stashes)
 };
 
 struct Result {
   ValueId value = -1;
   ResultKind kind = ResultKind::kActivation;
-  Layout layout;          // kFixed
-  bool per_step = false;  // kept over acts and published once a step, or at the rate of the program
-                          // value that it becomes
+  Layout layout;  // kFixed
+  // The value is kept over acts and published once a step, or at the rate of its program value.
+  bool per_step = false;
 };
 
 struct ParameterInfo {
@@ -96,30 +96,31 @@ struct Function {
   std::vector<Arg> args;
   std::vector<Result> results;
   std::vector<ParameterInfo> parameters;
-  // Values that live in persistent memory named after the call's parameter or fetch
-  // ("adam_m"): written and read in place by the node that outputs them.
+  // Values that live in persistent memory named after the call's parameter or fetch ("adam_m"). The
+  // node that outputs such a value reads and writes the memory in place.
   std::map<ValueId, std::string> states;
-  // Values that the backward pass finds kept, besides arguments; none: all that it reads.
+  // Values that forward keeps for the backward pass, besides arguments. None: all values that
+  // backward reads.
   std::optional<std::vector<ValueId>> keep;
 
   ValueId AddValue(std::string name, TensorType type);
-  // Index of the node that outputs `value`, or -1 (an argument).
+  // Returns the index of the node that outputs `value`, or -1 (an argument).
   int ProducerOf(ValueId value) const;
   int ArgOf(ValueId value) const;  // -1: none
 };
 
-// One function as text, stable, for dumps and golden tests.
+// Returns one function as stable text, for dumps and golden tests.
 std::string ToText(const Function& function, const Mesh& stage_mesh);
 
 // ---- the model as the user wrote it: functions and the calls of `main` ----
 
-// How a model function and its gradient hang together, filled by differentiate.
+// Links a model function to its gradient. The pass differentiate fills in this struct.
 struct ModelFunction {
   int forward = -1;
   int backward = -1;    // -1: nothing to differentiate
   int num_results = 0;  // results of the user; stashes follow in Function::results
   std::vector<char> arg_needs_grad;
-  // Where each argument of `backward` comes from.
+  // The source of each argument of `backward`.
   struct BackwardArg {
     enum Kind : uint8_t {
       kForwardArg,
@@ -130,17 +131,18 @@ struct ModelFunction {
     int index = 0;
   };
   std::vector<BackwardArg> backward_args;
-  // Results of `backward`, in order: gradients of these forward arguments (activations
-  // and parameters alike).
+  // The results of `backward`, in order: the gradients of these forward arguments (activations and
+  // parameters alike).
   std::vector<int> backward_results;
-  // What split-backward took out of `backward`: gradients of parameters that no other gradient
-  // needs. What these read of `backward` follows in its results after those of `backward_results`.
+  // The function that split-backward took out of `backward`: the gradients of parameters that no
+  // other gradient needs. The values that this function reads from `backward` are results of
+  // `backward`, after `backward_results`.
   int weight_gradient = -1;  // -1: not split
   std::vector<BackwardArg> weight_gradient_args;
   std::vector<int> weight_gradient_results;  // as backward_results
 };
 
-// How a model reads what data feeds it.
+// The model's use of an input that data feeds.
 struct InputUse {
   std::optional<IndexRange> range;  // none: any value will do
   bool needed = true;               // the result of some call depends on it, so plans feed it
@@ -151,7 +153,7 @@ struct ModelValue {
   TensorType type;
   int call = -1;  // the call that produces it, or -1: fed by data under `name`
   int result = 0;
-  InputUse use = {};  // of what is fed
+  InputUse use = {};  // only for a value that data feeds
 };
 
 struct ModelCall {
@@ -174,12 +176,12 @@ struct Model {
 
 // ---- program ----
 
-// Of acts of an item, and tokens of a value.
+// The rate of an item's acts, and of a value's tokens.
 enum class Rate : uint8_t {
   kMicroBatch,
   kStep,
-  // Where weights are updated every H-th step only: once in H steps, in the step that updates, or,
-  // after it, in the first of the next H.
+  // Only if weights are updated every H-th step: once in H steps. kUpdate: in the step that
+  // updates. kAfterUpdate: in the next step, the first of the next H.
   kUpdate,
   kAfterUpdate,
 };
@@ -200,10 +202,11 @@ struct ProgramValue {
   Layout layout;
   int64_t stage = 0;
   Rate rate = Rate::kMicroBatch;
-  int variable = -1;     // index in Module::variables: present before the first step
-  int64_t delay = 0;     // tokens by which readers lag: those of the first reads are zeros
-  int gradient_of = -1;  // with a delay: the index in Module::variables of the weight that this is
-                         // the gradient of
+  int variable = -1;  // index in Module::variables: present before the first step
+  // The number of tokens by which readers lag. The first reads return zeros.
+  int64_t delay = 0;
+  // Only with a delay: the value is the gradient of this weight (index in Module::variables).
+  int gradient_of = -1;
 };
 
 struct ProgramItem {
@@ -211,8 +214,8 @@ struct ProgramItem {
   PhaseKind phase = PhaseKind::kForward;
   std::string name;
   int function = -1;      // kCall
-  uint64_t instance = 0;  // the call of the user's model this belongs to
-  int64_t part = 0;       // of the pipeline: the part that this works for
+  uint64_t instance = 0;  // the call of the user's model that the item belongs to
+  int64_t part = 0;       // the pipeline part that the item works for
   Rate rate = Rate::kMicroBatch;
   std::vector<int> inputs;          // program values
   std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new place
@@ -236,7 +239,7 @@ struct Variable {
 
 struct Module {
   Model model;
-  // A deque, so that references stay valid where passes add functions.
+  // A deque keeps references valid when passes add functions.
   std::deque<Function> functions;
   std::vector<ProgramValue> values;
   std::vector<ProgramItem> items;
@@ -247,7 +250,7 @@ struct Module {
   }
 };
 
-// The program as text, stable: variables, then items. Empty before build-program.
+// Returns the program as stable text: variables first, then items. Empty before build-program.
 std::string ProgramText(const Module& module, const Mesh& stage_mesh);
 
 }  // namespace weir::compiler

@@ -1,4 +1,4 @@
-// The rules of a job, which map names of dimensions to mesh axes, ready to be asked.
+// The layout rules of a job. A rule maps the name of a dimension to a mesh axis.
 // Thread rule: immutable after construction.
 #pragma once
 
@@ -18,31 +18,34 @@ namespace weir::compiler {
 class LayoutRules {
  public:
   LayoutRules() = default;
-  // Rules about axes the mesh does not have are left out (a job keeps its rules when the
-  // mesh shrinks); rules about unknown dimensions are an error with the nearest name.
+  // Leaves out rules about axes that the mesh does not have, so that a job keeps its rules when the
+  // mesh shrinks. A rule about an unknown dimension is an error that names the nearest dimension.
   static absl::StatusOr<LayoutRules> Create(const Job& job, const Mesh& stage_mesh,
                                             const std::map<std::string, TensorDim>& dims);
 
-  // Position of the first rule that maps `dim` to mesh axis `axis`, or -1. Small = preferred.
+  // Returns the position of the first rule that maps `dim` to mesh axis `axis`, or -1. A smaller
+  // position is preferred.
   int Find(const std::string& dim, int axis, Rule::Scope scope) const;
   std::string Describe(int rule) const;  // "rule batch -> dp"
 
-  // The layout the rules give a tensor of the model that is stored or passed between functions.
+  // Returns the layout that the rules give a stored tensor of the model, or a tensor that passes
+  // between functions.
   Layout LayoutOf(const TensorType& type, Rule::Scope scope) const;
 
-  // Why it is that one, "dp: rule batch -> dp, tp: rule heads -> tp"; empty if no rule splits the
-  // tensor.
+  // Explains the layout of LayoutOf: "dp: rule batch -> dp, tp: rule heads -> tp". Empty if no rule
+  // splits the tensor.
   std::string WhyOf(const TensorType& type, Rule::Scope scope) const;
 
-  // Every override names a function and a tensor of it, and fits its type.
+  // Checks that every override names a function and a tensor of that function, and fits the
+  // tensor's type.
   absl::Status CheckOverrides(const Module& module) const;
 
-  // Explicit layouts, by "function/tensor".
+  // Returns the explicit layout of "function/tensor", or nullptr.
   const Layout* Override(const std::string& function, const std::string& tensor) const;
 
  private:
-  // The rule that decides over an axis of the mesh, and the dimension of the tensor that it names;
-  // -1: none.
+  // Returns the rule that decides over an axis of the mesh, and the tensor's dimension that the
+  // rule names. -1: none.
   std::pair<int, int> BestFor(const TensorType& type, int axis, Rule::Scope scope) const;
 
   struct Entry {

@@ -13,7 +13,7 @@
 namespace weir::compiler {
 namespace {
 
-// Acts of one side of a register: which acts move which tokens, and when they start and end.
+// The acts of one side of a register: the acts that move each token, and their starts and ends.
 struct Side {
   std::string name;
   const ActorTiming* timing = nullptr;
@@ -47,19 +47,19 @@ void SetPort(const Port& port, Side* side) {
   side->phase = port.phase();
 }
 
-// What has a place in the arena: a register, or a state that is in none.
+// An entry of the arena: a register, or a state outside all registers.
 struct Resident {
   const RegisterSpec* reg = nullptr;
   const StateSpec* state = nullptr;
   int64_t offset = 0, bytes = 0;
   const Side* writer = nullptr;  // null: alive all the time
   std::vector<const Side*> readers = {};
-  // By the planned starts.
+  // Set from the planned starts.
   int64_t held = 0, alive_ns = 0;
   std::string until = {};
 };
 
-// Of plans with more, nobody looks at when each token is there: it takes longer than all else.
+// A plan with more acts gets no lifetimes of tokens, because these would take longer than all else.
 constexpr int64_t kActsFollowed = int64_t{1} << 18;
 
 char PhaseLetter(ActorSpec::Phase phase) {
@@ -99,7 +99,7 @@ class Viewer {
  private:
   struct Change {
     int64_t amount = 0;
-    const std::string* name = nullptr;  // of an actor that starts
+    const std::string* name = nullptr;  // the name of an actor that starts
   };
 
   void FindSides() {
@@ -154,7 +154,7 @@ class Viewer {
   }
 
   void Sum() {
-    std::set<int> delayed;  // registers of gradients that lag
+    std::set<int> delayed;  // registers of delayed gradients
     for (const StateSpec& state : plan_.state()) {
       if (state.has_token()) delayed.insert(state.token().register_id());
     }
@@ -174,7 +174,7 @@ class Viewer {
                                  view_.optimiser_bytes - view_.landing_bytes);
   }
 
-  // When an act starts, the acts counted from step 0 (proto/plan.proto, ActorTiming).
+  // Returns the start of an act. Acts count from step 0 (proto/plan.proto, ActorTiming).
   int64_t Start(const Side& side, int64_t act) const {
     const int64_t step = act / side.acts_per_step * side.every + side.every_phase;
     const int64_t iteration = step / steps_;
@@ -189,8 +189,8 @@ class Viewer {
            k % side.chunks * side.timing->chunk_ns();
   }
 
-  // Adds `amount` from `start` to `end` to the sums over the iteration, whose steps follow each
-  // other.
+  // Adds `amount` from `start` to `end` to the sums over the iteration. The steps of the iteration
+  // follow each other.
   void AddSpan(int64_t start, int64_t end, int64_t amount, const std::string* name,
                std::map<int64_t, Change>* changes, int64_t* always) const {
     if (end <= start) return;
@@ -215,7 +215,8 @@ class Viewer {
     return acts;
   }
 
-  // Sets what is alive when, and for each register how many of its tokens at once.
+  // Sets the bytes alive at each time, and for each register the number of its tokens alive at
+  // once.
   void FollowTokens() {
     always_bytes_ = plan_.scratch_bytes();
     for (Resident& r : residents_) {
@@ -226,10 +227,11 @@ class Viewer {
       const Side& writer = *r.writer;
       const int64_t acts = writer.acts_per_step * steps_ / writer.every;
       const int64_t tokens =
-          std::max<int64_t>(1, acts * writer.tokens / writer.period);  // of an iteration
+          std::max<int64_t>(1, acts * writer.tokens / writer.period);  // tokens of an iteration
       std::map<int64_t, Change> own;
       int64_t own_always = 0;
-      // Those of an iteration in the steady state: phases shorten the first spans of all.
+      // Looks at the tokens of an iteration in the steady state, because phases shorten the first
+      // spans.
       for (int64_t token = 2 * tokens; token < 3 * tokens; ++token) {
         const int64_t start = Start(writer, writer.FirstAct(token));
         int64_t end = start;
@@ -259,7 +261,7 @@ class Viewer {
     };
     int64_t alive = always_bytes_;
     view_.most_bytes = alive;
-    size_t next = 0;  // the first column of which nothing has been said
+    size_t next = 0;  // the first column without an entry
     for (const auto& [time, change] : changes_) {
       if (time >= iteration_ns_) break;
       const size_t column = column_of(time);
@@ -280,7 +282,7 @@ class Viewer {
     AddPhases();
   }
 
-  // Which phase acts longest in each column.
+  // Sets the phase that acts longest in each column.
   void AddPhases() {
     const auto columns = static_cast<int64_t>(view_.columns.size());
     std::vector<std::map<char, int64_t>> busy(view_.columns.size());
@@ -380,7 +382,7 @@ class Viewer {
 
 std::string Bytes(int64_t bytes) { return BytesText(static_cast<double>(bytes)); }
 
-// Characters of a line of the table; what is longer goes on in the next.
+// Characters in a line of the table. A longer text continues on the next line.
 constexpr int kColumns = 100;
 
 }  // namespace
@@ -419,7 +421,7 @@ std::string ChartText(const MemoryView& view, int rows) {
   return text;
 }
 
-// One unit a column; names are whole, as the last column may go on in the next line.
+// A column has one unit. Names are whole, because the last column may continue on the next line.
 std::string LargestText(const MemoryView& view) {
   constexpr char kRow[] = "  %10s  %7s  %9s  %6s  %s";
   int64_t alive_ns = 0, bytes = 0;

@@ -1,9 +1,10 @@
-// What lies in the memory of one rank, when, and why so long: for people, from a finished plan.
-// The time of a view is the plan's own: the starts that its certificate gives every act. A token is
-// alive from the start of the act that writes it to the end of the last act that reads it; the
-// steps of the steady state follow each other, so what one step leaves to the next is seen in both.
-// Not a measurement: a device that is late holds tokens longer, and the plan has room for that
-// (slots). Thread rule: pure functions.
+// A view of one rank's memory, for people: the tensors that lie there, when, and why for so long.
+// The view is made from a finished plan and uses the plan's own times: the start that the
+// certificate gives every act. A token is alive from the start of the act that writes it to the end
+// of the last act that reads it. The view shows the steady state, in which steps follow each other,
+// so a token that one step leaves to the next is seen in both. The view is not a measurement: a
+// late device holds tokens longer, and the slots of the plan have room for that. Thread rule: pure
+// functions.
 #pragma once
 
 #include <cstdint>
@@ -16,47 +17,50 @@ namespace weir::compiler {
 
 struct MemoryView {
   int64_t arena_bytes = 0;
-  // What the arena is made of.
+  // The parts of the arena.
   int64_t weight_bytes = 0;
   int64_t optimiser_bytes = 0;  // and other states
   int64_t landing_bytes = 0;    // where other ranks write
-  int64_t register_bytes = 0;   // room of all other registers, some of them in one place
+  int64_t register_bytes = 0;   // room of all other registers; some share a place
   int64_t scratch_bytes = 0;
   int64_t unshared_bytes = 0;  // the arena, if every register had a place of its own
 
-  int64_t iteration_ns =
-      0;  // what the columns cover, in equal parts; without start times, or with a quarter of a
-          // million acts and more, there are none, and nothing is said of when a tensor is alive
+  // The time that the columns cover in equal parts. There are no columns and no lifetimes if the
+  // plan has no start times, or has a quarter of a million acts or more.
+  int64_t iteration_ns = 0;
   int64_t steps = 1;  // in an iteration
   struct Column {
-    int64_t bytes = 0;  // alive at most
-    char phase = '.';   // f, b, w, u: forward, backward, weight gradients, update, whichever is
-                        // longest; .: none
+    int64_t bytes = 0;  // the most that is alive in the column
+    // The phase that takes most of the column: f, b, w, u: forward, backward, weight gradients,
+    // update; .: none.
+    char phase = '.';
   };
   std::vector<Column> columns;
-  int64_t most_bytes = 0;  // alive at once
-  int64_t most_ns = 0;     // when first
-  std::string most_at;     // the actor that starts then
+  int64_t most_bytes = 0;  // the most that is alive at once
+  int64_t most_ns = 0;     // the first time of `most_bytes`
+  std::string most_at;     // the actor that starts at `most_ns`
 
   struct Tensor {
     std::string name;
     int64_t slots = 0;
-    int64_t held = 0;         // the most of its slots that are alive at once by the planned starts
+    // The most slots that are alive at once, by the planned starts.
+    int64_t held = 0;
     int64_t bytes = 0;        // of all slots
     std::string from, until;  // actors; empty: always
-    int64_t alive_ns = 0;     // each token, at most; 0: always
+    int64_t alive_ns = 0;     // of a token, at most; 0: always
     std::string why;
-    int sharers = 0;  // others that use some of its memory at other times
+    int sharers = 0;  // other tensors that use some of the memory at other times
   };
   std::vector<Tensor> largest;
 };
 
 MemoryView ViewMemory(const RankPlan& plan, int columns_max, int tensors_max);
 
-// A line of figures, and under it, if there are start times, `rows` lines and a foot.
+// Returns a line of figures. If the plan has start times, `rows` lines of the chart and a foot line
+// follow.
 std::string ChartText(const MemoryView& view, int rows);
 
-// The table of the largest.
+// Returns the table of the largest tensors.
 std::string LargestText(const MemoryView& view);
 
 }  // namespace weir::compiler

@@ -1,4 +1,4 @@
-// What is alive when, from plans written by hand and from a compiled one.
+// Tests which tensors are alive when, with plans written by hand and with a compiled plan.
 #include "compiler/memory_view.h"
 
 #include <algorithm>
@@ -15,8 +15,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// A writer and a reader of 100 bytes, two micro-batches of 10 ns each in a step of 40 ns; the
-// reader starts `reader_ns` after the beginning of the step.
+// Returns a plan with a writer and a reader of 100 bytes, two micro-batches of 10 ns each in a step
+// of 40 ns; the reader starts `reader_ns` after the beginning of the step.
 RankPlan Pair(int64_t reader_ns, int slots) {
   RankPlan plan;
   plan.set_micro_batches(2);

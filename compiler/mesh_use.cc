@@ -30,7 +30,7 @@ bool SplitsAnything(const Module& module, int axis) {
   return false;
 }
 
-// Names of the axes that the rules of the job speak of and the mesh lacks.
+// Returns the names of axes that the rules of the job mention and the mesh lacks.
 std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
   std::set<std::string> names;
   for (const Rule& rule : plan.job.rule()) {
@@ -39,8 +39,8 @@ std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
   return {names.begin(), names.end()};
 }
 
-// Coordinates along `axis` that hold nothing of a tensor. Where other axes split the tensor too,
-// their first devices hold the most.
+// Returns the coordinates along `axis` that hold nothing of a tensor. If other axes split the
+// tensor too, the first devices of those axes hold the most.
 std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout, const Mesh& mesh,
                                    int axis) {
   std::set<int64_t> empty;
@@ -61,8 +61,8 @@ std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout,
   return empty;
 }
 
-// What an axis splits: dimensions that leave some of its devices without a part, and devices with a
-// part of anything.
+// The use of an axis: the dimensions that leave some of its devices without a part, and the devices
+// that hold a part of any tensor.
 struct AxisUse {
   struct Gap {
     std::set<int64_t> empty;  // coordinates
@@ -94,7 +94,7 @@ AxisUse UseOf(const LogicalPlan& plan, int axis) {
   return use;
 }
 
-// "2 to 7, 10": ranks of the job whose coordinate along `axis` is among `at`.
+// Returns the ranks of the job whose coordinate along `axis` is among `at`: "2 to 7, 10".
 std::string RanksText(const LogicalPlan& plan, int axis, const std::set<int64_t>& at) {
   std::vector<std::string> ranges;
   int64_t begin = -1;

@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Not;
 
-// A regression of four heads of two columns each, on `mesh`; `more` is added to the job.
+// Compiles a regression of four heads of two columns each, on `mesh`. `more` is added to the job.
 std::unique_ptr<LogicalPlan> PlanOf(const std::vector<std::pair<std::string, int>>& mesh,
                                     const std::string& more, int zero_stage = 0) {
   Job job;
@@ -76,7 +76,7 @@ TEST(MeshUse, ADimensionWithFewerUnitsThanTheAxisHasDevicesNamesTheRanksWithoutA
           AllOf(HasSubstr("mesh axis tp splits dimension heads, which has 4 units, over 6 devices"),
                 HasSubstr("ranks 4 to 5, 10 to 11 hold no part of it (main.0/w), nor of anything "
                           "else that the axis splits"))));
-  // Another dimension gives all ranks work, but for the heads.
+  // Another dimension gives all ranks work, except for the heads.
   const auto wide =
       PlanOf({{"tp", 6}},
              "rule { dim: 'heads' axis: 'tp' } layout { tensor: 'main.0/y' sbp: '[tp: S(1)]' }");

@@ -1,6 +1,6 @@
-// What the inputs of a job's model ask of its data: types, ranges, and whether they are read at
-// all. For those who open data; the compiler itself writes the same into the plan. Thread rule:
-// pure function.
+// The demands that the inputs of a job's model make on its data: types, ranges, and whether a plan
+// reads the input at all. Code that opens data uses this file. The compiler writes the same demands
+// into the plan. Thread rule: pure function.
 #pragma once
 
 #include <optional>
@@ -20,7 +20,8 @@ struct ModelInput {
   InputUse use;
 };
 
-// In the order of `main`. kInvalidArgument: what is wrong with the graph, as CompileJob says it.
+// Returns the inputs in the order of `main`. kInvalidArgument: the graph is wrong, with the error
+// of CompileJob.
 absl::StatusOr<std::vector<ModelInput>> ModelInputsOf(const Job& job, PlanMode mode);
 
 }  // namespace weir::compiler

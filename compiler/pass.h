@@ -1,6 +1,6 @@
-// A pass: one named transformation of the module. The PassPipeline runs them in
-// order, verifies the module after each, takes the time, dumps on request and
-// leaves out those disabled by name.
+// A pass is one named transformation of the module. The PassPipeline runs passes in order, verifies
+// the module after each pass, measures the time, dumps the module on request and leaves out passes
+// that are disabled by name.
 // Thread rule: one thread.
 #pragma once
 
@@ -18,17 +18,17 @@
 
 namespace weir::compiler {
 
-// What passes may know besides the module.
+// The facts that passes may use besides the module.
 struct PassContext {
   Mesh stage_mesh;
   LayoutRules rules;
   std::map<std::string, TensorDim> dims;
-  int64_t micro_batches_per_update = 1;  // whose gradients one update is the mean of
+  int64_t micro_batches_per_update = 1;  // one update takes the mean of their gradients
   DType precision = DType::kF32;
 };
 
 struct Pass {
-  std::string name;  // a verb phrase: "insert-boxing"
+  std::string name;  // a verb phrase: "split-backward"
   std::string doc;
   bool required = true;  // optional passes may be disabled without changing results
   std::function<absl::Status(const PassContext&, Module*)> run;
@@ -50,7 +50,7 @@ class PassPipeline {
  public:
   explicit PassPipeline(PassPipelineOptions options) : options_(std::move(options)) {}
   void Add(Pass pass) { passes_.push_back(std::move(pass)); }
-  // kInvalidArgument if a required pass is disabled or a name is unknown.
+  // kInvalidArgument: a required pass is disabled, or a name is unknown.
   absl::Status Run(const PassContext& context, Module* module);
   const std::vector<PassTiming>& timings() const { return timings_; }
 
@@ -60,9 +60,9 @@ class PassPipeline {
   std::vector<PassTiming> timings_;
 };
 
-// Structure and types: operands defined before use, every node's op known, inferred
-// types equal to the stored ones; after layouts exist, that every node's operands form
-// a legal signature. An error is our own fault (kInternal) and names the pass.
+// Checks structure and types: operands are defined before use, every node's op is known, and
+// inferred types equal the stored types. Once layouts exist, the operands of every node must form a
+// legal signature. An error is the compiler's own fault (kInternal) and names the pass.
 absl::Status VerifyFunction(const Function& function, const PassContext& context);
 
 }  // namespace weir::compiler

@@ -1,4 +1,4 @@
-// The order of the passes, in one place.
+// Sets the order of the passes, in one place.
 #include "absl/strings/str_cat.h"
 #include "compiler/build_program.h"
 #include "compiler/bundle_boxings.h"
@@ -14,7 +14,7 @@
 namespace weir::compiler {
 namespace {
 
-// A rank that takes part in an exchange with all others has a transfer for each of them.
+// A rank that takes part in an exchange with all other ranks has a transfer for each of them.
 constexpr int64_t kDevicesMax = 16384;
 
 absl::StatusOr<Mesh> MeshOf(const Job& job) {

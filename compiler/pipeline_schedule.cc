@@ -10,8 +10,8 @@ namespace {
 
 constexpr int64_t kVirtualStagesMax = 1024;
 
-// How many virtual micro-batches (micro-batches times parts) stage `s` sends forward before its
-// first backward act.
+// Returns how many virtual micro-batches (micro-batches times parts) stage `s` sends forward before
+// its first backward act.
 int64_t Lead(const PipelineSchedule& schedule, int64_t s) {
   const int64_t p = schedule.num_stages, v = schedule.virtual_stages;
   return v == 1 ? p - s - 1 : 2 * (p - s - 1) + (v - 1) * p;
@@ -23,7 +23,7 @@ struct VirtualAct {
   bool forward = true;
 };
 
-// Plays one stage in the order of turns and counts what each of its parts holds at most.
+// Plays one stage in the order of turns and counts the most that each of its parts holds.
 void CountInFlight(int64_t s, PipelineSchedule* schedule) {
   std::vector<VirtualAct> forward, backward;
   for (int64_t part = s; part < schedule->num_parts(); part += schedule->num_stages) {
@@ -68,23 +68,24 @@ PipelineSchedule::Turn PipelineSchedule::TurnOf(PipelinePass pass, int64_t part)
   }
   if (kind == weir::Pipeline::GPIPE) return {0, 1, 1, 0};
   if (kind != weir::Pipeline::INTERLEAVED) return {};
-  // A group of `stages` micro-batches goes through one part after the other, then comes the next
-  // group. The n-th forward act of a stage goes just before its backward act n - lead.
+  // A group of `stages` micro-batches goes through one part after the other before the next group
+  // starts. The n-th forward act of a stage goes just before the stage's backward act n - lead.
   if (pass == PipelinePass::kForward) return {2 * (chunk * p - Lead(*this, s)), p, 2 * p * v, 2};
   return {2 * (v - 1 - chunk) * p + 1, p, 2 * p * v, 2};
 }
 
 int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
-  // Forward before backward: how many micro-batches are under way is up to slots, so after a
-  // backward pass, which frees those of one, the next forward pass runs to its end and its result
-  // is on its way: 1F1B. The other way round a gradient that comes early would stop a forward pass
-  // that others wait for.
+  // Forward goes before backward. Slots limit the number of micro-batches under way. A backward
+  // pass frees the slots of one micro-batch, so the next forward pass then runs to its end and
+  // sends its result: 1F1B. In the other order, an early gradient would stop a forward pass that
+  // other stages wait for.
   constexpr int kForward = 40, kBackward = 30, kWeightGradient = 5;
   if (pass == PipelinePass::kWeightGradient) return kWeightGradient;
-  // By turns, forward and backward passes alternate as turns say.
+  // With turns, forward and backward passes alternate as their turns say.
   const bool by_turns = kind == weir::Pipeline::INTERLEAVED || kind == weir::Pipeline::ZERO_BUBBLE;
-  // A part that has begun goes on, whoever comes meanwhile: the next stage waits for what it makes,
-  // the first one most, where several micro-batches can begin at once.
+  // A part that has begun a pass continues, whatever becomes ready meanwhile, because the next
+  // stage waits for the result. This matters most on the first stage, where several micro-batches
+  // can begin at once.
   const bool goes_on = begin == Begin::kGoesOn && num_stages > 1;
   return (pass == PipelinePass::kForward || by_turns ? kForward : kBackward) + (goes_on ? 1 : 0);
 }
@@ -92,15 +93,15 @@ int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
 int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePass read,
                                int64_t read_part) const {
   if (made == read) {
-    // From one part of a stage to a later one: a group passes all of the first before it comes to
-    // the second.
+    // From one part of a stage to a later part: a whole group passes the first part before it comes
+    // to the second part.
     return made_part == read_part ? 1 : std::min(num_stages, micro_batches);
   }
   if (read != PipelinePass::kWeightGradient)
     return std::max(in_flight[made_part], in_flight[read_part]);
   if (made == PipelinePass::kForward) return std::min(num_stages, micro_batches);
-  // What waits for weight gradients takes the place of what waits for the backward pass: together
-  // the same on all stages.
+  // Slots that wait for weight gradients replace slots that wait for the backward pass. Their sum
+  // is the same on all stages.
   return std::min(num_stages + 1 - std::min(num_stages, in_flight[read_part]), micro_batches);
 }
 

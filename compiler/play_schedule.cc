@@ -63,14 +63,14 @@ class Player {
     return ends_[static_cast<int>(pass)][part];
   }
 
-  // When act k of a pass has ended; kLater if it has not begun. There is nothing to wait for before
-  // the first.
+  // Returns the end of act k of a pass, or kLater if the act has not begun. Returns 0 for an act
+  // before the first.
   int64_t EndOf(PipelinePass pass, int64_t part, int64_t k) const {
     if (k < 0) return 0;
     return k < static_cast<int64_t>(Ends(pass, part).size()) ? Ends(pass, part)[k] : kLater;
   }
 
-  // When act k has its tokens and slots.
+  // Returns the time at which act k has its tokens and slots.
   int64_t ReadyAt(PipelinePass pass, int64_t part, int64_t k) const {
     constexpr PipelinePass kForward = PipelinePass::kForward, kBackward = PipelinePass::kBackward,
                            kWeights = PipelinePass::kWeightGradient;
@@ -96,7 +96,7 @@ class Player {
     return at;
   }
 
-  // What stage s begins now; `end` is 0 if nothing is ready.
+  // Returns the act that stage s begins now. `end` is 0 if nothing is ready.
   SchedulePlay::Act Best(int64_t s, int64_t now) const {
     SchedulePlay::Act best;
     std::tuple<int, int64_t, int64_t> best_key;
@@ -123,7 +123,7 @@ class Player {
   SchedulePlay play_;
 };
 
-// Of a part over a micro-batch.
+// Returns the mean time of a part's forward pass over a micro-batch.
 double MeanForward(const SchedulePlay& play) {
   double sum = 0;
   std::set<std::pair<int64_t, int64_t>> passes;
@@ -137,7 +137,8 @@ double MeanForward(const SchedulePlay& play) {
   return passes.empty() ? 0 : sum / static_cast<double>(passes.size());
 }
 
-// By column, what takes more of it than anything else, or than nothing (null).
+// Returns by column the act that takes the largest share of the column, or null if idle time takes
+// more.
 std::vector<const SchedulePlay::Act*> MostOfColumns(const std::vector<SchedulePlay::Act>& acts,
                                                     double column, size_t num_columns) {
   std::vector<const SchedulePlay::Act*> most(num_columns, nullptr);

@@ -27,7 +27,7 @@ absl::Status VerifyTypes(const Function& function, const Node& node, const OpDef
   return absl::OkStatus();
 }
 
-// Once layouts exist: over every mesh axis the operands must form a legal signature.
+// Checks, once layouts exist, that the operands form a legal signature over every mesh axis.
 absl::Status VerifyLayouts(const Function& function, const Node& node, const OpDef& def,
                            const PassContext& context) {
   std::vector<TensorType> inputs;

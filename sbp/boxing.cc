@@ -1,4 +1,4 @@
-// Names, costs and plans. What a rank does in a step is in build_exchange.cc.
+// This file has names, costs and plans. build_exchange.cc has the part of one rank in a step.
 #include "sbp/boxing.h"
 
 #include <algorithm>
@@ -37,7 +37,7 @@ int64_t TotalElements(const TensorType& type, const Steps& steps, const Mesh& st
   int64_t total = 0;
   for (const BoxingStep& step : steps) {
     const bool same_stage = step.from.stage == step.to.stage;
-    // Groups of a flat step are alike but for the length of their row.
+    // Groups of a flat step differ only in the length of their row.
     std::vector<int> varying;
     int64_t copies = 1;
     for (int axis = 0; axis < stage_mesh.num_axes(); ++axis) {
@@ -60,9 +60,9 @@ int64_t TotalElements(const TensorType& type, const Steps& steps, const Mesh& st
   return total;
 }
 
-// The most elements one rank sends in a step, summed over steps. Ranks that differ only in
-// axes no split touches send alike, but that where a broadcast becomes partial only the first
-// one sends: those at 0 stand for all.
+// Returns the most elements that one rank sends in a step, summed over steps. Ranks that differ
+// only in axes that no split touches send alike, and the rank at 0 stands for all of them. The
+// exception is a broadcast that becomes partial, where only the first rank sends.
 int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& stage_mesh) {
   int64_t sum = 0;
   for (const BoxingStep& step : steps) {
@@ -75,7 +75,7 @@ int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& 
     int64_t busiest = 0;
     Coords coords(stage_mesh.num_axes(), 0);
     ForEachCoords(stage_mesh, varying, &coords, [&] {
-      // A flat view is the group's own.
+      // A flat view belongs to one group.
       if (step.flat || !view.has_value()) view.emplace(type, step, stage_mesh, coords);
       busiest = std::max(busiest, view->ElementsSent(coords, step.from.stage == step.to.stage));
     });
@@ -84,7 +84,7 @@ int64_t BusiestElements(const TensorType& type, const Steps& steps, const Mesh& 
   return sum;
 }
 
-// What the step does, from the changes on its axes.
+// Returns the step's method, given the changes on its axes.
 BoxingMethod MethodOf(const Place& from, const Place& to, const Mesh& stage_mesh) {
   if (from.stage != to.stage) return BoxingMethod::kMove;
   std::optional<BoxingMethod> method;
@@ -107,7 +107,7 @@ BoxingMethod MethodOf(const Place& from, const Place& to, const Mesh& stage_mesh
   return method.value_or(BoxingMethod::kIdentity);
 }
 
-// Whether all ranks keep what they have.
+// Returns whether all ranks keep the shards that they have.
 bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to,
                 const Mesh& stage_mesh) {
   if (from == to) return true;
@@ -122,7 +122,7 @@ bool IsIdentity(const TensorType& type, const Layout& from, const Layout& to,
   return true;
 }
 
-// Plans between layouts that are B on all mesh axes of size 1.
+// A Planner makes plans between layouts that are B on all mesh axes of size 1.
 class Planner {
  public:
   Planner(const TensorType& type, const Mesh& stage_mesh) : type_(type), stage_mesh_(stage_mesh) {}
@@ -147,12 +147,13 @@ class Planner {
     return false;
   }
 
-  // Whether each rank keeps a part of its own shard, merged: then one exchange is cheapest.
+  // Returns whether each rank keeps a part of its own shard, merged. In that case one exchange is
+  // cheapest.
   bool OnlyMergesInPlace(const Layout& from, const Layout& to) const {
     for (size_t axis = 0; axis < from.size(); ++axis) {
       if (from[axis] == to[axis]) continue;
       if (!IsMerged(from[axis], to[axis])) return false;
-      // A split inside the new one would shift.
+      // A split inside the new split would shift.
       for (size_t inner = axis + 1; inner < from.size(); ++inner) {
         if (to[axis].is_split() && from[inner].is_split() && from[inner].axis == to[axis].axis)
           return false;
@@ -161,11 +162,11 @@ class Planner {
     return true;
   }
 
-  // One exchange, or none if nothing changes.
+  // Returns one exchange, or none if nothing changes.
   Steps Direct(const Place& from, const Place& to) const {
     if (from.stage == to.stage && IsIdentity(type_, from.layout, to.layout, stage_mesh_)) return {};
     BoxingStep step{MethodOf(from, to, stage_mesh_), from, to, false, {}};
-    // Nested splits may shift when an outer one appears: then elements do move.
+    // Nested splits may shift when an outer split appears. In that case elements do move.
     bool local = step.method == BoxingMethod::kSlice || step.method == BoxingMethod::kToPartial;
     if (local && TotalElements(type_, {step}, stage_mesh_) > 0) step.method = BoxingMethod::kMixed;
     return {step};
@@ -176,8 +177,9 @@ class Planner {
     return first;
   }
 
-  // From `from`, partial over `axes`, to their broadcast in `to_stage`: through the flat split. Of
-  // two ranks each gives the other all of its summand instead: the same bytes, and one step.
+  // Returns the steps from `from`, partial over `axes`, to the broadcast of `axes` in `to_stage`,
+  // through the flat split. If there are two ranks, each gives the other all of its summand
+  // instead: the bytes are the same, and there is one step.
   Steps Flat(const Place& from, const std::vector<int>& axes, int64_t to_stage) const {
     Place split = from, whole = from;
     whole.stage = to_stage;
@@ -193,8 +195,8 @@ class Planner {
             BoxingStep{second, split, whole, true, axes}};
   }
 
-  // `from` with its merged axes split: as `to` splits them, where it does and `into` asks for
-  // it, else along `tensor_axis`.
+  // Returns `from` with its merged axes split: as `to` splits them, where `to` does and `into` asks
+  // for it, else along `tensor_axis`.
   enum class MergeInto { kDestinationSplit, kTensorAxis };
   Layout Merged(const Layout& from, const Layout& to, int tensor_axis, MergeInto into) const {
     Layout layout = from;
@@ -213,7 +215,7 @@ class Planner {
     candidates->push_back(std::move(steps));
   }
 
-  // By total bytes, then steps, then the busiest rank, then the order given.
+  // Compares by total bytes, then steps, then the busiest rank, then the order given.
   Steps Cheapest(const std::vector<Steps>& candidates) const {
     using Key = std::pair<int64_t, size_t>;
     std::vector<Key> keys;
@@ -274,7 +276,8 @@ class Planner {
     std::vector<Steps> candidates;
     if (only_gathered == to.layout || type_.dims.empty()) {
       Steps flat = Flat(from, gathered, to.stage);
-      // A scalar has no splits but the flat one: it arrives as a broadcast, and then changes.
+      // A scalar has no splits but the flat one, so a scalar arrives as a broadcast and then
+      // changes.
       if (only_gathered != to.layout) flat = Chain(flat, Direct(flat.back().to, to));
       candidates.push_back(std::move(flat));
     }
@@ -282,7 +285,8 @@ class Planner {
       for (MergeInto into : {MergeInto::kDestinationSplit, MergeInto::kTensorAxis}) {
         Place merged{Merged(from.layout, to.layout, k, into), from.stage};
         Consider(Chain(Direct(from, merged), Direct(merged, to)), &candidates);
-        // Copies on the source's devices merge a part each, where each would merge all.
+        // Copies on the source's devices merge a part each, where otherwise each copy would merge
+        // all.
         for (size_t axis = 0; axis < merged.layout.size(); ++axis) {
           if (!from.layout[axis].is_broadcast()) continue;
           bool own = into == MergeInto::kDestinationSplit && to.layout[axis].is_split();

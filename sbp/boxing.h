@@ -1,36 +1,38 @@
-// Boxing: from one (layout, device set) to another, any to any, and its price.
+// Boxing changes a tensor from any (layout, device set) to any other. This header plans the change
+// and computes its price.
 //
-// A boxing of one or more tensors is a short list of steps. Each step is an
-// *exchange*: every receiving rank fills the regions of its new shard, each from
-// one source, or, where an axis was partial, from several in a fixed order,
-// combined. A step moves exactly the elements a rank lacks, so the bytes equal the
-// closed form below. T = logical bytes of the tensor, n = ranks on the axis, same devices:
+// A boxing of one or more tensors is a short list of steps. Each step is an *exchange*: every
+// receiving rank fills the regions of its new shard. A region has one source, or, where an axis was
+// partial, several sources that are combined in a fixed order. A step moves exactly the elements
+// that a rank lacks, so the bytes equal the closed form below. T is the logical bytes of the
+// tensor, n is the number of ranks on the axis, and the devices stay the same:
 //
-//   X->X 0 · B->S 0 · B->P 0 · S->P 0 · S->B (n-1)T · P->S (n-1)T · P->B 2(n-1)T · S(i)->S(j)
-//   T(n-1)/n
+//   X->X 0 · B->S 0 · B->P 0 · S->P 0 · S->B (n-1)T · P->S (n-1)T · P->B 2(n-1)T ·
+//   S(i)->S(j) T(n-1)/n
 //
-// (sum over all ranks; exact when parts are even, else by the offsets). P->B goes
-// through a flat split: reduce-scatter, then all-gather, 2 steps; between two ranks in one
-// exchange, which sends as much. Across device sets the receivers lack everything: T times the
-// copies asked for.
+// The figures are sums over all ranks. They are exact when the parts are even; otherwise the
+// offsets decide. P->B goes through a flat split in 2 steps: reduce-scatter, then all-gather.
+// Between two ranks P->B is one exchange, which sends as many bytes. Across device sets the
+// receivers lack everything, so a boxing costs T times the number of copies that the destination
+// asks for.
 //
-// With several mesh axes one exchange does any mixture of changes of S and B, of new
-// partials (only the first holder keeps the value) and of partials merged into splits. PlanBoxing
-// weighs a few short sequences by TotalBytes and takes the cheapest (then the shortest, then the
-// one whose busiest rank sends least):
+// With several mesh axes one exchange does any mixture of changes of S and B, of new partials (only
+// the first holder keeps the value) and of partials merged into splits. PlanBoxing compares a few
+// short sequences by TotalBytes and takes the cheapest. Ties go to the shortest sequence, then to
+// the sequence whose busiest rank sends least. The sequences are:
 //   - the one exchange, if no axis goes P->B, or only one of two ranks;
 //   - first the partial axes alone, into splits, then one exchange to the destination;
 //   - first everything else, with the P->B axes in splits, then one all-gather;
 //   - the flat pair of steps over all P->B axes at once, before or after the rest.
-// Across stages partials are first merged into splits on the source's devices (P->S), so that
-// each element crosses once per copy asked for; P->P with one combiner crosses as it is.
+// Across stages, partials are first merged into splits on the source's devices (P->S), so that each
+// element crosses once per copy asked for. P->P with one combiner crosses as it is.
 //
-// Sources. An element's source agrees with the receiver in every axis where it may: the
-// receiver itself if it holds the element, else the holder that differs in fewest mesh
-// coordinates. Copies are thus read from as many holders as there are. Sums run over the
-// coordinates of the merged axes in row-major order, whoever computes them.
+// Sources: an element's source agrees with the receiver in every axis where it may. The source is
+// the receiver itself if the receiver holds the element, else the holder that differs in fewest
+// mesh coordinates. Copies are thus read from as many holders as there are. Sums run over the
+// coordinates of the merged axes in row-major order on every rank.
 //
-// What one rank does is a pure function of (step, rank): no rank needs another's plan.
+// The part of one rank is a pure function of (step, rank), so no rank needs another rank's plan.
 // Thread rule: pure functions.
 #pragma once
 
@@ -44,7 +46,7 @@
 
 namespace weir {
 
-// Which devices: a stage of the job's mesh.
+// A Place is a layout over a set of devices, where the set is a stage of the job's mesh.
 struct Place {
   Layout layout;
   int64_t stage = 0;
@@ -64,12 +66,12 @@ enum class BoxingMethod : uint8_t {
 };
 std::string Name(BoxingMethod method);
 
-// One exchange. `flat` steps see each local shard as one row of elements (P->B:
-// reduce-scatter and all-gather of flat shards). A group of a flat step is the ranks equal
-// in all mesh axes but `flat_axes`; they hold one common shard, and nothing leaves the group.
-// The layouts of a flat step speak of the logical tensor in the other axes, which do
-// not change, and of the row of the common shard in `flat_axes`: S(0) there is the
-// balanced split of that row.
+// A BoxingStep is one exchange. A `flat` step sees each local shard as one row of elements (P->B:
+// reduce-scatter and all-gather of flat shards). A group of a flat step is the ranks that are equal
+// in all mesh axes but `flat_axes`. The ranks of a group hold one common shard, and nothing leaves
+// the group. The layouts of a flat step describe the logical tensor in the other axes, which do not
+// change, and the row of the common shard in `flat_axes`. In `flat_axes`, S(0) is the balanced
+// split of that row.
 struct BoxingStep {
   BoxingMethod method = BoxingMethod::kIdentity;
   Place from, to;
@@ -80,41 +82,43 @@ struct BoxingStep {
 // "kind: stage 0 [dp: P(sum)] -> stage 0 [dp: S(0)], flat over dp"
 std::string ToText(const BoxingStep& step, const Mesh& mesh);
 
-// The steps for one tensor; none if every rank already holds what it is to hold. Steps
-// follow on each other: the shards after one are the shards before the next. Layouts are over
-// mesh.StageMesh(). kInvalidArgument for a layout invalid for `type`, a stage that is not, and a
-// partial axis that would change its combiner (P(max) -> P(sum)).
+// Returns the steps for one tensor, or none if every rank already holds its destination shard. The
+// shards after one step are the shards before the next. Layouts are over mesh.StageMesh().
+// kInvalidArgument: a layout is invalid for `type`, a stage is invalid, or a partial axis would
+// change its combiner (P(max) -> P(sum)).
 absl::StatusOr<std::vector<BoxingStep>> PlanBoxing(const TensorType& type, const Place& from,
                                                    const Place& to, const Mesh& mesh);
 
-// Bytes that leave `rank` for other ranks in this step, and summed over all ranks and
-// steps: closed forms, from the layouts alone.
+// Returns the bytes that leave `rank` for other ranks in this step, and their sum over all ranks
+// and steps. Both are closed forms of the layouts alone.
 int64_t BytesSent(const TensorType& type, const BoxingStep& step, const Mesh& mesh, int64_t rank);
 int64_t TotalBytes(const TensorType& type, const std::vector<BoxingStep>& steps, const Mesh& mesh);
 
-// The local shard of `rank` before and after the step, as the kernels see it (flat steps:
-// rank-1 shards). Of shape [0] if `rank` is not in that device set.
+// Returns the local shard of `rank` before and after the step, as the kernels see it (flat steps:
+// rank-1 shards). The shape is [0] if `rank` is not in that device set.
 TensorSlice StepInput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
                       int64_t rank);
 TensorSlice StepOutput(const TensorType& type, const BoxingStep& step, const Mesh& mesh,
                        int64_t rank);
 
-// One source of a region: rank `from` sends `src`, in coordinates of its own local shard.
+// A RegionSource is one source of a region: rank `from` sends `src`, in coordinates of its own
+// local shard.
 struct RegionSource {
   int64_t from = 0;
   Rect src;
 };
-// A part of this rank's new shard. `dst` is local to it. One source: copy. Several: combine
-// in the order listed. None: fill with the combiner's neutral element (0, -inf).
+// A Region is a part of this rank's new shard. `dst` is local to that shard. One source: the region
+// is a copy. Several: they are combined in the order listed. None: the region is filled with the
+// combiner's neutral element (0, -inf).
 struct Region {
   int tensor = 0;
   Rect dst;
   std::vector<RegionSource> sources;
   Combiner combiner = Combiner::kSum;
 };
-// What this rank sends to one peer, in the order the peer's regions list it. The regions
-// of a receiver, laid end to end, number its elements: `position` is where this piece
-// begins there. Transfers are cut into chunks by position, so the chunks of all
+// A Piece is a part of the elements that this rank sends to one peer, in the order of the peer's
+// regions. The regions of a receiver, laid end to end, number its elements, and `position` is the
+// number at which the piece begins. Transfers are cut into chunks by position, so the chunks of all
 // senders to one receiver line up and can be combined as they come.
 struct Piece {
   int tensor = 0;
@@ -127,13 +131,14 @@ struct RankExchange {
   std::map<int64_t, std::vector<Piece>> sends;  // by receiving rank, this rank excluded
   // Elements received from each peer (this rank excluded), in the order of regions.
   std::map<int64_t, int64_t> receives;
-  // Elements of all regions of each receiving rank this rank sends to (keys as in `sends`).
+  // Elements of all regions of each receiving rank that this rank sends to (keys as in `sends`).
   std::map<int64_t, int64_t> receiver_elements;
 };
 
-// What `rank` does in step number k of several tensors boxed together (a bundle): types[i]
-// with steps[i]. All steps have the same pair of stages. Every rank of the job may ask;
-// most will find nothing to do. Pairs agree: what a sends to b is what b expects from a.
+// Returns the part of `rank` in step number k of several tensors boxed together (a bundle):
+// types[i] with steps[i]. All steps have the same pair of stages. Any rank of the job may be
+// passed; the result is empty for most. Pairs of ranks agree: a sends to b exactly the elements
+// that b expects from a.
 RankExchange BuildExchange(const std::vector<TensorType>& types,
                            const std::vector<BoxingStep>& steps, const Mesh& mesh, int64_t rank);
 

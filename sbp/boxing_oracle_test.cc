@@ -1,7 +1,7 @@
-// Boxing against an oracle: shards of a random tensor are made in one layout, every step is
-// run over all ranks by moving pieces as the plan says, and the shards that come out are compared
-// with the tensor in the other layout. Each step's messages are also compared with
-// what the receivers expect and with the closed form of the bytes.
+// Tests boxing against an oracle. Shards of a random tensor are made in one layout, every step is
+// run over all ranks by moving pieces as the plan says, and the resulting shards are compared with
+// the tensor in the other layout. Each step's messages are also compared with the messages that the
+// receivers expect and with the closed form of the bytes.
 //
 // WEIR_TEST_SEED sets the seed of values and samples.
 #include <cstdlib>
@@ -31,7 +31,7 @@ int64_t SmallInt(uint64_t key, uint64_t counter) {
   return static_cast<int64_t>(RandomBits(key, counter)[0] % 41) - 20;
 }
 
-// The row-major offsets, within a box of `shape`, of the elements of `rect`.
+// Returns the row-major offsets, within a box of `shape`, of the elements of `rect`.
 std::vector<int64_t> OffsetsOf(const Rect& rect, const Shape& shape) {
   std::vector<int64_t> offsets;
   if (rect.volume() == 0) return offsets;
@@ -53,7 +53,8 @@ std::vector<int64_t> OffsetsOf(const Rect& rect, const Shape& shape) {
   }
 }
 
-// The index of `coords` among the ranks that differ in partial axes only, and their number.
+// A PartialGroup holds the index of `coords` among the ranks that differ in partial axes only, and
+// the number of those ranks.
 struct PartialGroup {
   int64_t index = 0, size = 1;
   Combiner combiner = Combiner::kSum;
@@ -69,7 +70,8 @@ PartialGroup GroupOf(const Layout& layout, const Mesh& mesh, const Coords& coord
   return group;
 }
 
-// What one of the partial holders of element `offset` has, so that all together make `value`.
+// Returns the value that one of the partial holders of element `offset` has; all holders' values
+// together make `value`.
 double Contribution(const PartialGroup& group, uint64_t key, int64_t offset, double value) {
   if (group.size == 1) return value;
   auto random = [&](int64_t index) {
@@ -113,7 +115,8 @@ double Merge(Combiner combiner, double a, double b) {
   return combiner == Combiner::kSum ? a + b : std::max(a, b);
 }
 
-// Whether `shards` are the tensor in `place`: parts together make it, and copies are equal.
+// Expects that `shards` are the tensor in `place`: parts together make the tensor, and copies are
+// equal.
 void ExpectShards(const TensorType& type, const Place& place, const Mesh& mesh,
                   const Values& tensor, const Shards& shards) {
   const Mesh stage_mesh = mesh.StageMesh();
@@ -146,19 +149,19 @@ void ExpectShards(const TensorType& type, const Place& place, const Mesh& mesh,
   }
 }
 
-// One message: elements with the position each is to land at.
+// A Message holds elements, with the position at which each is to land.
 struct Message {
   Values values;
   std::vector<int64_t> positions;
 };
 
-// A bundle of tensors on its way through one step after the other.
+// A Simulator takes a bundle of tensors through one step after the other.
 class Simulator {
  public:
   Simulator(std::vector<TensorType> types, const Mesh& mesh)
       : types_(std::move(types)), mesh_(mesh) {}
 
-  // Shards by tensor. Returns those after the step.
+  // `before` holds the shards by tensor. Returns the shards after the step.
   std::vector<Shards> Run(const std::vector<BoxingStep>& steps, const std::vector<Shards>& before) {
     steps_ = &steps;
     exchanges_.clear();
@@ -303,7 +306,7 @@ bool ChangesCombiner(const Layout& from, const Layout& to) {
   return false;
 }
 
-// Boxes one tensor and checks it after the last step. False if a check failed.
+// Boxes one tensor and checks the result after the last step. Returns false if a check failed.
 bool BoxAndCheck(const Tensor& tensor, const Mesh& mesh) {
   SCOPED_TRACE(Describe(tensor, mesh));
   absl::StatusOr<std::vector<BoxingStep>> plan =
@@ -340,7 +343,7 @@ std::vector<TensorType> Types() {
           TypeOf({{"x", 0, 1}, {"y", 3, 1}}),  TypeOf({{"x", 5, 1}, {"y", 3, 1}, {"z", 2, 1}})};
 }
 
-// A split of axis 0 at odd places, on units, with an empty part.
+// Returns a split of axis 0 at odd places, on units, with an empty part.
 Sbp OddSplit(const TensorType& type, int64_t parts) {
   const int64_t unit = type.dims[0].unit, units = type.dims[0].size / unit;
   Sbp sbp = Sbp::S(0);
@@ -351,7 +354,7 @@ Sbp OddSplit(const TensorType& type, int64_t parts) {
   return sbp;
 }
 
-// All layouts over `mesh` with entries of {B, S of every axis, an odd split, P}.
+// Returns all layouts over `mesh` with entries of {B, S of every axis, an odd split, P}.
 std::vector<Layout> AllLayouts(const TensorType& type, const Mesh& mesh, Combiner combiner) {
   std::vector<Layout> layouts = {{}};
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
@@ -370,7 +373,7 @@ std::vector<Layout> AllLayouts(const TensorType& type, const Mesh& mesh, Combine
   return layouts;
 }
 
-// All pairs of layouts, or a seeded sample of `limit` of them.
+// Checks all pairs of layouts, or a seeded sample of `limit` pairs.
 void CheckPairs(const TensorType& type, const Mesh& mesh, int64_t from_stage, int64_t to_stage,
                 Combiner from_combiner, Combiner to_combiner, size_t limit) {
   const Mesh stage_mesh = mesh.StageMesh();
@@ -434,7 +437,8 @@ INSTANTIATE_TEST_SUITE_P(Meshes, BoxingAcrossStages,
                          ::testing::Values("pp=2", "pp=2,dp=3", "dp=4,pp=2", "pp=3,dp=2,tp=2",
                                            "dp=2,pp=2,tp=3", "dp=2,tp=2,pp=2"));
 
-// A random bundle: tensors that differ in type and layouts, but take as many steps.
+// Checks a random bundle of tensors that differ in type and layouts but take the same number of
+// steps.
 void CheckBundle(const Mesh& mesh, int64_t from_stage, int64_t to_stage, std::mt19937_64* random) {
   const Mesh stage_mesh = mesh.StageMesh();
   std::vector<Tensor> tensors;

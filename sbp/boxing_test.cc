@@ -45,7 +45,7 @@ std::vector<std::string> PlanText(const std::string& mesh_text, const std::strin
   return texts;
 }
 
-// Bytes of a boxing, and the same by adding up what BuildExchange says ranks send.
+// A Price holds the bytes of a boxing, and the sum of the bytes that BuildExchange says ranks send.
 struct Price {
   int64_t closed_form = 0;
   int64_t pieces = 0;
@@ -72,7 +72,7 @@ std::vector<int64_t> Sizes(int64_t size, int64_t parts) {
   return sizes;
 }
 
-// Bytes of one axis of n ranks that goes from one kind to another, for a tensor of
+// Returns the bytes of one axis of n ranks that goes from one kind to another, for a tensor of
 // `rows` x `columns`; "0" and "1" are splits.
 int64_t Textbook(char from, char to, int64_t n, int64_t rows, int64_t columns,
                  int64_t element_bytes) {
@@ -80,13 +80,14 @@ int64_t Textbook(char from, char to, int64_t n, int64_t rows, int64_t columns,
   if (from == to || from == 'B' || to == 'P') return 0;
   if (from == 'P') return to == 'B' ? 2 * (n - 1) * bytes : (n - 1) * bytes;
   if (to == 'B') return (n - 1) * bytes;
-  // S(i)->S(j): all but what each rank keeps, the crossing of its rows and columns.
+  // S(i)->S(j): every rank receives all but the part it keeps, the crossing of its rows and
+  // columns.
   int64_t kept = 0;
   for (int64_t i = 0; i < n; ++i) kept += Sizes(rows, n)[i] * Sizes(columns, n)[i];
   return (rows * columns - kept) * element_bytes;
 }
 
-// The same across stages of n ranks each.
+// Returns the same bytes across stages of n ranks each.
 int64_t TextbookAcrossStages(char from, char to, int64_t n, int64_t bytes) {
   if (from == 'P' && to == 'P') return n * bytes;
   const int64_t merge = from == 'P' ? (n - 1) * bytes : 0;
@@ -133,8 +134,9 @@ TEST(BoxingPrice, EvenAllToAllIsTheFractionOfTheTextbook) {
   }
 }
 
-// One axis of two changes: each of the groups along it pays for what it holds, which is all of
-// the tensor where the other axis is B or P, and its own part where it is split.
+// Only one of two axes changes, and each of the groups along that axis pays for its own elements. A
+// group has all of the tensor where the other axis is B or P, and a part of the tensor where the
+// other axis is split.
 TEST(BoxingPrice, OneAxisOfTwoCostsTheTextbookInEachGroup) {
   Mesh mesh = *Mesh::Parse("a=2,b=2");
   for (auto [rows, columns] : RowsAndColumns()) {
@@ -179,8 +181,8 @@ TEST(BoxingPrice, TwoPartialAxesCostAsOneOfFourRanks) {
   }
 }
 
-// Where no axis is partial, ranks receive what they are to hold less what they hold: counted
-// element by element.
+// Where no axis is partial, ranks receive exactly the elements that they lack, counted element by
+// element.
 TEST(BoxingPrice, SplitsAndBroadcastsCostExactlyWhatEachRankLacks) {
   Mesh mesh = *Mesh::Parse("a=2,b=3");
   for (TensorType type :
@@ -263,12 +265,12 @@ TEST(BoxingPrice, MixedChangesTakeTheCheapestOrder) {
                     PlaceOf("[dp: S(1), tp: B]", mesh))
                 .pieces,
             3 * bytes + bytes);
-  // A broadcast that becomes partial is wanted once: the merge need not run in every copy.
+  // A broadcast that becomes partial is wanted once, so the merge need not run in every copy.
   EXPECT_EQ(PriceOf(type, mesh, PlaceOf("[dp: B, tp: P(sum)]", mesh),
                     PlaceOf("[dp: P(sum), tp: S(0)]", mesh))
                 .pieces,
             bytes);
-  // Copies that each merge a part of the tensor, where each would merge all of it.
+  // Each copy merges a part of the tensor, where otherwise each copy would merge all of it.
   Mesh stages = *Mesh::Parse("pp=2,dp=4,tp=2");
   EXPECT_EQ(PriceOf(type, stages, PlaceOf("[dp: B, tp: P(sum)]", stages, 0),
                     PlaceOf("[dp: B, tp: B]", stages, 1))

@@ -1,4 +1,4 @@
-// BuildExchange and the shards of a step: what one rank fills, receives and sends.
+// BuildExchange and the shards of a step: the regions that one rank fills, receives and sends.
 #include <optional>
 
 #include "sbp/boxing.h"
@@ -7,7 +7,7 @@
 namespace weir {
 namespace {
 
-// `rect` seen from the first element of `shard`.
+// Returns `rect` in coordinates that count from the first element of `shard`.
 Rect LocalTo(const Rect& shard, Rect rect) {
   for (size_t i = 0; i < rect.begin.size(); ++i) {
     rect.begin[i] -= shard.begin[i];
@@ -35,7 +35,7 @@ TensorSlice SliceOf(const ExchangeView& view, const Rect& rect) {
 
 TensorSlice NoSlice(const TensorType& type) { return TensorSlice{type.dtype, {0}, {0}, {0}}; }
 
-// The stage's share of one bundle, from the point of view of one rank.
+// An ExchangeBuilder builds the share that one rank has in the exchange of one bundle.
 class ExchangeBuilder {
  public:
   ExchangeBuilder(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
@@ -108,15 +108,16 @@ class ExchangeBuilder {
     exchange_.receiver_elements[receiver] = elements_;
   }
 
-  // What one receiver gets of one tensor: its new shard, or, if nothing can come from this
-  // rank, the size of it.
+  // A Share describes the part of one tensor that one receiver gets: the receiver's new shard, or,
+  // if nothing can come from this rank, the size of that shard.
   struct Share {
     std::optional<Rect> shard;
     int64_t elements = 0;
     friend bool operator==(const Share&, const Share&) = default;
   };
 
-  // Receivers with equal shares get equal pieces (all of a gather): they are made once.
+  // Receivers with equal shares get equal pieces (all receivers of a gather do), so these pieces
+  // are made once.
   void PackFor(const Coords& receiver, const std::vector<Share>& shares) {
     pieces_.clear();
     elements_ = 0;

@@ -99,8 +99,8 @@ std::vector<Coords> ExchangeView::SourcesOf(const Cell& cell) const {
   return sources;
 }
 
-// One scratch cell runs over the product of the leaves of all tensor axes: nothing is allocated
-// per cell, since a large group has the square of its size in cells.
+// One scratch cell runs over the product of the leaves of all tensor axes. Nothing is allocated per
+// cell, because a large group has the square of its size in cells.
 void ExchangeView::ForEachCell(const Coords& receiver,
                                absl::FunctionRef<void(const Cell&)> visit) const {
   Cell cell;
@@ -142,11 +142,11 @@ void ExchangeView::ForEachCell(const Coords& receiver,
   }
 }
 
-// What one sender gives: its old shard meets the new shards of all receivers whose
-// coordinates agree with its own on kSame axes and run freely on the others. Every mesh axis
-// narrows at most one tensor axis of the new shard, so the sum of the volumes is the product
-// over tensor axes of sums of one-dimensional overlaps, times the copies asked for by
-// free axes that do not narrow anything.
+// Returns the number of elements that one sender gives. The sender's old shard meets the new shards
+// of all receivers whose coordinates agree with its own on kSame axes and run freely on the others.
+// Every mesh axis narrows at most one tensor axis of the new shard. The sum of the volumes is
+// therefore the product over tensor axes of sums of one-dimensional overlaps, times the copies
+// asked for by free axes that do not narrow anything.
 int64_t ExchangeView::ElementsSent(const Coords& sender, bool same_stage) const {
   for (int axis = 0; axis < mesh_->num_axes(); ++axis) {
     if (BecomesPartial(axis) && sender[axis] != 0) return 0;
@@ -164,8 +164,8 @@ int64_t ExchangeView::TotalElementsSent(bool same_stage) const {
   return same_stage ? sent - SumOverRanks(Measure::kKept) : sent;
 }
 
-// The sum over ranks of a product over tensor axes is a product of sums again, one for each set of
-// tensor axes that share mesh axes: the ranks need not be gone through one by one.
+// The sum over ranks of a product over tensor axes is again a product of sums, one for each set of
+// tensor axes that share mesh axes, so no loop over the ranks is needed.
 int64_t ExchangeView::SumOverRanks(Measure measure) const {
   const int num_dims = static_cast<int>(type_.dims.size()), num_axes = mesh_->num_axes();
   int64_t sum = 1;

@@ -1,7 +1,6 @@
-// One step as the ranks of one group see it: a tensor (the logical one, or one flat row), a
-// layout before and a layout after, and for each mesh axis where sources are found.
-// BuildExchange and the closed form of the bytes both stand on this; nobody outside sbp
-// includes it.
+// An ExchangeView shows one step as the ranks of one group see it: a tensor (the logical one, or
+// one flat row), a layout before, a layout after, and a source rule for each mesh axis.
+// BuildExchange and the closed form of the bytes both use this view; only sbp includes this header.
 // Thread rule: values; the mesh outlives the view.
 #pragma once
 
@@ -18,12 +17,12 @@ namespace weir {
 // The source's coordinate on a mesh axis.
 enum class SourceRule : uint8_t {
   kSame,    // the receiver's own
-  kHolder,  // the one whose part, by a split before the step, holds the element
-  kAll,     // every one, in order: the axis was partial and is merged
+  kHolder,  // that of the rank whose part, by a split before the step, holds the element
+  kAll,     // every coordinate, in order: the axis was partial and is merged
 };
 
-// Calls visit() with `coords` running over all values on `axes`, the last fastest; there
-// they are 0 before and after.
+// Calls visit() with `coords` running over all values on `axes`, the last axis fastest. The
+// coordinates on `axes` are 0 before and after the call.
 template <typename Visit>
 void ForEachCoords(const Mesh& mesh, const std::vector<int>& axes, Coords* coords, Visit visit) {
   while (true) {
@@ -37,18 +36,18 @@ void ForEachCoords(const Mesh& mesh, const std::vector<int>& axes, Coords* coord
   }
 }
 
-// A part of a receiver's new shard that lies in one part of every split before the step.
+// A Cell is a part of a receiver's new shard that lies in one part of every split before the step.
 struct Cell {
   Rect rect;      // in the view's tensor
   Coords source;  // of the source; 0 on kAll axes
-  // Whether the receiver is to hold the values. Where an axis becomes partial, all
-  // but the first holder get the neutral element instead.
+  // True if the receiver gets the values. Where an axis becomes partial, all ranks but the first
+  // holder get the neutral element instead.
   bool held = true;
 };
 
 class ExchangeView {
  public:
-  // The view of the rank at `coords`, and for a flat step of all ranks of its group.
+  // The view is that of the rank at `coords`, and for a flat step that of all ranks of its group.
   ExchangeView(const TensorType& type, const BoxingStep& step, const Mesh& stage_mesh,
                const Coords& coords);
 
@@ -59,28 +58,30 @@ class ExchangeView {
   Combiner merge_combiner() const { return merge_combiner_; }      // of kAll axes
   Combiner neutral_combiner() const { return neutral_combiner_; }  // of cells not held
 
-  // Whether any element of `receiver`'s new shard may come from `sender`.
+  // Returns whether any element of `receiver`'s new shard may come from `sender`.
   bool MayServe(const Coords& sender, const Coords& receiver) const;
-  // Whether `sender` is a source of `cell` of a receiver it may serve.
+  // Returns whether `sender` is a source of `cell` of a receiver that `sender` may serve.
   bool IsSource(const Coords& sender, const Cell& cell) const;
-  // The coordinates of all sources of `cell`, in the order of merging.
+  // Returns the coordinates of all sources of `cell`, in the order of merging.
   std::vector<Coords> SourcesOf(const Cell& cell) const;
-  // Visits the cells of `receiver`'s new shard, row-major. None if the shard is empty.
+  // Visits the cells of `receiver`'s new shard in row-major order. An empty shard has no cells.
   void ForEachCell(const Coords& receiver, absl::FunctionRef<void(const Cell&)> visit) const;
 
-  // Elements that `sender` sends to others, or, across stages, to all its receivers.
+  // Returns the elements that `sender` sends to others, or, across stages, to all its receivers.
   int64_t ElementsSent(const Coords& sender, bool same_stage) const;
-  // The same summed over all senders of the mesh; of a flat view, over those of one group.
+  // Returns the sum of ElementsSent over all senders of the mesh; for a flat view, over those of
+  // one group.
   int64_t TotalElementsSent(bool same_stage) const;
 
  private:
   // One-dimensional lengths whose products over tensor axes are volumes.
   enum class Measure {
-    kSent,  // what a sender sends to all its receivers and to itself
-    kKept,  // what a rank holds before and after
+    kSent,  // elements that a sender sends to all its receivers and to itself
+    kKept,  // elements that a rank holds both before and after
   };
 
-  // What an innermost part of a tensor axis before the step has of a window, and who holds it.
+  // A Leaf is the part of a window that an innermost part of a tensor axis covers before the step,
+  // with the holder of that part.
   struct Leaf {
     Range range;
     absl::InlinedVector<std::pair<int, int64_t>, 2> holder;  // (mesh axis, coordinate)
@@ -90,12 +91,12 @@ class ExchangeView {
                      Leaf* leaf, std::vector<Leaf>* leaves) const;
   int64_t OverlapSum(const Coords& sender, int tensor_axis, int mesh_axis, const Range& part,
                      const Range& old) const;
-  // What `layout` leaves of a tensor axis at `coords`.
+  // Returns the range of a tensor axis that `layout` leaves at `coords`.
   Range RangeIn(const Layout& layout, int tensor_axis, const Coords& coords) const;
   int64_t LengthOf(Measure measure, int tensor_axis, const Coords& coords) const;
   bool DependsOn(Measure measure, int tensor_axis, int mesh_axis) const;
   int64_t SumOverRanks(Measure measure) const;
-  // Receivers that one sender serves alike: free axes that narrow nothing.
+  // Returns the number of receivers that one sender serves alike: free axes that narrow nothing.
   int64_t CopiesAskedFor() const;
   bool BecomesPartial(int axis) const {
     return from_[axis].is_broadcast() && to_[axis].is_partial();

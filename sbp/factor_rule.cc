@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-// The dimension of `operand` whose major factor is `factor`, or -1.
+// Returns the dimension of `operand` whose major factor is `factor`, or -1.
 int MajorDim(const OperandRule& operand, int factor) {
   for (size_t d = 0; d < operand.dims.size(); ++d) {
     if (!operand.dims[d].empty() && operand.dims[d][0] == factor) return static_cast<int>(d);
@@ -18,7 +18,7 @@ int MajorDim(const OperandRule& operand, int factor) {
   return -1;
 }
 
-// How `factor` stands in one operand.
+// A Standing counts the places of `factor` in one operand.
 struct Standing {
   int majors = 0;
   int minors = 0;
@@ -73,7 +73,7 @@ int64_t MinorProduct(const FactorRule& rule, const std::vector<int>& dim_factors
   return product;
 }
 
-// Whether the units of `dim` begin on units of its major factor.
+// Returns whether the units of `dim` begin on units of its major factor.
 bool CutsOnFactorUnits(const FactorRule& rule, const std::vector<int>& dim_factors,
                        const TensorDim& dim) {
   int64_t step = DimUnit(rule, dim_factors);
@@ -116,7 +116,8 @@ absl::Status CheckSizes(const FactorRule& rule, const std::vector<OperandRule>& 
   return absl::OkStatus();
 }
 
-// The number of units of the first dimension seen with a factor; the others must match.
+// Units holds the number of units of the first dimension seen with a factor; the other dimensions
+// must match.
 struct Units {
   std::optional<int64_t> count;
   const char* side = "";
@@ -187,8 +188,8 @@ bool IsSplittable(const FactorRule& rule, int factor) {
     }
   }
   if (!stands) return false;
-  // An input added once to outputs: with the factor summed away it becomes P(sum), which is
-  // wrong for an output that keeps the factor and for a combiner other than the sum.
+  // An input is added once to outputs. If the factor is summed away, the input becomes P(sum),
+  // which is wrong for an output that keeps the factor and for a combiner other than the sum.
   const int lacking = NumLacking(rule.outputs, factor);
   for (const OperandRule& input : rule.inputs) {
     if (!input.additive || MajorDim(input, factor) >= 0 || lacking == 0) continue;

@@ -1,21 +1,20 @@
-// A Layout says, for each axis of a stage mesh, how a tensor lies over it:
+// A Layout says, for each axis of a stage mesh, how the axis divides or copies a tensor:
 //
 //   S(i)       split along tensor axis i; S(i, at=0:2:3) with explicit offsets
 //   B          equal copies
 //   P(sum)     to be merged with the named combiner (sum, max)
 //
-// Text: "[dp: S(0), tp: B]", axes in mesh order; an axis left out is B. Splits of
-// one tensor axis by several mesh axes nest, in mesh order. Without explicit offsets a split
-// is balanced in units: of u = size/unit units over n parts the first u mod n
-// parts hold one more. A nested balanced split divides its parent's range in
-// units again, counted from the range's begin. Explicit offsets always cut the whole
-// tensor axis; nested in a parent they keep what falls into the parent's range.
-// Shards may be uneven and empty.
+// The text form is "[dp: S(0), tp: B]", with axes in mesh order; an axis left out is B. Splits of
+// one tensor axis by several mesh axes nest, in mesh order. Without explicit offsets a split is
+// balanced in units: of u = size/unit units over n parts, the first u mod n parts hold one more. A
+// nested balanced split divides its parent's range in units again, counted from the range's begin.
+// Explicit offsets always cut the whole tensor axis; nested explicit parts keep the elements that
+// fall into the parent's range. Shards may be uneven and empty.
 //
 //   size 7, mesh dp=2,tp=2, [dp: S(0), tp: S(0)]:  0..4 -> 0..2 2..4 | 4..7 -> 4..6 6..7
 //
-// The partial axes of one layout have one combiner: sums of maxima and maxima of
-// sums differ, so a mixture would depend on the order of merging.
+// The partial axes of one layout have one combiner. Sums of maxima and maxima of sums differ, so
+// the result of a mixture would depend on the order of merging.
 // Thread rule: values and pure functions.
 #pragma once
 
@@ -30,7 +29,7 @@
 
 namespace weir {
 
-// How partial values are merged. Only kSum is linear.
+// A Combiner says how partial values are merged. Only kSum is linear.
 enum class Combiner : uint8_t { kSum, kMax };
 std::string Name(Combiner combiner);
 constexpr bool IsLinear(Combiner combiner) { return combiner == Combiner::kSum; }
@@ -40,8 +39,8 @@ enum class SbpKind : uint8_t { kBroadcast, kSplit, kPartial };
 struct Sbp {
   SbpKind kind = SbpKind::kBroadcast;
   int axis = -1;  // kSplit
-  std::vector<int64_t>
-      offsets;  // kSplit, explicit: parts + 1 entries from 0 to size; empty: balanced
+  // kSplit with explicit offsets: parts + 1 entries from 0 to size; empty: balanced.
+  std::vector<int64_t> offsets;
   Combiner combiner = Combiner::kSum;  // kPartial
 
   static Sbp B() { return {}; }
@@ -54,7 +53,7 @@ struct Sbp {
 };
 std::string ToText(const Sbp& sbp);
 
-// A named dimension of a logical tensor. `unit` divides `size`.
+// A TensorDim is a named dimension of a logical tensor. `unit` divides `size`.
 struct TensorDim {
   std::string name;
   int64_t size = 0;
@@ -73,27 +72,28 @@ struct TensorType {
 // "f32[batch=8, sequence=64]"
 std::string ToText(const TensorType& type);
 
-// One Sbp per axis of a stage mesh.
+// A Layout has one Sbp per axis of a stage mesh.
 using Layout = std::vector<Sbp>;
 Layout Broadcast(const Mesh& mesh);
 std::string ToText(const Layout& layout, const Mesh& mesh);
-// Inverse of ToText. kInvalidArgument names the flaw and the axes and kinds there are.
-// Whether the layout suits a tensor is ValidateLayout's matter.
+// Inverse of ToText. kInvalidArgument names the flaw and the valid axes and kinds. ValidateLayout
+// checks whether the layout suits a tensor.
 absl::StatusOr<Layout> ParseLayout(const std::string& text, const Mesh& mesh);
-// Split axes exist, offsets fit and lie on units, partials are of real tensors and have
-// one combiner; the type's units divide its sizes and its bytes do not overflow.
+// Checks that split axes exist, that offsets fit and lie on units, that partials are of real
+// tensors and have one combiner, that the type's units divide its sizes, and that its bytes do not
+// overflow.
 absl::Status ValidateLayout(const Layout& layout, const TensorType& type, const Mesh& mesh);
 
-// [begin, end) of one tensor axis.
+// A Range is [begin, end) of one tensor axis.
 struct Range {
   int64_t begin = 0, end = 0;
   int64_t length() const { return end > begin ? end - begin : 0; }
   friend bool operator==(const Range&, const Range&) = default;
 };
-// Part `index` of `parts` of `parent` under the split `sbp` of an axis with `unit`.
+// Returns part `index` of `parts` of `parent` under the split `sbp` of an axis with `unit`.
 Range PartOf(const Range& parent, const Sbp& sbp, int64_t unit, int64_t parts, int64_t index);
 
-// [begin, end) per tensor axis.
+// A Rect is [begin, end) per tensor axis.
 struct Rect {
   Shape begin, end;
   int64_t volume() const;  // 0 if empty in any axis; 1 for rank 0
@@ -102,8 +102,8 @@ struct Rect {
 };
 Rect Intersect(const Rect& a, const Rect& b);
 
-// What the device at `coords` holds of the tensor. Partial and broadcast axes do not
-// narrow it.
+// Returns the part of the tensor that the device at `coords` holds. Partial and broadcast axes do
+// not narrow this part.
 Rect ShardRect(const TensorType& type, const Layout& layout, const Mesh& mesh,
                const Coords& coords);
 TensorSlice LocalSlice(const TensorType& type, const Layout& layout, const Mesh& mesh,

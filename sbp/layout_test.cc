@@ -15,7 +15,7 @@ TensorType TypeOf(std::vector<TensorDim> dims, DType dtype = DType::kF32) {
   return TensorType{dtype, std::move(dims)};
 }
 
-// The ranges of axis 0 that the ranks of `mesh` hold, in rank order: "0:2 2:4".
+// Returns the ranges of axis 0 that the ranks of `mesh` hold, in rank order: "0:2 2:4".
 std::string Ranges(const std::string& layout_text, const std::string& mesh_text, int64_t size,
                    int64_t unit = 1) {
   Mesh mesh = MeshOf(mesh_text);
@@ -136,7 +136,7 @@ TEST(Layout, ExplicitOffsetsAreTakenAsTheyAre) {
 TEST(Layout, NestedSplitsDivideTheParentsRangeInMeshOrder) {
   EXPECT_EQ(Ranges("[a: S(0), b: S(0)]", "a=2,b=2", 7), "0:2 2:4 4:6 6:7");
   EXPECT_EQ(Ranges("[a: S(0), b: S(0)]", "a=2,b=2", 20, 4), "0:8 8:12 12:16 16:20");
-  // Not the same as one split over four.
+  // The result differs from one split over four.
   EXPECT_EQ(Ranges("[a: S(0), b: S(0)]", "a=2,b=3", 8), "0:2 2:3 3:4 4:6 6:7 7:8");
   EXPECT_EQ(Ranges("[a: S(0)]", "a=6", 8), "0:2 2:4 4:5 5:6 6:7 7:8");
 }

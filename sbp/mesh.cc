@@ -126,8 +126,8 @@ int64_t Mesh::num_stages() const {
   return axis < 0 ? 1 : axes_[axis].size;
 }
 
-// With the pipeline axis at position p, rank = (outer * stages + stage) * inner_size +
-// inner, where `inner` runs over the axes right of p; stage_rank = outer * inner_size + inner.
+// If the pipeline axis is at position p, then rank = (outer * stages + stage) * inner_size + inner,
+// where `inner` runs over the axes right of p, and stage_rank = outer * inner_size + inner.
 int64_t Mesh::GlobalRank(int64_t stage, int64_t stage_rank) const {
   int pipeline = AxisIndex(kPipelineAxis);
   if (pipeline < 0) return stage_rank;

@@ -1,8 +1,8 @@
-// A Mesh: devices as a box with named axes. Ranks are numbered row-major.
+// A Mesh is a box of devices with named axes. Ranks are numbered row-major.
 //
-// The axis named "pp" (kPipelineAxis) is the pipeline. Layouts never use it: a
-// stage is the sub-mesh at one coordinate of "pp", and all stages are alike, so
-// layouts are written over Mesh::StageMesh().
+// The axis named "pp" (kPipelineAxis) is the pipeline. Layouts never use that axis. A stage is the
+// sub-mesh at one coordinate of "pp", and all stages are alike, so layouts are written over
+// Mesh::StageMesh().
 // Thread rule: values.
 #pragma once
 
@@ -27,7 +27,7 @@ using Coords = std::vector<int64_t>;  // one per mesh axis
 class Mesh {
  public:
   Mesh() = default;
-  // Sizes are >= 1 and names unique; Parse() and Validate() check it.
+  // Sizes must be >= 1 and names unique; Parse() and Validate() check both.
   explicit Mesh(std::vector<MeshAxis> axes) : axes_(std::move(axes)) {}
 
   // "dp=2,tp=2"; "" is the mesh of one device. kInvalidArgument names the flaw.
@@ -45,7 +45,8 @@ class Mesh {
   // The mesh without its pipeline axis, and the number of stages (1 if none).
   Mesh StageMesh() const;
   int64_t num_stages() const;
-  // The rank of the job that is number `stage_rank` of StageMesh() in `stage`, and back.
+  // Returns the rank of the job that has number `stage_rank` of StageMesh() in `stage`. StageOf and
+  // StageRankOf are the inverse.
   int64_t GlobalRank(int64_t stage, int64_t stage_rank) const;
   int64_t StageOf(int64_t rank) const;
   int64_t StageRankOf(int64_t rank) const;

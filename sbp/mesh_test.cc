@@ -83,7 +83,7 @@ TEST(Mesh, StagesPartTheRanksWhereverThePipelineAxisStands) {
         EXPECT_LT(rank, mesh.num_ranks());
         EXPECT_EQ(mesh.StageOf(rank), stage);
         EXPECT_EQ(mesh.StageRankOf(rank), i);
-        // The rank's coordinates are those in the stage, with the stage put in.
+        // The rank's coordinates are the coordinates in the stage, with the stage put in.
         Coords coords = mesh.CoordsOf(rank);
         int pipeline = mesh.AxisIndex(kPipelineAxis);
         if (pipeline >= 0) {

@@ -1,6 +1,5 @@
-// `weir check` and `weir train` refuse the same jobs with the same words, before anything is
-// trained; and what --steps and
-// --resume do to a run.
+// Tests that `weir check` and `weir train` refuse the same jobs with the same words, before
+// anything is trained, and tests the effect of --steps and --resume on a run.
 #include <unistd.h>
 
 #include <fstream>
@@ -55,13 +54,13 @@ std::string Zoo(const std::string& name, const std::vector<std::string>& flags) 
   return WriteFile(name, zoo.out);
 }
 
-// A small model of images over synthetic data.
+// Returns a small model of images over synthetic data.
 std::string ImageJob() {
   return Zoo("check_images.textproto", {"mlp", "--pixels", "16", "--hidden", "8", "--classes", "4",
                                         "--batch", "8", "--steps", "6", "--warmup", "0"});
 }
 
-// A small language model that holds out a part of its text.
+// Returns a small language model that holds out a part of its text.
 std::string TextJob() {
   std::string text;
   for (int i = 0; i < 300; ++i) text += "the quick fox. ";
@@ -72,13 +71,13 @@ std::string TextJob() {
 
 struct BadJob {
   const char* name;
-  std::vector<std::string> words;  // after the verb
+  std::vector<std::string> words;  // the arguments after the verb
   int exit_code;
   std::string code;
 };
 
-// Orders of the axes of 32 devices, in which the stages of the pipeline are neighbours or lie
-// apart.
+// Orders of the axes of 32 devices. The stages of the pipeline are neighbours in some orders and
+// far apart in others.
 const char* const kMeshesOf32[] = {"dp=4,pp=4,tp=2", "dp=4,tp=2,pp=4", "pp=4,dp=4,tp=2",
                                    "pp=4,tp=2,dp=4", "tp=2,pp=4,dp=4", "tp=2,dp=4,pp=4"};
 
@@ -228,7 +227,7 @@ TEST_F(CheckTest, RanksWithoutWorkAreNamedByCheckPlanAndTrain) {
   for (const char* verb : {"check", "plan", "train"}) {
     const Outcome run = Weir({verb, TextJob(), "--mesh", "tp=4"});
     EXPECT_EQ(run.code, 0) << run.err;
-    // plan says it on its screen, where lines break.
+    // plan prints the sentence on its screen, where lines break.
     const std::string said = absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}});
     EXPECT_THAT(said, AllOf(HasSubstr("mesh axis tp splits dimension heads, which has 2 units, "
                                       "over 4 devices: ranks 2 to 3 hold no part of it"),

@@ -38,7 +38,7 @@ constexpr char kFooter[] =
     "            69 the machine refused something or was in the way, 70 internal error,\n"
     "            130 interrupted.";
 
-// Of the verbs for people: those in a group, which help shows.
+// Returns the names of the verbs for people: those in a group, which help shows.
 std::vector<std::string> VerbNames(const CLI::App& app) {
   std::vector<std::string> names;
   for (const CLI::App* verb :
@@ -56,7 +56,7 @@ std::vector<std::string> FlagNames(const CLI::App& verb) {
   return names;
 }
 
-// The verb that the arguments name, as deep as they go: "zoo", then "gpt".
+// Returns the verb that the arguments name, as deep as they go: "zoo", then "gpt".
 CLI::App* DeepestVerb(CLI::App* app) {
   while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
   return app;
@@ -69,7 +69,7 @@ std::string FullName(const CLI::App* verb) {
   return name;
 }
 
-// What CLI11 says, with the nearest flag or verb added.
+// Returns the message of CLI11 with the nearest flag or verb added.
 std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
   CLI::App* verb = DeepestVerb(app);
   std::string text = absl::StrCat(FullName(verb), ": ", error.what());
@@ -87,7 +87,7 @@ std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
   return absl::StrCat(text, "\nSee: ", FullName(verb), " --help\n");
 }
 
-// A first word that is no verb: CLI11 would only say that one is required.
+// Returns a message for a first word that is no verb. CLI11 would only say that a verb is required.
 std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& args) {
   if (args.empty() || args[0].empty() || args[0][0] == '-') return "";
   const auto is_named = [&](const CLI::App* verb) { return verb->get_name() == args[0]; };
@@ -99,7 +99,8 @@ std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& arg
                       "\nSee: weir --help\n");
 }
 
-// All values of --set together: each takes several times its text as a part of a job.
+// Checks the size of all values of --set together. Each value takes several times its text as a
+// part of a job.
 absl::Status CheckSetBytes(const std::vector<std::string>& assignments) {
   constexpr size_t kSetBytesMax = 1 << 20;
   size_t bytes = 0;
@@ -109,7 +110,7 @@ absl::Status CheckSetBytes(const std::vector<std::string>& assignments) {
                    absl::StrCat(bytes, " bytes"), "say it in the job file"});
 }
 
-// Fields of the data that `assignment` has changed, or names in full.
+// Adds the fields of the data that `assignment` has changed, or names in full.
 void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& after,
              const std::string& assignment, std::set<std::string>* said) {
   for (const DataPath& now : after) {
@@ -120,7 +121,7 @@ void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& a
   }
 }
 
-// An error as people read it: what to try and where to look on lines of their own.
+// Returns an error as people read it: the advice and the reference stand on separate lines.
 std::string ErrorText(const CliContext& context) {
   const std::string message(WithPlace(context.source, context.status).message());
   std::string text =
@@ -130,7 +131,7 @@ std::string ErrorText(const CliContext& context) {
   return WrapText(text, context.columns);
 }
 
-// `weir help train` as `weir train --help`.
+// Turns `weir help train` into `weir train --help`.
 std::vector<std::string> HelpAsFlag(std::vector<std::string> args) {
   if (args[0] != "help") return args;
   args.erase(args.begin());
@@ -191,7 +192,7 @@ absl::StatusOr<Job> JobArguments::Read() const {
   if (text.size() > kPlacedJobBytesMax) text = std::string();
   context->source = {JobName(path), std::move(text), set, has_mesh, mesh};
   WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
-  std::set<std::string> said;  // fields of the data that the command line names
+  std::set<std::string> said;  // data fields that the command line sets
   for (const std::string& assignment : set) {
     const std::vector<DataPath> before = DataPathsOf(job);
     WEIR_RETURN_IF_ERROR(SetField(assignment, &job));
@@ -224,7 +225,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
   context.err = &printable_err;
   context.raw_out = &out;
   context.raw_err = &err;
-  context.columns = TextColumns(STDERR_FILENO);  // in a sandbox nobody may ask
+  context.columns = TextColumns(STDERR_FILENO);  // in a sandbox this query is forbidden
   CLI::App app("Weir: distributed training and running of neural networks.", "weir");
   app.set_version_flag("--version", kVersion);
   app.footer(kFooter);
@@ -247,10 +248,11 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     return kExitUsage;
   }
   try {
-    std::vector<std::string> reversed(words.rbegin(), words.rend());  // as CLI11 takes them
+    // CLI11 takes the words in reverse order.
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
     app.parse(reversed);
   } catch (const CLI::CallForHelp&) {
-    printable_out << app.help();  // of the verb that was named, with the names before it
+    printable_out << app.help();  // of the given verb, with the names before it
     return 0;
   } catch (const CLI::CallForVersion&) {
     printable_out << kVersion << "\n";
@@ -260,7 +262,7 @@ int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream
     return kExitUsage;
   } catch (const std::bad_alloc&) {
     context.status = Refused("this process", "memory", ENOMEM);
-  } catch (const std::system_error& error) {  // a thread, mostly
+  } catch (const std::system_error& error) {  // mostly a failed thread
     context.status =
         ShortageAdvice(error.code().value()).empty()
             ? absl::InternalError(absl::StrCat("unexpected exception: ", error.what()))

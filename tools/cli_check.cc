@@ -1,4 +1,4 @@
-// weir check: whether a job would train, without a step.
+// weir check: tests whether a job would train, without a step.
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "tools/cli_verbs.h"
@@ -16,7 +16,7 @@ struct CheckArguments {
   bool verbose = false;
 };
 
-// The process may from now on read what the job and the command name, and nothing else.
+// From now on the process may read the files that the job and the command name, and nothing else.
 void EnterSandboxOf(const Job& job, const CheckArguments& arguments, const CliContext& context) {
   SandboxRules rules;
   rules.read = {arguments.train.options.init, arguments.train.options.resume};

@@ -1,4 +1,4 @@
-// weir explain: the pages of the error codes.
+// weir explain: shows the pages of the error codes.
 #include <unistd.h>
 
 #include "runtime/base/status.h"

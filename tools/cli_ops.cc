@@ -1,4 +1,4 @@
-// weir ops: the catalogue of operations, from the registry itself.
+// weir ops: shows the catalogue of operations, from the registry itself.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -31,7 +31,7 @@ std::string OperandNames(const std::vector<OperandSchema>& operands) {
   return absl::StrJoin(names, ", ");
 }
 
-// "indices along dimension 0 of table".
+// Returns "indices along dimension 0 of table".
 std::string IndexText(const OpSchema& schema, const IndexedAxis& index) {
   const std::vector<OperandSchema>& of =
       index.side == IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;

@@ -1,4 +1,4 @@
-// weir plan: how a job would run, without a device.
+// weir plan: shows how a job would run, without a device.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -48,7 +48,7 @@ struct PlanArguments {
 constexpr int kChartColumns = 72, kChartRows = 8, kChartRowsOfMany = 4, kTensorsShown = 10,
               kStagesCharted = 8;
 
-// What lies where, when and why, as `weir plan` draws it.
+// Returns the memory view as JSON: each tensor, its time and its reason, as `weir plan` draws them.
 nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
   nlohmann::ordered_json columns = nlohmann::ordered_json::array(),
                          largest = nlohmann::ordered_json::array();
@@ -73,8 +73,8 @@ nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
           {"largest", std::move(largest)}};
 }
 
-// Memory over the step: a chart of the first rank of each stage, and the largest tensors of the
-// fullest rank.
+// Returns the memory over the step: a chart of the first rank of each stage, and the largest
+// tensors of the fullest rank.
 std::string MemorySection(const LogicalPlan& plan, const NeedAndPlans& of) {
   std::string text =
       "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u "
@@ -170,7 +170,7 @@ absl::Status PrintJson(const LogicalPlan& plan, const JobCosts& costs, std::ostr
   return absl::OkStatus();
 }
 
-// Points between the least memory and the shortest period.
+// The number of points between the least memory and the shortest period.
 constexpr int kCurvePointsMax = 12;
 
 nlohmann::ordered_json PointsJson(const std::vector<compiler::RhythmPoint>& points) {
@@ -191,7 +191,7 @@ nlohmann::ordered_json PointsJson(const std::vector<compiler::RhythmPoint>& poin
   return json;
 }
 
-// What register counts buy, by the costs that the plan was compiled with.
+// Prints the gain from register counts, by the costs that the plan was compiled with.
 absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& costs,
                         const PlanArguments& arguments, std::ostream& out) {
   WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> choices,
@@ -226,7 +226,7 @@ absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out)
   return absl::OkStatus();
 }
 
-// The screen, and the sections that were asked for.
+// Prints the screen and the requested sections.
 absl::Status PrintText(const LogicalPlan& plan, const JobCosts& costs,
                        const PlanArguments& arguments, std::ostream& out) {
   const Beside beside = plan.mode == PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing;
@@ -262,7 +262,7 @@ absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context)
   context.Confine({}, CpuTime::kLimited);
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
   WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
-  // The screen has these warnings itself.
+  // The screen itself has these warnings.
   const bool on_screen = arguments.rank < 0 && !arguments.curve && !arguments.json;
   for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) {
     if (!on_screen) *context.err << "WARNING: " << sentence << "\n";

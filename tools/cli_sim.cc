@@ -1,4 +1,4 @@
-// weir sim and weir calibrate: a job on machines that need not be here.
+// weir sim and weir calibrate: a job on machines that need not exist here.
 #include <filesystem>
 #include <fstream>
 #include <system_error>
@@ -66,9 +66,9 @@ struct CalibrateArguments {
   CalibrateOptions options;
 };
 
-// The job in another layout: "dp=2,tp=2 training.zero_stage=1", a mesh and what else is set, in any
-// order; a word without
-// "=" is the file of another job, with the same model written otherwise.
+// Returns the job in another layout: "dp=2,tp=2 training.zero_stage=1" is a mesh and other
+// settings, in any order. A word without "=" is the file of another job, with the same model
+// written in another way.
 absl::StatusOr<Job> InLayout(JobArguments job, const std::string& layout) {
   for (absl::string_view word : absl::StrSplit(layout, ' ', absl::SkipWhitespace())) {
     if (!absl::StrContains(word, '=')) {
@@ -83,7 +83,7 @@ absl::StatusOr<Job> InLayout(JobArguments job, const std::string& layout) {
   return job.Read();
 }
 
-// Steps of a job in processes that exist for them alone.
+// Times the steps of a job in processes that run only for this measurement.
 absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const FleetOptions& options, const Job& job,
                                                      int threads_per_device, int64_t rounds,
                                                      int64_t steps) {
@@ -101,7 +101,7 @@ absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const FleetOptions& options
   return samples;
 }
 
-// Where --keep writes, with the folders above it.
+// Returns the path where --keep writes, and makes the folders above it.
 absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments) {
   if (!arguments.out.empty())
     return Rejected({"W0942", "-o and --keep", "one of them", "both",

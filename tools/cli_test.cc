@@ -25,7 +25,7 @@ struct Outcome {
   std::string out, err;
 };
 
-// Lines that were broken to fit the width are one again.
+// Joins lines that were broken to fit the width.
 std::string Unwrapped(const std::string& text) {
   std::string unwrapped;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -40,7 +40,8 @@ std::string Unwrapped(const std::string& text) {
 }
 
 Outcome Weir(const std::vector<std::string>& args) {
-  ::setenv("HOME", ::testing::TempDir().c_str(), 1);  // no costs of this machine are kept there
+  // This folder keeps no costs of this machine.
+  ::setenv("HOME", ::testing::TempDir().c_str(), 1);
   std::ostringstream out, err;
   int code = RunCli(args, out, err);
   return {code, out.str(), Unwrapped(err.str())};
@@ -55,7 +56,7 @@ std::string WriteFile(const std::string& name, const std::string& text) {
   return PathFor(name);
 }
 
-// A small model of images over synthetic data.
+// Returns a small model of images over synthetic data.
 std::string SmallJob() {
   Outcome zoo =
       Weir({"zoo", "mlp", "--pixels", "16", "--hidden", "8", "--batch", "8", "--steps", "3"});
@@ -174,7 +175,7 @@ TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
   EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
 }
 
-// What stands after the name of a line: "85.2 ms" of "  step    85.2 ms, 24,045 tokens/s".
+// Returns the text after the name of a line: "85.2 ms" of "  step    85.2 ms, 24,045 tokens/s".
 std::string LineCalled(const std::string& name, const std::string& text) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -246,7 +247,7 @@ TEST(CliTest, AMissingJobIs66AndARejectedOneIs65) {
             66);
 }
 
-// A language model over bytes whose job is in one folder and whose text, of 5,000 bytes, in
+// Returns a language model over bytes. The job is in one folder, and its text of 5,000 bytes in
 // another.
 std::string TextJob(const std::string& text_path) {
   Outcome zoo = Weir({"zoo", "gpt", "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence",

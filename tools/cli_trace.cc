@@ -1,4 +1,4 @@
-// weir trace: what a trace file says.
+// weir trace: reports the content of a trace file.
 #include <optional>
 
 #include "absl/status/statusor.h"
@@ -32,11 +32,11 @@ absl::Status Report(const ReportArguments& arguments, const CliContext& context)
   WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
                                                      static_cast<size_t>(file->size())),
                                    arguments.path));
-  file.reset();  // the reader has its own copy of what it keeps
+  file.reset();  // the reader has its own copy of the data that it keeps
   const TraceReport report = MakeTraceReport(reader);
   const absl::StatusOr<WhySlow> why = FindWhySlow(reader, {arguments.step, arguments.what_ifs});
-  // A trace without what a replay needs still has the rest of its report; a wrong argument is an
-  // error.
+  // A trace that lacks the data for a replay still has the rest of its report. A wrong argument is
+  // an error.
   const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
   if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status()))) return why.status();
   if (arguments.json) {

@@ -1,4 +1,4 @@
-// weir train, weir eval and weir generate; weir worker, which train starts.
+// weir train, weir eval and weir generate, and weir worker, which train starts.
 #include <unistd.h>
 
 #include <cmath>
@@ -94,9 +94,10 @@ absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
   WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
   SignalWatch signals(SecondSignal::kEndsTheProcess);
   arguments.options.interrupted = &signals.interrupted();
-  // A file or a pipe gets the model's bytes; a terminal would obey some.
+  // A file or a pipe gets the model's bytes. A terminal gets printable text, because it would obey
+  // some bytes.
   std::ostream& out = ::isatty(STDOUT_FILENO) ? *context->out : *context->raw_out;
-  // The prompt comes with the first byte: a job that cannot generate prints its error alone.
+  // The prompt comes with the first byte, so that a job that cannot generate prints only its error.
   bool has_begun = false;
   const auto begin = [&] {
     if (!std::exchange(has_begun, true)) out << arguments.options.prompt;
@@ -131,7 +132,7 @@ void AddTrain(CLI::App* app, CliContext* context) {
   train->AddTo(verb, context);
 }
 
-// Not for people: hidden from --help. Its label only shows in the list of processes.
+// Not for people, and hidden from --help. The label only shows in the list of processes.
 void AddWorker(CLI::App* app, CliContext* context) {
   CLI::App* verb =
       AddVerb(app, context, "worker",
@@ -139,7 +140,7 @@ void AddWorker(CLI::App* app, CliContext* context) {
                 context->reader = Reader::kProgram;
                 absl::Status status = RunWorker(std::cin, *context->err);
                 if (!absl::IsAborted(status)) return status;
-                context->exit_code = kExitFollowing;  // the starter tells what happened
+                context->exit_code = kExitFollowing;  // the starter reports what happened
                 return absl::OkStatus();
               });
   verb->group("");

@@ -1,5 +1,5 @@
-// The verbs of the command line: each function adds one or a few to the parser. A
-// verb does its work in its callback and leaves the outcome in the context.
+// The verbs of the command line. Each function adds one verb or a few verbs to the parser. A verb
+// does its work in its callback and leaves the outcome in the context.
 // Thread rule: one thread.
 #pragma once
 
@@ -19,50 +19,50 @@
 
 namespace weir {
 
-// Who reads what a verb says on `err`: people, in lines that fit the terminal, or a program.
+// The reader of a verb's text on `err`: people, in lines that fit the terminal, or a program.
 enum class Reader : uint8_t { kPeople, kProgram };
 
 struct CliContext {
-  std::ostream* out = nullptr;  // as people may see it: control characters are escaped
+  std::ostream* out = nullptr;  // printable: control characters are escaped
   std::ostream* err = nullptr;  // likewise
-  // Behind them: for bytes as they are, and for a Console, which escapes by itself.
+  // The streams behind `out` and `err`, for raw bytes and for a Console, which escapes by itself.
   std::ostream* raw_out = nullptr;
   std::ostream* raw_err = nullptr;
   absl::Status status;  // of the verb that ran
   int exit_code = 0;    // if status is ok
   Reader reader = Reader::kPeople;
-  int columns = 0;   // of a line on `err`
-  JobSource source;  // of the job that was read last, for the places of errors
+  int columns = 0;   // width of a line on `err`
+  JobSource source;  // the job that was read last, for the places of errors
   CliSandbox sandbox = CliSandbox::kOff;
 
-  // For a verb that has opened what it was given and from now on reads and computes: confines the
-  // process for good, if `sandbox` is on. What is in place.
+  // Confines the process for good, if `sandbox` is on. A verb calls Confine after it has opened its
+  // inputs, when it only reads and computes from then on. Returns what is in place.
   SandboxFacts Confine(const SandboxRules& rules, CpuTime time) const;
 };
 
-// Where a job comes from and how the command line changes it.
+// The place of a job and the changes that the command line makes to the job.
 struct JobArguments {
   std::string path;
   std::string mesh;
   bool has_mesh = false;
   std::vector<std::string> set;
-  // Whether the verb opens the data of the job, whose paths then must be allowed (data_paths.h).
+  // kOpened: the verb opens the data of the job, whose paths must then be allowed (data_paths.h).
   enum class Data : uint8_t { kOpened, kNotOpened } data = Data::kOpened;
   std::vector<std::string> allowed_paths;
-  CliContext* context = nullptr;  // of the verb that these belong to
+  CliContext* context = nullptr;  // of the verb that the arguments belong to
 
-  // Adds the positional JOB, --mesh and --set; and --allow-path if the verb opens the data.
+  // Adds the positional JOB, --mesh and --set, and --allow-path if the verb opens the data.
   void AddTo(CLI::App* verb, CliContext* of, Data opens);
-  // The job with what the command line changes.
+  // Returns the job with the changes of the command line.
   absl::StatusOr<Job> Read() const;
 };
 
-// About the option --cluster of the verbs that plan or predict.
+// The help of the option --cluster of the verbs that plan or predict.
 inline constexpr char kClusterHelp[] =
     "Machines whose costs the plan is made for (proto/cluster.proto), or `defaults` [those kept by "
     "weir calibrate --keep, else the defaults]";
 
-// A verb with a description, examples and the work to do.
+// Adds a verb with a description, examples and the work to do.
 CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
                   const std::string& about, const std::string& examples,
                   std::function<absl::Status()> work);

@@ -1,4 +1,4 @@
-// weir zoo: complete jobs to start from.
+// weir zoo: writes complete jobs to start from.
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
 #include "tools/cli_verbs.h"

@@ -55,7 +55,7 @@ bool LiesIn(const std::filesystem::path& file, const std::filesystem::path& fold
              folder.end();
 }
 
-// The folders that nobody has to name.
+// Returns the folders that are allowed without a flag.
 std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
   std::vector<std::filesystem::path> folders = {ResolvedPath("."), ResolvedPath(kSystemData)};
   if (job_path != "-")

@@ -1,16 +1,16 @@
-// Which files a job may name as its data.
+// Decides which files a job may name as its data.
 //
-// Whoever runs a job need not have written it, and the bytes of a file that it names end up in what
-// it prints, in its weights and in its errors. So a path that the job's own text says must lie,
-// links resolved, in one of:
+// The user who runs a job may not have written it, and bytes of a file that the job names end up in
+// the job's output, weights and errors. A path in the job's own text must therefore lie, with links
+// resolved, in one of these folders:
 //   - the folder of the job file, or a folder in it;
 //   - the current folder, or a folder in it;
 //   - /usr/share, where packages put data that everybody may read;
 //   - a folder named by --allow-path, or a folder in it.
-// The root folder counts only if --allow-path names it. What the command line itself says (--set
-// data.text.path=...) is the user's own word and is free. Not here: files that other flags name
-// (--init, --resume), which are the user's word too. Thread rule: functions that look at the file
-// system and change nothing.
+// The root folder counts only if --allow-path names it. A path on the command line itself (--set
+// data.text.path=...) is the user's own choice and is free. Not here: files that other flags name
+// (--init, --resume), which are also the user's choice. Thread rule: functions that look at the
+// file system and change nothing.
 #pragma once
 
 #include <filesystem>
@@ -22,15 +22,16 @@
 
 namespace weir {
 
-// Absolute, with links resolved as far as the path exists. Empty if the file system does not tell.
+// Returns the absolute path, with links resolved as far as the path exists. Empty if the file
+// system gives no answer.
 std::filesystem::path ResolvedPath(const std::filesystem::path& path);
 
 struct DataPath {
   std::string field;  // "data.text.path"
   std::string path;
 };
-// Every text in the kind of data of a job (text, idx, ...) that is not empty: a field or a kind
-// that is added later is confined without a word here.
+// Returns every non-empty text field in the data kind of a job (text, idx, ...). Fields and kinds
+// that are added later are confined without a change here.
 std::vector<DataPath> DataPathsOf(const Job& job);
 
 struct DataPathRules {
@@ -38,8 +39,8 @@ struct DataPathRules {
   std::vector<std::string> allowed;  // by --allow-path
 };
 
-// kInvalidArgument: W0813 if one of `paths` lies elsewhere, W0814 if a folder of `rules.allowed` is
-// none.
+// kInvalidArgument: one of `paths` lies elsewhere (W0813), or an entry of `rules.allowed` is not a
+// folder (W0814).
 absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRules& rules);
 
 }  // namespace weir

@@ -12,7 +12,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// A folder with a job, one with other things, and a current folder that is neither.
+// Makes a folder with a job, a folder with other files, and a current folder that is neither.
 class DataPathsTest : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -50,14 +50,14 @@ std::vector<std::string> ValueNames(const google::protobuf::EnumDescriptor* type
   return names;
 }
 
-// The nearest of `known`, or all of them if they are few.
+// Returns the nearest of `known`, or all of them if they are few.
 std::string NearestOrAll(const std::string& word, const std::vector<std::string>& known) {
   std::string nearest = Nearest(word, known);
   if (!nearest.empty()) return nearest;
   return !known.empty() && known.size() <= 16 ? "one of " + absl::StrJoin(known, ", ") : "";
 }
 
-// The text between the first pair of quotes after `from`; moves `from` past it.
+// Returns the text between the first pair of quotes after `from`, and moves `from` past it.
 std::string NextQuoted(const std::string& text, size_t* from) {
   size_t begin = text.find('"', *from);
   size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
@@ -66,7 +66,8 @@ std::string NextQuoted(const std::string& text, size_t* from) {
   return text.substr(begin + 1, end - begin - 1);
 }
 
-// The enum of a field called `name` anywhere in the schema of a job that lacks `value`.
+// Returns an enum that belongs to a field called `name` anywhere in the schema of a job and that
+// lacks `value`.
 const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const std::string& name,
                                                  int depth) {
   if (depth > 8) return nullptr;
@@ -79,10 +80,10 @@ const google::protobuf::EnumDescriptor* FindEnum(const Descriptor* type, const s
   return nullptr;
 }
 
-// Turns the parser's complaints into ours.
+// Turns the parser's messages into errors of Weir.
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
-  // `expected`: what the text is, for messages.
+  // `expected` says what the text should be, for messages.
   ErrorCollector(std::string name, std::string expected)
       : name_(std::move(name)), expected_(std::move(expected)) {}
 
@@ -124,7 +125,8 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> errors_;
 };
 
-// The first byte that begins no character; text.size() if there is none. A NUL is none in a text.
+// Returns the place of the first byte that begins no character, or text.size() if there is none. A
+// NUL is no character of a text.
 size_t FindNoCharacter(absl::string_view text) {
   size_t at = 0;
   while (at < text.size()) {
@@ -148,7 +150,8 @@ absl::Status CheckCharacters(const std::string& text, const std::string& name) {
        "`weir zoo gpt > gpt.textproto` writes a job"});
 }
 
-// Escapes in strings ("\377") and values of --set may say what is no text.
+// Checks the strings of a message, because escapes in strings ("\377") and values of --set may hold
+// bytes that are no text.
 absl::Status CheckStrings(const Message& message, const std::string& where) {
   const Reflection* reflection = message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
@@ -181,8 +184,8 @@ constexpr char kNoJobFile[] = "W0006";
 constexpr char kJobFile[] = "a job file";
 constexpr char kStandardInput[] = "standard input";
 
-// What a descriptor delivers until its end, or one piece more than ParseJob takes. `expected_bytes`
-// come probably.
+// Reads from a descriptor until its end, or until one piece more than ParseJob takes. The text
+// probably has `expected_bytes` bytes.
 absl::StatusOr<std::string> ReadText(int descriptor, int64_t expected_bytes,
                                      const std::string& name) {
   constexpr size_t kPieceBytes = 65536;
@@ -206,7 +209,7 @@ absl::Status BadPath(const std::string& assignment, const std::string& expected,
   return Rejected({"W0005", "--set " + assignment, expected, found, hint});
 }
 
-// One step of a path: "dim[hidden]" is field "dim", selector "hidden".
+// One step of a path: "dim[hidden]" has the field "dim" and the selector "hidden".
 struct PathStep {
   std::string field;
   std::string selector;
@@ -236,7 +239,8 @@ absl::StatusOr<std::vector<PathStep>> ParsePath(const std::string& assignment,
   }
 }
 
-// What is between braces, if they are all around: a message may be written with or without.
+// Returns the text inside braces, if braces enclose all of it. A message may be written with or
+// without braces.
 std::string WithoutBraces(const std::string& value) {
   const absl::string_view text = absl::StripAsciiWhitespace(value);
   if (text.size() < 2 || text.front() != '{' || text.back() != '}') return value;
@@ -266,7 +270,7 @@ class FieldSetter {
                    "\"" + name + "\"", NearestOrAll(name, FieldNames(type)));
   }
 
-  // The element of `field` that the step selects, by number or by its field `name`.
+  // Returns the element of `field` that the step selects, by number or by its field `name`.
   absl::StatusOr<int> FindElement(const PathStep& step, const FieldDescriptor* field,
                                   const Message& message) const {
     const Reflection* reflection = message.GetReflection();
@@ -313,7 +317,7 @@ class FieldSetter {
     }
     if (field->message_type() != nullptr) return AssignMessage(step, field, message);
     const Reflection* reflection = message->GetReflection();
-    // Parsed into a fresh message first, so that a bad value changes nothing.
+    // The value is parsed into a fresh message first, so that a bad value changes nothing.
     std::unique_ptr<Message> parsed(message->New());
     bool ok = true;
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
@@ -338,7 +342,7 @@ class FieldSetter {
                      "\"" + value_ + "\"", hint);
     }
     if (!step.has_selector) {
-      // MergeFrom does not carry a proto3 zero over; clearing first does the same.
+      // MergeFrom does not carry a proto3 zero over. Clearing the field first has the same effect.
       if (!field->is_repeated()) reflection->ClearField(message, field);
       message->MergeFrom(*parsed);
       return absl::OkStatus();
@@ -392,7 +396,7 @@ class FieldSetter {
 }  // namespace
 
 absl::StatusOr<Job> ParseJob(const std::string& with_mark, const std::string& name) {
-  // Some editors begin a text with a mark, which is no part of it.
+  // Some editors start a text with a byte order mark, which is no part of the text.
   const std::string text(absl::StripPrefix(with_mark, kByteOrderMark));
   if (static_cast<int64_t>(text.size()) > kJobBytesMax) {
     return Rejected({"W0001", name, absl::StrCat("a job of at most ", kJobBytesMax, " bytes"),
@@ -434,7 +438,7 @@ absl::StatusOr<std::string> ReadJobText(const std::string& path) {
 }
 
 absl::Status SetField(const std::string& assignment, Job* job) {
-  // The first '=' outside brackets.
+  // Finds the first '=' outside brackets.
   size_t equals = 0;
   for (int depth = 0; equals < assignment.size(); ++equals) {
     if (assignment[equals] == '[') ++depth;
@@ -445,7 +449,7 @@ absl::Status SetField(const std::string& assignment, Job* job) {
     return BadPath(assignment, "path=value", assignment, "training.steps=10");
   }
   const std::string value = assignment.substr(equals + 1), path = assignment.substr(0, equals);
-  // Strings need no quotes here, so the value as a whole may be one.
+  // Strings need no quotes here, so the whole value may be one string.
   if (static_cast<int64_t>(value.size()) > kTextStringBytesMax) {
     return Rejected({"W0812", absl::StrCat("--set ", path),
                      absl::StrCat("a value of at most ", kTextStringBytesMax, " bytes"),

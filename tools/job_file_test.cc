@@ -41,7 +41,7 @@ TEST(JobFileTest, DeepNestingIsRefusedAndNotFatal) {
   std::string deep = "graph ";
   for (int i = 0; i < 100000; ++i) deep += "{ graph ";
   EXPECT_FALSE(ParseJob(deep, "deep").ok());
-  // Nesting inside a field that is skipped counts as well.
+  // Nesting inside a skipped field counts as well.
   std::string unknown;
   for (int i = 0; i < 100000; ++i) unknown += "x { ";
   EXPECT_FALSE(ParseJob(unknown, "deep").ok());

@@ -27,7 +27,8 @@ class NoErrors : public google::protobuf::io::ErrorCollector {
   void AddError(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 };
 
-// Follows the name of an element from the job inwards. The line is that of the last element found.
+// Follows the name of an element from the job inwards. The line is the line of the last element
+// found.
 class ElementWalk {
  public:
   ElementWalk(const Job& job, const TextFormat::ParseInfoTree& tree)
@@ -42,7 +43,7 @@ class ElementWalk {
   std::optional<int> line() const { return line_; }
 
  private:
-  // Whether the walk goes on; what is not known ends it.
+  // Returns whether the walk continues. An unknown part ends the walk.
   bool Step(const std::string& part) {
     if (message_ == nullptr) return false;
     absl::string_view rest = part;
@@ -63,12 +64,12 @@ class ElementWalk {
     return EnterPath(part);
   }
 
-  // Elements of main may go without naming it.
+  // Returns whether a part is an element of main. Such an element need not name main.
   static bool IsElementOfMain(absl::string_view part) {
     return absl::StartsWith(part, "call ") || absl::StartsWith(part, "input ") ||
            absl::StartsWith(part, "output ");
   }
-  // The job, if the walk is still at its beginning.
+  // Returns the job, if the walk is still at its start.
   const Job* JobHere() const {
     return message_ != nullptr && message_->GetDescriptor() == Job::descriptor()
                ? static_cast<const Job*>(message_)
@@ -97,7 +98,7 @@ class ElementWalk {
     return false;
   }
 
-  // A node without a name is called by its number and op: "3 (matmul)".
+  // Enters a node without a name, which is called by its number and op: "3 (matmul)".
   bool EnterNumbered(const std::string& name) {
     int index = 0;
     return absl::SimpleAtoi(name.substr(0, name.find(' ')), &index) && EnterElement("node", index);
@@ -138,7 +139,7 @@ class ElementWalk {
     return EnterField("runtime");
   }
 
-  // "training.schedule.decay", "pipeline.cut[1]": as far as the text has it.
+  // Enters "training.schedule.decay" or "pipeline.cut[1]", as far as the text has it.
   bool EnterPath(const std::string& path) {
     for (const absl::string_view step : absl::StrSplit(path, '.')) {
       const size_t bracket = step.find('[');
@@ -152,7 +153,7 @@ class ElementWalk {
     return true;
   }
 
-  // An element whose field `name` says `name`.
+  // Enters an element whose field `name` is `name`.
   bool EnterNamed(const std::string& field_name, const std::string& name) {
     if (message_ == nullptr) return false;
     const FieldDescriptor* field = message_->GetDescriptor()->FindFieldByName(field_name);
@@ -169,7 +170,8 @@ class ElementWalk {
 
   bool EnterField(const std::string& name) { return EnterElement(name, -1); }
 
-  // `index` is -1 for a field that is no list, or for the first element of a list.
+  // Enters an element. `index` is -1 for a field that is no list, or for the first element of a
+  // list.
   bool EnterElement(const std::string& name, int index) {
     const FieldDescriptor* field = message_->GetDescriptor()->FindFieldByName(name);
     if (field == nullptr) return false;
@@ -197,13 +199,13 @@ class ElementWalk {
   std::optional<int> line_;
 };
 
-// Whether one path is the other, or leads to it: "training" and "training.steps".
+// Returns whether one path equals the other or leads to it: "training" and "training.steps".
 bool LeadsTo(absl::string_view outer, absl::string_view inner) {
   if (!absl::ConsumePrefix(&inner, outer)) return false;
   return inner.empty() || inner[0] == '.' || inner[0] == '[';
 }
 
-// The last flag that gave the element or a part of it; "".
+// Returns the last flag that gave the element or a part of it, or "".
 std::string FlagOf(const JobSource& source, const std::vector<std::string>& parts) {
   absl::string_view name = parts.back();
   if (absl::StartsWith(name, "mesh ") && source.has_mesh)

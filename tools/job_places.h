@@ -1,14 +1,17 @@
-// Finds the line of a job's text that an error is about. Errors of the compiler name their element,
-// "W0407 at function block, node q: ..."; the compiler sees no files. Here the name leads back to
-// the line that the element begins in.
+// Finds the line of a job's text that an error is about. The compiler sees no files, so its errors
+// name their element: "W0407 at function block, node q: ...". This file maps the name of an element
+// to the line where the element begins. The names are
 //
-//   function NAME, node | call | parameter | input | output NAME    graph, dim NAME    rule DIM ->
-//   AXIS mesh axis NAME    layout of "FUNCTION/TENSOR"    training.schedule.decay,
-//   runtime.recompute of NAME, data, ...
+//   function NAME, node | call | parameter | input | output NAME
+//   graph, dim NAME
+//   rule DIM -> AXIS
+//   mesh axis NAME
+//   layout of "FUNCTION/TENSOR"
+//   training.schedule.decay, runtime.recompute of NAME, data, ...
 //
-// An element that the text lacks (a field with its default, a tensor that the compiler made) has
-// the line of the nearest element around it. What --set or --mesh gave has that flag for its place.
-// The text is parsed a second time, with locations, so this is for the path of an error only.
+// An element that the text lacks (a field with its default, a tensor that the compiler made) gets
+// the line of the nearest element around it. An element that --set or --mesh gave has that flag as
+// its place. The search parses the text a second time, with locations, so it is only for errors.
 // Thread rule: pure functions.
 #pragma once
 
@@ -19,10 +22,10 @@
 
 namespace weir {
 
-// Texts beyond this have no places: locations take many times the memory of the text.
+// Longer texts have no places, because locations take many times the memory of the text.
 inline constexpr size_t kPlacedJobBytesMax = 4 << 20;
 
-// A job's text and how the command line changed it.
+// A job's text, and the changes that the command line made to the job.
 struct JobSource {
   std::string name;  // the path, or "standard input"
   std::string text;
@@ -31,11 +34,13 @@ struct JobSource {
   std::string mesh;
 };
 
-// "gpt.textproto:57", "--set training.steps=0", or "" if `element` names nothing in the job.
+// Returns "gpt.textproto:57", "--set training.steps=0", or "" if `element` names nothing in the
+// job.
 std::string PlaceOf(const JobSource& source, const std::string& element);
 
-// `status` with the place of the element that it names, "W0407 at gpt.textproto:57, function block,
-// node q: ...". As it was if it names none, or has a place in the text already.
+// Adds to `status` the place of the element that it names: "W0407 at gpt.textproto:57, function
+// block, node q: ...". Returns `status` unchanged if it names no element or already has a place in
+// the text.
 absl::Status WithPlace(const JobSource& source, const absl::Status& status);
 
 }  // namespace weir

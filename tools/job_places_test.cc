@@ -9,7 +9,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// The numbers at the left are those of the lines.
+// The numbers at the left are line numbers.
 constexpr char kJob[] =
     /* 1 */
     "name: \"small\"\n"

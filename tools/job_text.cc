@@ -19,7 +19,7 @@ using google::protobuf::TextFormat;
 
 constexpr size_t kLineMax = 140;
 
-// Said once, above the first field of that name.
+// Returns the comment that stands once, above the first field of that name.
 const char* CommentAbove(const FieldDescriptor* field) {
   static const std::map<std::string, const char*> kComments = {
       {"weir.Job.graph",
@@ -44,7 +44,7 @@ class JobPrinter {
   }
 
  private:
-  // Fields that are set, in the order of the schema.
+  // Returns the fields that are set, in the order of the schema.
   static std::vector<const FieldDescriptor*> SetFields(const Message& message) {
     std::vector<const FieldDescriptor*> set, fields;
     message.GetReflection()->ListFields(message, &set);
@@ -69,7 +69,7 @@ class JobPrinter {
                      : reflection->GetRepeatedMessage(message, field, index);
   }
 
-  // The whole message between braces on one line.
+  // Prints the whole message between braces on one line.
   static std::string Inline(const Message& message) {
     std::string line = "{";
     for (const FieldDescriptor* field : SetFields(message)) {
@@ -92,7 +92,7 @@ class JobPrinter {
     return line + (line.size() > 1 ? " }" : "}");
   }
 
-  // A single value bare, several as [a, b].
+  // Prints a single value bare, and several values as [a, b].
   static std::string ListText(const Message& message, const FieldDescriptor* field) {
     int count = message.GetReflection()->FieldSize(message, field);
     if (count == 1) return ScalarText(message, field, 0);
@@ -106,7 +106,8 @@ class JobPrinter {
     absl::StrAppend(&text_, std::string(static_cast<size_t>(2 * depth), ' '), line, "\n");
   }
 
-  // Sections and functions are always spread; everything else if it is too long.
+  // Returns whether a field is spread over lines. Sections and functions always are; everything
+  // else is if it is too long.
   static bool Spread(const FieldDescriptor* field, const std::string& line, int depth) {
     static const std::set<std::string> kAlways = {"weir.Job.graph", "weir.Graph.function",
                                                   "weir.Job.training"};

@@ -1,6 +1,6 @@
-// A job as text that a person likes to read and edit: what fits stands on one line
-// ("dim { name: \"batch\" size: 8 }"), sections are commented, and the same job always gives
-// the same text. Not a general printer of messages: it knows what the parts of a job are for.
+// Prints a job as text for a person to read and edit: short messages stand on one line ("dim {
+// name: \"batch\" size: 8 }"), and sections have comments. The same job always gives the same text.
+// Not a general printer of messages: the printer knows the purpose of each part of a job.
 // Thread rule: pure functions.
 #pragma once
 
@@ -10,7 +10,8 @@
 
 namespace weir {
 
-// `title` becomes the first comment; lines of it are split at '\n'.
+// Returns the text of the job. `title` becomes the first comment and is split into lines at '
+// '.
 std::string JobText(const Job& job, const std::string& title);
 
 }  // namespace weir

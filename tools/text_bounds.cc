@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// The text from one end to the other, once.
+// Reads the text once, from one end to the other.
 class Counter {
  public:
   explicit Counter(absl::string_view text) : text_(text) {}
@@ -29,8 +29,8 @@ class Counter {
   }
 
  private:
-  // From its quote to the next that no backslash precedes, or to the end of the line, where the
-  // parser gives up.
+  // Reads a string from its quote to the next quote without a backslash before it, or to the end of
+  // the line, where the parser gives up.
   void TakeString(char quote) {
     ++counts_.values;
     const size_t begin = ++at_;
@@ -58,7 +58,7 @@ class Counter {
   const absl::string_view text_;
   size_t at_ = 0;
   int64_t line_ = 1;
-  int64_t run_bytes_ = 0;  // of the strings that follow one another here
+  int64_t run_bytes_ = 0;  // the strings that follow one another here
   TextCounts counts_;
 };
 

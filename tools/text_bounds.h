@@ -1,11 +1,12 @@
-// Bounds on a protobuf text, looked at before anything is made of it.
+// Checks the bounds of a protobuf text before the text is parsed.
 //
-// A few bytes of text ("node {}") become a message of a hundred or two, so a text that somebody
-// else wrote may take many times its size in memory. Reading a text that keeps these bounds takes
-// at most 4 times its size and 64 MiB. A value is a message, a number, a word, or a string, also
-// one of several strings that follow one another; a job of a thousand functions has some ten
-// thousand. Not here: whether the text is a message; the parser says so. What is counted here is
-// never less than what it makes. Thread rule: pure functions.
+// A few bytes of text ("node {}") become a message of a hundred or two hundred bytes, so a text
+// from an unknown author may need many times its size in memory. The parse of a text within these
+// bounds needs at most 4 times the size of the text and 64 MiB. A value is a message, a number, a
+// word, or a string (several strings that follow one another count as one string). A job of a
+// thousand functions has some ten thousand values. Not here: whether the text is a valid message;
+// the parser decides that. The counts here are never less than what the parser makes. Thread rule:
+// pure functions.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +22,14 @@ inline constexpr int64_t kTextStringBytesMax = 64 << 10;
 
 struct TextCounts {
   int64_t values = 0;
-  int64_t longest_string_bytes =
-      0;  // as written, without quotes; strings that follow one another count as one
-  int64_t longest_string_line = 0;  // on which it ends; the first line is 1
+  // The length as written, without quotes. Strings that follow one another count as one.
+  int64_t longest_string_bytes = 0;
+  int64_t longest_string_line = 0;  // line of its end; the first line is 1
 };
 TextCounts CountText(absl::string_view text);
 
-// kInvalidArgument (W0811 too many values, W0812 a string too long); `name` says which text, as in
-// "job.textproto".
+// kInvalidArgument: too many values (W0811), or a string is too long (W0812). `name` names the
+// text, as in "job.textproto".
 absl::Status CheckTextBounds(absl::string_view text, const std::string& name);
 
 }  // namespace weir

@@ -1,6 +1,7 @@
-// What `weir trace report --json` prints: the report as one JSON object, times in nanoseconds,
-// shares from 0 to 1. Names of fields do not change; new ones may be added. Not here: what the
-// numbers mean (runtime/trace/trace_report.h, why_slow.h). Thread rule: pure functions.
+// The output of `weir trace report --json`: the report as one JSON object, with times in
+// nanoseconds and shares from 0 to 1. Names of fields do not change; new fields may be added. Not
+// here: the meaning of the numbers (runtime/trace/trace_report.h, why_slow.h). Thread rule: pure
+// functions.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@
 
 namespace weir {
 
-// Without `why`, its reason stands in "why_slow_error".
+// If there is no `why`, its reason stands in "why_slow_error".
 std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why);
 
 }  // namespace weir

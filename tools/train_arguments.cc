@@ -14,7 +14,8 @@
 namespace weir {
 namespace {
 
-// An empty text is mostly a variable of a script that is not set: the run would keep nothing.
+// An empty text is mostly an unset variable of a script. Without this check the run would keep
+// nothing.
 const CLI::Validator kIsPath(
     [](std::string& path) -> std::string {
       return path.empty() ? "expected a path; found an empty text" : "";

@@ -1,5 +1,5 @@
-// What `weir train` takes on the command line, and `weir check` with it: a user checks a run by
-// writing check in place of train. Thread rule: one thread.
+// The command-line arguments of `weir train`. `weir check` accepts the same arguments, so a user
+// checks a run by writing check instead of train. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace weir {
 
-// How a job is spread over processes.
+// The spread of a job over processes.
 struct FleetArguments {
   int processes = 0;  // 0: all ranks in this one
   std::string transport = "auto";
@@ -32,12 +32,12 @@ struct FleetArguments {
   absl::StatusOr<FleetOptions> Options(const Job& job, Console* console) const;
 };
 
-// A job as a run has it. --steps makes the run shorter or longer than training.steps and leaves the
-// schedule of learning rates as the job has it, so that a run may be made in pieces.
+// A job with the changes of a run. --steps makes the run shorter or longer than training.steps and
+// does not change the job's schedule of learning rates, so that a run may be made in pieces.
 struct JobToTrain {
   Job job;
-  std::string
-      note;  // a sentence on learning rates, if --steps is not what the job says; may be empty
+  // A sentence on learning rates, if --steps differs from the job; may be empty.
+  std::string note;
 };
 
 struct TrainArguments {

@@ -1,6 +1,7 @@
-// The program `weir`. Everything is in tools/cli.h; here is what concerns the whole process.
+// The program `weir`. Everything is in tools/cli.h, except for the settings of the whole process
+// here.
 //
-// WEIR_SANDBOX=off in the environment leaves the sandbox of the verbs that only read out
+// WEIR_SANDBOX=off in the environment switches off the sandbox of the verbs that only read
 // (tools/sandbox/sandbox.h).
 #include <signal.h>
 
@@ -13,8 +14,9 @@
 
 namespace {
 
-// UCX's library takes SIGHUP for itself as it is loaded, which is before main. What the process had
-// for it, from a shell or from nohup, is kept here before any library begins and put back after.
+// The UCX library replaces the handling of SIGHUP while it is loaded, which is before main. This
+// variable keeps the handling that the process had from a shell or from nohup, before any library
+// starts, and main puts it back.
 struct sigaction hangup_of_parent = {};
 
 void KeepHangup(int, char**, char**) { ::sigaction(SIGHUP, nullptr, &hangup_of_parent); }

@@ -20,9 +20,9 @@
 #endif
 
 #if defined(__SANITIZE_THREAD__)
-// Debian's CAF is not instrumented, so ThreadSanitizer does not see that its mailbox
-// orders the writing of a message before its reading. Only reports whose innermost frame
-// is CAF's are dropped; what ranks do to each other is still watched, and ordered by Board.
+// Debian's CAF is not instrumented, so ThreadSanitizer does not see that its mailbox orders the
+// writing of a message before its reading. Only reports whose innermost frame is CAF's are dropped;
+// accesses between ranks are still watched, and ordered by Board.
 extern "C" const char* __tsan_default_suppressions();
 extern "C" const char* __tsan_default_suppressions() {
   return "race_top:^caf::\nrace_top:/include/caf/"
@@ -33,11 +33,11 @@ extern "C" const char* __tsan_default_suppressions() {
 namespace weir {
 namespace {
 
-constexpr int kPollsWithOwnCore = 1000;  // longer than a sleep and a wake take between processes
+constexpr int kPollsWithOwnCore = 1000;  // longer than a sleep and a wake between processes
 constexpr int kPollsElse = 20;
 
-// Polls between two looks at the mailbox; each with a pause that yields the core's
-// other thread.
+// Returns the number of polls that a rank makes before it parks and goes back to its mailbox; each
+// poll has a pause that yields the core's other thread.
 int PollsBeforeParking(const CafEngineOptions& options, const std::vector<RankExecutor*>& ranks) {
   if (options.polls_before_parking != CafEngineOptions::kChoosePolls)
     return options.polls_before_parking;
@@ -46,7 +46,8 @@ int PollsBeforeParking(const CafEngineOptions& options, const std::vector<RankEx
     const ThreadTeam* team = rank->device()->team();
     threads += team != nullptr ? team->num_threads() : 1;
   }
-  // Cores that this process may use (it may be pinned), and cores that there are for the whole job.
+  // Compares with the cores that this process may use (it may be pinned), and with the cores that
+  // the machine has for the whole job.
   const bool fits_here = threads <= static_cast<int>(std::thread::hardware_concurrency());
   const bool job_fits = options.threads_on_machine <= ::sysconf(_SC_NPROCESSORS_ONLN);
   return fits_here && job_fits ? kPollsWithOwnCore : kPollsElse;
@@ -58,18 +59,18 @@ void Pause() {
 #endif
 }
 
-// Messages. CAF 0.17 names them by atoms; none carries more than a number.
+// CAF 0.17 names messages by atoms; no message carries more than a number.
 using RunAtom = caf::atom_constant<caf::atom("run")>;    // (steps): new limits
 using WakeAtom = caf::atom_constant<caf::atom("wake")>;  // a message waits
 using StopAtom = caf::atom_constant<caf::atom("stop")>;  // leave
 using RestAtom = caf::atom_constant<caf::atom("rest")>;  // to the controller: all ranks are at rest
 using FaultAtom = caf::atom_constant<caf::atom("fault")>;  // to the controller: see Board::fault
 
-// What the ranks tell each other about being parked. Written seldom: when a rank
-// parks or faults.
+// The Board holds the parked states and faults of the ranks. Writes are rare: when a rank parks or
+// faults.
 class Board {
  public:
-  // What a rank leaves when it parks.
+  // A Parked is the record that a rank leaves when it parks.
   struct Parked {
     int64_t run = 0;       // 0: not parked
     int64_t surplus = 0;   // messages sent less received
@@ -84,12 +85,12 @@ class Board {
     std::lock_guard<std::mutex> lock(mutex_);
     run_ = run;
   }
-  // Before a rank works: what it left when it parked holds no longer.
+  // Called before a rank works: the record that the rank left when it parked no longer holds.
   void Unpark(size_t rank) {
     std::lock_guard<std::mutex> lock(mutex_);
     ranks_[rank].run = 0;
   }
-  // Rank `rank` parks. True if that brings everything to rest.
+  // Parks rank `rank`. Returns true if everything is then at rest.
   bool Park(size_t rank, const Parked& parked) {
     std::lock_guard<std::mutex> lock(mutex_);
     ranks_[rank] = parked;
@@ -102,7 +103,7 @@ class Board {
     }
     return rest_ == CafEngineOptions::Rest::kBalanced ? under_way == 0 : all_at_rest;
   }
-  // True for the first fault of all.
+  // Returns true for the first fault of all.
   bool Fault(const absl::Status& status) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (!fault_.ok()) return false;
@@ -114,7 +115,7 @@ class Board {
     std::lock_guard<std::mutex> lock(mutex_);
     return fault_;
   }
-  // Ranks look at it between acts; it orders nothing, the mailbox does.
+  // Ranks read this flag between acts. The flag orders nothing; the mailbox does.
   const std::atomic<bool>& stop() const { return stop_; }
   void Stop() {
     std::lock_guard<std::mutex> lock(mutex_);
@@ -130,7 +131,7 @@ class Board {
   std::atomic<bool> stop_{false};
 };
 
-// The state of one rank's CAF actor.
+// A RankActor is the state of one rank's CAF actor.
 class RankActor {
  public:
   RankActor(RankExecutor* rank, size_t index, Board* board, caf::actor controller, int polls)
@@ -141,15 +142,16 @@ class RankActor {
         polls_(polls) {}
 
   void OnRun(int64_t steps) {
-    board_->Unpark(index_);  // orders what the caller did before the run, also for tools that do
-                             // not see CAF's mailbox
+    // Unpark orders the caller's writes before the run, also for tools that do not see CAF's
+    // mailbox.
+    board_->Unpark(index_);
     rank_->endpoint()->Unpark();
     ++run_;
     rank_->RaiseLimits(steps);
     Work();
   }
 
-  // Runs until nothing is left to do, and parks.
+  // Runs until no work is left, and parks.
   void Work() {
     board_->Unpark(index_);
     rank_->SetSleep(RankExecutor::Sleep::kAwake);
@@ -168,7 +170,8 @@ class RankActor {
       }
       return;
     }
-    board_->Unpark(index_);  // stopped: what was done here is in order before StopAll ends
+    // After a stop, Unpark orders this thread's writes before the end of StopAll.
+    board_->Unpark(index_);
   }
 
  private:
@@ -216,7 +219,7 @@ caf::behavior RankBehavior(caf::event_based_actor* self, std::shared_ptr<RankAct
   };
 }
 
-// One thread for CAF's own pool, which has nothing to do here, and no polling by it.
+// CAF's own pool has no work here, so it gets one thread and does not poll.
 struct Config : caf::actor_system_config {
   Config() {
     set("scheduler.max-threads", 1);
@@ -259,7 +262,8 @@ class CafEngine final : public Engine {
                            [&](FaultAtom) { over = true; });
     }
     if (absl::Status fault = board_.fault(); !fault.ok()) {
-      StopAll();  // so that whoever looks at the ranks now finds them at rest
+      // After StopAll, a reader of the ranks finds them at rest.
+      StopAll();
       return fault;
     }
     for (const RankExecutor* rank : ranks_) {
@@ -280,7 +284,7 @@ class CafEngine final : public Engine {
   }
 
  private:
-  // Returns when no rank's thread runs any more.
+  // Stops all ranks and returns when no rank's thread runs any more.
   void StopAll() {
     board_.Stop();
     for (const caf::actor& actor : actors_) caf::anon_send(actor, StopAtom::value);

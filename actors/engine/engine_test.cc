@@ -1,4 +1,4 @@
-// Both engines on the same hand-written jobs: the same bits, whatever the order.
+// Runs both engines on the same hand-written jobs, and expects the same bits in any order.
 #include <set>
 
 #include "actors/launch.h"

@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-// States come before all acts, and what merely arrived counts only if nothing else is known.
+// States come before all acts, and values that merely arrived come last.
 auto OrderOf(const NonfiniteFinding& finding) {
   const int kind = finding.origin == NonfiniteFinding::Origin::kState     ? 0
                    : finding.origin == NonfiniteFinding::Origin::kArrived ? 2
@@ -18,7 +18,7 @@ auto OrderOf(const NonfiniteFinding& finding) {
   return std::make_tuple(kind, finding.start_ns, finding.rank);
 }
 
-// A maximum over nothing is minus infinity, and so it should be.
+// A maximum over no elements is minus infinity by definition.
 bool ReadsNothing(const PlanCall& call) {
   return !call.inputs.empty() &&
          std::all_of(call.inputs.begin(), call.inputs.end(), [](const PlanOperand& operand) {
@@ -90,7 +90,7 @@ void FiniteWatch::AfterCall(size_t call, const KernelArgs& args) {
                       plan.name == plan.op ? "" : absl::StrCat(" (", plan.op, ")"),
                       plan.outputs.size() > 1 ? absl::StrCat(", output ", i) : ""),
          plan.outputs[i].slice, View(plan.outputs[i], args.outputs[i]).data());
-    // The rest of the act follows from this.
+    // The rest of the act follows from this finding.
     if (inputs_finite_) looks_ = false;
     return;
   }

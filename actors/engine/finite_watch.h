@@ -1,8 +1,9 @@
-// Looks at what the acts of a rank read and write, and says where values that are not finite (NaN,
-// infinity) come from: the first kernel, in the order of the plan, whose results are not finite
-// though its operands are. Each operand is read once more, so that a step under watch takes about
-// twice its time; nobody watches unless asked. Not here: running (rank_executor.h), which of the
-// ranks was first (FirstOf says so). Thread rule: one thread at a time, the rank's.
+// A FiniteWatch looks at the values that the acts of a rank read and write, and says where values
+// that are not finite (NaN, infinity) come from: the first kernel, in the order of the plan, whose
+// results are not finite though its operands are. Each operand is read once more, so a step under
+// watch takes about twice its time; a watch exists only on request. Not here: running
+// (rank_executor.h), the choice of the first rank (FirstOf makes the choice). Thread rule: one
+// thread at a time, the rank's.
 #pragma once
 
 #include <cstdint>
@@ -19,35 +20,36 @@ namespace weir {
 
 struct NonfiniteFinding {
   enum class Origin : uint8_t {
-    kState,    // in a weight, or in what the optimiser keeps, before the step
+    kState,    // in a weight or an optimiser state, before the step
     kFeed,     // in the data
-    kKernel,   // a kernel made it of finite values
-    kArrived,  // a kernel read it; where it came from was not seen
+    kKernel,   // a kernel made it from finite values
+    kArrived,  // a kernel read it; its origin was not seen
   };
   int rank = 0;
   Origin origin = Origin::kArrived;
-  int64_t start_ns = 0;  // of that act, by the plan, whose times all ranks share
-  std::string text;  // "rank 1, forward layers.2, micro-batch 0: call up (matmul), output 0: 3 NaN
-                     // of 4096 values, ..."
+  int64_t start_ns = 0;  // planned start of that act; all ranks share the plan's times
+  // "rank 1, forward layers.2, micro-batch 0: call up (matmul), output 0: 3 NaN of 4096 values,
+  // ..."
+  std::string text;
 };
 
-// That of which the others can be consequences; none if there is none.
+// Returns the finding of which the others can be consequences, or none if `findings` is empty.
 std::optional<NonfiniteFinding> FirstOf(const std::vector<NonfiniteFinding>& findings);
 
 class FiniteWatch {
  public:
-  // Both must outlive the watch. Operands of kernels lie in `memory`.
+  // Both must outlive the watch. The operands of kernels lie in `memory`.
   FiniteWatch(const Plan* plan, const DeviceMemory* memory) : plan_(plan), memory_(memory) {}
 
-  // Which act the calls that follow are of: act `act` of the actor, counted from the first of the
-  // job.
+  // Names the act to which the calls that follow belong: act `act` of the actor, counted from the
+  // first act of the job.
   void BeginAct(const PlanActor& actor, int64_t act, int64_t micro_batch, int64_t chunk);
-  // Around call `call` of that act's program.
+  // The executor calls these two before and after call `call` of that act's program.
   void BeforeCall(size_t call, const KernelArgs& args);
   void AfterCall(size_t call, const KernelArgs& args);
   // Looks at the values that a feed gave for that act, in the host's memory.
   void AfterFeed(const void* data);
-  // Before the step: a state of the rank, in the host's memory.
+  // Looks at a state of the rank, in the host's memory, before the step.
   void LookAtState(const PlanState& state, const void* data);
 
   const std::optional<NonfiniteFinding>& first() const { return first_; }

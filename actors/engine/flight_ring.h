@@ -8,7 +8,7 @@
 
 namespace weir {
 
-// Which act of which actor, and since when.
+// An act of an actor, and when it began.
 struct Act {
   int32_t actor = -1;
   int32_t micro_batch = 0;

@@ -1,6 +1,6 @@
-// Who holds up a register: the actor that must publish before a token comes, the
-// actors that must release before a slot is free, on whichever rank they are.
-// Thread rule: values; immutable once made.
+// Holders names the actors that hold up a register: the actor that must publish before a token
+// comes, and the actors that must release before a slot is free, on any rank.
+// Thread rule: values; immutable after construction.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace weir {
 
 class Holders {
  public:
-  // The plans must outlive this; they may be those of some ranks only.
+  // The plans must outlive this object; they may be those of some ranks only.
   explicit Holders(const std::vector<const Plan*>& plans);
 
   struct Actor {

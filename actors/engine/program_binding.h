@@ -49,7 +49,7 @@ class BoundProgram {
     Bind(output_patches_[output_first_[port] + token], address);
   }
 
-  // Whether any kernel has an operand in one of the `tokens` slots that this port holds.
+  // Returns whether any kernel has an operand in one of the `tokens` slots that this port holds.
   bool ReadsInput(int port, int tokens) const {
     return AnyPatch(&input_patches_[input_first_[port]], tokens);
   }
@@ -63,7 +63,7 @@ class BoundProgram {
     for (int32_t call : collectors_[port]) calls_[call].args.span_act = position;
   }
 
-  // Which act its kernels compute.
+  // The act that the kernels of the program compute.
   struct Act {
     int64_t step = 0;
     int64_t micro_batch = 0;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -36,36 +35,6 @@ int32_t RankExecutor::TurnBefore(int actor) const {
   const ActorRuntime& a = actors_[actor];
   if (a.stream < 0 || !a.machine.ready() || streams_[a.stream].actor() == actor) return -1;
   return streams_[a.stream].actor();
-}
-
-void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
-                            void (BoundProgram::*bind)(int, int, char*)) {
-  const std::vector<char*>& addresses = registers_[port.register_id].addresses;
-  int32_t slot = port.held_slot >= 0 ? port.held_slot : port.next_slot;
-  for (int32_t k = 0; k < port.tokens; ++k) {
-    (actor.program->*bind)(index, k, addresses[slot]);
-    slot = slot + 1 == port.slots ? 0 : slot + 1;
-  }
-}
-
-char* RankExecutor::StateAddress(int state) const {
-  const PlanState& spec = plan_->states[state];
-  int64_t offset = spec.arena_offset;
-  if (spec.register_id >= 0) {
-    const PlanRegister& r = plan_->registers[spec.register_id];
-    offset += (CountAt(*plan_, r, next_step_).released + spec.token) % r.slots * r.stride;
-  }
-  return arena_.base() + offset;
-}
-
-HostView RankExecutor::ReadState(int state) const {
-  if (arena_.base() == nullptr) return HostView(nullptr, 0);
-  return device_->memory().View(StateAddress(state), plan_->states[state].slice.bytes());
-}
-
-absl::Status RankExecutor::FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill) {
-  const int64_t bytes = plan_->states[state].slice.bytes();
-  return device_->memory().Fill(StateAddress(state), bytes, fill);
 }
 
 void RankExecutor::RaiseLimits(int64_t steps) {
@@ -197,7 +166,8 @@ void RankExecutor::Start(ActorRuntime& actor) {
   if (depth_ > 1) FinishIssue(actor, flight);
 }
 
-// What other queues have still to do to the slots of the act that is about to be issued.
+// Lets the queue of the act that is about to be issued wait for the work of other queues on the
+// slots of that act.
 void RankExecutor::AwaitOthers(const ActorRuntime& actor) {
   if (num_queues_ == 1 || Planted(PlantedBug::kQueueNotAwaited)) return;
   std::fill(awaited_.begin(), awaited_.end(), 0);
@@ -231,7 +201,7 @@ void RankExecutor::Await(int queue, QueuePosition position) {
   awaited_[position.queue] = position.number;
 }
 
-// For planted bugs only: some effects of the act that begins, before it has ended.
+// Serves planted bugs only: performs some effects of an act before the act has ended.
 void RankExecutor::PerformTooEarly(const ActorRuntime& actor) {
   if (!Planted(PlantedBug::kCreditBeforeReadDone) && !Planted(PlantedBug::kTokenBeforeActEnds))
     return;
@@ -246,122 +216,6 @@ void RankExecutor::PassTurn(Stream& stream) {
   stream.Advance();
   ActorRuntime& next = actors_[stream.actor()];
   if (next.machine.ready()) AddReady(next);
-}
-
-void RankExecutor::BindSlots(ActorRuntime& actor) {
-  const ActorMachine& machine = actor.machine;
-  const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
-  // Nearly all ports have one token, which is bound without calls and loops: that is much of what a
-  // hop costs.
-  for (int i = 0; i < machine.num_inputs(); ++i) {
-    const ActorMachine::Port& port = machine.input(i);
-    if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
-    if (port.tokens == 1) {
-      actor.program->BindInput(i, 0, registers_[port.register_id].addresses[port.held_slot]);
-    } else {
-      BindPort(actor, port, i, &BoundProgram::BindInput);
-    }
-  }
-  for (int i = 0; i < machine.num_outputs(); ++i) {
-    const ActorMachine::Port& port = machine.output(i);
-    if (port.period > 1) actor.program->SetPosition(i, port.position);
-    if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
-    if (port.tokens == 1) {
-      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[port.held_slot]);
-    } else {
-      BindPort(actor, port, i, &BoundProgram::BindOutput);
-    }
-    if (Planted(PlantedBug::kBindsFirstSlot)) {
-      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[0]);
-    }
-  }
-  if (Planted(PlantedBug::kArrivalOrder) && machine.num_inputs() > 1) {
-    const ActorMachine::Port& a = machine.input(0);
-    const ActorMachine::Port& b = machine.input(1);
-    if (registers_[a.register_id].bytes != registers_[b.register_id].bytes) return;
-    const bool b_came_last = machine.last_cause().register_id == b.register_id;
-    actor.program->BindInput(b_came_last ? 0 : 1, 0,
-                             registers_[a.register_id].addresses[a.held_slot]);
-    actor.program->BindInput(b_came_last ? 1 : 0, 0,
-                             registers_[b.register_id].addresses[b.held_slot]);
-  }
-}
-
-void RankExecutor::Watch(FiniteWatch* watch, int64_t step_shift) {
-  watch_ = watch;
-  step_shift_ = step_shift;
-  for (ActorRuntime& actor : actors_) actor.act.step += step_shift;
-  for (size_t i = 0; i < plan_->states.size(); ++i)
-    watch->LookAtState(plan_->states[i], ReadState(static_cast<int>(i)).data());
-}
-
-void RankExecutor::Unwatch() {
-  for (ActorRuntime& actor : actors_) actor.act.step -= step_shift_;
-  watch_ = nullptr;
-  step_shift_ = 0;
-}
-
-absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
-  const BoundProgram::Act act{actor.act.step, actor.act.micro_batch, actor.act.chunk};
-  const LaunchContext launch{device_->team(), WorkspaceOf(actor.queue),
-                             &device_->queue(actor.queue)};
-  if (watch_ != nullptr) return actor.program->RunWatched(act, launch, watch_);
-  if (!options_.on_kernels) return actor.program->Run(act, launch);
-  WEIR_RETURN_IF_ERROR(actor.program->RunTimed(act, launch, &kernel_ns_));
-  options_.on_kernels(*actor.plan, kernel_ns_);
-  return absl::OkStatus();
-}
-
-void RankExecutor::RunBody(void* context) {
-  ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
-  RankExecutor& self = *actor.owner;
-  const absl::Status done = self.RunAct(actor);
-  if (!done.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), done));
-}
-
-absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
-  if (watch_ != nullptr) {
-    watch_->BeginAct(*actor.plan, actor.act.number, actor.act.micro_batch, actor.act.chunk);
-  }
-  if (actor.program != nullptr) return RunProgram(actor);
-  if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
-  switch (actor.kind) {
-    case ActorKind::kSource: return FillFromFeed(actor);
-    case ActorKind::kSend: CopyToOutput(actor); break;
-    case ActorKind::kSink: TakeMetric(actor); break;
-    case ActorKind::kCompute: break;
-  }
-  return absl::OkStatus();
-}
-
-absl::Status RankExecutor::FillFromFeed(ActorRuntime& actor) {
-  const PlanActor& spec = *actor.plan;
-  const auto fill = [&](char* host) -> absl::Status {
-    const absl::Status filled = options_.feed->Fill(spec.feed, actor.act.step,
-                                                    actor.act.micro_batch, spec.feed_slice, host);
-    if (!filled.ok()) {
-      return absl::Status(filled.code(), absl::StrCat("W0514 at actor '", spec.name, "', feed '",
-                                                      spec.feed, "': ", filled.message()));
-    }
-    if (watch_ != nullptr) watch_->AfterFeed(host);
-    return CheckFed(*options_.feed, spec, actor.act.step, actor.act.micro_batch, host);
-  };
-  return device_->queue(actor.queue)
-      .Fill(HeldSlot(actor.machine.output(0)), spec.feed_slice.bytes(), fill);
-}
-
-// A SEND without a program sends what it gets.
-void RankExecutor::CopyToOutput(ActorRuntime& actor) {
-  if (actor.machine.num_inputs() == 0) return;
-  const ActorMachine::Port& to = actor.machine.output(0);
-  device_->queue(actor.queue)
-      .Copy(HeldSlot(to), HeldSlot(actor.machine.input(0)), registers_[to.register_id].bytes);
-}
-
-void RankExecutor::TakeMetric(ActorRuntime& actor) {
-  if (options_.sink == nullptr) return;
-  float* const metric = &flights_[actor.queue].next().metric;
-  device_->queue(actor.queue).CopyOut(metric, HeldSlot(actor.machine.input(0)), sizeof(*metric));
 }
 
 void RankExecutor::ReportMetric(const Act& act, float value) {
@@ -486,13 +340,6 @@ void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act, ActRecord& re
   actor.measured = long_act_ticks_ > 0 && ticks >= long_act_ticks_;
 }
 
-RankWork RankExecutor::work() const {
-  RankWork work{busy_ticks_, 0, measured_ticks_, cpu_ns_};
-  for (const ActorRuntime& actor : actors_)
-    work.planned_ns += actor.machine.acts_done() * actor.plan->timing.time_ns;
-  return work;
-}
-
 // A token or a credit of an act; returns payload bytes sent.
 int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act, const Effect& effect) {
   RegisterRuntime& r = registers_[effect.register_id];
@@ -606,36 +453,6 @@ absl::Status RankExecutor::OnCredit(EdgeHandle edge, int32_t slot) {
   r.expected_slot = r.expected_slot + 1 == r.slots ? 0 : r.expected_slot + 1;
   ActorRuntime& producer = actors_[r.producer_actor];
   if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
-  return absl::OkStatus();
-}
-
-RankExecutor::Progress RankExecutor::progress() const {
-  Progress progress;
-  for (int look = 0; look < 3; ++look) {  // again if an act ended meanwhile
-    progress.acts = shown_.acts.load(std::memory_order_relaxed);
-    progress.actor = shown_.actor.load(std::memory_order_relaxed);
-    progress.act = shown_.act.load(std::memory_order_relaxed);
-    progress.since = shown_.since.load(std::memory_order_relaxed);
-    progress.sleep = shown_.sleep.load(std::memory_order_relaxed);
-    if (shown_.acts.load(std::memory_order_relaxed) == progress.acts) break;
-  }
-  return progress;
-}
-
-absl::Status RankExecutor::CheckAtRest() const {
-  for (const PlanRegister& spec : plan_->registers) {
-    const RegisterRuntime& r = registers_[spec.id];
-    const int32_t in_use =
-        spec.side == RegisterSide::kOutbound ? r.num_outstanding : r.ledger.num_in_use();
-    const bool steady = plan_->rhythm.steps_per_iteration == 1;  // each step leaves what it found
-    const int64_t expected =
-        (steady ? counts_[spec.id] : CountAt(*plan_, spec, next_step_)).in_use();
-    if (in_use == expected || (spec.side == RegisterSide::kLocal && spec.consumers.empty()))
-      continue;
-    return absl::InternalError(
-        Format({"W0515", absl::StrCat("rank ", plan_->rank, ", register '", spec.name, "'"),
-                absl::StrCat(expected, " slots in use at rest"), absl::StrCat(in_use), ""}));
-  }
   return absl::OkStatus();
 }
 

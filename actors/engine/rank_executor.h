@@ -61,7 +61,7 @@ struct RankExecutorOptions {
   int64_t first_step = 0;
   uint32_t epoch = 1;  // of the plan, and
   uint16_t role = 0;   // which of the job's networks: in every message, and checked
-  // What an act takes on a device with virtual time. Null: nothing.
+  // Returns the time that an act takes on a device with virtual time. Null: an act takes no time.
   std::function<int64_t(const Plan& plan, const PlanActor& actor)> cost_ns;
   // Told after every act of a program what each of its kernels took. Null: nobody measures.
   std::function<void(const PlanActor& actor, absl::Span<const int64_t> kernel_ns)> on_kernels;
@@ -88,11 +88,11 @@ struct RankWork {
 
 class RankExecutor final : private MessageReceiver {
  public:
-  // What the engine says of the rank's thread.
+  // The state of the rank's thread, as the engine sets it.
   enum class Sleep : uint8_t { kAwake, kWaiting, kDone };
 
-  // What a rank is doing, as another thread sees it: each number is right, but they may be
-  // of neighbouring moments.
+  // The work of a rank, as another thread sees it. Each number is right, but two numbers may belong
+  // to neighbouring moments.
   struct Progress {
     int64_t acts = 0;    // done since the executor was made
     int32_t actor = -1;  // that the device runs; -1: none
@@ -129,11 +129,11 @@ class RankExecutor final : private MessageReceiver {
   int32_t oldest_running(int queue) const { return flights_[queue].oldest().act.actor; }
   const absl::Status& fault() const { return fault_; }
 
-  // For simulations that run one plan many times: Rewind makes everything as it was at
-  // MarkBeginning, the memory too; the trace and the device are left alone.
+  // A simulation runs one plan many times. Rewind restores everything, including the memory, as it
+  // was at MarkBeginning. The trace and the device do not change.
   void MarkBeginning();
   void Rewind();
-  // Of all that decides what may come next, the contents of its memory included.
+  // Returns a hash of everything that decides what may come next, including the memory's contents.
   uint64_t HashState() const;
 
   // From now on every act is looked at by `watch`, which must live until Unwatch, and has the step
@@ -214,12 +214,14 @@ class RankExecutor final : private MessageReceiver {
     int32_t slots = 1;
     EdgeHandle edge = -1;
     uint64_t edge_id = 0;
-    // What must come next: the token of an inbound, the credit of an outbound register.
+    // The slot and the number of the message that must come next: a token for an inbound register,
+    // a credit for an outbound register.
     int32_t expected_slot = 0;
     int64_t expected_sequence = 0;
     int32_t num_outstanding = 0;  // outbound: tokens sent and not credited
-    // Of a local register on a device with several queues. By slot: the number, in the producer's
-    // queue, of the act that wrote it last; by slot, then queue: that of its last reader there.
+    // A local register has these on a device with several queues. `written` has, by slot, the
+    // position in the producer's queue of the act that wrote the slot last. `read` has, by slot and
+    // then queue, the position of the slot's last reader on that queue.
     std::vector<int64_t> written;
     std::vector<int64_t> read;
   };

@@ -37,7 +37,7 @@ int64_t AlignUp(int64_t bytes) {
 // Staging slots start on a cache line each.
 int64_t StagingStride(const PlanRegister& r) { return AlignUp(r.bytes); }
 
-// From the start of an inbound register to that of the next, where they lie together.
+// Returns the distance between the starts of two inbound registers that lie together.
 int64_t LandingBytes(const PlanRegister& r) {
   return r.bytes == 0 ? 0 : (r.slots - 1) * r.stride + AlignUp(r.bytes);
 }
@@ -265,7 +265,7 @@ absl::Status RankExecutor::MakeActors() {
   return absl::OkStatus();
 }
 
-// Where ports stand when all steps before the first are done.
+// Returns the ports as they are when all steps before the first step are done.
 std::vector<PortSpec> RankExecutor::InputSpecs(const PlanActor& actor) const {
   const int64_t acts = ActsBefore(actor, options_.first_step);
   std::vector<PortSpec> specs;

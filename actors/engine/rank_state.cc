@@ -1,7 +1,9 @@
-// The state of a rank as a whole: kept, brought back, and told apart from others. For the
-// simulator.
+// The state of a rank as a whole, at rest or as others see it: its states, its progress, its slots.
+// The simulator keeps it, brings it back and tells it apart from others.
+#include "absl/strings/str_cat.h"
 #include "actors/engine/rank_executor.h"
 #include "runtime/base/random.h"
+#include "runtime/base/status.h"
 
 namespace weir {
 
@@ -84,6 +86,63 @@ uint64_t RankExecutor::HashState() const {
     add(KeyOf(view.data(), view.size()));
   }
   return hash;
+}
+
+char* RankExecutor::StateAddress(int state) const {
+  const PlanState& spec = plan_->states[state];
+  int64_t offset = spec.arena_offset;
+  if (spec.register_id >= 0) {
+    const PlanRegister& r = plan_->registers[spec.register_id];
+    offset += (CountAt(*plan_, r, next_step_).released + spec.token) % r.slots * r.stride;
+  }
+  return arena_.base() + offset;
+}
+
+HostView RankExecutor::ReadState(int state) const {
+  if (arena_.base() == nullptr) return HostView(nullptr, 0);
+  return device_->memory().View(StateAddress(state), plan_->states[state].slice.bytes());
+}
+
+absl::Status RankExecutor::FillState(int state, absl::FunctionRef<absl::Status(char* host)> fill) {
+  const int64_t bytes = plan_->states[state].slice.bytes();
+  return device_->memory().Fill(StateAddress(state), bytes, fill);
+}
+
+RankWork RankExecutor::work() const {
+  RankWork work{busy_ticks_, 0, measured_ticks_, cpu_ns_};
+  for (const ActorRuntime& actor : actors_)
+    work.planned_ns += actor.machine.acts_done() * actor.plan->timing.time_ns;
+  return work;
+}
+
+RankExecutor::Progress RankExecutor::progress() const {
+  Progress progress;
+  for (int look = 0; look < 3; ++look) {  // again if an act ended meanwhile
+    progress.acts = shown_.acts.load(std::memory_order_relaxed);
+    progress.actor = shown_.actor.load(std::memory_order_relaxed);
+    progress.act = shown_.act.load(std::memory_order_relaxed);
+    progress.since = shown_.since.load(std::memory_order_relaxed);
+    progress.sleep = shown_.sleep.load(std::memory_order_relaxed);
+    if (shown_.acts.load(std::memory_order_relaxed) == progress.acts) break;
+  }
+  return progress;
+}
+
+absl::Status RankExecutor::CheckAtRest() const {
+  for (const PlanRegister& spec : plan_->registers) {
+    const RegisterRuntime& r = registers_[spec.id];
+    const int32_t in_use =
+        spec.side == RegisterSide::kOutbound ? r.num_outstanding : r.ledger.num_in_use();
+    const bool steady = plan_->rhythm.steps_per_iteration == 1;  // each step leaves what it found
+    const int64_t expected =
+        (steady ? counts_[spec.id] : CountAt(*plan_, spec, next_step_)).in_use();
+    if (in_use == expected || (spec.side == RegisterSide::kLocal && spec.consumers.empty()))
+      continue;
+    return absl::InternalError(
+        Format({"W0515", absl::StrCat("rank ", plan_->rank, ", register '", spec.name, "'"),
+                absl::StrCat(expected, " slots in use at rest"), absl::StrCat(in_use), ""}));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace weir

@@ -1,6 +1,6 @@
-// The actors of a rank that are ready, best first: a set of places in one fixed order
-// (priority, then id), as a tree of bitmaps. Adding, removing and finding the first
-// cost the same however many are ready.
+// A ReadySet holds the actors of a rank that are ready, best first: a set of places in one fixed
+// order (priority, then id), as a tree of bitmaps. The cost of adding, removing and finding the
+// first does not depend on the number of ready actors.
 // Thread rule: one thread at a time.
 #pragma once
 

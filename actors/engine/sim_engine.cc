@@ -239,7 +239,8 @@ bool SimEngine::IsVictim(const SimEvent& event) const {
   return false;
 }
 
-// What has a priority of its own: a lane, a rank's device, an actor.
+// Returns the source of an event. Each source has a priority: a lane, a queue of a device, an
+// actor.
 uint64_t SimEngine::SourceOf(const SimEvent& event) const {
   uint64_t part = 0;
   if (event.kind == Kind::kStart) part = static_cast<uint64_t>(event.actor) + 1;

@@ -52,7 +52,8 @@ struct SimEvent {
   int actor = -1;  // kStart; kComplete: of the act
 };
 
-// What runs have met, as bits: which event followed which, who waited for what, rare paths.
+// A set of facts that runs have met: one event followed another, an actor waited for a register, a
+// rare path was taken.
 using SimCoverage = std::bitset<4096>;
 
 struct SimEngineOptions {
@@ -64,7 +65,7 @@ struct SimEngineOptions {
   int64_t num_events_expected = 2000;  // among which its change points lie
   int64_t num_events_max = 0;          // a run that is longer is in error; 0: any
   absl::Span<const uint32_t> script;   // must outlive the run, as all below
-  // Whether messages may come in pieces.
+  // kDrawn: messages may come in pieces.
   enum class Pieces : uint8_t { kWhole, kDrawn } pieces = Pieces::kWhole;
   absl::Span<const SimFault> faults;  // ordered by `at`
   // If given: a run that comes to a state in it ends there (`SimEngine::seen`), and states are
@@ -96,7 +97,7 @@ class SimEngine final : public Engine {
   // Equal for equal histories: same seed, same plans, same options.
   uint64_t history_hash() const { return history_hash_; }
   int64_t now_ns() const { return clock_->NowNs(); }
-  // Of the run so far, and their bounds.
+  // The decisions of the run so far, and the bound of each decision.
   const std::vector<uint32_t>& decisions() const { return decisions_; }
   const std::vector<uint32_t>& bounds() const { return bounds_; }
   // The first harmful fault that has happened; null if none has.

@@ -122,10 +122,10 @@ bool MayEndWith(const SimFault& fault, absl::string_view code) {
   switch (fault.tamper) {
     case Tamper::kTwice:
     case Tamper::kTwiceLater: return code == "W0524";
-    // A header without its end is no message of any job: it is dropped, so its slot never comes
-    // back.
+    // A header without its end belongs to no message of any job. The message is dropped, so its
+    // slot never comes back.
     case Tamper::kTruncated: return IsOneOf(code, {"W0524", "W0516", "W0515"});
-    // Some bits name an other slot or number that could come, or say that all is well.
+    // Some bits name another slot or number that could come, or say that all is well.
     case Tamper::kHeaderBit:
       return IsOneOf(code, {"W0524", "W0510", "W0511", "W0526", "W0516", "W0515"});
     case Tamper::kPayloadBit: return code == "W0526";

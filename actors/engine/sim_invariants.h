@@ -1,4 +1,4 @@
-// What must hold of all ranks together after every event of a simulation:
+// Invariants of all ranks together, which must hold after every event of a simulation:
 //   I1 per register: free + held by the producer + written by acts that are not done + under way
 //   + being read = slots
 //   I2 what comes twice, or was made by nobody, is not accepted

@@ -1,5 +1,5 @@
-// Jobs whose ranks are spread over several sessions, as over processes: the same bits as
-// in one session, and rest that each session tells by itself.
+// Runs jobs whose ranks are spread over several sessions, as over processes. Expects the same bits
+// as in one session, and that each session detects rest by itself.
 #include <functional>
 #include <string>
 #include <thread>
@@ -125,8 +125,8 @@ TEST(SplitJobTest, RanksAreNamedByTheirNumberInTheJob) {
 }
 
 TEST(SplitJobTest, SidesOfAnEdgeThatDisagreeAreFoundOnConnecting) {
-  // Neither change makes the plan of rank 0 wrong by itself: more room than there is, a shorter way
-  // than it is.
+  // Neither change makes the plan of rank 0 wrong by itself: more slots than the edge has, and a
+  // shorter latency than the edge has.
   const std::vector<std::function<void(RegisterSpec*)>> changes = {
       [](RegisterSpec* r) { r->set_slots(r->slots() + 1); },
       [](RegisterSpec* r) { r->set_latency_ns(r->latency_ns() - 1); },

@@ -1,6 +1,7 @@
-// Plans that come to a standstill, among them one that a shipped framework hung on: none has a
-// certificate, a forged one is refused, and each runs once it is repaired. And for all small rates:
-// what has a certificate never stops, whatever happens first, and what has none does.
+// Plans that come to a standstill, among them one on which a published framework hung. None has a
+// certificate, a forged certificate is refused, and each plan runs once it is repaired. For all
+// small rates, a plan with a certificate never stops, in any order of events, and a plan without a
+// certificate stops.
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,7 +39,7 @@ absl::Status CheckAll(const std::vector<RankPlan>& protos) {
   return absl::OkStatus();
 }
 
-// The times of `from` on the plans `onto`, which have the same actors.
+// Puts the times of `from` on the plans `onto`, which have the same actors.
 std::vector<RankPlan> Forge(const std::vector<RankPlan>& from, std::vector<RankPlan> onto) {
   for (size_t rank = 0; rank < onto.size(); ++rank) {
     *onto[rank].mutable_certificate() = from[rank].certificate();
@@ -53,9 +54,9 @@ std::vector<RankPlan> Forge(const std::vector<RankPlan>& from, std::vector<RankP
 }
 
 // A micro-batch enters through `repeat`, which the backward pass reads again. The device runs its
-// forward collectives in one stream, and there the buffer of a micro-batch stands behind nccl-1998
-// of the next; nccl-2108, which both ranks join, waits for that buffer. With one slot in `repeat`
-// the next nccl-1998 waits for the end of it all.
+// forward collectives in one stream, and in that stream the buffer of a micro-batch stands behind
+// nccl-1998 of the next; nccl-2108, which both ranks join, waits for that buffer. With one slot in
+// `repeat` the next nccl-1998 waits for the end of the whole micro-batch.
 std::vector<RankPlan> LibaiIssue232(int repeat_slots) {
   JobSketch job(2, 4);
   const Actor repeat = job.Add(0, "repeat"), forward = job.Add(0, "nccl-1998"),
@@ -72,8 +73,8 @@ std::vector<RankPlan> LibaiIssue232(int repeat_slots) {
   return job.plans();
 }
 
-// Each rank starts a collective on its one stream and waits there until the other has started it
-// too.
+// Each rank starts a collective on its one stream and waits there until the other rank has started
+// the collective too.
 std::vector<RankPlan> TwoCollectives(bool same_order) {
   JobSketch job(2, 3);
   Actor here[2][2], act[2][2];
@@ -98,7 +99,7 @@ std::vector<RankPlan> TwoCollectives(bool same_order) {
   return job.plans();
 }
 
-// Two micro-batches at once go through the deep way, one by one past it.
+// Two micro-batches at once take the deep way; one at a time skips past that way.
 std::vector<RankPlan> SkipPastAPack(int skip_slots) {
   JobSketch job(1, 4);
   const Actor stem = job.Add(0, "stem"), deep = job.Add(0, "deep", 2), head = job.Add(0, "head");
@@ -196,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(
              "rank 0"}),
     [](const auto& test) { return std::string(test.param.name); });
 
-// Every pair of small rates, phases, delays and slot counts.
+// The test covers every pair of small rates, phases, delays and slot counts.
 TEST(SmallRatesTest, ThoseWithACertificateRunInAnyOrderAndTheOthersStop) {
   int live = 0, dead = 0;
   for (int code = 0; code < 3 * 3 * 3 * 3 * 3 * 2 * 2 * 2 * 3; ++code) {
@@ -236,7 +237,8 @@ TEST(SmallRatesTest, ThoseWithACertificateRunInAnyOrderAndTheOthersStop) {
   EXPECT_GT(dead, 20);
 }
 
-// An outer period: the consumer acts in every third step, for what the producer collected since.
+// The consumer has an outer period: it acts in every third step, on the tokens that the producer
+// collected since its last act.
 TEST(OuterPeriodTest, AnActorOfEveryHthStepTakesWhatWasCollectedAndAnyStepCanBeTheFirst) {
   for (int phase = 0; phase < 3; ++phase) {
     PairPlan p;

@@ -1,4 +1,4 @@
-// Stopping a session from outside, and seeing from outside what it does.
+// Stops a session from outside, and reads its progress from outside.
 #include <latch>
 #include <string>
 #include <thread>
@@ -29,7 +29,7 @@ void WaitUntil(const F& condition) {
   while (!condition()) std::this_thread::yield();
 }
 
-// Stays in its first Fill until it is let go.
+// A HoldingFeed stays in its first Fill until the test releases it.
 class HoldingFeed final : public DataFeed {
  public:
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
@@ -53,7 +53,7 @@ TEST(StopTest, RanksThatWaitForAPeerThatNeverSendsAreStopped) {
   Session& session = (*job)->session(0);
   absl::Status status;
   std::thread runner([&] { status = session.RunSteps(2); });
-  // Rank 2 does not run, so these two come to a halt when their stashes are full.
+  // Rank 2 does not run, so ranks 0 and 1 come to a halt when their stashes are full.
   constexpr int64_t kActs = 5 + 3 + 3 + 2 + 2;
   WaitUntil([&] { return session.Progress().acts == kActs && session.Progress().asleep; });
   EXPECT_THAT(session.Progress().activity, MatchesRegex("rank [01] waits"));

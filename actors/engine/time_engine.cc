@@ -212,7 +212,7 @@ absl::Status TimeEngine::FinishAct(int32_t index) {
   return rank.executor->fault();
 }
 
-// As the thread of a rank: takes what has come, then starts the best.
+// Does what the thread of a rank does: takes the messages that have come, then starts the best act.
 absl::Status TimeEngine::Look(int32_t index) {
   Rank& rank = ranks_[index];
   rank.touched = false;

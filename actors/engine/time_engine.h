@@ -89,7 +89,7 @@ struct TimeEngineOptions {
   std::function<double(const Plan& plan, const PlanActor& actor)> busy_speed;
 };
 
-// Where the time of one rank went, from the settled step on (in all, if none are left).
+// The times of one rank by use, from the settled step on (of all steps if none are left).
 struct RankTimes {
   static constexpr int kNumPhases = static_cast<int>(ActorPhase::kWeightGradient) + 1;
   std::array<int64_t, kNumPhases> busy_ns{};  // by ActorPhase

@@ -73,7 +73,7 @@ absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoi
   edge.to = to;
   edge.from_handle = handle;
   edge.to_handle = to_handle;
-  // Of the edge as it is in the job: its image has the same.
+  // The ways are those of the edge in the job; an image edge has the same ways.
   edge.there = ways_(from->rank_, out.spec.peer);
   edge.back = ways_(out.spec.peer, from->rank_);
   if (to->rank_ != out.spec.peer) edge.there.in = ways_(in.spec.peer, to->rank_).in;
@@ -104,7 +104,7 @@ void TimeNetwork::AddLoose(TimeEndpoint* endpoint, EdgeHandle handle) {
     SendLoose(end.edge, slot);
 }
 
-// A token of an incoming edge whose sender is nowhere.
+// Sends a token on an incoming edge that has no sender here.
 void TimeNetwork::SendLoose(int32_t index, int32_t slot) {
   Edge& edge = edges_[index];
   Flight& flight = edge.tokens[(edge.first_token + edge.num_tokens++) % edge.tokens.size()];

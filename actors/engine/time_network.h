@@ -1,13 +1,14 @@
-// The network of the virtual-time engine: what is put arrives when the links between the two
-// devices have carried it. A message occupies a way out of the sender and a way into the receiver,
-// each one message after another, for message_ns + bytes * ns_per_byte, and arrives latency_ns
-// after it has passed both. It asks for the way in when it gets the way out; if it must wait there,
-// it does so in between and the way out is free for the next. Credits take the latency alone.
+// The network of the virtual-time engine. A message arrives when the links between the two devices
+// have carried it. A message occupies a way out of the sender and a way into the receiver for
+// message_ns + bytes * ns_per_byte; each way carries one message after another. The message arrives
+// latency_ns after it has passed both ways. A message asks for the way in when it gets the way out;
+// if it must wait for the way in, it waits between the two, and the way out is free for the next
+// message. Credits take the latency alone.
 //
-// Nothing is copied: a consumer's slot is mapped where the executor has memory, and where it has
-// none only headers travel. Rank classes: some ranks may stand for others; then a token that leaves
-// on an edge to a rank that is not here arrives on the edge that is its image among those that are
-// (SetImages). Not here: when acts start and end (time_engine.h). Thread rule: one thread.
+// Nothing is copied: a consumer's slot is mapped where the executor has memory, and only headers
+// travel where the executor has none. Rank classes: some ranks may stand for others. A token that
+// leaves on an edge to an absent rank then arrives on the image of that edge among the present
+// ranks (SetImages). Not here: when acts start and end (time_engine.h). Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -29,18 +30,20 @@ class TimeEndpoint;
 
 class TimeNetwork final : public TransportNetwork {
  public:
-  // What a message from one rank to another meets.
+  // A Way holds the costs of a message from one rank to another.
   struct Way {
     int64_t latency_ns = 0;
     int64_t message_ns = 0;
     double ns_per_byte = 0;
-    // Names of the ways that it occupies, small numbers that others may share; -1: none.
+    // The ways that the message occupies, as small numbers that others may share; -1: none.
     int32_t out = -1;
     int32_t in = -1;
-    int64_t receive_ns = 0;  // that it keeps the receiving device from acting, and for each byte
+    // The time for which the message keeps the receiving device from acting, and the same per byte.
+    int64_t receive_ns = 0;
     double receive_ns_per_byte = 0;
   };
-  // What will happen to the oldest message of a lane to which it has not happened yet.
+  // An Arrival is the next event of a lane, for the oldest message of the lane that still awaits
+  // the event.
   struct Arrival {
     enum class At : uint8_t { kWayIn, kReceiver };
     int64_t at_ns = 0;
@@ -56,25 +59,25 @@ class TimeNetwork final : public TransportNetwork {
   TransportEndpoint* endpoint(int rank) override;
   TimeEndpoint* time_endpoint(int rank);
 
-  // Before Connect. By outgoing edge, the incoming edge that its tokens arrive on; edges not named
-  // are their own image.
+  // Call before Connect. Maps each outgoing edge to the incoming edge that its tokens arrive on; an
+  // edge not named is its own image.
   void SetImages(std::map<uint64_t, uint64_t> images) { images_ = std::move(images); }
-  // Before Connect. Edges whose other end nobody here stands for: what leaves on an outgoing one is
-  // gone, with its credit back in due time; an incoming one has a token for every free slot, one
-  // latency after the slot was given back.
+  // Call before Connect. The other end of a loose edge has no representative here. A message on an
+  // outgoing loose edge is dropped, and its credit comes back in due time. An incoming loose edge
+  // has a token for every free slot, one latency after the slot was given back.
   void SetLoose(std::vector<uint64_t> edges) { loose_.insert(edges.begin(), edges.end()); }
-  // Before Connect. Payloads of the tokens of a step of an outgoing edge, over and over; else what
-  // the header says.
+  // Call before Connect. `bytes` holds the payloads of the tokens of a step of an outgoing edge,
+  // repeated for every step; by default the header gives the payload.
   void SetPayloads(uint64_t edge, std::vector<int64_t> bytes) {
     payloads_[edge] = std::move(bytes);
   }
 
-  // What has been put since the last call, with the time of its arrival; the caller clears it.
+  // Messages put since the last call, with the times of their arrivals; the caller clears the
+  // vector.
   std::vector<Arrival>& posted() { return posted_; }
-  // Takes the way in; when the message will arrive is posted.
+  // Takes the way in, and posts the time at which the message will arrive.
   void Enter(int32_t lane, int64_t takes_ns);
-  // The oldest message of the lane is there: it lies in the receiver's inbox. Returns the
-  // receiver's rank.
+  // Puts the oldest message of the lane into the receiver's inbox. Returns the receiver's rank.
   int Arrive(int32_t lane);
 
   int64_t num_messages() const { return num_messages_; }
@@ -87,7 +90,7 @@ class TimeNetwork final : public TransportNetwork {
     int64_t sent_ns = 0;
     int64_t receive_ns = 0;
   };
-  // One edge: tokens one way (lane 2i), credits back (lane 2i + 1). Rings of `slots` each.
+  // An Edge carries tokens one way (lane 2i) and credits back (lane 2i + 1). Rings of `slots` each.
   struct Edge {
     TimeEndpoint* from = nullptr;  // null: loose
     TimeEndpoint* to = nullptr;    // null: loose
@@ -145,9 +148,9 @@ class TimeEndpoint final : public TransportEndpoint {
   EdgeTraffic Traffic(EdgeHandle edge) const override { return edges_[edge].traffic; }
 
   bool has_messages() const { return !inbox_.empty(); }
-  // When the token that Poll handed over last on an incoming edge was put.
+  // Returns the time at which the token that Poll handed over last on an incoming edge was put.
   int64_t last_sent_ns(EdgeHandle edge) const;
-  // What the messages that Poll has handed over cost the device since this was last asked.
+  // Returns the device time that the messages handed over by Poll have cost since the last call.
   int64_t TakeReceiveNs();
 
  private:

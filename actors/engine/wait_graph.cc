@@ -24,7 +24,8 @@ std::string ToText(const WaitNode& node) {
                             : absl::StrCat("actor '", node.actor, "' on rank ", node.rank);
 }
 
-// "actor 'x' on rank 1" or "rank 1". Names may hold quotes, so the end is looked for from behind.
+// Parses "actor 'x' on rank 1" or "rank 1". Names may hold quotes, so the search for the end runs
+// backwards.
 std::optional<WaitNode> ParseNode(absl::string_view text) {
   WaitNode node;
   if (absl::ConsumePrefix(&text, "actor '")) {
@@ -38,14 +39,14 @@ std::optional<WaitNode> ParseNode(absl::string_view text) {
   return node;
 }
 
-// The graph with one node for each actor.
+// A WaitGraph has one node for each actor.
 class WaitGraph {
  public:
   explicit WaitGraph(const std::vector<Wait>& waits) {
     for (const Wait& wait : waits) waits_.emplace(wait.who, &wait);
   }
 
-  // The nodes of a ring, each waiting for the next; empty if there is none.
+  // Returns the nodes of a ring, each waiting for the next; empty if there is none.
   std::vector<WaitNode> FindRing() const {
     std::map<WaitNode, int> state;  // 1: on the way, 2: leads to no ring
     for (const auto& [start, wait] : waits_) {
@@ -70,7 +71,7 @@ class WaitGraph {
     return {};
   }
 
-  // How many waits lead to each node that waits for nobody we know of.
+  // Returns, for each node that waits for no known node, the number of waits that lead to the node.
   std::map<WaitNode, int> Ends() const {
     std::map<WaitNode, int> ends;
     for (const auto& [start, wait] : waits_) {
@@ -110,7 +111,8 @@ class WaitGraph {
   std::map<WaitNode, const Wait*> waits_;
 };
 
-// Tokens of a slot's register that an actor here has read; -1 if it is elsewhere.
+// Returns the tokens of a slot's register that an actor here has read; -1 if the actor is
+// elsewhere.
 int64_t ReadBy(const Holders::Actor& actor, absl::Span<RankExecutor* const> ranks) {
   for (const RankExecutor* rank : ranks) {
     if (rank->plan().rank != actor.rank || actor.id < 0) continue;
@@ -120,7 +122,7 @@ int64_t ReadBy(const Holders::Actor& actor, absl::Span<RankExecutor* const> rank
   return -1;
 }
 
-// Of several readers only those that are behind hold the slot that is waited for.
+// If a slot has several readers, only the readers that are behind hold the slot.
 std::vector<WaitNode> NodesOf(const std::vector<Holders::Actor>& actors,
                               absl::Span<RankExecutor* const> ranks) {
   std::vector<int64_t> read;

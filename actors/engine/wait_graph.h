@@ -1,8 +1,8 @@
-// Who waits for whom: of every actor that is not done what it waits for, and which actors, on
-// whichever ranks, must act before it can go on. One line says one wait, so that lines of several
-// processes together are the graph of the job; from it comes why the job is stuck: a ring of actors
-// that wait for each other, or the actor that all wait for in the end. Thread rule: pure functions,
-// but ListWaits: the ranks must be at rest.
+// The wait graph lists, for every actor that is not done, the register that the actor waits for and
+// the actors, on any rank, that must act before it can go on. One line says one wait, so that lines
+// of several processes together are the graph of the job. From the graph comes the reason why the
+// job is stuck: a ring of actors that wait for each other, or the actor for which all others wait
+// in the end. Thread rule: pure functions; for ListWaits the ranks must be at rest.
 #pragma once
 
 #include <optional>
@@ -27,18 +27,18 @@ struct WaitNode {
 struct Wait {
   WaitNode who;
   std::string doing;              // "3 of 8 acts, waits for input 'loss'", "3 of 8 acts, running"
-  std::vector<WaitNode> holders;  // all must act; none: it waits for nobody
+  std::vector<WaitNode> holders;  // all must act; none: the actor waits for nobody
 };
 
 std::vector<Wait> ListWaits(absl::Span<RankExecutor* const> ranks);
 
-// "rank 1 actor 'grad': 3 of 8 acts, waits for input 'loss', held by actor 'loss' on rank 0", and
-// back; nothing if the line is no such line.
+// Converts a wait to a line, "rank 1 actor 'grad': 3 of 8 acts, waits for input 'loss', held by
+// actor 'loss' on rank 0", and back. The result is empty if the line is not of this form.
 std::string ToLine(const Wait& wait);
 std::optional<Wait> ParseWait(absl::string_view line);
 
-// A few lines: the ring, or what most waits lead to in the end; none if nobody waits. Waits of the
-// same actor may come twice.
+// Returns a few lines: the ring, or the actor to which most waits lead in the end; empty if there
+// are no waits. Waits of the same actor may come twice.
 std::vector<std::string> ExplainWaits(const std::vector<Wait>& waits);
 
 }  // namespace weir

@@ -1,21 +1,21 @@
-// The actor protocol of one actor, and nothing else: facts in, effects out.
+// An ActorMachine is the actor protocol of one actor, and nothing else: facts in, effects out.
 //
-// An act may start when every input port that begins a span with it has its tokens,
-// every output port that begins a span with it has its free slots, no act is running
-// and the limit is not reached. A port of period n takes its tokens (or slots) before
-// act 0 of a span and gives them up after act n-1.
+// An act may start when every input port that begins a span with it has its tokens, every output
+// port that begins a span with it has its free slots, no act is running and the limit is not
+// reached. A port of period n takes its tokens (or slots) before act 0 of a span and gives them up
+// after act n-1.
 //
 //            token/credit: nothing missing      Start
 //   waiting ------------------------------> ready ----> running
 //   (input, credit)  ^                        ^            | OnActDone
 //                    +------------------------+------------+----> done (limit)
 //
-// Tokens of a register come in order and its slots go round, so a machine needs only
-// counts: the slot of a token is known without being told. It is still named in every
-// effect, and the engine checks what comes from outside against it.
+// Tokens of a register come in order and its slots go round, so a machine needs only counts: the
+// slot of a token follows from the token's number. Every effect still names its slot, and the
+// engine checks the slots of incoming messages against the machine's.
 //
-// Not here: clocks, blocking, randomness, memory of slots, who the neighbours are.
-// Steady state allocates nothing. Thread rule: one thread at a time.
+// Not here: clocks, blocking, randomness, memory of slots, the identity of neighbours. Steady state
+// allocates nothing. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@
 
 namespace weir {
 
-// What an actor is doing; always exactly one.
+// An ActorState is the activity of an actor; an actor always has exactly one.
 enum class ActorState : uint8_t {
   kRunning,
   kWaitsForInput,   // a token of register()
@@ -37,7 +37,7 @@ enum class ActorState : uint8_t {
 };
 const char* Name(ActorState state);
 
-// What the machine asks its engine to do.
+// An Effect is an order of the machine to its engine.
 struct Effect {
   enum class Kind : uint8_t {
     kLaunch,        // run act `number`; slots are bound in the ports
@@ -51,8 +51,8 @@ struct Effect {
   int64_t number = 0;
 };
 
-// Effects of one input, in order; room is made once, for the largest actor: an input
-// has at most one effect per token of each port, and one more.
+// Effects holds the effects of one input, in order. The room is allocated once, for the largest
+// actor: an input has at most one effect per token of each port, and one more.
 class Effects {
  public:
   explicit Effects(size_t capacity) : list_(capacity) {}
@@ -68,8 +68,8 @@ class Effects {
   size_t size_ = 0;
 };
 
-// A port and where it stands when its machine is made. Tokens are numbered from 0, initial ones
-// included; token k lies in slot k % slots.
+// A PortSpec is a port with its position when its machine is made. Tokens are numbered from 0,
+// initial tokens included; token k lies in slot k % slots.
 struct PortSpec {
   int32_t register_id = -1;
   int32_t period = 1;
@@ -81,10 +81,11 @@ struct PortSpec {
     kNotBegun,
     kBegun
   } span = Span::kNotBegun;  // kBegun: its tokens are taken
-  int64_t next_token = 0;    // number of the first token that the next span to begin will take
+  // The number of the first token that the next span to begin will take.
+  int64_t next_token = 0;
 };
 
-// What an act waited for last.
+// A WaitCause is the last thing that an act waited for.
 struct WaitCause {
   enum class Kind : uint8_t { kNone, kInput, kCredit };
   Kind kind = Kind::kNone;
@@ -100,12 +101,12 @@ class ActorMachine {
     int32_t tokens = 1;
     int32_t position = 0;    // acts of the current span that are done
     int32_t available = 0;   // input: tokens not yet taken; output: free slots not yet taken
-    int32_t held_slot = -1;  // the first of those bound to the current span; -1 between spans
+    int32_t held_slot = -1;  // the first slot of the current span; -1 between spans
     int32_t next_slot = 0;
     bool wanted = false;     // the next act begins a span and too little is available
     int64_t next_token = 0;  // number of the first token of the next span to begin
 
-    // The slot of token `k` of the span; precondition: one is under way.
+    // Returns the slot of token `k` of the span. Precondition: a span is under way.
     int32_t slot(int32_t k) const {
       if (Planted(PlantedBug::kSpanInOneSlot)) k = 0;
       return held_slot + k < slots ? held_slot + k : held_slot + k - slots;
@@ -115,20 +116,20 @@ class ActorMachine {
     }
   };
 
-  // The acts that ports have behind them are not counted by the machine.
+  // The machine does not count acts that ports did before its construction.
   ActorMachine(ActorId id, absl::Span<const PortSpec> inputs, absl::Span<const PortSpec> outputs);
 
-  // Each returns true when the actor has just become ready.
+  // Each of these functions returns true when the actor has just become ready.
   bool RaiseLimit(int64_t acts);
   bool OnToken(int input) { return OnArrival(ports_[input], WaitCause::Kind::kInput); }
   bool OnCredit(int output) {
     return OnArrival(ports_[num_inputs_ + output], WaitCause::Kind::kCredit);
   }
 
-  // The device takes the act. Precondition: ready(). Emits one kLaunch.
+  // Starts the act on the device. Precondition: ready(). Emits one kLaunch.
   void Start(Effects* effects);
-  // The running act is over. Emits tokens and credits of the spans that end with it;
-  // returns whether the next act is ready at once.
+  // Ends the running act. Emits tokens and credits of the spans that end with the act; returns
+  // whether the next act is ready at once.
   bool OnActDone(Effects* effects);
 
   bool ready() const { return missing_ == 0 && !running_ && acts_done_ < limit_; }
@@ -139,9 +140,9 @@ class ActorMachine {
   ActorId id() const { return id_; }
 
   ActorState state() const;
-  // The register of kWaitsForInput or kWaitsForCredit (the first of several); else -1.
+  // Returns the register of kWaitsForInput or kWaitsForCredit (the first of several); else -1.
   RegisterId waits_for() const;
-  // What the act that is ready or running waited for last.
+  // Returns the last thing that the ready or running act waited for.
   WaitCause last_cause() const { return cause_; }
 
   int num_inputs() const { return num_inputs_; }
@@ -195,7 +196,7 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
   running_ = false;
   ++acts_done_;
   cause_ = {};
-  // Outputs first: what others wait for leaves before what they may reuse.
+  // Outputs come first: tokens that others wait for leave before slots that others may reuse.
   const int num_ports = static_cast<int>(ports_.size());
   for (int i = num_ports - 1; i >= 0; --i) {
     Port& port = ports_[i];

@@ -1,7 +1,8 @@
-// Who still reads which slot of one register: a count per slot. Producers ask it
-// before they write, consumers tell it when they have read. Lives beside the memory of
-// the register: with the producer if it is local, with the consumers if it is inbound.
-// Not here: messages; the caller turns the last release into a credit.
+// A SlotLedger counts, for each slot of one register, the consumers that still read the slot.
+// Producers ask the ledger before they write, consumers tell the ledger when they have read. A
+// ledger lives beside the memory of the register: with the producer if the register is local, with
+// the consumers if it is inbound. Not here: messages; the caller turns the last release into a
+// credit.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -19,14 +20,16 @@ class SlotLedger {
 
   enum class Use : uint8_t { kInUse, kFree };
 
-  // A token now lies in `slot`. Precondition: free. kFree if nobody will read it.
+  // Records that a token now lies in `slot`. Precondition: free. kFree if nobody will read the
+  // token.
   Use Publish(int32_t slot) {
     readers_[slot] = num_consumers_;
     return num_consumers_ == 0 ? Use::kFree : Use::kInUse;
   }
-  // From the start a token lies in `slot` that `readers` consumers have yet to read.
+  // Records that from the start a token lies in `slot` that `readers` consumers have yet to read.
   void Hold(int32_t slot, int32_t readers) { readers_[slot] = readers; }
-  // One consumer has read `slot`. Precondition: in use. kFree if it was the last.
+  // Records that one consumer has read `slot`. Precondition: in use. kFree if that consumer was the
+  // last.
   Use Release(int32_t slot) {
     const int32_t free_at = Planted(PlantedBug::kFreedByFirstReader) ? num_consumers_ - 1 : 0;
     return --readers_[slot] == free_at ? Use::kFree : Use::kInUse;

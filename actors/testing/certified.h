@@ -1,5 +1,5 @@
-// Hand-written plans with the times that sessions want of every plan.
-// Not here: the plans (test_plans.h), which what plants bugs in the protocol uses without this.
+// Adds to hand-written plans the times that sessions require of every plan. Not here: the plans
+// (test_plans.h), which the programs that plant bugs in the protocol use without this header.
 // Thread rule: a pure function.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace weir {
 
-// The plans of all ranks of a job, in order, with a certificate; ends the program if there is none.
+// `plans` holds the plans of all ranks of a job, in order. Returns them with a certificate; ends
+// the program if there is none.
 std::vector<RankPlan> Certified(std::vector<RankPlan> plans);
 
 }  // namespace weir

@@ -1,6 +1,6 @@
-// Plans of a few ranks drawn by hand: actors, edges and stream orders by name, without tensors.
-// Such a plan computes nothing; its actors only wait for each other. Thread rule: one thread at a
-// time.
+// A JobSketch builds plans of a few ranks by hand: actors, edges and stream orders by name, without
+// tensors. Such a plan computes nothing; its actors only wait for each other. Thread rule: one
+// thread at a time.
 #pragma once
 
 #include <string>
@@ -19,22 +19,22 @@ class JobSketch {
     int rank = 0;
     int id = 0;
   };
-  // Acts once per micro-batch, or `acts` times a step.
+  // Adds an actor that acts once per micro-batch, or `acts` times a step.
   Actor Add(int rank, const std::string& name, int acts = 0);
-  // An act of its own that tells another rank: SEND.
+  // Adds a SEND actor, whose act tells another rank.
   Actor AddSend(int rank, const std::string& name);
 
-  // One end of an edge: a span of `period` acts moves `tokens`.
+  // An End is one end of an edge: a span of `period` acts moves `tokens`.
   struct End {
     Actor actor;
     int period = 1;
     int tokens = 1;
   };
-  // A register on one rank.
+  // Connects actors by a register on one rank.
   void Connect(const std::string& name, const End& from, const std::vector<End>& to, int slots);
-  // From a SEND actor to another rank.
+  // Connects a SEND actor to an actor of another rank.
   void ConnectRanks(const std::string& name, Actor from, Actor to, int slots);
-  // All on one rank; entries are (actor, ahead).
+  // Adds a stream order. All actors are on one rank; entries are (actor, ahead).
   void Order(const std::string& name, const std::vector<std::pair<Actor, int>>& entries);
 
   const std::vector<RankPlan>& plans() const { return plans_; }

@@ -1,5 +1,5 @@
-// The smallest plan that has an edge: two actors without programs and the register between them, of
-// any rates. For tests that go through all of them. Thread rule: a pure function.
+// A PairPlan is the smallest plan that has an edge: two actors without programs and the register
+// between them, with any rates, for tests that go through all rates. Thread rule: a pure function.
 #pragma once
 
 #include "proto/plan.pb.h"

@@ -1,7 +1,7 @@
-// A pipelined training job of any number of stages, made by formula: forward through
-// the stages, backward back through them, one stash register per stage whose slots
-// decide the schedule. With `num_stages - stage` slots and backward preferred, 1F1B
-// comes out. Stage 0 reads data, every stage accumulates and updates a state of its own.
+// Makes a pipelined training job of any number of stages by formula: forward through the stages,
+// backward back through them, and one stash register per stage whose slots decide the schedule.
+// `num_stages - stage` slots and a preference for backward give 1F1B. Stage 0 reads data; every
+// stage accumulates and updates a state of its own.
 // Thread rule: a pure function.
 #pragma once
 

@@ -6,7 +6,7 @@
 
 namespace weir {
 
-// The loopback endpoint of a rank, but for how it connects and where tokens land.
+// An Endpoint is the loopback endpoint of a rank, with its own Connect and its own landing memory.
 class SharedNetwork::Endpoint final : public TransportEndpoint {
  public:
   Endpoint(SharedNetwork* network, TransportEndpoint* inner) : network_(network), inner_(inner) {}

@@ -1,7 +1,7 @@
-// A loopback network for several Sessions of one process, each on a thread of its own, as
-// if they were processes: whoever connects waits until all ranks have come.
-// It can also behave like a transport that owns its landing memory, or cannot map it.
-// Thread rule: as transport.h; Abandon may be called by any thread.
+// A SharedNetwork is a loopback network for several Sessions of one process, each on a thread of
+// its own, as if they were processes: Connect waits until all ranks have come. The network can also
+// behave like a transport that owns its landing memory, or cannot map it.
+// Thread rule: as transport.h; any thread may call Abandon.
 #pragma once
 
 #include <condition_variable>
@@ -20,7 +20,7 @@ class SharedNetwork final : public TransportNetwork {
  public:
   enum class Landing : uint8_t {
     kAnywhere,  // where the ranks have it
-    kOwn,       // in memory of the network, that starts at an odd address and is not zero
+    kOwn,       // in memory of the network, which starts at an odd address and is not zero
   };
   enum class Mapping : uint8_t { kDirect, kCopied };
 
@@ -29,7 +29,7 @@ class SharedNetwork final : public TransportNetwork {
 
   TransportEndpoint* endpoint(int rank) override;
 
-  // A rank will not come: Connect gives all others this error.
+  // Declares that a rank will not come: Connect gives all other ranks this error.
   void Abandon(absl::Status reason);
 
  private:

@@ -12,7 +12,7 @@ namespace weir {
 
 namespace {
 
-// States and bytes of the session's ranks.
+// Adds the states and bytes of the session's ranks to `outcome`.
 absl::Status Gather(const Session& session, Outcome* outcome) {
   for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
@@ -25,7 +25,7 @@ absl::Status Gather(const Session& session, Outcome* outcome) {
   return absl::OkStatus();
 }
 
-// Calls body(i) for i < n, on a thread each; the first error in time.
+// Calls body(i) for i < n, on a thread each; returns the first error in time.
 absl::Status OnThreads(size_t n, const std::function<absl::Status(size_t)>& body) {
   std::mutex mutex;
   absl::Status first;  // guarded by mutex

@@ -1,4 +1,4 @@
-// Sessions of hand-written plans (test_plans.h), run, and what they leave behind.
+// Runs sessions of hand-written plans (test_plans.h) and returns their outcomes.
 // Thread rule: pure functions and values; SplitJob one thread at a time.
 #pragma once
 
@@ -18,7 +18,7 @@
 
 namespace weir {
 
-// All that a run leaves behind: states by (rank, name), metrics, bytes by edge.
+// An Outcome is the result of a run: states by (rank, name), metrics, bytes by edge.
 struct Outcome {
   std::map<std::pair<int, std::string>, std::string> states;
   TestSink::Values metrics;
@@ -27,14 +27,15 @@ struct Outcome {
 };
 
 // Derives a certificate, creates a session with a TestFeed and a TestSink, and runs `steps` steps
-// in calls of `steps_per_call`. `events`, if given, receives the simulator's count.
+// in calls of `steps_per_call`.
 absl::StatusOr<Outcome> RunTestJob(const std::vector<RankPlan>& plans, SessionOptions options,
                                    int64_t steps, int64_t steps_per_call);
 
-// The sessions of a job that is spread over several, made and run together, a thread each.
+// A SplitJob holds the sessions of a job that is spread over several sessions, made and run
+// together, a thread each.
 class SplitJob {
  public:
-  // `parts[i]` are the ranks of session i. `feed` and `sink` serve all.
+  // `parts[i]` holds the ranks of session i. `feed` and `sink` serve all sessions.
   struct Options {
     std::vector<std::vector<int>> parts;
     SessionOptions session;  // its network is set here
@@ -42,12 +43,12 @@ class SplitJob {
     SharedNetwork::Mapping mapping = SharedNetwork::Mapping::kDirect;
     std::vector<uint32_t> epochs;  // by part; empty: as the session's options say
   };
-  // The plans have certificates (Certified) and are taken as they are: as in processes, none sees
-  // those of all ranks.
+  // The plans must have certificates (Certified) and are not changed: as in processes, no session
+  // sees the plans of all ranks.
   static absl::StatusOr<std::unique_ptr<SplitJob>> Create(const std::vector<RankPlan>& plans,
                                                           const Options& options);
 
-  // All sessions run, each on a thread. The first error in time, which stops the others.
+  // Runs all sessions, each on a thread. Returns the first error in time, which stops the others.
   absl::Status RunSteps(int64_t steps);
   Session& session(int part) { return *sessions_[part]; }
   int num_sessions() const { return static_cast<int>(sessions_.size()); }
@@ -61,7 +62,7 @@ class SplitJob {
   std::vector<std::unique_ptr<Session>> sessions_;
 };
 
-// As RunTestJob, by the sessions of a SplitJob.
+// Does the same as RunTestJob, with the sessions of a SplitJob.
 absl::StatusOr<Outcome> RunSplitJob(const std::vector<RankPlan>& plans, SplitJob::Options options,
                                     int64_t steps, int64_t steps_per_call);
 

@@ -65,7 +65,7 @@ class AccumulateKernel final : public TestKernel {
   }
 };
 
-// Chunk `chunk` of `whole` elements, each chunk of attr `elements`.
+// A Chunk is chunk `chunk` of `whole` elements, where each chunk has attr `elements`.
 struct Chunk {
   int64_t begin, count;
   Chunk(const KernelSpec& spec, int64_t whole, int64_t chunk) {

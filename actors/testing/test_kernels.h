@@ -1,5 +1,5 @@
-// Kernels whose results tell everything that went into them, for tests of the runtime:
-// integers mixed so that another order, another slot or another act gives other bits.
+// Kernels for tests of the runtime whose results depend on all of their inputs: integers are mixed
+// so that another order, another slot or another act gives other bits.
 //
 //   test_mix(in...) -> out            out[i] = mix of all in[i], step, micro-batch, key
 //   test_fold(in...) -> acc           acc[i] = acc[i] * 31 + mix of all in[i]; order shows
@@ -8,7 +8,8 @@
 //   test_unpack(message) -> out       chunk c: puts them back
 //   test_to_float(in) -> f32 scalar   in[0] modulo 1000
 //   test_throw(in) -> out             throws at step attr step
-// All i32 but the last. Link //actors/testing to have them registered for "cpu".
+// All outputs are i32, but that of test_to_float. Link //actors/testing to register the kernels for
+// "cpu".
 #pragma once
 
 namespace weir {

@@ -1,5 +1,5 @@
-// Hand-written plans and a world for them, for tests of the runtime; nothing that runs them.
-// A job is a text file under actors/testing/plans: RankPlan messages in text form, one
+// Hand-written plans, and a feed and a sink for them, for tests of the runtime. Nothing here runs
+// the plans. A job is a text file under actors/testing/plans: RankPlan messages in text form, one
 // per rank, separated by lines "---".
 // Thread rule: the feed and the sink may be called from any thread.
 #pragma once
@@ -16,7 +16,7 @@
 
 namespace weir {
 
-// Dies with the parser's message if the file is missing or wrong.
+// Ends the program with the parser's message if the file is missing or wrong.
 std::vector<RankPlan> LoadTestJob(const std::string& name);
 std::vector<RankPlan> ParseTestJob(const std::string& text);
 
@@ -25,7 +25,7 @@ class TestFeed final : public DataFeed {
  public:
   absl::Status Fill(const std::string& feed, int64_t step, int64_t micro_batch,
                     const TensorSlice& slice, void* out) override;
-  // The feed fails at this step.
+  // Makes the feed fail at this step.
   void FailAt(int64_t step) { fail_at_ = step; }
 
  private:

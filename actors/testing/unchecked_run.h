@@ -1,5 +1,5 @@
-// Runs plans that nobody has checked, without a session, which would refuse them: to see what a
-// plan without a certificate does. Kernels are left out. Thread rule: a pure function.
+// Runs plans without checks and without a session, which would refuse a plan without a certificate,
+// to see what such a plan does. Kernels are left out. Thread rule: a pure function.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct UncheckedRun {
   SessionOptions::EngineKind engine = SessionOptions::EngineKind::kSim;
   uint64_t seed = 1;  // kSim
   int64_t first_step = 0;
-  std::vector<int64_t> steps = {1};  // of each run; at rest after each
+  std::vector<int64_t> steps = {1};  // of each run; the ranks are at rest after each run
 };
 
 absl::Status RunUnchecked(const std::vector<RankPlan>& plans, const UncheckedRun& run);

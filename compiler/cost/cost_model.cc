@@ -5,7 +5,7 @@
 namespace weir::compiler {
 namespace {
 
-// Above any sum of acts that a plan may have; what takes longer is as good as this.
+// This limit is above any sum of acts that a plan may have. Longer times are cut to this limit.
 constexpr double kNsMax = 1e15;
 
 int64_t ToNs(double seconds) {

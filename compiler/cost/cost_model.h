@@ -1,7 +1,8 @@
-// What acts and transfers are expected to take, so that times and register counts can be planned
-// without a device. A model of the machine, not a measurement of the job: plans that rest on a
-// wrong model are slower, never wrong. Deterministic, as every rank plans for itself and all must
-// come to the same times. Thread rule: immutable after construction.
+// The expected times of acts and transfers. The compiler uses these times to plan start times and
+// register counts without a device. A cost model describes the machine and does not measure the
+// job: a plan from a wrong model is slower, never wrong. A model is deterministic, because every
+// rank plans for itself and all ranks must find the same times. Thread rule: immutable after
+// construction.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,7 @@
 
 namespace weir::compiler {
 
-// One kernel at the shapes that a rank has. Absent operands are of shape [0].
+// One kernel at the shapes of one rank. Absent operands have the shape [0].
 struct KernelUse {
   const std::string& op;
   const Attributes& attrs;
@@ -22,23 +23,24 @@ struct KernelUse {
   std::vector<TensorSlice> outputs;
 };
 
-// Whether two ranks share a host: links are of two levels.
+// The two levels of links: two ranks share a host, or they do not.
 enum class LinkLevel : uint8_t { kWithinHost, kBetweenHosts };
 
 class CostModel {
  public:
   virtual ~CostModel() = default;
-  // The kernel alone, without what every act costs. 0 or more.
+  // Returns the time of the kernel alone, without the fixed cost of an act. 0 or more.
   virtual int64_t KernelNs(const KernelUse& kernel) const = 0;
-  // What an act costs besides its kernels: choosing it, launching, publishing.
+  // Returns the cost of an act besides its kernels: choosing the act, launching, publishing.
   virtual int64_t ActNs() const = 0;
-  // From the end of the act that writes a message of so many bytes until its reader may begin, and
-  // for a credit back.
+  // Returns the time from the end of the act that writes a message of `bytes` bytes until the
+  // reader of the message may begin. A credit takes as long on its way back.
   virtual int64_t LatencyNs(LinkLevel level, int64_t bytes) const = 0;
   virtual LinkLevel LevelBetween(int64_t rank, int64_t other) const = 0;
 };
 
-// A device by its peaks: a kernel takes the longer of its arithmetic and its traffic with memory.
+// A device described by its peaks: a kernel takes the longer of its arithmetic and its memory
+// traffic.
 struct DevicePeaks {
   double flops_per_second = 4e10;
   double memory_bytes_per_second = 1e10;
@@ -53,7 +55,8 @@ struct DevicePeaks {
   int64_t devices_per_host = 8;
 };
 
-// The defaults of DevicePeaks are a core of a present-day server and its shared memory.
+// A cost model from DevicePeaks. The default peaks describe a core of a present-day server and its
+// shared memory.
 class PeakCosts : public CostModel {
  public:
   explicit PeakCosts(DevicePeaks model = {}) : model_(std::move(model)) {}

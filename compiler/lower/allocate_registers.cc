@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kAlignment = 64;
 // More than any device has; below it no sum overflows.
 constexpr int64_t kDeviceBytesMax = int64_t{1} << 46;
-// What the runtime takes of one actor.
+// Limits of the runtime for one actor.
 constexpr int64_t kActsPerStepMax = int64_t{1} << 24;
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -62,7 +62,7 @@ absl::Status TooLarge(const RankGraph& graph, double bytes) {
                    "smaller dimensions, more devices or fewer register slots"});
 }
 
-// In doubles: a bound, not a plan.
+// The sums are doubles, because they only serve as a bound.
 double BytesOfStates(const RankGraph& graph) {
   double total = 0, scratch = 0;
   for (const RankState& state : graph.states) total += static_cast<double>(state.slice.bytes());

@@ -6,7 +6,7 @@
 namespace weir::compiler {
 namespace {
 
-// Leaves an actor that keeps several variables those that someone reads.
+// Removes unread variables from an actor that keeps several.
 void DropUnreadVariables(const std::vector<char>& read, RankGraph* graph, RankActor* actor) {
   if (!actor->inputs.empty()) return;
   auto unread = [&](int output) { return graph->tensors[output].variable >= 0 && !read[output]; };
@@ -18,7 +18,7 @@ void DropUnreadVariables(const std::vector<char>& read, RankGraph* graph, RankAc
 
 bool HasEffect(const RankGraph& graph, const RankActor& actor, const std::vector<char>& read) {
   if (actor.kind == ActorSpec::SINK || actor.kind == ActorSpec::SEND) return true;
-  // An update keeps its variable; a variable that is only kept must be read by someone.
+  // An update keeps its variable. A variable that is only kept must have a reader.
   bool updates = !actor.inputs.empty();
   for (int output : actor.outputs) {
     if (read[output] || (updates && graph.tensors[output].variable >= 0)) return true;
@@ -28,7 +28,7 @@ bool HasEffect(const RankGraph& graph, const RankActor& actor, const std::vector
       if (output.kind == RankOperand::kState) return true;
     }
   }
-  // A landing buffer must be emptied even where nothing of it is kept.
+  // A landing buffer must be emptied even if nothing in it is kept.
   for (int input : actor.inputs) {
     if (graph.tensors[input].side == RegisterSpec::INBOUND) return true;
   }

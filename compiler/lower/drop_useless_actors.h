@@ -1,13 +1,13 @@
-// Leaves out what a rank would make for nobody: the data of a shard that no actor reads and no rank
-// is sent, say. Thread rule: a pure function of its argument.
+// Removes actors whose results no rank uses, for example the data of a shard that no actor reads
+// and no rank receives. Thread rule: a pure function of its argument.
 #pragma once
 
 #include "compiler/lower/rank_graph.h"
 
 namespace weir::compiler {
 
-// Actors without an effect go, and tensors without a producer have `producer` -1. Reports, sends,
-// updates and whatever empties a landing buffer stay.
+// Removes actors without an effect. Tensors without a producer get `producer` -1. Reports, sends,
+// updates and all actors that empty a landing buffer stay.
 void DropUselessActors(RankGraph* graph);
 
 }  // namespace weir::compiler

@@ -8,7 +8,7 @@ namespace weir::compiler {
 
 int64_t LargestShard::Elements(const std::vector<TensorType>& types,
                                const std::vector<BoxingStep>& steps, int64_t enough) {
-  double whole = 0;  // sums of fantastic sizes do not overflow it
+  double whole = 0;  // a double, because fantastic sizes could overflow an integer
   for (const TensorType& type : types) whole += static_cast<double>(type.num_elements());
   if (whole <= static_cast<double>(enough)) return static_cast<int64_t>(whole);
   std::string key;
@@ -29,7 +29,7 @@ int64_t LargestShard::LookAtRanks(const std::vector<TensorType>& types,
   }
   int64_t most = 0;
   for (int64_t place = 0; place < stage_mesh_.num_ranks(); ++place) {
-    // Ranks that differ only in axes that split nothing hold equally much.
+    // Ranks that differ only along axes that split nothing hold the same amount.
     const Coords coords = stage_mesh_.CoordsOf(place);
     bool like_another = false;
     for (size_t axis = 0; axis < splits.size(); ++axis)

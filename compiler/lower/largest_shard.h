@@ -1,5 +1,5 @@
-// The rank that receives most in an exchange: it says in how many chunks the exchange comes at the
-// most. Thread rule: one thread.
+// Finds the rank that receives most in an exchange. That rank sets the largest number of chunks of
+// the exchange. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,9 @@ class LargestShard {
  public:
   explicit LargestShard(const Mesh& mesh) : mesh_(mesh), stage_mesh_(mesh.StageMesh()) {}
 
-  // Elements that the rank with most of them holds after `steps` (of a bundle: types[i] with
-  // steps[i]). If `enough` are enough for every rank, any number up to that.
+  // Returns the number of elements that the fullest rank holds after `steps` (of a bundle: types[i]
+  // with steps[i]). If no rank can hold more than `enough` elements, the result is any number up to
+  // `enough`.
   int64_t Elements(const std::vector<TensorType>& types, const std::vector<BoxingStep>& steps,
                    int64_t enough);
 
@@ -26,7 +27,7 @@ class LargestShard {
 
   const Mesh& mesh_;
   const Mesh stage_mesh_;
-  std::map<std::string, int64_t> known_;  // layers repeat
+  std::map<std::string, int64_t> known_;  // layers repeat, so their results do
 };
 
 }  // namespace weir::compiler

@@ -9,12 +9,13 @@
 namespace weir::compiler {
 namespace {
 
-// ZeRO shards gradients from here on.
+// From this zero_stage on, ZeRO shards gradients.
 constexpr int kZeroOfGradients = 2;
-// Fewer exchanges on a ring have no room to share.
+// With fewer exchanges, a ring has no room to share.
 constexpr size_t kExchangesMin = 3;
 
-// On one stage whose registers have one slot, a micro-batch begins when the one before is done.
+// On a single stage whose registers have one slot, a micro-batch begins when the micro-batch before
+// it is done.
 bool HoldsOneMicroBatch(const LogicalPlan& plan) {
   const Runtime& runtime = plan.job.runtime();
   if (plan.mesh.num_stages() > 1 || runtime.debug_register_slots() > 1) return false;
@@ -52,7 +53,7 @@ void MemoryRings::FindCalls() {
   }
 }
 
-// What every micro-batch does between calls, within the stage.
+// Finds the work of every micro-batch between the calls of the stage.
 void MemoryRings::FindMoves() {
   const Module& module = plan_.module;
   std::vector<int> maker(module.values.size(), -1), reader(module.values.size(), -1);  // calls
@@ -66,7 +67,7 @@ void MemoryRings::FindMoves() {
       if (input >= 0 && reader[input] < 0) reader[input] = members_[i].call;
     }
   }
-  std::map<int, int> gradient_of;  // calls, by value that has left them
+  std::map<int, int> gradient_of;  // calls, by a value that has left them
   for (size_t i = 0; i < members_.size(); ++i) {
     const ProgramItem& item = module.items[i];
     if (members_[i].role != Role::kNone || item.rate != Rate::kMicroBatch || item.inputs.empty() ||
@@ -117,7 +118,7 @@ struct Exchange {
   std::vector<int> fills;
 };
 
-// Whoever is in a ring acts once for every micro-batch, or in chunks of it.
+// The actors of a ring act once for every micro-batch, or in chunks of a micro-batch.
 bool ActsEvenly(const LogicalPlan& plan, const RankActor& actor) {
   return actor.acts_per_step == actor.chunks * plan.micro_batches;
 }
@@ -143,8 +144,8 @@ class ItemView {
   const std::vector<int>& actors(int item) const { return actors_[item]; }
   const std::vector<Exchange>& exchanges(int item) const { return exchanges_[item]; }
 
-  // The exchanges that take turns among themselves. Of transfers in several steps those that read
-  // what is to go.
+  // Returns the exchanges that take turns among themselves. A transfer in several steps counts with
+  // its first exchange, because its first sends read the data that must go.
   std::vector<std::vector<Exchange>> TurnsOfExchanges(const MemoryRings::Ring& ring) const {
     std::vector<std::vector<Exchange>> turns(1);
     for (int call : ring.calls)
@@ -166,12 +167,12 @@ class ItemView {
   std::vector<std::vector<Exchange>> exchanges_;
 };
 
-// A call with what moves for it: actors of the shape, by what of a rank's memory they use.
+// A call with its transfers: actors of the shape, grouped by their use of the rank's memory.
 struct Turn {
   std::vector<int> begins;   // write first
   std::vector<int> ends;     // read last
-  std::vector<int> gathers;  // write what it reads of other ranks
-  std::vector<int> sends;    // read what is to leave it, and sum up what of that comes back
+  std::vector<int> gathers;  // write data of other ranks that the call reads
+  std::vector<int> sends;    // read data that leaves the call, or sum up such data that comes back
 };
 
 class OrderFinder {
@@ -218,7 +219,7 @@ class OrderFinder {
     to->insert(to->end(), from.begin(), from.end());
   }
 
-  // With its own transfers.
+  // Adds a call with the transfers inside it.
   void AddCall(const std::vector<int>& actors, Turn* turn) const {
     const std::set<int> here(actors.begin(), actors.end());
     const auto is_here = [&](int actor) {
@@ -252,7 +253,7 @@ class OrderFinder {
     }
   }
 
-  // One after the other.
+  // Orders exchanges one after the other.
   void OrderExchanges(const std::vector<Exchange>& exchanges) {
     for (size_t i = 0; i < exchanges.size(); ++i) {
       const size_t next = (i + 1) % exchanges.size();
@@ -299,7 +300,7 @@ class MemoryOrderer {
   }
 
  private:
-  // A token without bytes, where this rank has both ends.
+  // Adds a token without bytes, if this rank has both ends of the order.
   void Add(const MemoryOrder& order) {
     const auto before = actors_at_.find(order.before);
     if (before == actors_at_.end()) return;
@@ -325,7 +326,8 @@ class MemoryOrderer {
     }
   }
 
-  // What lands for one comes after what was sent for the one before.
+  // Ties each exchange to the exchange before: messages for the later land after the sends of the
+  // earlier.
   void TieExchanges(const std::vector<Exchange>& exchanges) {
     for (size_t i = 0; i < exchanges.size(); ++i) {
       const size_t next = (i + 1) % exchanges.size();
@@ -349,7 +351,8 @@ class MemoryOrderer {
     }
   }
 
-  // The next message comes after this one has been read anyway.
+  // Gives a message one slot: the next message arrives only after this message has been read
+  // anyway.
   void HoldWhole(const RankActor& actor, int message) {
     if (actor.chunks == 1 && rings_.LandsWhole(actor.station.item))
       graph_.tensors[message].slots = 1;

@@ -1,35 +1,36 @@
-// Orders among the calls of a pass, for memory: what a call exchanges with other ranks lives
-// briefly (weights gathered for it, gradients on their way, partial sums between two transfers), so
-// a few calls' worth of room is enough for all of them, if a call's turn comes only once what lay
-// there has been read.
+// Orders the calls of a pass to save memory. The data that a call exchanges with other ranks lives
+// briefly: weights gathered for the call, gradients on their way, partial sums between two
+// transfers. Room for a few calls is therefore enough for all calls, if a call uses the room only
+// after the data of an earlier call there has been read.
 //
-// Calls take turns on a ring: those of one pass of one part of the pipeline, in the order of the
-// program and around from micro-batch to micro-batch; one ring of all, where a single stage holds
-// one micro-batch at a time. With `ahead` = Runtime::gather_ahead, calls that are `ahead` + 1
-// places apart on the ring are tied:
-//   - the weights of the later one (zero_stage 3) are gathered once the earlier one is done,
-//   - the later one begins once what the earlier one sends has left (gradients from zero_stage 2
-//   on, partial sums).
+// Calls take turns on a ring. A ring holds the calls of one pass of one part of the pipeline, in
+// the order of the program, and goes around once for each micro-batch. If a single stage holds one
+// micro-batch at a time, one ring holds all calls. Two calls that are `ahead` + 1 places apart on
+// the ring are tied, where `ahead` is Runtime::gather_ahead:
+//   - the gather of the later call's weights (zero_stage 3) begins when the earlier call is done,
+//   - the later call begins when the data that the earlier call sends has left (gradients from
+//     zero_stage 2 on, partial sums).
 //
 //   ahead = 1    compute   F0   F1   F2   F3
 //                gather    F1   F2   F3   F4      the gather of F2 waits for F0
 //
-// Where other ranks write (landing buffers), an order here cannot hold them up; but the ranks of a
-// stage do the same. So the gathers of a ring are tied to each other, and so are its gradients'
-// exchanges: a rank sends for one (B) once it has filled in what it got in the one before (A). Then
-// a peer's message for B is under way only after this rank has sent that peer its own for A, which
-// it did only after its fill of the exchange before A: two landing buffers serve them all. What
-// these move lands whole (unless the job says how large chunks are), so that nobody waits for
+// An order on one rank cannot delay the writes of other ranks into its landing buffers. But all
+// ranks of a stage keep the same orders, so the gathers of a ring are also tied to each other, and
+// so are the exchanges of the ring's gradients: a rank sends for an exchange B only after its fill
+// of the exchange A before B. A peer therefore sends its message for B only after its own fill of
+// A, for which this rank has sent a message. This rank sent that message only after its fill of the
+// exchange before A. Two landing buffers therefore serve all exchanges. The tensors of these
+// exchanges land whole (unless the job sets the size of chunks), so that no transfer waits for
 // credits while a device computes.
 //
-// An order is a token without bytes. All of them point forward in the program, or from its end to
-// the next micro-batch, as all data does; so they close no circle that the program, micro-batch
-// after micro-batch, could not go around. Which orders there are depends on the program and the
-// stage, not on the rank, because all ranks of a stage share their times (compiler/rhythm): they
-// are found once, between the stations of the stage's shape, and a rank takes those between
-// stations that it has. They are there before times and slots are solved, so the certificate proves
-// them too. Not here: which registers share a place (place_memory.h finds that from the orders).
-// Thread rule: pure functions.
+// An order is a token without bytes. Every order points forward in the program, or from the end of
+// the program to the next micro-batch, as all data does. Orders therefore cannot cause a deadlock:
+// a run through the program, micro-batch after micro-batch, keeps all of them. The orders depend on
+// the program and the stage and not on the rank, because all ranks of a stage share their times
+// (compiler/rhythm). The compiler finds the orders once, between the stations of the stage's shape,
+// and a rank takes the orders between the stations that it has. The orders exist before times and
+// slots are solved, so the certificate proves the orders too. Not here: the choice of registers
+// that share a place (place_memory.h derives that from the orders). Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,8 @@
 
 namespace weir::compiler {
 
-// Who takes turns with whom, as all ranks of a stage know it.
+// The rings of a stage, and the role of every program item in them. Equal on all ranks of the
+// stage.
 class MemoryRings {
  public:
   MemoryRings(const LogicalPlan& plan, int64_t stage);
@@ -52,15 +54,15 @@ class MemoryRings {
     kCall,      // takes turns
     kGather,    // fetches weights for a call
     kGradient,  // moves gradients that a call made
-    kValue,     // moves what a call made for another
+    kValue,     // moves values that a call made for another
     kSum,       // a call that sums up moved gradients
   };
   Role RoleOf(int item) const { return members_[item].role; }
-  int CallOf(int item) const { return members_[item].call; }  // item; of kNone: -1
-  // Whether what an item moves is to land in one piece.
+  int CallOf(int item) const { return members_[item].call; }  // of kNone: -1
+  // Returns whether the tensors that an item moves must land in one piece.
   bool LandsWhole(int item) const;
 
-  // Items in the order of the program.
+  // The items of a ring, in the order of the program.
   struct Ring {
     std::vector<int> calls, gathers, gradients;
   };
@@ -84,13 +86,13 @@ class MemoryRings {
   std::map<Key, Ring> rings_;
 };
 
-// The orders of a stage. Precondition: `shape` is the graph of its StageShape; producers and
-// consumers of all tensors are known.
+// Returns the orders of a stage. Precondition: `shape` is the graph of the stage's StageShape, and
+// the producers and consumers of all tensors are known.
 std::vector<MemoryOrder> FindMemoryOrders(const LogicalPlan& plan, const MemoryRings& rings,
                                           const RankGraph& shape);
 
-// Adds the stage's orders to what was lowered of the same plan and stage, and what follows from
-// them for landing buffers. Precondition: producers and consumers of all tensors are known.
+// Adds the stage's orders to a graph that was lowered from the same plan and stage, and sets the
+// landing buffers accordingly. Precondition: the producers and consumers of all tensors are known.
 void OrderMemory(const LogicalPlan& plan, const MemoryRings& rings,
                  const std::vector<MemoryOrder>& orders, RankGraph* graph);
 

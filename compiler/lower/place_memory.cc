@@ -9,7 +9,8 @@ namespace weir::compiler {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-// Of so many of the largest registers is asked which may share a place; the rest together is small.
+// The number of the largest registers that may share a place. All other registers together are
+// small.
 constexpr size_t kSharersMax = 4096;
 
 int64_t Align(int64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
@@ -22,7 +23,8 @@ int64_t BytesOf(const TensorSliceProto& slice) {
 
 int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
 
-// What comes before what on this rank whatever the schedule: a proof from tokens and credits alone.
+// Proves, from tokens and credits alone, that one event on this rank comes before another under
+// every schedule.
 //
 // A beat is a step, or a micro-batch. Of every actor that acts in each beat there are two events,
 // the start of its first act of beat n and the end of its last. A register ties them together:
@@ -146,7 +148,7 @@ void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& 
   }
 }
 
-// Of the steps that a beat may be, only those of one micro-batch begin a lag later.
+// A beat that is a step can begin a lag later only if the step has one micro-batch.
 void Precedence::TieLanding(const LandingOrder& landing, int peer) {
   producer_[landing.register_id] = peer;
   ties_[StartOf(peer)].push_back({EndOf(peer), false});

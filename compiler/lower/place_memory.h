@@ -1,5 +1,5 @@
-// Where everything of one rank lies: arena offsets of registers, states and scratch. Knows a
-// finished plan and nothing of how it came about. Thread rule: pure function.
+// Places everything in the arena of one rank: registers, states and scratch get offsets. The input
+// is a finished plan, and the history of the plan does not matter. Thread rule: pure function.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace weir::compiler {
 
-// The memory of a state: its own, or that of a register (the weight that an update writes in
+// The memory of a state: its own, or the memory of a register (the weight that an update writes in
 // place).
 struct StateHome {
   int register_id = -1;  // -1: its own
   int64_t offset = 0;    // in the register
 };
 
-// What the plan of one rank does not show: the peer writes into an inbound register for micro-batch
-// n only after `actor` here has done its acts for micro-batch n - lag.
+// An order that the plan of one rank does not show: the peer writes into an inbound register for
+// micro-batch n only after `actor` on this rank has done its acts for micro-batch n - lag.
 struct LandingOrder {
   int register_id = -1;
   int actor = -1;
@@ -25,7 +25,7 @@ struct LandingOrder {
 };
 
 // Sets arena_offset and stride of all registers and states, scratch_bytes and arena_bytes.
-// Precondition: homes[i] is that of state i; registers, actors and programs are complete.
+// Precondition: homes[i] is the home of state i; registers, actors and programs are complete.
 void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
                  RankPlan* plan);
 

@@ -1,4 +1,4 @@
-// Which registers share memory, from plans written by hand.
+// Tests which registers share memory, with plans written by hand.
 #include "compiler/lower/place_memory.h"
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kBytes = 4096;
 
-// Actors 0, 1, …; register i from actor i to actor i + 1.
+// Makes actors 0, 1, …, and register i from actor i to actor i + 1.
 RankPlan Chain(int actors, int slots) {
   RankPlan plan;
   plan.set_micro_batches(1);
@@ -34,7 +34,7 @@ RankPlan Chain(int actors, int slots) {
   return plan;
 }
 
-// `after` acts once `before` has, of a step `lag` earlier.
+// Orders `after` to act once `before` has acted in the step `lag` earlier.
 void AddOrder(int before, int after, int lag, RankPlan* plan) {
   RegisterSpec* spec = plan->add_registers();
   spec->set_id(plan->registers_size() - 1);
@@ -90,7 +90,8 @@ TEST(PlaceMemory, ASecondReaderThatNobodyWaitsForKeepsTheMemory) {
   in->set_period(1);
   PlaceMemory({}, {}, &plan);
   for (int r = 0; r < 5; ++r) EXPECT_TRUE(r == 1 || !Overlap(plan, 1, r)) << r;
-  // An order tells the writer of register 3 to wait for it, and the beginning of the next step.
+  // An order makes the writer of register 3, and so the beginning of the next step, wait for
+  // actor 6.
   AddOrder(6, 3, 0, &plan);
   PlaceMemory({}, {}, &plan);
   EXPECT_TRUE(Overlap(plan, 1, 3));
@@ -116,8 +117,8 @@ TEST(PlaceMemory, WhatAPeerWritesAndWhatHoldsATokenFromTheStartIsAlone) {
 }
 
 TEST(PlaceMemory, TheMemoryOfTheMicroBatchesServesWhatTheStepDoesAfterThem) {
-  // 0 -> 1 -> 2 by micro-batch, 2 hands its sum to 3 once a step, 3 -> 4; the next step begins
-  // after 4.
+  // Actors 0 -> 1 -> 2 act by micro-batch, 2 hands its sum to 3 once a step, and 3 -> 4. The next
+  // step begins after 4.
   RankPlan plan = Chain(5, 1);
   plan.set_micro_batches(4);
   for (int a = 0; a < 3; ++a) plan.mutable_actor(a)->set_acts_per_step(4);

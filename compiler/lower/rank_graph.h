@@ -1,5 +1,6 @@
-// One rank's share of the program, before registers: actors, and the tensors that pass between
-// them. Built by RankLowering, turned into a RankPlan by register_allocation.
+// One rank's share of the program before registers exist: the actors, and the tensors that pass
+// between them. LowerToRankGraph builds the graph, and AllocateRegisters turns the graph into a
+// RankPlan.
 // Thread rule: plain data.
 #pragma once
 
@@ -13,46 +14,49 @@
 
 namespace weir::compiler {
 
-// Where an actor stands in the program, equal on all ranks: the item, and within it segments and
-// the exchanges of transfers in order, each exchange as its sends and then its fill. The other end
-// of a remote tensor is the neighbouring place of the same item.
+// The place of an actor in the program, equal on all ranks. `item` is the program item. `place`
+// counts the item's segments and the exchanges of its transfers, in order; an exchange has a place
+// for its sends and the next place for its fill. The other end of a remote tensor is the
+// neighbouring place of the same item.
 struct Station {
   int item = -1;
   int place = 0;
   friend auto operator<=>(const Station&, const Station&) = default;
 };
 
-// A tensor (or message) that leaves an actor. Becomes part of a register.
+// A tensor (or message) that leaves an actor. The tensor becomes part of a register.
 struct RankTensor {
   std::string name;
   int64_t bytes = 0;
   int64_t tokens_per_step = 1;
-  int64_t every = 1;           // steps in which it has so many tokens
+  int64_t every = 1;           // tokens_per_step tokens come in this number of steps
   int producer = -1;           // actor; -1: inbound from `peer`
   std::vector<int> consumers;  // actors, ascending; empty for outbound
-  int output = -1;             // which output of its station: with that, all ranks know it
-  // Of a local tensor: the stations that read it on some rank of the stage, ascending. Slots and
-  // times follow from these, and so are the same on all ranks, whoever reads the tensor here.
+  int output = -1;             // index among the outputs of its station, known to all ranks
+  // Only for a local tensor: the stations that read the tensor on some rank of the stage,
+  // ascending. Slots and times follow from `readers`, and so are the same on all ranks, whatever
+  // stations read the tensor on this rank.
   std::vector<Station> readers;
   RegisterSpec::Side side = RegisterSpec::LOCAL;
   int64_t peer = -1;
   uint64_t edge = 0;
-  int variable = -1;     // Module::variables: lives in a state
-  bool paces = false;    // without bytes, from a send to the fill of the same exchange: see
-                         // RankLowering::AddPace
+  int variable = -1;  // Module::variables: lives in a state
+  // A tensor without bytes, from a send to the fill of the same exchange: see
+  // RankLowering::AddPace.
+  bool paces = false;
   int64_t delay = 0;     // tokens by which its readers lag
   int gradient_of = -1;  // with a delay: Module::variables
-  int64_t slots = 0;     // given, whatever the job chooses for others; 0: by its choice
+  int64_t slots = 0;     // given, whatever the job chooses for others; 0: by the job's choice
   // Inbound: the peer writes for micro-batch n only after this actor has done all its acts for
   // micro-batch n - lag.
   struct After {
-    int actor = -1;  // -1: whenever it has credit
+    int actor = -1;  // -1: the peer writes whenever it has credit
     int64_t lag = 0;
   } written_after = {};
 };
 
-// Tokens that are there before the first step.
-// A weight that nobody here reads (a shard without samples) has no token that would wait for ever.
+// Returns the number of tokens that exist before the first step. A weight that no actor reads here
+// (a shard without samples) has none, because its token would wait for ever.
 inline int64_t InitialTokens(const RankTensor& tensor) {
   if (tensor.variable >= 0) return tensor.consumers.empty() ? 0 : 1;
   return tensor.delay;
@@ -79,7 +83,7 @@ struct RankState {
   int variable = -1;  // >= 0: the memory of that variable's register
 };
 
-// Which pass of a micro-batch through the pipeline an actor works for.
+// The pass of a micro-batch through the pipeline that an actor works for.
 enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
 
 struct RankActor {
@@ -111,8 +115,8 @@ struct RankGraph {
   std::vector<RankActor> actors;
   std::vector<RankTensor> tensors;
   std::vector<RankState> states;
-  // Where the sends of each exchange stand, and the fill at the next place; those that this rank
-  // has no part in, too.
+  // The places of the sends of each exchange; the fill is at the next place. Includes the exchanges
+  // that this rank has no part in.
   std::vector<Station> exchanges;
 };
 

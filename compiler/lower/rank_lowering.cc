@@ -20,7 +20,7 @@ namespace {
 // More than any message has.
 constexpr int64_t kBytesMax = int64_t{1} << 46;
 
-// Whether a step leaves every rank with what it has, or a part of it: nobody sends anything.
+// Returns whether a step needs no message, because every rank keeps what it has or a part of it.
 bool MovesNothing(const BoxingStep& step) { return IsLocal({step}); }
 
 class RankLowering {
@@ -151,7 +151,8 @@ class RankLowering {
     return id;
   }
 
-  // Whether an item works for the forward or the backward pass; boxings follow what they carry.
+  // Returns the pass that an item works for. A boxing works for the pass of the value that it
+  // moves.
   void FindWaves() {
     waves_.assign(module_.items.size(), Wave::kNone);
     std::vector<int> producer(module_.values.size(), -1);

@@ -1,6 +1,7 @@
-// From the logical plan to one rank's actors and tensors. Pure in (plan, rank): a rank
-// never looks at what another one runs; both ends of a transfer compute the same edge id.
-// Thread rule: pure functions but for ShapeStages, which writes into its plan.
+// Lowers the logical plan to the actors and tensors of one rank. The result depends only on the
+// plan and the rank: a rank never looks at the graph of another rank, and both ends of a transfer
+// compute the same edge id. Thread rule: pure functions, except that ShapeStages writes into its
+// plan.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -9,17 +10,17 @@
 
 namespace weir::compiler {
 
-// Fills in plan->stages. Comes before all else here, and again when plan->job.runtime() has
-// changed.
+// Fills in plan->stages. Call ShapeStages before the other functions here, and again after a change
+// of plan->job.runtime().
 absl::Status ShapeStages(LogicalPlan* plan);
 
-// Precondition: ShapeStages.
+// Precondition: ShapeStages has run.
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank);
 
-// kInvalidArgument (W0480, W0486): sizes and counts that no device has, whatever the slots.
+// kInvalidArgument (W0480, W0486): sizes or counts are beyond any device, whatever the slots.
 absl::Status CheckSizes(const RankGraph& graph);
 
-// Registers, slot counts (slot_policy.h), memory, programs, times: the finished plan.
+// Returns the finished plan: registers, slot counts (slot_policy.h), memory, programs and times.
 absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph);
 
 }  // namespace weir::compiler

@@ -17,13 +17,14 @@ std::optional<PipelinePass> PassOf(Wave wave) {
   return std::nullopt;
 }
 
-// Whether the actor computes a pass itself, rather than carrying what others made.
+// Returns whether the actor computes a pass itself. Other actors carry the results of computing
+// actors.
 bool Computes(const RankActor& actor) {
   return actor.phase == PhaseKind::kForward || actor.phase == PhaseKind::kBackward ||
          actor.phase == PhaseKind::kWeightGradient;
 }
 
-// Whether the actor reads what the same pass of the same part has made on this rank.
+// Returns whether the actor reads a value that the same pass of the same part made on this rank.
 bool GoesOn(const RankGraph& graph, const RankActor& actor) {
   for (int input : actor.inputs) {
     if (graph.tensors[input].producer < 0) continue;
@@ -32,7 +33,7 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
         producer.phase == PhaseKind::kData)
       continue;
     if (Computes(producer)) return true;
-    // A transfer: within the stage, or from another one?
+    // The producer is a transfer. A local input shows a transfer within the stage.
     for (int carried : producer.inputs) {
       if (graph.tensors[carried].side == RegisterSpec::LOCAL &&
           graph.tensors[carried].producer >= 0)
@@ -42,8 +43,8 @@ bool GoesOn(const RankGraph& graph, const RankActor& actor) {
   return false;
 }
 
-// How many stages farther than from the last one what the actor fills in has come; it waits for
-// what went through those between.
+// Returns how many stages the data of a fill skipped on its way from a stage farther than the
+// neighbour. The fill waits for the micro-batches that went through the skipped stages.
 int64_t StagesSkipped(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
   int64_t most = 0;
   for (int input : actor.inputs) {
@@ -66,7 +67,7 @@ int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const Ran
     const RankActor& consumer = graph.actors[c];
     const std::optional<PipelinePass> read = PassOf(consumer.wave);
     if (!made.has_value() || !read.has_value() || *read < *made) continue;
-    // A transfer goes at once, whatever part it is for.
+    // A transfer runs at once, whatever its part.
     if (*made == *read && !(Computes(producer) && Computes(consumer))) continue;
     slots = std::max(slots, plan.schedule.Kept(*made, producer.part, *read, consumer.part));
   }
@@ -84,10 +85,10 @@ PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& ac
 }
 
 int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
-  // By turns, what is read and what is reported must not hold up whose turn it is.
+  // In a schedule by turns, data and reports must not delay the actor whose turn it is.
   const bool one_f_one_b = plan.schedule.kind == weir::Pipeline::ONE_F_ONE_B;
   switch (actor.phase) {
-    // Transfers first, so that peers need not wait.
+    // Transfers go first, so that peers need not wait.
     case PhaseKind::kBoxing: return 60;
     case PhaseKind::kUpdate: return 50;
     case PhaseKind::kForward:

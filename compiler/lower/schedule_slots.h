@@ -1,7 +1,7 @@
-// Register counts that a pipeline schedule asks for: the policy SCHEDULE. A register from one pass
-// of a micro-batch to another has the slots that compiler/pipeline_schedule.h says, a landing
-// buffer two where micro-batches or chunks follow one another, all others one. Thread rule: pure
-// functions.
+// Register counts of the policy SCHEDULE, which follows the pipeline schedule. A register from one
+// pass of a micro-batch to another has the slots that compiler/pipeline_schedule.h gives. A landing
+// buffer has two slots if micro-batches or chunks follow one another. All other registers have one
+// slot. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,12 @@ namespace weir::compiler {
 
 int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor);
 
-// The pass that the actor computes itself, rather than carry what others made.
+// Returns the pass that the actor itself computes. None: the actor only carries the results of
+// others.
 std::optional<PipelinePass> ComputedPass(const RankActor& actor);
 
-// Of what an actor does for the pipeline; empty and 0 for actors that belong to no pass.
+// Turn and priority of an actor's work for the pipeline. Empty and 0 for an actor that belongs to
+// no pass.
 PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& actor);
 int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor);
 

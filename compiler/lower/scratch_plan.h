@@ -1,5 +1,5 @@
-// Offsets for the scratch blocks of one chain of kernels: blocks whose lifetimes do not overlap
-// may share memory. Offsets are multiples of 64.
+// Plans offsets for the scratch blocks of one chain of kernels. Blocks whose lifetimes do not
+// overlap may share memory. Offsets are multiples of 64.
 // Thread rule: pure function.
 #pragma once
 
@@ -14,8 +14,8 @@ struct ScratchBlock {
   int64_t offset = 0;       // out
 };
 
-// Assigns offsets, largest blocks first, each at the lowest place free over its lifetime; returns
-// the bytes needed.
+// Assigns offsets and returns the bytes needed. The largest blocks come first, and each block takes
+// the lowest place that is free over its lifetime.
 int64_t PlanScratch(std::vector<ScratchBlock>* blocks);
 
 }  // namespace weir::compiler

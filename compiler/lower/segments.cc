@@ -51,7 +51,7 @@ absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Me
     if (!transfer) out.segments[at].push_back(static_cast<int>(i));
     for (ValueId output : node.outputs) depth[output] = after;
   }
-  // A transfer of early data may stand late among the nodes.
+  // A transfer of early data may stand late in the list of nodes.
   std::stable_sort(
       out.transfers.begin(), out.transfers.end(),
       [](const TransferBundle& a, const TransferBundle& b) { return a.depth < b.depth; });

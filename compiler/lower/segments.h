@@ -1,6 +1,6 @@
-// Cuts a function into segments: chains of kernels between two transfers. A segment becomes
-// one actor. A boxing that moves bytes parts segments; one that only slices or fills zeros
-// is a kernel like any other. Depends on the function alone, not on the rank.
+// Cuts a function into segments. A segment is a chain of kernels between two transfers and becomes
+// one actor. A boxing that moves bytes separates segments. A boxing that only slices or fills zeros
+// is a kernel like any other. The cut depends on the function alone, not on the rank.
 // Thread rule: pure functions.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace weir::compiler {
 
-// Transfers after segment `depth`, done together: same number of steps, same element type.
+// Transfers after segment `depth` that run together: same number of steps, same element type.
 struct TransferBundle {
   int depth = 0;
   std::vector<int> nodes;                      // boxing nodes of the function
@@ -30,10 +30,11 @@ bool IsLocal(const std::vector<BoxingStep>& steps);
 
 absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh);
 
-// Where the results of reshapes among `nodes` lie: {value: the value in whose memory it lies}, for
-// values that share one. A reshape needs no copy where both sides may lie in the same place, so a
-// chain of reshapes is one place: that of its first member which enters or leaves the segment.
-// `tensor_of`: by value, the tensor that the value is outside the segment; -1: none.
+// Finds values that share memory because of reshapes among `nodes`. Returns {value: the value in
+// whose memory it lies} for values that share one. A reshape needs no copy if both of its sides may
+// lie in the same place, so a chain of reshapes is one place: the place of the first member that
+// enters or leaves the segment. `tensor_of`, by value: the tensor that the value is outside the
+// segment; -1: none.
 std::map<ValueId, ValueId> ShareReshapes(const Function& function,
                                          const SegmentedFunction& segmented,
                                          const std::vector<int>& nodes,

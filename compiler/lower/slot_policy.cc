@@ -27,8 +27,8 @@ int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTe
   if (tensor.slots > 0) return tensor.slots;
   if (tensor.variable >= 0) return 1;
   const int64_t slots = SlotsByPolicy(plan, graph, tensor);
-  // Those that readers lag behind stay where they are while one more is made, perhaps over several
-  // steps.
+  // Tokens that readers lag behind stay in their slots while another token is made, perhaps over
+  // several steps.
   return tensor.delay > 0 ? std::max(slots, tensor.delay + 1) : slots;
 }
 

@@ -1,4 +1,4 @@
-// How many slots registers get by the job's choice (Runtime::registers), before anything is solved.
+// The slots that registers get by the job's choice (Runtime::registers), before any solve.
 // Thread rule: pure functions.
 #pragma once
 
@@ -9,10 +9,11 @@
 
 namespace weir::compiler {
 
-// The slots of the register that holds `tensor`, equal on both sides of a message; 0: to be solved.
+// Returns the slots of the register that holds `tensor`, equal on both sides of a message. 0: the
+// solve decides.
 int64_t GivenSlots(const LogicalPlan& plan, const RankGraph& graph, const RankTensor& tensor);
 
-// Runtime::gather_ahead, or what it is if the job does not say. Negative: no bound.
+// Returns Runtime::gather_ahead, or the default if the job gives none. Negative: no bound.
 int64_t GatherAhead(const LogicalPlan& plan);
 
 }  // namespace weir::compiler

@@ -1,13 +1,13 @@
-// What the ranks of a stage do, taken together: a rank that has its part in every exchange,
-// reports, and reads whatever some rank of the stage reads. A rank with an empty shard, or with
-// nobody to send to, does less, and never anything else:
-//   - its stations are among these,
-//   - of each of its tensors, the readers are among those here, and the slots are those here,
-//   - its orders for memory are those of these between stations that it has.
-// So every wait of every rank is a wait of this graph, and start times that hold for it hold on all
-// ranks, however many there are and however uneven their shards (rhythm/station_graph.h). The shape
-// says nothing about sizes and peers. Made by ShapeStages (rank_lowering.h) from the logical plan
-// alone. Thread rule: plain data.
+// The combined work of the ranks of a stage, as the graph of one rank. That rank has a part in
+// every exchange, reports, and reads all tensors that some rank of the stage reads. A real rank
+// with an empty shard, or without a rank to send to, does less, but never anything else:
+//   - the stations of a real rank are among the stations here,
+//   - the readers of each of its tensors are among the readers here, and the slots are the same,
+//   - its memory orders are the orders here between stations that the rank has.
+// Every wait of a real rank is therefore a wait of this graph, and start times that hold here hold
+// on all ranks, however many the ranks are and however uneven their shards
+// (rhythm/station_graph.h). The shape says nothing about sizes and peers. ShapeStages
+// (rank_lowering.h) makes the shape from the logical plan alone. Thread rule: plain data.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@
 
 namespace weir::compiler {
 
-// Acts of the stations `after` for micro-batch n begin when those of `before` for micro-batch n -
-// lag are done.
+// The acts of the stations `after` for micro-batch n begin when the acts of `before` for
+// micro-batch n - lag are done.
 struct MemoryOrder {
   Station before;
   std::vector<Station> after;  // ascending
@@ -33,16 +33,16 @@ struct StageShape {
     std::vector<Station> readers;  // ascending
     int64_t slots = 0;             // given by the job's choice; 0: to be solved
   };
-  RankGraph
-      graph;  // one actor for each station, without kernels; its rank is the first of the stage
-  std::map<std::pair<Station, int>, Tensor>
-      tensors;  // local ones, by the station that makes them and its output
+  // One actor for each station, without kernels. The rank of the graph is the first of the stage.
+  RankGraph graph;
+  // Local tensors, by the station that makes them and its output.
+  std::map<std::pair<Station, int>, Tensor> tensors;
   std::vector<MemoryOrder> orders;
   struct Gate {
     Station before, after;
   };
-  std::optional<Gate>
-      gate;  // GPipe: the last forward pass of the loss, and the first backward pass
+  // GPipe: the last forward pass of the loss, and the first backward pass.
+  std::optional<Gate> gate;
 };
 
 }  // namespace weir::compiler

@@ -9,13 +9,14 @@ namespace weir::compiler {
 
 namespace {
 
-// Ports of model functions that stay in f32: function, and argument or result.
+// The ports of model functions that stay in f32: the function, and its argument or result.
 struct WidePorts {
   std::set<std::pair<int, int>> args, results;
 };
 
-// Data arrives in f32. All calls of a function have its types: where one call of a function reads
-// data and another what a call has made, that is f32, too, and so is whatever else reads it.
+// Data arrives in f32. All calls of a function have the types of the function. So if one call of a
+// function reads data and another call reads the result of a call, that result stays in f32, too,
+// and so do all its other readers.
 WidePorts FindWidePorts(const Module& module) {
   const Model& model = module.model;
   const auto maker = [&](const ModelValue& value) {
@@ -57,7 +58,7 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
         function.values[arg.value].type.dtype = DType::kBF16;
         continue;
       }
-      // Cast where it enters.
+      // The value is cast where it enters.
       type.dtype = DType::kBF16;
       ValueId cast =
           function.AddValue(absl::StrCat(function.values[arg.value].name, ".bf16"), type);

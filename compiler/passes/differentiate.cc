@@ -1,10 +1,10 @@
 // Reverse-mode differentiation, function by function.
 //
-// The backward function of f has as arguments the values of f its gradient ops read
-// (arguments of f itself, or stashes: extra results of f) and the gradients of f's real
-// results; its results are the gradients of those arguments of f that need one.
-// Gradients of parameters come out in f32 and keep the layout that falls out of their
-// op (P over the axes that split the batch): what becomes of them is for the program to say.
+// The backward function of f takes two kinds of arguments: the values of f that its gradient ops
+// read (arguments of f itself, or stashes: extra results of f), and the gradients of f's real
+// results. Its results are the gradients of the arguments of f that need one. Gradients of
+// parameters come out in f32 and keep the layout that their op produces (P over the axes that split
+// the batch). The program decides the further way of these gradients.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -42,8 +42,8 @@ class FunctionDifferentiator {
  private:
   friend class NodeGradient;
 
-  // Gradient functions may look at a forward value only for its type; what no gradient op
-  // reads is not kept.
+  // Drops stashes that no gradient op reads. A gradient function may look at a forward value only
+  // for its type.
   void DropUnreadStashes() {
     std::vector<char> read(backward_.values.size(), 0);
     for (const Node& node : backward_.nodes) {
@@ -82,7 +82,7 @@ class FunctionDifferentiator {
     model_function_->backward_args = std::move(sources);
   }
 
-  // A forward value needs a gradient if it depends on an argument that does.
+  // Marks forward values that need a gradient, because they depend on an argument that needs one.
   void FindNeeds() {
     needs_.assign(forward_.values.size(), 0);
     for (size_t a = 0; a < forward_.args.size(); ++a)
@@ -146,7 +146,7 @@ class FunctionDifferentiator {
     return absl::OkStatus();
   }
 
-  // The value of the backward function that stands for forward value `value`.
+  // Returns the value of the backward function that stands for forward value `value`.
   ValueId Stash(ValueId value) {
     auto it = stashed_.find(value);
     if (it != stashed_.end()) return it->second;
@@ -175,12 +175,12 @@ class FunctionDifferentiator {
 
   void Accumulate(ValueId forward_value, ValueId grad) { grads_[forward_value].push_back(grad); }
 
-  // Sums what arrived, in the order of arrival; -1 if nothing did.
+  // Sums the gradients that arrived, in the order of arrival; -1 if none arrived.
   ValueId GradOf(ValueId value) {
     auto it = grads_.find(value);
     if (it == grads_.end()) return -1;
     std::vector<ValueId>& parts = it->second;
-    // With bf16, gradients of broadcast operands come in f32: then the sum is taken in f32.
+    // With bf16, gradients of broadcast operands come in f32, and the sum is then taken in f32.
     auto is_f32 = [&](ValueId part) { return backward_.values[part].type.dtype == DType::kF32; };
     if (std::any_of(parts.begin(), parts.end(), is_f32)) {
       for (ValueId& part : parts) {
@@ -330,7 +330,8 @@ absl::Status FunctionDifferentiator::Visit(int index) {
 
 absl::Status Differentiate(const PassContext& context, Module* module) {
   Model& model = module->model;
-  // Which results carry gradients back, and which arguments want them, over all calls.
+  // Finds the results that carry gradients back and the arguments that want gradients, over all
+  // calls.
   std::vector<char> value_needs(model.values.size(), 0), value_has_grad(model.values.size(), 0);
   for (ModelFunction& f : model.functions) {
     f.arg_needs_grad.assign(module->functions[f.forward].args.size(), 0);

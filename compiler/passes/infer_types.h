@@ -1,4 +1,4 @@
-// Runs type inference over one function again, after a pass changed its types.
+// Repeats type inference over one function after a pass changed its types.
 // Thread rule: pure.
 #pragma once
 

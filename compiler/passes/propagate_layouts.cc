@@ -1,5 +1,5 @@
-// Layouts, function by function, in program order. For each node and each mesh axis
-// one legal signature is chosen, by these criteria, the earlier ones first:
+// Assigns layouts, function by function, in program order. For each node and each mesh axis the
+// pass chooses one legal signature by these criteria, in order:
 //   1. an explicit layout of a result;
 //   2. parameters stay where the rules put them (weights do not travel);
 //   3. the earliest rule of the job that names a factor the signature splits; without a rule
@@ -18,7 +18,8 @@
 namespace weir::compiler {
 namespace {
 
-// Bytes of boxing over one axis of n ranks, as a preference only; boxing.h has the exact form.
+// Estimates the bytes of boxing over one axis of n ranks. The estimate is only a preference;
+// boxing.h has the exact form.
 double AxisCost(const Sbp& from, const Sbp& to, double bytes, int64_t n) {
   if (from == to || n == 1) return 0;
   double parts = static_cast<double>(n - 1);
@@ -139,7 +140,7 @@ class LayoutPropagator {
           found = context_.rules.Find(rule.factors[candidate.factor].name, axis, Rule::PARAMETERS);
         if (found >= 0) preference = found;
       }
-      // Without a rule a split may be followed, never invented.
+      // Without a rule the pass may follow a split, but never invent one.
       if (candidate.factor >= 0 && preference == kNoRule && !Follows(node, candidate, axis))
         continue;
       if (candidate.linear >= 0) preference = -1;  // merging later costs no more and may be shared
@@ -227,8 +228,8 @@ absl::Status SetArgLayouts(const PassContext& context, Function* function) {
   return absl::OkStatus();
 }
 
-// A stash that is partial but was merged in the forward pass anyway is kept merged: the
-// backward pass need not merge it again.
+// Keeps a merged copy of a stash that is partial but that the forward pass merged anyway. The
+// backward pass then need not merge the stash again.
 void StashMerged(Function* function, int num_results) {
   for (size_t r = static_cast<size_t>(num_results); r < function->results.size(); ++r) {
     ValueId& value = function->results[r].value;

@@ -1,8 +1,8 @@
-// A stash is an argument of the backward function that is a result of the forward function. One
-// that is not kept is replaced by copies of the forward nodes that lead to it from what is kept:
-// arguments of the forward function (which may become arguments of the backward function for it)
-// and kept values. It works on laid-out functions, so that a copy is a copy: nothing is chosen
-// anew.
+// A stash is an argument of the backward function that is a result of the forward function. The
+// pass replaces a stash that is not kept by copies of the forward nodes that compute the stash. The
+// copies start from kept values and from arguments of the forward function, which may become
+// arguments of the backward function. The pass works on laid-out functions, so a copy needs no new
+// choice of layouts.
 #include <algorithm>
 #include <set>
 
@@ -23,7 +23,7 @@ class Recomputer {
     FindKept();
   }
 
-  // Whether anything changed.
+  // Returns whether anything changed.
   bool Run() {
     const size_t num_args = backward_.args.size();
     std::map<ValueId, ValueId> again;  // stash in backward -> value of forward
@@ -57,7 +57,7 @@ class Recomputer {
   }
 
  private:
-  // Arguments, what is named, and what a boxing makes of it.
+  // Marks the kept values: arguments, the named values, and boxings of the named values.
   void FindKept() {
     kept_.assign(forward_.values.size(), 0);
     for (ValueId value : *forward_.keep) kept_[value] = 1;
@@ -66,7 +66,7 @@ class Recomputer {
     }
   }
 
-  // The value of the backward function that equals `value` of the forward function.
+  // Returns the value of the backward function that equals `value` of the forward function.
   ValueId Copy(ValueId value) {
     std::set<int> wanted;  // nodes, in their order
     std::vector<ValueId> open = {value};
@@ -104,7 +104,7 @@ class Recomputer {
     backward_.nodes.push_back(std::move(node));
   }
 
-  // An argument of the forward function, or a kept value, that the gradient itself does not read.
+  // Adds an argument for a forward argument or a kept value that the gradient itself does not read.
   void AddArg(ValueId original) {
     const int arg = forward_.ArgOf(original);
     ModelFunction::BackwardArg from{ModelFunction::BackwardArg::kForwardArg, arg};
@@ -165,7 +165,7 @@ absl::Status RecomputeValues(const PassContext& context, Module* module) {
     changed |=
         Recomputer(&forward, &module->functions[model_function.backward], &model_function).Run();
   }
-  // The forward function may now compute what nobody reads: statistics of norms, say.
+  // The forward function may now compute values without readers, for example statistics of norms.
   return changed ? RemoveDeadNodes(context, module) : absl::OkStatus();
 }
 

@@ -20,7 +20,7 @@ void RemoveDead(Function* function) {
       if (input >= 0) live[input] = 1;
     }
     const OpDef* def = OpRegistry::Find(node.op);
-    // Trailing optional outputs that nobody reads are not computed.
+    // Trailing optional outputs without readers are not computed.
     while (def != nullptr && node.outputs.size() > 1 && !live[node.outputs.back()] &&
            def->schema.outputs[node.outputs.size() - 1].optional) {
       node.outputs.pop_back();

@@ -1,11 +1,13 @@
-// Zero-bubble pipelines need backward passes whose result, the gradient of the input, leaves early,
-// and work that can fill gaps: the gradients of weights, which nobody waits for before the update.
+// Zero-bubble pipelines need two things: backward passes that send their result, the gradient of
+// the input, early, and work that can fill gaps. The gradients of weights are such work, because no
+// act waits for them before the update.
 //
-// Of a backward function stay the nodes that gradients of activations need. The others, on the way
-// to gradients of parameters alone, become a function of their own, in the same order, so each
-// computes what it did before. Its arguments are those of the backward function, and what crosses
-// becomes a result of the latter. A gradient of a parameter that falls out of a node that stays (as
-// that of a norm's scale) stays with it.
+// The nodes that gradients of activations need stay in the backward function. The other nodes lie
+// only on the way to gradients of parameters. They move to a new function in the same order, so
+// each node computes what it did before. The arguments of the new function are the arguments of the
+// backward function, and values that cross the cut become results of the backward function. If a
+// node stays and also gives the gradient of a parameter (as for a norm's scale), that gradient
+// stays with the node.
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +24,7 @@ class BackwardSplitter {
   BackwardSplitter(const Function& forward, Function* backward, ModelFunction* model_function)
       : forward_(forward), backward_(*backward), model_function_(*model_function) {}
 
-  // Whether there was anything to take out.
+  // Returns whether there was anything to move.
   bool Run(Function* weight_gradient) {
     weight_.name = absl::StrCat(forward_.name, ".weight_gradient");
     producer_.assign(backward_.values.size(), -1);
@@ -59,7 +61,7 @@ class BackwardSplitter {
  private:
   bool IsParameter(int arg) const { return forward_.args[arg].kind == ArgKind::kParameter; }
 
-  // Nodes that gradients of activations need.
+  // Marks the nodes that gradients of activations need.
   void MarkStaying() {
     stays_.assign(backward_.nodes.size(), 0);
     std::vector<char> needed(backward_.values.size(), 0);
@@ -117,7 +119,8 @@ class BackwardSplitter {
     return copy;
   }
 
-  // A value of the backward function in the new one; made an argument if no node there computes it.
+  // Returns the new function's value for a value of the backward function. If no node of the new
+  // function computes the value, the value becomes an argument.
   ValueId Inside(ValueId value) {
     auto known = inside_.find(value);
     if (known != inside_.end()) return known->second;
@@ -130,7 +133,7 @@ class BackwardSplitter {
     } else {
       from = {BackwardArg::kBackwardResult, static_cast<int>(backward_.results.size())};
       for (size_t r = 0; r < backward_.results.size(); ++r) {
-        // Gradients of parameters may be summed up later: those are no longer this value.
+        // Gradients of parameters may be summed up later, and the sums are no longer this value.
         const bool parameter = r < model_function_.backward_results.size() &&
                                IsParameter(model_function_.backward_results[r]);
         if (backward_.results[r].value == value && !parameter) from.index = static_cast<int>(r);
@@ -144,7 +147,7 @@ class BackwardSplitter {
     return copy;
   }
 
-  // Arguments of the backward function that only moved nodes read.
+  // Drops arguments of the backward function that only moved nodes read.
   void DropUnread() {
     std::vector<char> read(backward_.values.size(), 0);
     for (const Node& node : backward_.nodes) {

@@ -33,7 +33,7 @@ std::optional<int64_t> Product(int64_t a, int64_t b) {
   return product;
 }
 
-// a * b, cancelled first, so it overflows only if the result does.
+// Returns a * b. The factors are cancelled first, so the product overflows only if the result does.
 std::optional<Ratio> Product(const Ratio& a, const Ratio& b) {
   const int64_t left = std::gcd(a.num, b.den), right = std::gcd(b.num, a.den);
   const auto num = Product(a.num / left, b.num / right);
@@ -46,7 +46,7 @@ std::optional<int64_t> LeastCommonMultiple(int64_t a, int64_t b) {
   return Product(a / std::gcd(a, b), b);
 }
 
-// acts(to) = acts(from) * ratio, by a register or an order.
+// The equation acts(to) = acts(from) * ratio, from a register or an order.
 struct Equation {
   int to = -1;
   Ratio ratio;
@@ -70,7 +70,7 @@ class Balance {
 
  private:
   struct Rate {
-    Ratio ratio;  // to the first actor of its part
+    Ratio ratio;  // to the first actor of the connected part
     int from = -1;
     const std::string* by = nullptr;
     bool visited = false;
@@ -131,8 +131,8 @@ class Balance {
     equations_[to].push_back({from, {ratio.den, ratio.num}, name});
   }
 
-  // The rates of all that are connected with `first`, breadth first: the paths that are told are
-  // the shortest.
+  // Finds the rates of all actors that are connected with `first`. The search is breadth first, so
+  // the paths in an error are the shortest.
   absl::Status Spread(int first) {
     part_ = {first};
     rates_[first].visited = true;
@@ -160,7 +160,7 @@ class Balance {
     return path;
   }
 
-  // "`a` -x-> `b` -y-> `c`"
+  // Returns "`a` -x-> `b` -y-> `c`".
   std::string Text(const std::vector<int>& path, size_t begin, const Equation* last) const {
     std::vector<std::string> parts;
     for (size_t i = begin; i < path.size(); ++i) {
@@ -201,7 +201,7 @@ class Balance {
   }
 
   absl::Status Scale() {
-    // The smallest ratio that makes whole spans and whole micro-batches of everyone's acts.
+    // The smallest ratio that gives every actor whole spans and whole micro-batches.
     int64_t num = 1, den = 0;
     for (int actor : part_) {
       const std::optional<Ratio> units =
@@ -248,8 +248,8 @@ class Balance {
     return absl::OkStatus();
   }
 
-  // Acts come in multiples of this: all periods of its ports, and its chunks. 0 if that does not
-  // fit.
+  // Returns the number that must divide the acts of an actor: a multiple of the periods of all its
+  // ports and of its chunks. 0 if that number does not fit.
   int64_t Divisor(int actor) {
     if (divisors_.empty()) {
       for (const TimedGraph::Actor& a : graph_.actors) divisors_.push_back(a.chunks);
@@ -285,7 +285,7 @@ class Balance {
   TimedGraph& graph_;
   std::vector<std::vector<Equation>> equations_;
   std::vector<Rate> rates_;
-  std::vector<int> part_;  // the connected part in work
+  std::vector<int> part_;  // the connected part in progress
   std::vector<int64_t> divisors_;
 };
 

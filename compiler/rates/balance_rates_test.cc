@@ -115,7 +115,8 @@ TEST(BalanceRatesTest, RandomConsistentGraphsAreBalancedAndSmallest) {
       maker.Actor("a");
       acts.push_back(draw(6));
       if (i == 0) continue;
-      // Ports that fit the acts just drawn: tokens per act in the ratio of the others' acts.
+      // The ports fit the acts just drawn: tokens per act are in the ratio of the other actor's
+      // acts.
       const int other = static_cast<int>(random() % i);
       maker.Register("r", {other, 1, acts[i]}, {{i, 1, acts[other]}});
       const int third = static_cast<int>(random() % i);

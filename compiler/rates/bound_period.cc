@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kIterationMaxNs = int64_t{1} << 56;
 constexpr int kCirclesMax = 12;
 
-// Differences of those waits that ask for anything, and which waits they are.
+// The differences of the waits that set a constraint, and the indices of these waits.
 struct Asked {
   std::vector<Difference> arcs;
   std::vector<int> waits;
@@ -32,7 +32,8 @@ Asked Ask(const std::vector<Wait>& waits, const Weight& weight_of) {
   return asked;
 }
 
-// What waits ask for by the length of an iteration, at one pace of micro-batches.
+// The constraints of waits as a function of the length of an iteration, at one pace of
+// micro-batches.
 class WeightsByIteration {
  public:
   WeightsByIteration(const TimedGraph& graph, const Pace& pace, const std::vector<Wait>& waits)
@@ -55,8 +56,8 @@ class WeightsByIteration {
   std::vector<size_t> first_;  // by wait
 };
 
-// The least of `granule`'s multiples in (from, most] at which `keeps`; `keeps` stays true from then
-// on. Nothing if none.
+// Returns the least multiple of `granule` in (from, most] for which `keeps` holds. `keeps` stays
+// true from there on. Returns nothing if there is none.
 std::optional<int64_t> FindLeast(int64_t from, int64_t most, int64_t granule,
                                  const std::function<bool(int64_t)>& keeps) {
   int64_t step = granule, low = from, high = from;
@@ -74,7 +75,7 @@ std::optional<int64_t> FindLeast(int64_t from, int64_t most, int64_t granule,
   return high;
 }
 
-// Whether a circle of waits can be kept.
+// Returns whether a circle of waits can be kept.
 template <typename Weight>
 bool Keeps(const std::vector<int>& circle, const Weight& weight_of) {
   __int128 sum = 0;
@@ -92,7 +93,7 @@ std::vector<int> CircleOf(const DifferenceSystem& system, const Asked& asked) {
   return circle;
 }
 
-// The busiest device: time of its acts for one micro-batch.
+// Finds the busiest device: the device whose acts for one micro-batch take longest.
 PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
   std::map<int, std::vector<int>> devices;
   PeriodBound bound;
@@ -178,7 +179,8 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
     for (size_t a = 0; a < graph.actors.size(); ++a) times.actors[a].start_ns = system.times()[a];
     return times;
   };
-  // As long as each circle that forbids an iteration says: exact, and mostly soon found.
+  // First try exactly the length that each forbidding circle needs. The search is exact and mostly
+  // short.
   std::optional<StartTimes> found = solve(shortest);
   for (int i = 0; i < kCirclesMax && !found; ++i) {
     const auto longer = FindLeast(shortest, kIterationMaxNs, 1, [&](int64_t ns) {
@@ -189,7 +191,8 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
     found = solve(shortest);
   }
   if (found) return found;
-  // Else between that and one that waits for the end of the one before, to a thousandth.
+  // Otherwise search, to a thousandth, between that length and an iteration that waits for the end
+  // of the iteration before.
   int64_t longest = shortest;
   while (!(found = solve(longest))) {
     if (longest > kIterationMaxNs / 2) return std::nullopt;

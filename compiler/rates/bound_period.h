@@ -1,5 +1,5 @@
-// The shortest even rhythm of what is given: registers that have slots (or at most so many), tokens
-// and orders. Thread rule: pure functions.
+// Finds the shortest even rhythm that the given parts of a graph allow: tokens, orders, and
+// registers with slots or a limit of slots. Thread rule: pure functions.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,13 @@
 
 namespace weir::compiler {
 
-// Waits that the solve cannot change: AllWaits, and slot waits at slots_max of registers to be
-// solved.
+// Returns the waits that the solve cannot change: AllWaits, and the slot waits at slots_max of
+// registers without given slots.
 std::vector<Wait> FixedWaits(const TimedGraph& graph);
 
-// The least period >= `from_ns`, in the rhythm's granules, at which start times keep `waits`, and
-// the actors of the last circle that forbade a shorter one (empty: from_ns will do). Nothing if no
-// period does.
+// Finds the least period >= `from_ns`, in granules of the rhythm, at which start times keep
+// `waits`. `circle` holds the actors of the last circle that forbade a shorter period; empty:
+// `from_ns` itself works. Returns nothing if no period works.
 struct ShortestPeriod {
   int64_t micro_batch_ns = 0;
   std::vector<int> circle;
@@ -26,8 +26,9 @@ struct ShortestPeriod {
 std::optional<ShortestPeriod> FindShortestPeriod(const TimedGraph& graph, const Rhythm& rhythm,
                                                  const std::vector<Wait>& waits, int64_t from_ns);
 
-// Start times that keep `waits` at a period, with the shortest iteration for it (or one that is a
-// thousandth longer, where finding that takes long). Nothing if there are none.
+// Returns start times that keep `waits` at the given period, with the shortest iteration for that
+// period. If the search takes long, the iteration may be a thousandth longer than the shortest.
+// Returns nothing if there are no such times.
 std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& rhythm,
                                          const std::vector<Wait>& waits, int64_t micro_batch_ns);
 

@@ -1,4 +1,5 @@
-// Slot counts against all others: on small graphs no slot vector of fewer bytes reaches the period.
+// Compares slot counts with all others: on small graphs no slot vector of fewer bytes reaches the
+// period.
 #include <algorithm>
 #include <functional>
 #include <random>
@@ -12,8 +13,8 @@ namespace {
 
 constexpr int kActors = 7;
 
-// Seven actors of one act a micro-batch, each on a device of its own; a chain with edges across,
-// some with two readers.
+// Makes seven actors of one act a micro-batch, each on its own device. A chain has edges across it,
+// and some edges have two readers.
 TimedGraph SmallGraph(uint32_t seed) {
   std::mt19937 random(seed);
   const auto draw = [&](int least, int most) {
@@ -41,12 +42,13 @@ TimedGraph SmallGraph(uint32_t seed) {
   return maker.graph;
 }
 
-// The exact period of acting as soon as possible: acts are played until they repeat.
+// Finds the exact period of a run in which every act starts as soon as possible, by playing acts
+// until they repeat.
 class SelfTimed {
  public:
   explicit SelfTimed(const TimedGraph& graph) : graph_(graph) {}
 
-  // Whether an act takes at most `period_ns` in the long run.
+  // Returns whether an act takes at most `period_ns` in the long run.
   bool Reaches(const std::vector<int64_t>& slots, int64_t period_ns) {
     const int64_t depth = *std::max_element(slots.begin(), slots.end()) + 1;
     starts_.clear();
@@ -97,13 +99,13 @@ int64_t BytesOf(const TimedGraph& graph, const std::vector<int64_t>& slots) {
   return bytes;
 }
 
-// The fewest bytes below `limit` that reach the period; `limit` if there are none.
+// Returns the fewest bytes below `limit` that reach the period, or `limit` if there are none.
 int64_t FewestBytes(const TimedGraph& graph, int64_t period_ns, std::vector<int64_t> enough,
                     int64_t limit) {
   SelfTimed play(graph);
   const size_t num_registers = graph.registers.size();
   for (int64_t& slots : enough) slots += 2;
-  // No register can have fewer than it needs when all others have plenty.
+  // With plenty of slots in all other registers, a register still needs this many.
   std::vector<int64_t> least(num_registers, 1);
   for (size_t r = 0; r < num_registers; ++r) {
     std::vector<int64_t> slots(num_registers, 24);

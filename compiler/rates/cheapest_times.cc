@@ -22,7 +22,7 @@ void CheapestTimes::Add(std::span<const Difference> differences) {
 
 bool CheapestTimes::Solve() {
   if (nodes_.empty() && !Start()) return false;
-  // In blocks: the arc of the block that is violated most enters.
+  // The search looks at arcs in blocks. The most violated arc of a block enters.
   const size_t first = static_cast<size_t>(num_nodes_), num_arcs = arcs_.size() - first;
   const size_t block =
       std::max<size_t>(64, static_cast<size_t>(std::sqrt(static_cast<double>(num_arcs))));
@@ -58,7 +58,7 @@ std::vector<int64_t> CheapestTimes::times() const {
   return result;
 }
 
-// The tree of the latest times.
+// Builds the tree of the latest times.
 bool CheapestTimes::Start() {
   std::vector<Difference> back;
   std::vector<int> arc_of;  // by entry of `back`
@@ -81,9 +81,9 @@ bool CheapestTimes::Start() {
   return true;
 }
 
-// Depths, and flow on charges that the tree alone can send back.
+// Sets depths, and sets flow on charges that the tree alone can send back.
 void CheapestTimes::Saturate() {
-  // An order of nodes that has each subtree in one piece.
+  // An order of nodes in which each subtree is contiguous.
   std::vector<int> order, stack = {root_};
   std::vector<int> begin(num_nodes_ + 1, 0), end(num_nodes_ + 1, 0);
   while (!stack.empty()) {
@@ -120,7 +120,7 @@ void CheapestTimes::Saturate() {
 
 bool CheapestTimes::Pivot(int entering) {
   Arc& in = arcs_[entering];
-  // Flow goes first -> second by the entering arc, up from second, down to first.
+  // Flow goes first -> second by the entering arc, up from second and down to first.
   const int first = in.state > 0 ? in.from : in.to;
   const int second = in.state > 0 ? in.to : in.from;
   int64_t amount = in.capacity;
@@ -128,7 +128,7 @@ bool CheapestTimes::Pivot(int entering) {
   bool on_first = false;
   int a = first, b = second;
   while (a != b) {
-    // Among equals the last one in the direction of the flow, seen from the top, leaves: that keeps
+    // Among equal arcs the last in the direction of the flow, seen from the top, leaves. That keeps
     // the tree strongly feasible.
     if (nodes_[a].depth >= nodes_[b].depth) {
       const int64_t room = Room(arcs_[nodes_[a].arc], !nodes_[a].up);
@@ -151,7 +151,7 @@ bool CheapestTimes::Pivot(int entering) {
       on_first = false;
     }
   }
-  if (amount == kUnlimited) return false;  // differences in a circle that sums to more than 0
+  if (amount == kUnlimited) return false;  // the differences have a circle that sums to more than 0
   if (amount > 0) {
     in.flow += in.state > 0 ? amount : -amount;
     for (a = first; a != join; a = nodes_[a].parent)
@@ -170,7 +170,7 @@ bool CheapestTimes::Pivot(int entering) {
   return true;
 }
 
-// Hangs the subtree of `leaving`, which holds `node`, at `parent` by the entering arc.
+// Moves the subtree of `leaving`, which contains `node`, under `parent` by the entering arc.
 void CheapestTimes::Hang(int node, int parent, int leaving, int entering) {
   const int top = node;
   int arc = entering;

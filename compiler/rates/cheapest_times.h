@@ -1,10 +1,10 @@
-// Times under differences that cost least: minimises
-//   sum over charges of  cost * max(0, time(to) - time(from) - free)     subject to     time(to) >=
-//   time(from) + weight.
-// The dual is a min-cost circulation: differences are arcs without limit, charges arcs back with
-// capacity `cost`. It is solved by the network simplex method (Dantzig 1951; strongly feasible
-// trees, Cunningham 1976), which starts from the tree of the latest times, and goes on from its
-// last tree when differences are added. Thread rule: one thread at a time.
+// Finds the cheapest times under differences. Minimises
+//   sum over charges of  cost * max(0, time(to) - time(from) - free)
+//   subject to           time(to) >= time(from) + weight    for every difference.
+// The dual is a min-cost circulation: a difference is an arc without limit, and a charge is an arc
+// back with capacity `cost`. The network simplex method solves the dual (Dantzig 1951; strongly
+// feasible trees, Cunningham 1976). The method starts from the tree of the latest times. After new
+// differences the method continues from its last tree. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -28,22 +28,22 @@ class CheapestTimes {
   CheapestTimes(int num_nodes, std::span<const Difference> differences,
                 std::span<const Charge> charges);
 
-  // False: no times keep the differences. Exact in integers.
+  // Returns false if no times keep the differences. Exact in integers.
   bool Solve();
-  // After Solve() was true: the smallest is 0.
+  // Returns the times after Solve() returned true. The smallest time is 0.
   std::vector<int64_t> times() const;
-  // Must be kept from the next Solve() on.
+  // Adds differences, which all later calls of Solve() keep.
   void Add(std::span<const Difference> differences);
 
  private:
   static constexpr int64_t kUnlimited = std::numeric_limits<int64_t>::max();
 
-  // A spanning tree of arcs with times on its nodes, for which all tree arcs are tight; flow on the
-  // arcs.
+  // The state is a spanning tree of arcs, times on the nodes for which all tree arcs are tight, and
+  // a flow on the arcs.
   struct Arc {
     int from = -1;
     int to = -1;
-    int64_t weight = 0;  // kept: time(to) >= time(from) + weight
+    int64_t weight = 0;  // constraint: time(to) >= time(from) + weight
     int64_t capacity = 0;
     int64_t flow = 0;
     int state = 1;  // 1: flow 0, 0: in the tree, -1: flow at capacity
@@ -61,12 +61,12 @@ class CheapestTimes {
 
   bool Start();
   void Saturate();
-  // How much more may flow.
+  // Returns how much more may flow.
   static int64_t Room(const Arc& arc, bool forward) {
     if (!forward) return arc.flow;
     return arc.capacity == kUnlimited ? kUnlimited : arc.capacity - arc.flow;
   }
-  bool Pivot(int entering);  // false: for ever
+  bool Pivot(int entering);  // false: the flow can grow without limit
   void Hang(int node, int parent, int leaving, int entering);
   void Attach(int node, int parent, int arc, bool up);
   void Detach(int node);

@@ -18,8 +18,8 @@ class Ring {
  public:
   explicit Ring(int64_t period_ns = 1) : period_ns_(period_ns) {}
 
-  // How much later than `start` something of `length` fits, looking at the first conflict alone: 0
-  // if it fits.
+  // Returns how much later than `start` an interval of `length` fits, by the first conflict alone.
+  // 0 if it fits at `start`.
   int64_t Conflict(int64_t start, int64_t length) const {
     if (busy_.empty()) return 0;
     const int64_t phase = start - FloorDiv(start, period_ns_) * period_ns_;
@@ -41,7 +41,8 @@ class Ring {
   }
 
  private:
-  // The end of a piece, past the end of the period if it goes on there.
+  // Returns the end of a piece. If the piece continues past the end of the period, so does the
+  // returned end.
   int64_t AfterPiece(std::map<int64_t, int64_t>::const_iterator piece) const {
     if (piece->second < period_ns_ || busy_.begin()->first > 0 || busy_.size() == 1)
       return piece->second;
@@ -65,8 +66,8 @@ class Ring {
   std::map<int64_t, int64_t> busy_;  // begin, end
 };
 
-// A block of chunks of an actor's micro-batch, as if they followed each other at once: one chunk,
-// unless there are very many.
+// A block of an actor's chunks in one micro-batch, taken as if they followed each other at once. A
+// block is one chunk, unless there are very many.
 struct Block {
   int actor = -1;
   int64_t offset_ns = 0;  // from the actor's start
@@ -93,8 +94,8 @@ class Spread {
   }
 
  private:
-  // Devices that several actors share, of actors that act for every micro-batch. False: there are
-  // none.
+  // Collects the devices that several actors share, among actors that act for every micro-batch.
+  // Returns false if there are none.
   bool Collect() {
     int devices = 0;
     for (const TimedGraph::Actor& actor : graph_.actors)
@@ -155,7 +156,8 @@ class Spread {
     return blocks;
   }
 
-  // The first start at which all blocks are alone; if there is none, `start`.
+  // Returns the first start at which all blocks are alone on the device, or `start` if there is
+  // none.
   int64_t FirstFit(const Ring& ring, const std::vector<Block>& blocks, int64_t start) const {
     for (int64_t later = 0; later < pace_.micro_batch_ns;) {
       int64_t conflict = 0;
@@ -168,8 +170,8 @@ class Spread {
     return start;
   }
 
-  // Who follows whom. With start = turn * period + phase, the one with the next phase of the same
-  // turn.
+  // Finds the actor that follows each actor. With start = turn * period + phase, the follower has
+  // the next phase of the same turn.
   void Turns(const std::vector<int>& actors, std::vector<Difference>* turns) {
     std::vector<Block> blocks;
     const int64_t period = pace_.micro_batch_ns;
@@ -198,9 +200,9 @@ class Spread {
     }
   }
 
-  // Acts that overlapped as placed push the others on, where that closes no circle. A circle
-  // without such an act comes from orders and slots that were not looked at when placing: then a
-  // turn of it goes.
+  // Acts that overlapped when placed push the other acts on, unless that closes a circle. A circle
+  // without such an act comes from orders and slots that the placement did not consider, and then a
+  // turn of the circle is dropped.
   std::vector<Difference> Feasible(std::vector<Difference> turns) const {
     for (int i = 0; i < kCirclesMax; ++i) {
       std::vector<Difference> all(differences_.begin(), differences_.end());

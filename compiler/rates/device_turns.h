@@ -1,8 +1,9 @@
-// Spreads the acts of each device over the period, so that they need not wait for each other: a
-// modulo schedule (Rau and Glaeser 1981; Lam 1988). Actors are placed in the order of given times,
-// each at the first time from which its acts are alone on their device. What comes back are orders:
-// who follows whom on the device, round and round. Not exact: where the gaps that are left are too
-// short for an act, it overlaps with others. Thread rule: pure functions.
+// Spreads the acts of each device over the period, so that the acts need not wait for each other.
+// The result is a modulo schedule (Rau and Glaeser 1981; Lam 1988). The algorithm places actors in
+// the order of given times, each at the first time from which its acts are alone on their device.
+// The result is a list of orders that say which actor follows which on the device, round and round.
+// The algorithm is not exact: if the remaining gaps are too short for an act, the act overlaps with
+// others. Thread rule: pure functions.
 #pragma once
 
 #include <span>
@@ -14,8 +15,8 @@
 
 namespace weir::compiler {
 
-// Differences that, with `differences`, some times keep; without those that none keeps. `times`
-// keep `differences`.
+// Returns differences that some times keep together with `differences`; the orders that no times
+// keep are left out. Precondition: `times` keep `differences`.
 std::vector<Difference> FindDeviceTurns(const TimedGraph& graph, const Rhythm& rhythm,
                                         const Pace& pace, std::span<const Difference> differences,
                                         std::span<const int64_t> times);

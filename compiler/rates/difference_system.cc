@@ -35,7 +35,8 @@ void DifferenceSystem::Order() {
   }
   place_.assign(num_nodes_, -1);
   for (size_t i = 0; i < node_at_.size(); ++i) place_[node_at_[i]] = static_cast<int>(i);
-  for (int node = 0; node < num_nodes_; ++node) {  // those on circles of positive weights
+  // The remaining nodes lie on circles of positive weights.
+  for (int node = 0; node < num_nodes_; ++node) {
     if (place_[node] >= 0) continue;
     place_[node] = static_cast<int>(node_at_.size());
     node_at_.push_back(node);
@@ -48,7 +49,7 @@ void DifferenceSystem::Mark(int node) {
   mark_front_ = std::min(mark_front_, word);
 }
 
-// The first marked node, unmarked; -1 if there is none.
+// Returns the first marked node and unmarks it; -1 if there is none.
 int DifferenceSystem::Next() {
   while (mark_front_ < marks_.size() && marks_[mark_front_] == 0) ++mark_front_;
   if (mark_front_ == marks_.size()) return -1;
@@ -95,9 +96,9 @@ bool DifferenceSystem::Solve() {
   return true;
 }
 
-// A circle of tight arcs exists only if its weights sum to more than 0.
+// Finds a circle of tight arcs. Such a circle exists only if its weights sum to more than 0.
 bool DifferenceSystem::FindCircle() {
-  std::vector<int> seen(num_nodes_, -1);  // by which walk
+  std::vector<int> seen(num_nodes_, -1);  // by node: the walk that saw it
   for (int first = 0; first < num_nodes_; ++first) {
     int node = first;
     while (seen[node] < 0) {
@@ -139,7 +140,8 @@ bool DifferenceSystem::Tighten(std::span<const std::pair<int, int64_t>> changes,
     raise(arc);
     if (arcs_[arc].from == arcs_[arc].to && weight > 0) kept = false;
   }
-  // Only the new weights can close a circle of more than 0, so it would raise the target again.
+  // Only the new weights can close a circle of more than 0. Such a circle would raise the target
+  // again.
   int64_t visits = 0;
   for (int node = Next(); node >= 0 && kept; node = kept ? Next() : -1) {
     if (++visits > visits_max) kept = false;

@@ -1,6 +1,6 @@
-// Times under constraints of the form  time(to) >= time(from) + weight: the earliest times, or a
-// circle that nobody can keep (its weights sum to more than 0). Not thread-safe; copies are
-// independent.
+// Times under constraints of the form  time(to) >= time(from) + weight. The system finds the
+// earliest times, or a circle of constraints that no times can keep (the weights of the circle sum
+// to more than 0). Not thread-safe; copies are independent.
 #pragma once
 
 #include <cstdint>
@@ -21,23 +21,24 @@ class DifferenceSystem {
   DifferenceSystem(int num_nodes, std::vector<Difference> arcs);
 
   const std::vector<Difference>& arcs() const { return arcs_; }
-  // Takes effect with the next Solve or Tighten.
+  // The new weight takes effect with the next Solve or Tighten.
   void SetWeight(int arc, int64_t weight) { arcs_[arc].weight = weight; }
 
-  // The least times >= 0. False: a circle.
+  // Finds the least times >= 0. Returns false if there is a circle.
   bool Solve();
-  // These times, if they keep all arcs.
+  // Sets the times to `times` if `times` keep all arcs; else returns false.
   bool SetTimes(std::vector<int64_t> times);
   const std::vector<int64_t>& times() const { return times_; }
-  // After Solve() was false: arcs, each from the end of the one before, whose weights sum to more
-  // than 0.
+  // After Solve() returned false: the arcs of a circle. Each arc starts at the end of the arc
+  // before, and the weights sum to more than 0.
   const std::vector<int>& circle() const { return circle_; }
-  // After Solve() was true: the arc that sets a node's time, or -1.
+  // After Solve() returned true: by node, the arc that sets the node's time, or -1.
   const std::vector<int>& tight() const { return tight_; }
 
-  // The weights that `changes` names, all of arcs to one node, if the system can still be kept:
-  // then they are set and times() is the least that is not below the times before. Else, or if that
-  // took more than `visits_max` nodes, nothing changes. Precondition: times() keeps all arcs.
+  // Sets the weights that `changes` names, all of arcs to one node, if the system can still be
+  // kept. Then times() is the least solution that is not below the times before. If the system
+  // cannot be kept, or the check visits more than `visits_max` nodes, Tighten changes nothing and
+  // returns false. Precondition: times() keeps all arcs.
   bool Tighten(std::span<const std::pair<int, int64_t>> changes, int64_t visits_max);
   int64_t num_visits() const { return num_visits_; }
 
@@ -54,7 +55,7 @@ class DifferenceSystem {
   std::vector<int64_t> times_;
   std::vector<int> tight_;
   std::vector<int> circle_;
-  // Nodes to look at, by place in an order in which arcs of positive weight go forward.
+  // Nodes to visit, by place in an order in which arcs of positive weight go forward.
   std::vector<int> place_;
   std::vector<int> node_at_;
   std::vector<uint64_t> marks_;

@@ -1,4 +1,4 @@
-// Timed graphs by hand, in few words: for tests.
+// Builds small timed graphs by hand, for tests.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace weir::compiler {
 
-// Adds to a graph and returns indices.
+// Each function adds an entry to the graph and returns its index.
 class GraphMaker {
  public:
   int Actor(std::string name, int64_t acts = 0, int64_t time_ns = 1, int64_t chunks = 1,
@@ -46,9 +46,9 @@ class GraphMaker {
   TimedGraph graph;
 };
 
-// Accumulating beside a direct edge: `make` hands each token to `add`, which sums k of them, and to
-// `use`, which takes the sum for k acts and one token of the direct edge in each. The direct edge
-// needs k slots.
+// Accumulation beside a direct edge. `make` hands each token to `add`, which sums k tokens, and to
+// `use`, which keeps one sum for k acts and takes one token of the direct edge in each act. The
+// direct edge needs k slots.
 inline TimedGraph AccumulateBesideDirect(int64_t k, int64_t direct_slots, int64_t micro_batches) {
   GraphMaker maker;
   const int make = maker.Actor("make", micro_batches, 5),
@@ -59,10 +59,10 @@ inline TimedGraph AccumulateBesideDirect(int64_t k, int64_t direct_slots, int64_
   return maker.graph;
 }
 
-// The deadlock that OneFlow shipped (libai issue 232): a collective over ranks 0 and 1 waits for
-// rank 0's buffer, which its stream runs only after another collective of the next micro-batch,
-// which waits for a free slot of the repeated register that the first collective's consumer has to
-// release. Live with 2 slots.
+// A deadlock that OneFlow shipped (libai issue 232). The collective `late` over ranks 0 and 1 waits
+// for the buffer of rank 0. The stream of rank 0 runs the buffer only after the collective `early`
+// of the next micro-batch. That `early` waits for a free slot of the repeated register, and only
+// the `late` before it can release the slot. With 2 slots the graph is live.
 inline TimedGraph SharedStreamCollective(int64_t repeat_slots, int64_t micro_batches) {
   GraphMaker maker;
   const int repeat = maker.Actor("repeat", micro_batches, 2);

@@ -1,6 +1,6 @@
-// Plays a timed graph in virtual time as the runtime would: an act starts as soon as its tokens,
-// slots, orders and its device allow; a device takes the ready act of the highest priority, of
-// equal ones that of the least turn. Not here: joint orders; when acts are planned to start
+// Plays a timed graph in virtual time as the runtime would. An act starts as soon as its tokens,
+// slots, orders and device allow. A device takes the ready act of the highest priority, and among
+// equal priorities the act of the least turn. Not here: joint orders; planned start times
 // (start_times.h). Thread rule: one thread.
 #pragma once
 
@@ -18,19 +18,20 @@ namespace weir::compiler {
 
 class GreedyPlay {
  public:
-  // Of an actor and a micro-batch, counted over all iterations.
+  // Returns the turn of an actor for a micro-batch, counted over all iterations.
   using TurnOf = std::function<int64_t(int actor, int64_t micro_batch)>;
-  // Without turns the earlier micro-batch goes first. Precondition: CheckGraph(graph), all slots
-  // given. Keeps a copy.
+  // Without turns the earlier micro-batch goes first. Precondition: CheckGraph(graph) holds and all
+  // slots are given. Keeps a copy of the graph.
   explicit GreedyPlay(const TimedGraph& graph, TurnOf turn_of = nullptr);
 
-  // False if it comes to rest before every actor did the acts of so many iterations.
+  // Returns false if the play comes to rest before every actor has done the acts of `iterations`
+  // iterations.
   bool Run(int64_t iterations);
 
-  // When each act of an actor ended.
+  // Returns the end of each act of an actor.
   const std::vector<int64_t>& ends(int actor) const { return ends_[actor]; }
 
-  // Mean time between the micro-batches of an actor, over the last `share` of its acts.
+  // Returns the mean time between the micro-batches of an actor, over the last `share` of its acts.
   double Period(int actor, double share) const;
 
  private:
@@ -43,13 +44,13 @@ class GreedyPlay {
   const TurnOf turn_of_;
   std::vector<Wait> waits_;
   std::vector<std::vector<int>> waits_of_, watched_by_;  // by actor
-  std::vector<int64_t> seen_;  // by wait: ended acts of the other that the waiter knows of
+  std::vector<int64_t> seen_;  // by wait: ended acts of the other actor that the waiter has seen
   std::vector<int64_t> started_;
   std::vector<std::vector<int64_t>> ends_;
   std::vector<int> device_of_;
   std::vector<std::set<std::tuple<int, int64_t, int>>> ready_;  // by device: -priority, turn, actor
   std::vector<char> busy_;
-  // By time: the end of an actor's act, or what a wait sees of one.
+  // By time: the end of an actor's act, or the moment when a wait sees that end.
   std::priority_queue<std::tuple<int64_t, int, int>, std::vector<std::tuple<int64_t, int, int>>,
                       std::greater<>>
       events_;

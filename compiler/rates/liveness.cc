@@ -21,14 +21,14 @@ int64_t TokensOfIteration(const TimedGraph& graph, const TimedGraph::Register& r
   return graph.actors[reg.producer.actor].acts / reg.producer.period * reg.producer.tokens;
 }
 
-// More slots than these change nothing within an iteration or the next.
+// More slots than this change nothing within an iteration or the next one.
 int64_t MostSlots(const TimedGraph& graph, int reg) {
   const TimedGraph::Register& r = graph.registers[reg];
   const int64_t enough = std::max(r.slots, 2 * TokensOfIteration(graph, r) + r.initial_tokens);
   return r.slots_max > 0 ? std::min(enough, r.slots_max) : enough;
 }
 
-// Registers whose slots are waited for on the circle and may grow, cheapest first.
+// Returns the registers of the circle whose slots are waited for and may grow, the cheapest first.
 std::vector<int> Growable(const TimedGraph& graph, const std::vector<Wait>& circle,
                           const std::map<int, int64_t>& grown) {
   std::set<std::pair<int64_t, int>> found;
@@ -81,7 +81,8 @@ class RepairSearch {
     return lives;
   }
 
-  // The fewest slots of `reg` that live, the others as they are.
+  // Finds the fewest slots of `reg` with which the graph is live, with the other registers as they
+  // are.
   void Shrink(int reg, std::map<int, int64_t>* grown) {
     int64_t dead = graph_.registers[reg].slots - 1, live = (*grown)[reg];
     while (dead + 1 < live) {
@@ -91,7 +92,8 @@ class RepairSearch {
     (*grown)[reg] = live;
   }
 
-  // Opens circle after circle at its cheapest register, then takes back what was too much.
+  // Opens circle after circle at its cheapest register, and then takes back the slots that were too
+  // many.
   std::map<int, int64_t> FindSeveral() {
     Play play = stopped_;
     std::map<int, int64_t> grown;
@@ -100,7 +102,8 @@ class RepairSearch {
       if (registers.empty() || num_visits_ + play.num_visits() > kVisitsMax) return {};
       const int reg = registers.front();
       int64_t& slots = grown.emplace(reg, graph_.registers[reg].slots).first->second;
-      // Twice as many each time, so that a large count is found soon; the way back is exact.
+      // The number of added slots doubles each time, so that a large count is found soon. The way
+      // back is exact.
       slots = std::min(MostSlots(graph_, reg),
                        slots + std::max<int64_t>(1, slots - graph_.registers[reg].slots));
       play.GrowSlots(reg, slots);

@@ -23,7 +23,7 @@ TimedGraph Repaired(TimedGraph graph, const Deadlock& deadlock) {
   return graph;
 }
 
-// Actors for one iteration after another, each act as soon as it can: the plain way, for
+// Plays one iteration after another, each act as soon as possible. This plain way serves for
 // comparison.
 bool PlaysThrough(const TimedGraph& graph, int iterations) {
   std::vector<int64_t> done(graph.actors.size(), 0);

@@ -84,7 +84,7 @@ bool Play::Run() {
 void Play::Visit(int id) {
   Unit& unit = units_[id];
   if (unit.blocked_by >= 0 || unit.done >= unit.limit)
-    return;  // still in somebody's list, or nothing to do
+    return;  // still in another unit's list, or nothing to do
   while (unit.done < unit.limit) {
     ++num_visits_;
     int64_t allowed = unit.limit;
@@ -103,7 +103,7 @@ void Play::Visit(int id) {
     if (moved) Wake(id);
     if (blocked_by < 0) continue;
     const int other = sources_[blocked_by].unit;
-    if (other == id && moved) continue;  // it waits for itself, and went on
+    if (other == id && moved) continue;  // the unit waits for itself, and has moved
     unit.blocked_by = waits_by_unit_[blocked_by];
     unit.needed = ActsNeeded(waits_[unit.blocked_by], unit.done);
     unit.next_waiting = units_[other].first_waiting;
@@ -148,8 +148,8 @@ void Play::GrowSlots(int reg, int64_t slots) {
 
 void Play::JointPath(int from, int to, std::vector<Wait>* circle) const {
   if (from == to) return;
-  // Breadth first, from the end, so that the way back is the way forward. Only told to people: it
-  // may take long.
+  // The search is breadth first and starts from the end, so that the way back is the path forward.
+  // The search serves only messages for people, so it may take long.
   std::vector<int> towards(graph_.actors.size(), -1);
   std::vector<int> reached = {to};
   for (size_t i = 0; i < reached.size(); ++i) {
@@ -167,7 +167,7 @@ void Play::JointPath(int from, int to, std::vector<Wait>* circle) const {
 }
 
 std::vector<Wait> Play::BlockedCircle() const {
-  std::vector<int> order(units_.size(), -1);  // of the walk
+  std::vector<int> order(units_.size(), -1);  // of the walk, by unit
   std::vector<int> walk;
   const auto blocked = std::find_if(units_.begin(), units_.end(),
                                     [](const Unit& unit) { return unit.blocked_by >= 0; });

@@ -1,7 +1,7 @@
-// Plays acts greedily and without time: everybody acts as often as tokens, slots and orders allow,
-// until one iteration is complete or nobody can go on. Where an order asks for an act of a later
-// iteration, that act is played too, and what it needs in turn. Not thread-safe; copies are
-// independent.
+// Plays acts greedily and without time. Every actor acts as often as tokens, slots and orders
+// allow, until one iteration is complete or no actor can go on. If an order asks for an act of a
+// later iteration, the play includes that act and everything that the act needs. Not thread-safe;
+// copies are independent.
 #pragma once
 
 #include <cstdint>
@@ -14,37 +14,37 @@ namespace weir::compiler {
 
 class Play {
  public:
-  // Precondition: CheckGraph(graph), all slots given. Keeps a reference to the graph.
+  // Precondition: CheckGraph(graph) holds and all slots are given. Keeps a reference to the graph.
   explicit Play(const TimedGraph& graph);
 
-  // As far as it goes; true if every actor did the acts of an iteration.
+  // Plays as far as possible. Returns true if every actor did the acts of an iteration.
   bool Run();
-  // More slots for a register of a play that stopped; Run() then goes on from there.
+  // Gives more slots to a register of a play that stopped. Run() then continues from there.
   void GrowSlots(int reg, int64_t slots);
 
-  // Of a play that stopped: waits in a circle, each with the actor that the one before waits for as
-  // its waiter. Members of joint acts are joined by their kJoint waits.
+  // Returns waits in a circle from a play that stopped: the waiter of each wait is the actor that
+  // the wait before waits for. kJoint waits connect the members of joint acts.
   std::vector<Wait> BlockedCircle() const;
 
   int64_t num_visits() const { return num_visits_; }  // a measure of the work done
 
  private:
-  // What is played as one: an actor, or the members of a joint act.
+  // A unit of play: an actor, or the members of a joint act.
   struct Unit {
     int first_wait = 0;  // in waits_by_unit_
     int num_waits = 0;
     int64_t done = 0;
     int64_t limit = 0;      // acts asked for
-    int blocked_by = -1;    // wait; -1: not blocked
-    int64_t needed = 0;     // acts of the other, to go on
-    int next_waiting = -1;  // in the list of the unit that this one waits for
+    int blocked_by = -1;    // index of a wait; -1: not blocked
+    int64_t needed = 0;     // acts of the other unit, to go on
+    int next_waiting = -1;  // in the list of the unit that this unit waits for
     int first_waiting = -1;
     bool queued = false;
   };
 
-  // What Visit reads of a wait.
+  // The part of a wait that Visit reads.
   struct Source {
-    int unit = -1;       // of the other
+    int unit = -1;       // of the other actor
     bool plain = false;  // one act and one token a span on both sides
     int64_t lag = 0;
   };

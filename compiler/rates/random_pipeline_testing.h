@@ -1,5 +1,6 @@
-// Random training pipelines as timed graphs: a chain of forward acts, the mirrored chain of
-// backward acts, and what forward keeps for backward; stages are devices. For tests and benches.
+// Makes random training pipelines as timed graphs, for tests and benches: a chain of forward acts,
+// the mirrored chain of backward acts, and the values that forward keeps for backward. Stages are
+// devices.
 #pragma once
 
 #include <random>
@@ -14,19 +15,20 @@ namespace weir::compiler {
 struct RandomPipeline {
   uint64_t seed = 1;
   int layers = 20;  // two actors each
-  int stages = 4;   // one device each, consecutive layers; 0: a device of its own for every actor
+  int stages = 4;   // one device each, consecutive layers; 0: every actor has its own device
   int micro_batches = 16;
   int64_t time_max_ns = 100;  // of a forward act; backward takes up to twice as long
   int64_t bytes_max = 1000;
   int64_t latency_max_ns = 0;  // between stages
-  int skips_percent = 15;      // of layers: their output is also read two to five layers further on
-  // An update at the end of each iteration, with weights and summed gradients between it and its
-  // stage.
+  // The percentage of layers whose output is also read two to five layers further on.
+  int skips_percent = 15;
+  // kYes: each iteration ends with an update. Weights and summed gradients pass between the update
+  // and its stage.
   enum class Updates : uint8_t { kNo, kYes } updates = Updates::kNo;
 };
 
-// Registers have no slots yet, but weights, which have one. Forward has priority, as in a compiled
-// plan.
+// Makes a pipeline whose registers have no slots yet, except that weights have one slot. Forward
+// has priority, as in a compiled plan.
 inline TimedGraph MakeRandomPipeline(const RandomPipeline& options) {
   std::mt19937_64 random(options.seed);
   const auto draw = [&](int64_t most) {
@@ -82,7 +84,8 @@ inline TimedGraph MakeRandomPipeline(const RandomPipeline& options) {
   return maker.graph;
 }
 
-// p equal stages of one forward and one backward act: 1F1B keeps p - s micro-batches at stage s.
+// Makes p equal stages of one forward and one backward act. 1F1B keeps p - s micro-batches at stage
+// s.
 inline TimedGraph EqualStages(int stages, int micro_batches, int64_t forward_ns,
                               int64_t backward_ns) {
   GraphMaker maker;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kSumMaxNs = int64_t{1} << 56;
 
-// Actors that hand each other chunk by chunk, with the waits among them.
+// Actors that hand each other tokens chunk by chunk, with the waits among these actors.
 struct ChunkGroup {
   std::vector<int> actors;
   std::vector<Wait> waits;
@@ -44,7 +44,7 @@ std::vector<ChunkGroup> ChunkGroups(const TimedGraph& graph) {
   return result;
 }
 
-// Whether chunks can follow each other at `chunk_ns` for ever.
+// Returns whether chunks can follow each other at `chunk_ns` for ever.
 bool Follows(const TimedGraph& graph, const ChunkGroup& group, int64_t chunk_ns, Pace* pace) {
   std::map<int, int> node;
   for (int actor : group.actors) {
@@ -74,7 +74,7 @@ int64_t ChunkTime(const TimedGraph& graph, const ChunkGroup& group, Pace* pace) 
   return most;
 }
 
-// Between the starts of two actors, for a need within one iteration.
+// Returns the difference that a need within one iteration sets between the starts of two actors.
 int64_t BaseOf(const TimedGraph& graph, const Pace& pace, const Wait& wait, const Need& need) {
   const auto offset = [&](int actor, int64_t act) {
     const int64_t chunks = graph.actors[actor].chunks;
@@ -163,8 +163,8 @@ int64_t WeightOf(const TimedGraph& graph, const Pace& pace, const Wait& wait) {
     int64_t iteration_ns = pace.iteration_ns;
     if (iteration_ns == 0) {
       if (need.iterations < 0) return;
-      // A need of a later iteration, with iterations far apart: as if they followed each other at
-      // once.
+      // A need of a later iteration, with iterations far apart, counts as if iterations followed
+      // each other at once.
       const TimedGraph::Actor& other = graph.actors[wait.other];
       iteration_ns = other.acts / other.chunks *
                      std::max(pace.actors[wait.other].turn_ns, pace.actors[wait.other].chunk_ns);

@@ -23,7 +23,7 @@ constexpr int64_t kTrimVisitsMax = 4'000'000;  // nodes, of all trials together
 constexpr int64_t kTrialVisitsMax = 30;        // of one; those that succeed visit few
 constexpr int64_t kSlotsMax = int64_t{1} << 30;
 
-// Slots of one period, with what they cost.
+// The slots for one period, with their cost.
 struct Counts {
   std::vector<int64_t> slots;
   int64_t bytes = 0;
@@ -35,7 +35,7 @@ class Solver {
   Solver(const TimedGraph& graph, Rhythm rhythm)
       : graph_(graph), rhythm_(std::move(rhythm)), fixed_(FixedWaits(graph)) {}
 
-  // The shortest period that anything reaches.
+  // Returns the shortest period that any slot counts reach.
   absl::StatusOr<int64_t> Shortest() const {
     const auto shortest =
         FindShortestPeriod(graph_, rhythm_, fixed_, BoundPeriod(graph_).micro_batch_ns);
@@ -59,13 +59,13 @@ class Solver {
   const Rhythm& rhythm() const { return rhythm_; }
 
  private:
-  // A register to be solved, as lifetimes see it: slots >= (time(consumer) - time(producer) +
+  // A register to be solved, in the form of a lifetime: slots >= (time(consumer) - time(producer) +
   // extra_ns) / token_ns.
   struct Lifetime {
     int reg = -1;
     int64_t slots_min = 1;
-    double token_ns = 0;            // 0: its lifetime costs nothing
-    std::vector<int64_t> extra_ns;  // by consumer; kNoWeight: it asks for nothing
+    double token_ns = 0;            // 0: the lifetime costs nothing
+    std::vector<int64_t> extra_ns;  // by consumer; kNoWeight: no constraint
   };
 
   static absl::Status NoRhythm() {
@@ -81,13 +81,13 @@ class Solver {
     return least;
   }
 
-  // All that there can be: an iteration ends before the next begins.
+  // Returns the most tokens that can exist, because an iteration ends before the next begins.
   double TokensMax(const TimedGraph::Register& reg) const {
     const int64_t spans = graph_.actors[reg.producer.actor].acts / reg.producer.period;
     return static_cast<double>(spans * reg.producer.tokens + reg.initial_tokens);
   }
 
-  // From one token of the producer to the next, in steady state.
+  // Returns the time from one token of the producer to the next, in steady state.
   double TokenTime(const Pace& pace, const TimedGraph::Register& reg) const {
     const TimedGraph::Port& port = reg.producer;
     const TimedGraph::Actor& actor = graph_.actors[port.actor];
@@ -133,10 +133,10 @@ class Solver {
   const std::vector<Wait> fixed_;
 };
 
-// Start times at which the lifetimes of registers, weighted with their bytes, are least.
+// Finds start times with the least sum of register lifetimes, weighted by bytes.
 CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes,
                                std::vector<Difference> differences) const {
-  // Costs in whole numbers: bytes per time, as fine as 2^61 leaves.
+  // Costs are whole numbers: bytes per time, with the precision that 2^61 allows.
   double largest = 0, sum = 0;
   bool even = true;
   double token_ns = 0;
@@ -175,7 +175,7 @@ CheapestTimes Solver::Cheapest(const std::vector<Lifetime>& lifetimes,
   return CheapestTimes(num_nodes, differences, charges);
 }
 
-// The fewest slots with which acts can start at `times`.
+// Returns the fewest slots with which acts can start at `times`.
 std::optional<int64_t> Solver::SlotsFor(const Pace& pace, const std::vector<int64_t>& times,
                                         int reg) const {
   const TimedGraph::Register& r = graph_.registers[reg];
@@ -201,7 +201,7 @@ std::optional<int64_t> Solver::SlotsFor(const Pace& pace, const std::vector<int6
   return slots;
 }
 
-// One slot less, largest registers first, wherever start times remain.
+// Removes one slot at a time, the largest registers first, as long as start times remain.
 void Solver::Trim(const Pace& pace, std::vector<Difference> differences,
                   const std::vector<int64_t>& times, Counts* counts) const {
   std::vector<int> order;
@@ -215,7 +215,8 @@ void Solver::Trim(const Pace& pace, std::vector<Difference> differences,
           WeightOf(graph_, pace,
                    SlotWait(graph_, static_cast<int>(r), static_cast<int>(c), counts->slots[r]));
       arcs[r].emplace_back(static_cast<int>(differences.size()), static_cast<int64_t>(c));
-      // A weight that asks for nothing must still be an arc, as fewer slots may ask.
+      // A weight without a constraint must still be an arc, because fewer slots may set a
+      // constraint.
       differences.push_back(
           {reg.consumers[c].actor, reg.producer.actor, weight == kNoWeight ? -kTimeMaxNs : weight});
     }
@@ -299,7 +300,7 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
   return counts;
 }
 
-// A deadlock that no count of the free registers mends.
+// Checks for a deadlock that no count of the free registers mends.
 absl::Status CheckGivenSlots(TimedGraph graph, const std::string& remedy) {
   for (TimedGraph::Register& reg : graph.registers) {
     if (reg.slots > 0) continue;
@@ -341,7 +342,7 @@ absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph,
   int64_t slow = std::max(fast, solver.rhythm().most_ns);
   WEIR_ASSIGN_OR_RETURN(best, solver.CountsAt(slow));
   if (best.bytes > *options.bytes_max) return DoesNotFit(*options.bytes_max, best.bytes);
-  // The least period that fits, to a thousandth.
+  // Finds the least period that fits, to a thousandth.
   while (slow - fast > std::max(solver.rhythm().granule_ns, slow / 1000)) {
     const int64_t middle = solver.rhythm().Round(fast + (slow - fast) / 2);
     if (middle >= slow) break;
@@ -366,7 +367,8 @@ absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int
   };
   WEIR_RETURN_IF_ERROR(at(fast));
   WEIR_RETURN_IF_ERROR(at(std::max(fast, solver.rhythm().most_ns)));
-  // Always between the two neighbours whose bytes differ most, at their geometric mean.
+  // Each new point lies between the two neighbours whose bytes differ most, at their geometric
+  // mean.
   for (int i = 2; i < 3 * points_max; ++i) {
     int64_t middle = 0, most = 0;
     for (auto it = counts.begin(); std::next(it) != counts.end(); ++it) {
@@ -387,7 +389,7 @@ absl::StatusOr<std::vector<CurvePoint>> MemoryCurve(const TimedGraph& graph, int
     curve.push_back({c.bytes, period, solution.times.iteration_ns});
   }
   std::reverse(curve.begin(), curve.end());
-  // Too many: those that add least go.
+  // If there are too many points, the points that add least go.
   while (static_cast<int>(curve.size()) > std::max(points_max, 2)) {
     size_t least = 1;
     for (size_t i = 1; i + 1 < curve.size(); ++i) {

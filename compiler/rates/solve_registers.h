@@ -1,14 +1,14 @@
-// How many slots each register gets: the fewest bytes that reach the best period, or the best
-// period that a memory cap allows.
+// Solves how many slots each register gets: the fewest bytes that reach the best period, or the
+// best period that a memory cap allows.
 //
-// The period here is that of a micro-batch in steady state. No slot count can beat the bound: the
-// load of the busiest device, or a cycle without registers (loop-carried variables, orders). At a
-// given period the least memory is a linear program whose dual is a min-cost flow (Ning and Gao
-// 1993; Govindarajan, Gao, Desai 2002); counts are rounded up, then trimmed one by one while the
-// graph stays feasible. In general the exact minimum is NP-complete (Moreira et al. 2010): the
-// result is a safe upper bound, and says how far from the LP's bound below it is. An iteration of m
-// micro-batches takes (m - 1) periods and the way of one micro-batch through all. Thread rule: pure
-// functions.
+// The period is the period of a micro-batch in steady state. No slot count can beat the bound,
+// which is the load of the busiest device or a cycle without registers (loop-carried variables,
+// orders). At a given period the least memory is a linear program, and the dual of the program is a
+// min-cost flow (Ning and Gao 1993; Govindarajan, Gao, Desai 2002). The counts are rounded up and
+// then trimmed one by one while the graph stays feasible. In general the exact minimum is
+// NP-complete (Moreira et al. 2010). The result is therefore a safe upper bound, and the solution
+// also gives the lower bound of the linear program. An iteration of m micro-batches takes (m - 1)
+// periods and the time of one micro-batch through all actors. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ namespace weir::compiler {
 
 struct PeriodBound {
   int64_t micro_batch_ns = 0;
-  std::vector<int> busiest;  // the actors of the device or cycle that sets it
+  std::vector<int> busiest;  // the actors of the device or cycle that sets the bound
   bool is_device = true;
 };
 PeriodBound BoundPeriod(const TimedGraph& graph);
@@ -32,7 +32,8 @@ PeriodBound BoundPeriod(const TimedGraph& graph);
 struct SolveOptions {
   std::optional<int64_t> bytes_max;       // of all registers together
   std::optional<int64_t> micro_batch_ns;  // the period to reach; none: the bound
-  std::string remedy;  // for W0494: what would leave slots that are given to be solved
+  // For the error W0494: the setting that would leave given slots to the solve.
+  std::string remedy;
 };
 
 struct RegisterSolution {
@@ -40,17 +41,18 @@ struct RegisterSolution {
   StartTimes times;            // a certificate for these slots
   int64_t micro_batch_ns = 0;  // the period reached
   int64_t bytes = 0;           // sum of slots x bytes
-  double bytes_bound = 0;      // the LP's: nobody can use less at this period
+  // The lower bound of the linear program: no slot counts use less at this period.
+  double bytes_bound = 0;
 };
 
-// Slots that are given stay; slots_max is kept. kInvalidArgument: a deadlock with the given slots
-// (W0494); kResourceExhausted (W0495): not even the slowest period fits under bytes_max, with the
-// least that would do.
+// Solves the slots that are not given, up to slots_max. kInvalidArgument (W0494): the given slots
+// deadlock. kResourceExhausted (W0495): not even the slowest period fits under bytes_max; the error
+// names the least memory that would do.
 absl::StatusOr<RegisterSolution> SolveRegisters(const TimedGraph& graph,
                                                 const SolveOptions& options);
 
-// From the least memory that runs to the least that reaches the bound; strictly more memory and a
-// shorter period with each point.
+// Returns points from the least memory that runs to the least memory that reaches the bound. Each
+// point has strictly more memory and a shorter period than the point before.
 struct CurvePoint {
   int64_t bytes = 0;
   int64_t micro_batch_ns = 0;

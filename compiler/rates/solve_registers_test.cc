@@ -19,7 +19,7 @@ TimedGraph WithSlots(TimedGraph graph, const std::vector<int64_t>& slots) {
   return graph;
 }
 
-// The solution, after all that must hold of every solution.
+// Solves the graph and checks everything that must hold for every solution.
 RegisterSolution Solve(const TimedGraph& graph, const SolveOptions& options = {}) {
   absl::StatusOr<RegisterSolution> solution = SolveRegisters(graph, options);
   EXPECT_TRUE(solution.ok()) << solution.status();
@@ -167,8 +167,8 @@ TEST(SolveRegistersTest, TheCurveRisesInMemoryAndFallsInTime) {
   EXPECT_EQ(curve->back().bytes, Solve(graph).bytes);
 }
 
-// At the period of `stages` devices, but with a device for every actor: what the LP's bound is
-// about.
+// A case with the period of `stages` devices but one device for every actor. The bound of the
+// linear program is about such a graph.
 TEST(SolveRegistersTest, LargePipelinesStayWithinFivePercentOfTheBoundBelow) {
   for (const auto& [layers, stages] : {std::pair(1000, 16), std::pair(2500, 32)}) {
     RandomPipeline options = {.seed = 2, .layers = layers, .stages = stages, .micro_batches = 256};
@@ -182,9 +182,8 @@ TEST(SolveRegistersTest, LargePipelinesStayWithinFivePercentOfTheBoundBelow) {
   }
 }
 
-// The devices are shared, nobody looks at start times, forward goes first: the runtime's way.
-// Greedy play is no slave of the plan, so it may fall behind a little where a device has no time
-// left.
+// The runtime's way: devices are shared, start times do not matter, and forward goes first. Greedy
+// play does not follow the plan, so it may fall behind a little if a device has no time left.
 TEST(SolveRegistersTest, PlayedGreedilyWithTheSolvedSlotsTheBusiestDeviceHardlyEverWaits) {
   int slower = 0;
   for (uint64_t seed = 1; seed <= 20; ++seed) {

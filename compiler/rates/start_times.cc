@@ -12,8 +12,8 @@ absl::Status Early(const std::string& what) {
   return absl::InternalError(absl::StrCat("start times: ", what));
 }
 
-// The parts of an actor's start times that the acts of one iteration add. Everything is far below
-// 2^62: see CheckActor.
+// Returns the parts of an actor's start time that the acts of one iteration add. All numbers are
+// far below 2^62: see CheckActor.
 int64_t Offset(const TimedGraph::Actor& actor, const StartTimes::Actor& times, int64_t act) {
   if (actor.chunks == 1) return act * times.turn_ns;
   return act / actor.chunks * times.turn_ns + act % actor.chunks * times.chunk_ns;
@@ -21,8 +21,8 @@ int64_t Offset(const TimedGraph::Actor& actor, const StartTimes::Actor& times, i
 
 bool InRange(int64_t value, int64_t max) { return value >= 0 && value <= max; }
 
-// Acts of one actor do not overlap, in a micro-batch, from one to the next, and from iteration to
-// iteration. With that every offset is below iteration_ns, so none overflows.
+// Checks that the acts of one actor do not overlap: within a micro-batch, between micro-batches,
+// and between iterations. Every offset is then below iteration_ns, so no offset overflows.
 absl::Status CheckActor(const TimedGraph::Actor& actor, const StartTimes::Actor& times,
                         int64_t iteration_ns) {
   if (times.start_ns < -kTimeMaxNs || times.start_ns > kTimeMaxNs ||

@@ -1,16 +1,18 @@
-// When every act starts, as a promise that can be checked edge by edge: the certificate of a plan.
+// The certificate of a plan: a start time for every act. The times can be checked edge by edge.
 //
-//   start(v, iteration n, act k) = n * iteration_ns + start_ns + (k / chunks) * turn_ns + (k %
-//   chunks) * chunk_ns
+//   start(v, iteration n, act k) = n * iteration_ns + start_ns + (k / chunks) * turn_ns
+//                                  + (k % chunks) * chunk_ns
 //
-// `turn_ns` is the actor's own: from its acts for one micro-batch to those for the next (two
-// micro-batches later for an actor that acts for every second one). Actors that act once an
-// iteration (acts = chunks) do not use it. If no act starts before what it needs has ended, for all
-// n and k, then taking acts in the order of their starts never waits: no schedule of the plan
-// deadlocks, and one iteration in iteration_ns is possible if acts of one device do not collide
-// (the solve spaces them; the check is about tokens, slots and orders only, and that acts of one
-// actor do not overlap). The check of an edge looks at the tokens of one iteration, or at a few of
-// them where both ends are even. Thread rule: pure functions.
+// `turn_ns` is the actor's own: the time from its acts for one micro-batch to its acts for the next
+// (two micro-batches later for an actor that acts for every second one). Actors that act once an
+// iteration (acts = chunks) do not use `turn_ns`.
+//
+// Suppose that no act starts before the acts that it needs have ended, for all n and k. Then a run
+// that takes acts in the order of their starts never waits. No schedule of the plan deadlocks, and
+// one iteration in iteration_ns is possible if acts of one device do not collide. The solve spaces
+// the acts of a device. The check covers tokens, slots and orders only, and that acts of one actor
+// do not overlap. For each edge the check looks at the tokens of one iteration, or at a few of
+// these tokens if both ends are even. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +25,8 @@ namespace weir::compiler {
 
 struct StartTimes {
   int64_t iteration_ns = 0;
-  int64_t micro_batch_ns =
-      0;  // the shortest turn_ns: what the solve works on; the check does not look at it
+  // The shortest turn_ns. The solve works on this period, and the check does not look at it.
+  int64_t micro_batch_ns = 0;
   struct Actor {
     int64_t start_ns = 0;
     int64_t turn_ns = 0;
@@ -33,8 +35,8 @@ struct StartTimes {
   std::vector<Actor> actors;
 };
 
-// kInternal naming the edge, if some act would start too early. Slots must be given, rates
-// balanced.
+// kInternal, with the name of the edge: some act would start too early. Precondition: slots are
+// given and rates are balanced.
 absl::Status CheckStartTimes(const TimedGraph& graph, const StartTimes& times);
 
 }  // namespace weir::compiler

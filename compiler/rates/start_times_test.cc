@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// a -> b with 2 slots, 8 micro-batches, then an update that the next iteration's b waits for.
+// Makes a -> b with 2 slots, 8 micro-batches, and an update that the next iteration's b waits for.
 TimedGraph Small() {
   GraphMaker maker;
   const int a = maker.Actor("a", 8, 10), b = maker.Actor("b", 8, 10),
@@ -105,8 +105,8 @@ TEST(StartTimesTest, AbsurdNumbersAreRefusedAndDoNotWrap) {
   EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
 }
 
-// A register or order between two random actors, with random times: whether it holds, by all acts
-// of five iterations.
+// Makes a register or order between two random actors with random times, and checks by all acts of
+// five iterations whether the times hold.
 TEST(StartTimesTest, TheShortcutForEvenEdgesFindsWhatLookingAtAllActsFinds) {
   int held = 0, early = 0;
   for (uint32_t seed = 0; seed < 20000; ++seed) {

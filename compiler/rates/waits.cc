@@ -25,7 +25,7 @@ absl::Status CheckPort(const TimedGraph& graph, const TimedGraph::Register& reg,
   return absl::OkStatus();
 }
 
-// Both below kCountMax by CheckPort, so the product fits.
+// Both factors are below kCountMax by CheckPort, so the product fits.
 int64_t TokensOfIteration(const TimedGraph& graph, const TimedGraph::Port& port) {
   return graph.actors[port.actor].acts / port.period * port.tokens;
 }

@@ -1,14 +1,15 @@
-// The dependencies of a timed graph in one form: act by act, who waits for the end of which act of
-// whom. Everything here that plays, checks or solves reads registers and orders through this.
+// The dependencies of a timed graph in one form: each act of an actor waits for the end of some act
+// of another actor. All code here that plays, checks or solves a graph reads registers and orders
+// through waits.
 //
 // A wait joins two ports. With spans of `period` acts and `tokens` tokens on both sides, span x of
-// the waiter needs token (x + 1) * tokens - 1 - lag of the other side, so the end of the span of
-// that token:
+// the waiter needs token (x + 1) * tokens - 1 - lag of the other side, and waits for the end of the
+// span of that token:
 //   token of a register: the consumer waits for the producer, lag = initial tokens
 //   slot of a register:  the producer waits for a consumer, lag = slots - initial tokens
 //   order:               spans of one act and one token, lag = delay
-// A negative token number means an earlier iteration, or the time before the first act: nothing to
-// wait for. Thread rule: pure functions.
+// A negative token number means an earlier iteration, or the time before the first act, which needs
+// no wait. Thread rule: pure functions.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,8 @@
 
 namespace weir::compiler {
 
-// Numbers of acts, tokens and slots stay below this, so that products of two such with small
-// factors fit into 64 bits.
+// Numbers of acts, tokens and slots stay below this limit, so that a product of two such numbers
+// with small factors fits into 64 bits.
 inline constexpr int64_t kCountMax = int64_t{1} << 31;
 inline constexpr int64_t kTimeMaxNs = int64_t{1} << 60;
 
@@ -40,8 +41,8 @@ struct Wait {
   int64_t latency_ns = 0;
 };
 
-// Act `act` of the waiter, in any iteration, waits for act `other_act` of the other, `iterations`
-// iterations later (mostly 0 or -1).
+// Act `act` of the waiter, in any iteration, waits for act `other_act` of the other actor in the
+// iteration `iterations` later (mostly 0 or -1).
 struct Need {
   int64_t act = 0;
   int64_t other_act = 0;
@@ -53,17 +54,19 @@ inline int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 
 Wait TokenWait(const TimedGraph& graph, int reg, int consumer);
 Wait SlotWait(const TimedGraph& graph, int reg, int consumer, int64_t slots);
 Wait OrderWait(const TimedGraph& graph, int order);
-// All of them; registers without a slot count give no slot waits. A joint order gives two waits.
+// Returns all waits of a graph. Registers without a slot count give no slot waits. A joint order
+// gives two waits.
 std::vector<Wait> AllWaits(const TimedGraph& graph);
 
-// "act 3 of `forward main` takes a token of `x` that act 2 of `data` publishes": for messages.
+// Returns a text for messages: "act 3 of `forward main` takes a token of `x` that act 2 of `data`
+// publishes".
 std::string Describe(const TimedGraph& graph, const Wait& wait, const Need& need);
 
-// Every index in its range, periods that divide acts, chunks that divide acts, rates in balance,
-// counts below kCountMax. kInternal, as graphs are made by the compiler.
+// Checks that every index is in its range, periods and chunks divide acts, rates are in balance,
+// and counts are below kCountMax. kInternal: the graph is wrong, because the compiler makes graphs.
 absl::Status CheckGraph(const TimedGraph& graph);
 
-// Act counts of an actor seen through `Wait`.
+// The act counts of an actor as a Wait sees them.
 struct ActShape {
   int64_t acts = 0;
   int64_t chunks = 1;
@@ -80,14 +83,15 @@ inline Need NeedOfSpan(const Wait& wait, int64_t other_spans, int64_t span) {
           (other_span - iterations * other_spans + 1) * wait.other_port.period - 1, iterations};
 }
 
-// Whether the first acts of spans, and the last ones, are equally far apart all through an
-// iteration.
+// Returns whether the first acts of spans, and the last acts of spans, are equally far apart all
+// through an iteration.
 inline bool IsEven(const ActShape& shape, int64_t period) {
   return shape.chunks == 1 || shape.chunks == shape.acts || period % shape.chunks == 0;
 }
 
-// Calls `visit` with the needs of one iteration: with all of them, or, where both ends are even (or
-// chunk for chunk), with enough that any start times that keep these keep all.
+// Calls `visit` with needs of one iteration. If both ends are even (or chunk for chunk), the
+// visited needs are few, but start times that keep these needs keep all needs. Otherwise `visit`
+// sees all needs.
 template <typename Visit>
 void ForEachNeed(const TimedGraph& graph, const Wait& wait, Visit visit) {
   const ActShape waiter = ShapeOf(graph, wait.waiter), other = ShapeOf(graph, wait.other);
@@ -96,8 +100,8 @@ void ForEachNeed(const TimedGraph& graph, const Wait& wait, Visit visit) {
   const auto span = [&](int64_t x) { visit(NeedOfSpan(wait, other_spans, x)); };
   const bool same_tokens = wait.waiter_port.tokens == wait.other_port.tokens;
   if (same_tokens && spans > 4) {
-    // Span x needs the other's span x - back; in pieces of x on which nothing wraps, start times
-    // are linear.
+    // Span x needs span x - back of the other actor. Start times are linear over pieces of x on
+    // which nothing wraps.
     const int64_t tokens = wait.waiter_port.tokens;
     const int64_t back = -FloorDiv(tokens - 1 - wait.lag, tokens);
     if (IsEven(waiter, wait.waiter_port.period) && IsEven(other, wait.other_port.period)) {

@@ -1,6 +1,6 @@
-// The rhythm of a job: when the acts of every station start, so that the same times hold on every
-// rank. Solved once, for the logical plan (solve_rhythm.h); each rank applies it to its own actors
-// (rank_rhythm.h), from which its slots follow. Thread rule: immutable once made.
+// The rhythm of a job: the start of every act of every station. The same times hold on every rank.
+// The compiler solves the rhythm once, for the logical plan (solve_rhythm.h). Each rank applies the
+// rhythm to its own actors (rank_rhythm.h) and derives its slots. Thread rule: immutable once made.
 #pragma once
 
 #include <compare>
@@ -16,12 +16,12 @@ struct StationTime {
   int64_t start_ns = 0;
   int64_t turn_ns = 0;  // from one micro-batch to the next
   int64_t chunk_ns = 0;
-  int64_t time_ns = 0;     // 0: nobody acts here
-  int64_t latency_ns = 0;  // of the messages that leave here
+  int64_t time_ns = 0;     // 0: no actor acts here
+  int64_t latency_ns = 0;  // of the messages that leave the station
 };
 
-// Registers that all ranks of a stage may have: the outputs of a station with the same readers,
-// whichever of these a rank has.
+// Stands for the registers that the ranks of a stage may have for the outputs of one station that
+// have the same readers. A rank may have only some of these outputs.
 struct RegisterFamily {
   Station producer;
   std::vector<Station> consumers;  // ascending
@@ -33,9 +33,10 @@ struct RegisterFamily {
 struct JobRhythm {
   int64_t iteration_ns = 0;
   int64_t micro_batch_ns = 0;
-  double bubble = 0;  // of a pipeline in training, as its stations play it; 0: none, or unknown
+  // The bubble of a pipeline in training, when its stations play the step. 0: none, or unknown.
+  double bubble = 0;
   std::vector<std::vector<StationTime>> stations;  // by item, by place
-  // Solved slots. A register gets never fewer than the times ask for.
+  // Solved slots. A register never gets fewer slots than the times need.
   std::map<RegisterFamily, int64_t> slots;
   const StationTime* Find(const Station& station) const;
 };

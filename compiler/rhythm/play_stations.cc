@@ -10,10 +10,10 @@ namespace {
 
 constexpr int64_t kSteps = 3;
 constexpr int64_t kStepShown = 1;
-// Of all stations in all steps: a tenth of a second.
+// The most acts of all stations in all steps: a play of this size takes a tenth of a second.
 constexpr int64_t kActsMax = int64_t{1} << 17;
 
-// Time of an act of a part: of all stations that compute it.
+// Returns the time of each part's act: the sum over the stations that compute the part.
 PartCosts CostsOfParts(const PipelineSchedule& schedule, const StationGraph& graph) {
   PartCosts costs;
   for (auto& list : costs) list.assign(schedule.num_parts(), 0);

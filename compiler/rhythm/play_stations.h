@@ -1,7 +1,7 @@
-// A training step of a pipeline as its stations would play it, with the costs that start times are
-// planned with: the chart and the bubble of `weir plan`. Stations take what is ready, as the
-// runtime does, and do not wait for planned starts. What transfers take counts, but that messages
-// may share a link. Thread rule: pure functions.
+// Plays a training step of a pipeline, station by station, with the costs that start times are
+// planned with. The play gives the chart and the bubble of `weir plan`. Stations take any work that
+// is ready, as the runtime does, and do not wait for planned starts. The times of transfers count,
+// but the play ignores that messages may share a link. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct StationPlay {
   Transfers transfers = Transfers::kCounted;
 };
 
-// The second of three steps, so with the ends of its neighbours; of jobs with very many acts one
-// step, part by part and without transfers. `slots` of the registers of the graph. Empty if that,
-// too, were too much to look at.
+// Plays three steps and returns the second, which includes the ends of its neighbours. A job with
+// very many acts plays one step, part by part and without transfers. `slots` has an entry for each
+// register of the graph. Returns an empty play if even that is too large to look at.
 StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& graph,
                          const std::vector<int64_t>& slots);
 

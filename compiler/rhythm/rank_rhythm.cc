@@ -9,7 +9,7 @@
 namespace weir::compiler {
 namespace {
 
-// Whole-numbered division towards minus infinity.
+// Divides whole numbers and rounds towards minus infinity.
 int64_t FloorDiv(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 // The acts of one actor, numbered over all iterations, as one port sees them.
@@ -32,7 +32,7 @@ struct PortTimes {
   int64_t spans() const {
     return std::max<int64_t>(1, actor.acts / port.period);
   }  // of an iteration
-  // Spans of a micro-batch; 0: they do not repeat with it.
+  // Returns the spans of a micro-batch. 0: spans do not repeat with the micro-batch.
   int64_t spans_of_micro_batch() const {
     return actor.chunks % port.period == 0 ? actor.chunks / port.period : 0;
   }
@@ -48,19 +48,19 @@ int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times,
   for (const TimedGraph::Port& port : entry.consumers) {
     const PortTimes in{graph.actors[port.actor], times.actors[port.actor], port, times};
     slots = std::max(slots, port.tokens);
-    // Spans of the producer to look at: those of one micro-batch in the midst of an iteration,
-    // where both ends repeat with it (the wait between iterations is not shorter); else all of an
-    // iteration.
+    // The spans of the producer to check. If both ends repeat with the micro-batch, the spans of
+    // one micro-batch inside an iteration are enough (the wait between iterations is not shorter);
+    // else all spans of an iteration are needed.
     const int64_t own = out.spans_of_micro_batch(), theirs = in.spans_of_micro_batch();
     const bool even = own > 0 && theirs > 0 &&
                       own * entry.producer.tokens == theirs * port.tokens &&
                       out.start.turn_ns == in.start.turn_ns;
     const int64_t micro_batches = producer.acts / producer.chunks;
-    // The last micro-batch of the second iteration: everything before it is there.
+    // The last micro-batch of the second iteration has all earlier tokens before it.
     const int64_t end = 2 * out.spans();
     const int64_t begin = even && micro_batches > 1 ? end - own : end - out.spans();
     for (int64_t span = begin; span < end; ++span) {
-      // The last slot that this span takes had, `slots` tokens ago, the token that must be gone.
+      // The last slot of this span held the token of `slots` tokens ago. That token must be gone.
       const int64_t token = (span + 1) * entry.producer.tokens - 1 + entry.initial_tokens;
       while (in.SpanEnds(FloorDiv(token - slots, port.tokens)) + entry.latency_ns >
              out.SpanBegins(span))
@@ -74,10 +74,10 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kHourNs = 3600 * kSecondNs;
-// What a plan can say (actors/plan.h).
+// The limit of a plan (actors/plan.h).
 constexpr int64_t kIterationNsMax = int64_t{1} << 46;
 
-// The name that the actor at the far end of a message has on its own rank.
+// Returns the name that the actor at the far end of a message has on its own rank.
 std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t rank) {
   if (spec.side() == RegisterSpec::INBOUND) return absl::StrCat(near.name, " to rank ", rank);
   return near.name.substr(0, near.name.rfind(" to rank "));
@@ -97,7 +97,8 @@ class RankRhythm {
   }
 
   absl::Status Apply() {
-    // Of one step the reader of the plan says so, should it ever be read.
+    // For an iteration of one step the reader of the plan reports this error, if it reads the plan
+    // at all.
     if (steps_per_iteration_ > 1 && rhythm_.iteration_ns > kIterationNsMax / steps_per_iteration_) {
       return Rejected({"W0549", "training.update_every",
                        absl::StrCat("steps from one update to the next that take less than ",
@@ -165,8 +166,8 @@ class RankRhythm {
     return static_cast<int>(timed_.actors.size()) - 1;
   }
 
-  // The times are those of a step with an update, in which every register has its tokens of an
-  // update.
+  // The times are those of a step with an update. In such a step every register has the tokens of
+  // an update.
   void AddPorts() {
     for (int a = 0; a < plan_.actor_size(); ++a) {
       const auto port_of = [&](int reg) {
@@ -180,7 +181,8 @@ class RankRhythm {
     }
   }
 
-  // The neighbouring place of the same item: an exchange's sends stand before its fill.
+  // The far end is at the neighbouring place of the same item, because the sends of an exchange
+  // stand before its fill.
   absl::Status AddFarEnd(RegisterSpec* spec, TimedGraph::Register* entry) {
     const bool inbound = spec->side() == RegisterSpec::INBOUND;
     const TimedGraph::Port near = inbound ? entry->consumers.at(0) : entry->producer;
@@ -219,8 +221,8 @@ class RankRhythm {
     for (int a = 0; a < plan_.actor_size(); ++a)
       SetTiming(a, plan_.mutable_actor(a)->mutable_timing());
     PlanCertificate* certificate = plan_.mutable_certificate();
-    // Steps follow each other as if every one had an update: then all waits are kept, those over
-    // several steps too.
+    // Steps follow each other as if every step had an update. Then all waits are kept, including
+    // waits over several steps.
     certificate->set_steps_per_iteration(steps_per_iteration_);
     certificate->set_iteration_ns(steps_per_iteration_ * rhythm_.iteration_ns);
     if (steps_per_iteration_ > 1) certificate->set_step_ns(rhythm_.iteration_ns);

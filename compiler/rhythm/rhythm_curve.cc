@@ -53,7 +53,7 @@ std::string Bar(double share) {
   return bar;
 }
 
-// The bound is of all counts, so none are given.
+// The bound is for all slot counts, so the graph has no given counts.
 PeriodBound BoundOfAllCounts(TimedGraph graph) {
   for (TimedGraph::Register& entry : graph.registers) {
     if (entry.initial_tokens == 0) entry.slots = 0;
@@ -61,7 +61,7 @@ PeriodBound BoundOfAllCounts(TimedGraph graph) {
   return BoundPeriod(graph);
 }
 
-// "the work of stage 0: forward layers.3 21 %, backward layers.3 43 %"
+// Returns "the work of stage 0: forward layers.3 21 %, backward layers.3 43 %".
 std::string BusiestText(const TimedGraph& graph, const PeriodBound& bound) {
   std::vector<std::pair<int64_t, int>> loads;
   int64_t micro_batches = 1;
@@ -69,7 +69,7 @@ std::string BusiestText(const TimedGraph& graph, const PeriodBound& bound) {
     micro_batches = std::max(micro_batches, graph.actors[a].acts / graph.actors[a].chunks);
   for (int a : bound.busiest) {
     const TimedGraph::Actor& actor = graph.actors[a];
-    // What acts once a step is no part of a micro-batch.
+    // An actor that acts once a step has no part in a micro-batch.
     if (actor.acts / actor.chunks == micro_batches)
       loads.emplace_back(actor.time_ns * actor.chunks, a);
   }
@@ -90,7 +90,7 @@ std::string BusiestText(const TimedGraph& graph, const PeriodBound& bound) {
   return absl::StrCat(who, parts.empty() ? "" : ": ", absl::StrJoin(parts, ", "));
 }
 
-// Registers with more than one slot, the largest first.
+// Returns the registers with more than one slot, the largest first.
 std::string SlotsText(const TimedGraph& graph, const std::vector<int64_t>& slots) {
   std::vector<size_t> several;
   int64_t bytes = 0;

@@ -11,7 +11,7 @@
 namespace weir::compiler {
 namespace {
 
-// Halvings of the period between the bound and what one slot each needs.
+// The search halves the interval between the bound and the period of one slot each this many times.
 constexpr int kBisections = 12;
 
 int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>& slots) {
@@ -20,7 +20,7 @@ int64_t BytesOfFullestDevice(const TimedGraph& graph, const std::vector<int64_t>
   return most;
 }
 
-// The shortest period at which the registers of no device take more than `bytes_max`.
+// Finds the shortest period at which the registers of no device take more than `bytes_max`.
 absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSolution best,
                                             int64_t bytes_max) {
   if (BytesOfFullestDevice(graph, best.slots) <= bytes_max) return best;
@@ -55,7 +55,7 @@ absl::StatusOr<RegisterSolution> SolveUnder(const TimedGraph& graph, RegisterSol
   return fits;
 }
 
-// What in the job leaves all slots to the solver.
+// Returns the settings of the job that would leave all slots to the solver.
 std::string LeaveSlotsToBeSolved(const Runtime& runtime) {
   std::string text = runtime.debug_register_slots() > 0 ? "runtime.debug_register_slots: 0" : "";
   if (runtime.registers() != Runtime::SOLVED)

@@ -1,5 +1,5 @@
-// Solves the rhythm of a job: its stations as a timed graph, slots and start times from
-// compiler/rates. Thread rule: pure functions.
+// Solves the rhythm of a job. The stations of the job become a timed graph, and compiler/rates
+// finds slots and start times. Thread rule: pure functions.
 #pragma once
 
 #include <map>
@@ -15,20 +15,21 @@
 namespace weir::compiler {
 
 struct RhythmOptions {
-  // Ranks of each stage whose sizes are looked at: the first, the last, and those between from the
-  // front. The sizes of uneven shards are mostly told by the first and the last. Where a stage has
-  // more ranks than kRanksMany, only the first: each has transfers with many others, and lowering
-  // one takes as long as a rank's whole compilation may.
+  // The number of ranks of each stage whose sizes count: the first, the last, and others from the
+  // front. The first and the last rank mostly show the sizes of uneven shards. In a stage with more
+  // than kRanksMany ranks only the first rank counts: each rank has transfers with many others, and
+  // the lowering of one rank takes as long as a rank's whole compilation may.
   int64_t ranks_of_stage_max = 2;
   static constexpr int64_t kRanksMany = 256;
 };
 
-// The graph of a job's stations, with slots as the job's choice gives them. Precondition:
-// plan.stages. Errors: what a rank's plan is rejected for.
+// Returns the graph of a job's stations. Slots are those of the job's choice. Precondition:
+// plan.stages is filled in. Errors: those for which a rank's plan is rejected.
 absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs,
                                                const RhythmOptions& options = {});
 
-// What all registers of a device take, by device of the graph. A message lies where it is read.
+// Returns the bytes of all registers of a device, by device of the graph. A message lies on the
+// device that reads the message.
 std::map<int, int64_t> RegisterBytes(const TimedGraph& graph, const std::vector<int64_t>& slots);
 
 // kInvalidArgument: a deadlock (W0494), or no slots fit under runtime.register_bytes_max (W0495).

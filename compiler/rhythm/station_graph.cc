@@ -9,7 +9,8 @@
 namespace weir::compiler {
 namespace {
 
-// Far above what runs; keeps sums of fantastic sizes from overflowing before the plan is refused.
+// This limit is far above any plan that runs. It keeps sums of fantastic sizes from overflowing
+// before the plan is refused.
 constexpr int64_t kBytesMax = int64_t{1} << 46;
 constexpr int64_t kAlignment = 64;
 
@@ -25,7 +26,7 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
   for (const RankKernel& kernel : actor.kernels) {
     KernelUse use{kernel.op, kernel.attrs, {}, {}};
     for (const RankOperand& output : kernel.outputs) use.outputs.push_back(output.slice);
-    // What an exchange reads is what it writes, whatever the size of the shard that it lies in.
+    // An exchange reads as many bytes as it writes, whatever the size of the shard around them.
     if (kernel.op == "exchange_pack" || kernel.op == "exchange_fill") {
       use.inputs = use.outputs;
     } else {
@@ -51,7 +52,7 @@ void StationGraphBuilder::AddStations(const RankGraph& shape) {
     data.act_ns = std::clamp<int64_t>(costs_.ActNs(), 1, kActNsMax);
     data.priority = SchedulePriority(plan_, shape, actor);
     data.micro_batches = actor.acts_per_step / actor.chunks;
-    // Both ends of a message have as many chunks.
+    // Both ends of a message have the same number of chunks.
     data.chunks = actor.chunks;
     data.pass = {ComputedPass(actor), actor.part, ScheduleTurn(plan_, actor)};
   }
@@ -86,12 +87,12 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
     const bool local = tensor.side == RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
     if (tensor.paces)
-      continue;  // the messages of the exchange say as much, and have a latency besides
+      continue;  // the messages of the exchange give the same waits, and a latency besides
     RegisterData data;
     data.name = tensor.name;
     data.slots = GivenSlots(plan_, graph, tensor);
     if (local) {
-      if (tensor.consumers.empty()) continue;  // scratch, or a weight that nobody reads
+      if (tensor.consumers.empty()) continue;  // scratch, or a weight without readers
       key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step,
              InitialTokens(tensor)};
     } else if (tensor.side == RegisterSpec::OUTBOUND) {
@@ -105,7 +106,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
       data.latency_ns = std::min(
           kActNsMax, costs_.LatencyNs(costs_.LevelBetween(graph.rank, tensor.peer), tensor.bytes));
     }
-    // The memory of a message is at the receiver.
+    // The memory of a message lies at the receiver.
     if (tensor.side != RegisterSpec::OUTBOUND && sizes == Sizes::kKnown)
       data.bytes = AlignedBytes(tensor.bytes);
     auto [known, is_new] = here.emplace(key, data);

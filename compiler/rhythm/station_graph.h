@@ -1,13 +1,14 @@
-// The time of one step of a whole job, with an update, as one graph: its stations (see Station),
-// whatever the number of ranks.
+// One step of a whole job, with an update, as a timed graph of the job's stations (see Station).
+// The size of the graph does not depend on the number of ranks.
 //
-// Who waits for whom is told by the shapes of the stages (lower/stage_shape.h), which have all that
-// any rank does. So a rank's waits are among those here: of a register, a rank has some of the
-// consumers and the same slots; of a message with fewer chunks, the first ones. Times that hold
-// here hold on every rank, and its own check of its plan says so. What acts and registers take is
-// told by a few lowered ranks: a station takes what the slowest of them takes, and a register the
-// bytes of the largest. That is a guess for the others, which costs time and memory, never
-// soundness. Thread rule: one thread.
+// The shapes of the stages (lower/stage_shape.h) give the waits, because a shape includes
+// everything that any rank does. The waits of a rank are therefore among the waits here: a rank has
+// some of the consumers of a register, with the same slots, and the first chunks of a message, if
+// it has fewer chunks. Times that hold here hold on every rank, and each rank's own check of its
+// plan confirms that. A few lowered ranks give the times and the sizes: a station takes as long as
+// the slowest of these ranks, and a register has the bytes of the largest. For the other ranks the
+// times and sizes are a guess. A wrong guess costs time and memory, never soundness. Thread rule:
+// one thread.
 #pragma once
 
 #include <map>
@@ -24,9 +25,9 @@
 
 namespace weir::compiler {
 
-// What the acts of a station are for the pipeline.
+// The role of a station's acts in the pipeline.
 struct StationPass {
-  std::optional<PipelinePass> pass;  // none: they compute no part of a pass
+  std::optional<PipelinePass> pass;  // none: the acts compute no part of a pass
   int64_t part = 0;
   PipelineSchedule::Turn turn;
 };
@@ -38,12 +39,12 @@ struct StationGraph {
   std::vector<RegisterFamily> families;  // of its registers
 };
 
-// What an act of `actor` takes.
+// Returns the time of one act of `actor`.
 int64_t ActNs(const RankActor& actor, const CostModel& costs);
 
 class StationGraphBuilder {
  public:
-  // With the shapes of all stages.
+  // Starts from the shapes of all stages.
   StationGraphBuilder(const LogicalPlan& plan, const CostModel& costs);
 
   // Adds the times of a rank's acts and the sizes of its registers.
@@ -69,7 +70,8 @@ class StationGraphBuilder {
   };
 
   void AddStations(const RankGraph& shape);
-  enum class Sizes : uint8_t { kUnknown, kKnown };  // of a shape, of a rank
+  // kUnknown for a shape, kKnown for a rank.
+  enum class Sizes : uint8_t { kUnknown, kKnown };
   void AddRegisters(const RankGraph& graph, Sizes sizes);
 
   const LogicalPlan& plan_;

@@ -1,5 +1,5 @@
-// accumulate: the sum of a gradient over the acts of a span: the micro-batches of a step, or of
-// several.
+// accumulate sums a gradient over the acts of a span: the micro-batches of a step, or of several
+// steps.
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
 #include "ops/defs/rule_builder.h"

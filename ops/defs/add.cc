@@ -1,4 +1,4 @@
-// add, sub and mul, with the second operand repeated over the leading dimensions it lacks.
+// add, sub and mul. The second operand is repeated over the leading dimensions that it lacks.
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"
 #include "ops/defs/operand_check.h"
@@ -14,7 +14,7 @@ absl::StatusOr<std::vector<TensorType>> InferBinary(const InferInput& in) {
   return std::vector<TensorType>{in.inputs[0]};
 }
 
-// One factor per dimension of a; the last of them are b's.
+// Returns a rule with one factor per dimension of a; the last factors are those of b.
 FactorRule BinaryRule(const std::vector<TensorType>& inputs,
                       const std::vector<TensorType>& outputs) {
   FactorRule rule;
@@ -46,12 +46,12 @@ FactorRule ProductRule(const Attributes&, const std::vector<TensorType>& inputs,
   return rule;
 }
 
-// The dimensions of a that b lacks.
+// Returns the number of dimensions of a that b lacks.
 size_t Lacking(GradientBuilder& b) {
   return b.input_type(0).dims.size() - b.input_type(1).dims.size();
 }
 
-// Sets the gradient of b from what it would be without the repetition.
+// Sets the gradient of b, given the gradient that b would have without the repetition.
 void SetSecondGrad(GradientBuilder& b, ValueId grad) {
   SetGrad(b, 1, SumLeading(b, grad, Lacking(b)));
 }

@@ -34,7 +34,7 @@ void CheckHeads(OperandCheck& check) {
               absl::StrCat(groups.name, "=", heads.size, " for plain attention")});
 }
 
-// Text of the rule; `heads` is "g" or "(g r)".
+// Returns the rule of `text`, where `heads` is "g" or "(g r)".
 RuleBuilder AttentionRule(const std::string& heads, const std::string& text,
                           const std::vector<TensorType>& inputs,
                           const std::vector<TensorType>& outputs) {
@@ -50,7 +50,7 @@ std::string HeadsText(const std::vector<TensorType>& inputs) {
   return inputs[0].dims[2].size == inputs[1].dims[2].size ? "g" : "(g r)";
 }
 
-// Multiply-adds of one product of scores: queries times the keys they see.
+// Returns the multiply-adds of one product of scores: queries times the keys that they see.
 double ScoreFlops(const Attributes& attrs, const std::vector<TensorType>& inputs) {
   double s = static_cast<double>(inputs[0].dims[1].size);
   double seen = attrs.Bool("causal", true) ? (s + 1) / 2 : s;

@@ -29,7 +29,7 @@ OpDef CastDef() {
   def.gradient = [](GradientBuilder& b) {
     ValueId dy = b.output_grad(0);
     if (dy < 0 || !b.needs_grad(0)) return absl::OkStatus();
-    // A gradient that is already in the type of x (f32, of a parameter) is kept as it is.
+    // A gradient that already has the type of x (f32, of a parameter) is kept unchanged.
     DType wanted = b.input_type(0).dtype;
     if (b.type(dy).dtype != wanted) dy = Add1(b, "cast", {dy}, {{"to", std::string(Name(wanted))}});
     SetGrad(b, 0, dy);

@@ -1,4 +1,4 @@
-// Clipping gradients by their global norm: sum_squares of shards, then clip_scale.
+// Clips gradients by their global norm: sum_squares of shards, then clip_scale.
 #include "absl/strings/str_cat.h"
 #include "ops/defs/axis_rule.h"
 #include "ops/defs/flops.h"
@@ -10,9 +10,9 @@
 namespace weir {
 namespace {
 
-// The squares of one tensor add up over any split of it. Of several tensors, a split of one
-// would count the copies of the others once per device, so nothing of them is split by this rule:
-// whoever knows that all are split alike may add the local totals.
+// The squares of one tensor add up over any split of the tensor. With several tensors, a split of
+// one tensor would count the copies of the others once per device, so this rule splits nothing. A
+// caller that knows that all tensors are split alike may add the local totals.
 FactorRule SumSquaresRule(const Attributes&, const std::vector<TensorType>& inputs,
                           const std::vector<TensorType>& outputs) {
   FactorRule rule = WholeRule(inputs, outputs);

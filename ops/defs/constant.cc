@@ -1,4 +1,4 @@
-// constant: a tensor of one value, made where it is needed. Seeds and empty gradients.
+// constant is a tensor of one value, made where it is needed, for seeds and empty gradients.
 #include "ops/defs/flops.h"
 #include "ops/defs/rule_builder.h"
 #include "ops/defs/type_text.h"

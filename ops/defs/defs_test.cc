@@ -39,7 +39,7 @@ absl::StatusOr<std::vector<TensorType>> Infer(const std::string& op,
   return def->infer({attrs, types, Table()});
 }
 
-// The types as text, or the message of the error.
+// Returns the types as text, or the message of the error.
 std::string InferText(const std::string& op, const std::vector<std::string>& inputs,
                       Attributes attrs = {}) {
   auto types = Infer(op, inputs, std::move(attrs));
@@ -50,7 +50,8 @@ std::string InferText(const std::string& op, const std::vector<std::string>& inp
   return absl::StrJoin(texts, ", ");
 }
 
-// "batch:8/1 heads:4/1+head_dim:16/1 | ..." with factors by name, whole ones in brackets.
+// Returns "batch:8/1 heads:4/1+head_dim:16/1 | ..." with factors by name, whole factors in
+// brackets.
 std::string RuleText(const std::string& op, const std::vector<std::string>& inputs,
                      Attributes attrs = {}) {
   auto outputs = Infer(op, inputs, attrs);

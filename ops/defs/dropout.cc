@@ -1,5 +1,5 @@
-// dropout. Whether an element stays depends on (key, micro-batch, global index) only, so its
-// gradient is dropout again, with the key of the forward op.
+// dropout. The fate of an element depends on (key, micro-batch, global index) only, so the gradient
+// of dropout is dropout again, with the key of the forward op.
 #include "absl/strings/str_cat.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"

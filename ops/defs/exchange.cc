@@ -1,5 +1,5 @@
-// exchange_pack and exchange_fill: the two halves of a boxing step on one rank. They appear
-// in plans only; their shapes are local, and no layout is derived from them.
+// exchange_pack and exchange_fill are the two halves of a boxing step on one rank. Both appear in
+// plans only; their shapes are local, and no layout is derived from them.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -11,7 +11,7 @@
 namespace weir {
 namespace {
 
-// Reads a flat list of integers; past the end it says so instead of reading.
+// Reads a flat list of integers; a read past the end is recorded as an error.
 class IntReader {
  public:
   explicit IntReader(std::vector<int64_t> values) : values_(std::move(values)) {}
@@ -21,7 +21,7 @@ class IntReader {
     if (at_ == values_.size()) ok_ = false;
     return ok_ ? values_[at_++] : 0;
   }
-  // `count` numbers; none if there are fewer.
+  // Returns `count` numbers, or none if there are fewer.
   std::vector<int64_t> Take(int64_t count) {
     if (count < 0 || count > static_cast<int64_t>(values_.size() - at_)) ok_ = false;
     if (!ok_) return {};
@@ -104,7 +104,7 @@ OpDef ExchangePackDef() {
   return def;
 }
 
-// One region: widens the shape of its tensor.
+// Reads one region, and widens the shape of its tensor.
 absl::Status ReadRegion(IntReader& reader, int64_t num_messages,
                         std::vector<std::vector<int64_t>>* shapes) {
   int64_t tensor = reader.Next(), combiner = reader.Next(), rank = reader.Next();

@@ -1,4 +1,4 @@
-// Steps that the gradients of many ops share. No op of its own lives here.
+// Steps that the gradients of many ops share. This header defines no op.
 // Thread rule: as GradientBuilder.
 #pragma once
 
@@ -9,24 +9,25 @@
 
 namespace weir {
 
-// The gradient of forward output i with the output's element type (a cast is added
-// where it differs); -1 if none flows.
+// Returns the gradient of forward output i with the output's element type (a cast is added where
+// the types differ); -1 if no gradient flows.
 ValueId OutputGrad(GradientBuilder& b, int output);
 
-// W0315 if a gradient flows to output i: it is a by-product (a statistic), not differentiable.
+// W0315 if a gradient flows to output i: such an output is a by-product (a statistic) and not
+// differentiable.
 absl::Status ExpectNoGrad(GradientBuilder& b, const std::string& op, int output,
                           const std::string& name);
 
-// Adds a node of one result.
+// Adds a node with one result.
 ValueId Add1(GradientBuilder& b, const std::string& op, const std::vector<ValueId>& inputs,
              Attributes attrs);
 
-// Sets the gradient of input i; where names or units of `grad` are not those of the input,
-// a reshape (a copy that may be aliased) gives it the input's.
+// Sets the gradient of input i. If names or units of `grad` differ from those of the input, a
+// reshape (a copy that may be aliased) gives `grad` the input's.
 void SetGrad(GradientBuilder& b, int input, ValueId grad);
 
-// The sum of `grad` over its first `count` axes, in f32: how the gradient of a
-// broadcast operand is made. count == 0 is `grad` itself.
+// Returns the sum of `grad` over its first `count` axes, in f32. The gradient of a broadcast
+// operand is made in this way. With count == 0 the result is `grad` itself.
 ValueId SumLeading(GradientBuilder& b, ValueId grad, size_t count);
 
 }  // namespace weir

@@ -27,7 +27,7 @@ FactorRule MatmulRule(const Attributes& attrs, const std::vector<TensorType>& in
   bool transpose = attrs.Bool("transpose_w");
   RuleBuilder rule(transpose ? "... k, n k, n -> ... n, ... n" : "... k, k n, n -> ... n, ... n",
                    inputs, outputs);
-  // Rules of a job that speak of parameters mean the weight's names.
+  // Rules of a job that name dimensions of parameters mean the weight's names.
   rule.Named("k", inputs[1].dims[transpose ? 1 : 0].name)
       .Named("n", inputs[1].dims[transpose ? 0 : 1].name);
   rule.Additive(2);
@@ -42,7 +42,7 @@ double MatmulFlops(const Attributes&, const std::vector<TensorType>& inputs,
   return static_cast<double>(outputs[0].num_elements()) * 2.0 * k;
 }
 
-// The gradient of the value before the activation; -1: none flows.
+// Returns the gradient of the value before the activation; -1 if no gradient flows.
 ValueId PreActivationGrad(GradientBuilder& b) {
   ValueId dy = OutputGrad(b, 0);
   std::string activation = b.attrs().Str("activation", "none");

@@ -1,9 +1,9 @@
-// What an op means, apart from how it computes: schema, shapes, factor rule,
-// gradient, cost. One op (with its gradient ops) per file; see ops/defs/relu.cc for
-// the simplest. Registered before main, frozen after.
+// An OpDef says what an op means, apart from how the op computes: schema, shapes, factor rule,
+// gradient, cost. A file defines one op (with its gradient ops); ops/defs/relu.cc is the simplest.
+// Definitions are registered before main and frozen after.
 //
-// From these the compiler derives everything else: legal layouts, boxing, backward
-// graph. Kernels stand in ops/kernels and share only names and attributes.
+// From the definitions the compiler derives everything else: legal layouts, boxing, backward graph.
+// Kernels stand in ops/kernels and share only names and attributes.
 // Thread rule: the registry is read-only after main starts; all functions are pure.
 #pragma once
 
@@ -30,8 +30,8 @@ struct AttrSchema {
   std::string doc;
 };
 
-// The dimension along which the values of an integer operand count: each is from 0 to below its
-// size.
+// An IndexedAxis names the dimension along which the values of an integer operand count: each value
+// is from 0 to below the size of the dimension.
 struct IndexedAxis {
   enum class Side : uint8_t { kInput, kOutput } side = Side::kInput;
   int operand = 0;
@@ -52,21 +52,23 @@ struct OpSchema {
   std::vector<OperandSchema> inputs;
   std::vector<OperandSchema> outputs;
   std::vector<AttrSchema> attrs;
-  // Not for users: appears only in compiled graphs (gradient ops, optimiser ops).
+  // True for gradient ops and optimiser ops, which appear only in compiled graphs and not in a
+  // user's graph.
   bool internal = false;
-  // How dimensions map to factors, in words of ops/defs/rule_builder.h; shown by `weir ops NAME`.
+  // The mapping of dimensions to factors, in the notation of ops/defs/rule_builder.h; shown by
+  // `weir ops NAME`.
   std::string factors;
-  // Every element of an output is an element of an input, if both are of one type: the range of
-  // integers passes through.
+  // True if every element of an output is an element of an input, for outputs and inputs of one
+  // type. The range of integers then passes through the op.
   bool moves_elements = false;
 };
 
-// What the operand that `index` belongs to counts along, of the op's types. Precondition: types
-// that the op infers.
+// Returns the dimension of the op's types along which the operand that `index` belongs to counts.
+// Precondition: the op infers from these types without error.
 TensorDim IndexedDim(const IndexedAxis& index, const std::vector<TensorType>& inputs,
                      const std::vector<TensorType>& outputs);
 
-// What inference sees. Input types are logical (whole micro-batch tensors).
+// An InferInput is the input of inference. Input types are logical (whole micro-batch tensors).
 struct InferInput {
   const Attributes& attrs;
   const std::vector<TensorType>& inputs;
@@ -74,44 +76,49 @@ struct InferInput {
   const std::map<std::string, TensorDim>& dims;
 };
 
-// A value in the graph under construction. Opaque to ops; -1 = none.
+// A ValueId is a value in the graph under construction, opaque to ops; -1 = none.
 using ValueId = int;
 
-// What a gradient function may do: read the forward node, add nodes.
+// A gradient function uses a GradientBuilder to read the forward node and to add nodes.
 class GradientBuilder {
  public:
   virtual ~GradientBuilder() = default;
   virtual const Attributes& attrs() const = 0;
   virtual int num_inputs() const = 0;
-  // Forward operands; -1 if absent. Asking for one may stash it: ask only for what Add is given.
+  // Returns a forward operand, or -1 if the operand is absent. A call may stash the operand, so
+  // call only for operands that are passed to Add.
   virtual ValueId input(int i) const = 0;
   virtual ValueId output(int i) const = 0;
-  // Their types, for which nothing need be stashed: builders that stash override these.
+  // Return the types of the operands, for which nothing need be stashed: builders that stash
+  // override these functions.
   virtual const TensorType& input_type(int i) const { return type(input(i)); }
   virtual const TensorType& output_type(int i) const { return type(output(i)); }
   virtual ValueId output_grad(int i) const = 0;  // -1: no gradient flows to this output
-  virtual bool needs_grad(int input) const = 0;  // false: do not compute it; or no such input
+  // False: do not compute the gradient, or no such input exists.
+  virtual bool needs_grad(int input) const = 0;
   virtual const TensorType& type(ValueId value) const = 0;
   virtual uint64_t rng_key() const = 0;  // of the forward op
-  // Adds a node; the results in order. `rng_key` is inherited from the forward op.
+  // Adds a node and returns its results in order. The node inherits `rng_key` from the forward op.
   virtual std::vector<ValueId> Add(const std::string& op, const std::vector<ValueId>& inputs,
                                    Attributes attrs) = 0;
-  // The gradient of forward input i. Called at most once per input.
+  // Sets the gradient of forward input i. Called at most once per input.
   virtual void SetInputGrad(int i, ValueId grad) = 0;
 };
 
 struct OpDef {
   OpSchema schema;
-  // Output types. Errors say what was expected of which operand; the caller adds where.
+  // Returns the output types. Errors say what was expected of which operand; the caller adds the
+  // place.
   std::function<absl::StatusOr<std::vector<TensorType>>(const InferInput&)> infer;
-  // Given inferred types. Factor names come from dimension names.
+  // Returns the factor rule for inferred types. Factor names come from dimension names.
   std::function<FactorRule(const Attributes&, const std::vector<TensorType>& inputs,
                            const std::vector<TensorType>& outputs)>
       rule;
-  // Absent: no gradient (integer inputs, optimiser ops). The gradient set for a real input
-  // has its dimensions; it may be f32 where the input is bf16 (gradients of parameters).
+  // Absent: the op has no gradient (integer inputs, optimiser ops). The gradient set for a real
+  // input has the input's dimensions; it may be f32 where the input is bf16 (gradients of
+  // parameters).
   std::function<absl::Status(GradientBuilder&)> gradient;
-  // Floating-point operations of the whole op; elementwise ops count one per element.
+  // Returns the floating-point operations of the whole op; elementwise ops count one per element.
   std::function<double(const Attributes&, const std::vector<TensorType>& inputs,
                        const std::vector<TensorType>& outputs)>
       flops;
@@ -119,23 +126,25 @@ struct OpDef {
 
 class OpRegistry {
  public:
-  // Fatal on a duplicate: that is our own bug. Guards `infer`: operand counts and overflow of
-  // any type in or out are checked around it, so definitions need not.
+  // Ends the program on a duplicate, which is a bug of Weir itself. Registration wraps `infer` with
+  // checks of operand counts and of overflow in any input or output type, so definitions need not
+  // check them.
   static void Register(OpDef def);
   // nullptr: unknown.
   static const OpDef* Find(const std::string& name);
   static std::vector<std::string> Names();
-  // The op a graph asks for: W0301 with the nearest name if there is none or it is internal.
+  // Returns the op that a graph names. W0301, with the nearest name, if there is no such op or it
+  // is internal.
   static absl::StatusOr<const OpDef*> FindForUser(const std::string& name,
                                                   const std::string& where);
 };
 
-// Checks attributes and operand counts against the schema and fills in defaults.
-// Errors name the nearest attribute. `where` prefixes the message.
+// Checks attributes and operand counts against the schema and fills in defaults. Errors name the
+// nearest attribute. `where` prefixes the message.
 absl::Status CheckSchema(const OpSchema& schema, int num_inputs, int num_outputs, Attributes* attrs,
                          const std::string& where);
 
-// WEIR_REGISTER_OP(MatmulDef()); once per op, at namespace scope of its .cc file.
+// Use as WEIR_REGISTER_OP(MatmulDef()); once per op, at namespace scope of its .cc file.
 #define WEIR_REGISTER_OP(def) WEIR_REGISTER_OP_INNER(__COUNTER__, def)
 #define WEIR_REGISTER_OP_INNER(n, def) WEIR_REGISTER_OP_INNER2(n, def)
 #define WEIR_REGISTER_OP_INNER2(n, def) \

@@ -89,7 +89,7 @@ absl::Status CheckCount(const OpSchema& schema, const std::vector<OperandSchema>
                    absl::StrCat(found), ""});
 }
 
-// How the attribute is written in a job, and what it means.
+// Returns the attribute as a job writes it, with its meaning.
 std::string Example(const AttrSchema& attr) {
   static constexpr const char* kValues[] = {"i: 1", "f: 0.5", "b: true", "s: \"...\"",
                                             "ints { values: [0, 1] }"};
@@ -143,7 +143,7 @@ std::string OperandName(const std::vector<OperandSchema>& operands, size_t i) {
 }  // namespace
 
 void OpRegistry::Register(OpDef def) {
-  // What every definition would have to check stands here once.
+  // This wrapper makes the checks that every definition would otherwise have to make.
   def.infer = [schema = def.schema,
                infer = def.infer](const InferInput& in) -> absl::StatusOr<std::vector<TensorType>> {
     WEIR_RETURN_IF_ERROR(CheckCount(schema, schema.inputs, static_cast<int>(in.inputs.size()),

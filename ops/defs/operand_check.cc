@@ -68,7 +68,7 @@ OperandCheck& OperandCheck::SameSize(int i, int axis, int like, int like_axis) {
   const TensorDim& found = dim(i, axis);
   const TensorDim& expected = dim(like, like_axis);
   if (found.size == expected.size) return *this;
-  // A transposed operand has the size that is wanted in another dimension.
+  // If the operand is transposed, another dimension has the expected size.
   for (const TensorDim& other : dims(i)) {
     if (other.size != expected.size) continue;
     return Fail({"W0308", "",

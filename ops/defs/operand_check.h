@@ -1,12 +1,12 @@
-// OperandCheck: what an op expects of the types of its operands, written as a
-// chain; the first expectation that fails is the status, later ones are skipped.
+// An OperandCheck states an op's expectations of the types of its operands as a chain. The first
+// expectation that fails becomes the status, and later expectations are skipped.
 //
 //   OperandCheck check(in, {"x", "w"});
 //   check.Real(0).MinRank(0, 1).Rank(1, 2).SameType(1, 0).SameSize(1, 0, 0, -1);
 //   WEIR_RETURN_IF_ERROR(check.status());
 //
-// Expectations about absent operands hold. Axes may count from the end (-1).
-// Names of dimensions may differ unless said. Thread rule: one thread.
+// Expectations about absent operands hold. Axes may count from the end (-1). Names of dimensions
+// may differ unless stated otherwise. Thread rule: one thread.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace weir {
 
 class OperandCheck {
  public:
-  // `names` of the inputs, in order; operands beyond are called like the last.
+  // `names` holds the names of the inputs, in order; further operands take the last name.
   OperandCheck(const InferInput& in, std::vector<std::string> names)
       : in_(in), names_(std::move(names)) {}
 
@@ -30,14 +30,15 @@ class OperandCheck {
   const std::vector<TensorDim>& dims(int i) const { return in_.inputs[i].dims; }
   const TensorDim& dim(int i, int axis) const;
 
-  // Element types: W0309.
+  // The next functions check element types: W0309.
   OperandCheck& Real(int i);
   OperandCheck& Is(int i, DType dtype);
   OperandCheck& SameType(int i, int like);
-  // Ranks: W0307.
+  // The next functions check ranks: W0307.
   OperandCheck& Rank(int i, int rank);
   OperandCheck& MinRank(int i, int rank);
-  // Sizes: W0308. Dimension `axis` of i is as long as dimension `like_axis` of `like`.
+  // The next functions check sizes: W0308. SameSize: dimension `axis` of i is as long as dimension
+  // `like_axis` of `like`.
   OperandCheck& SameSize(int i, int axis, int like, int like_axis);
   // All sizes of i are those of `like`.
   OperandCheck& SameShape(int i, int like);
@@ -45,10 +46,10 @@ class OperandCheck {
   OperandCheck& LeadingShape(int i, int like, int drop);
   // Sizes and names of i are those of the last dimensions of `like`.
   OperandCheck& Suffix(int i, int like);
-  // Attribute `name` is an axis of operand i, from 0: W0310.
+  // Checks that attribute `name` is an axis of operand i, from 0: W0310.
   OperandCheck& Axis(const std::string& name, int64_t axis, int i);
 
-  // Records a failure of the op's own.
+  // Records a failure that the op found itself.
   OperandCheck& Fail(const Problem& problem);
   const absl::Status& status() const { return status_; }
 
@@ -62,12 +63,12 @@ class OperandCheck {
   absl::Status status_;
 };
 
-// The attribute as one of `choices`: W0310 with the nearest.
+// Checks that the attribute is one of `choices`: W0310 with the nearest choice.
 absl::Status CheckChoice(const std::string& attr, const std::string& value,
                          const std::vector<std::string>& choices);
-// The real attribute `name` is 0 or more: W0310.
+// Checks that the real attribute `name` is 0 or more: W0310.
 absl::Status CheckNotNegative(const Attributes& attrs, const std::string& name);
-// A real element type by name; "" means `fallback`.
+// Returns the real element type with name `value`; "" means `fallback`.
 absl::StatusOr<DType> RealDType(const std::string& attr, const std::string& value, DType fallback);
 
 }  // namespace weir

@@ -32,7 +32,7 @@ absl::Status CheckUpdate(const InferInput& in) {
   return CheckChoice("decay", in.attrs.Str("decay", "constant"), {"constant", "cosine", "linear"});
 }
 
-// `name` in [0, 1).
+// Checks that attribute `name` is in [0, 1).
 absl::Status CheckDecayRate(const InferInput& in, const std::string& name) {
   double value = in.attrs.Real(name);
   if (value >= 0 && value < 1) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// reduce_sum, reduce_mean and reduce_max over some axes, and what their gradients need:
+// reduce_sum, reduce_mean and reduce_max over some axes, and the ops that their gradients need:
 // expand and reduce_max_grad.
 #include <algorithm>
 
@@ -28,7 +28,7 @@ std::vector<TensorDim> Remaining(const std::vector<TensorDim>& dims,
   return rest;
 }
 
-// Axes exist and are named once.
+// Checks that axes exist and are named once.
 absl::Status CheckAxes(const std::vector<int64_t>& axes, const TensorType& type,
                        const std::string& operand) {
   std::vector<int64_t> sorted = axes;
@@ -76,7 +76,7 @@ OpDef ReduceDef(const std::string& name, const std::string& doc) {
   return def;
 }
 
-// The gradient of a sum: `grad` repeated, in the element type of x.
+// Returns the gradient of a sum: `grad` repeated, in the element type of x.
 ValueId ExpandLikeInput(GradientBuilder& b, ValueId grad) {
   const TensorType x = b.input_type(0);
   if (b.type(grad).dtype != x.dtype)

@@ -27,7 +27,7 @@ std::string Names(const std::vector<OperandSchema>& operands) {
                        [](std::string* out, const OperandSchema& o) { out->append(Mark(o)); });
 }
 
-// Rows of two columns under a heading; nothing if there are none.
+// Appends rows of two columns under a heading; appends nothing if there are no rows.
 void AppendTable(const std::string& heading,
                  const std::vector<std::pair<std::string, std::string>>& rows, std::string* text) {
   if (rows.empty()) return;

@@ -1,5 +1,5 @@
-// The reference of ops, written from their definitions: what `weir ops NAME` prints.
-// Nothing about kernels or devices. Thread rule: pure functions.
+// Writes the reference of ops from their definitions, for `weir ops NAME`. The reference says
+// nothing about kernels or devices. Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -8,10 +8,10 @@
 
 namespace weir {
 
-// Doc, operands, attributes with defaults, factor rule, gradient. Ends in a newline.
+// Returns doc, operands, attributes with defaults, factor rule and gradient. Ends in a newline.
 std::string DescribeOp(const OpDef& def);
 
-// One line per op a graph may use, "name  doc", sorted by name.
+// Returns one line per op that a graph may use, "name  doc", sorted by name.
 std::string ListUserOps();
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// reshape: the same elements, row-major, under other dimensions. Its rule finds the factors
-// that both shapes are products of: [b, s, 64] -> [b, s, 4, 16] has the factors b, s, 4, 16.
+// reshape gives the same elements, row-major, other dimensions. Its rule finds the factors whose
+// products make both shapes: [b, s, 64] -> [b, s, 4, 16] has the factors b, s, 4, 16.
 #include <algorithm>
 #include <tuple>
 
@@ -26,8 +26,8 @@ absl::StatusOr<std::vector<TensorType>> InferReshape(const InferInput& in) {
        absl::StrCat("sizes in `to` whose product is ", x.num_elements(), ", such as name=size/1")});
 }
 
-// Pairs dimensions of one shape with those of the other, from the first on. A run is the
-// shortest stretch of both with equal products; in it, factors are cut off from the minor side as
+// Pairs dimensions of one shape with those of the other, from the first on. A run is the shortest
+// stretch of both shapes with equal products. In a run, factors are cut off from the minor side as
 // long as one remainder divides the other. A run that does not divide is never split.
 class FactorMatcher {
  public:
@@ -86,7 +86,8 @@ class FactorMatcher {
       else
         return Opaque(i, j, x_.size(), y_.size());
     }
-    // Walk from the minor end; each step cuts off the smaller remainder if it divides the larger.
+    // The walk starts at the minor end; each step cuts off the smaller remainder if it divides the
+    // larger.
     size_t a = i_end - 1, b = j_end - 1;
     int64_t ra = x_[a].size, rb = y_[b].size;
     std::vector<std::tuple<size_t, size_t, int64_t>> parts;
@@ -118,7 +119,7 @@ class FactorMatcher {
     return factor;
   }
 
-  // A factor that is no whole dimension is called like the dimension it is the major part of.
+  // A factor that is not a whole dimension takes the name of the dimension whose major part it is.
   void NameParts() {
     auto name = [&](const std::vector<TensorDim>& dims, const OperandRule& operand) {
       for (size_t d = 0; d < dims.size(); ++d) {

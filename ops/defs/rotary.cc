@@ -1,4 +1,4 @@
-// rotary position embedding. Its gradient is the opposite rotation.
+// rotary is the rotary position embedding. Its gradient is the opposite rotation.
 #include "absl/strings/str_cat.h"
 #include "ops/defs/flops.h"
 #include "ops/defs/gradient_steps.h"

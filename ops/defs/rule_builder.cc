@@ -9,7 +9,7 @@ namespace {
 
 using Tokens = std::vector<std::vector<std::string>>;  // per dimension its letters; "..." alone
 
-// One operand: "b (g r) ... 1".
+// Parses one operand: "b (g r) ... 1".
 Tokens ParseOperand(const std::string& text) {
   Tokens tokens;
   bool group = false;
@@ -46,7 +46,7 @@ std::vector<Tokens> ParseSide(const std::string& text) {
   return operands;
 }
 
-// Replaces "..." by letters "0", "1", ... for the dimensions the text does not name.
+// Replaces "..." by letters "0", "1", ... for the dimensions that the text does not name.
 Tokens Expand(const Tokens& tokens, size_t rank) {
   Tokens out;
   for (const auto& dim : tokens) {
@@ -120,7 +120,7 @@ RuleBuilder::RuleBuilder(const std::string& text, const std::vector<TensorType>&
   build(text.substr(0, arrow), inputs, &rule_.inputs);
   build(text.substr(arrow + 2), outputs, &rule_.outputs);
 
-  // Sizes: of factors that stand alone first, then what is missing in groups.
+  // Sizes of factors that stand alone are set first, then the missing sizes in groups.
   std::vector<bool> known(rule_.factors.size(), false);
   auto alone = [&](const TensorDim& dim, const std::vector<int>& factors) {
     if (factors.size() != 1 || known[factors[0]]) return;

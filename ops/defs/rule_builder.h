@@ -1,4 +1,4 @@
-// RuleBuilder: a FactorRule from an einsum-like text and the types of the operands.
+// A RuleBuilder builds a FactorRule from an einsum-like text and the types of the operands.
 //
 //   RuleBuilder("... k, k n -> ... n", inputs, outputs).Linear({0}).Linear({1}).Build()
 //
@@ -7,11 +7,11 @@
 //   (g r)    one dimension made of two factors, major to minor
 //   1        a dimension of no factor: never split
 //
-// Sizes come from the dimensions. A factor is called like the first dimension
-// it stands in alone (inputs first, then outputs) unless Named says otherwise. Its unit is the
-// least one that respects the units of all dimensions it is the major factor of. Operands the text
-// has beyond those given (absent optional ones) are dropped.
-// Precondition: types passed the op's inference, so sizes agree. Thread rule: values.
+// Sizes come from the dimensions. A factor is called like the first dimension in which it stands
+// alone (inputs first, then outputs) unless Named says otherwise. A factor's unit is the least unit
+// that respects the units of all dimensions whose major factor it is. Operands that stand in the
+// text but are not given (absent optional operands) are dropped. Precondition: types passed the
+// op's inference, so sizes agree. Thread rule: values.
 #pragma once
 
 #include <map>
@@ -31,7 +31,8 @@ class RuleBuilder {
   RuleBuilder& Named(const std::string& letter, const std::string& name);
   RuleBuilder& Combine(const std::string& letter, Combiner combiner);
   RuleBuilder& Additive(int input);
-  // P(sum) of these inputs gives P(sum) of all outputs. Dropped if one of them is absent.
+  // States that P(sum) of these inputs gives P(sum) of all outputs. Dropped if one of the inputs is
+  // absent.
   RuleBuilder& Linear(std::vector<int> inputs);
   FactorRule Build() const { return rule_; }
 
@@ -40,12 +41,12 @@ class RuleBuilder {
   std::map<std::string, int> letters_;
 };
 
-// For rules written by hand: sets unit and, where empty, name of each factor from the
-// dimensions it stands in, as above.
+// Completes a rule that was written by hand: sets the unit and, where empty, the name of each
+// factor from the dimensions in which the factor stands, as above.
 void TakeUnitsAndNames(const std::vector<TensorType>& inputs,
                        const std::vector<TensorType>& outputs, FactorRule* rule);
 
-// Linear group from `inputs` to all outputs.
+// Returns the linear group from `inputs` to all outputs.
 LinearGroup ToAllOutputs(std::vector<int> inputs, size_t num_outputs);
 
 }  // namespace weir

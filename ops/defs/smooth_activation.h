@@ -1,5 +1,5 @@
-// Activations whose gradient needs their input: gelu, silu. One builder for the pair of ops; relu,
-// whose gradient needs its result, stands by itself as the simplest op to copy.
+// Builds the pair of ops of an activation whose gradient needs its input: gelu, silu. The gradient
+// of relu needs its result, so relu stands by itself as the simplest op to copy.
 // Thread rule: pure functions.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace weir {
 
-// `name`: y = f(x) with `flops` per element, and "<name>_grad": dx = dy f'(x).
+// Defines `name`, y = f(x) with `flops` per element, and "<name>_grad", dx = dy f'(x).
 OpDef SmoothActivationDef(const std::string& name, const std::string& doc, double flops);
 OpDef SmoothActivationGradDef(const std::string& name, double flops);
 

@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-// f32[...]: logits without the vocabulary.
+// Returns f32[...]: the type of the logits without the vocabulary.
 TensorType PerSample(const TensorType& logits) {
   TensorType type{DType::kF32, logits.dims};
   type.dims.pop_back();

@@ -37,7 +37,7 @@ std::string TableText(const DimTable& table) {
   return text;
 }
 
-// A number of 1 to 63 bits; `what` is "size" or "unit".
+// Parses a number of 1 to 63 bits; `what` is "size" or "unit".
 absl::StatusOr<int64_t> ParseCount(const std::string& text, const std::string& item,
                                    const std::string& what) {
   bool digits = !text.empty();

@@ -2,9 +2,9 @@
 //
 //   f32[batch, sequence, heads=4/1, head_dim=16]
 //
-// An item is name[=size[/unit]]; what is left out comes from a table of named
-// dimensions. "f32[]" is a scalar. Graphs (declarations) and ops (attributes such
-// as reshape's `to`) share this parser. It knows nothing about layouts.
+// An item is name[=size[/unit]]; omitted parts come from a table of named dimensions. "f32[]" is a
+// scalar. Graphs (declarations) and ops (attributes such as reshape's `to`) share this parser. The
+// parser knows nothing about layouts.
 // Thread rule: pure functions.
 #pragma once
 
@@ -20,15 +20,15 @@ namespace weir {
 
 using DimTable = std::map<std::string, TensorDim>;
 
-// The items between the brackets. Refuses, with W0311 to W0314: a malformed item, a name
-// that is neither in the table nor given a size (the nearest name is offered), a size below 1
-// or beyond 63 bits, a size that is no multiple of its unit, a tensor too large to count.
+// Parses the items between the brackets. Refuses, with W0311 to W0314: a malformed item, a name
+// that is neither in the table nor given a size (the message offers the nearest name), a size below
+// 1 or beyond 63 bits, a size that is no multiple of its unit, a tensor too large to count.
 absl::StatusOr<std::vector<TensorDim>> ParseDims(const std::string& text, const DimTable& table);
 
-// A whole type.
+// Parses a whole type.
 absl::StatusOr<TensorType> ParseType(const std::string& text, const DimTable& table);
 
-// How far the values of an integer tensor go: from 0 to below `below`.
+// A DeclaredRange bounds the values of an integer tensor: each value is from 0 to below `below`.
 struct DeclaredRange {
   int64_t below = 0;
   std::string text;  // as declared: "vocab" or "500"
@@ -39,8 +39,8 @@ struct DeclaredType {
   std::optional<DeclaredRange> range;
 };
 
-// The type of an input as a graph declares it: a whole type, whose element type may carry a range
-// in angle brackets, a named dimension of the table or a number:
+// Parses the type of an input as a graph declares it: a whole type whose element type may carry a
+// range in angle brackets. The range is a named dimension of the table or a number:
 //
 //   i32<vocab>[batch, sequence]     i32<500>[batch]
 //
@@ -48,8 +48,8 @@ struct DeclaredType {
 // is neither a dimension nor a number from 1 to 2^31.
 absl::StatusOr<DeclaredType> ParseDeclaredType(const std::string& text, const DimTable& table);
 
-// "batch=8/1, heads=64/16": sizes and units written out, so that ParseDims reads it back with any
-// table.
+// Returns "batch=8/1, heads=64/16": sizes and units are written out, so that ParseDims reads the
+// text back with any table.
 std::string DimsText(const std::vector<TensorDim>& dims);
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// The attributes that tell the ops of an update which step of the optimiser a step of the job makes
+// Attributes that tell the ops of an update which step of the optimiser a step of the job makes
 // (runtime/base/update_rate.h). Thread rule: pure functions.
 #pragma once
 

@@ -47,14 +47,14 @@ struct KernelArgs {
 
 class DeviceQueue;
 
-// Where a kernel's work is done.
+// The resources with which a kernel does its work.
 struct LaunchContext {
   ThreadTeam* team = nullptr;  // the cores of a device whose kernels run on the host
-  // The kernel's workspace_bytes(), 64-byte aligned, contents undefined. Of the queue: kernels of
-  // other queues have others.
+  // The kernel's workspace_bytes(), 64-byte aligned, contents undefined. Each queue has a workspace
+  // of its own.
   void* workspace = nullptr;
-  // That the kernel is put into. Kernels of the host do their work at once; for them it may be
-  // null.
+  // The kernel puts its work into this queue. Null is allowed for kernels that do their work at
+  // once.
   DeviceQueue* queue = nullptr;
 };
 

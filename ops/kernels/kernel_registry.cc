@@ -13,7 +13,7 @@ namespace {
 
 using Key = std::pair<std::string, std::string>;  // device, op
 
-// Built on first use, since registrations run before main in any order.
+// The map is built on first use, since registrations run before main in any order.
 std::map<Key, KernelFactory>& Factories() {
   static auto* factories = new std::map<Key, KernelFactory>();
   return *factories;

@@ -1,4 +1,4 @@
-// Completeness: what a new op still lacks is named here.
+// Completeness tests name the parts that a new op still lacks.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 namespace weir::testing {
 namespace {
 
-// User ops without a gradient, and why.
+// Returns the user ops without a gradient, with the reasons.
 const std::map<std::string, std::string>& NotDifferentiable() {
   static const auto* reasons = new std::map<std::string, std::string>{
       {"accuracy", "a step function: its derivative is zero wherever it exists"},
@@ -20,7 +20,8 @@ const std::map<std::string, std::string>& NotDifferentiable() {
   return *reasons;
 }
 
-// Internal ops that carry tensors of any type from rank to rank, after ranges have been found.
+// Returns the internal ops that carry tensors of any type from rank to rank, after ranges have been
+// found.
 const std::set<std::string>& MovesBytes() {
   static const auto* ops = new std::set<std::string>{"exchange_pack", "exchange_fill"};
   return *ops;
@@ -90,7 +91,7 @@ TEST(Completeness, EveryCaseInfersAndCosts) {
   }
 }
 
-// An integer that an op reads in any other way has no range that the runtime could check.
+// The runtime could not check the range of an integer that an op reads in any other way.
 TEST(Completeness, EveryIntegerOperandIsAnIndexOrPassesThrough) {
   for (const OpCase& op_case : OpCases()) {
     auto example = MakeExample(op_case, 1);

@@ -63,7 +63,7 @@ std::vector<ValueId> EagerGradient::Add(const std::string& op, const std::vector
     if (results.ok()) return *results;
     status_ = results.status();
   }
-  // Values to go on with; the status tells that they mean nothing.
+  // The gradient function goes on with these values; the status says that they are meaningless.
   ValueId nothing = NewValue(TensorType{}, HostTensor(TensorType{}));
   return {nothing, nothing, nothing};
 }

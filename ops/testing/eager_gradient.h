@@ -1,5 +1,5 @@
-// EagerGradient: a GradientBuilder that runs each node at once on the CPU kernels.
-// For tests of gradient functions, apart from the compiler. Thread rule: one thread.
+// An EagerGradient is a GradientBuilder that runs each node at once on the CPU kernels. Tests use
+// it for gradient functions, apart from the compiler. Thread rule: one thread.
 #pragma once
 
 #include <deque>
@@ -16,7 +16,7 @@ namespace weir::testing {
 
 class EagerGradient final : public GradientBuilder {
  public:
-  // `example` with all outputs computed; `output_grads` by output.
+  // `example` must have all outputs computed; `output_grads` is by output.
   EagerGradient(const KernelRun& run, const OpExample& example,
                 const std::map<int, HostTensor>& output_grads, std::vector<bool> needs_grad);
 
@@ -32,7 +32,7 @@ class EagerGradient final : public GradientBuilder {
                            Attributes attrs) override;
   void SetInputGrad(int i, ValueId grad) override;
 
-  // The first thing that went wrong: a node that is refused, a gradient set twice or unasked.
+  // Returns the first error: a node that is refused, a gradient set twice or without need.
   const absl::Status& status() const { return status_; }
   const std::map<int, ValueId>& grads() const { return grads_; }
   const HostTensor& tensor(ValueId value) const { return values_.at(value).tensor; }

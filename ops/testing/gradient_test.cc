@@ -1,6 +1,6 @@
-// Gradients: for every case of a differentiable op, what its gradient function builds,
-// run on the kernels, equals central finite differences of the op itself; and the same graph in
-// bf16 comes near the one in f32.
+// Gradient tests: for every case of a differentiable op, the graph that its gradient function
+// builds, run on the kernels, equals central finite differences of the op itself. The same graph in
+// bf16 comes near the graph in f32.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -44,7 +44,7 @@ class Gradient : public ::testing::TestWithParam<OpCase> {
     return {op_case.op, example.attrs, op_case.step, op_case.micro_batch, kSeed, 1};
   }
 
-  // The example with its outputs computed.
+  // Returns the example with its outputs computed.
   static absl::StatusOr<OpExample> Forward(const OpCase& op_case) {
     auto example = MakeExample(op_case, kSeed);
     if (!example.ok()) return example;
@@ -144,7 +144,7 @@ TEST_P(Gradient, IsNothingWhereNoGradientArrives) {
 
 TEST_P(Gradient, InBf16ComesNearTheOneInF32) {
   if (GetParam().op == "cast") GTEST_SKIP() << "cast names its type";
-  // A tie that rounding makes moves the gradient of a maximum as a whole.
+  // A tie made by rounding moves the whole gradient of a maximum.
   if (GetParam().op == "reduce_max") GTEST_SKIP() << "rounding moves the maximum";
   OpCase narrow = GetParam();
   for (std::string& input : narrow.inputs) input = absl::StrReplaceAll(input, {{"f32[", "bf16["}});

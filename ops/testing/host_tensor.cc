@@ -31,7 +31,8 @@ void VisitElements(const TensorSlice& slice, F&& visit) {
   }
 }
 
-// Which of how many partial values a rank holds, and how they are merged.
+// A Part says which of the partial values a rank holds, how many there are, and how they are
+// merged.
 struct Part {
   int64_t index = 0;
   int64_t count = 1;
@@ -62,7 +63,7 @@ double PartValue(const Part& part, double value, int64_t element, uint64_t key) 
   return value;
 }
 
-// The rank that holds the same shard as `coords` and is 0 on all broadcast axes.
+// Returns the rank that holds the same shard as `coords` and is 0 on all broadcast axes.
 int64_t FirstCopy(const Layout& layout, const Mesh& mesh, Coords coords) {
   for (int axis = 0; axis < mesh.num_axes(); ++axis) {
     if (layout[axis].is_broadcast()) coords[axis] = 0;

@@ -1,6 +1,6 @@
-// HostTensor: a small dense tensor in memory for tests of ops, aligned as kernels ask,
-// with guard bytes behind it. And how tensors are cut by layouts and put together
-// again, element by element and without any of the product's boxing code.
+// A HostTensor is a small dense tensor in memory for tests of ops, aligned as kernels require, with
+// guard bytes behind the data. Cut and Merge cut tensors by layouts and put them together again,
+// element by element and without any of the product's boxing code.
 // Thread rule: one thread.
 #pragma once
 
@@ -16,7 +16,8 @@ namespace weir::testing {
 
 class HostTensor {
  public:
-  // Every byte is 0xff: NaN in real tensors, so that what a kernel leaves out shows.
+  // Sets every byte to 0xff, which is NaN in real tensors, so that elements that a kernel leaves
+  // out show.
   explicit HostTensor(TensorSlice slice);
   explicit HostTensor(const TensorType& type)
       : HostTensor(TensorSlice::Whole(type.dtype, type.shape())) {}
@@ -40,18 +41,18 @@ class HostTensor {
   int64_t offset_ = 0;  // of the first aligned byte
 };
 
-// What each rank of the mesh holds of `whole` under `layout`. Addends of P(sum) and the
-// lesser values of P(max) are drawn from `key`.
+// Returns the shard of `whole` that each rank of the mesh holds under `layout`. Addends of P(sum)
+// and the lesser values of P(max) are drawn from `key`.
 std::vector<HostTensor> Cut(const HostTensor& whole, const TensorType& type, const Layout& layout,
                             const Mesh& mesh, uint64_t key);
 
-// The whole again. An error names the ranks whose equal copies differ, or an element that is
-// covered too little or too often.
+// Returns the whole tensor. An error names the ranks whose equal copies differ, or an element that
+// is covered too little or too often.
 absl::StatusOr<HostTensor> Merge(const std::vector<HostTensor>& shards, const TensorType& type,
                                  const Layout& layout, const Mesh& mesh);
 
-// "" if all elements agree within tolerance * (1 + |expected|); 0 asks for equal values.
-// Else the first difference.
+// Returns "" if all elements agree within tolerance * (1 + |expected|), where 0 requires equal
+// values. Otherwise returns the first difference.
 std::string Difference(const HostTensor& found, const HostTensor& expected, double tolerance);
 
 }  // namespace weir::testing

@@ -1,6 +1,5 @@
-// The law of layouts: for every op and every legal signature, cutting the inputs by the
-// signature, running the kernel on each device alone and merging the outputs gives
-// what the op gives as a whole.
+// The law of layouts: for every op and every legal signature, cutting the inputs by the signature,
+// running the kernel on each device alone and merging the outputs gives the result of the whole op.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -16,7 +15,7 @@ namespace {
 
 constexpr uint64_t kSeed = 20;
 
-// One example of an op, run as a whole and cut by signatures.
+// A Subject is one example of an op, run as a whole and cut by signatures.
 struct Subject {
   OpCase op_case;
   OpExample example;
@@ -38,7 +37,7 @@ absl::StatusOr<Subject> MakeSubject(const OpCase& op_case) {
   return subject;
 }
 
-// Signatures that may be used: units agree.
+// Returns the signatures that may be used: their units agree.
 std::vector<AxisSignature> Signatures(const Subject& subject) {
   const OpExample& e = subject.example;
   std::vector<AxisSignature> usable;
@@ -93,7 +92,7 @@ bool AnyPartial(const std::vector<Layout>& layouts) {
   return false;
 }
 
-// "" if the op split by one signature per mesh axis gives what it gives as a whole.
+// Returns "" if the op, split by one signature per mesh axis, gives the result of the whole op.
 std::string Violation(const Subject& subject, const std::vector<AxisSignature>& per_axis,
                       const Mesh& mesh) {
   const OpExample& e = subject.example;
@@ -129,7 +128,7 @@ class Law : public ::testing::TestWithParam<OpCase> {
 TEST_P(Law, TheRuleFitsTheTypes) {
   absl::Status status =
       CheckUnits(subject_->rule, subject_->example.input_types, subject_->example.output_types);
-  // W0232: units of this case do not agree, which only forbids some splits.
+  // W0232 means that the units of this case do not agree, which only forbids some splits.
   EXPECT_TRUE(status.ok() || status.message().find("W0232") != absl::string_view::npos) << status;
 }
 
@@ -167,7 +166,7 @@ std::string TestName(const ::testing::TestParamInfo<OpCase>& info) {
 
 INSTANTIATE_TEST_SUITE_P(Ops, Law, ::testing::ValuesIn(OpCases()), TestName);
 
-// The law must bite: rules that claim too much are found out.
+// The law must find rules that claim too much.
 bool FoundOut(const Subject& subject) {
   Mesh mesh = *Mesh::Parse("a=2");
   for (const AxisSignature& signature : Signatures(subject)) {

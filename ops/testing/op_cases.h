@@ -1,5 +1,5 @@
-// OpCase: one small example call of an op. Every op has at least one; the law
-// test, the gradient test and the completeness test run over all of them.
+// An OpCase is one small example call of an op. Every op has at least one case; the law test, the
+// gradient test and the completeness test run over all cases.
 //
 // Add a case for each attribute that changes what an op does and for each optional
 // operand. Sizes should not divide by 2 or 3, so that shards are uneven.
@@ -14,7 +14,7 @@
 
 namespace weir::testing {
 
-// What a tensor of a case holds.
+// A Fill is the kind of contents of a case's tensor.
 enum class Fill : uint8_t {
   kNormal,    // standard normals
   kApart,     // normals moved away from 0 by 0.1, for kinks at 0
@@ -32,14 +32,15 @@ struct OpCase {
   std::vector<Fill> fills;          // per input; missing: kNormal
   int num_outputs = -1;             // -1: all the op has
   std::vector<Fill> initial;        // outputs that are read and written: their contents before
-  double tolerance = 2e-5;          // of a split run; 0: only moves elements
+  double tolerance = 2e-5;          // of a split run; 0: the op only moves elements
   int64_t step = 0;
   int64_t micro_batch = 0;
 };
 
 const std::vector<OpCase>& OpCases();
 
-// The parts of a case, inferred and filled. Fatal to the test if inference refuses the case.
+// An OpExample holds the parts of a case, inferred and filled. A case that inference refuses is
+// fatal to the test.
 struct OpExample {
   const OpDef* def = nullptr;
   Attributes attrs;  // with defaults

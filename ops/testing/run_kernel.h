@@ -1,5 +1,5 @@
-// Runs one CPU kernel on tensors in memory, and checks what every kernel owes: no byte
-// beyond its outputs is touched. Not a device: no queue, no plan. Thread rule: one thread.
+// Runs one CPU kernel on tensors in memory, and checks that the kernel touches no byte beyond its
+// outputs. This is not a device: there is no queue and no plan. Thread rule: one thread.
 #pragma once
 
 #include <string>
@@ -21,8 +21,8 @@ struct KernelRun {
 };
 
 // `outputs` hold the initial contents (of outputs that are read and written) and receive the
-// results. An error if there is no such kernel, it refuses the operands, or it writes out of
-// bounds.
+// results. The result is an error if there is no such kernel, the kernel refuses the operands, or
+// the kernel writes out of bounds.
 absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inputs,
                        std::vector<HostTensor>* outputs);
 

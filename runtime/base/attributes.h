@@ -1,5 +1,6 @@
-// The attributes of a node or kernel, as value types. Converted once from
-// proto NamedAttr at the edge; ordered by name, so text forms are stable.
+// Attributes holds the attributes of a node or kernel, as value types. Attributes are converted
+// once from proto NamedAttr at the edge of the program, and are ordered by name, so text forms are
+// stable.
 // Thread rule: values.
 #pragma once
 
@@ -22,8 +23,8 @@ class Attributes {
   bool Has(const std::string& name) const { return map_.count(name) > 0; }
   void Erase(const std::string& name) { map_.erase(name); }
 
-  // The value, or `fallback` if absent or of another kind. An integer is accepted
-  // where a real is asked for. Schemas have checked kinds before anyone asks.
+  // Returns the value, or `fallback` if the value is absent or of another kind. An integer is
+  // accepted in place of a real. Schemas have checked kinds before any call.
   int64_t Int(const std::string& name, int64_t fallback = 0) const;
   double Real(const std::string& name, double fallback = 0) const;
   bool Bool(const std::string& name, bool fallback = false) const;

@@ -62,7 +62,7 @@ TEST(DType, Bf16RoundsToNearestEvenAndKeepsNan) {
   EXPECT_TRUE(std::isnan(ToFloat(ToBFloat16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-// Known answers of Philox4x32-10 from the Random123 distribution (kat_vectors).
+// The values are known answers of Philox4x32-10 from the Random123 distribution (kat_vectors).
 TEST(Random, PhiloxMatchesItsPublishedKnownAnswers) {
   std::array<uint32_t, 4> zero = RandomBits(0, 0);
   EXPECT_EQ(zero, (std::array<uint32_t, 4>{0x6627e8d5u, 0xe169c58du, 0xbc57ac4cu, 0x9b00dbd8u}));

@@ -15,7 +15,7 @@ constexpr char kNone[] = "none";
 
 size_t RoundedUp(size_t bytes) { return (bytes + 3) / 4 * 4; }  // notes are padded to words
 
-// Looks through the notes of one segment.
+// Searches the notes of one segment.
 bool FindIn(const char* notes, size_t size, std::string* id) {
   while (size >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) note;

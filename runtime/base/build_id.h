@@ -1,5 +1,5 @@
-// Which build of the program this is. Processes of one job must be of one build: they check
-// it before anything else (runtime/control).
+// Identifies the build of the program. Processes of one job must be of one build, and check their
+// builds before anything else (runtime/control).
 // Thread rule: a pure function.
 #pragma once
 
@@ -7,8 +7,8 @@
 
 namespace weir {
 
-// The identifier that the linker wrote into the running program (ELF note NT_GNU_BUILD_ID), in
-// hexadecimal; "none" if it wrote none.
+// Returns the identifier that the linker wrote into the running program (ELF note NT_GNU_BUILD_ID),
+// in hexadecimal; "none" if the linker wrote none.
 std::string BuildId();
 
 }  // namespace weir

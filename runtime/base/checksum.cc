@@ -8,7 +8,7 @@ namespace weir {
 
 uint32_t Crc32c(const void* bytes, size_t size) {
   constexpr size_t kChunkMax = size_t{1} << 30;  // the library counts in int
-  // It only reads, though its signature does not say so.
+  // The library function only reads, though its signature does not say so.
   unsigned char* next = static_cast<unsigned char*>(const_cast<void*>(bytes));
   uint32_t crc = ~uint32_t{0};
   while (size > 0) {

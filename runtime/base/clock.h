@@ -1,5 +1,5 @@
-// Time comes in through this interface, so that a simulator can own it. Only the
-// engine and the trace read it; the actor protocol never does.
+// A Clock is the source of time, behind an interface so that a simulator can replace it. Only the
+// engine and the trace read a clock; the actor protocol never does.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@ namespace weir {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Nanoseconds since an arbitrary start; never goes back. Any thread.
+  // Returns nanoseconds since an arbitrary start; never goes back. Any thread.
   virtual int64_t NowNs() const = 0;
 };
 
-// CLOCK_MONOTONIC.
+// A MonotonicClock reads CLOCK_MONOTONIC.
 class MonotonicClock final : public Clock {
  public:
   int64_t NowNs() const override;
 };
 
-// A clock that a test or the simulator moves. One thread.
+// A ManualClock is moved by a test or the simulator. One thread.
 class ManualClock final : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_; }

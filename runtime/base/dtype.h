@@ -1,5 +1,5 @@
-// Element types and the text names they have in graphs and plans.
-// bf16 is the upper half of an f32; conversions round to nearest even.
+// Element types and their text names in graphs and plans. bf16 is the upper half of an f32;
+// conversions round to nearest even.
 #pragma once
 
 #include <bit>

@@ -6,7 +6,8 @@
 namespace weir {
 namespace {
 
-// Values between two looks at whether to go on: so many that the loop over them is all vectors.
+// The number of values between two checks whether to go on: large enough that the inner loop runs
+// on whole vectors.
 constexpr int64_t kBlock = 1024;
 
 // A value whose exponent has all bits set is NaN or infinite.

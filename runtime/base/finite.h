@@ -1,4 +1,5 @@
-// Looks for values that are no numbers: NaN and infinity. Reads memory once, at about its speed.
+// Looks for values that are not finite: NaN and infinity. Reads memory once, at about the memory's
+// speed.
 // Thread rule: pure.
 #pragma once
 
@@ -11,12 +12,12 @@ namespace weir {
 struct NonfiniteCount {
   int64_t nans = 0;
   int64_t infinities = 0;
-  int64_t first = -1;  // the index of the first of either; -1: all values are finite
+  int64_t first = -1;  // index of the first value that is not finite; -1: all are finite
 };
 
-// Whether all `count` values of type `dtype` at `data` are finite. Integers always are.
+// Returns whether all `count` values of type `dtype` at `data` are finite. Integers always are.
 bool AllFinite(DType dtype, const void* data, int64_t count);
-// The same, in detail; slower where the answer is no.
+// Counts the values that are not finite; slower than AllFinite if there are any.
 NonfiniteCount CountNonfinite(DType dtype, const void* data, int64_t count);
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// Identifiers, each a type of its own, so that no two kinds of number mix.
+// Identifiers, each with a type of its own, so that two kinds of number cannot mix.
 // Thread rule: values.
 #pragma once
 
@@ -7,7 +7,7 @@
 
 namespace weir {
 
-// An integer that only equals its own kind. Use `.value()` at the edges.
+// An Id is an integer that equals only integers of its own kind. Use `.value()` at the edges.
 template <typename Tag, typename Int = int32_t>
 class Id {
  public:

@@ -18,8 +18,8 @@ uint32_t CodeAt(absl::string_view text, size_t at, size_t length) {
 bool IsHarmless(uint32_t code, PrintableText::Lines lines) {
   if (code == '\n' || code == '\t') return lines == PrintableText::Lines::kKept;
   if (code < 0x20 || (code >= 0x7f && code < 0xa0)) return false;
-  // Marks, embeddings, overrides and isolates of direction; separators that some terminals take for
-  // line ends.
+  // These are marks, embeddings, overrides and isolates of direction, and separators that some
+  // terminals take for line ends.
   const bool steers = code == 0x61c || code == 0x200e || code == 0x200f ||
                       (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069);
   return !steers && code != 0xfeff;
@@ -33,7 +33,7 @@ size_t LengthByLead(unsigned char lead) {
                                        : 0;
 }
 
-// Whether more bytes could still make the end of the text, from `at` on, a character.
+// Returns whether more bytes could still make the end of the text, from `at` on, a character.
 bool MayGoOn(absl::string_view text, size_t at) {
   const size_t length = LengthByLead(static_cast<unsigned char>(text[at]));
   if (length == 0 || at + length <= text.size()) return false;

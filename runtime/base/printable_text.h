@@ -1,10 +1,11 @@
-// Text that came from a file, another process or a model, made harmless for a terminal.
+// Makes text from a file, another process or a model harmless for a terminal.
 //
-// Escape sequences can rewrite what a screen shows, and some terminals answer them as if the user
-// had typed. Text in two directions can show another order than what is there. So what goes to
-// people has, of control characters, line ends and tabs alone; others, U+0080 to U+009F, characters
-// that steer the direction of text, and bytes that are no UTF-8 become \xNN, byte by byte, which
-// nobody takes for a character of the text. Thread rule: values; a PrintableText is used by one
+// Escape sequences can rewrite the contents of a screen, and some terminals answer them as if the
+// user had typed the answer. Text in two directions can show in an order other than its real order.
+// Of control characters, printable text therefore has only line ends and tabs. Other control
+// characters, U+0080 to U+009F, characters that steer the direction of text, and bytes that are not
+// UTF-8 become \xNN, byte by byte, which no reader takes for a character of the text. Thread rule:
+// values; a PrintableText is used by one thread at a time.
 // thread at a time.
 #pragma once
 
@@ -16,19 +17,19 @@
 
 namespace weir {
 
-// The length of the UTF-8 character at `at`; 0 if none is there.
+// Returns the length of the UTF-8 character at `at`; 0 if there is no character at `at`.
 size_t Utf8CharacterAt(absl::string_view text, size_t at);
 
-// Takes text in pieces, which may end within a character.
+// A PrintableText takes text in pieces, which may end within a character.
 class PrintableText {
  public:
   enum class Lines : uint8_t { kKept, kEscaped };  // line ends and tabs
   explicit PrintableText(Lines lines) : lines_(lines) {}
 
-  // Appends to `out` what is whole of what came so far. At most 3 bytes, of the begin of a
-  // character, stay behind.
+  // Appends to `out` the whole characters so far. At most 3 bytes, the begin of a character, stay
+  // behind.
   void Add(absl::string_view piece, std::string* out);
-  // The rest, at the end of the text.
+  // Appends the rest, at the end of the text.
   void End(std::string* out);
 
  private:
@@ -38,7 +39,7 @@ class PrintableText {
   std::string rest_;
 };
 
-// The whole of a text.
+// Makes a whole text printable.
 std::string Printable(absl::string_view text, PrintableText::Lines lines);
 
 }  // namespace weir

@@ -1,7 +1,6 @@
-// Counter-based randomness: a number is a pure function of (key, counter), so it
-// is the same wherever and in whatever order it is drawn. The key is made of
-// (job seed, instance, op, step) and the counter is the *global* element, never a
-// rank or a thread.
+// Counter-based randomness: a number is a pure function of (key, counter), so a number is the same
+// on every rank and in any order of drawing. The key is made of (job seed, instance, op, step), and
+// the counter is the *global* element, never a rank or a thread.
 //
 // The generator is Philox4x32-10 (Salmon, Moraes, Dror, Shaw: "Parallel random
 // numbers: as easy as 1, 2, 3", SC 2011). Thread rule: pure functions.
@@ -21,7 +20,7 @@ constexpr uint64_t MixKey(uint64_t a, uint64_t b) {
   return z ^ (z >> 31);
 }
 
-// Four independent 32-bit words for (key, counter).
+// Returns four independent 32-bit words for (key, counter).
 inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
   uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32), c2 = 0,
            c3 = 0;
@@ -41,15 +40,15 @@ inline std::array<uint32_t, 4> RandomBits(uint64_t key, uint64_t counter) {
   return {c0, c1, c2, c3};
 }
 
-// Uniform in [0, 1) with 24 bits.
+// Returns a uniform number in [0, 1) with 24 bits.
 inline float ToUniform(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 
-// Element `i` of a stream of uniforms: word i mod 4 of counter i / 4.
+// Returns element `i` of a stream of uniforms: word i mod 4 of counter i / 4.
 inline float UniformAt(uint64_t key, uint64_t i) {
   return ToUniform(RandomBits(key, i >> 2)[i & 3]);
 }
 
-// Element `i` of a stream of standard normals (Box-Muller, one word pair each), from
+// Returns element `i` of a stream of standard normals (Box-Muller, one word pair each), from
 // RandomBits(key, i >> 1), which two neighbours share.
 inline float NormalFrom(const std::array<uint32_t, 4>& words, uint64_t i) {
   uint32_t a = words[(i & 1) * 2], b = words[(i & 1) * 2 + 1];
@@ -59,7 +58,7 @@ inline float NormalFrom(const std::array<uint32_t, 4>& words, uint64_t i) {
 }
 inline float NormalAt(uint64_t key, uint64_t i) { return NormalFrom(RandomBits(key, i >> 1), i); }
 
-// A key from text (FNV-1a), for parameter and op names.
+// Returns a key made from text (FNV-1a), for parameter and op names.
 constexpr uint64_t KeyOf(const char* text, uint64_t length) {
   uint64_t h = 0xcbf29ce484222325ull;
   for (uint64_t i = 0; i < length; ++i)

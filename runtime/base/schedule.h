@@ -1,6 +1,6 @@
-// Learning-rate schedules: the rate of a step, from 0. Linear warm-up from
-// learning_rate / warmup_steps, then constant, cosine or linear decay to
-// min_learning_rate at decay_steps, constant from there. Pure.
+// Learning-rate schedules give the rate of a step, from 0. The rate warms up linearly from
+// learning_rate / warmup_steps, then is constant or decays by a cosine or a line to
+// min_learning_rate at decay_steps, and is constant from there on. Pure.
 #pragma once
 
 #include <cstdint>

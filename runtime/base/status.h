@@ -1,12 +1,13 @@
-// Errors as values: how every folder of Weir reports what went wrong.
+// Errors are values: every folder of Weir reports errors in this way.
 //
-// A Problem says where, what was expected, what was found and what to try; it
-// becomes an absl::Status whose code tells the exit code of the CLI:
+// A Problem says where, what was expected, what was found and what to try. A Problem becomes an
+// absl::Status whose code decides the exit code of the CLI:
 //   kInvalidArgument  65  the job is rejected
 //   kNotFound         66  an input is missing
 //   kDataLoss         66  an input is damaged
-//   kUnavailable, kDeadlineExceeded  69  the machine refused something, or a process or connection
-//   failed kInternal, other  70  our own fault
+//   kUnavailable, kDeadlineExceeded
+//                     69  the machine refused something, or a process or connection failed
+//   kInternal, other  70  a fault of Weir itself
 // Codes ("W0203") have a page each in docs/errors/. Thread rule: values, no state.
 #pragma once
 
@@ -26,24 +27,24 @@ struct Problem {
   std::string hint;  // the nearest legal choice, or what to try; may be empty
 };
 
-// "W0203 at <where>: expected <expected>; found <found>. Try: <hint>." On one line: control
-// characters are escaped and what is very long is shortened, since parts come from files.
+// Returns "W0203 at <where>: expected <expected>; found <found>. Try: <hint>." on one line. Control
+// characters are escaped and very long parts are shortened, since parts come from files.
 std::string Format(const Problem& problem);
 
 absl::Status Rejected(const Problem& problem);  // kInvalidArgument
 absl::Status Missing(const Problem& problem);   // kNotFound
 absl::Status Damaged(const Problem& problem);   // kDataLoss
 
-// Adds the outer place that a callee does not know: "W0203: …" becomes "W0203 at <where>: …",
+// Adds the outer place, which a callee does not know: "W0203: …" becomes "W0203 at <where>: …", and
 // "W0203 at x: …" becomes "W0203 at <where>, x: …". OK stays OK.
 absl::Status At(const std::string& where, const absl::Status& status);
 
-// The exit code of the CLI for `status` (table above).
+// Returns the exit code of the CLI for `status` (table above).
 int ExitCode(const absl::Status& status);
 
-// The candidate nearest to `word` by edit distance; if none is near, the longest of at least 3
-// characters that begins `word`
-// ("sub" for "subtract"); or "" if there is none, or `word` is very long.
+// Returns the candidate nearest to `word` by edit distance. If no candidate is near, returns the
+// longest candidate of at least 3 characters that begins `word` ("sub" for "subtract"). Returns ""
+// if there is none, or if `word` is very long.
 inline constexpr size_t kNearestWordMax = 256;
 template <typename Range>
 std::string Nearest(const std::string& word, const Range& candidates);
@@ -85,7 +86,7 @@ std::string Nearest(const std::string& word, const Range& candidates) {
     if (absl::Status weir_status = (expr); !weir_status.ok()) return weir_status; \
   } while (false)
 
-// WEIR_ASSIGN_OR_RETURN(auto x, MaybeX());
+// Use as WEIR_ASSIGN_OR_RETURN(auto x, MaybeX());
 #define WEIR_ASSIGN_OR_RETURN(lhs, expr) \
   WEIR_ASSIGN_OR_RETURN_IMPL(WEIR_STATUS_CONCAT(weir_statusor_, __LINE__), lhs, expr)
 #define WEIR_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \

@@ -1,6 +1,6 @@
-// A TensorSlice: a dense row-major local shard and where it lies in its tensor.
-// Both the compiler (shapes) and the kernels (offsets for randomness, causality,
-// vocabulary shards) speak in slices. Thread rule: values.
+// A TensorSlice is a dense row-major local shard with its position in its tensor. The compiler
+// (shapes) and the kernels (offsets for randomness, causality, vocabulary shards) both use slices.
+// Thread rule: values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace weir {
 
 using Shape = std::vector<int64_t>;
 
-// Product of the sizes; -1 if it overflows or a size is negative. A scalar has 1.
+// Returns the product of the sizes; -1 if it overflows or a size is negative. A scalar has 1.
 int64_t NumElements(const Shape& shape);
 
 // "[2, 3]"
@@ -32,7 +32,7 @@ struct TensorSlice {
   friend bool operator==(const TensorSlice&, const TensorSlice&) = default;
 };
 
-// "f32[2, 3]" or "f32[2, 3] at [0, 3] of [2, 6]".
+// Returns "f32[2, 3]" or "f32[2, 3] at [0, 3] of [2, 6]".
 std::string ToText(const TensorSlice& slice);
 
 }  // namespace weir

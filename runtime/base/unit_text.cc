@@ -13,7 +13,7 @@ namespace {
 constexpr const char* kByteUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
 constexpr const char* kTimeUnits[] = {"ns", "us", "ms", "s"};
 
-// Three digits that matter, but at most two behind the point.
+// Writes three significant digits, but at most two behind the point.
 std::string Digits(double value) {
   const double size = std::abs(value);
   return size < 9.995   ? absl::StrFormat("%.2f", value)
@@ -24,7 +24,7 @@ std::string Digits(double value) {
 double ScaleOf(ByteUnit unit) { return std::pow(1024.0, static_cast<int>(unit)); }
 double ScaleOf(TimeUnit unit) { return std::pow(1000.0, static_cast<int>(unit)); }
 
-// The largest unit that leaves at least 1, counting what rounds up to the next.
+// Returns the largest unit that leaves at least 1, also where a value rounds up to the next unit.
 template <typename Unit>
 Unit LargestUnit(double value, double base, Unit last) {
   int unit = 0;

@@ -1,5 +1,5 @@
-// Sizes, times and counts for people: "12.5 MiB", "1.20 ms", "685,997". Every text of the program
-// that shows a figure uses these, so that the same figure reads the same everywhere.
+// Writes sizes, times and counts for people: "12.5 MiB", "1.20 ms", "685,997". Every text of the
+// program that shows a figure uses these functions, so that a figure reads the same everywhere.
 // Machine-readable output (JSON, traces) has plain numbers.
 //
 //   BytesText   the largest binary unit that leaves at least 1: 388.8 KiB, 2.0 MiB, 111.5 GiB
@@ -7,7 +7,7 @@
 //   CountText   all digits, in groups of three: 12,345
 //   ShortCount  three digits and a letter: 512, 52.3k, 1.20M
 //
-// A column of a table has one unit: find it with UnitOf the largest value, and pass it for every
+// A column of a table has one unit: call UnitOf with the largest value, and pass the unit for every
 // row. Thread rule: pure functions.
 #pragma once
 
@@ -25,14 +25,14 @@ TimeUnit TimeUnitOf(double ns);
 std::string BytesText(double bytes);
 std::string BytesText(double bytes, ByteUnit unit);
 
-// `ns` is a time in nanoseconds. Not finite or negative: "?".
+// `ns` is a time in nanoseconds. A value that is not finite or is negative gives "?".
 std::string TimeText(double ns);
 std::string TimeText(double ns, TimeUnit unit);
 
 std::string CountText(double count);
 std::string ShortCount(double count);
 
-// "1 device", "4 devices", "1 match", "2 matches".
+// Returns "1 device", "4 devices", "1 match", "2 matches".
 std::string Plural(int64_t count, const std::string& word);
 
 }  // namespace weir

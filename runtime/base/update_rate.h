@@ -1,5 +1,5 @@
-// When weights are updated: in which steps, and how old the gradients are that an update uses.
-// Steps, updates and the steps of the optimiser count from 0. Pure.
+// An UpdateRate says in which steps weights are updated, and how old the gradients of an update
+// are. Steps, updates and the steps of the optimiser count from 0. Pure.
 #pragma once
 
 #include <cstdint>
@@ -14,24 +14,27 @@ struct UpdateRate {
   int64_t delay = 0;  // updates by which gradients lag
 
   static UpdateRate FromAttributes(const Attributes& attributes);
-  void ToAttributes(Attributes* attributes) const;  // only what differs from the defaults
+  // Writes only fields that differ from the defaults.
+  void ToAttributes(Attributes* attributes) const;
 
-  // Updates in the steps before `step`; in a step that updates, the number of that update.
+  // Returns the updates in the steps before `step`. In a step that updates, the result is the
+  // number of that update.
   int64_t UpdatesBefore(int64_t step) const { return (step + every - 1 - phase) / every; }
-  // The step of the optimiser that `step` makes, or gathers gradients for. Negative: the gradients
-  // of that update are not there yet, so that it does nothing.
+  // Returns the step of the optimiser that `step` makes, or for which `step` gathers gradients.
+  // Negative: the gradients of that update do not exist yet, and the update does nothing.
   int64_t OptimizerStep(int64_t step) const { return UpdatesBefore(step) - delay; }
-  // Whether nothing is being gathered when `steps` steps are done: none are, or the last of them
-  // has updated.
+  // Returns whether no gradients are being gathered when `steps` steps are done: no steps are done,
+  // or the last of them has updated.
   bool IsBetweenUpdates(int64_t steps) const { return steps == 0 || (steps - 1) % every == phase; }
-  // The least number of steps, `steps` or more, with IsBetweenUpdates; the most, `steps` or less.
+  // RoundUp returns the least number of steps, `steps` or more, with IsBetweenUpdates; RoundDown
+  // returns the greatest, `steps` or less.
   int64_t RoundUp(int64_t steps) const {
     return steps == 0 ? 0 : StepsOf(UpdatesBefore(steps - 1) + 1);
   }
   int64_t RoundDown(int64_t steps) const { return StepsOf(UpdatesBefore(steps)); }
 
  private:
-  // Steps up to the end of the first `updates` updates.
+  // Returns the number of steps up to the end of the first `updates` updates.
   int64_t StepsOf(int64_t updates) const {
     return updates == 0 ? 0 : (updates - 1) * every + phase + 1;
   }

@@ -13,7 +13,7 @@ namespace {
 
 bool BeginsCharacter(char byte) { return (static_cast<unsigned char>(byte) & 0xc0) != 0x80; }
 
-// "MiB" or "ms," after a number.
+// Returns whether the word is a unit: "MiB" or "ms," after a number.
 bool IsUnit(absl::string_view word) {
   while (!word.empty() && (word.back() == ',' || word.back() == ';' || word.back() == '.' ||
                            word.back() == ':' || word.back() == ')'))
@@ -24,7 +24,7 @@ bool IsUnit(absl::string_view word) {
   return false;
 }
 
-// The words of a line; a number and its unit are one.
+// Returns the words of a line; a number and its unit are one word.
 std::vector<std::string> WordsOf(absl::string_view line) {
   std::vector<std::string> words;
   for (absl::string_view word : absl::StrSplit(line, ' ')) {

@@ -1,5 +1,6 @@
-// Who may join a job: what a worker's call must carry and prove before the coordinator serves it.
-// Not here: whether its place is free; the coordinator knows that.
+// Decides which workers may join a job: a worker's call must carry and prove its identity before
+// the coordinator serves the call. Not here: whether the worker's place is free, which the
+// coordinator knows.
 // Thread rule: pure functions of their arguments.
 #pragma once
 
@@ -10,16 +11,16 @@
 
 namespace weir {
 
-// Reads the hello of a call. kPermissionDenied (W0606) if there is not exactly one, or if the
-// certificate of the connection is not that of the worker which the hello names.
+// Reads the hello of a call. kPermissionDenied (W0606) if there is not exactly one hello, or if the
+// certificate of the connection is not that of the worker that the hello names.
 absl::Status ReadHello(const grpc::ServerContext& context, control::Hello* hello);
 
 // kFailedPrecondition (W0605) if the worker is of another job, or of an earlier incarnation of this
-// one.
+// job.
 absl::Status CheckJob(const control::Hello& hello, const CoordinatorOptions& options);
 
-// kFailedPrecondition (W0604) if the worker runs another build: plans of two builds need not fit
-// together.
+// kFailedPrecondition (W0604) if the worker runs another build, since plans of two builds need not
+// fit together.
 absl::Status CheckBuild(const control::Hello& hello, const CoordinatorOptions& options);
 
 }  // namespace weir

@@ -25,11 +25,11 @@ namespace weir {
 namespace {
 
 constexpr int kBacklog = 512;
-// While the house is full, or the process out of descriptors, the gate looks again this often;
-// those who come wait in the backlog.
+// The interval at which the gate looks again while it is full, or the process is out of
+// descriptors; new connections wait in the backlog.
 constexpr int kFullPollMs = 5;
-// Those who have not said anything yet. A worker says something at once: even a starved one is
-// heard in time.
+// The limit of connections that have not said anything yet. A worker says something at once: even a
+// starved worker is heard in time.
 constexpr size_t kPorchMax = 256;
 constexpr int64_t kSilentMs = 5'000;
 constexpr int64_t kNsPerMs = 1'000'000;
@@ -72,7 +72,7 @@ absl::Status CannotListen(const std::string& bind_address, const char* call) {
 
 enum class Speech { kNone, kSome, kGone };
 
-// Looks at the bytes that a connection has sent so far. The bytes stay to be read.
+// Looks at the bytes that a connection has sent so far, without reading them.
 Speech SpeechOf(int descriptor) {
   char byte;
   const ssize_t size = recv(descriptor, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -86,7 +86,7 @@ void CutOff(int descriptor) {
   close(descriptor);
 }
 
-// Only this user's processes, and the administrator's, have any business here.
+// Returns whether the peer belongs neither to this user nor to the administrator.
 bool IsStranger(int descriptor) {
   const std::optional<uid_t> user = UserOfPeer(descriptor);
   return user.has_value() && *user != geteuid() && *user != 0;
@@ -141,7 +141,7 @@ ConnectionGate::ConnectionGate(int listener, int wake, std::string address, int 
 
 ConnectionGate::~ConnectionGate() {
   const uint64_t one = 1;
-  // An eventfd that holds nothing takes a one.
+  // An empty eventfd always accepts a one.
   [[maybe_unused]] const ssize_t written = write(wake_, &one, sizeof(one));
   if (thread_.joinable()) thread_.join();
   for (const Visitor& visitor : porch_) close(visitor.descriptor);
@@ -185,7 +185,7 @@ void ConnectionGate::Run() {
   }
 }
 
-// Cuts off whoever has been silent for longest, if anybody is silent.
+// Cuts off the connection that has been silent for longest, if any is silent.
 bool ConnectionGate::MakeRoom() {
   for (auto visitor = porch_.begin(); visitor != porch_.end(); ++visitor) {
     if (SpeechOf(visitor->descriptor) == Speech::kSome) continue;
@@ -204,7 +204,7 @@ void ConnectionGate::DismissSilent(int64_t now_ns) {
   }
 }
 
-// One that has said something, or is gone.
+// Hands on a connection that has said something, or is gone.
 void ConnectionGate::HandOn(const Visitor& visitor) {
   const auto inode = InodeOf(visitor.descriptor);
   if (SpeechOf(visitor.descriptor) != Speech::kSome || !inode.has_value()) {

@@ -1,12 +1,13 @@
-// The door of the coordinator: listens, accepts, and hands each connection on; never more at
-// once than allowed. It exists because gRPC's own listener takes as many as come, and shares its
-// port (SO_REUSEPORT). Whoever comes in has proved nothing yet.
+// A ConnectionGate is the door of the coordinator: it listens, accepts, and hands each connection
+// on, and never holds more at once than allowed. The gate exists because gRPC's own listener takes
+// any number of connections and shares its port (SO_REUSEPORT). A connection that comes in has
+// proved nothing yet.
 //
 //   comes -> (a process of another user: cut off) -> porch -> has said something -> handed on
 //                                                      \-> silent for too long, or longest of all
 //                                                      while others wait: cut off
 //
-// So no number of silent connections keeps a worker out, whoever makes them.
+// No number of silent connections, from any process, can therefore keep a worker out.
 // Thread rule: Open and the destructor on one thread; `accepted` is called from the gate's own.
 #pragma once
 
@@ -25,11 +26,12 @@ namespace weir {
 
 class ConnectionGate {
  public:
-  // Takes the descriptor over and closes it at the end of the connection.
+  // Takes ownership of the descriptor and closes it at the end of the connection.
   using Accepted = std::function<void(int listener, int descriptor)>;
 
-  // Listens at a free port of `bind_address`, an IP address. kInvalidArgument if it is none,
-  // kUnavailable if it is not of this machine or the system refuses. Accepts from `Admit` on.
+  // Listens at a free port of `bind_address`, an IP address. kInvalidArgument if `bind_address` is
+  // no IP address, kUnavailable if the address is not of this machine or the system refuses.
+  // Accepts from `Admit` on.
   static absl::StatusOr<std::unique_ptr<ConnectionGate>> Open(const std::string& bind_address,
                                                               int connections_max);
   ~ConnectionGate();
@@ -38,14 +40,15 @@ class ConnectionGate {
   const std::string& address() const { return address_; }  // "127.0.0.1:43117", "[::1]:43117"
 
  private:
-  // An accepted connection, known by its descriptor and the inode behind it: once closed, the
-  // descriptor is bad or means another inode.
+  // A Connection is an accepted connection, known by its descriptor and the inode behind the
+  // descriptor: once closed, the descriptor is bad or means another inode.
   struct Connection {
     int descriptor;
     uint64_t inode;
   };
 
-  // One that has not been handed on. All of them are the gate's own descriptors.
+  // A Visitor is a connection that has not been handed on. All visitors' descriptors are the gate's
+  // own.
   struct Visitor {
     int descriptor;
     int64_t came_ns;  // monotonic
@@ -64,7 +67,7 @@ class ConnectionGate {
   const std::string address_;
   const size_t connections_max_;
   Accepted accepted_;
-  // The gate's thread's:
+  // The next two belong to the gate's thread.
   std::vector<Connection> connections_;
   std::deque<Visitor> porch_;  // the one that came first is first
   std::thread thread_;

@@ -1,5 +1,5 @@
-// A job for tests of the control plane: an authority, a coordinator that records what its hooks are
-// told, and workers as threads. Thread rule: the test's thread, unless a function says otherwise.
+// A job for tests of the control plane: an authority, a coordinator that records the calls of its
+// hooks, and workers as threads. Thread rule: the test's thread, unless a function says otherwise.
 #pragma once
 
 #include <condition_variable>
@@ -21,7 +21,7 @@
 
 namespace weir {
 
-// Long enough for a loaded machine; nothing waits that long unless it fails.
+// A limit that is long enough for a loaded machine; only a failing test waits that long.
 inline constexpr int64_t kPatienceMs = 20'000;
 
 class TestJob {
@@ -81,7 +81,7 @@ class TestJob {
     std::lock_guard<std::mutex> lock(mutex_);
     return lost_;
   }
-  // Once `count` have come, or patience is at its end.
+  // Returns once `count` workers are lost, or when the limit is used up.
   Lost WaitForLost(size_t count) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
@@ -105,7 +105,7 @@ class TestJob {
   std::unique_ptr<Coordinator> coordinator_;
 };
 
-// Threads that connect and serve.
+// TestWorkers are threads that connect and serve.
 class TestWorkers {
  public:
   using Handler =
@@ -133,7 +133,7 @@ class TestWorkers {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
-  // After Join: what Connect and Serve returned.
+  // After Join: the results of Connect and Serve.
   absl::Status connected(int worker) const { return connected_[worker]; }
   absl::Status ended(int worker) const { return ended_[worker]; }
   // After Join: the calls of on_abort.
@@ -146,7 +146,7 @@ class TestWorkers {
     if (!link.ok()) return;
     ended_[worker] =
         (*link)->Serve([&](const std::string& command) { return handler_(worker, command); });
-    // The hook is called by the link's own thread, maybe just now.
+    // The link's own thread calls the hook, maybe just now.
     std::unique_lock<std::mutex> lock(mutex_);
     if (!ended_[worker].ok()) {
       changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),

@@ -28,21 +28,21 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1'000'000;
 constexpr int kWorkersMax = 1 << 16;
-// Connections beyond the workers': refused ones on their way out, strangers on their way in.
+// Connections beyond the workers': refused connections on their way out, strangers on their way in.
 constexpr int kSpareConnections = 16;
-// What may wait to be written to one worker.
+// The limit of messages that wait to be written to one worker.
 constexpr size_t kQueuedMessagesMax = 1 << 19;
-// What gRPC may hold, in all and more for each worker: a frame each way, and what lies between.
-// When a worker announces a huge frame, which ours never does, gRPC ends streams once these are
-// used up: the job ends, the starter lives.
+// The limit of gRPC's memory, in all and more for each worker: a frame each way, and the bytes
+// between. If a worker announces a huge frame, which a worker of Weir never does, gRPC ends streams
+// once this memory is used up: the job ends, and the starter lives.
 constexpr int64_t kGrpcBytes = 32 << 20;
 constexpr int64_t kGrpcBytesPerWorker = 1 << 20;
-// Pings that follow one another at once when a worker has come, for a good first estimate of its
-// clock.
+// The number of pings that follow one another at once when a worker has come, for a good first
+// estimate of its clock.
 constexpr int kFirstPings = 8;
 constexpr size_t kActivityBytesMax = 4 << 10;
 constexpr size_t kKeyShownBytes = 64;
-// How long the end waits for the word of an abort to reach workers that read.
+// The time for which the end waits for the notice of an abort to reach workers that read.
 constexpr int64_t kFarewellMs = 250;
 
 int64_t NowNs() { return MonotonicClock().NowNs(); }
@@ -92,7 +92,7 @@ class GrpcCoordinator final : public Coordinator {
     int64_t progress_ns = 0;  // when acts last changed
     int64_t pid = 0;
   };
-  // One CallAll or CallEach, on its caller's stack.
+  // A Call is one CallAll or CallEach, on its caller's stack.
   struct Call {
     std::vector<std::optional<std::string>> answers;
     int num_missing = 0;
@@ -100,7 +100,7 @@ class GrpcCoordinator final : public Coordinator {
     bool is_over() const { return num_missing == 0 || !error.ok(); }
   };
 
-  // The loop: one thread drives gRPC, watches the clock and calls the hooks.
+  // The loop is one thread that drives gRPC, watches the clock and calls the hooks.
   void Run();
   void HandleTag(Session::Tag* tag, bool ok, int64_t now_ns);
   void FindDead(int64_t now_ns, int64_t grace_ns);
@@ -234,7 +234,7 @@ void GrpcCoordinator::Run() {
       if (got == grpc::CompletionQueue::GOT_EVENT)
         HandleTag(static_cast<Session::Tag*>(tag), ok, now_ns);
       if (got == grpc::CompletionQueue::TIMEOUT) FindDead(now_ns, 0);
-      // A worker whose heartbeat may be among what is still to be read has that long.
+      // A heartbeat may be among the events that are still to be read, so a worker has that long.
       if (got == grpc::CompletionQueue::GOT_EVENT)
         FindDead(now_ns, options_.heartbeat_ms * kNsPerMs);
       PingAll(now_ns);
@@ -534,7 +534,7 @@ void GrpcCoordinator::HandleAnswer(int worker, control::Answer* answer) {
 // --- What they are told ---
 
 void GrpcCoordinator::Ping(Worker* worker, int64_t now_ns) {
-  // One that waits already will tell as much: this worker reads slowly.
+  // A ping that waits already will give the same information: this worker reads slowly.
   if (worker->session->outbox.has_urgent()) return;
   ++worker->num_pings;
   control::CoordinatorFrame frame;
@@ -645,7 +645,7 @@ absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
   return call->error;
 }
 
-// One command for all workers, or one for each.
+// Runs one command for all workers, or one command for each.
 absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
     const std::vector<const std::string*>& commands, int64_t limit_ms) {
   for (const std::string* command : commands) {

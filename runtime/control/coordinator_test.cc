@@ -87,7 +87,7 @@ TEST(CoordinatorTest, ACallThatNobodyAnswersEndsAtItsLimitAndNamesWhoOwes) {
   EXPECT_THAT(MessageOf(slow.status()),
               AllOf(HasSubstr("W0611"), HasSubstr("worker 1"), Not(HasSubstr("worker 0"))));
   release.set_value();
-  // The late answer is nobody's; the next call gets its own.
+  // The late answer is dropped; the next call gets its own answer.
   const auto next = job->CallAll("next", kPatienceMs);
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_THAT(*next, ElementsAre("next", "next"));

@@ -24,8 +24,8 @@ namespace {
 
 constexpr int kJobKeyBytes = 32;
 constexpr int kSerialBits = 127;
-// Clocks of hosts may differ, and may be set while a job runs; the key dies with the starter
-// anyway.
+// Clocks of hosts may differ, and may be set while a job runs, so the period is long; the key dies
+// with the starter anyway.
 constexpr long kValidFromS = -7L * 24 * 3600;
 constexpr long kValidUntilS = 400L * 24 * 3600;
 constexpr char kCoordinatorPrefix[] = "coordinator.";
@@ -81,14 +81,14 @@ bool AddExtension(X509* certificate, X509* issuer, int id, const std::string& va
 }
 
 bool SetName(X509_NAME* name, const std::string& text) {
-  // A common name holds 64 characters; what counts is the alternative name.
+  // A common name holds 64 characters; only the alternative name is checked.
   const std::string shown = text.substr(0, 64);
   return X509_NAME_add_entry_by_txt(name, "CN", MBSTRING_ASC,
                                     reinterpret_cast<const unsigned char*>(shown.data()),
                                     static_cast<int>(shown.size()), -1, 0) == 1;
 }
 
-// A certificate of `key` with all but its extensions and signature.
+// Returns a certificate of `key` without its extensions and signature.
 absl::StatusOr<CertificatePointer> Draft(EVP_PKEY* key, const std::string& name) {
   CertificatePointer certificate(X509_new());
   NumberPointer serial(BN_new());
@@ -105,8 +105,8 @@ absl::StatusOr<CertificatePointer> Draft(EVP_PKEY* key, const std::string& name)
   return certificate;
 }
 
-// What a DNS name in a certificate may hold; keeps commas and the like out of OpenSSL's value
-// syntax.
+// Returns whether a DNS name in a certificate may hold the text. The check keeps commas and the
+// like out of OpenSSL's value syntax.
 bool IsIdentity(const std::string& identity) {
   if (identity.empty() || identity.size() > 253) return false;
   for (char c : identity) {
@@ -193,8 +193,8 @@ absl::StatusOr<Credentials> JobAuthority::Issue(const std::string& identity) con
   if (!certificate.ok()) return certificate.status();
   X509* drafted = certificate->get();
   X509* issuer = keys_->certificate.get();
-  // A worker's certificate does not make it a server: no worker can pose as the coordinator to
-  // another.
+  // A worker's certificate is not valid for a server, so no worker can pose as the coordinator to
+  // another worker.
   const char* use = absl::StartsWith(identity, kCoordinatorPrefix) ? "serverAuth" : "clientAuth";
   if (X509_set_issuer_name(drafted, X509_get_subject_name(issuer)) != 1 ||
       !AddExtension(drafted, issuer, NID_basic_constraints, "critical,CA:FALSE") ||
@@ -219,7 +219,7 @@ absl::StatusOr<Credentials> JobAuthority::Issue(const std::string& identity) con
 }
 
 std::string MakeJobId() {
-  // Tells jobs apart and is no secret, so the system's random numbers do.
+  // The id tells jobs apart and is no secret, so the system's random numbers suffice.
   std::random_device random;
   return absl::StrCat(absl::Hex(random(), absl::kZeroPad8), absl::Hex(random(), absl::kZeroPad8));
 }
@@ -227,7 +227,7 @@ std::string MakeJobId() {
 std::string Authenticate(const std::string& key, const std::string& message) {
   unsigned char code[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
-  // Fails for lack of memory only; then no code is authentic.
+  // The call fails for lack of memory only; in that case no code is authentic.
   if (HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
            reinterpret_cast<const unsigned char*>(message.data()), message.size(), code,
            &size) == nullptr) {

@@ -1,6 +1,6 @@
-// Who may speak for whom in a job: the starter makes an authority of its own for each
-// job, which lives in its memory only, and from it a key and certificate for the
-// coordinator and for each worker. They reach a worker through a pipe, never through its
+// Credentials prove the identity of each party of a job. The starter makes an authority for each
+// job, which lives in the starter's memory only, and from the authority a key and certificate for
+// the coordinator and for each worker. Credentials reach a worker through a pipe, never through its
 // arguments, environment or a file. Both ends of a connection prove their identity (mTLS).
 // Thread rule: values and pure functions.
 #pragma once
@@ -16,15 +16,16 @@ struct Credentials {
   std::string authority_pem;    // certificate that signs for the job
   std::string certificate_pem;  // of this party, its identity inside
   std::string key_pem;          // private
-  std::string job_key;  // 32 random bytes that all parties of the job share; authenticates what
-                        // they exchange
+  // 32 random bytes that all parties of the job share; they authenticate the values that the
+  // parties exchange.
+  std::string job_key;
 };
 
-// Whether certificate and key parse and belong together. gRPC takes any, and then refuses
-// everybody.
+// Returns whether certificate and key parse and belong together. gRPC takes any pair, and then
+// refuses every connection.
 bool IsKeyPair(const Credentials& credentials);
 
-// Identities are DNS-like: "coordinator.<job>" and "worker-3.epoch-1.<job>".
+// Return DNS-like identities: "coordinator.<job>" and "worker-3.epoch-1.<job>".
 std::string CoordinatorIdentity(const std::string& job_id);
 std::string WorkerIdentity(const std::string& job_id, int worker, uint32_t epoch);
 
@@ -38,10 +39,11 @@ class JobAuthority {
   std::shared_ptr<const Keys> keys_;
 };
 
-// 16 hexadecimal digits, random.
+// Returns 16 random hexadecimal digits.
 std::string MakeJobId();
 
-// HMAC-SHA256 of `message`, 32 bytes; equality in constant time.
+// Authenticate returns the HMAC-SHA256 of `message`, 32 bytes; IsAuthentic compares in constant
+// time.
 std::string Authenticate(const std::string& key, const std::string& message);
 bool IsAuthentic(const std::string& key, const std::string& message, const std::string& code);
 

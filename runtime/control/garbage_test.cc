@@ -1,5 +1,6 @@
-// What comes from those who are no workers, or broken ones: bytes of no meaning, damaged bytes,
-// frames of no meaning. The coordinator neither falls nor grows nor keeps an honest worker waiting.
+// Sends the coordinator the traffic of strangers and of broken workers: random bytes, damaged
+// bytes, meaningless frames. The coordinator neither crashes nor grows nor keeps an honest worker
+// waiting.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -85,7 +86,7 @@ int ConnectTo(const std::string& address) {
 absl::StatusOr<std::string> Echo(int, const std::string& command) { return command; }
 
 std::string RandomFrame(std::mt19937_64* random) {
-  // Half of them begin like a TLS record, an alert or HTTP/2 in the clear.
+  // Half of the frames begin like a TLS record, an alert or HTTP/2 in the clear.
   static const char* const kBegins[] = {"",
                                         "",
                                         "",
@@ -114,7 +115,7 @@ TEST(GarbageTest, RandomBytesNeitherCrashNorFillTheCoordinatorAndAWorkerIsServed
         const std::string frame = RandomFrame(&random);
         if (send(descriptor, frame.data(), frame.size(), MSG_NOSIGNAL) < 0) break;
       }
-      // Some go without waiting to be refused.
+      // Some connections close without waiting to be refused.
       char byte;
       if (random() % 2 == 0) shutdown(descriptor, SHUT_WR);
       if (random() % 8 != 0) {
@@ -139,7 +140,7 @@ TEST(GarbageTest, RandomBytesNeitherCrashNorFillTheCoordinatorAndAWorkerIsServed
   EXPECT_TRUE(job.lost().empty());
 }
 
-// Far more than the workers' places, and more than the porch holds.
+// The number of connections is far larger than the workers' places, and larger than the porch.
 TEST(GarbageTest, SilentConnectionsKeepNoWorkerOut) {
   for (int num_silent : {40, 200, 600}) {
     SCOPED_TRACE(num_silent);
@@ -178,7 +179,7 @@ TEST(GarbageTest, AConnectionOfAnotherUserIsCutOffAtOnceWhateverItSays) {
     char byte = 0x16;
     (void)!send(descriptor, &byte, 1, MSG_NOSIGNAL);
     pollfd wait = {descriptor, POLLIN, 0};
-    // Far sooner than a handshake that does not go on is ended.
+    // The limit is far shorter than the time after which a stalled handshake is ended.
     if (poll(&wait, 1, 3'000) != 1) _exit(3);
     _exit(read(descriptor, &byte, 1) <= 0 ? 0 : 4);
   }
@@ -191,8 +192,8 @@ TEST(GarbageTest, AConnectionOfAnotherUserIsCutOffAtOnceWhateverItSays) {
   job->Shutdown(kPatienceMs);
 }
 
-// Carries one connection to `address` both ways and flips one bit of what passes, at `flip_at`
-// bytes counted over both directions.
+// A FlippingRelay carries one connection to `address` both ways and flips one bit of the bytes that
+// pass, at byte `flip_at` counted over both directions.
 class FlippingRelay {
  public:
   FlippingRelay(const std::string& address, int64_t flip_at)
@@ -280,7 +281,7 @@ TEST(GarbageTest, AFlippedBitIsNeverTakenForAMessage) {
   EXPECT_TRUE((*honest)->Publish("honest", value).ok());
 }
 
-// A worker with good credentials and no manners: what it sends is up to the test.
+// A RudeWorker has good credentials, but sends whatever the test decides.
 class RudeWorker {
  public:
   using Stream = grpc::ClientReaderWriter<control::WorkerFrame, control::CoordinatorFrame>;
@@ -293,7 +294,7 @@ class RudeWorker {
     stream_ = stub_->Work(&context_);
   }
   Stream* operator->() { return stream_.get(); }
-  // What the coordinator makes of it: reads all that it still says.
+  // Reads all remaining frames of the coordinator and returns the status of the call.
   grpc::Status Finish() {
     control::CoordinatorFrame frame;
     while (stream_->Read(&frame)) continue;
@@ -436,7 +437,7 @@ TEST(GarbageTest, AWorkerThatNeverEndsItsMessageIsCutAtTheLimit) {
 
 TEST(GarbageTest, AFrameBeyondTheLimitEndsTheJobButNotTheStarter) {
   TestJob job(1);
-  // A channel of its own: ours would not send such a frame.
+  // The test makes its own channel, because Weir's channel would not send such a frame.
   grpc::SslCredentialsOptions credentials;
   const WorkerLinkOptions options = job.WorkerOptions(0);
   credentials.pem_root_certs = options.credentials.authority_pem;
@@ -469,7 +470,7 @@ TEST(GarbageTest, AFrameBeyondTheLimitEndsTheJobButNotTheStarter) {
   watch.join();
   const auto lost = job.WaitForLost(1);
   EXPECT_EQ(lost.size(), 1u);
-  // The sender holds a second copy of its frame, the receiver must not hold a third.
+  // The sender holds a second copy of its frame; the receiver must not hold a third.
   std::cout << "a frame of " << (kRudeFrameBytes >> 20) << " MiB: grown by "
             << ((peak_kib - before_kib) >> 10) << " MiB\n";
   EXPECT_LT(peak_kib - before_kib, (kRudeFrameBytes >> 10) + (100 << 10));

@@ -13,13 +13,13 @@
 namespace weir {
 namespace {
 
-// A connection without a call on it.
+// The time after which a connection without a call is closed.
 constexpr int kIdleConnectionMs = 10'000;
 constexpr size_t kStatusBytesMax = 3 << 10;
 
 void PrintNothing(gpr_log_func_args*) {}
 
-// "ipv4:127.0.0.1:80": numbers need no resolver.
+// Returns "ipv4:127.0.0.1:80": numbers need no resolver.
 std::string TargetOf(const std::string& address) {
   if (absl::StartsWith(address, "[")) return absl::StrCat("ipv6:", address);
   return address.find_first_not_of("0123456789.:") == std::string::npos
@@ -66,7 +66,7 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::
   options.pem_private_key = credentials.key_pem;
   options.pem_cert_chain = credentials.certificate_pem;
   grpc::ChannelArguments arguments;
-  // The certificate names the coordinator of this job, wherever it runs.
+  // The certificate names the coordinator of this job, on whichever host it runs.
   arguments.SetSslTargetNameOverride(CoordinatorIdentity(job_id));
   arguments.SetMaxReceiveMessageSize(kFrameBytesMax);
   arguments.SetMaxSendMessageSize(kFrameBytesMax);

@@ -1,5 +1,5 @@
-// How the control plane uses gRPC: silent, over mTLS with the job's authority, with small
-// limits and without the features that reach outside (proxies, service configs, port sharing).
+// Sets gRPC up for the control plane: silent, over mTLS with the job's authority, with small limits
+// and without the features that reach outside (proxies, service configs, port sharing).
 // Thread rule: any thread.
 #pragma once
 
@@ -16,26 +16,29 @@
 namespace weir {
 
 inline constexpr char kHelloKey[] = "weir-hello-bin";
-// All metadata of a call together; nobody needs more for a hello.
+// The limit of all metadata of a call together; a hello needs no more.
 inline constexpr int kMetadataBytesMax = 16 << 10;
-// How long a stranger may take to prove who it is.
+// The time that an unknown connection may take to prove its identity.
 inline constexpr int kHandshakeLimitMs = 5000;
 
-// gRPC prints nothing from here on, in this process.
+// Makes gRPC print nothing from now on, in this process.
 void SilenceGrpc();
 
 std::shared_ptr<grpc::ServerCredentials> CoordinatorCredentials(const Credentials& credentials);
-// Sets all but what is registered and listened to. At most `memory_bytes_max` for what gRPC holds.
+// Sets all options but the services and the listening ports. gRPC may hold at most
+// `memory_bytes_max`.
 void LimitServer(int64_t memory_bytes_max, grpc::ServerBuilder* builder);
 
-// To the coordinator of `job_id` at `address`; connects at the first call.
+// Returns a channel to the coordinator of `job_id` at `address`; the channel connects at the first
+// call.
 std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::string& job_id,
                                          const Credentials& credentials);
 
-// CLOCK_MONOTONIC, in gRPC's form.
+// Returns a time of CLOCK_MONOTONIC in gRPC's form.
 gpr_timespec MonotonicDeadline(int64_t at_ns);
 
-// Statuses have the same codes on both sides; a message that would not fit metadata is cut.
+// Converts statuses between the two forms with the same codes; a message that would not fit
+// metadata is cut.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

@@ -1,9 +1,9 @@
-// When a party that says nothing counts as dead, and how far its clock is from ours: the
-// arithmetic of heartbeats, with time handed in.
+// Decides when a silent party counts as dead, and how far its clock is from ours: the arithmetic of
+// heartbeats, with the time as an argument.
 //
-// A process that was itself kept from running (a loaded machine, SIGSTOP) has heard nothing
-// for a while through no fault of others: Attention measures how late it woke, and Liveness
-// gives that time back.
+// A process that was itself kept from running (a loaded machine, SIGSTOP) has heard nothing for a
+// while through no fault of other parties. Attention measures how late the process woke, and
+// Liveness gives that time back.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -36,8 +36,9 @@ class Liveness {
   int64_t dies_ns_;
 };
 
-// How attentive a watching thread is. It looks after others whenever it wakes; what it spends
-// between waking and sleeping again, and beyond the time it meant to sleep, is lost to them.
+// Attention measures how attentive a watching thread is. The thread looks after other parties
+// whenever it wakes. The time between waking and sleeping again, and the time beyond the intended
+// sleep, are lost to those parties.
 class Attention {
  public:
   // Losses up to `slack_ns` are the ordinary jitter of a scheduler.
@@ -47,7 +48,7 @@ class Attention {
     busy_ns_ = has_woken_ ? now_ns - woke_ns_ : 0;
     until_ns_ = std::max(now_ns, until_ns);
   }
-  // After Sleeps: the time that was lost since the last Woke.
+  // After Sleeps: returns the time that was lost since the last Woke.
   int64_t Woke(int64_t now_ns) {
     woke_ns_ = now_ns;
     has_woken_ = true;
@@ -63,16 +64,17 @@ class Attention {
   int64_t until_ns_ = 0;
 };
 
-// The other side's clock less ours, from pings: sent by us, received by them, answered by them,
-// answer received by us. The ping with the shortest round trip among the last kSamples counts: it
-// bounds the error by half its round trip, and old ones are forgotten because clocks drift.
+// A ClockEstimate is the other side's clock less ours, from pings: sent by us, received by the
+// other side, answered by the other side, answer received by us. The ping with the shortest round
+// trip among the last kSamples counts. That ping bounds the error by half its round trip, and old
+// pings are forgotten because clocks drift.
 class ClockEstimate {
  public:
   static constexpr size_t kSamples = 64;
 
   void Add(int64_t sent_ns, int64_t received_there_ns, int64_t answered_there_ns,
            int64_t received_ns) {
-    // Their times may be anything.
+    // The other side's times may be anything.
     const Wide round_trip_ns =
         (Wide(received_ns) - sent_ns) - (Wide(answered_there_ns) - received_there_ns);
     const Wide offset_ns =

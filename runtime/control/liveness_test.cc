@@ -57,7 +57,7 @@ TEST(ClockEstimateTest, TheShortestRoundTripDecides) {
   ClockEstimate clock;
   EXPECT_FALSE(clock.has_any());
   EXPECT_EQ(clock.offset_ns(), 0);
-  // Their clock is 5000 ahead; the way there takes 300, the way back 100; then 10 each.
+  // The other clock is 5000 ahead; the way there takes 300, the way back 100; then 10 each.
   clock.Add(1000, 6300, 6400, 1500);
   EXPECT_EQ(clock.round_trip_ns(), 400);
   EXPECT_EQ(clock.offset_ns(), 5100);

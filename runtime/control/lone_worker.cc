@@ -1,7 +1,7 @@
-// A worker process for tests: reads what it must know from its standard input, connects and serves.
-// Commands: "echo" answers with its argument; "figures" with a line of what the control plane costs
-// it. Ends with code 0 after an orderly end, 3 if it could not connect, 4 if the job ended
-// otherwise.
+// A worker process for tests: reads its options from its standard input, connects and serves.
+// Commands: "echo" answers with its argument; "figures" answers with a line of the control plane's
+// cost. The process ends with code 0 after an orderly end, 3 if it could not connect, 4 if the job
+// ended otherwise.
 #include <chrono>
 #include <fstream>
 #include <iostream>
@@ -18,7 +18,7 @@
 namespace weir {
 namespace {
 
-// A number of /proc/self/status.
+// Returns a number of /proc/self/status.
 int64_t FigureOf(const std::string& name) {
   std::ifstream file("/proc/self/status");
   std::string word;

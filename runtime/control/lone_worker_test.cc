@@ -1,4 +1,4 @@
-// Workers that are processes of their own: frozen, killed, and what they cost.
+// Workers in processes of their own: frozen workers, killed workers, and the cost of a worker.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -90,7 +90,7 @@ int64_t MsSince(std::chrono::steady_clock::time_point begin) {
       .count();
 }
 
-// How long after SIGSTOP the worker was lost.
+// Returns the time from SIGSTOP until the worker was lost.
 int64_t TimeToNoticeFrozenMs() {
   TestJob job(2, Quick);
   WorkerProcess works(job, 0);
@@ -106,7 +106,7 @@ int64_t TimeToNoticeFrozenMs() {
   EXPECT_THAT(std::string(lost[0].second.message()),
               AllOf(HasSubstr("W0602"), HasSubstr("worker 1")));
   EXPECT_TRUE(job->Health()[0].connected);
-  // It wakes, finds its connection cut and ends by itself.
+  // The worker wakes, finds its connection cut and ends by itself.
   freezes.Signal(SIGCONT);
   EXPECT_EQ(freezes.WaitForExitCode(), 4);
   EXPECT_EQ(job.lost().size(), 1u);
@@ -117,7 +117,8 @@ int64_t TimeToNoticeFrozenMs() {
 
 TEST(LoneWorkerTest, AFrozenWorkerIsLostInItsTimeAndNotEarlier) {
   std::vector<int64_t> times;
-  // A machine under load may wake us late, so only the best counts as late; none may be early.
+  // A machine under load may wake this thread late, so only the best attempt must not be late; no
+  // attempt may be early.
   for (int attempt = 0; attempt < 5; ++attempt) {
     times.push_back(TimeToNoticeFrozenMs());
     EXPECT_GE(times.back(), kDeadAfterMs - 2 * kHeartbeatMs);

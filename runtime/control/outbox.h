@@ -1,9 +1,10 @@
-// What waits to be written to one stream of the control plane, and the way back from pieces
-// to messages. A message is cut into pieces, so that a frame which must be on time (a heartbeat,
-// a ping) waits behind one piece at most.
+// An Outbox holds the messages that wait to be written to one stream of the control plane; an Inbox
+// joins pieces to messages again. A message is cut into pieces, so that a frame that must be on
+// time (a heartbeat, a ping) waits behind one piece at most.
 //
-// Order: urgent frames, then messages in the order pushed, then the last frame. Bounded in
-// messages and bytes: who cannot push any more ends the stream. It does no input or output.
+// The order is: urgent frames, then messages in the order pushed, then the last frame. An outbox is
+// bounded in messages and bytes: a caller that cannot push any more ends the stream. An outbox does
+// no input or output.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -23,9 +24,9 @@
 namespace weir {
 
 inline constexpr size_t kPieceBytes = 256 << 10;
-// A frame is a piece, or a heartbeat with its activity; gRPC is told to take no more.
+// A frame is a piece, or a heartbeat with its activity; gRPC accepts no larger frame.
 inline constexpr int kFrameBytesMax = (256 << 10) + (16 << 10);
-// Around the payload of a message: names, numbers, a status.
+// The room around the payload of a message: names, numbers, a status.
 inline constexpr int64_t kMessageOverheadBytes = 16 << 10;
 
 template <typename Frame>
@@ -36,21 +37,22 @@ class Outbox {
   Outbox(size_t messages_max, int64_t bytes_max)
       : messages_max_(messages_max), bytes_max_(bytes_max) {}
 
-  // kResourceExhausted if the bounds leave no room; nothing is dropped, the caller ends the stream.
+  // kResourceExhausted if the bounds leave no room; nothing is dropped, and the caller ends the
+  // stream.
   absl::Status Push(Message message);
   void PushUrgent(Frame frame) {
     if (!closed_) urgent_.push_back(std::move(frame));
   }
-  // What is pushed later is not sent.
+  // Frames and messages that are pushed later are not sent.
   void PushLast(Frame frame) {
     if (!closed_) last_ = std::move(frame);
     closed_ = true;
   }
-  // Drops what is not yet sent, a last frame too. A message that is sent in part stays in part:
-  // only a last frame may follow.
+  // Drops everything that is not yet sent, also a last frame. A message that is sent in part stays
+  // in part: only a last frame may follow it.
   void Clear();
 
-  // The next frame to write, if any.
+  // Returns the next frame to write, if any.
   std::optional<Frame> Next();
   bool empty() const { return urgent_.empty() && messages_.empty() && !last_.has_value(); }
   bool has_urgent() const { return !urgent_.empty(); }
@@ -66,11 +68,12 @@ class Outbox {
   bool closed_ = false;  // nothing more is taken
 };
 
-// Pieces to messages, of at most `bytes_max` each.
+// An Inbox joins pieces to messages of at most `bytes_max` each.
 class Inbox {
  public:
   explicit Inbox(int64_t bytes_max) : bytes_max_(bytes_max) {}
-  // The message that `piece` completes, if it is a last one. kResourceExhausted beyond the limit.
+  // Returns the message that `piece` completes, if `piece` is a last piece. kResourceExhausted
+  // beyond the limit.
   absl::StatusOr<std::optional<std::string>> Add(const control::Piece& piece);
 
  private:
@@ -78,8 +81,8 @@ class Inbox {
   std::string message_;
 };
 
-// Statuses as they travel: without payloads; a message is cut at kOutcomeBytesMax. A code from the
-// wire that is none becomes kUnknown.
+// Convert statuses to and from their form on the wire: without payloads, and with the message cut
+// at kOutcomeBytesMax. A code from the wire that is not a status code becomes kUnknown.
 inline constexpr size_t kOutcomeBytesMax = 8 << 10;
 control::Outcome ToOutcome(const absl::Status& status);
 absl::Status FromOutcome(const control::Outcome& outcome);

@@ -27,7 +27,7 @@ bool ReadEnds(int descriptor, Ends* ends) {
          (ends->here.ss_family == AF_INET || ends->here.ss_family == AF_INET6);
 }
 
-// The port; the address goes to `address`, room for 16 bytes.
+// Returns the port; writes the address to `address`, which has room for 16 bytes.
 uint16_t Split(const sockaddr_storage& end, uint32_t* address) {
   if (end.ss_family == AF_INET) {
     const auto& v4 = reinterpret_cast<const sockaddr_in&>(end);
@@ -52,7 +52,7 @@ Question AskAbout(const Ends& ends) {
   question.about.sdiag_family = static_cast<uint8_t>(ends.here.ss_family);
   question.about.sdiag_protocol = IPPROTO_TCP;
   question.about.idiag_states = ~0u;
-  // The peer's socket is the one that has its own end first.
+  // The peer's socket is the socket whose own end comes first.
   question.about.id.idiag_sport = Split(ends.there, question.about.id.idiag_src);
   question.about.id.idiag_dport = Split(ends.here, question.about.id.idiag_dst);
   question.about.id.idiag_cookie[0] = INET_DIAG_NOCOOKIE;
@@ -79,7 +79,7 @@ std::optional<uid_t> UserOfPeer(int descriptor) {
         header->nlmsg_type == SOCK_DIAG_BY_FAMILY) {
       inet_diag_msg found;
       std::memcpy(&found, NLMSG_DATA(header), sizeof(found));
-      // A socket whose process has let go of it belongs to nobody: its inode is gone.
+      // A socket that its process has closed belongs to no user: its inode is gone.
       if (found.idiag_inode != 0) user = found.idiag_uid;
     }
   }

@@ -1,5 +1,5 @@
-// Which user a TCP connection of this machine comes from. The system knows: both ends are sockets
-// of its own. Thread rule: any thread.
+// Finds the user from which a TCP connection of this machine comes. The system knows the user,
+// because both ends are sockets of this machine. Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -8,8 +8,9 @@
 
 namespace weir {
 
-// The user at the other end of an accepted connection, as this process's user namespace numbers it.
-// nullopt if the other end is on another machine, has closed already, or the system does not tell.
+// Returns the user at the other end of an accepted connection, as this process's user namespace
+// numbers users. nullopt if the other end is on another machine, has closed already, or the system
+// does not tell.
 std::optional<uid_t> UserOfPeer(int descriptor);
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// Who is not let in, and that nobody else is hurt by it.
+// Tests which workers are refused, and that a refusal harms no other worker.
 #include <string>
 #include <utility>
 
@@ -16,7 +16,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// What a worker is told that asks to be let in, `change`d from a good one.
+// Returns the answer to a worker that asks to join with the options of a good worker, modified by
+// `change`.
 absl::Status Knock(TestJob* job, const std::function<void(WorkerLinkOptions*)>& change) {
   WorkerLinkOptions options = job->WorkerOptions(0);
   change(&options);
@@ -27,7 +28,7 @@ absl::StatusOr<std::string> Done(int worker, const std::string& command) {
   return absl::StrCat(worker);
 }
 
-// After all the knocking, an honest worker is still served and nobody counts as lost.
+// Expects that, after all refusals, an honest worker is still served and no worker counts as lost.
 void ExpectServes(TestJob* job) {
   TestWorkers workers(job, 1, Done);
   EXPECT_TRUE((*job)->WaitForWorkers(kPatienceMs).ok());
@@ -46,7 +47,7 @@ TEST(RefusalTest, CredentialsOfAnotherJobAreRefusedByBothSides) {
   const absl::Status by_worker =
       Knock(&job, [&](WorkerLinkOptions* options) { options->credentials = own; });
   EXPECT_EQ(by_worker.code(), absl::StatusCode::kPermissionDenied) << by_worker;
-  // One that trusts the coordinator, but is not trusted.
+  // This worker trusts the coordinator, but is not trusted.
   const absl::Status by_coordinator = Knock(&job, [&](WorkerLinkOptions* options) {
     options->credentials.certificate_pem = own.certificate_pem;
     options->credentials.key_pem = own.key_pem;
@@ -130,11 +131,12 @@ TEST(RefusalTest, AWorkerCannotClaimAnEpochThatItsCertificateLacks) {
 TEST(RefusalTest, AWorkerOfAnotherJobIsRefusedWithBoth) {
   TestJob job(1);
   const absl::Status status = Knock(&job, [&](WorkerLinkOptions* options) {
-    // Signed by this job's authority all the same; the coordinator passes for the other job's too.
+    // This job's authority has signed the worker's certificate all the same; the coordinator passes
+    // for the other job's coordinator too.
     options->job_id = "otherjob";
     options->credentials = *job.authority().Issue(WorkerIdentity("otherjob", 0, 1));
   });
-  // The worker looks for the coordinator of its own job and does not take this one for it.
+  // The worker looks for the coordinator of its own job and does not take this coordinator for it.
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("otherjob"));
   ExpectServes(&job);

@@ -31,13 +31,13 @@ constexpr size_t kEventsMax = 1 << 16;
 constexpr size_t kCommandsMax = 1 << 10;
 constexpr size_t kActivityBytesMax = 4 << 10;
 constexpr size_t kKeyShownBytes = 64;
-// With nothing to watch, the link sleeps until something comes.
+// The link sleeps until an event comes if it has nothing to watch.
 constexpr int64_t kIdleMs = 3'600'000;
-// Between attempts to reach a coordinator that does not answer.
+// The pause between attempts to reach a coordinator that does not answer.
 constexpr int64_t kFirstRetryMs = 10;
 constexpr int64_t kRetryMsMax = 500;
 // Under TLS 1.3 a party learns that its certificate is refused by a connection that opens and
-// closes. One such may have other reasons.
+// closes. A single such connection may have other reasons.
 constexpr int kHangUpsMax = 3;
 constexpr char kNoAnswer[] = "no answer";
 
@@ -51,7 +51,7 @@ class GrpcWorkerLink final : public WorkerLink {
  public:
   explicit GrpcWorkerLink(WorkerLinkOptions options);
   ~GrpcWorkerLink() override;
-  // One attempt to connect. kUnavailable if another may help.
+  // Makes one attempt to connect. kUnavailable if another attempt may help.
   absl::Status Open(int64_t limit_ms);
 
   absl::Status Serve(const Handler& handler) override;
@@ -66,7 +66,7 @@ class GrpcWorkerLink final : public WorkerLink {
     int64_t call = 0;
     std::string text;
   };
-  // A publish or fetch under way.
+  // A Request is a publish or fetch under way.
   struct Request {
     std::optional<absl::StatusOr<std::string>> reply;
   };
@@ -76,7 +76,7 @@ class GrpcWorkerLink final : public WorkerLink {
   void HandleFrame(int64_t now_ns);
   absl::Status HandleMessage(const std::string& bytes);
   void HandleClosed();
-  // Until it has left, or the job is aborted.
+  // Returns whether the link still beats: until it has left, or the job is aborted.
   bool Beats() const {
     return is_welcome_ && !is_closed_ && !is_leaving_ && (!end_.has_value() || end_->ok());
   }
@@ -342,7 +342,7 @@ void GrpcWorkerLink::Beat() {
   const int64_t now_ns = NowNs();
   next_beat_ns_ = now_ns + options_.heartbeat_ms * kNsPerMs;
   const auto ping = std::exchange(ping_to_answer_, std::nullopt);
-  if (outbox_.has_urgent()) return;  // the one before still waits: the connection is slow
+  if (outbox_.has_urgent()) return;  // the last frame still waits: the connection is slow
   control::WorkerFrame frame;
   control::Heartbeat* beat = frame.mutable_heartbeat();
   beat->set_acts(progress.acts);
@@ -388,7 +388,7 @@ void GrpcWorkerLink::Push(const control::WorkerMessage& message) {
   StartWrite();
 }
 
-// The job ends for this worker; the first reason stays.
+// Ends the job for this worker; the first reason stays.
 void GrpcWorkerLink::End(const absl::Status& reason) {
   if (end_.has_value()) return;
   end_ = reason;
@@ -396,12 +396,13 @@ void GrpcWorkerLink::End(const absl::Status& reason) {
   changed_.notify_all();
 }
 
-// Whatever is under way on the stream fails soon.
+// Makes all operations under way on the stream fail soon.
 void GrpcWorkerLink::Cut() {
   if (!is_closed_) context_.TryCancel();
 }
 
-// The word that this worker knows of the end and leaves; after an abort, nothing goes before it.
+// Sends the notice that this worker knows of the end and leaves. After an abort, no other message
+// goes before the notice.
 void GrpcWorkerLink::SayFarewell() {
   if (std::exchange(is_leaving_, true)) return;
   if (!end_->ok()) outbox_.Clear();
@@ -411,7 +412,7 @@ void GrpcWorkerLink::SayFarewell() {
   StartWrite();
 }
 
-// An orderly end: what waits is written; returns once the coordinator has it all.
+// Ends in order: waiting messages are written; returns once the coordinator has all of them.
 void GrpcWorkerLink::Leave(std::unique_lock<std::mutex>* lock) {
   SayFarewell();
   changed_.wait_until(*lock, After(options_.coordinator_dead_after_ms),
@@ -479,7 +480,7 @@ absl::Status GrpcWorkerLink::JobStatus() {
   return end_.has_value() ? JobEnded(absl::StrCat("worker ", options_.worker)) : absl::OkStatus();
 }
 
-// Once the job has ended.
+// Returns the error for calls after the end of the job.
 absl::Status GrpcWorkerLink::JobEnded(const std::string& where) const {
   return absl::UnavailableError(
       Format({.code = "W0609",
@@ -513,7 +514,7 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message,
               .hint = "which worker should have published it"}));
 }
 
-// What the text of a failed attempt to connect says; gRPC tells it in no other way.
+// The meaning of the text of a failed attempt to connect; gRPC gives the reason only in that text.
 enum class Failure { kNobodyThere, kHungUp, kNotTrusted };
 Failure FailureOf(const std::string& text) {
   if (absl::StrContains(text, "Ssl handshake failed") || absl::StrContains(text, "Peer name"))

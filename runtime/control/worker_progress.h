@@ -1,4 +1,4 @@
-// What a worker says of itself in every heartbeat, read from its schedulers' own counters.
+// A WorkerProgress is the content of a worker's heartbeat, read from its schedulers' own counters.
 // Thread rule: a value.
 #pragma once
 
@@ -8,9 +8,11 @@
 namespace weir {
 
 struct WorkerProgress {
-  int64_t acts = 0;      // done by all its ranks together
-  bool asleep = true;    // every rank waits for messages
-  std::string activity;  // "rank 3: actor 'forward layers.1' since 2.1 s"; for people; 4 KiB travel
+  int64_t acts = 0;    // done by all its ranks together
+  bool asleep = true;  // every rank waits for messages
+  // For people, as "rank 3: actor 'forward layers.1' since 2.1 s"; a heartbeat carries 4 KiB of the
+  // text.
+  std::string activity;
 };
 
 }  // namespace weir

@@ -1,5 +1,6 @@
-// One worker's call at the coordinator: the gRPC stream with its operations under way, what waits
-// to be written, and what has been read in part. It decides nothing; the coordinator does.
+// A WorkerSession is one worker's call at the coordinator: the gRPC stream with its operations
+// under way, the frames that wait to be written, and the messages that have been read in part. A
+// session decides nothing; the coordinator does.
 //
 //   awaited -> open -> closed -> (no operation under way) deleted
 //           \-> refused ------/
@@ -19,7 +20,7 @@ namespace weir {
 
 struct WorkerSession {
   enum class Operation { kAccept, kRead, kWrite, kFinish };
-  // What gRPC hands back when an operation is done.
+  // A Tag is the value that gRPC hands back when an operation is done.
   struct Tag {
     WorkerSession* session;
     Operation operation;
@@ -30,9 +31,10 @@ struct WorkerSession {
       : outbox(messages_max, queue_bytes_max), inbox(message_bytes_max) {}
 
   void StartRead();
-  // Writes the next frame, or finishes the call if that is due; nothing if a write is under way.
+  // Writes the next frame, or finishes the call if that is due. Does nothing if a write is under
+  // way.
   void StartWrite();
-  // Ends the call with `status`. Not while a write is under way.
+  // Ends the call with `status`. Must not be called while a write is under way.
   void Finish(const grpc::Status& status);
   // Cuts the connection.
   void Cancel();
@@ -52,12 +54,12 @@ struct WorkerSession {
   bool reading = false;
   bool writing = false;
   bool finishing = false;
-  // No operation may be started any more.
+  // True once no operation may be started any more.
   bool is_cut = false;
-  // The call ends once the outbox is empty.
+  // True if the call ends once the outbox is empty.
   bool ends_once_written = false;
-  // The job was aborted; the worker answers by leaving. Its end of the connection must not break
-  // before it has read why.
+  // True once the job was aborted; the worker answers by leaving. The worker's end of the
+  // connection must not break before the worker has read the reason.
   bool awaits_farewell = false;
 
   control::WorkerFrame incoming;

@@ -42,24 +42,25 @@ class Device {
   };
 
   virtual ~Device() = default;
-  // The name of the kind, which is also the name of its kernels: "cpu".
+  // Returns the name of the kind, which is also the name of the kind's kernels: "cpu".
   virtual const char* kind() const = 0;
   virtual DeviceMemory& memory() = 0;
   virtual int num_queues() const = 0;  // at least 1
   virtual DeviceQueue& queue(int index) = 0;
-  // Works, of all queues together, that may be issued and not done; at least 1.
+  // Returns how many works of all queues together may be issued and not done; at least 1.
   virtual int depth() const = 0;
 
   // Precondition: fewer than depth() works are issued and not done.
   virtual Launched Launch(const DeviceWork& work) = 0;
-  // How many of the works that were issued to this queue are done. Never blocks.
+  // Returns how many of the works that were issued to this queue are done. Never blocks.
   virtual int64_t NumDone(int queue) = 0;
-  // What is launched on `queue` from now on begins after `position`, which is one of another queue.
+  // Lets all works that are launched on `queue` from now on begin after `position`. Precondition:
+  // the position is one of another queue.
   virtual void Await(int queue, QueuePosition position) = 0;
-  // The first operation that failed after the work that asked for it had been launched. It stays.
+  // Returns the error of the first operation that failed later than its launch. The error stays.
   virtual absl::Status fault() const = 0;
 
-  // The cores that kernels of this device may use; null if it has none.
+  // Returns the cores that kernels of this device may use; null if the device has none.
   virtual ThreadTeam* team() = 0;
 };
 

@@ -1,5 +1,5 @@
-// What every device must do, as one suite. A device joins by instantiating it with a factory;
-// WorkUntilIdle lets issued work be done, by whatever means the device has.
+// One suite of tests that every device must pass. A device joins by instantiating it with a
+// factory; WorkUntilIdle lets issued work be done, by whatever means the device has.
 #pragma once
 
 #include <cstring>

@@ -21,7 +21,7 @@ absl::Status CheckDeviceKind(const std::string& kind);
 struct DeviceOptions {
   std::string kind = "cpu";
   int num_threads = 1;  // of the device's team
-  // Where the kind has more than one queue and more than one work under way.
+  // LimitsOf the kind bounds the next two.
   int num_queues = 1;
   int depth = 1;
   uint64_t seed = 1;  // of what a device for tests draws

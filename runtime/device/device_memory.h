@@ -1,8 +1,8 @@
-// The memory of a device: blocks with addresses that the device's kernels read and write, and
-// copies between them and the host. Whether the host may use such an address itself depends on the
-// device, so code outside runtime/device copies, or asks for a view. Not here: what lies where
-// inside a block; plans say that. Thread rule: allocation by any thread; the bytes follow the actor
-// protocol.
+// DeviceMemory is the memory of a device: blocks with addresses that the device's kernels read and
+// write, and copies between the blocks and the host. The device decides whether the host may use
+// such an address itself, so code outside runtime/device copies, or asks for a view. Not here: the
+// layout inside a block, which plans decide. Thread rule: allocation by any thread; the bytes
+// follow the actor protocol.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@
 
 namespace weir {
 
-// A part of a device's memory, freed when it goes. The memory must outlive it.
+// A DeviceBlock is a part of a device's memory, and its destructor frees that part. The memory must
+// outlive the block.
 class DeviceBlock {
  public:
   DeviceBlock() = default;
-  // `release` frees what the block holds.
+  // `release` frees the memory of the block.
   DeviceBlock(char* base, int64_t bytes, std::function<void()> release)
       : base_(base), bytes_(bytes), release_(std::move(release)) {}
   ~DeviceBlock() {
@@ -44,7 +45,8 @@ class DeviceBlock {
   std::function<void()> release_;
 };
 
-// What lies in device memory, as the host reads it: in place where the host can, otherwise a copy.
+// A HostView shows bytes of device memory to the host: in place where the host can read them,
+// otherwise as a copy.
 class HostView {
  public:
   HostView(const char* data, int64_t bytes) : data_(data), bytes_(bytes) {}
@@ -65,29 +67,30 @@ class DeviceMemory {
  public:
   enum class Reach : uint8_t {
     kDevice,  // the device's kernels
-    kShared,  // they, the host and the transport: staging buffers
+    kShared,  // the kernels, the host and the transport: staging buffers
   };
 
   virtual ~DeviceMemory() = default;
 
-  // Zeroed, and aligned to a page at least. kResourceExhausted (W0520) if there is not so much.
+  // Returns a zeroed block, aligned to a page at least. kResourceExhausted (W0520) if there is not
+  // enough memory.
   virtual absl::StatusOr<DeviceBlock> Allocate(int64_t bytes, Reach reach) = 0;
 
-  // Whether the host may read and write what `address`, of a kDevice block, points to.
+  // Returns whether the host may read and write the bytes at an address of a kDevice block.
   virtual bool host_visible() const = 0;
 
-  // Copies are done on return. Precondition: no work that touches the bytes is under way. `to` and
-  // `from` are the device's on the side that is not named: blocks of this memory, or any memory
-  // that the transport has given.
+  // Copies are done on return. Precondition: no work that touches the bytes is under way. The
+  // device's side (`to` of CopyIn, `from` of CopyOut, both of Copy) is in blocks of this memory, or
+  // in any memory that the transport has given.
   virtual void CopyIn(char* to, const void* from, int64_t bytes) = 0;
   virtual void CopyOut(void* to, const char* from, int64_t bytes) const = 0;
   virtual void Copy(char* to, const char* from, int64_t bytes) = 0;
   virtual void Zero(char* at, int64_t bytes) = 0;
 
-  // Valid as long as the bytes are not written.
+  // The view is valid as long as the bytes are not written.
   HostView View(const char* at, int64_t bytes) const;
   // Lets `fill` write `bytes` bytes that are then at `at`. `fill` gets memory of the host, with
-  // undefined contents. Where it fails, the bytes at `at` are undefined.
+  // undefined contents. If `fill` fails, the bytes at `at` are undefined.
   absl::Status Fill(char* at, int64_t bytes, absl::FunctionRef<absl::Status(char* host)> fill);
 };
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kHugePage = int64_t{2} << 20;
 
-// Copying nothing from or to null is undefined.
+// The C library leaves a copy of nothing from or to null undefined.
 void CopyBytes(void* to, const void* from, int64_t bytes) {
   if (bytes > 0) std::memcpy(to, from, bytes);
 }
@@ -23,7 +23,7 @@ void CopyBytes(void* to, const void* from, int64_t bytes) {
 absl::StatusOr<DeviceBlock> HostMemory::Allocate(int64_t bytes, Reach reach) {
   if (bytes < 0) return absl::InvalidArgumentError("W0520 memory of a device: negative size");
   if (bytes == 0) return DeviceBlock();
-  // Large blocks start on a huge page, so that the system can back them with such.
+  // Large blocks start on a huge page, so that the system can back them with huge pages.
   const bool large = bytes >= kHugePage;
   const int64_t mapping_bytes = bytes + (large ? kHugePage : 0);
   void* const mapping =

@@ -1,5 +1,6 @@
-// The memory of devices whose kernels run on the host: the host's own. Pages come from the system
-// zeroed and are backed when first touched. Thread rule: as DeviceMemory.
+// HostMemory is the memory of devices whose kernels run on the host, which is the host's own
+// memory. Pages come from the system zeroed and are backed when first touched. Thread rule: as
+// DeviceMemory.
 #pragma once
 
 #include "runtime/device/device_memory.h"

@@ -1,5 +1,5 @@
-// What every device memory must do, as one suite. A memory joins by instantiating it with a
-// factory.
+// The requirements on every device memory, as one suite. A memory joins by instantiating the suite
+// with a factory.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
-// Which positions each queue of a device has waited for. A wait for an earlier position of the same
-// queue is already contained in one for a later position. Thread rule: one thread at a time.
+// A QueueClock knows the positions that each queue of a device has waited for. A wait for a
+// position contains the waits for all earlier positions of the same queue. Thread rule: one thread
+// at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ class QueueClock {
   explicit QueueClock(int num_queues)
       : num_queues_(num_queues), awaited_(static_cast<size_t>(num_queues) * num_queues, 0) {}
 
-  // Whether `queue` must still wait for `position`; from then on it has.
+  // Returns whether `queue` must still wait for `position`. From then on `queue` counts as having
+  // waited.
   bool Advance(int queue, QueuePosition position) {
     int64_t& awaited = awaited_[queue * num_queues_ + position.queue];
     if (position.queue == queue || position.number <= awaited) return false;

@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-// How often a thread looks again before it sleeps: below 2 us on current cores.
+// The number of looks that a thread takes before it sleeps: below 2 us on current cores.
 constexpr int kSpins = 32;
 
 void Pause() {
@@ -31,7 +31,7 @@ void FutexWake(std::atomic<uint32_t>* word, int count) {
           0);
 }
 
-// Returns once *word differs from `seen`; spins shortly, then sleeps.
+// Returns once *word differs from `seen`; spins briefly, then sleeps.
 uint32_t AwaitChange(std::atomic<uint32_t>* word, uint32_t seen) {
   for (int i = 0; i < kSpins; ++i) {
     uint32_t now = word->load(std::memory_order_acquire);
@@ -49,19 +49,19 @@ constexpr uint32_t kOpen = 1u << 31;
 
 }  // namespace
 
-// A loop is open to workers from the moment the leader opens the gate until it
-// finds no piece left. A worker that wakes too late finds the gate closed and
-// sleeps again, so the leader never waits for a thread that has nothing to do.
+// A loop is open to workers from the moment the leader opens the gate until no piece is left. A
+// worker that wakes too late finds the gate closed and sleeps again, so the leader never waits for
+// a thread that has no work.
 struct ThreadTeam::State {
   // Written by the leader before it opens the gate; read by workers inside it.
   void (*body)(void* context, int64_t piece, int worker) = nullptr;
   void* context = nullptr;
   int64_t num_pieces = 0;
 
-  // The next piece that nobody has taken. Relaxed: the gate orders the data.
+  // The next piece that no worker has taken. Relaxed: the gate orders the data.
   alignas(64) std::atomic<int64_t> next{0};
-  // kOpen and the number of workers inside. Entering acquires what the leader released by
-  // opening; leaving releases the worker's results to the leader. The leader sleeps on it.
+  // kOpen and the number of workers inside. Entering acquires the data that the leader released by
+  // opening; leaving releases the worker's results to the leader. The leader sleeps on the gate.
   alignas(64) std::atomic<uint32_t> gate{0};
   // Counts loops, so that workers can sleep on it; release and acquire.
   alignas(64) std::atomic<uint32_t> loops{0};
@@ -88,7 +88,7 @@ struct ThreadTeam::State {
   }
 
   void Leave() {
-    // Only the last one out of a closed gate has somebody to wake.
+    // Only the last worker to leave a closed gate has to wake the leader.
     if (gate.fetch_sub(1, std::memory_order_acq_rel) == 1) FutexWake(&gate, 1);
   }
 

@@ -1,9 +1,9 @@
-// A ThreadTeam: the cores of one CPU device. One thread leads; the others sleep
-// until ParallelFor wakes them, and sleep again after (no busy wait).
+// A ThreadTeam is the cores of one CPU device. One thread leads; the other threads sleep until
+// ParallelFor wakes them, and sleep again afterwards (no busy wait).
 //
-// Determinism: pieces are numbered and cut by the caller, by shape alone, so
-// the result does not depend on how many threads there are. Which worker runs a
-// piece is chance: a worker's number may choose scratch memory, never a result.
+// Determinism: the caller numbers and cuts pieces by shape alone, so the result does not depend on
+// the number of threads. The assignment of pieces to workers is random: a worker's number may
+// choose scratch memory, never a result.
 // Thread rule: ParallelFor is called by one thread at a time (the device's).
 #pragma once
 
@@ -15,7 +15,7 @@ namespace weir {
 
 class ThreadTeam {
  public:
-  // num_threads >= 1, the leader included. Makes num_threads - 1 threads.
+  // Requires num_threads >= 1, the leader included. Makes num_threads - 1 threads.
   explicit ThreadTeam(int num_threads);
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
@@ -23,13 +23,13 @@ class ThreadTeam {
 
   int num_threads() const;
 
-  // Runs body(context, piece, worker) for each piece in [0, num_pieces), in any order and
-  // on any thread of the team; returns when all are done. `worker` is in
-  // [0, num_threads()); no two pieces run at once under the same one. Allocates nothing.
+  // Runs body(context, piece, worker) for each piece in [0, num_pieces), in any order and on any
+  // thread of the team; returns when all pieces are done. `worker` is in [0, num_threads()); no two
+  // pieces run at once under the same worker. Allocates nothing.
   void ParallelFor(int64_t num_pieces, void (*body)(void* context, int64_t piece, int worker),
                    void* context);
 
-  // The same for any callable `f(int64_t piece)` or `f(int64_t piece, int worker)`.
+  // Does the same for any callable `f(int64_t piece)` or `f(int64_t piece, int worker)`.
   template <typename F>
   void For(int64_t num_pieces, F&& f) {
     using Callable = std::remove_reference_t<F>;

@@ -29,7 +29,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, ThreadTeamOfSize, testing::Range(1, 9));
 TEST_P(ThreadTeamOfSize, RunsEveryPieceExactlyOnceAndSeesItsResultsAfter) {
   ThreadTeam team(GetParam());
   EXPECT_EQ(team.num_threads(), GetParam());
-  // Plain integers: a lost happens-before edge shows under TSan.
+  // The integers are not atomic: a lost happens-before edge shows under TSan.
   for (int64_t num_pieces : {0, 1, 2, 3, 7, 64, 1000}) {
     std::vector<int> runs(num_pieces, 0);
     for (int repeat = 1; repeat <= 50; ++repeat) {

@@ -81,24 +81,27 @@ class WalledDevice final : public Device {
   absl::Status fault() const override { return fault_; }
   ThreadTeam* team() override { return &team_; }
 
-  // For the owner of the time (kOwner). Does the next part of the queue's next operation.
+  // The following functions are for the owner of a device with Drive::kOwner.
+
+  // Step does the next part of the queue's next operation, if no wait holds the queue up.
   bool CanStep(int queue) const;
   void Step(int queue);  // precondition: CanStep
-  // Does all that may be done, whether the host hears of it or not.
+  // Does every operation that no wait holds up. NumDone does not tell of the works.
   void StepAll();
-  // Works that the host has not been told of.
+  // Returns how many works are issued that NumDone has not told of.
   int num_pending(int queue) const { return static_cast<int>(queues_[queue].done_at_ns_.size()); }
-  // The host will be told of the oldest of them. Precondition: it can be done without work of other
-  // queues that is not done: CanComplete.
+  // Finishes the oldest of these works, so that NumDone tells of it. Precondition: CanComplete,
+  // which means that the work waits for no work of another queue.
   bool CanComplete(int queue) const;
   void CompleteOldest(int queue);
-  // When the oldest will be done in virtual time. A queue works without gaps while it has work.
+  // Returns the virtual time at which the oldest of these works is done. A queue works without
+  // gaps.
   int64_t oldest_done_ns(int queue) const { return queues_[queue].done_at_ns_.front(); }
-  // Works launched from now on begin no earlier than this.
+  // Lets works that are launched from now on begin no earlier than `now_ns`.
   void NotBefore(int64_t now_ns);
-  // Of all that decides what the queues may do next.
+  // Returns a hash of everything that decides what the queues may do next.
   uint64_t HashState() const;
-  // As new; what was issued is forgotten.
+  // Makes the device as new, and forgets all works.
   void Rewind();
 
  private:

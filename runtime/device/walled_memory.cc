@@ -14,14 +14,15 @@
 namespace weir {
 namespace {
 
-// The addresses of all walled blocks of a process: the first half is the device's, the second half
-// lies inside the wall, at the same distance for every block. Nothing backs what no block holds.
+// The Wall holds the addresses of all walled blocks of a process. The first half is the device's;
+// the second half lies inside the wall, at the same distance for every block. Addresses that no
+// block holds have no memory.
 class Wall {
  public:
   static constexpr int64_t kHalfBytes = int64_t{64} << 30;
   static constexpr int64_t kPage = 4096;
 
-  // Reserves the addresses when they are first asked for; they stay reserved.
+  // Reserves the addresses at the first call; they stay reserved.
   static Wall& Get() {
     static Wall wall;
     return wall;
@@ -32,7 +33,8 @@ class Wall {
     return base_ != nullptr && address >= base_ && address < base_ + kHalfBytes;
   }
 
-  // A block at a device address that no block had before; null, with errno, if there is none.
+  // Returns a block at a device address that no block had before; null, with errno, if there is
+  // none.
   char* Map(int64_t mapped_bytes) {
     std::lock_guard<std::mutex> lock(mutex_);
     if (base_ == nullptr || mapped_bytes > kHalfBytes - used_) {
@@ -47,7 +49,7 @@ class Wall {
     return device;
   }
   void Unmap(char* device, int64_t mapped_bytes) {
-    // The addresses stay reserved: an address that outlives its block is found out, too.
+    // The addresses stay reserved, so that a use of an address after its block's end fails, too.
     mmap(device + kHalfBytes, mapped_bytes, PROT_NONE,
          MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
   }
@@ -70,7 +72,7 @@ absl::StatusOr<DeviceBlock> WalledMemory::Allocate(int64_t bytes, Reach reach) {
   if (reach == Reach::kShared) return HostMemory().Allocate(bytes, reach);
   if (bytes < 0) return absl::InvalidArgumentError("W0520 memory of a device: negative size");
   if (bytes == 0) return DeviceBlock();
-  // A page that no block has parts each block from the next.
+  // One unused page separates each block from the next.
   const int64_t mapped = (bytes + Wall::kPage - 1) / Wall::kPage * Wall::kPage + Wall::kPage;
   char* const base = Wall::Get().Map(mapped);
   if (base == nullptr) {

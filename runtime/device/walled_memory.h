@@ -1,7 +1,7 @@
-// Memory that the host cannot touch, on a machine without an accelerator. Every block is mapped
-// twice: at its device address, where all access is forbidden, and inside the wall, where kernels
-// and the copies of this class reach the same bytes. Whoever uses a device address as if it were
-// the host's dies of SIGSEGV at that line. Thread rule: as DeviceMemory.
+// WalledMemory is memory that the host cannot touch, on a machine without an accelerator. Every
+// block is mapped twice: at its device address, where all access is forbidden, and inside the wall,
+// where kernels and the copies of this class reach the same bytes. Host code that uses a device
+// address as an address of the host dies of SIGSEGV at that line. Thread rule: as DeviceMemory.
 #pragma once
 
 #include "runtime/device/device_memory.h"
@@ -17,8 +17,8 @@ class WalledMemory final : public DeviceMemory {
   void Copy(char* to, const char* from, int64_t bytes) override;
   void Zero(char* at, int64_t bytes) override;
 
-  // Where kernels reach what lies at a device address. Addresses of no walled block stay as they
-  // are: shared blocks, and memory of the transport.
+  // Returns the address at which kernels reach the bytes of a device address. An address outside
+  // walled blocks (shared blocks, memory of the transport) is returned unchanged.
   static void* Inside(const void* address);
 };
 

@@ -26,7 +26,7 @@ constexpr rlim_t kStackOfThreads = 8 << 20;
 constexpr rlim_t kStackMin = 1 << 20;
 constexpr size_t kProbeStackBytes = 64 << 10;
 constexpr size_t kSignalStackBytes = 64 << 10;
-// Of processor time, between the word of the system and the end that nobody survives.
+// Seconds of processor time between the system's warning and the kill.
 constexpr rlim_t kSecondsToEnd = 1;
 
 struct KnownLimit {
@@ -57,7 +57,7 @@ rlimit Get(int resource) {
 
 bool IsLimited(int resource) { return Get(resource).rlim_cur != RLIM_INFINITY; }
 
-// Those that are set at all, of the resources that may be behind an error.
+// Lists the limits that are set, among the resources that may be behind an error.
 std::string Raise(const std::vector<int>& resources, const std::string& else_advice) {
   std::vector<std::string> texts;
   for (int resource : resources) {
@@ -96,7 +96,7 @@ void Keep(const std::string& text, char* place, size_t room) {
   std::abort();
 }
 
-// A bad access or an abort, where a limit is the likelier reason than the program.
+// Reports a bad access or an abort, where a limit is a likelier reason than a bug.
 void OnCrash(int) { EndWith(text_of_crash); }
 
 void OnProcessorTimeAtOnce(int) { EndWith(text_of_time); }
@@ -139,7 +139,7 @@ void HandleCrashes() {
 void HandleProcessorTime(OnTimeUp on_time_up) {
   rlimit limit = Get(RLIMIT_CPU);
   if (limit.rlim_cur == RLIM_INFINITY) return;
-  // At the hard limit the system kills without a word.
+  // At the hard limit the system kills without a message.
   if (limit.rlim_max != RLIM_INFINITY && limit.rlim_cur + kSecondsToEnd > limit.rlim_max &&
       limit.rlim_max > kSecondsToEnd) {
     limit.rlim_cur = limit.rlim_max - kSecondsToEnd;
@@ -167,7 +167,7 @@ std::string LimitText(int resource) {
   const KnownLimit* known = Find(resource);
   const rlimit limit = Get(resource);
   if (known == nullptr || limit.rlim_cur == RLIM_INFINITY) return "";
-  // The soft limit of processor time is this program's own doing.
+  // This program itself sets the soft limit of processor time.
   const rlim_t value =
       resource == RLIMIT_CPU && limit.rlim_max != RLIM_INFINITY ? limit.rlim_max : limit.rlim_cur;
   return absl::StrCat("ulimit ", known->flag, ": ", LimitValue(resource, value));

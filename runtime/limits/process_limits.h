@@ -1,6 +1,6 @@
-// The limits that the system sets this process (`ulimit`), in words: which of them is behind a
-// failure, what it is and what to raise. What fails for want of descriptors, threads, memory,
-// processor time or file size is a fault of nobody's program. Thread rule: any thread.
+// Describes the limits that the system sets this process (`ulimit`): the limit behind a failure,
+// its value, and the limit to raise. A failure for want of descriptors, threads, memory, processor
+// time or file size is not a fault of any program. Thread rule: any thread.
 #pragma once
 
 #include <sys/resource.h>
@@ -12,40 +12,41 @@
 
 namespace weir {
 
-// "ulimit -v: 1048576 KiB" if the resource (RLIMIT_AS) is limited, else empty.
+// Returns "ulimit -v: 1048576 KiB" if the resource (RLIMIT_AS) is limited, else empty.
 std::string LimitText(int resource);
-// "1048576 KiB", "unlimited".
+// Returns "1048576 KiB" or "unlimited".
 std::string LimitValue(int resource, rlim_t value);
 
-// What to try after a call that failed with this errno: names the limits that lead to it, with
-// their values. Empty for errors that no limit causes.
+// Returns advice after a call that failed with this errno, with the limits that lead to the errno
+// and their values. Empty for errors that no limit causes.
 std::string ShortageAdvice(int error);
-// That this process was refused something, in the words of W0981: kUnavailable. `what` it asked
-// for, such as "a thread".
+// Returns the error W0981, kUnavailable: the system refused this process something. `what` names
+// the refused thing, such as "a thread".
 absl::Status Refused(const std::string& where, const std::string& what, int error);
 
-// Takes the larger limits that this process may take without asking: descriptors, and the stack of
-// new threads. By main, once.
+// Raises the limits that this process may raise by itself: descriptors, and the stack of new
+// threads. main calls this function once.
 void RaiseOwnLimits();
-// W0982, kUnavailable: a limit is lower than any run needs (stack). By main, before anything else.
+// W0982, kUnavailable: a limit is lower than any run needs (stack). main calls this function before
+// anything else.
 absl::Status CheckLimits();
 
-// Whether `count` more threads can run now, beside those that do: makes them, and ends them. W0981
-// if not, with how many can.
+// Checks that `count` more threads can run now beside the present threads, by starting and ending
+// them. Otherwise W0981, with the number that can run.
 absl::Status CheckRoomForThreads(const std::string& where, int count);
-// Whether this process can open `count` more files now. W0981 if not.
+// Checks that this process can open `count` more files now. Otherwise W0981.
 absl::Status CheckRoomForFiles(const std::string& where, int count);
-// Whether `bytes` more of address space can be reserved now. W0981 if not.
+// Checks that `bytes` more of address space can be reserved now. Otherwise W0981.
 absl::Status CheckRoomForAddresses(const std::string& where, int64_t bytes);
 
-// From here on a failure that nobody catches and that a limit explains (an exception for want of
-// memory or threads on any thread; a bad memory access or an abort while the address space or the
-// stack is limited; the limit of processor time) is told on standard error with the limit, and ends
-// the process with kExitRefused. Writing beyond the limit of file size is an error of the write, as
-// a full disk is. By main, once.
+// Installs handlers for uncaught failures that a limit explains: an exception for want of memory or
+// threads on any thread; a bad memory access or an abort while the address space or the stack is
+// limited; the limit of processor time. Such a failure is reported on standard error with the
+// limit, and ends the process with kExitRefused. Writing beyond the limit of file size is an error
+// of the write, as a full disk is. main calls this function once.
 enum class OnTimeUp {
-  kEndInOrder,  // as SIGTERM asks for; what is left of the time decides how far that comes
-  kEndAtOnce,   // a worker: its starter tells the rest
+  kEndInOrder,  // as SIGTERM asks for; the remaining time decides how far the end comes
+  kEndAtOnce,   // for a worker: its starter reports the rest
 };
 void ReportLimitsAtTheEnd(OnTimeUp on_time_up);
 inline constexpr int kExitRefused = 69;

@@ -21,7 +21,8 @@ using ::testing::ExitedWithCode;
 using ::testing::HasSubstr;
 using ::testing::KilledBySignal;
 
-// In a process of its own, as EXPECT_EXIT makes them: limits do not come back.
+// Call only in a process of its own, such as EXPECT_EXIT makes: a lowered limit cannot be raised
+// again.
 void Limit(__rlimit_resource resource, rlim_t value) {
   const rlimit limit = {value, value};
   if (::setrlimit(resource, &limit) != 0) ::_exit(1);

@@ -1,16 +1,16 @@
-// A Dataset answers one question: what are the elements of this slice of this
-// feed in this batch? The answer is a pure function of (options, batch position, slice),
-// so each rank fills just its shard, in any order, and all ranks agree.
+// A Dataset returns the elements of a given slice of a given feed in a given batch. The answer is a
+// pure function of (options, batch position, slice), so each rank fills just its shard, in any
+// order, and all ranks agree.
 //
-// Not a loader with threads or a queue: the engine's source actors call Fill ahead
-// of need. Sample n of the run is row (n mod rows) of its micro-batch:
+// A Dataset is not a loader with threads or a queue: the engine's source actors call Fill ahead of
+// need. Sample n of the run is row (n mod rows) of its micro-batch:
 //   n = (step * micro_batches + micro_batch) * rows + row
-// so the same samples are seen in a step however it is cut into micro-batches.
+// A step therefore has the same samples for any number of micro-batches.
 //
-// A dataset declares its feeds: what each is called, in which forms it comes, how large a sample
-// is, and which values are possible. What a model asks of a feed (FeedRequest) is compared with
-// that before anything is filled (CheckRequest). No dimension means anything by its name: the first
-// counts samples. Thread rule: immutable after opening; any thread calls Fill.
+// A dataset declares its feeds: the name of each feed, its forms, the size of a sample, and the
+// possible values. CheckRequest compares the requirements of a model (FeedRequest) with the
+// declaration before anything is filled. No dimension means anything by its name: the first
+// dimension counts samples. Thread rule: immutable after opening; any thread calls Fill.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ struct BatchPosition {
   int64_t micro_batches = 1;
 };
 
-// One form in which a feed comes.
+// A FeedForm is one form in which a feed comes.
 struct FeedForm {
   enum class Role : uint8_t {
     kIndex,  // whole numbers from 0 on that name things: a byte, a class
@@ -47,7 +47,7 @@ struct FeedForm {
 struct FeedType {
   std::string name;
   std::vector<FeedForm> forms;  // one for each element type that Fill can write
-  // The dimensions after the one that counts samples.
+  // The dimensions after the dimension that counts samples.
   enum class Sample : uint8_t {
     kOne,       // none: one element a sample
     kWindow,    // one, of `elements`
@@ -60,13 +60,13 @@ struct FeedType {
 // "i32[samples, 128]", or several with "or" between them.
 std::string ToText(const FeedType& feed);
 
-// The type and the range that a model asks of a feed.
+// A FeedRequest holds the type and the range that a model requires of a feed.
 struct FeedRequest {
   std::string input;  // of the model, for messages
   std::string feed;
   DType dtype = DType::kF32;
   Shape shape;         // of a whole step, [samples, ...]
-  int64_t below = 0;   // the model has room for values from 0 to below this; 0: for any
+  int64_t below = 0;   // the model has room for values from 0 to below this number; 0: for any
   std::string reader;  // why, for messages: "an index along dimension vocab of …"
 };
 
@@ -75,34 +75,36 @@ class Dataset {
   virtual ~Dataset() = default;
 
   virtual std::vector<FeedType> feeds() const = 0;
-  // That no value of the feed, in the training part or the held-out one, is outside what the
-  // request has room for, as far as can be known before reading it. kInvalidArgument names the
-  // first value that is.
+  // Checks that every value of the feed, in the training part and the held-out part, is inside the
+  // range of the request, as far as can be known before reading. kInvalidArgument names the first
+  // value outside the range.
   virtual absl::Status CheckValues(const FeedRequest& request) const = 0;
-  // Whole batches of held-out samples; samples beyond the last whole batch are not used.
+  // Returns the number of whole batches of held-out samples; samples beyond the last whole batch
+  // are not used.
   virtual int64_t num_held_out_batches() const = 0;
-  // "text file.txt: 1,000,000 bytes to train on, 111,111 held out": for the log.
+  // Returns a text for the log: "text file.txt: 1,000,000 bytes to train on, 111,111 held out".
   virtual std::string Describe() const = 0;
 
-  // Writes slice.bytes() to `out`. slice.global_shape is that of one micro-batch. Errors:
-  // an unknown feed (the nearest is named) or a slice whose shape or dtype the feed cannot have.
+  // Writes slice.bytes() to `out`. slice.global_shape is the shape of one micro-batch. Errors: an
+  // unknown feed (the error names the nearest feed), or a slice whose shape or dtype the feed
+  // cannot have.
   virtual absl::Status Fill(const std::string& feed, const BatchPosition& position,
                             const TensorSlice& slice, void* out) const = 0;
 };
 
-// Number of the sample in row `row` of the micro-batch at `position`.
+// Returns the number of the sample in row `row` of the micro-batch at `position`.
 inline int64_t SampleNumber(const BatchPosition& position, int64_t rows, int64_t row) {
   return (position.step * position.micro_batches + position.micro_batch) * rows + row;
 }
 
-// Whether the dataset can deliver what is asked: the feed is known (W0055), of that type (W0056),
-// and every value known up front is in range (Dataset::CheckValues).
+// Checks that the dataset can deliver the request: the feed is known (W0055), is of the requested
+// type (W0056), and every value known in advance is in range (Dataset::CheckValues).
 absl::Status CheckRequest(const Dataset& dataset, const FeedRequest& request);
 
-// The error for feed `from`, wanted by input `input`, that is none of `known`.
+// Returns the error for feed `from`, wanted by input `input`, that is none of `known`.
 absl::Status UnknownFeed(const std::string& input, const std::string& from,
                          const std::vector<FeedType>& known);
-// The error for Fill of a slice that `feed` cannot be.
+// Returns the error for Fill of a slice that `feed` cannot be.
 absl::Status WrongFeedType(const FeedType& feed, const TensorSlice& slice);
 
 }  // namespace weir

@@ -40,7 +40,7 @@ std::string IdxBytes(const std::vector<uint32_t>& shape, const std::string& data
   return bytes + data;
 }
 
-// n images of 2 x 3 whose pixels are all the number of the image, and labels n % 5.
+// Writes n images of 2 x 3 whose pixels are all the number of the image, and labels n % 5.
 IdxDataOptions WriteImages(const std::string& name, int n) {
   std::string images, labels;
   for (int i = 0; i < n; ++i) {
@@ -159,7 +159,7 @@ TEST(TextDatasetTest, HeldOutWindowsFollowOneAnotherAndEnd) {
   std::string text = Alphabet(1000);
   auto data = OpenTextDataset(TextOptions(WriteFile("held.txt", text)));
   ASSERT_TRUE(data.ok());
-  // 100 bytes held out: 16 windows of 6 (and the byte after), 4 batches of 4.
+  // 100 bytes are held out: 16 windows of 6 (and the byte after), 4 batches of 4.
   EXPECT_EQ((*data)->num_held_out_batches(), 4);
   TensorSlice slice = TensorSlice::Whole(DType::kI32, {4, 6});
   size_t at = 900;

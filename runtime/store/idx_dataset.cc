@@ -89,7 +89,7 @@ class IdxDataset : public Dataset {
     return {kLabels, {{FeedForm::Role::kIndex, DType::kI32}}, FeedType::Sample::kOne, 1};
   }
 
-  // The image of row `row`, or an error beyond the held-out part.
+  // Returns the image of row `row`, or an error beyond the held-out part.
   absl::StatusOr<int64_t> IndexOf(const BatchPosition& position, int64_t rows, int64_t row) const {
     int64_t sample = SampleNumber(position, rows, row);
     if (position.part == DataPart::kHeldOut) {

@@ -1,6 +1,6 @@
-// Labelled images from IDX files. Training goes through all images in an order
-// shuffled anew each epoch (a function of seed and epoch); held-out batches are the
-// test files in order, once.
+// Labelled images from IDX files. Training goes through all images in an order that is shuffled
+// again for each epoch (a function of seed and epoch); held-out batches are the test files in
+// order, once.
 // Thread rule: see dataset.h.
 #pragma once
 
@@ -20,8 +20,8 @@ struct IdxDataOptions {
   uint64_t seed = 0;
 };
 
-// Reads the files into memory (a byte per pixel). kNotFound: no file. kDataLoss: a damaged
-// file. kInvalidArgument: counts or sizes that disagree, or fewer images than one batch.
+// Reads the files into memory (a byte per pixel). kNotFound: no file. kDataLoss: a damaged file.
+// kInvalidArgument: counts or sizes that disagree, or fewer images than one batch.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdxDataset(const IdxDataOptions& options);
 
 }  // namespace weir

@@ -14,14 +14,15 @@ namespace {
 
 constexpr int64_t kPieceBytes = 1 << 20;
 constexpr int64_t kElementsMax = int64_t{1} << 34;
-// What a file may unpack to: gzip can pack a thousand zeros into one byte, so that a small file
-// would take all memory.
+// The limit to which a file may unpack. gzip can pack a thousand zeros into one byte, so that a
+// small file could otherwise take all memory.
 constexpr int64_t kUnpackedTimesMax = 4;
 constexpr int64_t kUnpackedBytesMin = 32 << 20;
 
 constexpr unsigned char kUnsignedBytes = 8;
 
-// What the third byte of an IDX file says of its elements; null: no IDX file says that.
+// Returns the element type that the third byte of an IDX file stands for; null: the byte is not
+// valid.
 const char* ElementName(unsigned char code) {
   switch (code) {
     case kUnsignedBytes: return "unsigned bytes";
@@ -40,7 +41,7 @@ std::string Dimensions(int count) {
 
 class GzipFile {
  public:
-  // Reads from where the descriptor stands, and closes it.
+  // Reads from the descriptor's position, and closes the descriptor.
   explicit GzipFile(int descriptor) : file_(gzdopen(descriptor, "rb")), descriptor_(descriptor) {}
   ~GzipFile() {
     if (file_ != nullptr) {
@@ -50,7 +51,8 @@ class GzipFile {
     }
   }
   bool is_open() const { return file_ != nullptr; }
-  // Bytes read, at most `bytes`; fewer only at the end or on an error (see Flaw).
+  // Returns the number of bytes read, at most `bytes`; fewer only at the end or on an error (see
+  // Flaw).
   int64_t Read(void* out, int64_t bytes) {
     int64_t done = 0;
     while (done < bytes) {
@@ -61,7 +63,7 @@ class GzipFile {
     }
     return done;
   }
-  // What zlib has to say against the file so far; empty: nothing.
+  // Returns zlib's error in the file so far; empty if there is none.
   std::string Flaw() {
     int code = Z_OK;
     const char* text = gzerror(file_, &code);
@@ -130,7 +132,7 @@ absl::StatusOr<IdxArray> ReadIdxFile(const std::string& path, int num_dims,
                     "fetch it again, or unpack it with gunzip"});
   }
   array.data.reserve(static_cast<size_t>(elements));  // not touched before it is read
-  // In pieces: a header may promise far more than the file has.
+  // The file is read in pieces, because a header may promise far more than the file has.
   while (static_cast<int64_t>(array.data.size()) < elements) {
     size_t before = array.data.size();
     int64_t piece = std::min(elements - static_cast<int64_t>(before), int64_t{16} * kPieceBytes);

@@ -1,7 +1,7 @@
-// A permutation of [0, size) that is a function, not a table: element i of a shuffle
-// of any size in constant memory. A Feistel network over the smallest even number of bits that
-// holds size - 1, walked until it lands below `size`.
-// Not for secrets. Thread rule: a value; pure.
+// An IndexPermutation is a permutation of [0, size) as a function, not a table: it gives element i
+// of a shuffle of any size in constant memory. The permutation is a Feistel network over the
+// smallest even number of bits that holds size - 1, iterated until the result is below `size`. Not
+// for secrets. Thread rule: a value; pure.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace weir {
 
 class IndexPermutation {
  public:
-  // size >= 1.
+  // Requires size >= 1.
   IndexPermutation(uint64_t key, int64_t size) : key_(key), size_(static_cast<uint64_t>(size)) {
     while (((size_ - 1) >> (2 * half_bits_)) != 0) ++half_bits_;
   }
 
-  // The place `index` goes to; 0 <= index < size.
+  // Returns the place to which `index` goes; 0 <= index < size.
   int64_t At(int64_t index) const {
     uint64_t value = static_cast<uint64_t>(index);
     do {

@@ -26,8 +26,8 @@ absl::StatusOr<InputFile> InputFile::Open(const std::string& path, const Naming&
   const auto missing = [&](const std::string& found) {
     return Missing({naming.code, path, naming.expected, found, naming.hint});
   };
-  // Looked at first, since opening some devices already does something; and again, for what was put
-  // there since.
+  // The check comes before the open, since opening some devices already has an effect. A second
+  // check follows, because another file may have been put there since.
   struct stat info;
   if (::stat(path.c_str(), &info) != 0) return missing(::strerror(errno));
   if (!S_ISREG(info.st_mode)) return missing(KindOf(info.st_mode));

@@ -1,9 +1,9 @@
-// How Weir opens a file that somebody names as an input: for reading, and only if it is a regular
-// file.
+// An InputFile is a file that a user names as an input. Weir opens input files for reading, and
+// only if they are regular files.
 //
-// A pipe, a device or a socket is refused at once: the open never waits for a writer, and what a
-// device does when it is opened (a terminal, a tape) does not happen. Whoever reads a job from a
-// pipe names it `-`. Thread rule: any thread; an InputFile has one owner.
+// A pipe, a device or a socket is refused at once: the open never waits for a writer, and never
+// triggers an action of a device (a terminal, a tape). A user who reads a job from a pipe names it
+// `-`. Thread rule: any thread; an InputFile has one owner.
 #pragma once
 
 #include <cstdint>
@@ -16,13 +16,14 @@ namespace weir {
 
 class InputFile {
  public:
-  // What the error says if there is no such file, or none that is regular and readable.
+  // Naming is the text of the error if there is no such file, or the file is not regular and
+  // readable.
   struct Naming {
     std::string code = "W0040";
     std::string expected;  // "a readable file (text to train on)"
     std::string hint = "check the path; relative paths count from the current directory";
   };
-  // kNotFound, as `naming` says it.
+  // kNotFound, with the text of `naming`.
   static absl::StatusOr<InputFile> Open(const std::string& path, const Naming& naming);
 
   InputFile(InputFile&& other) noexcept
@@ -32,7 +33,7 @@ class InputFile {
 
   int descriptor() const { return descriptor_; }
   int64_t size() const { return size_; }  // bytes, when it was opened
-  // Leaves the descriptor to the caller, who closes it.
+  // Gives the descriptor to the caller, who closes it.
   int Release() { return std::exchange(descriptor_, -1); }
 
  private:

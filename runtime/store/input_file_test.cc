@@ -32,7 +32,7 @@ std::string PipeAt(const std::string& name) {
   return path;
 }
 
-// What every reader of files says of `path`; none of them may wait.
+// Returns the status of every reader of files for `path`; no reader may wait.
 std::vector<absl::Status> Readers(const std::string& path) {
   return {InputFile::Open(path, {.expected = "a file"}).status(),
           MappedFile::Open(path, "text").status(), ReadIdxFile(path, 1, "labels").status(),
@@ -72,7 +72,7 @@ TEST(InputFileTest, DevicesSocketsAndFoldersAreRefusedByName) {
     EXPECT_THAT(std::string(status.message()), HasSubstr("found a folder"));
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
-  // Relative, since a socket's path is short.
+  // The path is relative, since a socket's path is short.
   ASSERT_EQ(::chdir(::testing::TempDir().c_str()), 0);
   std::strcpy(address.sun_path, "socket");
   ::unlink(address.sun_path);

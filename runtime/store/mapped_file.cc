@@ -21,11 +21,11 @@ namespace {
 
 constexpr int kExitDamaged = 66;
 
-// The table in which the handler of a bus error looks up a mapping. An error in any other mapping
-// names no file.
+// A Mapping is an entry of the table in which the handler of a bus error looks up a mapping. An
+// error in any other mapping names no file. `begin` is null for a free entry, and is written last,
+// so that the rest is complete.
 struct Mapping {
-  std::atomic<const uint8_t*> begin{
-      nullptr};  // null: free; written last, so that the rest is whole
+  std::atomic<const uint8_t*> begin{nullptr};
   size_t size = 0;
   char text[1024] = {};
 };

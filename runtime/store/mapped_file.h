@@ -1,9 +1,9 @@
-// A MappedFile: a whole file as read-only memory.
+// A MappedFile is a whole file as read-only memory.
 //
-// Not a stream and not for pipes: the path must name a regular file. If another
-// program shortens the file while it is mapped, reading the lost part ends the
-// process with W0986, the file's name and exit code 66, since there is nothing to return;
-// what is read for long belongs into a WatchedFile. Weir itself only ever replaces files by rename.
+// A MappedFile is not a stream and not for pipes: the path must name a regular file. If another
+// program shortens the file while it is mapped, reading the lost part ends the process with W0986,
+// the file's name and exit code 66, since there is nothing to return. Use a WatchedFile for a file
+// that is read for a long time. Weir itself replaces files only by rename.
 // Thread rule: immutable after Open; any thread reads.
 #pragma once
 
@@ -17,8 +17,8 @@ namespace weir {
 
 class MappedFile {
  public:
-  // kNotFound: no such file, not a regular file, or not readable. An empty file
-  // is legal and has size() == 0. `purpose` ("training text") goes into errors.
+  // kNotFound: no such file, not a regular file, or not readable. An empty file is legal and has
+  // size() == 0. `purpose` ("training text") goes into errors.
   static absl::StatusOr<std::unique_ptr<MappedFile>> Open(const std::string& path,
                                                           const std::string& purpose);
   ~MappedFile();

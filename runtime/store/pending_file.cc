@@ -28,7 +28,7 @@ constexpr int kLinksMax = 40;      // as the kernel follows
 constexpr char kMark[] = ".partial-";
 constexpr size_t kDigits = 16;
 
-// With a slash at its end.
+// The result has a slash at its end.
 std::string FolderOf(const std::string& path) {
   const size_t slash = path.rfind('/');
   return slash == std::string::npos ? "./" : path.substr(0, slash + 1);
@@ -43,7 +43,7 @@ int LinkTo(int descriptor, const std::string& path) {
              : errno;
 }
 
-// Where the links at `path` lead to in the end, whether there is anything or not.
+// Follows the links at `path` to their end, which need not exist.
 int Follow(std::string* path) {
   for (int i = 0; i < kLinksMax; ++i) {
     char target[PATH_MAX];
@@ -55,7 +55,7 @@ int Follow(std::string* path) {
   return ELOOP;
 }
 
-// 0 if there is nothing or a regular file, whose mode it gives.
+// Returns 0 if there is no file, or a regular file, whose mode it writes to `mode`.
 int Look(const std::string& path, bool* exists, mode_t* mode) {
   struct stat info;
   *exists = ::stat(path.c_str(), &info) == 0;
@@ -136,12 +136,13 @@ int PendingFile::Create(const std::string& path) {
     open_path_ = absl::StrCat("/proc/", ::getpid(), "/fd/", descriptor_);
   }
   if (exists && ::fchmod(descriptor_, mode) != 0) return errno;
-  // For RemoveLeftovers of others. A file system without locks has no leftovers removed, either.
+  // The lock is for RemoveLeftovers of other processes. A file system without locks has no
+  // leftovers removed, either.
   ::flock(descriptor_, LOCK_EX | LOCK_NB);
   return 0;
 }
 
-// Without O_TMPFILE, or without /proc.
+// Creates the file under a name, if there is no O_TMPFILE or no /proc.
 int PendingFile::CreateNamed() {
   if (descriptor_ >= 0) ::close(descriptor_);
   descriptor_ = -1;
@@ -160,7 +161,7 @@ int PendingFile::Publish() {
     const int error = LinkTo(descriptor_, path_);
     if (error == 0) return 0;
     if (error != EEXIST) return error;
-    // Only a rename replaces a file, and only what has a name is renamed.
+    // Only a rename replaces a file, and only a file with a name can be renamed.
     if (const int failed = GiveName()) return failed;
   }
   if (::rename(name_.c_str(), path_.c_str()) != 0) return errno;
@@ -188,7 +189,7 @@ int PendingFile::FlushFolder() const {
   return error;
 }
 
-// Who is killed between GiveName and its rename leaves a file, but no lock.
+// A process that is killed between GiveName and its rename leaves a file, but no lock.
 void PendingFile::RemoveLeftovers() const {
   const std::string folder = FolderOf(path_),
                     base = path_.substr(folder == "./" && path_.rfind('/') == std::string::npos

@@ -129,8 +129,8 @@ TEST_F(PendingFileTest, FilesOfDeadMakersAreRemovedAndNoOthers) {
   EXPECT_EQ(Names(), expected);
 }
 
-// As a writer does that is interrupted between its link and its rename, which no other may take for
-// a dead one.
+// The maker behaves like a writer that is interrupted between its link and its rename; no other
+// process may take that writer for dead.
 TEST_F(PendingFileTest, AMakerThatLivesHoldsALockOnItsFile) {
   PendingFile file;
   ASSERT_EQ(file.Create(Path("c")), 0);

@@ -26,7 +26,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-// Bytes per element of every dtype of the format that has whole bytes; 0: unknown.
+// Returns the bytes per element of every dtype of the format that has whole bytes; 0: unknown.
 int64_t BytesOf(const std::string& dtype) {
   static const std::map<std::string, int64_t> kBytes = {
       {"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
@@ -56,7 +56,7 @@ float HalfToFloat(uint16_t bits) {
   return std::bit_cast<float>(sign | ((exponent + 112) << 23) | (mantissa << 13));
 }
 
-// Element i of stored reals as float. Stored data need not be aligned.
+// Returns element i of stored reals as float. Stored data need not be aligned.
 float LoadReal(const std::string& dtype, const uint8_t* data, int64_t i) {
   if (dtype == "F32") {
     float value;
@@ -86,7 +86,7 @@ absl::Status DamagedFile(const std::string& path, const std::string& expected,
   return Damaged({"W0042", path, expected, found, "copy or write the file again"});
 }
 
-// Bytes of the tensor, or -1 if its dtype or shape makes no sense.
+// Returns the bytes of the tensor, or -1 if its dtype or shape makes no sense.
 int64_t BytesFor(const std::string& dtype, const Shape& shape) {
   int64_t elements = NumElements(shape), width = BytesOf(dtype);
   if (elements < 0 || width == 0 || elements > INT64_MAX / width) return -1;
@@ -116,7 +116,7 @@ absl::Status CheckTensor(const std::string& path, const SafetensorsHeader::Tenso
   return absl::OkStatus();
 }
 
-// Laid end to end in order of offset, the tensors must cover the data exactly.
+// Checks that the tensors, laid end to end in order of offset, cover the data exactly.
 absl::Status CheckCoverage(const std::string& path,
                            const std::vector<SafetensorsHeader::Tensor>& tensors,
                            int64_t data_bytes) {
@@ -153,8 +153,8 @@ constexpr char kNoSum[] = "00000000";
 std::string SumKey(const std::string& tensor) { return absl::StrCat(kHeaderSum, ":", tensor); }
 std::string SumText(uint32_t sum) { return absl::StrCat(absl::Hex(sum, absl::kZeroPad8)); }
 
-// With its own digits taken as 0; they stand where the only unescaped text of this form is. Empty
-// if they do not.
+// Returns the sum of the header with the sum's own digits taken as 0. The digits stand where the
+// only unescaped text of this form is; the result is empty if there is no such text.
 std::string HeaderSum(std::string header) {
   const std::string key = absl::StrCat("\"", kHeaderSum, "\":\"");
   const size_t at = header.find(key);
@@ -328,7 +328,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> SafetensorsWriter::Create(
   uint64_t length = header.size();
   WEIR_RETURN_IF_ERROR(writer->WriteAt(0, &length, 8));
   WEIR_RETURN_IF_ERROR(writer->WriteAt(8, header.data(), static_cast<int64_t>(header.size())));
-  // Room for everything now: whoever maps the file must not meet a full disk.
+  // Reserves room for everything now, since a process that maps the file must not meet a full disk.
   int64_t end = 8 + static_cast<int64_t>(header.size());
   for (const Entry& entry : writer->entries_) end += NumElements(entry.shape) * SizeOf(entry.dtype);
   const int error = ::posix_fallocate(writer->file_.descriptor(), 0, end);
@@ -381,13 +381,13 @@ absl::Status SafetensorsWriter::Commit() {
   if (::fsync(file_.descriptor()) != 0) return CannotWrite(path_, "cannot flush", errno);
   if (const int error = file_.Publish())
     return CannotWrite(path_, "cannot put it in its place", error);
-  // The name itself must outlive a power cut, too.
+  // The name itself must survive a power cut, too.
   if (const int error = file_.FlushFolder())
     return CannotWrite(path_, "it is in its place, but its folder cannot be flushed", error);
   return absl::OkStatus();
 }
 
-// Into the header, whose length does not change.
+// Writes the checksums into the header, whose length does not change.
 absl::Status SafetensorsWriter::WriteChecksums() {
   struct stat info;
   if (::fstat(file_.descriptor(), &info) != 0)

@@ -1,16 +1,15 @@
-// Weights on disk in the safetensors format: eight bytes of header length, a JSON
-// header (name -> dtype, shape, data_offsets), then the tensors, row-major.
+// Weights on disk in the safetensors format: eight bytes of header length, a JSON header (name ->
+// dtype, shape, data_offsets), then the tensors, row-major.
 //
-// Not a checkpoint: there is no layout in the file, only whole tensors. The reader
-// trusts nothing: a file is either wholly consistent (no gap, no overlap, ends
-// where the last tensor ends, shape and dtype agree with the offsets) or kDataLoss
-// with the file, the tensor and the offsets named. The writer is atomic: the path
-// has the whole new file or is as it was.
+// The file is not a checkpoint: it has no layout, only whole tensors. The reader trusts nothing: a
+// file is either wholly consistent (no gap, no overlap, ends where the last tensor ends, shape and
+// dtype agree with the offsets) or kDataLoss with the file, the tensor and the offsets named. The
+// writer is atomic: the path has the whole new file or is unchanged.
 //
-// What the writer writes carries checksums in the metadata, which other programs ignore:
-// "crc32c:NAME" is the CRC32C of the bytes of tensor NAME, "crc32c" that of the first eight bytes
-// and the header with its own digits taken as 0. Each is of eight hexadecimal digits. A file has
-// all of them or none. Thread rule: a reader is immutable, any thread; a writer belongs to one
+// Files of the writer carry checksums in the metadata, which other programs ignore: "crc32c:NAME"
+// is the CRC32C of the bytes of tensor NAME, "crc32c" is that of the first eight bytes and the
+// header with its own digits taken as 0. Each checksum has eight hexadecimal digits. A file has all
+// checksums or none. Thread rule: a reader is immutable, any thread; a writer belongs to one
 // thread.
 #pragma once
 
@@ -27,7 +26,7 @@
 
 namespace weir {
 
-// Largest legal header, as in other implementations of the format.
+// The largest legal header, as in other implementations of the format.
 inline constexpr int64_t kSafetensorsHeaderBytesMax = 100'000'000;
 
 struct StoredTensor {
@@ -46,14 +45,14 @@ class SafetensorsReader {
   const std::map<std::string, StoredTensor>& tensors() const { return tensors_; }
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  // Reads the whole file once. kDataLoss (W0960) if a checksum is wrong or missing among others,
-  // with the tensor named.
+  // Reads the whole file once. kDataLoss (W0960) if a checksum is wrong, or missing while others
+  // exist, with the tensor named.
   enum class Checked : uint8_t { kSound, kHasNoChecksums };
   absl::StatusOr<Checked> CheckSums() const;
 
-  // Copies the part `slice` of tensor `name` to `out` (slice.bytes()), converting
-  // between F32, BF16 and F16 where slice.dtype asks for it. kNotFound: no such tensor.
-  // kInvalidArgument: the file's shape is not slice.global_shape, or the dtypes do not convert.
+  // Copies the part `slice` of tensor `name` to `out` (slice.bytes()), and converts between F32,
+  // BF16 and F16 if slice.dtype requires it. kNotFound: no such tensor. kInvalidArgument: the
+  // file's shape is not slice.global_shape, or the dtypes do not convert.
   absl::Status Read(const std::string& name, const TensorSlice& slice, void* out) const;
 
  private:
@@ -73,7 +72,7 @@ class SafetensorsWriter {
     Shape shape;
   };
 
-  // Begins a file that appears at `path` once committed, and is gone if it is not (pending_file.h).
+  // Begins a file that appears at `path` once committed, and otherwise disappears (pending_file.h).
   // Names must be unique and not "__metadata__".
   static absl::StatusOr<std::unique_ptr<SafetensorsWriter>> Create(
       const std::string& path, std::vector<Entry> entries,
@@ -81,15 +80,16 @@ class SafetensorsWriter {
   SafetensorsWriter(const SafetensorsWriter&) = delete;
   SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
-  // Tensors in the order in which they lie in the file; write in any order.
+  // Tensors in their order in the file; Write accepts any order.
   const std::vector<Entry>& entries() const { return entries_; }
   // Writes the whole of entry `index`. Blocks on the disk.
   absl::Status Write(size_t index, const void* data);
-  // Where a SafetensorsPart writes, and what it has written: `elements` of the tensor `name`.
+  // A SafetensorsPart writes to temporary_path(). NotePart records that the part has written
+  // `elements` of the tensor `name`.
   const std::string& temporary_path() const { return file_.open_path(); }
   absl::Status NotePart(const std::string& name, int64_t elements);
   // Every element must have been written once. Reads the file back for its checksums, flushes to
-  // disk, then replaces what is at `path`.
+  // disk, then replaces the file at `path`.
   absl::Status Commit();
 
  private:
@@ -105,12 +105,13 @@ class SafetensorsWriter {
   std::vector<int64_t> written_;    // elements of each entry
 };
 
-// Shards into a file that a SafetensorsWriter, of this process or another, has begun: each
-// holder of shards writes its own. Room for the whole file was reserved when it was made.
+// A SafetensorsPart writes shards into a file that a SafetensorsWriter, of this process or another,
+// has begun: each holder of shards writes its own. Room for the whole file was reserved when the
+// file was made.
 // Thread rule: one thread.
 class SafetensorsPart {
  public:
-  // `temporary_path` of the writer; `path` is what messages call the file. Errors as
+  // `temporary_path` is that of the writer; `path` is the name of the file in messages. Errors as
   // SafetensorsReader::Open.
   static absl::StatusOr<std::unique_ptr<SafetensorsPart>> Open(const std::string& temporary_path,
                                                                const std::string& path);
@@ -118,10 +119,10 @@ class SafetensorsPart {
   SafetensorsPart(const SafetensorsPart&) = delete;
   SafetensorsPart& operator=(const SafetensorsPart&) = delete;
 
-  // The part `slice` of tensor `name` from `data` (slice.bytes()). kInternal if the file has no
-  // such tensor of this type and shape.
+  // Writes the part `slice` of tensor `name` from `data` (slice.bytes()). kInternal if the file has
+  // no such tensor of this type and shape.
   absl::Status Write(const std::string& name, const TensorSlice& slice, const void* data);
-  // Returns when what was written is on disk.
+  // Returns when all written bytes are on disk.
   absl::Status Flush();
 
  private:

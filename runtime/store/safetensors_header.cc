@@ -11,8 +11,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-// An entry of 50 bytes of text takes some 500 in memory, so what a header may hold has bounds: with
-// them reading it takes at most 4 times the file and 64 MiB.
+// An entry of 50 bytes of text takes some 500 in memory, so the contents of a header have bounds.
+// With these bounds reading takes at most 4 times the file and 64 MiB.
 constexpr size_t kTensorsMax = 100'000;
 constexpr size_t kMetadataMax = 200'000;
 constexpr size_t kNumbersMax = 16;  // of a shape; the most that anybody uses is 8

@@ -1,5 +1,5 @@
-// The JSON header of a safetensors file, as written: syntax and kinds are checked
-// here, agreement with the file is the reader's business.
+// Parses the JSON header of a safetensors file. This parser checks syntax and kinds; the reader
+// checks agreement with the file.
 // Thread rule: pure functions.
 #pragma once
 
@@ -23,9 +23,9 @@ struct SafetensorsHeader {
   std::map<std::string, std::string> metadata;
 };
 
-// kDataLoss names `path` and what is wrong. Rejects duplicate names, unknown keys, more than
-// 100,000 tensors, more than 16 numbers in a shape, numbers that are not integers from 0 to 2^63 -
-// 1, and anything nested deeper.
+// kDataLoss names `path` and the flaw. Rejects duplicate names, unknown keys, more than 100,000
+// tensors, more than 16 numbers in a shape, numbers that are not integers from 0 to 2^63 - 1, and
+// anything nested deeper.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(const std::string& path, const char* text,
                                                          int64_t length);
 

@@ -34,7 +34,7 @@ std::string WriteFile(const std::string& name, const std::string& bytes) {
   return path;
 }
 
-// A file with `header` and as many data bytes, 0, 1, 2, …
+// Writes a file with `header` and `data_bytes` data bytes 0, 1, 2, …
 std::string FileWith(const std::string& header, int64_t data_bytes) {
   uint64_t length = header.size();
   std::string bytes(reinterpret_cast<const char*>(&length), 8);
@@ -93,7 +93,7 @@ TEST(SafetensorsTest, EverySliceOfATensorHasTheElementsOfTheWhole) {
 }
 
 TEST(SafetensorsTest, ConvertsBetweenRealsOnReading) {
-  // F16 1.0, -2.0, smallest subnormal, infinity; then BF16 1.5.
+  // The data are F16 1.0, -2.0, smallest subnormal, infinity; then BF16 1.5.
   std::string header = R"({"h":{"dtype":"F16","shape":[4],"data_offsets":[0,8]},)"
                        R"("b":{"dtype":"BF16","shape":[1],"data_offsets":[8,10]}})";
   std::string bytes =

@@ -11,14 +11,14 @@
 namespace weir {
 namespace {
 
-// How one feed is drawn.
+// A Draw says how one feed is drawn.
 struct Draw {
   DType dtype = DType::kF32;
   int64_t below = kUnknownRangeBelow;  // integers
   std::string reader;                  // who asks for that range; empty: nobody
   uint64_t key = 0;                    // of the stream of random numbers
-  // Where the numbers of a sample begin in the stream, and how many numbers lie between samples
-  // beyond its elements.
+  // `first` is the position of a sample's first number in the stream. `gap` is the number of
+  // numbers between samples beyond a sample's elements.
   int64_t first = 0;
   int64_t gap = 0;
 };
@@ -26,7 +26,7 @@ struct Draw {
 Draw DrawOf(const FeedRequest& request, uint64_t seed) {
   Draw draw;
   draw.dtype = request.dtype;
-  // "tokens" and "targets" share a stream of one number more than a sample has; targets begin one
+  // "tokens" and "targets" share a stream with one number more than a sample has; targets begin one
   // number later.
   const bool stream =
       request.dtype == DType::kI32 && (request.feed == "tokens" || request.feed == "targets");
@@ -123,7 +123,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeSyntheticDataset(const SyntheticDat
            absl::StrCat(Name(request.dtype), ToText(request.shape)),
            "bind the inputs to feeds of their own"});
     }
-    // Room for whoever asks for the least.
+    // The narrowest request decides the range.
     if (request.below > 0 && (draw.reader.empty() || request.below < draw.below)) {
       draw.below = request.below;
       draw.reader = request.reader;

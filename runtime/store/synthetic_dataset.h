@@ -1,9 +1,9 @@
-// Seeded random data that needs no file, for tests and trials of speed. It draws what the model
-// asks for: integers uniform over the range that the model has room for, real numbers uniform in
-// [0, 1). Nothing can be learnt from it but the sizes of those ranges. Feeds may have any name. Two
-// integer feeds called "tokens" and "targets" draw from one stream of numbers, as text does: with
-// equal ranges and shapes, a target is the token after. Nothing is held out. Thread rule: see
-// dataset.h.
+// Seeded random data that needs no file, for tests and trials of speed. The dataset draws the
+// values that the model requires: integers uniform over the model's range, real numbers uniform in
+// [0, 1). A model can learn nothing from the data but the sizes of those ranges. Feeds may have any
+// name. Two integer feeds called "tokens" and "targets" draw from one stream of numbers, as text
+// does: with equal ranges and shapes, a target is the next token. Nothing is held out. Thread rule:
+// see dataset.h.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace weir {
 
-// Of integers that nothing reads as indices, so that their range is unknown.
+// The range of integers that no op reads as indices, so that their range is unknown.
 inline constexpr int64_t kUnknownRangeBelow = 256;
 
 struct SyntheticDataOptions {

@@ -16,7 +16,7 @@ constexpr char kTokens[] = "tokens", kTargets[] = "targets";
 constexpr int64_t kByteValues = 256;
 constexpr size_t kPieceBytes = 1 << 20;
 
-// Uniform in [0, range), from 64 random bits.
+// Returns a number that is uniform in [0, range), from 64 random bits.
 int64_t UniformBelow(uint64_t key, uint64_t counter, int64_t range) {
   auto words = RandomBits(key, counter);
   uint64_t bits = (uint64_t{words[1]} << 32) | words[0];

@@ -1,5 +1,5 @@
-// Text as bytes: a sample is a window of sequence + 1 bytes; "tokens" are its first,
-// "targets" its last `sequence` bytes. Training windows start anywhere in the
+// Text as bytes. A sample is a window of sequence + 1 bytes; "tokens" are the first `sequence`
+// bytes, and "targets" are the last `sequence` bytes. Training windows start anywhere in the
 // training part, uniformly and independently; held-out windows follow one another.
 // Thread rule: see dataset.h.
 #pragma once
@@ -20,8 +20,8 @@ struct TextDataOptions {
   uint64_t seed = 0;
 };
 
-// kNotFound: no file. kInvalidArgument: the file is too short for one training window, or,
-// if anything is held out, for one held-out batch.
+// kNotFound: no file. kInvalidArgument: the file is too short for one training window, or, if
+// anything is held out, for one held-out batch.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTextDataset(const TextDataOptions& options);
 
 }  // namespace weir

@@ -1,12 +1,12 @@
-// A WatchedFile: a file that is read piece by piece for as long as a job runs, and that others may
-// change meanwhile. What was there at the beginning is read, or an error says what happened to the
-// file: it became shorter, or its contents changed.
+// A WatchedFile is a file that is read piece by piece for as long as a job runs, and that other
+// programs may change meanwhile. A read returns the contents that the file had at the beginning, or
+// an error that says what happened to the file: it became shorter, or its contents changed.
 //
-// A file that is deleted, or replaced by another of its name, is still read as it was. One that
-// only grows, or gets a new time, is fine. Changed contents show when the time of the file changes
-// and one of 64 samples of 4 KiB is another. Not a stream and not for pipes: the path must name a
-// regular file. Thread rule: immutable after Open, but for what it remembers of the file's time;
-// any thread reads.
+// A file that is deleted, or replaced by another file of its name, is still read as it was. Growth
+// or a new time alone is not an error. Changed contents show when the time of the file changes and
+// one of 64 samples of 4 KiB differs. A WatchedFile is not a stream and not for pipes: the path
+// must name a regular file. Thread rule: immutable after Open, except for the remembered time of
+// the file; any thread reads.
 #pragma once
 
 #include <atomic>
@@ -32,8 +32,8 @@ class WatchedFile {
   int64_t size() const { return size_; }  // at Open
   const std::string& path() const { return path_; }
 
-  // Bytes [offset, offset + bytes), which must lie within size(). kDataLoss (W0985) if they are not
-  // there any more, or the file has changed.
+  // Reads bytes [offset, offset + bytes), which must lie within size(). kDataLoss (W0985) if the
+  // bytes are gone, or the file has changed.
   absl::Status ReadAt(int64_t offset, int64_t bytes, uint8_t* out) const;
 
  private:
@@ -49,7 +49,7 @@ class WatchedFile {
   const int64_t size_;
   uint32_t fingerprint_ = 0;
   mutable std::atomic<int64_t> time_ns_{
-      0};  // of the latest change that left the contents alone; orders nothing
+      0};  // the latest change that left the contents alone; orders nothing
 };
 
 }  // namespace weir

@@ -27,7 +27,7 @@ class WatchedFileTest : public ::testing::Test {
     file_ = WatchedFile::Open(path_, "text to train on").value();
   }
   static std::string Text(char letter) { return std::string(300'000, letter); }
-  // In place, and with a time that differs: the clocks of file systems are coarse.
+  // Writes in place, and sets a time that differs, because the clocks of file systems are coarse.
   static void Write(const std::string& path, const std::string& text) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     std::ofstream(path, std::ios::binary | std::ios::trunc) << text;

@@ -1,5 +1,5 @@
-// Writes a file from start to end so that it appears as a whole or not at all (pending_file.h), and
-// flushes it to disk. Thread rule: any thread.
+// Writes a file from start to end so that the file appears as a whole or not at all
+// (pending_file.h), and flushes it to disk. Thread rule: any thread.
 #pragma once
 
 #include <functional>
@@ -10,8 +10,8 @@
 
 namespace weir {
 
-// `write` fills the stream. CannotWrite if the file cannot be made, or the status of `write`; then
-// what lay at `path` is as it was.
+// `write` fills the stream. CannotWrite if the file cannot be made, otherwise the status of
+// `write`. After an error the file at `path` is unchanged.
 absl::Status WriteWholeFile(const std::string& path,
                             const std::function<absl::Status(std::ostream& out)>& write);
 

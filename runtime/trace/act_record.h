@@ -1,7 +1,7 @@
-// What a rank writes down about each act: one fixed-size record in a ring made when
-// the plan is loaded. Always on, so it must be cheap: no text, no allocation, one
-// reading of the time per act. When the ring is full the oldest records go.
-// Not here: names and files (runtime/trace/trace_file.h).
+// An ActRecord is the record of one act of a rank, of fixed size, in a ring made when the plan is
+// loaded. Recording is always on, so it must be cheap: no text, no allocation, one reading of the
+// time per act. When the ring is full the oldest records go. Not here: names and files
+// (runtime/trace/trace_file.h).
 // Thread rule: written by the rank's thread; read when that thread is at rest.
 #pragma once
 
@@ -24,13 +24,13 @@ struct ActRecord {
   int32_t micro_batch = 0;
   int32_t chunk = 0;
   Wait wait = Wait::kNone;
-  // Of the rank's own thread, where the act was long enough to be worth two readings
-  // (kCpuReadMinNs).
+  // CPU time of the rank's own thread, known only if the act was long enough to be worth two
+  // readings (kCpuReadMinNs).
   static constexpr uint32_t kCpuUnknown = 0xffffffff;
   uint32_t cpu_us = kCpuUnknown;
 };
-// An act whose last turn took as long is measured: two readings of a thread's CPU time take less
-// than 1 us.
+// An act is measured if its last turn took at least this time: two readings of a thread's CPU time
+// take less than 1 us.
 inline constexpr int64_t kCpuReadMinNs = 200'000;
 static_assert(sizeof(ActRecord) <= 64, "a record is one cache line");
 
@@ -41,7 +41,7 @@ class ActRing {
       : records_(capacity > 0 ? std::bit_ceil(static_cast<uint64_t>(capacity)) : 1),
         keep_(capacity > 0) {}
 
-  // Room for the next record; the ring counts it at once.
+  // Returns room for the next record; the ring counts the record at once.
   ActRecord& Add() { return records_[keep_ ? num_added_++ & (records_.size() - 1) : 0]; }
 
   int64_t size() const {
@@ -49,7 +49,7 @@ class ActRing {
            keep_;
   }
   int64_t num_dropped() const { return static_cast<int64_t>(num_added_) - size(); }
-  // The i-th record kept, oldest first.
+  // Returns the i-th record kept, oldest first.
   const ActRecord& at(int64_t i) const {
     return records_[(num_added_ - size() + i) & (records_.size() - 1)];
   }

@@ -8,7 +8,7 @@
 namespace weir {
 namespace {
 
-// Walks back and adds up.
+// A PathWalk walks back and adds up.
 class PathWalk {
  public:
   PathWalk(const RecordedRun& run, int64_t first_step, int64_t last_step)
@@ -40,7 +40,7 @@ class PathWalk {
     int64_t times = 0;
   };
 
-  // The time from `from` until at_, as far as it is in the steps; moves there.
+  // Returns the time from `from` until at_, as far as it lies in the steps, and moves to `from`.
   double Take(int64_t from) {
     from = std::min(at_, std::max(from, begin_));
     const double ns = static_cast<double>(at_ - from);
@@ -48,7 +48,7 @@ class PathWalk {
     return ns;
   }
 
-  // Adds the act, and what lies between it and what it had to wait for; returns that.
+  // Adds the act, and the time between the act and its cause; returns the cause.
   const RecordedAct* Before(const RecordedAct* act) {
     const RecordedActor& actor = run_.actors[act->actor];
     const RecordedRank& rank = run_.ranks[actor.rank_index];
@@ -96,7 +96,8 @@ class PathWalk {
                          [](const RecordedRank::RunBegin& run, int32_t a) { return run.act < a; });
     return at != rank.runs.end() && at->act == act ? &*at : nullptr;
   }
-  // Of the run in which the step is; `own` if that began before what is kept.
+  // Returns the begin of the run of the step, over all ranks; `own` if that run began before the
+  // acts that are kept.
   int64_t RunBeginOfAll(int64_t step, int64_t own) const {
     for (int64_t s = std::min(step, run_.last_step); s >= run_.first_step; --s) {
       if (run_.TimeOf(s).place == StepTime::Place::kFirstOfRun)

@@ -1,14 +1,15 @@
-// The critical path of recorded steps: from the end of the last step back to the begin of
-// the first (step_rule.h says when a step begins and ends), at each point to what kept the device
-// from being further:
+// The critical path of recorded steps leads from the end of the last step back to the begin of the
+// first (step_rule.h says when a step begins and ends). At each point the path goes to the cause
+// that kept the device from being further:
 //
 //   the device had just ended another act      -> that act
 //   it waited for a token                      -> the act that published it, and the way from there
 //   it waited for a free slot                  -> the act that gave up the token in it, and the way
 //
-// So every moment of the steps lies on the path once, and shares sum to 1. Only what lies on it can
-// make a step shorter, though by how much a replay must tell (what_if.h): another path may be as
-// long. Rests between two runs of the session are left out. Thread rule: pure functions.
+// Every moment of the steps therefore lies on the path once, and shares sum to 1. Only acts and
+// edges on the path can make a step shorter. A replay must tell by how much (what_if.h), since
+// another path may be as long. Rests between two runs of the session are left out. Thread rule:
+// pure functions.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +21,7 @@
 
 namespace weir {
 
-// Acts of what a user calls by one name, on one rank.
+// PathActs are the acts that a user calls by one name, on one rank.
 struct PathActs {
   int rank = 0;
   std::string function;
@@ -30,7 +31,7 @@ struct PathActs {
   double acts_per_step = 0;  // that lie on the path
 };
 
-// Way between two ranks: sent, or given back, but not there.
+// A PathEdge is a way between two ranks: a token or credit has been sent, but has not arrived.
 struct PathEdge {
   std::string name;  // of the register
   int from = 0;      // ranks; of a slot, from the reader to the writer
@@ -46,13 +47,14 @@ struct CriticalPath {
   int64_t last_step = 0;
   double step_ns = 0;          // mean
   std::vector<PathActs> acts;  // most first
-  std::vector<PathEdge>
-      edges;  // most first; also such as took no time, since the path crosses them
+  // The edges with the most time come first. Edges that took no time are also here, since the path
+  // crosses them.
+  std::vector<PathEdge> edges;
   std::map<std::string, double> phases;  // shares of acts
   std::map<int, double> ranks;           // shares of acts
   double in_transfer = 0;                // share of all edges
-  double between_acts =
-      0;  // share in which the device had an act to do, or nothing known to wait for
+  // The share in which the device had an act to do, or no known event to wait for.
+  double between_acts = 0;
 };
 
 // Precondition: run.first_step <= first_step <= last_step <= run.last_step.

@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-// More is damage; products of a step, acts per step and tokens stay within 63 bits.
+// A larger number is damage; products of a step, acts per step and tokens stay within 63 bits.
 constexpr int64_t kNumberMax = int64_t{1} << 31;
 constexpr int64_t kActsPerStepMax = 1 << 20;
 constexpr int64_t kTokensMax = 1 << 10;
@@ -26,7 +26,7 @@ absl::Status Unusable(const std::string& found) {
 
 bool IsCount(int64_t n, int64_t least) { return n >= least && n < kNumberMax; }
 
-// Joins what the ranks say of their plans.
+// A RunBuilder joins the ranks' facts of their plans.
 class RunBuilder {
  public:
   explicit RunBuilder(const TraceReader& trace) : trace_(trace), enders_(FindStepEnders(trace)) {}
@@ -73,7 +73,7 @@ class RunBuilder {
   const std::map<int, std::vector<char>> enders_;
   std::map<int, const TraceProcess*> processes_;  // by rank
   std::unordered_map<uint64_t, int32_t> register_of_edge_;
-  // Of the rank that is being added.
+  // The next fields belong to the rank that is being added.
   int32_t first_actor_ = 0;
   std::set<std::pair<std::string, int32_t>> registers_named_;
   RecordedRun run_;
@@ -241,7 +241,7 @@ void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
   }
 }
 
-// The last steps of which everything is kept; then indexes their acts.
+// Chooses the last steps of which everything is kept; then indexes their acts.
 absl::Status RunBuilder::ChooseSteps() {
   run_.times = FindStepTimes(trace_);
   if (run_.times.steps.empty())

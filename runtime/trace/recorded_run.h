@@ -1,10 +1,10 @@
-// A recorded run as a graph: the actors and registers of all ranks as the trace describes
-// them, and every act with its time and what it waited for. Registers between ranks,
-// which each rank knows one end of, are one here.
+// A RecordedRun is a recorded run as a graph: the actors and registers of all ranks as the trace
+// describes them, and every act with its time and its wait. A register between ranks, of which each
+// rank knows one end, is one register here.
 //
-// Tokens and acts are numbered from step 0 of the job, also where a trace begins later:
-// a plan is the same after each step, so their numbers follow from the step.
-// Not here: reading files (trace_reader.h), causes (critical_path.h), other runs (replay.h).
+// Tokens and acts are numbered from step 0 of the job, even if a trace begins later: a plan is the
+// same after each step, so the numbers follow from the step. Not here: reading files
+// (trace_reader.h), causes (critical_path.h), other runs (replay.h).
 // Thread rule: a value.
 #pragma once
 
@@ -18,8 +18,8 @@
 
 namespace weir {
 
-// Span j of a port is the acts from j * period - phase on; it moves `tokens` tokens, which
-// are taken before its first act and given up after its last.
+// Span j of a port is the acts from j * period - phase on. A span moves `tokens` tokens, which are
+// taken before its first act and given up after its last.
 struct RecordedPort {
   int32_t register_index = -1;
   int64_t period = 1;
@@ -31,12 +31,13 @@ struct RecordedPort {
   bool Ends(int64_t act) const { return (act + 1 + phase) % period == 0; }
   int64_t FirstAct(int64_t span) const { return span == 0 ? 0 : span * period - phase; }
   int64_t LastAct(int64_t span) const { return (span + 1) * period - phase - 1; }
-  // Before act `act`: spans that have begun, and that are over.
+  // Return the number of spans before act `act`: those that have begun, and those that are over.
   int64_t BegunBefore(int64_t act) const { return act == 0 ? 0 : SpanOf(act - 1) + 1; }
   int64_t OverBefore(int64_t act) const { return SpanOf(act); }
 };
 
-// Who goes first among ready acts of equal priority: the least turn, then the least actor.
+// A RecordedTurn decides the order of ready acts of equal priority: the least turn goes first, then
+// the least actor.
 struct RecordedTurn {
   int64_t first = 0;
   int64_t group = 1;
@@ -50,7 +51,7 @@ struct RecordedTurn {
 struct RecordedActor {
   int32_t rank_index = 0;
   std::string name;
-  std::string function;  // the user's name of what it does; the actor's own if there is none
+  std::string function;  // the user's name of the actor's function; else the actor's own
   std::string phase;
   int32_t priority = 0;  // the larger goes first
   RecordedTurn turn;
@@ -62,7 +63,7 @@ struct RecordedActor {
   bool ends_step = true;   // its acts may end a step (step_rule.h)
   std::vector<RecordedPort> inputs;
   std::vector<RecordedPort> outputs;
-  // Acts kept, by number: places in the acts of the rank, -1 if an act is missing.
+  // The acts kept, by number: places in the acts of the rank, -1 if an act is missing.
   int64_t first_act = 0;
   std::vector<int32_t> acts;
 
@@ -80,8 +81,9 @@ struct RecordedPortRef {
 
 struct RecordedRegister {
   std::string name;
-  std::string family;  // without ranks: what all registers of one exchange share; else the name
-  int64_t bytes = 0;   // of a slot
+  // The name without ranks that all registers of one exchange share; otherwise the name.
+  std::string family;
+  int64_t bytes = 0;  // of a slot
   int64_t slots = 1;
   int64_t initial_tokens = 0;
   bool crosses_ranks = false;
@@ -105,7 +107,7 @@ struct RecordedRank {
   int rank = 0;
   std::string name;               // "rank 0 · stage 0"
   std::vector<RecordedAct> acts;  // in order of time
-  // Where the session rested before an act: it waited for its next call.
+  // A RunBegin is an act before which the session rested and waited for its next call.
   struct RunBegin {
     int32_t act = 0;  // the first after the rest, a place in `acts`
     int64_t at = 0;   // the end of the rest
@@ -117,27 +119,30 @@ struct RecordedRun {
   std::vector<RecordedRank> ranks;  // ascending
   std::vector<RecordedActor> actors;
   std::vector<RecordedRegister> registers;
-  // Steps of which every act of every rank is kept, none missing between them: times.steps from
-  // first to last.
+  // The steps of which every act of every rank is kept, with no step missing between them:
+  // times.steps from first to last.
   int64_t first_step = 0;
   int64_t last_step = 0;
   StepTimes times;
 
   const StepTime& TimeOf(int64_t step) const { return times.steps[step - first_step]; }
 
-  // The act of that number; null if it is not kept.
+  // Returns the act of that number; null if the act is not kept.
   const RecordedAct* Act(int32_t actor, int64_t number) const {
     const RecordedActor& a = actors[actor];
     const int64_t at = number - a.first_act;
     if (at < 0 || at >= static_cast<int64_t>(a.acts.size()) || a.acts[at] < 0) return nullptr;
     return &ranks[a.rank_index].acts[a.acts[at]];
   }
-  // The act that published token `token` of a register: null if it is initial or not kept.
+  // Returns the act that published token `token` of a register; null if the token is initial or the
+  // act is not kept.
   const RecordedAct* Publisher(int32_t register_index, int64_t token) const;
-  // The act that gave up the token last, of all consumers; null if one of them is not kept.
+  // Returns the act, among those of all consumers, that gave up the token last; null if one of them
+  // is not kept.
   const RecordedAct* LastReader(int32_t register_index, int64_t token) const;
-  // The last token that an act takes from the register of `port`, and the token that must have
-  // been given up before an act has its slots: negative if none.
+  // TokenTaken returns the last token that an act takes from the register of `port`. The next
+  // function returns the token that must have been given up before an act has its slots. Negative
+  // if none.
   static int64_t TokenTaken(const RecordedPort& port, int64_t act) {
     return (port.SpanOf(act) + 1) * port.tokens - 1;
   }
@@ -145,14 +150,13 @@ struct RecordedRun {
     const RecordedRegister& r = registers[port.register_index];
     return r.initial_tokens + (port.SpanOf(act) + 1) * port.tokens - 1 - r.slots;
   }
-  // The act that ended before this one could start, as the record says: the publisher of the token
-  // or the last reader of the slot it waited for. Null if it waited for nothing, or that is not
-  // kept.
+  // Returns the act whose end this act waited for, as the record says: the publisher of the token
+  // or the last reader of the slot. Null if the act waited for nothing, or the cause is not kept.
   const RecordedAct* Cause(const RecordedAct& act) const;
 };
 
-// kFailedPrecondition if the trace does not hold what a replay needs: it was written without facts
-// of the plans, a rank is missing, or no step is complete; the message says which.
+// kFailedPrecondition if the trace does not hold the facts that a replay needs: it was written
+// without facts of the plans, a rank is missing, or no step is complete; the message says which.
 absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace);
 
 }  // namespace weir

@@ -21,14 +21,15 @@ int64_t MedianOf(std::vector<int64_t> values) {
   return values[values.size() / 2];
 }
 
-// How long messages took, from what the acts around them show.
+// MessageTimes estimates the times of messages from the acts around them.
 class MessageTimes {
  public:
   MessageTimes(const RecordedRun& run, RecordedAct::Wait way) : run_(run), way_(way) {
     known_.resize(run.registers.size());
   }
 
-  // Tokens that were published, or given up, in the steps that are replayed: [first, end).
+  // Returns the tokens that were published, or given up, in the steps that are replayed: [first,
+  // end).
   std::pair<int64_t, int64_t> Range(int32_t index) const {
     const RecordedRegister& r = run_.registers[index];
     const bool token = way_ == RecordedAct::Wait::kInput;
@@ -45,13 +46,13 @@ class MessageTimes {
     bool exact = false;
     int64_t ns = 0;  // the time, or no less than it
   };
-  // Nothing if the acts around it are not kept.
+  // Returns nothing if the acts around the message are not kept.
   std::optional<Observation> Observe(int32_t index, int64_t token) const {
     return way_ == RecordedAct::Wait::kInput ? ObserveToken(index, token)
                                              : ObserveCredit(index, token);
   }
 
-  // The medians, after all exact ones have been added.
+  // Returns the medians, after all exact times have been added.
   void Add(int32_t index, int64_t ns) {
     known_[index].push_back(ns);
     of_pair_[Pair(index)].push_back(ns);
@@ -112,9 +113,9 @@ Replayer::Replayer(const RecordedRun* run) : run_(run) {
   as_it_was_ = Play({});
 }
 
-// An act's time is that of the device: it began when the one before had ended. What lies between is
-// its own too, if the rank waited for nothing: the engine's time, or that in which another thread
-// had the core.
+// An act's time is that of the device: the act began when the act before it had ended. The time
+// between the two belongs to the act too, if the rank waited for nothing: the engine's time, or the
+// time in which another thread had the core.
 void Replayer::FindDurations() {
   constexpr int64_t kUnknown = -1;
   for (const RecordedActor& actor : run_->actors)
@@ -153,8 +154,8 @@ void Replayer::FindRests() {
     rest.step = step;
     const int64_t end = run_->TimeOf(step - 1).end, begin = run_->TimeOf(step).begin;
     for (const RecordedRank& rank : run_->ranks) {
-      // The first that began no earlier; a rank that rested too short a time to be told began with
-      // the others.
+      // Finds the first run that began no earlier; a rank whose rest was too short to be recorded
+      // began with the others.
       auto at =
           std::find_if(rank.runs.begin(), rank.runs.end(),
                        [begin](const RecordedRank::RunBegin& run) { return run.at >= begin; });
@@ -205,7 +206,7 @@ double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of) {
   return static_cast<double>(sum) / static_cast<double>(step_ns_of.size() - 1);
 }
 
-// One replay at work.
+// A ReplayState is one replay in progress.
 class ReplayState {
  public:
   ReplayState(const Replayer& replayer, const ReplayChanges& changes)
@@ -293,14 +294,15 @@ class ReplayState {
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t num_events_ = 0;
   int64_t now_ = 0;
-  int64_t acts_left_ = 0;             // of the present run
-  size_t run_number_ = 0;             // the rest before it, less 1
-  std::vector<int64_t> step_end_;     // by step from the first
-  std::vector<int64_t> rest_before_;  // the same: between the run that it begins and the one before
+  int64_t acts_left_ = 0;          // of the present run
+  size_t run_number_ = 0;          // the rest before it, less 1
+  std::vector<int64_t> step_end_;  // by step from the first
+  // The rest between the run that begins with the step and the run before, by step from the first.
+  std::vector<int64_t> rest_before_;
   ReplayResult result_;
 };
 
-// All as it is when the steps before the first one are over.
+// Sets all ports to their state when the steps before the first step are over.
 void ReplayState::MakePorts() {
   registers_.resize(run_.registers.size());
   ranks_.resize(run_.ranks.size());
@@ -346,7 +348,7 @@ void ReplayState::MakePorts() {
   }
 }
 
-// Acts of the steps before `before_step` may be done.
+// Allows the acts of the steps before `before_step`.
 void ReplayState::RaiseLimits(int32_t rank, int64_t before_step) {
   for (size_t a = 0; a < actors_.size(); ++a) {
     if (run_.actors[a].rank_index != rank) continue;
@@ -384,7 +386,8 @@ ReplayResult ReplayState::Play() {
     }
     while (!events_.empty()) {
       now_ = events_.top().at;
-      for (;;) {  // all that is due comes before what is started, also what a start has made due
+      // All due events come before new acts, also events that a new act has made due.
+      for (;;) {
         if (!events_.empty() && events_.top().at == now_) {
           const Event event = events_.top();
           events_.pop();
@@ -476,7 +479,9 @@ void ReplayState::Finish(int32_t index) {
       Publish(port.port.register_index, port.port.tokens);
     }
   }
-  actor.running = false;  // only now: what it gives to itself does not make it ready twice
+  // The flag changes only now, so that tokens that the actor gives to itself do not make it ready
+  // twice.
+  actor.running = false;
   if (actor.ready()) OnReady(a);
   Touch(index);
 }

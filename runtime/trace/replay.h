@@ -1,15 +1,14 @@
-// A recorded run played again under the protocol's rules: every act takes as long as it
-// did, every message as long as it did; an act starts when its tokens, its slots and its
-// device are there, the best of those that are ready first. Played as it was, it must
-// come out with the time it took: that is the measure of what a replay with changes is worth.
+// A Replayer plays a recorded run again under the protocol's rules. Every act and every message
+// takes as long as in the record. An act starts when its tokens, its slots and its device are
+// there, and the best of the ready acts goes first. A replay without changes must come out with the
+// recorded time: the difference is the measure of trust in a replay with changes.
 //
-// What was changed may not change what it should not: acts keep their times though others
-// may then run beside them on the same cores, and messages keep theirs though links may
-// be shared.
-// A message is known to have been late only where somebody waited for it; where nobody did, the
-// time is the median of those of its register (or its pair of ranks, or all) and no longer than it
-// can have been. Not here: which changes are worth a try (what_if.h). Thread rule: Replayer is
-// immutable; Play may be called from several threads.
+// A change affects only the changed acts and messages: acts keep their times even if others then
+// run beside them on the same cores, and messages keep their times even if links are shared. The
+// record shows that a message was late only if a rank waited for it. For other messages the time is
+// the median of the messages of the same register (or of the pair of ranks, or of all), but no
+// longer than is possible. Not here: the choice of changes to try (what_if.h). Thread rule:
+// Replayer is immutable; Play may be called from several threads.
 #pragma once
 
 #include <cstdint>
@@ -21,18 +20,19 @@ namespace weir {
 
 struct ReplayChanges {
   std::vector<int64_t> slots;  // by register; empty: as recorded
-  std::vector<double>
-      transfer_factor;             // by register, of the time of its tokens and credits; empty: 1
+  // By register: the factor of the time of its tokens and credits; empty: 1.
+  std::vector<double> transfer_factor;
   std::vector<double> act_factor;  // by actor, of the time of its acts; empty: 1
 };
 
 struct ReplayResult {
-  // False: it came to a standstill; then there are no times.
+  // False: the replay came to a standstill, and there are no times.
   bool finished = false;
   double step_ns = 0;  // mean, as of the recorded run
-  // By step from the first one, by the rule of step_rule.h; rests between runs belong to no step.
+  // Step times from the first step on, by the rule of step_rule.h; rests between runs belong to no
+  // step.
   std::vector<int64_t> step_ns_of;
-  // By register: how long producers had all they needed but a free slot of it.
+  // By register: the time for which producers lacked only a free slot of the register.
   std::vector<int64_t> waited_for_slot_ns;
 };
 
@@ -42,12 +42,13 @@ class Replayer {
   explicit Replayer(const RecordedRun* run);
 
   ReplayResult Play(const ReplayChanges& changes) const;
-  // The same figures of the record itself; waited_for_slot_ns is empty.
+  // Returns the same figures of the record itself; waited_for_slot_ns is empty.
   const ReplayResult& recorded() const { return recorded_; }
-  // A replay without changes.
+  // Returns the result of a replay without changes.
   const ReplayResult& as_it_was() const { return as_it_was_; }
 
-  // How long a token took from the publisher's end until the reader had it, and a credit back.
+  // Return the time from the publisher's end until the reader had the token, and the same time for
+  // a credit back.
   int64_t TokenNs(int32_t register_index, int64_t token) const {
     return tokens_[register_index].At(token);
   }
@@ -58,7 +59,7 @@ class Replayer {
  private:
   friend class ReplayState;
 
-  // Times of the messages of one register, by token.
+  // Messages holds the times of the messages of one register, by token.
   struct Messages {
     int64_t first_token = 0;
     std::vector<int64_t> ns;
@@ -68,18 +69,18 @@ class Replayer {
       return at >= 0 && at < static_cast<int64_t>(ns.size()) ? ns[at] : median_ns;
     }
   };
-  // Where a run of the session ended and all ranks rested until the next.
+  // A Rest is a point where a run of the session ended and all ranks rested until the next run.
   struct Rest {
     int64_t step = 0;  // the first of the next run
-    std::vector<int64_t>
-        begin_after;  // by rank: from the end of the last act of all to the run's begin
+    // By rank: the time from the end of the last act of all ranks to the run's begin.
+    std::vector<int64_t> begin_after;
   };
 
   void FindDurations();
   void FindRests();
   void FindMessages();
   void Record();
-  // The mean over all steps but the first, or the first alone.
+  // Returns the mean over all steps but the first, or the first alone if there is no other.
   static double MeanStepNs(const std::vector<int64_t>& step_ns_of);
 
   const RecordedRun* run_;

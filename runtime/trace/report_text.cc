@@ -11,13 +11,13 @@
 namespace weir {
 namespace {
 
-// Columns on a screen: bytes that go on a UTF-8 character take none.
+// Returns the columns on a screen: continuation bytes of a UTF-8 character take none.
 size_t Columns(absl::string_view text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// Whether the word that ends before `dot` is the main function's name.
+// Returns whether the word that ends before `dot` is the main function's name.
 bool EndsWithMain(absl::string_view before) {
   if (!absl::EndsWith(before, "main")) return false;
   return before.size() == 4 ||
@@ -60,7 +60,7 @@ std::string Listed(const std::vector<std::string>& names, size_t shown_max) {
 void AppendLine(absl::string_view line, size_t indent, std::string* text) {
   std::string begin;  // of the present line
   while (Columns(begin) + Columns(line) > kReportColumns) {
-    // The last space that leaves the line short enough, or the first if none does.
+    // Finds the last space that leaves the line short enough, or the first space if none does.
     size_t cut = absl::string_view::npos;
     for (size_t at = line.find_first_not_of(' ');
          (at = line.find(' ', at)) != absl::string_view::npos; ++at) {

@@ -1,15 +1,15 @@
-// When a training step begins and ends: one rule for traces, their reports and replays. The
-// simulator's figures are from one update of the weights to the next, which is as long.
+// Defines when a training step begins and ends: one rule for traces, their reports and replays. The
+// simulator's figures run from one update of the weights to the next, which takes the same time.
 //
 //   A step ends when its last act on any rank ends that is no report. Reports are the acts that
-//   compute or print metrics, and those whose results only reports read, as a norm of gradients
-//   that clips nothing and the transfers on its way: a device does them when it has nothing better
-//   to do, which may be a whole step later. The last step of a run of the session ends when every
-//   act of the run has ended. A step begins where the step before it ended; the first step of a run
-//   begins with the run.
+//   compute or print metrics, and the acts whose results only reports read, such as a norm of
+//   gradients that clips nothing and the transfers on its way: a device does reports when it has no
+//   other work, which may be a whole step later. The last step of a run of the session ends when
+//   every act of the run has ended. A step begins where the step before it ended; the first step of
+//   a run begins with the run.
 //
-// So the steps of a run tile the run: their sum is the run's wall time, and rests between runs
-// belong to no step. A plan of reports alone has steps that end with their last act. Not here:
+// The steps of a run therefore tile the run: their sum is the run's wall time, and rests between
+// runs belong to no step. In a plan of reports alone, a step ends with its last act. Not here:
 // finding the acts of a trace (step_times.h). Thread rule: pure functions.
 #pragma once
 
@@ -21,8 +21,8 @@
 
 namespace weir {
 
-// An actor as the rule sees it. Registers are numbered over all ranks, so that both ends of a
-// transfer have one number.
+// A StepActor is an actor as the rule sees it. Registers are numbered over all ranks, so that both
+// ends of a transfer have one number.
 struct StepActor {
   enum class Kind : uint8_t {
     kWork,
@@ -34,12 +34,12 @@ struct StepActor {
   std::vector<int32_t> writes;
 };
 
-// The kind of an actor whose phase has this name (the names of phases in plans and traces).
+// Returns the kind of an actor whose phase has this name (the names of phases in plans and traces).
 StepActor::Kind StepKindOf(absl::string_view phase);
 
-// By actor: whether the end of its act may be the end of the step. `num_registers` is more than
-// every number in `actors`. What a transfer moves to where nobody reads it is for reports too:
-// those of other ranks.
+// Returns, by actor, whether the end of its act may be the end of the step. `num_registers` is more
+// than every number in `actors`. A transfer whose token nobody reads here counts as a report,
+// because it serves the reports of other ranks.
 std::vector<char> ActorsThatEndSteps(const std::vector<StepActor>& actors, int32_t num_registers);
 
 }  // namespace weir

@@ -22,7 +22,7 @@ std::string TextOf(const trace::PlanFacts& facts, uint32_t index) {
                                                           : std::string();
 }
 
-// The facts that the acts of one step show.
+// A SeenStep holds the facts that the acts of one step show.
 struct SeenStep {
   int64_t acts = 0;
   int64_t first_start = 0;
@@ -50,14 +50,14 @@ class StepFinder {
   const TraceReader& trace_;
   const std::map<int, std::vector<char>> enders_;
   std::map<int64_t, SeenStep> steps_;
-  std::map<int64_t, int64_t>
-      runs_;  // where runs of the session began, by first step; not the first run that is kept
+  // The begins of the session's runs, by first step, without the first run that is kept.
+  std::map<int64_t, int64_t> runs_;
   StepTimes times_;
 };
 
 void StepFinder::Look(const TraceProcess& process) {
-  std::unordered_map<std::string, bool>
-      ends_step;  // by name of actor; all, if the plan is not there
+  // By name of actor: whether its acts may end a step; all may, if the plan is missing.
+  std::unordered_map<std::string, bool> ends_step;
   const auto enders = enders_.find(process.rank);
   if (enders != enders_.end()) {
     const trace::PlanFacts& facts = trace_.plans.at(process.rank);
@@ -66,7 +66,8 @@ void StepFinder::Look(const TraceProcess& process) {
       ends = ends || enders->second[a] != 0;
     }
   }
-  std::optional<int64_t> run;  // where the present one began, unless it is the first that is kept
+  // The begin of the present run, unless it is the first run that is kept.
+  std::optional<int64_t> run;
   std::optional<int64_t> run_step;
   bool acted = false;
   const auto end_run = [&] {
@@ -98,7 +99,7 @@ void StepFinder::Look(const TraceProcess& process) {
   end_run();
 }
 
-// Negative if no plan tells.
+// Returns a negative number if no plan tells.
 int64_t StepFinder::ActsExpected(int64_t step) const {
   int64_t acts = 0;
   for (const auto& [track, process] : trace_.processes) {
@@ -128,7 +129,8 @@ void StepFinder::Choose() {
   times_.last_ends_run = std::next(last) == steps_.end();
   int64_t begin = first->second.first_start;
   if (first != steps_.begin()) begin = std::prev(first)->second.end.value_or(begin);
-  int64_t last_end = begin;  // of all acts so far: where a run ends that ends here
+  // The end of the last act so far, at which a run ends if it ends with this step.
+  int64_t last_end = begin;
   for (auto at = steps_.begin(); at != first; ++at)
     last_end = std::max(last_end, at->second.last_end);
   for (auto at = first; at != std::next(last); ++at) {
@@ -149,7 +151,7 @@ void StepFinder::Choose() {
 
 int64_t StepTimes::Inside(int64_t from, int64_t to, size_t first) const {
   int64_t ns = 0;
-  // Steps are in order: the first that ends after `from`.
+  // Steps are in order; `at` is the first step that ends after `from`.
   auto at = std::upper_bound(
       steps.begin() + static_cast<std::ptrdiff_t>(std::min(first, steps.size())), steps.end(), from,
       [](int64_t t, const StepTime& step) { return t < step.end; });
@@ -191,7 +193,8 @@ std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace) {
       add(from.output(), &actor.writes);
     }
   }
-  // The work of ranks that the trace lacks: it reads what goes there.
+  // `elsewhere` stands for the work of ranks that the trace lacks: it reads the tokens that go to
+  // them.
   StepActor& elsewhere = actors.emplace_back();
   for (const auto& [edge, ends] : ends_of_edge) {
     if (ends == 1) elsewhere.reads.push_back(register_of_edge.at(edge));

@@ -1,4 +1,4 @@
-// Steps of hand-made records: where they begin and end is known in closed form.
+// Steps of hand-made records, whose begins and ends are known in closed form.
 #include "runtime/trace/step_times.h"
 
 #include <cstdint>
@@ -27,9 +27,9 @@ TracedActor Actor(const std::string& name, const std::string& phase, std::vector
   return actor;
 }
 
-// One rank that works and updates in 10 ms a step, and sends the norm of each step through a
-// transfer to a report, both of which come one whole step late. Beginning of a run: RunBegins; the
-// acts of a step: Step.
+// LateReports is one rank that works and updates in 10 ms a step, and sends the norm of each step
+// through a transfer to a report. Transfer and report both come one whole step late. RunBegins
+// makes the begin of a run; Step makes the acts of a step.
 class LateReports {
  public:
   explicit LateReports(int64_t capacity = 64) : acts_(capacity) {}
@@ -138,16 +138,16 @@ TEST(StepTimesTest, TheFirstStepKeptBeginsWhereTheOneBeforeEnded) {
 
 TEST(StepRuleTest, WhatOnlyReportsReadIsAReport) {
   using Kind = StepActor::Kind;
-  // Work makes 0 for the next step and 1; a transfer makes 2 of 1, which a report reads.
+  // The work makes 0 for the next step and 1; the transfer makes 2 from 1, and the report reads 2.
   const StepActor work{Kind::kWork, {0}, {0, 1}}, transfer{Kind::kTransfer, {1}, {2}},
       report{Kind::kReport, {2}, {}};
   EXPECT_EQ(ActorsThatEndSteps({work, transfer, report}, 3), (std::vector<char>{1, 0, 0}));
   const StepActor reader{Kind::kWork, {2}, {}};
   EXPECT_EQ(ActorsThatEndSteps({work, transfer, report, reader}, 3),
             (std::vector<char>{1, 1, 0, 1}));
-  // Another rank reports what all have: here nobody reads what was moved.
+  // Another rank makes the report: on this rank nobody reads the transfer's token.
   EXPECT_EQ(ActorsThatEndSteps({work, transfer}, 3), (std::vector<char>{1, 0}));
-  // Work whose result nobody reads is work: it may change a state in its place.
+  // Work whose result nobody reads is work, since it may change a state in place.
   EXPECT_EQ(ActorsThatEndSteps({StepActor{Kind::kWork, {}, {0}}}, 1), (std::vector<char>{1}));
   EXPECT_EQ(ActorsThatEndSteps({report}, 3), (std::vector<char>{1}))
       << "steps of reports alone end with their last act";

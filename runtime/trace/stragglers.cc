@@ -11,8 +11,8 @@
 namespace weir {
 namespace {
 
-// Of the time in acts: with less, the acts whose CPU time is known are those that others
-// interrupted.
+// The least share of the time in acts that must be measured. With a smaller share, the acts whose
+// CPU time is known are mainly acts that others interrupted.
 constexpr double kMeasuredMin = 0.3;
 
 // Identifies acts that do the same work on different ranks.
@@ -120,8 +120,8 @@ class Comparison {
   const int64_t first_step_;
   std::map<Work, std::map<int, Done>> done_;
   std::map<int, double> busy_;  // by rank: time in acts
-  std::map<int, std::pair<double, double>>
-      cpu_;  // by rank: time in measured acts, and their CPU time
+  // By rank: time in measured acts, and their CPU time.
+  std::map<int, std::pair<double, double>> cpu_;
 };
 
 }  // namespace

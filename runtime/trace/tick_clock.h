@@ -1,6 +1,6 @@
-// Time for the act trace: as cheap a reading as the machine has, as ticks of unknown
-// length, and the two readings that turn ticks into nanoseconds afterwards. On x86
-// ticks are those of the time-stamp counter, elsewhere nanoseconds.
+// Time for the act trace: a reading as cheap as the machine has, in ticks of unknown length, and
+// the two readings that turn ticks into nanoseconds afterwards. On x86 ticks are those of the
+// time-stamp counter, elsewhere nanoseconds.
 // Thread rule: Now is a pure reading; a TickScale is a value.
 #pragma once
 
@@ -24,12 +24,13 @@ struct TickClock {
   }
 };
 
-// Two moments read in both measures; a line through them, and what the result is less.
+// A TickScale holds two moments read in both measures: the line through them turns ticks into time,
+// less the time by which this clock is ahead.
 class TickScale {
  public:
-  // Ticks are nanoseconds already (virtual time).
+  // In the default scale ticks are nanoseconds already (virtual time).
   TickScale() = default;
-  // Opens with the present moment; Close() adds the second one.
+  // Opens with the present moment; Close() adds the second moment.
   static TickScale Open() {
     TickScale scale;
     scale.first_ns_ = MonotonicClock().NowNs();
@@ -44,7 +45,8 @@ class TickScale {
                                               static_cast<double>(ticks - first_ticks_)
                                         : 1;
   }
-  // From now on all times are `ns` less: those of a clock that this one is ahead of.
+  // Makes all times from now on less by `ns`: they become the times of a clock that this clock is
+  // ahead of.
   void Subtract(int64_t ns) { ahead_ns_ += ns; }
   int64_t ToNs(int64_t ticks) const {
     if (identity_) return ticks - ahead_ns_;

@@ -25,20 +25,20 @@ constexpr int kOccupancyRegistersMax = 12;    // per rank, the largest
 constexpr int64_t kOccupancyBytesMin = 4096;  // of all slots together
 constexpr int64_t kJobPid = 1;                // a rank has pid rank + 2
 
-// Track ids: spread so that ranks, phases and counters do not meet.
+// Track ids are spread so that ranks, phases and counters do not collide.
 uint64_t RankTrack(int rank) { return MixKey(0x7261, static_cast<uint64_t>(rank)) | 1; }
 uint64_t LaneTrack(int rank, const std::string& lane) {
   return MixKey(RankTrack(rank), KeyOf(lane.data(), lane.size())) | 1;
 }
 uint64_t FlowId(uint64_t edge, int64_t token) { return MixKey(edge, static_cast<uint64_t>(token)); }
 
-// Writes packets of one sequence; texts that come again are sent once.
+// Writes packets of one sequence; a text that comes again is sent once.
 class PacketWriter {
  public:
   PacketWriter(google::protobuf::io::ZeroCopyOutputStream* out, uint32_t sequence)
       : out_(out), sequence_(sequence) {}
 
-  // A packet to fill; written by Finish.
+  // Returns a packet to fill; Finish writes the packet.
   TracePacket& Begin(int64_t ns) {
     packet_.Clear();
     packet_.set_timestamp(static_cast<uint64_t>(std::max<int64_t>(ns, 0)));
@@ -149,7 +149,7 @@ class RankWriter {
   std::vector<int> LargeRegisters() const;
   void Occupancy(int register_id);
 
-  // Number of the act since the session began.
+  // Returns the number of the act since the session began.
   int64_t ActNumber(const ActRecord& act) const {
     const TracedActor& actor = rank_.actors[act.actor];
     const int64_t begin =
@@ -158,7 +158,8 @@ class RankWriter {
            act.micro_batch * int64_t{actor.chunks} + act.chunk;
   }
 
-  // Of the token that the act waited for last, or that lay in the slot it waited for.
+  // Returns the flow of the token that the act waited for last, or that lay in the slot it waited
+  // for.
   uint64_t FlowWaitedFor(const ActRecord& act) const {
     const TracedRegister& r = rank_.registers[act.waited_register];
     const TracedActor& actor = rank_.actors[act.actor];
@@ -300,7 +301,7 @@ void RankWriter::End(const std::string& lane, int64_t ns) {
   writer_.Finish();
 }
 
-// The device was idle from `since` until `until`, when `act` became ready.
+// Writes a wait: the device was idle from `since` until `until`, when `act` became ready.
 void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
   if (act.wait == ActRecord::Wait::kNone || act.waited_register < 0) return;
   const TracedRegister& r = rank_.registers[act.waited_register];

@@ -1,14 +1,14 @@
-// A Perfetto file from the act records of all ranks: a process per rank, a track per
-// phase with a slice per act, a track of the waits of the device with the name of what
-// was waited for and who held it, arrows from a send to the act that takes its token,
-// how full the larger registers are, and in a field that viewers skip what a replay must
-// know of the plan: actors with priorities and ports, registers with slots.
+// Writes a Perfetto file from the act records of all ranks. The file has a process per rank, a
+// track per phase with a slice per act, a track of the waits of the device with the name and the
+// holder of the awaited register, arrows from a send to the act that takes its token, and the fill
+// of the larger registers. A field that viewers skip has the facts of the plan for a replay: actors
+// with priorities and ports, registers with slots.
 //
-// A job's ranks may be written by several processes: their files, one after another in any
-// order, are one trace. Ids of tracks, flows and sequences come from ranks, edges and
-// tokens, so they fit together; one of them describes the job.
-// Not here: recording (act_record.h), reading it back (trace_report.h). What is written
-// is described without plans or engines, which lie above this folder.
+// Several processes may write a job's ranks: their files, one after another in any order, are one
+// trace. Ids of tracks, flows and sequences come from ranks, edges and tokens, so the files fit
+// together; one of them describes the job. Not here: recording (act_record.h), reading the file
+// back (trace_report.h). The input is described without plans or engines, which lie above this
+// folder.
 // Thread rule: pure functions of values; the ranks must be at rest.
 #pragma once
 
@@ -23,16 +23,16 @@
 
 namespace weir {
 
-// A port of an actor as the trace needs it.
+// A TracedPort is a port of an actor as the trace needs it.
 struct TracedPort {
   int32_t register_id = -1;
   int32_t period = 1;
   int32_t tokens = 1;  // per span
-  int32_t phase = 0;   // acts that the first span is the shorter by
+  int32_t phase = 0;   // acts by which the first span is shorter
 };
 
-// Among ready acts of equal priority the least turn goes first: that of micro-batch k is
-// first + k / group * group_stride + k % group * stride.
+// A TracedTurn decides the order of ready acts of equal priority: the least turn goes first. The
+// turn of micro-batch k is first + k / group * group_stride + k % group * stride.
 struct TracedTurn {
   int64_t first = 0;
   int64_t group = 1;
@@ -60,12 +60,12 @@ struct TracedRegister {
   int64_t bytes = 0;  // of a slot
   int32_t slots = 1;
   int32_t initial_tokens = 0;
-  // Not 0: tokens cross from rank to rank; the same number on both sides.
+  // Not 0: tokens cross from rank to rank; both sides have the same number.
   uint64_t edge = 0;
   bool crosses_ranks = false;
-  std::string boxing;  // of crossing registers: the exchange that it is part of
-  // Who must act before a token comes, and before a slot is free:
-  // "actor 'x' on rank 1", or "rank 1" if another process knows more.
+  std::string boxing;  // of crossing registers: the exchange to which the register belongs
+  // The actors that must act before a token comes, and before a slot is free: "actor 'x' on rank
+  // 1", or "rank 1" if another process knows more.
   std::string token_holder;
   std::string slot_holder;
 };
@@ -81,21 +81,22 @@ struct TracedRank {
 
 struct TracedJob {
   std::string plan_id;
-  int32_t num_ranks = 0;  // of the job, those of other processes too; 0: those here
+  int32_t num_ranks = 0;  // of the whole job, in all processes; 0: the ranks here
   int32_t num_stages = 1;
   int64_t micro_batches = 1;
   std::string schedule;         // of the pipeline; empty with one stage
   double predicted_bubble = 0;  // what the compiler expects of it; 0: unknown
   int64_t first_step = 0;
-  int32_t describing_rank = 0;  // who writes this rank describes the job
+  int32_t describing_rank = 0;  // the process that writes this rank describes the job
   std::vector<TracedRank> ranks;
 };
 
-// When the trace of these ranks begins: before the first act of any, or, where old records
-// have been dropped, when all ranks have records. In time of the ranks' scales; 0 without acts.
+// Returns the time when the trace of these ranks begins: before the first act of any rank, or, if
+// old records have been dropped, when all ranks have records. In time of the ranks' scales; 0
+// without acts.
 int64_t TraceBeginNs(const TracedJob& job);
 
-// Writes what began at `begin_ns` or later to `out`. kDataLoss if the stream fails.
+// Writes the acts that began at `begin_ns` or later to `out`. kDataLoss if the stream fails.
 absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& out);
 
 }  // namespace weir

@@ -21,8 +21,8 @@ constexpr uint32_t kPacketBytesMax = 1 << 24;
 constexpr uint32_t kCountedPacketBytes = 1 << 16;
 constexpr int64_t kPartsMax = 300'000;
 
-// Adds to `parts` the messages, elements and unknown fields of a message of `type`. False: what
-// follows is no field, or there are too many.
+// Adds to `parts` the messages, elements and unknown fields of a message of `type`. Returns false
+// if the next bytes are no field, or there are too many parts.
 bool CountParts(const Descriptor& type, CodedInputStream* in, int64_t* parts) {
   while (const uint32_t tag = in->ReadTag()) {
     const FieldDescriptor* field = type.FindFieldByNumber(static_cast<int>(tag >> 3));

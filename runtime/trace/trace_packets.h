@@ -1,4 +1,4 @@
-// The packets of a trace file, one after another.
+// Reads the packets of a trace file, one after another.
 // Thread rule: pure functions.
 #pragma once
 
@@ -13,12 +13,12 @@ namespace weir {
 
 inline constexpr uint32_t kTracePacketTag = (1u << 3) | 2u;  // Trace.packet, length-delimited
 
-// kDataLoss (W0531), which calls the file by `name`, at the first byte that is no packet. Never
-// crashes.
+// Returns kDataLoss (W0531), with `name` for the file, at the first byte that does not belong to a
+// packet. Never crashes.
 absl::Status ForEachTracePacket(absl::string_view file, absl::string_view name,
                                 const std::function<void(trace::TracePacket& packet)>& take);
 
-// W0531: what is wrong with a trace file.
+// Returns the error W0531, with the flaw of the trace file.
 absl::Status DamagedTrace(absl::string_view name, absl::string_view found);
 
 }  // namespace weir

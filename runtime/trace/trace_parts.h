@@ -1,4 +1,5 @@
-// Joins what several processes wrote, each of its own ranks and by its own clock, into one trace.
+// Joins the traces of several processes, each of its own ranks and by its own clock, into one
+// trace.
 // Thread rule: pure functions.
 #pragma once
 
@@ -11,11 +12,13 @@
 namespace weir {
 
 struct TracePart {
-  std::string bytes;           // a trace that describes its job
-  int64_t clock_ahead_ns = 0;  // this much the clock of its process is ahead of the job's
+  std::string bytes;  // a trace that describes its job
+  // The time by which the clock of the part's process is ahead of the job's clock.
+  int64_t clock_ahead_ns = 0;
 };
 
-// By the job's clock, described once. kDataLoss (W0531) if a part is no trace.
+// Returns one trace by the job's clock that describes the job once. kDataLoss (W0531) if a part is
+// no trace.
 absl::StatusOr<std::string> JoinTraceParts(const std::vector<TracePart>& parts);
 
 }  // namespace weir

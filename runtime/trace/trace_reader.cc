@@ -15,12 +15,13 @@ namespace {
 using trace::TrackEvent;
 
 constexpr uint64_t kTimeMaxNs = uint64_t{1} << 53;  // later is damage; sums in doubles stay exact
-// What may be kept, slices themselves left out, and about what things take beside their texts.
+// Limits of the memory that is kept, without the slices themselves, and the approximate sizes of
+// kept things beside their texts.
 constexpr int64_t kKeptTimesMax = 6, kKeptBytesMin = 16 << 20;
 constexpr int64_t kSequenceBytes = 300, kInternedBytes = 100, kTrackBytes = 300;
 constexpr int64_t kFlowBytes = 64;
-constexpr size_t kAnnotationsMax =
-    1000;  // of an event; a slice of ours has ten, the job some fifty
+// The limit for one event; a slice of Weir has ten annotations, the job some fifty.
+constexpr size_t kAnnotationsMax = 1000;
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// A trace file as values: its slices by process with their annotations, the two ends of
-// each flow, what it says of the job and of the plan of each rank.
-// Not here: what it means (trace_report.h, recorded_run.h).
+// A TraceReader holds a trace file as values: its slices by process with their annotations, the two
+// ends of each flow, and the file's statements about the job and about the plan of each rank. Not
+// here: the meaning of the values (trace_report.h, recorded_run.h).
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace weir {
 
-// A text of a TraceReader that many slices have; it lives as long as the reader.
+// A SharedText is a text of a TraceReader that many slices have; the text lives as long as the
+// reader.
 class SharedText {
  public:
   SharedText() : text_(&None()) {}
@@ -37,8 +38,8 @@ class SharedText {
   const std::string* text_;
 };
 
-// What a slice says of itself, by name. There are few, and slices are many: they stand in a row,
-// not in a tree.
+// Holds the annotations of a slice, by name. Annotations are few and slices are many, so
+// annotations are stored in an array, not in a tree.
 template <typename Value>
 class TraceAnnotations {
  public:
@@ -52,7 +53,7 @@ class TraceAnnotations {
                         [&](const Entry& entry) { return entry.first == name; });
   }
   size_t count(absl::string_view name) const { return find(name) == end() ? 0 : 1; }
-  // In place of what was said by that name before.
+  // Replaces the earlier value of that name.
   void Set(SharedText name, Value value) {
     for (Entry& entry : entries_) {
       if (entry.first == name.text()) {
@@ -77,7 +78,7 @@ struct TraceSlice {
   TraceAnnotations<int64_t> numbers;
 };
 
-// A rank. Slices are in the order in which they ended.
+// A TraceProcess is a rank. Slices are in the order in which they ended.
 struct TraceProcess {
   std::string name;
   int rank = -1;
@@ -85,7 +86,7 @@ struct TraceProcess {
   std::vector<TraceSlice> slices;
 };
 
-// An act that sent or took a token of another rank.
+// A TraceFlowEnd is an act that sent or took a token of another rank.
 struct TraceFlowEnd {
   SharedText actor;
   uint64_t process = 0;
@@ -97,14 +98,14 @@ using TraceFlowEnds = std::unordered_map<uint64_t, TraceFlowEnd>;  // by flow
 class TraceReader {
  public:
   TraceReader() = default;
-  // What slices share stays where it is; a copy would share it with the original.
+  // A move keeps the shared texts in place; a copy would share them with the original.
   TraceReader(TraceReader&&) = default;
   TraceReader& operator=(TraceReader&&) = default;
 
-  // `file` is the bytes, `name` what the error calls them. kDataLoss (W0531) if they are no trace
-  // of Weir. Never crashes on other bytes, and refuses a file whose texts, tracks, flows and plans
-  // would take more than 6 times its size and 16 MiB. A text that is written once is kept once,
-  // whatever number of slices has it.
+  // `file` is the bytes, `name` is the name of the bytes in errors. kDataLoss (W0531) if they are
+  // no trace of Weir. Never crashes on other bytes, and refuses a file whose texts, tracks, flows
+  // and plans would take more than 6 times its size and 16 MiB. A text that is written once is kept
+  // once, for any number of slices.
   absl::Status Read(absl::string_view file, absl::string_view name = "trace file");
 
   std::map<uint64_t, TraceProcess> processes;  // by track
@@ -114,7 +115,7 @@ class TraceReader {
   std::map<std::string, int64_t> job_numbers;
   bool has_job = false;
 
-  // What the trace says of its job; empty or 0 if nothing.
+  // Return the trace's statements about its job; empty or 0 if there are none.
   std::string JobText(const std::string& name) const {
     auto at = job_texts.find(name);
     return at == job_texts.end() ? std::string() : at->second;
@@ -126,7 +127,7 @@ class TraceReader {
 
  private:
   using Texts = std::unordered_map<uint64_t, SharedText>;
-  // A slice that has begun, with the flows of tokens that begin and end at its end.
+  // An OpenSlice is a slice that has begun, with the flows of tokens that begin and end at its end.
   struct OpenSlice {
     TraceSlice slice;
     std::vector<uint64_t> sends, takes;
@@ -141,7 +142,7 @@ class TraceReader {
   void OnInstant(const trace::TrackEvent& event, uint64_t process, const Sequence& sequence);
   void Learn(const trace::InternedData& data, Sequence* sequence);
   void ReadAnnotations(const trace::TrackEvent& event, const Sequence& sequence, TraceSlice* out);
-  // Counts what is kept.
+  // Counts the bytes that are kept.
   void Keep(int64_t bytes) { kept_bytes_ += bytes; }
   SharedText Share(const std::string& text);
   bool IsFull() const { return kept_bytes_ > kept_bytes_max_; }

@@ -23,13 +23,13 @@ namespace {
 
 constexpr size_t kExposedIndent = 46;
 constexpr size_t kWaitIndent = 25;
-// Of the time in acts: with less, the acts whose CPU time is known are those that others
-// interrupted.
+// The least share of the time in acts that must be measured. With a smaller share, the acts whose
+// CPU time is known are mainly acts that others interrupted.
 constexpr double kMeasuredMin = 0.3;
 constexpr double kCoreShareMin = 0.75;  // with less a device is kept from its work
 constexpr int64_t kRanksMax = 1 << 20;  // more is damage
 
-// The steady steps of a trace.
+// A Window is the steady steps of a trace.
 struct Window {
   StepTimes times;
   size_t first = 0;  // of times.steps
@@ -52,7 +52,8 @@ std::string TextOf(const TraceSlice& slice, const char* name) {
   return at == slice.texts.end() ? std::string() : at->second;
 }
 
-// The far end of what a wait was for; null if that is no other rank, or not in the trace.
+// Returns the far end of the flow that a wait was for; null if the wait was for no other rank, or
+// the end is not in the trace.
 const TraceFlowEnd* FarEnd(const TraceSlice& wait, const TraceFlowEnds& ends) {
   auto flow = wait.numbers.find(kTraceFlow);
   if (flow == wait.numbers.end()) return nullptr;
@@ -60,12 +61,12 @@ const TraceFlowEnd* FarEnd(const TraceSlice& wait, const TraceFlowEnds& ends) {
   return end == ends.end() ? nullptr : &end->second;
 }
 
-// Sums the waits of a trace.
+// WaitSums adds up the waits of a trace.
 class WaitSums {
  public:
   WaitSums(const TraceReader& reader, const Window& window) : reader_(reader), window_(window) {}
 
-  // A wait of `rank`, `ns` of it in the window.
+  // Adds a wait of `rank`, `ns` of it in the window.
   void Add(int rank, const TraceSlice& slice, double ns) {
     const bool input = slice.category == kTraceWaitsForInput;
     const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
@@ -88,7 +89,7 @@ class WaitSums {
     }
   }
 
-  // The report has its devices and steps already.
+  // Precondition: the report has its devices and steps already.
   void Report(TraceReport* report) const {
     const double length = std::max(static_cast<double>(window_.ns()), 1.0);
     for (auto [key, wait] : waits_) {
@@ -165,7 +166,7 @@ void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* w
       std::max(0.0, 1 - device.busy - device.waits_for_input - device.waits_for_credit);
 }
 
-// One row of equal things in many layers: "move layers.*.y x4".
+// Returns the name of one row of equal things in many layers: "move layers.*.y x4".
 std::string NameOfAll(const std::string& family, const std::set<std::string>& names) {
   return names.size() == 1 ? *names.begin() : absl::StrCat(family, " x", names.size());
 }
@@ -212,7 +213,7 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
   append(all, "(all)");
 }
 
-// "actor 'x' on rank 1" in two.
+// Splits "actor 'x' on rank 1" in two.
 std::pair<std::string, int> HolderParts(const std::string& holder) {
   int rank = -1;
   const size_t at = holder.rfind("rank ");
@@ -261,7 +262,7 @@ void AppendWaits(const TraceReport& report, size_t rows_max, std::string* text) 
 }
 
 void AppendDevices(const TraceReport& report, std::string* text) {
-  size_t columns = 0;  // of the longest name; " · " is a byte longer than it looks
+  size_t columns = 0;  // of the longest name; " · " is one byte longer than its columns
   for (const DeviceReport& device : report.devices) columns = std::max(columns, device.name.size());
   bool cores = false;
   for (const DeviceReport& device : report.devices) cores = cores || device.core_share >= 0;
@@ -293,7 +294,7 @@ void AppendDevices(const TraceReport& report, std::string* text) {
       2, text);
 }
 
-// The ranks of the job that the trace lacks.
+// Returns the ranks of the job that the trace lacks.
 std::vector<std::string> MissingRanks(const TraceReport& report) {
   std::set<int> present;
   for (const DeviceReport& device : report.devices) present.insert(device.rank);

@@ -1,7 +1,7 @@
-// What a trace file says, in numbers and sentences: how busy each device was, what it
-// waited for and on whom, how long a step takes, how large the pipeline's bubble is
-// beside the formula, how much communication was not hidden behind work. Works on the file
-// alone, be it of one process or of several, one after another.
+// Reports the content of a trace file in numbers and sentences: the busy share of each device, its
+// waits and their holders, the time of a step, the pipeline's bubble beside the formula, and the
+// communication that no work hid. Works on the file alone, of one process or of several, one after
+// another.
 //
 // The first step fills pipelines and caches, so figures are of the steady window: the steps that
 // are whole in the trace (step_times.h) but the first, if there is more than one. Rests between
@@ -25,13 +25,13 @@ struct DeviceReport {
   double waits_for_input = 0;
   double waits_for_credit = 0;
   double between_acts = 0;  // ready, but not started: the engine, the scheduler, short gaps
-  // Of the time in acts that were long enough to be measured, the share that the rank's thread had
-  // a core; negative: unknown.
+  // Of the time in acts that were long enough to be measured, the share in which the rank's thread
+  // had a core; negative: unknown.
   double core_share = -1;
   int64_t acts_dropped = 0;  // older than what the ring could keep
 };
 
-// All waits of one rank for one register.
+// A WaitReport sums all waits of one rank for one register.
 struct WaitReport {
   int rank = 0;
   enum class Kind : uint8_t { kInput, kCredit } kind = Kind::kInput;
@@ -42,21 +42,23 @@ struct WaitReport {
   double share = 0;  // of the window
 };
 
-// Communication that no work hid: devices waited for tokens of one boxing from other ranks
-// and had nothing else to do. Not all of it is the transport's: the sender may have been late.
+// An ExposedReport is communication that no work hid: devices waited for tokens of one boxing from
+// other ranks and had no other work. Not all of the time is the transport's: the sender may have
+// been late.
 struct ExposedReport {
   std::string boxing;      // "reduce-scatter x", "move y": as its registers, without ranks
   double ns_per_step = 0;  // mean over all devices
   double share = 0;        // of the step
-  double share_sent =
-      0;  // of that time: after the token had been sent; before, the sender was busy or waited too
+  // The share of that time after the token had been sent; before, the sender was busy or waited
+  // too.
+  double share_sent = 0;
   int64_t times = 0;  // waits of all devices in the window
 };
 
 struct TraceReport {
   std::string plan_id;
-  int num_ranks =
-      0;  // of the job; the trace of one that failed may lack some. 0: the trace does not say
+  // The ranks of the job; the trace of a failed job may lack some. 0: the trace does not say.
+  int num_ranks = 0;
   int64_t num_stages = 1;
   int64_t micro_batches = 1;
   int64_t first_step = 0;  // of the steady window
@@ -76,12 +78,12 @@ struct TraceReport {
 class TraceReader;
 TraceReport MakeTraceReport(const TraceReader& reader);
 
-// The same of a file. kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on other
-// bytes.
+// Reports on the bytes of a file. kDataLoss (W0531) if `file` is no trace of Weir. Never crashes on
+// other bytes.
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file);
 
-// The text of a report in two parts: devices and bubble; then boxings and waits, at most
-// `waits_max` rows of each, equal rows of many layers in one.
+// Return the text of a report in two parts: devices and bubble; then boxings and waits, at most
+// `waits_max` rows of each, where equal rows of many layers are one.
 std::string OverviewText(const TraceReport& report);
 std::string WaitsText(const TraceReport& report, size_t waits_max);
 std::string ToText(const TraceReport& report, size_t waits_max = 5);  // both

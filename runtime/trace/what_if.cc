@@ -24,9 +24,10 @@ constexpr int64_t kPlenty = 1000;     // of slots: more than a run can use
 constexpr int kNamesListed = 8;       // in a message
 constexpr int kRegistersTried = 4;    // one by one
 constexpr int kRegistersJoined = 12;  // at most, one after another
-constexpr size_t kStepsForSlots = 3;  // in a trace: with fewer, what more slots gain cannot be told
-constexpr int kJoinedForNothing =
-    5;  // one after another without a gain: the rest will not help either
+// The least number of steps in a trace: with fewer steps, the gain of more slots is unknown.
+constexpr size_t kStepsForSlots = 3;
+// After so many changes in a row without a gain, the rest will not help either.
+constexpr int kJoinedForNothing = 5;
 constexpr int kFunctionsTried = 5;
 constexpr double kGainMin = 0.002;               // of the step; less is not told
 constexpr int64_t kActsReplayedMax = 1'000'000;  // by all that is tried unasked: about a second
@@ -52,7 +53,8 @@ bool Matches(absl::string_view pattern, absl::string_view name) {
   return pattern.find_first_not_of('*', p) == absl::string_view::npos;
 }
 
-// A place that is written again when all have read it, as a weight is, has the slots that it has.
+// Returns whether the register is a place that is written again when all have read it, as a weight
+// is; such a register keeps its number of slots.
 bool IsVariable(const RecordedRegister& r) { return r.initial_tokens == r.slots; }
 
 absl::Status NotUnderstood(absl::string_view spec, const std::string& expected,
@@ -67,7 +69,7 @@ std::string NoneButThese(const std::set<std::string>& names) {
                       quoted.empty() ? "none" : Listed(quoted, kNamesListed));
 }
 
-// "0-1": from the writer's rank to the reader's.
+// Returns "0-1": from the writer's rank to the reader's.
 std::string LinkOf(const RecordedRun& run, const RecordedRegister& r) {
   const auto rank = [&run](const RecordedPortRef& ref) {
     return run.ranks[run.actors[ref.actor].rank_index].rank;
@@ -75,7 +77,7 @@ std::string LinkOf(const RecordedRun& run, const RecordedRegister& r) {
   return absl::StrCat(rank(r.producer), "-", rank(r.consumers[0]));
 }
 
-// The registers of a run under the changes of one text.
+// A ChangeParser finds the registers of a run under the changes of one text.
 class ChangeParser {
  public:
   explicit ChangeParser(const RecordedRun& run) : run_(run) {
@@ -173,7 +175,7 @@ class ChangeParser {
     return absl::OkStatus();
   }
 
-  // How many times as fast: a number above 0, or inf.
+  // Returns the factor of the speed: a number above 0, or inf.
   static absl::StatusOr<double> Speed(absl::string_view spec, absl::string_view value) {
     double factor = 0;
     if (absl::SimpleAtod(value, &factor) && factor > 0) return factor;
@@ -229,12 +231,12 @@ class ChangeParser {
   std::vector<std::string> about_;
 };
 
-// A family can be named in a text unless it has the signs that part texts.
+// Returns whether a text can name the family: a name must not have the signs that separate changes.
 bool CanBeNamed(const std::string& name) {
   return !name.empty() && name.find(';') == std::string::npos;
 }
 
-// Tries what the replay and the path point to.
+// A WhatIfSearch tries the changes that the replay and the path suggest.
 class WhatIfSearch {
  public:
   WhatIfSearch(const Replayer& replayer, const RecordedRun& run, const CriticalPath& path,
@@ -250,9 +252,9 @@ class WhatIfSearch {
     int64_t acts = 0;
     for (const RecordedActor& actor : run_.actors) acts += static_cast<int64_t>(actor.acts.size());
     tries_left_ = std::max(kTriesMin, kActsReplayedMax / std::max<int64_t>(1, acts));
-    // What tells most comes first, should there be time for little.
-    // More slots let steps overlap. Where one step alone is counted, that moves the ends of two
-    // steps together and looks like a gain.
+    // The most telling changes come first, in case there is time for few. More slots let steps
+    // overlap. Where one step alone is counted, that overlap moves the ends of two steps together
+    // and looks like a gain.
     const bool tells_overlap = replayer_.recorded().step_ns_of.size() >= kStepsForSlots;
     const double most = tells_overlap ? Try(absl::StrCat("slots:*=+", kPlenty)) : 0;
     TryRanks();
@@ -265,7 +267,7 @@ class WhatIfSearch {
   }
 
  private:
-  // Keeps the row if it gains something; returns its gain.
+  // Keeps the row if the change gains something; returns its gain.
   double Try(const std::string& spec) {
     if (tries_left_-- <= 0) return 0;
     absl::StatusOr<WhatIfRow> row = TryWhatIf(replayer_, run_, spec);
@@ -275,7 +277,8 @@ class WhatIfSearch {
     return gain;
   }
 
-  // Registers that their writers waited for, most first; those of equal layers are one.
+  // Returns the registers that their writers waited for, most first; registers of equal layers are
+  // one.
   std::vector<std::string> WaitedFor(const ReplayResult& result) const {
     std::map<std::string, int64_t> waited;
     for (size_t i = 0; i < run_.registers.size(); ++i) {
@@ -291,8 +294,9 @@ class WhatIfSearch {
     return names;
   }
 
-  // One register at a time; then, since a full register often hides the next, one after another
-  // until little is left of `most`, what any number of slots could gain.
+  // Tries one register at a time. A full register often hides the next, so the function then widens
+  // one register after another until little is left of `most`, the gain that any number of slots
+  // could give.
   void TrySlots(double most) {
     std::vector<std::string> names = WaitedFor(as_it_was_);
     double best = 0;
@@ -353,7 +357,7 @@ class WhatIfSearch {
     if (links.size() > 1 && worst != on_path.end()) Try(absl::StrCat("link:", worst->first, "=2"));
   }
 
-  // As fast as its peers.
+  // Tries each slow rank at the speed of its peers.
   void TryRanks() {
     for (const Straggler& straggler : stragglers_)
       Try(absl::StrFormat("rank:%d=%.3g", straggler.rank, straggler.factor));

@@ -1,12 +1,12 @@
-// What a change would make of a recorded run, each by a replay of it: more slots of a
+// Predicts the effect of changes on a recorded run, each by a replay of the run: more slots of a
 // register, an op that takes no time, links that are faster, a rank that is faster.
 //
 //   slots:NAME=N     N slots of every register NAME, or +N more: slots:NAME=+1
-//   free:NAME        what is called NAME (function, actor or phase) takes no time
+//   free:NAME        everything called NAME (function, actor or phase) takes no time
 //   link:A-B=F       messages from rank A to rank B take 1/F of the time; link:all=F on every link
 //   rank:R=F         acts of rank R take 1/F of the time; rank:all=F on every rank
 //
-// A `*` in a NAME stands for anything; several changes at once are joined by `;`.
+// A `*` in a NAME stands for any text; several changes at once are joined by `;`.
 // Thread rule: pure functions.
 #pragma once
 
@@ -23,21 +23,22 @@
 namespace weir {
 
 struct WhatIfRow {
-  std::string spec;      // as above, such as can be given again
+  std::string spec;      // as above; can be passed to TryWhatIf again
   std::string about;     // for people
-  bool finished = true;  // false: it would come to a standstill
+  bool finished = true;  // false: the run would come to a standstill
   double step_ns = 0;
-  double gain = 0;  // share of the step's time that it saves, against the replay without changes
+  // The share of the step's time that the change saves, against the replay without changes.
+  double gain = 0;
   int64_t more_bytes = 0;  // of registers, on all ranks
 };
 
-// W0533 if the text is no change or names nothing in this run; the message lists what there is.
+// W0533 if the text is no change or names nothing in this run; the message lists the valid names.
 absl::StatusOr<WhatIfRow> TryWhatIf(const Replayer& replayer, const RecordedRun& run,
                                     absl::string_view spec);
 
-// One more slot of the registers that producers waited for most, the ops with the largest parts of
-// the path for nothing, faster links, slow ranks as fast as their peers: each tried, best first.
-// Those that gain nothing are left out.
+// Tries one more slot of the registers for which producers waited most, the ops with the largest
+// parts of the path at no cost, faster links, and slow ranks at the speed of their peers. Returns
+// the changes best first, without those that gain nothing.
 std::vector<WhatIfRow> TryWhatIfs(const Replayer& replayer, const RecordedRun& run,
                                   const CriticalPath& path,
                                   const std::vector<Straggler>& stragglers);

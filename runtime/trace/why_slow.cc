@@ -24,14 +24,16 @@ namespace {
 
 constexpr double kShareShownMin = 0.001;
 constexpr double kErrorTrusted = 0.1;  // of the replay; above it, its figures are hints
-constexpr double kStragglerShareOfStep =
-    0.05;  // that its acts take more than its peers': it is the first thing to look at
+// A rank whose acts take more than its peers' by this share of the step is the first thing to look
+// at.
+constexpr double kStragglerShareOfStep = 0.05;
 constexpr double kUneven = 1.25;  // of the mean of the others: one rank has too much to do
-constexpr double kChangeWorthIt =
-    0.1;  // of the step: what slots or links gain is looked at before the work itself
+// The share of the step from which a gain by slots or links is worth a look before the work itself.
+constexpr double kChangeWorthIt = 0.1;
 constexpr size_t kRowIndent = 24;
 
-// One line of the path: what ranks do under one name, or one exchange between them, in all layers.
+// A Line is one line of the path: the work of ranks under one name, or one exchange between them,
+// in all layers.
 struct Line {
   double share = 0;
   double ns = 0;
@@ -39,7 +41,7 @@ struct Line {
   std::set<std::string> names;        // that the family stands for here
   std::set<std::string> places;       // "1", or "0 to 1"
 
-  // "`backward layers.*` x4"; of one layer its own name.
+  // Returns "`backward layers.*` x4"; for one layer, that layer's own name.
   std::string Name() const {
     if (names.size() == 1) return absl::StrCat("`", *names.begin(), "`");
     return absl::StrCat("`", family, "` x", names.size());
@@ -140,7 +142,7 @@ const DeviceSpeed* SpeedOf(const SpeedReport& speeds, int rank) {
   return nullptr;
 }
 
-// Whether the rank's thread is kept from a core while it acts; what to say of it.
+// Returns the reason why a rank is slow: whether its thread is kept from a core while it acts.
 std::string SlowBecause(const SpeedReport& speeds, int rank) {
   const DeviceSpeed* device = SpeedOf(speeds, rank);
   if (device == nullptr || device->core_share < 0)
@@ -181,8 +183,8 @@ void AppendStragglers(const SpeedReport& speeds, size_t rows_max, std::string* t
   }
 }
 
-// The name of the mesh axis along which two devices are neighbours, from "stage 0, dp=0, tp=0";
-// empty if they differ in more than one place or the trace does not say.
+// Returns the name of the mesh axis along which two devices are neighbours, from "stage 0, dp=0,
+// tp=0"; empty if they differ in more than one place or the trace does not say.
 std::string AxisBetween(const WhySlow& why, int from, int to) {
   const auto a = why.devices.find(from), b = why.devices.find(to);
   if (a == why.devices.end() || b == why.devices.end()) return "";
@@ -198,7 +200,7 @@ std::string AxisBetween(const WhySlow& why, int from, int to) {
   return axis;
 }
 
-// `gain`: what the best of the changes that touch communication saves.
+// `gain` is the gain of the best change that touches communication.
 std::string AdviceOnExchanges(const WhySlow& why, double gain) {
   std::map<std::string, Line> exchanges;
   for (const PathEdge& edge : why.path.edges) {
@@ -230,8 +232,8 @@ std::string AdviceOnExchanges(const WhySlow& why, double gain) {
       "micro-batches to hide it behind");
 }
 
-// Empty unless all devices whose CPU time is known lack a core: then the job is not what to change
-// first.
+// Returns an empty text unless all devices whose CPU time is known lack a core. If all lack a core,
+// the job is not the first thing to change.
 std::string AdviceOnCores(const SpeedReport& speeds) {
   double least = 1, most = -1;
   for (const DeviceSpeed& device : speeds.devices) {
@@ -381,8 +383,8 @@ std::string Advice(const WhySlow& why) {
         "machine first",
         slow.rank, slow.factor, RanksText(slow.peers), SlowBecause(why.speeds, slow.rank));
   }
-  // No change makes an op take no time, but slots and layouts can be changed: so these come first
-  // if they gain enough.
+  // No change makes an op take no time, but slots and layouts can be changed, so changes of these
+  // come first if they gain enough.
   double slots = 0, exchanges = 0, work = 0;
   for (const WhatIfRow& row : why.what_ifs) {
     const bool exchange = absl::StartsWith(row.spec, "link:") || row.spec == "free:boxing";

@@ -25,8 +25,8 @@ using ::testing::HasSubstr;
 constexpr int64_t kMicrosecond = 1000;
 constexpr int64_t kBegin = 1000000;  // of the first step, ns
 
-// Rank 0 makes x in 10 us, which takes 5 us to rank 1, which reads it for 20 us. There is one slot,
-// so that the next x waits until rank 1 has read this one: a step takes 35 us.
+// Rank 0 makes x in 10 us. x takes 5 us to rank 1, which reads it for 20 us. There is one slot, so
+// the next x waits until rank 1 has read this x: a step takes 35 us.
 class Relay {
  public:
   explicit Relay(int64_t steps) : made_(64), read_(64), steps_(steps) {
@@ -38,7 +38,7 @@ class Relay {
     }
   }
 
-  // All ranks, or those of one process.
+  // Writes a file of all ranks, or of the ranks of one process.
   std::string File(const std::vector<int>& ranks) const {
     TracedJob job;
     job.plan_id = "relay";
@@ -107,7 +107,7 @@ TEST(WhySlowTest, ThePathOfARelayIsItsActsAndTheWayBetweenThem) {
   EXPECT_DOUBLE_EQ(why.path.acts[0].acts_per_step, 1);
   EXPECT_EQ(why.path.acts[1].function, "make x");
   EXPECT_DOUBLE_EQ(why.path.acts[1].share, 10.0 / 35);
-  // The token takes 5 us on its way, the slot nothing on its way back.
+  // The token takes 5 us on its way; the slot takes no time on its way back.
   ASSERT_EQ(why.path.edges.size(), 2u);
   EXPECT_EQ(why.path.edges[0].kind, PathEdge::Kind::kToken);
   EXPECT_EQ(why.path.edges[0].name, "move x rank 0 to 1");
@@ -203,9 +203,9 @@ TEST(WhySlowTest, AChangeThatNamesNothingSaysWhatThereIs) {
   }
 }
 
-// Two ranks that do the same: a layer's function three times a step, then each waits for the
-// other's token. The acts of rank 1 take `factor` times as long, with a core for `core` of that
-// time.
+// Returns the trace of two ranks that do the same work: a layer's function three times a step,
+// after which each rank waits for the other's token. The acts of rank 1 take `factor` times as
+// long, with a core for `core` of that time.
 std::string EqualWork(double factor, double core, int64_t planned_of_rank_1 = 1000) {
   constexpr int64_t kSteps = 5, kAct = 1'000'000;
   const int64_t slow = static_cast<int64_t>(kAct * factor), step_ns = 3 * std::max(kAct, slow);

@@ -1,6 +1,7 @@
-// Where ranks of different processes leave what others need to reach them: addresses and
-// the sides of their edges. Small values under unique keys, each published once.
-// The control plane is one (runtime/control); LocalExchange serves tests and threads.
+// An Exchange is a place where ranks of different processes leave the values that others need to
+// reach them: addresses and the sides of their edges. Values are small, have unique keys, and are
+// published once each. The control plane is an Exchange (runtime/control); LocalExchange serves
+// tests and threads.
 // Thread rule: any thread.
 #pragma once
 
@@ -23,9 +24,9 @@ class Exchange {
   // Waits until `key` is published. kDeadlineExceeded after the exchange's own limit,
   // kUnavailable once the job has ended.
   virtual absl::StatusOr<std::string> Fetch(const std::string& key) = 0;
-  // OK while the job runs; kUnavailable with the reason once the job has ended. Whoever waits for
-  // another rank asks now and then: a peer in shared memory dies without a sign. An exchange that
-  // knows of no job says OK.
+  // Returns OK while the job runs; kUnavailable with the reason once the job has ended. A rank that
+  // waits for another rank calls JobStatus now and then, because a peer in shared memory dies
+  // without a sign. An exchange that knows of no job returns OK.
   virtual absl::Status JobStatus() { return absl::OkStatus(); }
 };
 

@@ -1,5 +1,5 @@
 // Lets forked processes of a test or benchmark exchange addresses. Thread rule: any process or
-// thread; made before the fork.
+// thread; construct before the fork.
 #pragma once
 
 #include <pthread.h>
@@ -14,8 +14,8 @@
 
 namespace weir {
 
-// An Exchange in memory that forked processes share. A process that dies while publishing may
-// leave it locked: kill only those that have connected.
+// A ForkedExchange is an Exchange in memory that forked processes share. A process that dies while
+// publishing may leave the memory locked: kill only processes that have connected.
 class ForkedExchange final : public Exchange {
  public:
   static constexpr int kEntriesMax = 32;

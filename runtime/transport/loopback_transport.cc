@@ -11,15 +11,16 @@
 
 namespace weir {
 
-// Single producer, single consumer. Room is never short: at Connect it is made for all
-// tokens and credits that may be under way between the two ranks. An entry carries its
-// own number, so a message is one cache line from core to core, and nothing else.
+// A Ring has a single producer and a single consumer. Room is never short: Connect makes room for
+// all tokens and credits that may be under way between the two ranks. An entry carries its own
+// number, so a message is one cache line from core to core, and nothing else.
 struct LoopbackNetwork::Ring {
   struct alignas(64) Entry {
     MessageHeader header;  // of a credit: only the slot
     EdgeHandle edge = -1;  // at the receiver; ~edge for a credit
-    // The low bits of the entry's number plus one, once it is written: released so that
-    // the rest is seen with it, and sequentially consistent for the parking handshake.
+    // The low bits of the entry's number plus one, once the entry is written. The store is a
+    // release, so that the rest is seen with the number, and sequentially consistent for the
+    // parking handshake.
     std::atomic<uint32_t> number{0};
   };
   static_assert(sizeof(Entry) == 64, "an entry is one cache line");
@@ -38,7 +39,7 @@ struct LoopbackNetwork::Ring {
     entry.edge = edge;
     entry.number.store(static_cast<uint32_t>(++tail), std::memory_order_seq_cst);
   }
-  // The next entry, or null if it has not come yet.
+  // Returns the next entry, or null if it has not come yet.
   const Entry* Next(std::memory_order order) const {
     const Entry& entry = entries[head & mask];
     return entry.number.load(order) == static_cast<uint32_t>(head + 1) ? &entry : nullptr;
@@ -84,7 +85,7 @@ class LoopbackEndpoint final : public TransportEndpoint {
   absl::Status PeerGone(int peer) const {
     return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", peer, " has left"));
   }
-  // After something was written for this endpoint, by the writer's thread.
+  // The writer's thread calls this function after it has written something for this endpoint.
   void WakeIfParked() {
     if (parked_.load(std::memory_order_seq_cst) &&
         parked_.exchange(false, std::memory_order_seq_cst) && wake_hook_) {
@@ -168,8 +169,8 @@ absl::Status LoopbackNetwork::PairEdges() {
 }
 
 void LoopbackNetwork::MakeRings() {
-  std::map<std::pair<int, int>, uint64_t>
-      room;  // (from, to): tokens of one way, credits of the other
+  // By (from, to): tokens of one way, credits of the other.
+  std::map<std::pair<int, int>, uint64_t> room;
   for (auto& endpoint : endpoints_) {
     for (const LoopbackEndpoint::Edge& edge : endpoint->edges_) {
       room[{endpoint->rank_, edge.spec.peer}] += static_cast<uint64_t>(edge.spec.slots);
@@ -267,7 +268,7 @@ absl::StatusOr<int64_t> LoopbackEndpoint::Poll(MessageReceiver* receiver) {
   int64_t num_messages = 0;
   for (const Incoming& incoming : incoming_) {
     Ring& ring = *incoming.ring;
-    // Closed is read before the entries, so that what came before the closing is seen.
+    // `closed` is read before the entries, so that every entry from before the closing is seen.
     const bool closed = ring.closed.load(std::memory_order_acquire);
     for (uint64_t room = ring.mask + 1; room > 0; --room) {  // one round at most
       const Ring::Entry* next = ring.Next(std::memory_order_acquire);

@@ -1,13 +1,13 @@
-// The transport between the ranks of one process: each on a thread of its own. A
-// token's data is written straight into the consumer's landing buffer; what crosses is
-// a fixed-size entry in a bounded ring, one ring per ordered pair of ranks that share
-// an edge. No lock and no allocation per message.
+// The transport between the ranks of one process, each on a thread of its own. A token's data is
+// written straight into the consumer's landing buffer; only a fixed-size entry crosses, in a
+// bounded ring, one ring per ordered pair of ranks that share an edge. There is no lock and no
+// allocation per message.
 //
-// Parking: a rank that finds nothing marks itself parked and looks once more; a sender
-// writes its entry and then looks at the mark. Both orders are sequentially
-// consistent, so one of the two sees the other, and no wake-up is lost.
+// Parking: a rank that finds no message marks itself parked and looks once more; a sender writes
+// its entry and then looks at the mark. Both orders are sequentially consistent, so at least one of
+// the two sees the other, and no wake-up is lost.
 // Thread rule: one thread per endpoint. All edges are added before the first Connect; ranks may
-// connect on threads of their own. Made and destroyed by one thread.
+// connect on threads of their own. Construction and destruction happen on one thread.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ namespace weir {
 
 class LoopbackEndpoint;
 
-// The ranks of a process. Endpoints must not outlive it.
+// A LoopbackNetwork joins the ranks of a process. Endpoints must not outlive the network.
 class LoopbackNetwork final : public TransportNetwork {
  public:
   explicit LoopbackNetwork(int num_ranks);

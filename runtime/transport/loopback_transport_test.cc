@@ -27,7 +27,7 @@ std::unique_ptr<TransportFixture> Make(int num_ranks) {
 }
 INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance, ::testing::Values(&Make));
 
-// A rank on a thread of its own that parks when nothing comes.
+// A Sleeper is a rank on a thread of its own that parks when no message comes.
 class Sleeper {
  public:
   void Wake() {
@@ -47,7 +47,7 @@ class Sleeper {
   bool awake_ = false;
 };
 
-// Sends what comes on edge `in` back on edge `out`, counts, checks order and payload.
+// Sends messages of edge `in` back on edge `out`, counts them, and checks order and payload.
 class PingPong final : public MessageReceiver {
  public:
   PingPong(TransportEndpoint* endpoint, int64_t rounds) : endpoint_(endpoint), rounds_(rounds) {}

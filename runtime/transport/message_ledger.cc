@@ -116,7 +116,7 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::EnterGreeting(const WireMe
   return Verdict::kAccepted;
 }
 
-// Edge, slot and number: is it this message's turn?
+// Checks by edge, slot and number whether it is this message's turn.
 absl::Status MessageLedger::CheckEdge(const WireMessage& message) const {
   if (message.receiver_edge < 0 || message.receiver_edge >= num_edges()) {
     return Wrong(message, absl::StrCat("one of ", num_edges(), " edges"),

@@ -1,14 +1,15 @@
-// What may come next on the edges of a rank: every message from another process is entered here
-// before anything is touched, and refused if it does not fit. Puts messages of an edge back
-// into order, since networks reorder them. Knows no network and moves no data.
+// A MessageLedger tracks the messages that may come next on the edges of a rank. Every message from
+// another process is entered here before anything is touched, and is refused if it does not fit.
+// The ledger puts messages of an edge back into order, since networks reorder them. The ledger
+// knows no network and moves no data.
 //
 //   a slot of an outgoing edge: kFree -Send-> kTaken -(credit enters)-> kArriving -Pop-> kFree
 //   a slot of an incoming edge: kFree -(token enters)-> kArriving -Pop-> kTaken -Send-> kFree
 //
-// Initial tokens take their slots from the start. Tokens and credits of an edge are numbered
-// from 0 each; one that is more than `slots` ahead cannot be. A message is handed over when all
-// before it have been, its payload is complete, and what this side sent from the slot has left.
-// All room is made at the start. Thread rule: one thread.
+// Initial tokens take their slots from the start. Tokens and credits of an edge are numbered from 0
+// each; a number that is more than `slots` ahead is impossible. A message is handed over when all
+// messages before it have been, its payload is complete, and the message that this side sent from
+// the slot has left. All memory is allocated at the start. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +43,7 @@ class MessageLedger {
     kForeign,  // no message of this job
     kFenced,   // of this job, of another epoch or role
   };
-  // A token or credit that has come.
+  // An Arrival is a token or credit that has come.
   struct Arrival {
     WireMessage message;
     enum class State : uint8_t { kNone, kReceiving, kComplete } state = State::kNone;
@@ -53,12 +54,12 @@ class MessageLedger {
   uint64_t job_tag() const { return job_tag_; }
   int num_edges() const { return static_cast<int>(edges_.size()); }
   const TransportEdge& spec(EdgeHandle edge) const { return edges_[edge].spec; }
-  // Of all that decides what may come next.
+  // Hashes all state that decides which messages may come next.
   uint64_t HashState() const;
 
-  // Enters a message of `header_bytes` at `header`, with `payload_bytes` behind it. Accepted
-  // tokens with a payload behind are kReceiving until Complete. An error is a wrong message
-  // of this job: kDataLoss, naming rank, edge, what was expected and found.
+  // Enters a message of `header_bytes` at `header`, with `payload_bytes` behind it. Accepted tokens
+  // with a payload behind are kReceiving until Complete. An error is a wrong message of this job:
+  // kDataLoss, with rank, edge, and what was expected and found.
   absl::StatusOr<Verdict> Enter(const char* header, size_t header_bytes, uint64_t payload_bytes,
                                 WireMessage* message);
   void Complete(EdgeHandle edge, int32_t slot);
@@ -70,7 +71,8 @@ class MessageLedger {
   uint32_t BeginSend(EdgeHandle edge, int32_t slot);
   void EndSend(EdgeHandle edge, int32_t slot);
 
-  // The next message of an edge if it can be handed over, else null; until Pop.
+  // Returns the next message of an edge if it can be handed over, else null; the result is valid
+  // until Pop.
   const Arrival* Front(EdgeHandle edge) const;
   void Pop(EdgeHandle edge);
 

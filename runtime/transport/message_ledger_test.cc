@@ -63,7 +63,7 @@ class MessageLedgerTest : public ::testing::Test {
     ASSERT_TRUE(verdict.ok()) << verdict.status();
     EXPECT_EQ(*verdict, Verdict::kAccepted);
   }
-  // The numbers that can be handed over now.
+  // Returns the numbers that can be handed over now.
   std::vector<uint32_t> TakeAll(EdgeHandle edge) {
     std::vector<uint32_t> numbers;
     while (const MessageLedger::Arrival* arrival = ledger_.Front(edge)) {
@@ -230,8 +230,8 @@ TEST_F(MessageLedgerTest, EveryPrefixIsForeignAndEveryFlippedBitHarmless) {
       EXPECT_EQ(verdict.value(), Verdict::kForeign);
     }
     if (!verdict.ok() || *verdict != Verdict::kAccepted) continue;
-    // What can be another right message: slot, number, checksum, step and the like. It stays in
-    // bounds.
+    // The message may be another right message (slot, number, checksum, step and the like), but its
+    // fields stay in bounds.
     EXPECT_GE(entered.header.slot, 0);
     EXPECT_LT(entered.header.slot, kSlots);
     EXPECT_LE(entered.header.payload_bytes, kBytes);

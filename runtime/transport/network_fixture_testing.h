@@ -1,5 +1,5 @@
 // Fixtures of the conformance suite for networks that need a process each: one network per rank,
-// all in this process, that find each other through a LocalExchange and connect on threads.
+// all in this process. The networks find each other through a LocalExchange and connect on threads.
 #pragma once
 
 #include <memory>
@@ -51,7 +51,7 @@ class SeveralNetworksFixture : public TransportFixture {
   }
 
  protected:
-  // Networks in the order of their first rank.
+  // Networks must be added in the order of their first rank.
   void Add(std::unique_ptr<TransportNetwork> network, int num_ranks) {
     network_of_rank_.insert(network_of_rank_.end(), num_ranks, networks_.size());
     networks_.push_back(std::move(network));

@@ -1,5 +1,5 @@
-// Processes of one test, and a bell for their threads. Fork before anything starts threads: the
-// test process itself must stay free of them.
+// Processes of one test, and a bell for their threads. Fork before any thread starts: the test
+// process itself must stay free of threads.
 #pragma once
 
 #include <sys/prctl.h>
@@ -17,8 +17,7 @@
 
 namespace weir {
 
-// A forked process that runs `body` under a limit; its result is whether the test's checks in it
-// held.
+// A ForkedProcess runs `body` under a limit; its result says whether the test's checks in it held.
 class ForkedProcess {
  public:
   explicit ForkedProcess(const std::function<void()>& body) : pid_(::fork()) {
@@ -39,7 +38,7 @@ class ForkedProcess {
 
   pid_t pid() const { return pid_; }
   void Signal(int signal) const { ::kill(pid_, signal); }
-  // The exit code, or minus the signal.
+  // Returns the exit code, or minus the signal.
   int Wait() {
     int status = 0;
     ::waitpid(pid_, &status, 0);
@@ -51,7 +50,7 @@ class ForkedProcess {
   pid_t pid_;
 };
 
-// Where a rank's thread waits while its endpoint is parked.
+// A rank's thread waits at a Bell while its endpoint is parked.
 class Bell {
  public:
   void Ring() {

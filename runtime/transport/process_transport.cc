@@ -12,7 +12,7 @@
 namespace weir {
 namespace {
 
-// One of the two transports below an endpoint, and the numbers of its edges above.
+// A Half is one of the two transports below an endpoint, with the numbers of its edges above.
 class Half final : public MessageReceiver {
  public:
   explicit Half(TransportEndpoint* endpoint) : endpoint_(endpoint) {}
@@ -68,7 +68,8 @@ class ProcessEndpoint final : public TransportEndpoint {
     return outer;
   }
 
-  // Also without edges elsewhere: others may believe that there are some.
+  // The remote half connects even without edges elsewhere, since other ranks may believe that there
+  // are some.
   absl::Status Connect() override {
     WEIR_RETURN_IF_ERROR(local_.endpoint()->Connect());
     if (remote_.endpoint() != nullptr) WEIR_RETURN_IF_ERROR(remote_.endpoint()->Connect());
@@ -110,8 +111,8 @@ class ProcessEndpoint final : public TransportEndpoint {
     hook_ = std::move(hook);
   }
 
-  // Parks both halves. News of one that comes before both are parked ends the parking here, without
-  // the hook.
+  // Parks both halves. News of one half that comes before both are parked ends the parking here,
+  // without the hook.
   ParkResult Park() override {
     state_.store(State::kParking);
     for (Half* half : {&local_, &remote_}) {
@@ -154,7 +155,8 @@ class ProcessEndpoint final : public TransportEndpoint {
   absl::Status NoSuchEdge(EdgeHandle edge) const {
     return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": no such edge: ", edge));
   }
-  // Of either half, by a thread of its own. Both may have news at once; the hook is called once.
+  // Each half calls this function from a thread of its own. Both may have news at once; the hook is
+  // called once.
   void OnNews() {
     if (state_.exchange(State::kAwake) != State::kParked) return;
     std::lock_guard<std::mutex> lock(hook_mutex_);
@@ -168,8 +170,8 @@ class ProcessEndpoint final : public TransportEndpoint {
   std::vector<Edge> edges_;
   std::mutex hook_mutex_;
   std::function<void()> hook_;  // guarded by hook_mutex_
-  // kParking while the owner parks the halves: then news only ends the parking. Sequentially
-  // consistent.
+  // kParking while the owner parks the halves: in this state news only ends the parking.
+  // Sequentially consistent.
   std::atomic<State> state_{State::kAwake};
 };
 

@@ -1,5 +1,5 @@
-// The network of a process among others: edges between ranks of this process cross its
-// memory (loopback), edges to ranks elsewhere go over UCX. A rank sees one endpoint.
+// The network of a process among others. Edges between ranks of this process cross its memory
+// (loopback), edges to ranks elsewhere go over UCX. A rank sees one endpoint.
 // Thread rule: as transport.h.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace weir {
 
-// As UcxNetwork::Create.
+// Parameters and errors are those of UcxNetwork::Create.
 absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
     int num_ranks, const std::vector<int>& local_ranks, Exchange* exchange,
     const UcxTransportOptions& options);

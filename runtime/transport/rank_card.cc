@@ -104,7 +104,7 @@ absl::Status BadCard(const std::string& found) {
                   "run the same build on all ranks"});
 }
 
-// Whether slots of a reachable landing lie within the landing memory.
+// Returns whether the slots of a reachable landing lie within the landing memory.
 bool FitsLanding(const CardEdge& edge, int64_t landing_bytes) {
   if (edge.landing_offset < 0) return edge.landing_offset == -1;
   int64_t span = 0;

@@ -1,6 +1,6 @@
-// What a rank tells the others about itself before tensors move: how to reach it and its side of
-// each edge. Travels in an envelope through the Exchange. The address and the key of the landing
-// memory are bytes for the transport underneath, and mean nothing here.
+// A RankCard is the message of a rank to the other ranks before tensors move: how to reach the
+// rank, and its side of each edge. A card travels in an envelope through the Exchange. The address
+// and the key of the landing memory are bytes for the transport underneath, and mean nothing here.
 // Thread rule: values and pure functions.
 #pragma once
 
@@ -22,10 +22,11 @@ struct CardEdge {
   int64_t bytes = 0;
   uint64_t statement = 0;  // as TransportEdge
   EdgeHandle handle = -1;  // at the rank of the card
-  // Where slot 0 begins in the landing memory that others can reach; -1: elsewhere, they send.
+  // The start of slot 0 in the landing memory that others can reach; -1: the landing is elsewhere,
+  // and peers send.
   int64_t landing_offset = -1;
   int64_t stride = 0;
-  // False: a side that computes nothing, to which no payload is sent.
+  // False for a side that computes nothing, to which no payload is sent.
   bool has_landing = false;
 };
 
@@ -42,17 +43,19 @@ struct RankCard {
   std::vector<CardEdge> edges;
 };
 
-// Under which name the card of a rank travels, for the session of a role in an epoch of the plan.
+// Returns the name under which the card of a rank travels, for the session of a role in an epoch of
+// the plan.
 std::string CardSubject(uint32_t epoch, uint16_t role, int rank);
-// The rank whose card a name is for; -1 if CardSubject makes no such name.
+// Returns the rank of the card with this name; -1 if CardSubject makes no such name.
 int RankOfCardSubject(const std::string& subject);
 
 std::string EncodeRankCard(const RankCard& card);
 // kDataLoss unless the bytes are exactly a card whose numbers make sense by themselves.
 absl::StatusOr<RankCard> DecodeRankCard(const std::string& bytes);
 
-// Finds to each edge of `mine` with `theirs.rank` the other side: their edge's position by my
-// edge's, -1 for edges with others. kInvalidArgument naming the edge if the sides disagree.
+// Finds the other side of each edge of `mine` with `theirs.rank`. Returns the position of their
+// edge by the position of my edge, -1 for edges with other ranks. kInvalidArgument naming the edge
+// if the sides disagree.
 absl::StatusOr<std::vector<int>> PairEdges(const RankCard& mine, const RankCard& theirs);
 
 }  // namespace weir

@@ -19,7 +19,7 @@ using Pieces = SimNetwork::Delivery::Pieces;
 using Kind = WireMessage::Kind;
 using Payload = WireMessage::Payload;
 
-// The job of all simulations, and the incarnation that they are.
+// The job and the incarnation of all simulations.
 constexpr char kJobKey[] = "simulated job";
 constexpr uint32_t kEpoch = 2;
 constexpr uint16_t kRole = 0;
@@ -79,7 +79,7 @@ class SimEndpoint final : public TransportEndpoint {
     return !damage_.ok() || GonePeer() >= 0 ||
            std::any_of(ready_.begin(), ready_.end(), deliverable);
   }
-  // A peer that has left and of which nothing is under way any more, or that is lost; -1 if none.
+  // Returns a peer that has left and has nothing under way any more, or that is lost; -1 if none.
   int GonePeer() const;
   void MarkReady(EdgeHandle edge) {
     if (!edges_[edge].in_ready) ready_.push_back(edge);
@@ -123,8 +123,8 @@ absl::Status SimNetwork::ConnectAll() {
   if (connected_) return connect_status_;
   connected_ = true;
   connect_status_ = absl::InvalidArgumentError("W0522 the two sides of an edge disagree");
-  std::map<std::pair<uint64_t, int>, std::pair<int, EdgeHandle>>
-      sides;  // (edge, direction) -> (rank, handle)
+  // (edge, direction) -> (rank, handle)
+  std::map<std::pair<uint64_t, int>, std::pair<int, EdgeHandle>> sides;
   for (auto& endpoint : endpoints_) {
     for (size_t i = 0; i < endpoint->edges_.size(); ++i) {
       const TransportEdge& spec = endpoint->edges_[i].spec;
@@ -206,9 +206,9 @@ void SimNetwork::Rewind() {
   counts_ = Counts();
 }
 
-// The message that Send is to be called with, made in place.
+// Returns the message to pass to Send, made in place.
 SimNetwork::Message& SimNetwork::NewestOf(LaneQueue& lane, int32_t slot) {
-  if (lane.count == lane.ring.size()) {  // more under way than slots: the receiver will say so
+  if (lane.count == lane.ring.size()) {  // more under way than slots: the receiver will refuse them
     std::rotate(lane.ring.begin(), lane.ring.begin() + lane.head, lane.ring.end());
     lane.head = 0;
     lane.ring.emplace_back();
@@ -326,7 +326,7 @@ void SimNetwork::Enter(int index, Message& message, const Delivery& how) {
   }
 }
 
-// A message that comes a second time: it must not be accepted.
+// Enters a message a second time: it must not be accepted.
 void SimNetwork::EnterStray(int index, Message message) {
   SimEndpoint& to = *endpoints_[lanes_[index].lane.to];
   if (to.closed_ || !to.damage_.ok()) return;
@@ -344,7 +344,7 @@ void SimNetwork::EnterStray(int index, Message message) {
   Land(to, lanes_[index].receiver_edge, entered.header.slot, message, Delivery());
 }
 
-// What the same message would be in another incarnation of the job, or another job.
+// Enters the message as it would be in another incarnation of the job, or in another job.
 void SimNetwork::EnterOfOther(int index, const Message& message, Tamper which) {
   absl::StatusOr<WireMessage> other = DecodeWireMessage(message.wire.data(), message.wire.size());
   if (!other.ok()) return;
@@ -591,7 +591,7 @@ absl::StatusOr<int64_t> SimEndpoint::Poll(MessageReceiver* receiver) {
   return 0;
 }
 
-// All of one edge that is in order.
+// Hands over all messages of one edge that are in order.
 absl::Status SimEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver,
                                    int64_t* num_messages) {
   while (const MessageLedger::Arrival* arrival = ledger_->Front(edge)) {

@@ -1,12 +1,12 @@
-// The transport of the simulator: nothing moves unless its owner says so. Messages
-// wait in one lane per edge and direction; delivering a lane hands its oldest message
-// to the receiver. Lanes never reorder within, and the owner may pick any lane, so
-// every order that a real network could show can be shown; and what a network should
-// never do, it does when its owner asks (Delivery).
+// The transport of the simulator, in which nothing moves unless its owner says so. Messages wait in
+// one lane per edge and direction; delivering a lane hands its oldest message to the receiver. A
+// lane never reorders its messages, and the owner may pick any lane, so every order that a real
+// network can show can be shown. At the owner's request the transport also does what a network
+// should never do (Delivery).
 //
-// Messages are those of the wire and pass MessageLedger, as between processes.
-// By default the consumer's slot cannot be mapped and the payload is copied when it is
-// put and lands when it is delivered, as over a wire.
+// Messages are those of the wire and pass MessageLedger, as between processes. By default the
+// consumer's slot cannot be mapped: the payload is copied when it is put and lands when it is
+// delivered, as over a wire.
 // Thread rule: all endpoints and the network on one thread.
 #pragma once
 
@@ -31,8 +31,9 @@ class SimNetwork final : public TransportNetwork {
  public:
   enum class Mapping : uint8_t {
     kCopied,
-    kLate,    // the payload is read from the sender's memory only when it lands, as a receiver does
-              // that fetches it
+    // The payload is read from the sender's memory only when it lands, as for a receiver that
+    // fetches.
+    kLate,
     kDirect,  // the producer writes the consumer's slot
   };
 
@@ -45,27 +46,27 @@ class SimNetwork final : public TransportNetwork {
     int64_t oldest_due_ns = 0;  // when the oldest message may arrive in virtual time
   };
 
-  // How a message is delivered. kInPieces: its payload, and the sender's word that it has left,
-  // come by Settle.
+  // A Delivery says how a message is delivered. kInPieces: Settle delivers the payload, and the
+  // sender's notice that the payload has left.
   struct Delivery {
     enum class Pieces : uint8_t { kWhole, kInPieces } pieces = Pieces::kWhole;
     enum class Tamper : uint8_t {
       kNone,
-      // Harmless, since the receiver must cope:
+      // The next tampers are harmless, since the receiver must cope with them:
       kOvertaken,      // the next message of the lane comes first, if there is one
       kStaleBefore,    // the same message, but of the epoch before, comes first
-      kForeignBefore,  // so does one of another job
-      // Not harmless; the job must end with an error and never with other bits:
-      kTwice,       // it comes again after it
-      kTwiceLater,  // it comes again when the owner delivers the stray
-      kTruncated,   // a byte of the payload is missing, or of the header where there is none
-      kHeaderBit,   // a bit of the header behind the tag is another
-      kPayloadBit,  // a bit of the payload is another
-      kLost,        // it never comes, and the connection breaks
+      kForeignBefore,  // the same, of another job
+      // The next tampers are harmful; the job must end with an error and never with other bits:
+      kTwice,       // the message comes again right after itself
+      kTwiceLater,  // the message comes again when the owner delivers the stray
+      kTruncated,   // a byte of the payload is missing, or of the header if there is no payload
+      kHeaderBit,   // a bit of the header behind the tag is flipped
+      kPayloadBit,  // a bit of the payload is flipped
+      kLost,        // the message never comes, and the connection breaks
     } tamper = Tamper::kNone;
-    uint32_t bit = 0;  // kHeaderBit, kPayloadBit: which, modulo their number
+    uint32_t bit = 0;  // kHeaderBit, kPayloadBit: the flipped bit, modulo their number
   };
-  // What came of it beside the message itself.
+  // Counts of events beside the messages themselves.
   struct Counts {
     int64_t fenced = 0;     // of another epoch, and dropped
     int64_t foreign = 0;    // of no message of this job, and dropped
@@ -86,38 +87,39 @@ class SimNetwork final : public TransportNetwork {
     latency_ = std::move(latency);
   }
 
-  // Lanes that hold messages, in an order that depends on the history alone.
+  // Returns the lanes that hold messages, in an order that depends on the history alone.
   const std::vector<int>& busy_lanes() const { return busy_; }
   Lane lane(int index) const;
   int num_lanes() const { return static_cast<int>(lanes_.size()); }
-  // The oldest message of a busy lane reaches its receiver.
+  // Delivers the oldest message of a busy lane to its receiver.
   void Deliver(int lane) { Deliver(lane, Delivery()); }
   void Deliver(int lane, const Delivery& how);
 
-  // Payloads and send completions that kInPieces left open, and messages that kTwiceLater left
-  // behind; settling one may let its rank hand over messages.
+  // Returns the number of payloads and send completions that kInPieces left open, and of messages
+  // that kTwiceLater left behind; settling an item may let its rank hand over messages.
   int num_open() const { return static_cast<int>(open_.size()); }
   int open_rank(int k) const { return open_[k].rank; }
   void Settle(int k);
 
-  // The connection of two ranks is gone, with all that was under way between them.
+  // Breaks the connection of two ranks, with everything that was under way between them.
   void Break(int rank, int other);
-  // The process of a rank is gone: so are all its connections.
+  // Ends the process of a rank, with all its connections.
   void Kill(int rank);
-  // Polling would tell the rank that a peer is gone.
+  // Returns whether polling would tell the rank that a peer is gone.
   bool HasNotice(int rank) const;
 
-  // Of one edge, for conservation checks: in lanes and entered, but not yet handed over.
+  // Return the messages of one edge, for conservation checks: in lanes and entered, but not yet
+  // handed over.
   int64_t TokensUnderWay(uint64_t edge) const;
   int64_t CreditsUnderWay(uint64_t edge) const;
-  // By lane: -1 if the edge has none.
+  // Returns the lane of an edge; -1 if the edge has none.
   int LaneOf(uint64_t edge, Lane::Carries carries) const;
   int64_t UnderWay(int lane) const { return lanes_[lane].count + lanes_[lane].num_entered; }
   const Counts& counts() const { return counts_; }
 
-  // As after Connect, for another run; memory is kept. Edges must be connected.
+  // Resets to the state after Connect, for another run; memory is kept. Edges must be connected.
   void Rewind();
-  // Of all that decides what may come.
+  // Hashes all state that decides which messages may come.
   uint64_t HashState() const;
 
  private:

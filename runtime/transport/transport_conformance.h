@@ -1,12 +1,11 @@
-// What every transport must do, as one suite. A transport joins by instantiating it
+// The requirements on every transport, as one suite. A transport joins by instantiating the suite
 // with a factory:
 //
 //   INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance,
 //   ::testing::Values(&MakeLoopbackFixture));
 //
-// The suite is single-threaded but for Connect: MoveAll() lets everything that was sent arrive,
-// on whatever the transport needs for that. Threads are the business of each transport's
-// own tests.
+// The suite is single-threaded but for Connect: MoveAll() lets all sent messages arrive, on any
+// thread that the transport needs. Each transport's own tests cover threads.
 #pragma once
 
 #include <atomic>
@@ -21,21 +20,22 @@
 
 namespace weir {
 
-// Two ranks or more of one network.
+// A TransportFixture has two ranks or more of one network.
 class TransportFixture {
  public:
   virtual ~TransportFixture() = default;
   virtual TransportEndpoint* endpoint(int rank) = 0;
-  // Connects all ranks; what each returned.
+  // Connects all ranks and returns the status of each.
   virtual std::vector<absl::Status> ConnectAll() = 0;
   virtual void MoveAll() = 0;
-  // Waits until `done`, where other threads or the kernel bring it about. False: in vain.
+  // Waits until `done` is true, where other threads or the kernel bring `done` about. Returns false
+  // at the limit.
   virtual bool Await(const std::function<bool()>& done) {
     MoveAll();
     return done();
   }
 };
-// Connects one after the other, for networks of one process.
+// Connects one rank after the other, for networks of one process.
 inline std::vector<absl::Status> ConnectInTurn(TransportFixture& fixture, int num_ranks) {
   std::vector<absl::Status> statuses;
   for (int rank = 0; rank < num_ranks; ++rank)
@@ -44,7 +44,7 @@ inline std::vector<absl::Status> ConnectInTurn(TransportFixture& fixture, int nu
 }
 using TransportFixtureFactory = std::unique_ptr<TransportFixture> (*)(int num_ranks);
 
-// Writes down what Poll hands over: "token e slot sequence payload" or "credit e slot".
+// Records the messages that Poll hands over: "token e slot sequence payload" or "credit e slot".
 class RecordingReceiver final : public MessageReceiver {
  public:
   absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override {
@@ -67,7 +67,7 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
  protected:
   static constexpr uint64_t kEdge = 42;
 
-  // One edge from rank 0 to rank 1.
+  // Connects one edge from rank 0 to rank 1.
   void Connect(int32_t slots, int64_t bytes, int32_t initial_tokens = 0) {
     fixture_ = GetParam()(2);
     bytes_ = bytes;
@@ -90,7 +90,7 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
     edge.stride = stride_;
     in_ = fixture_->endpoint(1)->AddEdge(edge).value();
     for (const absl::Status& status : fixture_->ConnectAll()) ASSERT_EQ(status, absl::OkStatus());
-    fixture_->MoveAll();  // what the network has to say to itself, which may wake too
+    fixture_->MoveAll();  // the network's own messages, which may wake too
   }
   // Sends `text` as token `sequence`, as the executor does: through the map if there is one.
   absl::Status Put(int32_t slot, int64_t sequence, const std::string& text) {
@@ -103,7 +103,8 @@ class TransportConformance : public ::testing::TestWithParam<TransportFixtureFac
     if (mapped != nullptr && !text.empty()) std::memcpy(mapped, text.data(), text.size());
     return fixture_->endpoint(0)->Put(out_, header, mapped != nullptr ? mapped : text.data());
   }
-  // Polls until `expected` messages have come, and once more; how many came.
+  // Polls until `expected` messages have come, and once more; returns the number of messages that
+  // came.
   int64_t Poll(int rank, RecordingReceiver* receiver, int64_t expected) {
     int64_t sum = 0;
     const auto poll = [&] {

@@ -1,6 +1,6 @@
-// A rank sleeps also while UCX cannot be armed because a peer is in the middle of sending, which
-// may last: the peer may be stopped there. This test takes the place of that peer: it lets arming
-// fail for as long as it likes.
+// A rank also sleeps while UCX cannot be armed because a peer is in the middle of sending. That
+// state may last, since the peer may be stopped there. This test takes the place of that peer: it
+// makes arming fail for as long as it likes.
 #include <dlfcn.h>
 #include <time.h>
 
@@ -22,7 +22,7 @@ std::atomic<bool> a_peer_is_sending{false};
 std::atomic<int64_t> num_arms{0};
 }  // namespace
 
-// Found before UCX's own.
+// The linker finds this function before UCX's own.
 extern "C" ucs_status_t ucp_worker_arm(ucp_worker_h worker) {
   static const auto next =
       reinterpret_cast<ucs_status_t (*)(ucp_worker_h)>(::dlsym(RTLD_NEXT, "ucp_worker_arm"));
@@ -47,7 +47,7 @@ int64_t CpuNs() {
   return used.tv_sec * 1'000'000'000 + used.tv_nsec;
 }
 
-// An edge from rank 0 to rank 1, each a network of its own in this process.
+// BusyPeer has an edge from rank 0 to rank 1, each rank a network of its own in this process.
 class BusyPeer : public ::testing::TestWithParam<Lanes> {
  protected:
   class Fixture final : public SeveralNetworksFixture {
@@ -95,8 +95,8 @@ class BusyPeer : public ::testing::TestWithParam<Lanes> {
     }
     return false;
   }
-  // Rank 0: sends after `delay`, and then works as an engine does, for a message may need the work
-  // of both ends.
+  // Runs rank 0: sends after `delay`, and then works as an engine does, since a message may need
+  // the work of both ends.
   void RunSender(std::chrono::milliseconds delay, const std::atomic<bool>& done) {
     std::this_thread::sleep_for(delay);
     MessageHeader header;
@@ -110,7 +110,7 @@ class BusyPeer : public ::testing::TestWithParam<Lanes> {
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
-  // Whether a token arrives that rank 0 sends after `delay`.
+  // Returns whether a token that rank 0 sends after `delay` arrives.
   bool Receives(std::chrono::milliseconds delay) {
     std::atomic<bool> done{false};
     std::thread sender([&] { RunSender(delay, done); });

@@ -1,4 +1,4 @@
-// The conformance suite over UCX: a network per rank, in one process.
+// Runs the conformance suite over UCX: a network per rank, in one process.
 #include "gtest/gtest.h"
 #include "runtime/transport/network_fixture_testing.h"
 #include "runtime/transport/ucx_transport.h"

@@ -1,4 +1,4 @@
-// How the endpoints of the UCX transport find each other: cards, lanes, mapped memory, greetings.
+// Connects the endpoints of the UCX transport: cards, lanes, mapped memory, greetings.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ namespace {
 using Direction = TransportEdge::Direction;
 using Lanes = UcxTransportOptions::Lanes;
 
-// Whether all of [begin, begin + bytes) is mapped in this process.
+// Returns whether all of [begin, begin + bytes) is mapped in this process.
 bool IsMapped(const char* begin, int64_t bytes) {
   const uintptr_t page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const uintptr_t from = reinterpret_cast<uintptr_t>(begin) / page * page;
@@ -43,13 +43,13 @@ absl::Status UcxEndpoint::Connect() {
   for (Peer& peer : peers_) WEIR_RETURN_IF_ERROR(Reach(peer));
   JoinEdges();
   WEIR_RETURN_IF_ERROR(Greet());
-  // All have come, each over connections of its own making.
+  // All peers have come, each over connections of its own making.
   door_.Close();
   connected_ = true;
   return absl::OkStatus();
 }
 
-// The ranks that share an edge, and what is kept per edge and slot.
+// Finds the ranks that share an edge, and makes the records per edge and slot.
 void UcxEndpoint::FindPeers() {
   std::set<int> ranks;
   for (const Edge& edge : edges_) ranks.insert(edge.spec.peer);
@@ -123,7 +123,7 @@ absl::StatusOr<RankCard> UcxEndpoint::MakeCard() const {
   return card;
 }
 
-// Nothing of a card is used before its envelope has proved whole.
+// No part of a card is used before its envelope has proved whole.
 absl::Status UcxEndpoint::ReadCard(Peer& peer, const RankCard& mine) {
   const std::string subject =
       CardSubject(network_->options.epoch, network_->options.role, peer.rank);
@@ -154,7 +154,7 @@ absl::Status UcxEndpoint::Reach(Peer& peer) {
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
   params.address = reinterpret_cast<const ucp_address_t*>(peer.card.address.data());
-  // With error handling UCX would leave shared memory alone and take TCP.
+  // UCX with error handling would leave shared memory alone and take TCP.
   params.err_mode = peer.same_host ? UCP_ERR_HANDLING_MODE_NONE : UCP_ERR_HANDLING_MODE_PEER;
   if (!peer.same_host) {
     params.field_mask |= UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -171,7 +171,7 @@ absl::Status UcxEndpoint::Reach(Peer& peer) {
   return peer.same_host && !peer.card.landing_key.empty() ? MapLanding(peer) : absl::OkStatus();
 }
 
-// Where UCX cannot map the peer's memory, tokens are sent.
+// Maps the peer's landing memory. If UCX cannot map it, tokens are sent.
 absl::Status UcxEndpoint::MapLanding(Peer& peer) {
   ucs_status_t status = ucp_ep_rkey_unpack(peer.ep, peer.card.landing_key.data(), &peer.rkey);
   if (status != UCS_OK) {
@@ -209,7 +209,7 @@ void UcxEndpoint::JoinEdges() {
   }
 }
 
-// Every peer is heard once before tensors move, so that every connection is known to stand.
+// Every peer is heard once before tensors move, so that every connection is known to work.
 absl::Status UcxEndpoint::Greet() {
   for (Peer& peer : peers_) {
     WEIR_RETURN_IF_ERROR(

@@ -26,7 +26,7 @@ namespace {
 constexpr size_t kTextMax = 256;
 thread_local char last_text[kTextMax] = "";
 
-// UCX's log goes here instead of the console, unless UCX_LOG_LEVEL asks for it.
+// UCX's log goes here instead of the console, unless UCX_LOG_LEVEL requests the console.
 ucs_log_func_rc_t KeepText(const char*, unsigned, const char*, ucs_log_level_t level,
                            const ucs_log_component_config_t*, const char* format,
                            va_list arguments) {
@@ -39,8 +39,8 @@ ucs_log_func_rc_t KeepText(const char*, unsigned, const char*, ucs_log_level_t l
   return std::getenv("UCX_LOG_LEVEL") != nullptr ? UCS_LOG_FUNC_RC_CONTINUE : UCS_LOG_FUNC_RC_STOP;
 }
 
-// What concerns the whole process. UCX's library takes over error signals when it is loaded;
-// they go back to whoever had or has asked for them since.
+// Sets options of the whole process. UCX's library takes over error signals when it is loaded; this
+// function gives them back to their owners, earlier or later ones.
 void TameOnce() {
   static std::once_flag once;
   std::call_once(once, [] {
@@ -50,14 +50,15 @@ void TameOnce() {
     for (unsigned i = 0; i < ucs_global_opts.error_signals.count; ++i) {
       ucs_debug_disable_signal(ucs_global_opts.error_signals.signals[i]);
     }
-    // Nothing here caches registrations, so nobody needs to know of every munmap.
+    // No part of Weir caches registrations, so UCX need not watch munmap.
     ucm_global_opts.enable_events = 0;
     ucm_global_opts.enable_malloc_hooks = 0;
     ucm_global_opts.enable_malloc_reloc = 0;
   });
 }
 
-// What to ask UCX for, the best first. System V segments serve where /dev/shm is missing.
+// Returns the transports to request from UCX, the best first. System V segments serve where
+// /dev/shm is missing.
 std::vector<const char*> Transports(UcxTransportOptions::Lanes lanes) {
   switch (lanes) {
     case UcxTransportOptions::Lanes::kAutomatic: return {"posix,cma,tcp", "sysv,cma,tcp"};
@@ -92,13 +93,14 @@ ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOpt
       // A second rail for large messages would be a lane of the other kind.
       {"MAX_RNDV_RAILS", "1"},
       {"TCP_RX_SEG_SIZE", segment.c_str()},
-      // Idle connections are looked after by the kernel, so that UCX does not wake sleeping ranks.
+      // The kernel watches idle connections, so that UCX does not wake sleeping ranks.
       {"KEEPALIVE_INTERVAL", "inf"},
       {"TCP_KEEPIDLE", "1s"},
       {"TCP_KEEPINTVL", "1s"},
       {"TCP_KEEPCNT", "3"},
       {"TCP_MAX_NUM_EPS", "inf"},
-      // Room for what a rank has not looked at yet; UCX touches it all at the start.
+      // The buffers are room for messages that a rank has not looked at yet; UCX touches all of
+      // them at the start.
       {"POSIX_RX_BUFS_GROW", "128"},
   };
   for (const auto& [name, value] : settings) {
@@ -117,7 +119,7 @@ ucs_status_t Init(const char* transports, int num_workers, const UcxTransportOpt
 }
 
 // UCX makes its segments under a name, fills them, and takes the name away; peers open them through
-// /proc. Killed in between, a process would leave them behind.
+// /proc. A process that is killed in between would leave the segments behind.
 bool IsSegmentOfUcx(const char* name) {
   constexpr absl::string_view kPrefix = "/ucx_shm_posix_";
   return absl::StartsWith(name, kPrefix);
@@ -126,7 +128,8 @@ bool IsSegmentOfUcx(const char* name) {
 }  // namespace
 }  // namespace weir
 
-// So they never get a name: libuct finds these before the C library's. Other names go there.
+// This function keeps such segments from ever getting a name: libuct finds this function before the
+// C library's. Other names go to the C library.
 extern "C" int shm_open(const char* name, int flags, mode_t mode) {
   if (weir::IsSegmentOfUcx(name) && (flags & O_CREAT) != 0)
     return ::memfd_create(name + 1, MFD_CLOEXEC);
@@ -146,8 +149,8 @@ absl::Status UcxError(ucs_status_t status, const std::string& what) {
   std::string text = absl::StrCat("W0525 ", what, ": ", ucs_status_string(status));
   if (last_text[0] != '\0') absl::StrAppend(&text, " (", last_text, ")");
   last_text[0] = '\0';
-  // Of the limits that UCX meets and does not name, the one that nobody suspects: it counts for
-  // shared memory, too.
+  // UCX meets this limit and does not name it, and few users suspect it: the limit of file size
+  // counts for shared memory, too.
   if (const std::string limit = LimitText(RLIMIT_FSIZE); !limit.empty()) {
     absl::StrAppend(&text,
                     ". Try: raise the limit of file size, which counts for shared memory, too (",

@@ -1,6 +1,6 @@
-// UCX as a process of Weir uses it: which lanes, no signal handlers, no output. What UCX would
-// have printed is kept and becomes part of errors.
-// Thread rule: made and destroyed by one thread; pages below are pure or locked.
+// A UcxContext sets UCX up for a process of Weir: the lanes, no signal handlers, no output.
+// Messages that UCX would have printed are kept and become part of errors.
+// Thread rule: construction and destruction on one thread; functions below are pure or locked.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@
 
 namespace weir {
 
-// The most that UCX reads from a TCP connection at once.
+// The most bytes that UCX reads from a TCP connection at once.
 constexpr size_t kTcpSegmentBytes = 256 << 10;
 
 class UcxContext {
  public:
-  // kUnavailable if UCX has no such lanes here, with what it has.
+  // kUnavailable if UCX has no such lanes here, with the lanes that it has.
   static absl::StatusOr<std::unique_ptr<UcxContext>> Create(int num_workers,
                                                             const UcxTransportOptions& options);
   ~UcxContext();
@@ -33,10 +33,10 @@ class UcxContext {
   ucp_context_h const context_;
 };
 
-// "<what>: <UCX's name of the error> (<what UCX said last on this thread>)".
+// Returns "<what>: <UCX's name of the error> (<UCX's last message on this thread>)".
 absl::Status UcxError(ucs_status_t status, const std::string& what);
 
-// Equal for processes that can share memory: same boot, same namespaces, same user.
+// Returns equal texts for processes that can share memory: same boot, same namespaces, same user.
 std::string HostIdentity();
 
 }  // namespace weir

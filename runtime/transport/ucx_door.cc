@@ -31,21 +31,22 @@ constexpr int kStrangersPerCall = 64;
 
 thread_local UcxDoor* current_door = nullptr;
 
-// What other names of a local socket stand for: a descriptor that holds the file which the socket
-// was bound to. The file has lost its own name, and /proc/PID/fd is closed to other users.
+// The name of a local socket under /proc stands for a descriptor that holds the file to which the
+// socket was bound. The file has lost its own name, and /proc/PID/fd is closed to other users.
 struct PrivateName {
   int file = -1;
   std::string path;
 };
 
-// Sockets that are looked after. Never destroyed: UCX's thread may outlive static objects.
+// Guarded holds the guarded sockets, and is never destroyed, because UCX's thread may outlive
+// static objects.
 struct Guarded {
   std::mutex mutex;                                  // guards the next two
   std::vector<std::pair<int, std::string>> sockets;  // and their tokens
   std::map<int, PrivateName> names;                  // by socket
   std::atomic<int> num_sockets{0};                   // of both; a hint that spares others the lock
 
-  // Under the mutex.
+  // Must be called under the mutex.
   void Count() {
     num_sockets.store(static_cast<int>(sockets.size() + names.size()), std::memory_order_release);
   }
@@ -152,8 +153,9 @@ bool UcxDoor::BindPrivately(int fd) {
   return false;
 }
 
-// UCX keeps the descriptors and its own thread may be about to accept once more. The socket put in
-// their place has no name, so nobody can come; see accept below for what UCX hears there.
+// UCX keeps the descriptors, and its own thread may be about to accept once more. The socket put in
+// their place has no name, so no process can connect; see accept below for the result that UCX gets
+// there.
 void UcxDoor::Close() {
   if (listeners_.empty()) return;
   const int idle = ::socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -204,8 +206,8 @@ extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
   const std::string token = weir::TokenOf(fd);
   if (token.empty()) {
     const int accepted = next(fd, address, size);
-    // A door that is closed: nobody is there. Any other error would make UCX forget the descriptor
-    // and fail later.
+    // The door is closed, so no connection is there. Any other error would make UCX forget the
+    // descriptor and fail later.
     if (accepted < 0 && errno == EINVAL && weir::FamilyOf(fd) == AF_UNIX) errno = EAGAIN;
     return accepted;
   }
@@ -220,7 +222,7 @@ extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
   return -1;
 }
 
-// Without a name asked for, the system gives one that every user of the machine can write to.
+// If no name is requested, the system gives a name to which every user of the machine can write.
 extern "C" int bind(int fd, const sockaddr* address, socklen_t size) noexcept {
   static const auto next = weir::Next<int (*)(int, const sockaddr*, socklen_t)>("bind");
   weir::UcxDoor* const door = weir::current_door;

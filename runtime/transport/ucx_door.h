@@ -1,18 +1,19 @@
-// The door of a rank's TCP port. UCX takes connections from anyone and trusts what comes over
-// them; so each connection must begin with a token that only ranks of the job know, before UCX
-// sees a byte of it, and once all peers are in, the port is closed.
+// A UcxDoor is the door of a rank's TCP port. UCX takes connections from any process and trusts the
+// bytes that come over them. Each connection must therefore begin with a token that only ranks of
+// the job know, before UCX sees a byte of it, and the port is closed once all peers are in.
 //
 //   UCX's call       on a thread in the scope of a door
 //   listen           the socket is guarded, and accepts only connections that have said something
 //   connect          says the token right after
 //   accept           (on any thread, of a guarded socket) hears it; strangers are reset
-//   bind             a local socket that is to have any name, so that everybody can write to it,
-//   gets one that only those
-//                    who may look into this process can use: /proc/PID/fd/N
+//   bind             a local socket that may have any name, so that everybody could write to it,
+//                    gets a name that only processes that may look into this process can use:
+//                    /proc/PID/fd/N
 //   getsockname      of such a socket tells that name
 //
-// For this the library defines these functions, which UCX finds before the C library's;
-// other sockets and threads go straight there. Thread rule: a door by one thread; calls by any.
+// The library defines these functions, which UCX finds before the C library's; calls on other
+// sockets and threads go straight to the C library. Thread rule: a door by one thread; calls by
+// any.
 #pragma once
 
 #include <string>
@@ -22,13 +23,13 @@ namespace weir {
 
 class UcxDoor {
  public:
-  // `token`: of at least one byte and at most 64.
+  // `token` has at least one byte and at most 64.
   explicit UcxDoor(std::string token) : token_(std::move(token)) {}
   ~UcxDoor();
   UcxDoor(const UcxDoor&) = delete;
   UcxDoor& operator=(const UcxDoor&) = delete;
 
-  // What UCX does on this thread, it does for `door`.
+  // While a Scope exists, UCX's calls on this thread are for `door`.
   class Scope {
    public:
     explicit Scope(UcxDoor* door);
@@ -40,13 +41,13 @@ class UcxDoor {
     UcxDoor* const outer_;
   };
 
-  // Nobody else is expected: stops listening. Idempotent.
+  // Stops listening, because no other connection is expected. Idempotent.
   void Close();
 
   const std::string& token() const { return token_; }
   void AddListener(int fd);
-  // Binds a local socket to a name in /proc/PID/fd. False, with errno, if there is no folder in
-  // which to make it.
+  // Binds a local socket to a name in /proc/PID/fd. Returns false, with errno, if there is no
+  // folder in which to make the socket.
   bool BindPrivately(int fd);
 
  private:

@@ -21,19 +21,19 @@ namespace weir {
 namespace {
 
 constexpr unsigned kMessageId = 1;
-// From here on UCX asks the receiver first, and the payload goes straight into its slot. What is
-// smaller is copied on arrival: on TCP that costs less than asking, as long as the message fits one
-// of UCX's segments.
+// From this size on UCX asks the receiver first, and the payload goes straight into its slot. A
+// smaller payload is copied on arrival: on TCP a copy costs less than asking, as long as the
+// message fits one of UCX's segments.
 constexpr size_t kRendezvousBytesHere = 16 << 10;
 constexpr size_t kRendezvousBytesTcp = kTcpSegmentBytes - (1 << 10);
-// Arming fails while a peer is in the middle of sending. Mostly that is over at once; but a peer
-// that is stopped there, or gets no core, may take for ever. So this many attempts, fewer once they
-// have been in vain, and then a nap.
+// Arming fails while a peer is in the middle of sending. Mostly the peer finishes at once, but a
+// peer that is stopped there, or gets no core, may take for ever. A rank therefore makes this many
+// attempts, fewer once attempts have been in vain, and then naps.
 constexpr int kArmsMax = 64;
 constexpr int kArmsAfterNap = 4;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 const absl::Duration kCloseMax = absl::Milliseconds(200);
-// How often a wait looks at what no event announces, such as the end of the job.
+// The interval at which a wait looks at states that no event announces, such as the end of the job.
 constexpr int64_t kLookMs = 50;
 
 using Direction = TransportEdge::Direction;
@@ -149,7 +149,7 @@ void UcxEndpoint::Lose(Peer& peer, ucs_status_t why) {
   peer.lost = true;
 }
 
-// A peer that leaves says so; one that is lost may live, and only the way to it is gone.
+// A peer that leaves says so. A lost peer may live, when only the way to it is gone.
 absl::Status UcxEndpoint::PeerGone(const Peer& peer) const {
   if (peer.left || !peer.lost)
     return absl::UnavailableError(
@@ -264,7 +264,7 @@ absl::Status UcxEndpoint::Send(Peer& peer, Record& record, const WireMessage& me
   return status == UCS_OK ? absl::OkStatus() : PeerGone(peer);
 }
 
-// UCX has let go of a record, and of the payload that belonged to it.
+// Handles UCX's release of a record, and of the payload that belonged to it.
 void UcxEndpoint::OnLeft(Record& record, ucs_status_t status) {
   if (record.edge < 0) {
     --num_pending_greetings_;
@@ -359,7 +359,7 @@ void UcxEndpoint::MarkReady(EdgeHandle edge) {
 
 absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
   if (!connected_) return 0;
-  // A message may take UCX several rounds; what has come by then is handed over at once.
+  // A message may take UCX several rounds; messages that have come by then are handed over at once.
   while (ucp_worker_progress(worker_) != 0 && ready_.empty() && damage_.ok()) {
   }
   if (!damage_.ok()) return damage_;
@@ -382,7 +382,7 @@ absl::StatusOr<int64_t> UcxEndpoint::Poll(MessageReceiver* receiver) {
   return num_messages;
 }
 
-// All of one edge that is in order.
+// Hands over all messages of one edge that are in order.
 absl::Status UcxEndpoint::HandOver(EdgeHandle edge, MessageReceiver* receiver,
                                    int64_t* num_messages) {
   while (const MessageLedger::Arrival* arrival = ledger_->Front(edge)) {
@@ -438,8 +438,8 @@ bool UcxEndpoint::HasNews() const {
 
 TransportEndpoint::ParkResult UcxEndpoint::Park() {
   if (!connected_ || peers_.empty()) return ParkResult::kParked;
-  // Armed, the descriptor tells of everything that comes from here on, and of what UCX itself waits
-  // for.
+  // Once armed, the descriptor announces everything that comes from here on, and everything for
+  // which UCX itself waits.
   const int arms_max = nap_.IsFirst() ? kArmsMax : kArmsAfterNap;
   ucs_status_t armed = UCS_ERR_BUSY;
   for (int i = 0; i < arms_max && armed == UCS_ERR_BUSY; ++i) {
@@ -459,7 +459,7 @@ TransportEndpoint::ParkResult UcxEndpoint::Park() {
     if (damage_.ok()) damage_ = UcxError(armed, absl::StrCat("rank ", rank_, " cannot sleep"));
     return ParkResult::kMessagesWait;
   }
-  // Half a message lies there. Its sender, once it goes on, gives no sign: so the clock ends this
+  // Half a message lies there. Its sender gives no sign when it goes on, so the clock ends this
   // parking.
   const int64_t nap_ns = nap_.NextNs();
   const itimerspec nap = {{0, 0}, {nap_ns / kNsPerSecond, nap_ns % kNsPerSecond}};
@@ -467,7 +467,7 @@ TransportEndpoint::ParkResult UcxEndpoint::Park() {
   return StartParking(index_ + 1);
 }
 
-// Until the descriptor with this number at the wake thread has news.
+// Parks until the descriptor with this number at the wake thread has news.
 TransportEndpoint::ParkResult UcxEndpoint::StartParking(int watched) {
   if (++parking_ == kAwake) ++parking_;
   parked_.store(parking_);

@@ -1,5 +1,5 @@
-// One rank's end of the UCX transport; see ucx_transport.h for the protocol.
-// Sending uses a record per slot, made at Connect; a slot has at most one message of this side
+// A UcxEndpoint is one rank's end of the UCX transport; see ucx_transport.h for the protocol.
+// Sending uses a record per slot, made at Connect. A slot has at most one message of this side
 // under way, since the ledger hands nothing over for a slot whose message has not left.
 // Thread rule: one thread at a time; OnNews alone is called by the network's wake thread.
 #pragma once
@@ -26,7 +26,7 @@ namespace weir {
 
 class UcxEndpoint final : public TransportEndpoint {
  public:
-  // What all endpoints of a network share; outlives them.
+  // Network is the state that all endpoints of a network share; it outlives them.
   struct Network {
     int num_ranks = 0;
     Exchange* exchange = nullptr;
@@ -36,7 +36,7 @@ class UcxEndpoint final : public TransportEndpoint {
     std::unique_ptr<WakeThread> wake;
   };
 
-  // `index` is the endpoint's number at the wake thread; that of its timer follows it.
+  // `index` is the endpoint's number at the wake thread; the number of its timer follows.
   static absl::StatusOr<std::unique_ptr<UcxEndpoint>> Create(Network* network, int rank, int index);
   ~UcxEndpoint();
 
@@ -87,9 +87,10 @@ class UcxEndpoint final : public TransportEndpoint {
     TransportEdge spec;
     int peer = -1;  // position in peers_
     EdgeHandle peer_edge = -1;
-    int64_t landing_offset =
-        -1;  // kIncoming: in the landing memory of this endpoint; -1: elsewhere
-    // kOutgoing: how payloads travel, and where slot 0 is if they lie there already.
+    // kIncoming: the offset in the landing memory of this endpoint; -1: elsewhere.
+    int64_t landing_offset = -1;
+    // kOutgoing: how payloads travel, and the address of slot 0 if payloads lie in the peer's slot
+    // already.
     WireMessage::Payload payload = WireMessage::Payload::kNone;
     char* mapped = nullptr;
     int64_t mapped_stride = 0;
@@ -101,7 +102,7 @@ class UcxEndpoint final : public TransportEndpoint {
   UcxEndpoint(Network* network, int rank, int index);
   absl::Status MakeWorker();
 
-  // Connecting (ucx_connect.cc).
+  // The next functions connect (ucx_connect.cc).
   absl::StatusOr<RankCard> MakeCard() const;
   void FindPeers();
   absl::Status ReadCard(Peer& peer, const RankCard& mine);
@@ -164,8 +165,8 @@ class UcxEndpoint final : public TransportEndpoint {
   std::function<void()> hook_;  // guarded by hook_mutex_
   static constexpr uint32_t kAwake = 0;
   uint32_t parking_ = kAwake;  // the number of the latest
-  // The parking that news would end, or kAwake: late news of an earlier one is nobody's. The order
-  // of other memory is kept by the descriptor.
+  // The parking that news would end, or kAwake: late news of an earlier parking is ignored. The
+  // descriptor keeps the order of other memory.
   std::atomic<uint32_t> parked_{kAwake};
 };
 

@@ -1,5 +1,5 @@
-// The UCX transport between real processes: much traffic, peers that are killed or stopped,
-// strangers at the door, sleep, and what is left behind.
+// Tests the UCX transport between real processes: much traffic, peers that are killed or stopped,
+// strangers at the door, sleep, and leftovers.
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -30,10 +30,10 @@ UcxTransportOptions OptionsFor(Lanes lanes) {
   return options;
 }
 
-// Where tokens of a rank land: memory that its peer can write, or memory of its own.
+// The place where tokens of a rank land: memory that its peer can write, or memory of its own.
 enum class Landing { kOffered, kOwn };
 
-// One of two ranks, each with an edge to the other.
+// A PairRank is one of two ranks, each with an edge to the other.
 class PairRank : public MessageReceiver {
  public:
   PairRank(int rank, Exchange* exchange, Lanes lanes, int32_t slots, int64_t bytes,
@@ -65,7 +65,7 @@ class PairRank : public MessageReceiver {
   }
   TransportEndpoint* endpoint() { return network_->endpoint(rank_); }
   UcxTraffic traffic() const { return network_->Traffic(rank_); }
-  // Where slot `slot` of the outgoing edge is computed.
+  // Returns the address at which slot `slot` of the outgoing edge is computed.
   char* OutSlot(int32_t slot) {
     void* mapped = endpoint()->TryMap(out, slot);
     return mapped != nullptr ? static_cast<char*>(mapped) : &staging_[slot * bytes_];
@@ -111,7 +111,8 @@ class PairRank : public MessageReceiver {
   std::vector<char> staging_;
 };
 
-// Sizes and bytes of token `sequence` from `rank`, the same wherever they are computed.
+// Return the size and the bytes of token `sequence` from `rank`, which are the same in every
+// process.
 int64_t SizeOf(int rank, int64_t sequence, int64_t bytes_max) {
   std::minstd_rand random(static_cast<uint32_t>(sequence * 2 + rank + 1));
   random.discard(2);
@@ -192,7 +193,7 @@ void ExchangeTokens(int rank, ForkedExchange* exchange, Lanes lanes, Landing whe
   self.Exchange(kTokens);
   EXPECT_LE(self.traffic().pending_sends_max, 2 * TrafficRank::kSlots) << "tokens and credits";
   EXPECT_EQ(self.endpoint()->Traffic(self.out).tokens, kTokens);
-  // The other has all by now, but may not know it.
+  // The other rank has all tokens by now, but may not know it.
   ASSERT_TRUE(exchange->Publish("done/" + std::to_string(rank), "").ok());
   ASSERT_TRUE(exchange->Fetch("done/" + std::to_string(1 - rank)).ok());
 }
@@ -241,7 +242,7 @@ TEST_P(UcxProcessTest, AKilledPeerNeitherHangsNorBreaksTheRest) {
   EXPECT_EQ(survivor.Wait(), 0);
 }
 
-// Leaves the card of a process that is killed before it looks for the cards of others.
+// Publishes the card of a process that is killed before it looks for the cards of others.
 void PublishACardAndDie(Exchange* exchange, UcxTransportOptions::Lanes lanes) {
   ForkedProcess victim([&] {
     class Mute final : public Exchange {
@@ -291,7 +292,7 @@ TEST_P(UcxProcessTest, APeerThatIsKilledBeforeItGreetsEndsConnectByTheLimit) {
   EXPECT_EQ(survivor.Wait(), 0);
 }
 
-// Shared memory gives no sign of a dead peer: whoever supervises the processes sees the death and
+// Shared memory gives no sign of a dead peer: the supervisor of the processes sees the death and
 // ends the job.
 TEST_P(UcxProcessTest, TheEndOfTheJobEndsConnectLongBeforeItsLimit) {
   ASSERT_NO_FATAL_FAILURE(PublishACardAndDie(&exchange_, GetParam()));
@@ -402,7 +403,8 @@ TEST_P(UcxProcessTest, AParkedProcessTakesNoProcessorTimeUntilAMessageWakesIt) {
   EXPECT_EQ(waker.Wait(), 0);
 }
 
-// Segments of System V shared memory that `pids` made, and files of UCX in /dev/shm.
+// Returns the number of segments of System V shared memory that `pids` made, and of files of UCX in
+// /dev/shm.
 int NumSegmentsOf(const std::vector<pid_t>& pids) {
   int num = 0;
   std::ifstream table("/proc/sysvipc/shm");
@@ -459,7 +461,7 @@ int64_t ResidentBytes() {
   return resident * ::sysconf(_SC_PAGESIZE);
 }
 
-// The TCP ports that this process listens at, in network order.
+// Returns the TCP ports at which this process listens, in network order.
 std::vector<uint16_t> ListeningPorts() {
   std::vector<uint16_t> ports;
   for (int fd = 0; fd < 256; ++fd) {
@@ -493,7 +495,7 @@ TEST(UcxStrangersTest, GarbageAtTheTcpPortIsRefusedAndOnceConnectedNobodyListens
   constexpr int kFrames = 100'000;
   constexpr int kFramesPerConnection = 20;
   ForkedExchange exchange;
-  // Waits with its greeting until the garbage is over.
+  // A Late exchange waits with its greeting until the garbage is over.
   class Late final : public Exchange {
    public:
     explicit Late(Exchange* exchange) : exchange_(exchange) {}
@@ -534,7 +536,7 @@ TEST(UcxStrangersTest, GarbageAtTheTcpPortIsRefusedAndOnceConnectedNobodyListens
   ASSERT_EQ(ports.size(), sizeof(uint16_t));
   uint16_t port = 0;
   std::memcpy(&port, ports.data(), sizeof(port));
-  // What UCX expects first of a connection, and all it checks.
+  // UCX expects these bytes first of a connection, and checks nothing else.
   constexpr char kMagicOfUcx[] = "\x78\x56\x34\x12\xbe\xba\xfe\xca";
   std::minstd_rand random(1);
   std::string frame;

@@ -40,7 +40,7 @@ class UcxNetworkOfProcess final : public UcxNetwork {
     return absl::OkStatus();
   }
   ~UcxNetworkOfProcess() override {
-    // All leave before the first is torn down: they may be peers of each other.
+    // All endpoints leave before the first is destroyed, since they may be peers of each other.
     for (auto& endpoint : endpoint_of_rank_) {
       if (endpoint != nullptr) endpoint->Close();
     }

@@ -1,5 +1,5 @@
-// What the UCX transport refuses: damaged payloads, wrong and foreign messages, tampered
-// introductions. And what it must not do: allocate per message.
+// Tests that the UCX transport refuses damaged payloads, wrong and foreign messages, and tampered
+// introductions, and that it does not allocate per message.
 #include "runtime/transport/ucx_transport.h"
 
 #include <atomic>
@@ -21,7 +21,7 @@ namespace {
 std::atomic<int64_t> num_allocations{0};
 }  // namespace
 
-// Out of line: the compiler knows the usual pairs of new and free only.
+// The operator is out of line because the compiler knows only the usual pairs of new and free.
 __attribute__((noinline)) void* operator new(size_t size) {
   num_allocations.fetch_add(1, std::memory_order_relaxed);
   if (void* memory = std::malloc(size)) return memory;
@@ -47,7 +47,7 @@ UcxTransportOptions OptionsFor(Lanes lanes) {
   return options;
 }
 
-// An edge 42 from rank 0 to rank 1, each rank a network of its own.
+// A UcxPair has an edge 42 from rank 0 to rank 1, each rank a network of its own.
 class UcxPair {
  public:
   static constexpr uint64_t kEdge = 42;
@@ -97,7 +97,7 @@ class UcxPair {
     if (mapped != nullptr) std::memcpy(mapped, bytes, size);
     return endpoint(0)->Put(0, header, mapped != nullptr ? mapped : bytes);
   }
-  // Both work until rank 1 has news: a count or an error.
+  // Both ranks work until rank 1 has news: a count or an error.
   absl::StatusOr<int64_t> PollAtConsumer(MessageReceiver* receiver) {
     for (;;) {
       RecordingReceiver producer;
@@ -222,7 +222,7 @@ TEST_P(UcxLanesTest, AnotherJobsKeyOpensNothing) {
   EXPECT_EQ(other.code(), absl::StatusCode::kDataLoss) << other;
 }
 
-// Hands out what others published after `change`.
+// A TamperingExchange hands out the values that others published, after `change`.
 class TamperingExchange final : public Exchange {
  public:
   TamperingExchange(Exchange* exchange, std::function<void(std::string&)> change)
@@ -255,7 +255,7 @@ TEST_P(UcxLanesTest, ATamperedIntroductionNeverReachesUcx) {
       [](std::string& value) { value.back() ^= 0x80; },
   };
   for (const auto& change : changes) {
-    // Publishes in a place of its own, and reads the other's changed.
+    // OnlyReads publishes in a place of its own, and reads the other's value changed.
     struct OnlyReads final : Exchange {
       explicit OnlyReads(Exchange* e) : exchange(e) {}
       absl::Status Publish(const std::string&, const std::string&) override {
@@ -276,7 +276,7 @@ TEST_P(UcxLanesTest, ATamperedIntroductionNeverReachesUcx) {
   other.join();
 }
 
-// UCX without Weir around it, at the address that rank 1 of a pair has left.
+// An Intruder is UCX without Weir around it, at the address that rank 1 of a pair has left.
 class Intruder {
  public:
   Intruder(UcxPair& pair, Lanes lanes) {

@@ -37,7 +37,7 @@ absl::StatusOr<std::unique_ptr<WakeThread>> WakeThread::Start(std::vector<int> f
   if (!ok)
     return absl::UnavailableError(
         absl::StrCat("W0525 cannot wait for file descriptors: ", std::strerror(errno)));
-  // Signals are the business of other threads.
+  // Signals belong to other threads.
   sigset_t all, before;
   ::sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -69,7 +69,7 @@ void WakeThread::Run() {
   for (;;) {
     const int n = ::epoll_wait(epoll_, events, kEventsMax, -1);
     if (n < 0 && errno != EINTR)
-      return;  // the descriptor is gone: cannot be, it is closed after the thread
+      return;  // the descriptor is gone: impossible, it is closed after the thread
     for (int i = 0; i < n; ++i) {
       const uint64_t data = events[i].data.u64;
       if (data == kStop) return;

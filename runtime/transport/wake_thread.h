@@ -1,7 +1,7 @@
-// One thread that waits for many file descriptors and calls what belongs to the one that has
-// news. Each Watch is good for one call, so it never spins on news that nobody takes, and the
-// call tells which Watch it answers: news may be late.
-// It reads nothing from the descriptors. Thread rule: any thread.
+// A WakeThread is one thread that waits for many file descriptors and calls the function of the
+// descriptor that has news. Each Watch is good for one call, so the thread never spins on news that
+// nobody takes. The call names the Watch that it answers, because news may be late. The thread
+// reads nothing from the descriptors. Thread rule: any thread.
 #pragma once
 
 #include <cstdint>
@@ -17,14 +17,14 @@ namespace weir {
 class WakeThread {
  public:
   using OnNews = std::function<void(uint32_t ticket)>;
-  // `on_news[i]` belongs to `fds[i]`; they are called on the thread and must not block.
+  // `on_news[i]` belongs to `fds[i]`; the functions are called on the thread and must not block.
   static absl::StatusOr<std::unique_ptr<WakeThread>> Start(std::vector<int> fds,
                                                            std::vector<OnNews> on_news);
-  // After this no function is called.
+  // After the destructor no function is called.
   ~WakeThread();
 
-  // Calls on_news[index](ticket) once, as soon as its descriptor is readable or already is, unless
-  // another Watch of it comes before.
+  // Calls on_news[index](ticket) once, as soon as its descriptor is readable or if it already is,
+  // unless another Watch of the descriptor comes before.
   void Watch(int index, uint32_t ticket);
 
  private:

@@ -1,6 +1,7 @@
-// What crosses between processes: a header of fixed size, and a payload behind it unless that
-// lies in the receiver's memory already. Encoding, and decoding of any bytes without harm.
-// Whether a well-formed message is right at this moment, MessageLedger decides.
+// A WireMessage crosses between processes: a header of fixed size, and a payload behind the header
+// unless the payload lies in the receiver's memory already. This header encodes messages, and
+// decodes any bytes without harm. MessageLedger decides whether a well-formed message is right at
+// its moment.
 // Thread rule: values and pure functions.
 #pragma once
 
@@ -15,7 +16,7 @@ namespace weir {
 
 struct WireMessage {
   enum class Kind : uint8_t { kHello = 1, kToken = 2, kCredit = 3, kBye = 4 };
-  // Where a token's payload is: nowhere, in the slot already, behind the header.
+  // The place of a token's payload: nowhere, in the slot already, behind the header.
   enum class Payload : uint8_t { kNone = 0, kMapped = 1, kSent = 2 };
 
   uint64_t job_tag = 0;  // JobTag of the sender's job, epoch and role
@@ -27,19 +28,20 @@ struct WireMessage {
   EdgeHandle receiver_edge = -1;  // the receiver's number of the edge
   uint32_t number = 0;            // of this token or credit on its edge, from 0, modulo 2^32
   uint32_t checksum = 0;          // CRC32C of the payload; 0 where none is computed
-  // A token's. Of a credit: edge and slot. Of a bye: sequence, how many tokens and credits the
-  // sender has sent to this receiver. Else zero.
+  // The header of a token. For a credit: edge and slot. For a bye: sequence, the number of tokens
+  // and credits that the sender has sent to this receiver. Otherwise zero.
   MessageHeader header;
 };
 
 inline constexpr size_t kWireMessageBytes = 88;
 
-// Writes kWireMessageBytes.
+// Writes kWireMessageBytes to `out`.
 void EncodeWireMessage(const WireMessage& message, char* out);
 // kDataLoss unless `size` bytes are exactly a message with known kind and payload.
 absl::StatusOr<WireMessage> DecodeWireMessage(const char* data, size_t size);
 
-// Tells jobs, epochs and roles apart: from a secret, so that no stranger can name it.
+// Returns a tag that tells jobs, epochs and roles apart. The tag is made from a secret, so that no
+// stranger can name it.
 uint64_t JobTag(const std::string& job_key, uint32_t epoch, uint16_t role);
 
 }  // namespace weir

@@ -7,7 +7,7 @@
 
 namespace {
 
-// Counts only; orders nothing.
+// A relaxed counter: it orders nothing.
 std::atomic<int64_t> num_allocations{0};
 
 void Count() { num_allocations.fetch_add(1, std::memory_order_relaxed); }
@@ -22,7 +22,7 @@ int64_t NumAllocations() { return num_allocations.load(std::memory_order_relaxed
 
 extern "C" {
 
-// What glibc calls its own.
+// The allocation functions of glibc under their internal names.
 void* __libc_malloc(size_t size);
 void* __libc_calloc(size_t count, size_t size);
 void* __libc_realloc(void* memory, size_t size);

@@ -1,6 +1,5 @@
-// How often this program has asked for memory, by whatever way: linking
-// allocation_count.cc puts a count in front of malloc and its kin, operator new and
-// all libraries included.
+// Counts how often this program has asked for memory, in any way. A link with allocation_count.cc
+// puts a count in front of malloc and its relatives, including operator new and all libraries.
 // Thread rule: any thread.
 #pragma once
 

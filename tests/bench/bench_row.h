@@ -1,6 +1,6 @@
-// One line of `tools/bench`: what was measured, the samples, and what they are held
-// against. A bench prints rows as JSON, one a line; bench_report.py makes the table.
-// Not here: medians and verdicts.
+// One line of `tools/bench`: the quantity, the samples, and the figure that the samples are
+// compared with. A bench prints rows as JSON, one row on a line, and bench_report.py makes the
+// table. Not here: medians and verdicts.
 // Thread rule: values; PrintRow and the clocks from any thread, PrintRow one at a time.
 #pragma once
 
@@ -20,26 +20,26 @@ struct BenchRow {
   std::string what;
   std::string unit;  // "ns", "GFLOP/s", "MiB"
   std::vector<double> ours;
-  // What ours is divided by: a name, and as many samples as ours, taken in turn with
-  // them, or a single number (a budget).
+  // The divisor of ours: a name, and either as many samples as ours, taken in turn with ours, or a
+  // single number (a budget).
   std::string against;
   std::vector<double> theirs;
   enum class Better : uint8_t { kLower, kHigher } better = Better::kLower;
-  std::optional<double> limit;  // of the median ratio; none: for information
+  std::optional<double> limit;  // for the median ratio; none: for information
   std::string note;
 };
 
 void PrintRow(const BenchRow& row);
 
-// How much to measure. On the command line `--quick` lowers how often; `--smoke` lowers all, so
-// that a section ends within seconds, and its figures mean nothing: a test that the section runs.
-// Exits on any other flag.
+// The amount of measuring. On the command line `--quick` lowers the number of repeats. `--smoke`
+// lowers everything, so that a section ends within seconds; its figures mean nothing and only test
+// that the section runs. Any other flag ends the program.
 struct BenchArgs {
   enum class Extent : uint8_t { kFull, kQuick, kSmoke } extent = Extent::kFull;
   std::vector<std::string> sections;  // empty: all
   bool Wants(const std::string& section) const;
   int Repeats(int full) const;
-  // Of something measured.
+  // Returns the size of a measured object: `smoke` with --smoke, else `full`.
   template <typename T>
   T Sized(T full, T smoke) const {
     return extent == Extent::kSmoke ? smoke : full;
@@ -56,11 +56,11 @@ T Must(absl::StatusOr<T> value) {
 }
 
 double WallNs();
-double ThreadCpuNs();   // of the calling thread: a busy machine counts for nobody
+double ThreadCpuNs();   // of the calling thread: other programs do not count
 double ProcessCpuNs();  // of all threads of this process
 
-// Calls ours, theirs, ours, theirs ...; each returns its sample. One pair before counts
-// for nothing.
+// Calls ours, theirs, ours, theirs ...; each call returns its sample. The first pair does not
+// count.
 struct Pairs {
   std::vector<double> ours;
   std::vector<double> theirs;

@@ -1,4 +1,4 @@
-// How long a rank takes to check the proof of its plan before it runs.
+// Measures how long a rank takes to check the proof of its plan before it runs.
 //   tools/bench certificate
 #include <string>
 #include <vector>
@@ -16,8 +16,8 @@ constexpr int kActors = 20000, kActorsOfSmoke = 200;
 constexpr int kMicroBatches = 64;
 constexpr double kBudgetMs = 50;
 
-// A chain, and from every actor of its first half a register to the one that mirrors it, as what
-// forward keeps for backward; all act in turn.
+// Makes a chain, with a register from every actor of the first half to the actor that mirrors it,
+// as for values that forward keeps for backward. All actors act in turn.
 RankPlan MirroredChain(int actors) {
   RankPlan plan = ChainPlan(actors, 1, kMicroBatches);
   // The registers of 20,000 actors have 10 million slots, of the 16 million that a plan may have.
@@ -46,7 +46,7 @@ RankPlan MirroredChain(int actors) {
   return plan;
 }
 
-// The same times, act by act: nothing is even any more.
+// Lists the same times act by act, so that no edge is even any more.
 void ListStarts(RankPlan* plan) {
   for (ActorSpec& actor : *plan->mutable_actor()) {
     ActorTiming* timing = actor.mutable_timing();

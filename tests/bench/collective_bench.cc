@@ -1,15 +1,16 @@
-// What a boxing between two processes takes: each is one rank, connected as the processes of
-// a job are. Answers questions, so that others can be asked in turn (bench_collective.py).
+// Measures a boxing between two processes. Each process is one rank, and the two are connected like
+// the processes of a job. The bench answers questions, so that others can be asked in turn
+// (bench_collective.py).
 //   collective_bench FOLDER shm|tcp checksum|plain
 // Process r reads lines from the pipe FOLDER/commands.r: "all_reduce BYTES COUNT", or another of
 // kBoxings; process 0 answers in FOLDER/answers with the seconds that COUNT of them take. "end"
 // ends both.
 //
-// One boxing per micro-batch, as tensor parallelism has it, and many micro-batches a step. Its
-// source leaves the numbers as they are, and nobody reads the result (or, where nothing crosses, a
-// sink on rank 0, since else it would not be made). They follow one another without a barrier: the
-// next begins when this rank has read all of its input. In the time: acts, packing, checksums,
-// transport, filling. Not in the time: compiling, connecting, the first steps.
+// A step has many micro-batches with one boxing each, as in tensor parallelism. The source does not
+// write the numbers, and no actor reads the result (or a sink on rank 0 does, if nothing crosses,
+// because else the boxing would not be made). The boxings follow one another without a barrier: the
+// next boxing begins when this rank has read all of its input. The time includes acts, packing,
+// checksums, transport and filling. It does not include compiling, connecting and the first steps.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -59,7 +60,8 @@ const std::map<std::string, Boxing>& Boxings() {
   return kBoxings;
 }
 
-// Between two processes, one rank each: what the other one publishes comes over a socket.
+// The exchange between two processes with one rank each. Values published by the other rank come
+// over a socket.
 class SocketExchange final : public Exchange {
  public:
   explicit SocketExchange(int fd) : fd_(fd) {}
@@ -83,9 +85,9 @@ class SocketExchange final : public Exchange {
     }
     return values_[key];
   }
-  // Keys of the next network are the same again.
+  // Forgets the values, because the next network uses the same keys again.
   void Forget() { values_.clear(); }
-  // Returns when both processes have come here: no run begins, and none ends for good, before.
+  // Returns when both processes have come here. No run begins, and no run ends for good, before.
   void Meet() {
     const std::string key = absl::StrCat("meeting ", ++num_meetings_);
     Must(Publish(key, ""));
@@ -108,7 +110,7 @@ class SocketExchange final : public Exchange {
 
 constexpr int64_t kMicroBatches = 16;
 
-// Leaves the numbers as they are.
+// A feed that does not write the numbers.
 class UntouchedFeed final : public DataFeed {
  public:
   absl::Status Fill(const std::string&, int64_t, int64_t, const TensorSlice&, void*) override {
@@ -116,7 +118,7 @@ class UntouchedFeed final : public DataFeed {
   }
 };
 
-// As square as a power of two goes.
+// Returns a shape as square as a power of two allows.
 TensorType TypeOf(int64_t bytes) {
   const int64_t elements = std::max<int64_t>(1, bytes / 4);
   int64_t rows = 1;
@@ -172,7 +174,7 @@ class BoxingJob {
     session_ = Must(Session::Create({PlanOf(boxing, bytes, rank)}, options));
     Seconds(1);
   }
-  // Of about `count` boxings.
+  // Returns the seconds of about `count` boxings.
   double Seconds(int64_t count) {
     const int64_t steps = (count + kMicroBatches - 1) / kMicroBatches;
     exchange_->Meet();

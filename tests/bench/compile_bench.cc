@@ -1,5 +1,5 @@
-// What compiling costs: a job to the plan of one rank, per op and in all, and whether
-// it grows with the number of ranks.
+// Measures the cost of compiling a job to the plan of one rank, per op and in total, and whether
+// the cost grows with the number of ranks.
 //   tools/bench compile
 #include <string>
 #include <vector>

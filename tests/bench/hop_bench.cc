@@ -1,6 +1,6 @@
-// What handing a register on costs: on one thread beside a TBB flow graph and CAF,
-// between two threads beside CAF. An act goes through everything a real one goes
-// through (protocol, ready set, device, trace, transport); only the program is empty.
+// Measures the cost of passing a register on: on one thread beside a TBB flow graph and CAF, and
+// between two threads beside CAF. An act does everything that a real act does (protocol, ready set,
+// device, trace, transport); only the program is empty.
 //   tools/bench hop
 #include <future>
 #include <memory>
@@ -59,7 +59,7 @@ class Chain {
   std::atomic<bool> stop_{false};
 };
 
-// Nodes that take a number, queue it and hand it on.
+// Nodes that take a number, queue it and pass it on.
 struct TbbFunctionNodes {
   using Node = tbb::flow::function_node<int, int>;
   static std::unique_ptr<Node> Make(tbb::flow::graph& graph) {
@@ -68,7 +68,7 @@ struct TbbFunctionNodes {
   static void Put(Node& node) { node.try_put(1); }
 };
 
-// Nodes that are told to go on: TBB's cheapest, they carry and queue nothing.
+// Nodes that only continue: TBB's cheapest nodes, which carry and queue nothing.
 struct TbbContinueNodes {
   using Node = tbb::flow::continue_node<tbb::flow::continue_msg>;
   static std::unique_ptr<Node> Make(tbb::flow::graph& graph) {
@@ -77,7 +77,7 @@ struct TbbContinueNodes {
   static void Put(Node& node) { node.try_put(tbb::flow::continue_msg()); }
 };
 
-// A chain of nodes on one thread: this one.
+// A chain of nodes on this one thread.
 template <typename Kind>
 class TbbChain {
  public:
@@ -116,7 +116,7 @@ class TbbChain {
 using BallAtom = caf::atom_constant<caf::atom("ball")>;
 using DoneAtom = caf::atom_constant<caf::atom("done")>;
 
-// Returns the ball until it has none left, then tells.
+// Returns the ball until the count ends, and then tells the referee.
 caf::behavior Player(caf::event_based_actor* self, caf::actor referee) {
   return {[self, referee](BallAtom, int left, const caf::actor& other) {
     if (left == 0) {
@@ -127,7 +127,7 @@ caf::behavior Player(caf::event_based_actor* self, caf::actor referee) {
   }};
 }
 
-// Two CAF actors that throw a number back and forth.
+// Plays two CAF actors that throw a number back and forth.
 template <caf::spawn_options kOptions>
 class CafPingPong {
  public:
@@ -161,7 +161,7 @@ class CafPingPong {
   caf::actor b_;
 };
 
-// Two ranks on threads of the engine, one token between them.
+// Two ranks on threads of the engine, with one token between them.
 class RankPingPong {
  public:
   RankPingPong(int acts, int polls_before_parking) : acts_(acts), network_(2) {

@@ -1,5 +1,5 @@
-// Plans that hand registers around and compute nothing: a chain on one rank, a ball
-// thrown back and forth between two.
+// Plans that pass registers on and compute nothing: a chain on one rank, and a ball thrown back and
+// forth between two ranks.
 // Thread rule: pure functions.
 #pragma once
 
@@ -11,11 +11,11 @@ namespace weir::bench {
 
 constexpr int kHopBytes = 64;
 
-// `length` actors in a row, each handing a register of `slots` slots to the next.
+// Returns a chain of `length` actors, each of which passes a register of `slots` slots to the next.
 RankPlan ChainPlan(int length, int slots, int acts_per_step);
 
-// Two ranks with one actor each, that passes kHopBytes on to the other; one token is
-// under way, so two acts are one round trip.
+// Returns plans for two ranks with one actor each. Each actor passes kHopBytes on to the other. One
+// token is under way, so two acts are one round trip.
 std::vector<RankPlan> PingPongPlans(int acts_per_step);
 
 }  // namespace weir::bench

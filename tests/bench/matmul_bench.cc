@@ -1,4 +1,4 @@
-// Where the time of a GPT step goes, and its matrix products beside bare oneDNN on the
+// Shows where the time of a GPT step goes, and compares its matrix products with bare oneDNN on the
 // same shapes, on one thread.
 //   tools/bench matmul
 #include <omp.h>
@@ -23,8 +23,7 @@ namespace {
 
 using dnnl::memory;
 
-// A product as oneDNN sees it: c[m, n] = a[m, k] b[k, n], either operand possibly
-// stored the other way round.
+// A product as oneDNN sees it: c[m, n] = a[m, k] b[k, n]. Either operand may be stored transposed.
 struct Product {
   int64_t m, k, n;
   bool a_transposed, b_transposed;
@@ -60,7 +59,7 @@ struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
 
-// One oneDNN primitive on operands of its own, used by nobody else.
+// One oneDNN primitive on operands that no other code uses.
 class BareProduct {
  public:
   explicit BareProduct(const Product& p) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {
@@ -86,7 +85,7 @@ class BareProduct {
   }
 
  private:
-  // Nothing denormal.
+  // Fills with values that are not denormal.
   memory Ones(const memory::desc& desc, DType dtype) {
     owned_.emplace_back(std::aligned_alloc(64, (desc.get_size() + 63) / 64 * 64));
     const size_t n = desc.get_size() / SizeOf(dtype);
@@ -129,7 +128,7 @@ void Shares(const std::string& net, const std::map<std::string, std::vector<doub
   }
 }
 
-// The step's kernels in a loop, each timed, and after each round every shape bare.
+// Times the step's kernels in a loop, and after each round times every shape in bare oneDNN.
 void Measure(const BenchArgs& args, const std::string& net, TransformerOptions gpt,
              const std::string& precision) {
   gpt.training.precision = precision;

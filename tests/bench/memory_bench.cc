@@ -1,4 +1,4 @@
-// Memory that the plan says against memory that the process takes, in the layouts of
+// Compares the memory that the plan says with the memory that the process takes, in the layouts of
 // observed_memory.h.
 //   tools/bench memory
 #include <string>

@@ -1,5 +1,5 @@
-// The same questions as collective_bench.cc, answered by MPI: mpirun -np 2 mpi_collective FOLDER.
-// Not built by Bazel: tools/bench compiles it with mpicxx where there is one.
+// Answers the questions of collective_bench.cc with MPI: mpirun -np 2 mpi_collective FOLDER. Bazel
+// does not build this file: tools/bench compiles it with mpicxx if that is installed.
 #include <mpi.h>
 
 #include <algorithm>
@@ -18,7 +18,8 @@ class Collectives {
  public:
   explicit Collectives(int rank) : rank_(rank) {}
 
-  // One operation on a tensor of `bytes` bytes as a whole; false if there is no such.
+  // Returns one operation on a whole tensor of `bytes` bytes, or an empty function if there is no
+  // such operation.
   std::function<void()> Find(const std::string& name, long bytes) {
     const int elements = static_cast<int>(bytes / 4);
     send_.assign(elements, 1.0f);

@@ -14,7 +14,7 @@
 namespace weir::bench {
 namespace {
 
-// A line of /proc/self/status in bytes.
+// Returns a field of /proc/self/status in bytes.
 double StatusBytes(const std::string& field) {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {

@@ -1,4 +1,5 @@
-// Whether a session takes the memory that its plans say, to 2 % of a job large enough to say so.
+// Tests whether a session takes the memory that its plans say, to 2 %, for a job that is large
+// enough.
 #include "tests/bench/observed_memory.h"
 
 #include <cmath>

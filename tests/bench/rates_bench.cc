@@ -1,6 +1,6 @@
-// What the mathematics of time costs: slots solved, start times checked and an iteration played,
-// for pipelines of up to 20,000 actors; and how near the solved memory is to what no count can
-// beat.
+// Measures the cost of the mathematics of time: the slot solve, the check of start times and the
+// play of an iteration, for pipelines of up to 20,000 actors. It also measures how near the solved
+// memory is to the lower bound.
 //   tools/bench rates
 #include <algorithm>
 #include <string>
@@ -77,7 +77,7 @@ void MeasureTimes(const BenchArgs& args, const RandomPipeline& options, const Bu
             absl::StrCat("CPU time, ", acts, " acts"));
 }
 
-// Played greedily, and in memory, beside the bounds; over random pipelines.
+// Measures the greedy play and the memory against their bounds, over random pipelines.
 void MeasureQuality(const BenchArgs& args, int layers, int stages) {
   std::vector<double> period, memory, memory_alone;
   for (int seed = 1; seed <= args.Repeats(10); ++seed) {

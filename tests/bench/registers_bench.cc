@@ -1,7 +1,7 @@
-// What register counts cost and buy: ten random pipelines with one slot everywhere, two, twice the
-// stages, what the schedule says, and solved counts. Virtual time runs the production plans and
-// protocol with the costs that the compiler planned with; real time is for those with a core for
-// every stage.
+// Measures the cost and the gain of register counts on ten random pipelines: one slot everywhere,
+// two, twice the stages, the counts of the schedule, and solved counts. Virtual time runs the
+// production plans and protocol with the costs that the compiler planned with. Real time runs only
+// the pipelines that have a core for every stage.
 //   tools/bench registers
 #include <algorithm>
 #include <random>
@@ -29,8 +29,8 @@ struct Pipeline {
   int64_t vocab = 0;
 };
 
-// Stages of one to five blocks, so that they cost differently; every third has two, for machines of
-// two cores.
+// Makes stages of one to five blocks, so that their costs differ. Every third pipeline has two
+// stages, for machines of two cores.
 Pipeline RandomPipeline(int seed) {
   std::mt19937_64 random(static_cast<uint64_t>(seed));
   auto draw = [&](int64_t low, int64_t high) {
@@ -72,7 +72,7 @@ struct Compiled {
   std::vector<RankPlan> plans;
   int64_t micro_batch_ns = 0;
   int64_t bound_ns = 0;
-  int64_t register_bytes = 0;  // over all devices, weights left out
+  int64_t register_bytes = 0;  // over all devices, without weights
 };
 
 Compiled Compile(const Pipeline& pipeline, Runtime::Registers registers) {
@@ -94,7 +94,7 @@ Compiled Compile(const Pipeline& pipeline, Runtime::Registers registers) {
   return compiled;
 }
 
-// Of one step, with the times and latencies that the plans were made with.
+// Returns the time of one step, with the times and latencies that the plans were made with.
 double VirtualNs(const Compiled& compiled, int64_t vocab) {
   CountingFeed feed(vocab);
   SessionOptions options;

@@ -1,5 +1,5 @@
-// What the runtime adds to the kernels of a step, what it asks of the heap, and what
-// tracing costs.
+// Measures what the runtime adds to the kernels of a step, its requests to the heap, and the cost
+// of tracing.
 //   tools/bench op trace
 #include <memory>
 #include <string>
@@ -83,7 +83,7 @@ void CostPerOp(const BenchArgs& args) {
             {},
             "tensors of a few elements"});
 
-  // The programs taken out: the protocol alone.
+  // Removes the programs, which leaves only the protocol.
   for (RankPlan& plan : plans) {
     for (Program& program : *plan.mutable_program()) program.clear_call();
   }
@@ -182,7 +182,7 @@ void Allocations(const BenchArgs& args) {
   }
 }
 
-// What a reading of the time and a record take, in a loop.
+// Returns the time of a reading of the clock and a record, in a loop.
 double NsPerRecord() {
   constexpr int kRecords = 1 << 18;
   ActRing ring(1 << 16);

@@ -1,9 +1,10 @@
-// Tensors between two processes, each on a core of its own: 64 B there and back, and 4 MiB one
+// Measures tensors between two processes, each on its own core: 64 B there and back, and 4 MiB one
 // way, over shared memory and TCP, with and without checksums, beside ucx_perftest on the same
 // lanes. Both sides look for messages without a pause, as ucx_perftest does.
 //   bazel run //tests/bench:transport_bench
-// Shared memory: a token's bytes are written into the consumer's slot, which is the transfer;
-// to compute straight into it costs nothing more. TCP: the bytes are sent from the producer's slot.
+// Shared memory: the transfer writes a token's bytes into the consumer's slot; an actor that
+// computes straight into that slot pays nothing more. TCP: the bytes are sent from the producer's
+// slot.
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -44,7 +45,7 @@ void PinTo(int core) {
   ::sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-// One of two ranks with an edge to the other.
+// One of two ranks with an edge to the other rank.
 class Side final : public MessageReceiver {
  public:
   Side(int rank, Exchange* exchange, Lanes lanes, Checksum checksum)
@@ -71,7 +72,7 @@ class Side final : public MessageReceiver {
     Must(endpoint_->Connect());
   }
 
-  // Nanoseconds of one way.
+  // Returns the nanoseconds of one way.
   double Latency() {
     const double begin = WallNs();
     for (int i = 0; i < kRounds; ++i) {
@@ -81,7 +82,7 @@ class Side final : public MessageReceiver {
     }
     return (WallNs() - begin) / (2.0 * kRounds);
   }
-  // GB/s until the last credit is back.
+  // Returns GB/s until the last credit is back.
   double Bandwidth() {
     const double begin = WallNs();
     for (int i = 0; i < kTokens; ++i) {
@@ -130,7 +131,8 @@ class Side final : public MessageReceiver {
   int64_t num_credits_ = 0;
 };
 
-// Two processes with a Side each; the first measures when told. Between samples both are stopped.
+// Two processes with a Side each. The first process measures on request. Between samples both are
+// stopped.
 class SidePair {
  public:
   SidePair(Lanes lanes, Checksum checksum) {
@@ -181,7 +183,7 @@ class SidePair {
 
 bool HasPerftest() { return std::system("command -v ucx_perftest >/dev/null 2>&1") == 0; }
 
-// What ucx_perftest of Debian's ucx-utils finds: ns one way, or GB/s.
+// Returns the figure of ucx_perftest from Debian's ucx-utils: ns one way, or GB/s.
 double Perftest(Lanes lanes, char what) {
   const std::string environment =
       absl::StrCat("UCX_TLS=", lanes == Lanes::kTcp ? "tcp" : "posix,cma",
@@ -189,7 +191,7 @@ double Perftest(Lanes lanes, char what) {
   const std::string test =
       what == 'l' ? absl::StrCat("-t ucp_am_lat -s ", kSmall, " -n ", 2 * kRounds, " -w 200")
                   : absl::StrCat("-t ucp_am_bw -s ", kLarge, " -n ", kTokens, " -w 4 -W ", kSlots);
-  // The server ends with its client; a port that is taken is tried again with another.
+  // The server ends with its client. If a port is taken, the next try uses another port.
   static int port = 20000 + ::getpid() % 20000;
   const std::string command = absl::StrCat(environment, " taskset -c 1 ucx_perftest -p ", ++port,
                                            " >/dev/null 2>&1 & sleep 0.3; ", environment,
@@ -204,7 +206,8 @@ double Perftest(Lanes lanes, char what) {
   double value = 0;
   const size_t column = what == 'l' ? 3 : 5;
   if (fields.size() <= column || !absl::SimpleAtod(fields[column], &value)) return 0;
-  return what == 'l' ? value * 1000 : value * (1 << 20) / 1e9;  // its MB are 2^20
+  // One MB of ucx_perftest is 2^20 bytes.
+  return what == 'l' ? value * 1000 : value * (1 << 20) / 1e9;
 }
 
 void Compare(const BenchArgs& args, Lanes lanes, const std::string& name) {

@@ -1,4 +1,4 @@
-// The bugs that can be planted, in words. Thread rule: constants.
+// Describes the bugs that can be planted. Thread rule: constants.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct CatalogueEntry {
   std::string what;
 };
 
-// All but kNone, in the order of the enumeration.
+// Returns all bugs but kNone, in the order of the enumeration.
 const std::vector<CatalogueEntry>& BugCatalogue();
 
 }  // namespace weir::chaos

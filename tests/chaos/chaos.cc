@@ -1,4 +1,4 @@
-// The command that plays cases: many seeds, one again, or all interleavings of small plans.
+// The command that plays cases: many seeds, one seed again, or all interleavings of small plans.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -90,7 +90,7 @@ void PrintRow(const std::string& plan, const CaseResult& sum, double minutes) {
       minutes <= 0 ? 0 : static_cast<double>(sum.num_runs) / minutes);
 }
 
-// Seeds in blocks, so that all plans get their share of the time.
+// Plays seeds in blocks, so that all plans get their share of the time.
 int PlaySeeds(const Options& options) {
   struct Part {
     std::unique_ptr<CasePlayer> player;

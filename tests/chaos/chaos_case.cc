@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kNames[] = {"uniform", "starve", "pct2", "pct3", "mutate", "all"};
 
-// Of a round of `mutate`.
+// The runs of a round of `mutate`.
 constexpr int kFreshRuns = 4;
 constexpr int kMutatedRuns = 12;
 constexpr int kMutationsMax = 4;
@@ -43,7 +43,7 @@ absl::StatusOr<std::unique_ptr<CasePlayer>> CasePlayer::Create(const std::string
   if (plan == nullptr) return absl::NotFoundError(absl::StrCat("there is no plan '", name, "'"));
   std::unique_ptr<CasePlayer> player(new CasePlayer(name));
   for (size_t i = 0; i < player->worlds_.size(); ++i) {
-    // One rank sends no messages, so how they move makes no difference.
+    // A single rank sends no messages, so the mapping of messages makes no difference.
     if (i > 0 && plan->ranks.size() == 1) break;
     WEIR_ASSIGN_OR_RETURN(player->worlds_[i],
                           World::Create(*plan, static_cast<SimNetwork::Mapping>(i)));
@@ -90,10 +90,10 @@ RunResult CasePlayer::PlayOne(const Draft& draft, CaseResult* sum) {
   return result;
 }
 
-// Each round begins with nothing, so that it can be played again by itself.
+// Each round starts from nothing, so that it can be repeated alone.
 void CasePlayer::PlayRound(Draft draft, uint64_t seed, CaseResult* sum) {
   SimCoverage met;
-  std::vector<std::vector<uint32_t>> rare;  // decisions of runs that met something new
+  std::vector<std::vector<uint32_t>> rare;  // decisions of the runs that met something new
   uint64_t num_draws = 0;
   const auto draw = [&](uint64_t bound) {
     return MixKey(MixKey(seed, 0x0DD), num_draws++) % bound;
@@ -103,7 +103,7 @@ void CasePlayer::PlayRound(Draft draft, uint64_t seed, CaseResult* sum) {
   for (int i = 0; i < kFreshRuns + kMutatedRuns; ++i) {
     draft.run.engine.seed = MixKey(seed, static_cast<uint64_t>(i));
     if (i >= kFreshRuns && !rare.empty()) {
-      // The later found, the rarer.
+      // Decisions that were found later are rarer.
       const size_t from_end = std::min<size_t>(draw(rare.size()), draw(rare.size()));
       script = rare[rare.size() - 1 - from_end];
       for (uint64_t k = draw(kMutationsMax) + 1; k > 0 && !script.empty(); --k) {
@@ -123,7 +123,7 @@ void CasePlayer::PlayRound(Draft draft, uint64_t seed, CaseResult* sum) {
 
 CaseResult CasePlayer::Play(uint64_t seed, CaseChooser chooser, CaseFaults faults) {
   if (chooser == CaseChooser::kAll) {
-    // A round is worth many runs, so few seeds are rounds.
+    // A round is as long as many runs, so only few seeds are rounds.
     const uint64_t which = MixKey(seed, 0xA11) % 64;
     chooser = which == 0 ? CaseChooser::kMutate : static_cast<CaseChooser>(which % 4);
   }

@@ -1,12 +1,14 @@
-// A case: one seed of one chooser on one plan. It says all that a run needs, so plan, chooser
-// and seed are enough to play it again.
+// A case is one seed of one chooser on one plan. A run takes everything else from these three, so
+// plan, chooser and seed are enough to repeat it.
 //
 //   uniform, starve, pct2, pct3   one run
-//   mutate   a round of runs: some uniform ones, then mutations of the decisions of those that met
-//   something new all      any of these, by the seed
+//   mutate                        a round of runs: some uniform runs, then mutations of the
+//   decisions
+//                                 of the runs that met something new
+//   all                           any of these, by the seed
 //
-// How a message's bytes move, whether messages come in pieces, how many steps are run at once and
-// which faults happen follow from the seed too.
+// The seed also decides how a message's bytes move, whether messages come in pieces, how many steps
+// run at once and which faults happen.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -24,28 +26,28 @@
 namespace weir::chaos {
 
 enum class CaseChooser : uint8_t { kUniform, kStarve, kPct2, kPct3, kMutate, kAll };
-// Null if there is no such chooser.
+// Returns null if there is no such chooser.
 std::optional<CaseChooser> ChooserNamed(const std::string& name);
 const char* Name(CaseChooser chooser);
 
 enum class CaseFaults : uint8_t { kNone, kHarmless, kAny, kBySeed };
 
 struct CaseResult {
-  std::string failure;        // of the first run that failed; empty if none did
-  uint64_t history_hash = 0;  // of all its runs
+  std::string failure;        // of the first failed run; empty if no run failed
+  uint64_t history_hash = 0;  // of all runs of the case
   int64_t num_runs = 0;
   int64_t num_events = 0;
-  int64_t num_errors = 0;  // runs that ended with an error, as they had to
+  int64_t num_errors = 0;  // runs that ended with an error, as expected
 };
 
-// A plan with its worlds, and what runs of it have met.
+// A plan with its worlds, and the record of what its runs have met.
 class CasePlayer {
  public:
-  // kNotFound if there is no such plan.
+  // kNotFound: there is no such plan.
   static absl::StatusOr<std::unique_ptr<CasePlayer>> Create(const std::string& plan);
 
   CaseResult Play(uint64_t seed, CaseChooser chooser, CaseFaults faults);
-  // Tells the events of the run that fails, or of the last.
+  // Prints the events of the run that fails, or of the last run.
   CaseResult Explain(uint64_t seed, CaseChooser chooser, CaseFaults faults, std::ostream& out);
 
   const SimCoverage& coverage() const { return coverage_; }

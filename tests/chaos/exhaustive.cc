@@ -19,7 +19,7 @@ ExhaustiveResult PlayAll(World& world, const World::Run& run, int64_t runs_max) 
     ++result.num_runs;
     result.failure = played.failure;
     if (!result.failure.empty()) break;
-    // The last decision that could have been another.
+    // Finds the last decision that could have been different.
     const std::vector<uint32_t>& bounds = world.engine().bounds();
     script = world.engine().decisions();
     while (!script.empty() && script.back() + 1 == bounds[script.size() - 1]) script.pop_back();

@@ -1,6 +1,5 @@
-// Every interleaving of a small plan: depth-first over the decisions of the simulator, each
-// time played from the beginning, and cut where a run comes to a state that has been seen,
-// memory included.
+// Plays every interleaving of a small plan: depth-first over the decisions of the simulator. Each
+// run is played from the start, and ends early in a state (memory included) that was already seen.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -12,7 +11,7 @@
 namespace weir::chaos {
 
 struct ExhaustiveResult {
-  std::string failure;  // of the first run that failed; empty if none did
+  std::string failure;  // of the first failed run; empty if no run failed
   int64_t num_runs = 0;
   int64_t num_states = 0;
   enum class End : uint8_t { kComplete, kOutOfRuns } end = End::kComplete;

@@ -1,4 +1,4 @@
-// Some thousands of seeds that nobody has tried: other ones at every run. A failure names its seed.
+// Plays some thousands of untried seeds, different in every run. A failure names its seed.
 #include <random>
 
 #include "gtest/gtest.h"

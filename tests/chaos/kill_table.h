@@ -1,6 +1,6 @@
-// Plants each bug in turn and looks whether the regression seeds find it. Only in programs
-// whose sources are compiled with WEIR_PLANTED_BUGS.
-// Each bug lives in a process of its own, since it may crash.
+// Plants each bug in turn and checks whether the regression seeds find it. Only for programs whose
+// sources are compiled with WEIR_PLANTED_BUGS. Each bug runs in its own process, because it may
+// crash.
 // Thread rule: one thread in the process.
 #pragma once
 
@@ -17,12 +17,12 @@ struct Kill {
   std::string name;
   std::string what;
   bool killed = false;
-  std::string plan;  // on which
+  std::string plan;  // the plan that found the bug
   uint64_t seed = 0;
-  std::string how;  // what the check said
+  std::string how;  // the message of the check
 };
 
-// `seeds` of each standard plan, from 1, until one fails.
+// Plays `seeds` seeds of each standard plan, from 1, until a run fails.
 Kill TryToKill(PlantedBug bug, const std::string& name, const std::string& what, uint64_t seeds);
 std::vector<Kill> MakeKillTable(uint64_t seeds);
 void PrintKillTable(const std::vector<Kill>& table, std::ostream& out);

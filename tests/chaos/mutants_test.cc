@@ -1,4 +1,4 @@
-// What chaos finds: with planted bugs nearly every one, without them nothing.
+// Tests what chaos finds: nearly every planted bug, and nothing without planted bugs.
 #include <algorithm>
 #include <iostream>
 

@@ -1,4 +1,4 @@
-// A thousand fixed seeds of every standard plan, twice each.
+// Plays a thousand fixed seeds of every standard plan, twice each.
 #include <sstream>
 
 #include "gtest/gtest.h"

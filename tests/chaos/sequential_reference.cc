@@ -14,14 +14,14 @@ namespace weir::chaos {
 namespace {
 
 using Place = PlanOperand::Place;
-using Token = std::shared_ptr<std::vector<uint64_t>>;  // of words, for alignment
+using Token = std::shared_ptr<std::vector<uint64_t>>;  // words, for alignment
 
 Token NewToken(int64_t bytes) { return std::make_shared<std::vector<uint64_t>>(bytes / 8 + 1, 0); }
 
-// The tokens of a register, or of both ends of an edge, from the first on.
+// The tokens of a register, or of both ends of an edge, from the first token on.
 using Stream = std::vector<Token>;
 
-// What each port of an actor holds: the tokens of a span.
+// The content of each port of an actor: the tokens of a span.
 using Held = std::vector<std::vector<Token>>;
 
 struct Call {
@@ -121,13 +121,13 @@ class SequentialRun {
                                                   bytes);
   }
 
-  // In the steps n of the run with n % every == every_phase.
+  // Returns the acts in the steps n of the run with n % every == every_phase.
   int64_t ActsOf(const PlanActor& actor) const {
     const int64_t left_out = steps_ - 1 - actor.every_phase;
     return left_out < 0 ? 0 : (left_out / actor.every + 1) * actor.acts_per_step;
   }
 
-  // The span that an act belongs to.
+  // Returns the span that an act belongs to.
   static int64_t SpanOf(const PlanPort& port, int64_t act) {
     return (act + port.phase) / port.period;
   }
@@ -170,7 +170,7 @@ class SequentialRun {
     return absl::OkStatus();
   }
 
-  // Where the act stands in the span of the port that the call's first output is in.
+  // Returns the place of the act in the span of the port that has the call's first output.
   static int64_t ActOfSpan(const PlanActor& actor, int64_t act, const PlanCall& call) {
     if (call.outputs.empty() || call.outputs[0].place != Place::kOutput) return 0;
     const PlanPort& port = actor.outputs[call.outputs[0].index];
@@ -231,7 +231,8 @@ class SequentialRun {
   DataFeed& feed_;
   std::vector<Rank> ranks_;
   std::map<std::pair<int64_t, uint64_t>, std::unique_ptr<Stream>> streams_;
-  std::map<std::tuple<int, int, int>, std::vector<Token>> held_;  // of the span of an output port
+  // The tokens of the span of an output port.
+  std::map<std::tuple<int, int, int>, std::vector<Token>> held_;
   Reference reference_;
 };
 

@@ -1,6 +1,6 @@
-// That no plan of chaos can come to a standstill by itself: a run that does is the engine's fault
-// or the faults' doing. Apart from the runs: there the protocol, by which times are derived, may
-// hold a planted bug.
+// Tests that no plan of chaos can come to a standstill by itself: if a run does, the engine or the
+// faults cause it. This test is separate from the runs, because the protocol there, which gives the
+// times, may contain a planted bug.
 #include "tests/chaos/standard_plans.h"
 
 #include <vector>

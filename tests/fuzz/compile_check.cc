@@ -17,9 +17,9 @@ namespace {
 
 constexpr int64_t kCallsMax = 64;
 constexpr int64_t kCallsRefused = 10'000;
-constexpr size_t kCodeLength = 5;  // W0417
+constexpr size_t kCodeLength = 5;  // as in W0417
 
-// The code of a refusal.
+// Returns the code of a refusal.
 absl::StatusOr<std::string> CodeOf(const char* stage, const absl::Status& status) {
   if (ExitCode(status) != 65)
     return absl::InternalError(absl::StrCat(stage, ": ", status.ToString()));
@@ -37,7 +37,7 @@ std::vector<int64_t> RanksToLower(int64_t ranks, int64_t most) {
   return {chosen.begin(), chosen.end()};
 }
 
-// "" if all plans are sound and fit together.
+// Returns "" if all plans are sound and fit together.
 absl::StatusOr<std::string> CheckRanks(const LogicalPlan& logical, int64_t ranks_lowered_max) {
   std::vector<Plan> plans;
   for (int64_t rank : RanksToLower(logical.mesh.num_ranks(), ranks_lowered_max)) {

@@ -1,7 +1,7 @@
-// What must hold of any job whatever, sound or not: it compiles and lowers, and every rank's plan
-// passes what a rank checks when it loads the plan, its certificate too; or the job is refused with
-// a code and the exit code of a refused job. A fault of ours (kInternal) is a failure. Thread rule:
-// pure functions.
+// Checks the promise for any job, sound or not. Either the job compiles and lowers, and every
+// rank's plan passes the rank's checks at loading, including the certificate; or the job is refused
+// with a code and the exit code of a refused job. A fault of Weir (kInternal) is a failure.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@
 namespace weir {
 
 struct CompileCheck {
-  // Of larger meshes as many ranks are lowered, evenly over the mesh, and those are looked at
-  // together.
+  // The number of ranks that are lowered on larger meshes, evenly over the mesh. The plans of these
+  // ranks are checked together.
   int64_t ranks_lowered_max = 64;
 };
 
-// Compiles `job` in every mode and checks the plans of its ranks. The code with which the job is
-// refused for training, or
-// "" if it is sound. An error says what went wrong, and is a fault of ours.
+// Compiles `job` in every mode and checks the plans of its ranks. Returns the code with which the
+// job is refused for training, or "" if the job is sound. An error says what went wrong and is a
+// fault of Weir.
 absl::StatusOr<std::string> CheckCompile(const Job& job, const CompileCheck& check = {});
 
-// Whether a job repeats calls so often that compiling it only takes time. What is too many is
-// refused before anything is built.
+// Returns whether a job repeats calls so often that compiling it only takes time. A job with too
+// many calls is refused before anything is built.
 bool RepeatsVeryOften(const Job& job);
 
 }  // namespace weir

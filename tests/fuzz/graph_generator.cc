@@ -24,7 +24,7 @@ std::string TypeText(const Dims& dims) {
   return absl::StrCat("f32[", absl::StrJoin(dims, ", "), "]");
 }
 
-// Nodes and parameters that no output depends on: a graph that has parameters of that kind is
+// Drops nodes and parameters that no output depends on, because a graph with such parameters is
 // refused.
 void DropUnused(Function* function) {
   std::set<std::string> used(function->output().begin(), function->output().end());
@@ -78,7 +78,7 @@ class GraphGenerator {
   std::string NewName(const std::string& stem) { return absl::StrCat(stem, "_", next_name_++); }
 
   const Tensor& Any(const std::vector<Tensor>& tensors) {
-    // Mostly what came last, so that models are deep.
+    // Mostly picks the last tensor, so that models are deep.
     return Below(2) == 0 ? tensors.back() : tensors[Below(static_cast<int>(tensors.size()))];
   }
 
@@ -126,7 +126,7 @@ class GraphGenerator {
     }
   }
 
-  // A value of the activations' type that depends on `from`.
+  // Returns a value of the activations' type that depends on `from`.
   std::string ToHidden(FunctionWriter& f, const Tensor& from) {
     if (from.dims == Activation()) return from.name;
     const std::string weight =
@@ -134,8 +134,8 @@ class GraphGenerator {
     Tensor last = {f.Node(NewName("to_hidden"), "matmul", {from.name, weight}), from.dims};
     last.dims.back() = "hidden";
     if (last.dims == Activation()) return last.name;
-    // Heads or other dimensions in between are summed away; what is missing or turned around starts
-    // anew.
+    // Sums away heads or other dimensions in between. A tensor without a needed dimension, or with
+    // turned ones, starts anew.
     if (last.dims == Dims{"batch", "sequence", "heads", "hidden"}) {
       return f.Node(NewName("merged"), "reduce_sum", {last.name},
                     {{"axes", std::vector<int64_t>{2}}});
@@ -237,7 +237,7 @@ class GraphGenerator {
                         x.dims});
   }
 
-  // Batch and sequence change places.
+  // Adds a node that swaps batch and sequence.
   void AddTurned(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     if (x.dims.size() != 3) return AddUnary(f, x, tensors);
     tensors->push_back({f.Node(NewName("turned"), "transpose", {x.name},
@@ -253,7 +253,8 @@ class GraphGenerator {
         {f.Node(NewName("gated"), "mul", {gate.name, tensors->back().name}), gate.dims});
   }
 
-  // Cut in two along the first axis that has two of something, and joined the other way round.
+  // Cuts a tensor in two along the first axis that allows it, and joins the halves in the other
+  // order.
   void AddHalves(FunctionWriter& f, const Tensor& x, std::vector<Tensor>* tensors) {
     const int64_t axis = static_cast<int64_t>(x.dims.size()) - 1;
     int64_t size = 0;

@@ -1,4 +1,5 @@
-// Any text as a job file: read, compiled in every mode, lowered for all ranks of small meshes.
+// Reads any text as a job file, compiles it in every mode, and lowers it for all ranks of small
+// meshes.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -25,7 +26,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
 extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t max_size)
     __attribute__((weak));
 
-// libFuzzer's hook: mostly changes of the job, sometimes of bytes.
+// libFuzzer's hook: it mostly changes the job, and sometimes bytes.
 extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max_size,
                                           unsigned int seed) {
   weir::Job job;

@@ -22,7 +22,7 @@ class JobGenerator {
 
   Job Run() {
     Job job;
-    // Options of the zoo that it refuses are drawn again.
+    // If the zoo refuses its options, the model is drawn again.
     for (absl::StatusOr<Job> model = DrawModel();; model = DrawModel()) {
       if (!model.ok()) continue;
       job = *std::move(model);
@@ -122,7 +122,7 @@ class JobGenerator {
     }
   }
 
-  // Other rules, for any dimension and axis of the job, in any order.
+  // Draws more rules, for any dimension and axis of the job, in any order.
   void DrawRules(Job* job) {
     std::vector<Rule> rules(job->rule().begin(), job->rule().end());
     std::erase_if(rules, [&](const Rule&) { return OneIn(3); });

@@ -1,6 +1,7 @@
-// Sound jobs with a few seeded changes each: compiled, or refused with a code.
-//   WEIR_FUZZ_SEED=N   the first seed     WEIR_FUZZ_KEEP=PATH   where to keep the last job, for
-//   after a crash
+// Makes a few seeded changes to each of many sound jobs. Each result is compiled, or refused with a
+// code.
+//   WEIR_FUZZ_SEED=N      the first seed
+//   WEIR_FUZZ_KEEP=PATH   where to keep the last job, for after a crash
 #include <cstdlib>
 #include <fstream>
 
@@ -34,7 +35,7 @@ TEST(JobMutationTest, AChangedJobCompilesOrIsRefusedWithACode) {
       ++(code->empty() ? sound : refused);
     }
   }
-  // Both must happen, or the changes are too tame or too wild to test anything.
+  // Both outcomes must happen, or the changes are too tame or too wild to test anything.
   EXPECT_GT(sound, 100);
   EXPECT_GT(refused, 100);
 }

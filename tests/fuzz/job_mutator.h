@@ -1,6 +1,6 @@
-// Small changes to a job that keep it a job: a field dropped, repeated, swapped with its
-// neighbour, a number made telling, a name replaced by another name of the job. They reach
-// deeper into the compiler than changes of bytes, which mostly end in the parser.
+// Makes small changes to a job that keep it a job: a field is dropped, repeated or swapped with its
+// neighbour, a number becomes a critical one, or a name becomes another name of the job. Such
+// changes reach deeper into the compiler than changes of bytes, which mostly end in the parser.
 // Thread rule: pure function of job and seed.
 #pragma once
 

@@ -17,13 +17,14 @@ namespace {
 
 constexpr int64_t kSteps = 2;
 constexpr int64_t kDevicesMax = 24;
-// Of a loss near 1: sums in another order, over a handful of small layers.
+// The tolerance for a loss near 1: the sums have another order, over a handful of small layers.
 constexpr double kToleranceF32 = 2e-4;
 constexpr double kToleranceBF16 = 5e-2;
-// A model whose loss is not of this size amplifies rounding.
+// A model with a larger loss amplifies rounding.
 constexpr double kLossMax = 30;
 
-// Values by global element: the same, whoever asks for which part.
+// A feed of values by global element. Each part of a tensor gets the same values, whatever the
+// split.
 class ElementFeed final : public DataFeed {
  public:
   explicit ElementFeed(int64_t micro_batches) : micro_batches_(micro_batches) {}
@@ -75,7 +76,7 @@ absl::StatusOr<std::string> TrainOnMeshAndAlone(const Job& job) {
   int64_t devices = 1;
   for (const MeshAxisSpec& axis : job.mesh().axis()) devices *= axis.size();
   if (devices > kDevicesMax) return "";
-  // One device has one stage, and no layouts to choose from.
+  // One device has one stage and no choice of layouts.
   Job alone = testing::WithMesh(job, "");
   alone.clear_rule();
   alone.clear_layout();

@@ -1,5 +1,5 @@
-// Trains a generated job for a few steps, on its mesh and on one device: the losses must agree.
-// Thread rule: one thread; a run of its own uses threads of its own.
+// Trains a generated job for a few steps, on its mesh and on one device. The losses must agree.
+// Thread rule: one thread; each run uses its own threads.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace weir {
 
-// "" if both runs agree; a code if the job is refused, on its mesh or on one device. An error is a
-// fault of ours.
+// Returns "" if both runs agree, or a code if the job is refused on its mesh or on one device. An
+// error is a fault of Weir.
 absl::StatusOr<std::string> TrainOnMeshAndAlone(const Job& job);
 
 }  // namespace weir

@@ -1,6 +1,6 @@
-// Any bytes as messages from another process, as a rank's card and as an envelope: refused, or
-// entered in a way that keeps the promises of the ledger. An input is a list of commands, so that
-// messages meet every state that sending, receiving and handing over can bring about.
+// Reads any bytes as messages from another process, as a rank's card and as an envelope. They are
+// refused, or entered in a way that keeps the promises of the ledger. An input is a list of
+// commands, so that messages meet every state that sending, receiving and passing on can cause.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +25,7 @@ void Require(bool holds, const char* what) {
   std::abort();
 }
 
-// The bytes of an input, zeros after its end.
+// The bytes of an input, with zeros after its end.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : next_(data), end_(data + size) {}
@@ -48,8 +48,8 @@ constexpr int32_t kRanks = 3;
 constexpr int64_t kBytes = 40;
 const std::string kKey(32, 'k');
 
-// Rank 1, with edges of 1 to 4 slots to ranks 0 and 2 in both directions, and what it remembers
-// beside the ledger.
+// Rank 1, with edges of 1 to 4 slots to ranks 0 and 2 in both directions, and its own memory beside
+// the ledger.
 class LedgerRun {
  public:
   LedgerRun()

@@ -1,4 +1,5 @@
-// Any bytes as the plan of a rank, as protobuf text or binary: loaded and checked, or refused.
+// Reads any bytes as the plan of a rank, as protobuf text or binary: loads and checks it, or
+// refuses it.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

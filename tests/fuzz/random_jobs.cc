@@ -1,11 +1,11 @@
-// Many random jobs, each compiled in every mode and lowered for all its ranks, or refused with a
-// code, in bounded time.
+// Compiles many random jobs in every mode and lowers each for all its ranks, or sees the job
+// refused with a code, in bounded time.
 //   random_jobs generated|mutated|trained [--first SEED] [--count N] [--seconds S] [--print SEED]
 //   generated  jobs of job_generator.h on random meshes
 //   mutated    the jobs of the golden files with a few changes each (job_mutator.h); run from the
-//   root of the tree trained    generated jobs, trained for two steps on their mesh and on one
-//   device
-// Exit code 1 if a job crashed, was refused without a code, took longer, or was a fault of Weir.
+//              root of the tree
+//   trained    generated jobs, trained for two steps on their mesh and on one device
+// Exit code 1: a job crashed, was refused without a code, took too long, or showed a fault of Weir.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,4 +1,4 @@
-// A modest number of what random_jobs runs in thousands.
+// Runs a modest number of the trials that random_jobs runs in thousands.
 //   WEIR_FUZZ_SEED=N   the first seed
 #include <cstdlib>
 
@@ -30,7 +30,7 @@ TEST(RandomJobsTest, AGeneratedJobCompilesForAllItsRanksOrIsRefusedWithACode) {
   const SeriesResult result =
       RunSeries([](uint64_t seed) { return CheckCompile(GenerateJob(seed)); }, Of(400));
   ExpectNoFailure(result);
-  // Both must happen, or the jobs are too tame or too wild to test anything.
+  // Both outcomes must happen, or the jobs are too tame or too wild to test anything.
   EXPECT_GT(result.sound, 150) << ToText(result);
   EXPECT_FALSE(result.refused.empty()) << ToText(result);
 }

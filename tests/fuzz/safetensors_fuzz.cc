@@ -1,4 +1,4 @@
-// Any bytes as a safetensors file: opened and read whole, or refused as damaged.
+// Reads any bytes as a safetensors file: opens and reads it whole, or refuses it as damaged.
 #include <sys/mman.h>
 #include <unistd.h>
 

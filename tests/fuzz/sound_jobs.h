@@ -1,4 +1,4 @@
-// The jobs of the golden files: small, sound, and of many kinds. What mutations begin with.
+// The jobs of the golden files: small, sound, and of many kinds. Mutations start from these jobs.
 // Thread rule: reads files under the current folder, which is the root of the tree.
 #pragma once
 
@@ -8,7 +8,8 @@
 
 namespace weir {
 
-// In the order of their paths; none if this is not the root of the tree.
+// Returns the jobs in the order of their paths; none if the current folder is not the root of the
+// tree.
 std::vector<Job> SoundJobs();
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// Any text as a mesh, layout, type or --set: refused, or read such that its own text reads back
-// the same. The first byte chooses which.
+// Reads any text as a mesh, layout, type or --set: refuses it, or reads it such that its own text
+// reads back the same. The first byte chooses which.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>

@@ -18,15 +18,15 @@ namespace {
 
 constexpr int64_t kTrialsOfAChild = 200;
 constexpr size_t kWhatMax = 2000;
-// A trial that waits takes no time of a core.
+// A trial that waits takes no time of a core, so wall time needs its own limit.
 constexpr unsigned kWallSecondsPerSecond = 30;
 
-// What a child tells of a trial: one that it began, and one that ended.
+// A child's report about a trial: the trial began, or it ended.
 struct Report {
   enum class Kind : uint8_t { kBegan, kSound, kRefused, kFailed } kind = Kind::kBegan;
   uint64_t seed = 0;
   double seconds = 0;
-  char text[kWhatMax] = {};  // of a refusal its code, of a failure what it was
+  char text[kWhatMax] = {};  // the code of a refusal, or the description of a failure
 };
 
 double CpuSeconds() {
@@ -60,8 +60,8 @@ bool Receive(int pipe, Report* report) {
   return true;
 }
 
-// SIGPROF ends the process after `seconds` of a core's time from now, SIGALRM after many times as
-// long.
+// Limits the time: SIGPROF ends the process after `seconds` of a core's time from now, and SIGALRM
+// after many times that wall time.
 void LimitTime(double seconds) {
   itimerval limit{};
   limit.it_value.tv_sec = static_cast<time_t>(seconds);
@@ -103,7 +103,7 @@ class Series {
   }
 
  private:
-  // The seed to go on with.
+  // Returns the seed to continue with.
   uint64_t RunChild(uint64_t begin, uint64_t end) {
     int ends[2];
     if (pipe(ends) != 0) return Fail(begin, absl::StrCat("no pipe: ", std::strerror(errno)));

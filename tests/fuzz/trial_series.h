@@ -1,6 +1,6 @@
-// Runs many seeded trials, each of which may crash, hang or fail, and counts what became of them.
-// Trials run in child processes, some hundred in each, so that a crash costs one trial and names
-// its seed. Thread rule: one thread; forks, so call it before threads start.
+// Runs many seeded trials, each of which may crash, hang or fail, and counts the outcomes. Trials
+// run in child processes, some hundred in each, so that a crash costs one trial and names its seed.
+// Thread rule: one thread; forks, so call it before threads start.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace weir {
 struct SeriesOptions {
   uint64_t first_seed = 1;
   int64_t count = 100;
-  double seconds_max = 20;  // of one trial, of a core's time
+  double seconds_max = 20;  // of one trial, in time of a core
   int64_t say_every = 0;    // trials between two lines of progress; 0: none
 };
 
@@ -32,13 +32,13 @@ struct SeriesResult {
   uint64_t slowest_seed = 0;
 };
 
-// A trial: "" if its seed is sound, the code it is refused with, or an error.
+// A trial returns "" if its seed is sound, the code of a refusal, or an error.
 using Trial = std::function<absl::StatusOr<std::string>(uint64_t seed)>;
 
 SeriesResult RunSeries(const Trial& trial, const SeriesOptions& options);
 
-// "20000 trials: 15000 sound, 5000 refused (W0417 120, …), 0 failed; the slowest took 1.2 s (seed
-// 17)"
+// Returns "20000 trials: 15000 sound, 5000 refused (W0417 120, …), 0 failed; the slowest took 1.2 s
+// (seed 17)".
 std::string ToText(const SeriesResult& result);
 
 }  // namespace weir

@@ -1,9 +1,10 @@
-// Golden files: what a test produced when a person last looked at it, beside its input.
+// Golden files: a golden file holds the output of a test when a person last reviewed it, beside the
+// test's input.
 //
-// ExpectGolden compares; run by tests/golden/update (WEIR_UPDATE_GOLDEN names the root of
-// the checkout) it rewrites the file instead, and the change is reviewed as a diff. Not for
-// numbers that depend on the machine.
-// Thread rule: reads and writes files; one thread.
+// ExpectGolden compares the output with the file. If tests/golden/update runs the test
+// (WEIR_UPDATE_GOLDEN names the root of the checkout), ExpectGolden rewrites the file instead, and
+// a person reviews the change as a diff. Not for numbers that depend on the machine. Thread rule:
+// reads and writes files; one thread.
 #pragma once
 
 #include <string>
@@ -11,16 +12,19 @@
 
 namespace weir {
 
-// The text of `path`, counted from the root; "" and a failure of the test if there is none.
+// Returns the text of `path`, counted from the root. If there is no such file, the test fails and
+// the text is "".
 std::string ReadGoldenInput(const std::string& path);
 
-// Fails the test, with the first lines that differ and the command that accepts the change.
+// Compares `text` with the file. A difference fails the test, with the first lines that differ and
+// the command that accepts the change.
 void ExpectGolden(const std::string& path, const std::string& text);
 
-// Names in `folder` that end in `suffix`, without it, in order; folders too if `suffix` is "".
+// Returns the names in `folder` that end in `suffix`, without the suffix, in order. Includes
+// folders if `suffix` is "".
 std::vector<std::string> NamesIn(const std::string& folder, const std::string& suffix);
 
-// The first difference of two texts with lines around it, "" if they are equal.
+// Returns the first difference of two texts with lines around it, or "" if the texts are equal.
 std::string FirstDifference(const std::string& expected, const std::string& found);
 
 }  // namespace weir

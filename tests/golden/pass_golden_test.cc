@@ -1,5 +1,5 @@
-// Every pass of the compiler on jobs made for it: tests/golden/passes/PASS/CASE.textproto is
-// the job, CASE.txt the module after the pass.
+// Runs every pass of the compiler on jobs made for it: tests/golden/passes/PASS/CASE.textproto is
+// the job, and CASE.txt is the module after the pass.
 #include <set>
 #include <sstream>
 
@@ -23,7 +23,7 @@ Job ReadJob(const std::string& path) {
   return job.ok() ? *job : Job();
 }
 
-// The paths of all jobs, without ".textproto".
+// Returns the paths of all jobs, without ".textproto".
 std::vector<std::string> Cases() {
   std::vector<std::string> cases;
   for (const std::string& pass : NamesIn(kFolder, "")) {

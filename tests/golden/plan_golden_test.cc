@@ -1,6 +1,6 @@
-// What becomes of small jobs: tests/golden/plans/JOB.textproto is the job, JOB.plan.txt what
-// `weir plan` says of it. Of the smallest there is also the plan of rank 0, JOB.rank0.textproto.
-// All texts lead back to what they were made from.
+// Compares the plans of small jobs with golden files: tests/golden/plans/JOB.textproto is the job,
+// and JOB.plan.txt is the output of `weir plan`. The smallest jobs also have the plan of rank 0,
+// JOB.rank0.textproto. Every text names the input that it was made from.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,7 @@ using google::protobuf::TextFormat;
 using google::protobuf::util::MessageDifferencer;
 
 constexpr char kFolder[] = "tests/golden/plans/";
-// Jobs small enough for the plan of a rank to be read by a person.
+// The jobs that are small enough for a person to read the plan of a rank.
 const std::vector<std::string> kWithRankPlan = {"mlp_data_parallel", "mlp_pipeline",
                                                 "mlp_zero_three"};
 

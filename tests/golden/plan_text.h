@@ -1,5 +1,5 @@
-// A RankPlan as text that is reviewed: protobuf text with one call, actor, register or
-// state on a line.
+// Prints a RankPlan as text for review: protobuf text with one call, actor, register or state on a
+// line.
 // Thread rule: pure functions.
 #pragma once
 
@@ -9,7 +9,8 @@
 
 namespace weir {
 
-// The same plan always gives the same text; google::protobuf::TextFormat reads it back.
+// Returns the text of a plan. The same plan always gives the same text, and
+// google::protobuf::TextFormat reads the text back.
 std::string PlanText(const RankPlan& plan);
 
 }  // namespace weir

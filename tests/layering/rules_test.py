@@ -2,6 +2,7 @@
 
 import unittest
 
+from tests.layering import definition_rules
 from tests.layering import include_rules
 from tests.layering import style_rules
 from tests.layering.source_tree import SourceTree, includes_of
@@ -124,6 +125,21 @@ class IncludeRulesTest(PlantedViolationTest):
         self.assert_found(include_rules.check_cycles(SourceTree(folders)), "runtime/device -> runtime/memory -> runtime/device")
         folders["runtime/memory/c.h"] = ""
         self.assertEqual(include_rules.check_cycles(SourceTree(folders)), [])
+
+
+class DefinitionRulesTest(PlantedViolationTest):
+    def test_two_types_of_one_name_in_one_namespace_are_found(self):
+        header = "// A.\n#pragma once\nnamespace weir {\nstruct Rect {\n  int a;\n};\n}  // namespace weir\n"
+        for other in ("class Rect final : public Shape {};", "enum class Rect : uint8_t { kA };", "struct Rect { enum E { kB } e; };"):
+            tree = tree_of(sbp__x_h=header, ops__y_cc="namespace weir {\n" + other + "\n}\n")
+            self.assert_found(definition_rules.check_one_definition(tree), "weir::Rect", "ops/y.cc and in sbp/x.h")
+
+    def test_types_that_cannot_meet_are_lawful(self):
+        header = "// A.\n#pragma once\nnamespace weir {\nclass Rect {};\n}\n"
+        for other in ("class Rect;", "namespace {\nclass Rect {};\n}", "struct Other {\n  class Rect {};\n};", "class Rect::Impl {};",
+                      "void F() {\n  struct Rect {};\n}", "namespace ops {\nclass Rect {};\n}", "// class Rect {};", "enum class Turn { kA };"):
+            tree = tree_of(sbp__x_h=header, ops__y_cc="namespace weir {\n" + other + "\n}\n")
+            self.assertEqual(definition_rules.check_one_definition(tree), [], other)
 
 
 class StyleRulesTest(PlantedViolationTest):

@@ -26,8 +26,9 @@ constexpr uint64_t kSeed = 11;
 
 std::string Text(const char* text) { return text; }
 
-// The shared cases are as small as finite differences want them. These are longer than a vector
-// register, a tile and a block of attention, and do not divide by any of them.
+// Returns longer cases than the shared ones, which are as small as finite differences need. These
+// cases are longer than a vector register, a tile and a block of attention, and no multiple of any
+// of them.
 std::vector<OpCase> LongCases() {
   std::vector<OpCase> cases;
   for (const char* op : {"relu", "gelu", "silu"}) {
@@ -120,8 +121,8 @@ nlohmann::json AttributesJson(const Attributes& attrs) {
   return json;
 }
 
-// Gradients of the differentiable outputs: the first, and of matmul what comes before the
-// activation.
+// Returns gradients of the differentiable outputs: the first output, and for matmul also the value
+// before the activation.
 std::map<int, HostTensor> OutputGrads(const OpExample& example) {
   std::map<int, HostTensor> grads;
   for (int o = 0; o < (example.def->schema.name == "matmul" ? 2 : 1); ++o) {

@@ -1,5 +1,5 @@
-// Trains a job and writes all that another implementation needs to repeat the run, and what came
-// out, to one safetensors file:
+// Trains a job and writes to one safetensors file everything that another implementation needs to
+// repeat the run, and the results of the run:
 //   initial/NAME, final/NAME   every weight and optimiser state, whole
 //   data/FEED                  [step, micro-batch, ...] every batch
 //   loss, grad_norm            [step]
@@ -7,7 +7,7 @@
 //
 //   oracle_run JOB.textproto OUT.safetensors STEPS [mesh=AXES] [FIELD=VALUE]...
 //
-// The fields are those of `weir train --set`, such as training.micro_batches=2.
+// The fields are those of `weir train --set`, for example training.micro_batches=2.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -39,7 +39,7 @@ absl::StatusOr<Job> JobFrom(const std::string& path, const std::vector<std::stri
   return job;
 }
 
-// All batches of one input of the model, which must be integers.
+// Adds all batches of one input of the model, which must be integers.
 absl::Status AddBatches(const Job& job, const TensorDecl& input, int64_t steps,
                         TensorArchive* archive) {
   int64_t micro_batches = std::max<int64_t>(1, job.training().micro_batches());

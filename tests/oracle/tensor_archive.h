@@ -1,5 +1,6 @@
-// TensorArchive: named tensors and notes that one safetensors file hands to the Python side of a
-// test. Not a checkpoint; everything is in memory until it is written. Thread rule: one thread.
+// A TensorArchive holds named tensors and notes, and writes them to one safetensors file for the
+// Python side of a test. Not a checkpoint; everything is in memory until the write. Thread rule:
+// one thread.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,11 @@ namespace weir::testing {
 
 class TensorArchive {
  public:
-  // Names are unique; a later tensor of the same name replaces the earlier. `values` has the
-  // elements of `shape`.
+  // Adds a tensor. Names are unique; a later tensor replaces an earlier one of the same name.
+  // `values` has the elements of `shape`.
   void Add(const std::string& name, const Shape& shape, const std::vector<float>& values);
   void Add(const std::string& name, const Shape& shape, const std::vector<int32_t>& values);
-  // Text for the header of the file.
+  // Adds text for the header of the file.
   void Note(const std::string& name, const std::string& text) { notes_[name] = text; }
 
   // Errors: those of SafetensorsWriter.

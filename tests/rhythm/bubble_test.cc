@@ -1,5 +1,5 @@
-// The bubble that is predicted is that of a run with the same costs; zero-bubble against 1F1B where
-// stages are uneven.
+// Tests that the predicted bubble is the bubble of a run with the same costs, and compares
+// zero-bubble with 1F1B on uneven stages.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -55,7 +55,7 @@ TEST(BubbleTest, WhatIsPredictedIsTheBubbleOfARunWithTheSameCosts) {  // within 
   }
 }
 
-// Exchanges of gradients come between acts, on each rank of a stage at its own time.
+// Exchanges of gradients come between acts, at a different time on each rank of a stage.
 TEST(BubbleTest, WithDataParallelismThePredictionIsNear) {
   for (const Pipeline::ScheduleKind kind : kAll) {
     const Job job = WithSchedule(SmallGptJob("pp=2,dp=2", 6, 4), kind);
@@ -66,8 +66,8 @@ TEST(BubbleTest, WithDataParallelismThePredictionIsNear) {
   }
 }
 
-// Per block a unit each for the forward pass, for gradients of inputs and for those of weights,
-// times a factor of the stage.
+// Returns act costs: per block one unit each for the forward pass, for gradients of inputs and for
+// gradients of weights, times a factor of the stage.
 ActCost CostOfStages(const std::vector<double>& factors) {
   return [factors](const Plan& plan, const PlanActor& actor) -> int64_t {
     constexpr double kUnit = 1000;
@@ -85,8 +85,8 @@ ActCost CostOfStages(const std::vector<double>& factors) {
   };
 }
 
-// Cuts and speeds of stages are drawn. Where the fullest stage is a late one zero-bubble takes more
-// memory: it keeps as much on every stage as 1F1B on the first.
+// Cuts and speeds of stages are random. If the fullest stage is a late stage, zero-bubble takes
+// more memory, because it keeps as much on every stage as 1F1B keeps on the first.
 TEST(BubbleTest, ZeroBubbleIsHardlyEverSlowerThan1F1BWhereStagesAreUneven) {
   for (uint64_t seed = 1; seed <= 24; ++seed) {
     auto next = [seed, n = uint64_t{0}]() mutable { return UniformAt(seed, n++); };

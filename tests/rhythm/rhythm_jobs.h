@@ -1,4 +1,4 @@
-// Jobs to solve the rhythm of: small GPTs over many meshes.
+// Jobs for tests of the rhythm solve: small GPTs over many meshes.
 // Thread rule: pure functions.
 #pragma once
 
@@ -14,10 +14,10 @@ struct RhythmJob {
   Job job;
 };
 
-// Every kind of layout, in and out of one host, even and uneven.
+// Returns jobs with every kind of layout, within and beyond one host, even and uneven.
 std::vector<RhythmJob> JobsOfManyLayouts();
 
-// `layers` blocks over `mesh`.
+// Returns a GPT of `layers` blocks over `mesh`.
 Job SmallGptJob(const std::string& mesh, int layers, int micro_batches, int zero_stage = 0);
 
 }  // namespace weir::testing

@@ -1,5 +1,5 @@
-// The rhythm of a job holds on every rank of it, looked at or not; slots and times do what they
-// say.
+// Tests that the rhythm of a job holds on every rank, including ranks that the solve did not look
+// at, and that slots and times have their promised effect.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -34,7 +34,7 @@ std::unique_ptr<LogicalPlan> Compile(const Job& job) {
   return plan.ok() ? *std::move(plan) : nullptr;
 }
 
-// `look` at the plans of many layouts, with the schedule's counts and with solved ones.
+// Calls `look` with the plans of many layouts, with the schedule's counts and with solved counts.
 void ForEachLayoutAndCounts(const std::function<void(LogicalPlan* plan)>& look) {
   for (RhythmJob& entry : JobsOfManyLayouts()) {
     for (Runtime::Registers registers : {Runtime::SCHEDULE, Runtime::SOLVED}) {
@@ -61,8 +61,8 @@ TEST(Rhythm, HoldsOnRanksThatWereNotLookedAt) {
   });
 }
 
-// Two heads on four devices, two samples on eight: ranks in the middle do what neither the first
-// nor the last does.
+// Two heads on four devices and two samples on eight: ranks in the middle do work that neither the
+// first nor the last rank does.
 TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
   TransformerOptions options;
   options.layers = 3;
@@ -90,8 +90,8 @@ TEST(Rhythm, HoldsOnRanksWhoseNeighboursHaveNothingToDo) {
   }
 }
 
-// More devices than a transfer has anything for: three ranks for two samples, three for one
-// position.
+// Returns jobs with more devices than a transfer has data for: three ranks for two samples, three
+// for one position.
 std::vector<Job> JobsWithEmptyShards() {
   TransformerOptions options;
   options.layers = 1;
@@ -128,7 +128,8 @@ TEST(Rhythm, HoldsWhereTheRanksBetweenEndTheirCallsElsewhere) {
   }
 }
 
-// What rhythms rest on: a rank does a part of what the shape of its stage does, and nothing else.
+// Rhythms rest on this fact: a rank does a part of what the shape of its stage does, and nothing
+// else.
 TEST(StageShape, HasWhateverARankDoes) {
   std::vector<Job> jobs = JobsWithEmptyShards();
   for (RhythmJob& entry : JobsOfManyLayouts()) jobs.push_back(std::move(entry.job));
@@ -175,7 +176,7 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
     ASSERT_NE(plan, nullptr);
     struct End {
       int slots = 0;
-      std::string own, far;  // timing of the actor here, and of that at the other end
+      std::string own, far;  // timing of the actor here, and of the actor at the other end
     };
     std::map<uint64_t, std::vector<End>> edges;
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
@@ -205,7 +206,7 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
   }
 }
 
-// The runtime checks with code of its own.
+// The runtime checks the certificate with its own code.
 TEST(Rhythm, EveryRankAcceptsItsCertificate) {
   ForEachLayoutAndCounts([](LogicalPlan* plan) {
     for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
@@ -232,10 +233,11 @@ TEST(Rhythm, SolvedCountsLetTheBusiestDeviceNeverWait) {
   }
 }
 
-// Of one step, as the runtime plays the plans, with the times that they were made with.
+// Returns the time of one step, as the runtime plays the plans, with the times that they were made
+// with.
 int64_t VirtualStepNs(const Job& job) { return PlayJob(job, 1).all_steps_ns; }
 
-// Uneven stages; counts are solved for planned starts, and acts start when they can.
+// Stages are uneven. Counts are solved for planned starts, but acts start as soon as they can.
 TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts) {
   struct Case {
     std::string mesh;
@@ -254,7 +256,7 @@ TEST(Rhythm, SolvedCountsAreAsFastAsTheScheduleThoughNobodyWaitsForPlannedStarts
   }
 }
 
-// What the first stage made waits at the last one until everything between has been done.
+// A value of the first stage waits at the last stage until all stages between are done.
 TEST(Rhythm, AValueThatSkipsStagesHoldsNobodyUp) {
   for (const char* mesh : {"pp=4", "pp=6", "pp=8"}) {
     SCOPED_TRACE(mesh);

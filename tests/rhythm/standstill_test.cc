@@ -1,6 +1,7 @@
-// What could come to a standstill, from the compiler's front door to the run of the repaired plan:
-// a job with too few slots for its schedule, and a program that no job has (docs/decisions/0010),
-// made by hand: every micro-batch is read beside the sum over all micro-batches of its step.
+// Tests plans that could come to a standstill, from the compiler's front door to the run of the
+// repaired plan: a job with too few slots for its schedule, and a hand-made program that no job has
+// (docs/decisions/0010). In that program every micro-batch is read beside the sum over all
+// micro-batches of its step.
 #include <cstring>
 #include <map>
 #include <memory>
@@ -40,7 +41,7 @@ ProgramItem Item(ItemKind kind, const std::string& name, std::vector<int> inputs
   return item;
 }
 
-// A call of `op` on scalars, in a function of its own.
+// Returns a call of `op` on scalars, in its own function.
 ProgramItem Call(const std::string& name, const std::string& op, Rate result,
                  std::vector<int> inputs, int output, LogicalPlan* plan) {
   const TensorType scalar{DType::kF32, {}};
@@ -75,7 +76,7 @@ LogicalPlan EachBesideTheSumOfAll(int slots) {
   return plan;
 }
 
-// As the compiler does it: what the ranks of each stage do, then when.
+// Solves as the compiler does: first the work of the ranks of each stage, and then the times.
 absl::StatusOr<compiler::JobRhythm> Solve(LogicalPlan& plan) {
   WEIR_RETURN_IF_ERROR(compiler::ShapeStages(&plan));
   return SolveRhythm(plan, compiler::PeakCosts());
@@ -122,9 +123,9 @@ TEST(StandstillTest, AProgramThatWouldStandStillIsRefusedWithTheCircleAndTheRepa
   }
 }
 
-// A job that says so: GPipe wants all forward passes done before the first backward pass, so with
-// one slot each the first micro-batch holds what the second needs. It is what a skip connection
-// past a pack does, in a user's words.
+// A job with this standstill: GPipe needs all forward passes done before the first backward pass,
+// so with one slot each the first micro-batch holds the slots that the second needs. In a user's
+// words, this is a skip connection past a pack.
 TEST(StandstillTest, GPipeWithOneSlotEachIsRefusedAndTrainsOnceRepaired) {
   Job job = SmallGptJob("pp=2", 4, 4);
   job.mutable_pipeline()->set_schedule(Pipeline::GPIPE);
@@ -181,7 +182,7 @@ TEST(StandstillTest, WithTheRepairItRuns) {
   }
 }
 
-// Slots that the compiler may choose itself are as many as it takes.
+// If the compiler may choose the slots itself, it chooses as many as the job needs.
 TEST(StandstillTest, SolvedCountsAreEnough) {
   LogicalPlan plan = EachBesideTheSumOfAll(0);
   plan.job.mutable_runtime()->set_registers(Runtime::SOLVED);

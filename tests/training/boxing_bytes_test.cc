@@ -1,4 +1,4 @@
-// Bytes counted on the edges of running plans against the closed form: for every pair of layouts
+// Compares the bytes on the edges of running plans with the closed form: for every pair of layouts
 // on 2, 3, 4 and 2x2 devices, on the same devices and to others, and for whole training steps.
 #include "absl/strings/str_cat.h"
 #include "compiler/cost/cost_model.h"
@@ -21,7 +21,7 @@ class ZeroFeed final : public DataFeed {
   }
 };
 
-// A program of one source and one boxing.
+// Returns a program of one source and one boxing.
 std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type, const Place& from,
                                         const Place& to) {
   auto plan = std::make_unique<LogicalPlan>();
@@ -42,7 +42,7 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   boxing.phase = compiler::PhaseKind::kBoxing;
   boxing.inputs = {0};
   boxing.outputs = {1};
-  // A reader, so that the result is wanted.
+  // Adds a reader, so that the result is needed.
   compiler::FunctionBuilder builder("fetch", plan->stage_mesh);
   ValueId arg = builder.AddArg("y", type, to.layout);
   builder.MarkState(builder.Emit("scale", {arg}, {{type, to.layout}}, {{"factor", 1.0}})[0], "y");

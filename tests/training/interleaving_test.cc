@@ -1,5 +1,6 @@
-// The answer does not depend on the schedule: the same layout under a thousand interleavings, any
-// number of threads and odd register counts ends with the same weights, to the bit.
+// Tests that the answer does not depend on the schedule: the same layout ends with the same
+// weights, to the bit, under a thousand interleavings, any number of threads and odd register
+// counts.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +30,7 @@ Job TinyGpt(const std::string& mesh, int zero) {
   return WithMesh(*job, mesh);
 }
 
-// The name of the first tensor that differs, or "".
+// Returns the name of the first tensor that differs, or "".
 std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
   if (a.weights.size() != b.weights.size()) return "the set of states";
   for (const auto& [name, values] : a.weights) {

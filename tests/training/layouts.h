@@ -1,5 +1,5 @@
-// The layouts that tests of whole runs go through: dp, ZeRO 1 to 3, tp, both sequence kinds, pp and
-// their products. Thread rule: pure functions.
+// The layouts for tests of whole runs: dp, ZeRO 1 to 3, tp, both sequence kinds, pp and their
+// products. Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -17,10 +17,10 @@ struct Layout {
 
 std::vector<Layout> LayoutMatrix();
 
-// "dp=2 zero 3"
+// Returns "dp=2 zero 3".
 std::string NameOf(const Layout& layout);
 
-// A model of four layers that every layout of the matrix can split.
+// Returns a model of four layers that every layout of the matrix can split.
 TransformerOptions SmallTransformer();
 
 }  // namespace weir::testing

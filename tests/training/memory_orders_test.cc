@@ -1,6 +1,6 @@
-// Calls that take turns in the memory: what ZeRO-3 needs grows by shards and not by whole layers;
-// no bit changes; no two registers in one place hold anything at the same time, whatever the order
-// of events.
+// Tests calls that take turns in the memory: the memory of ZeRO-3 grows by shards and not by whole
+// layers; no bit changes; no two registers in one place hold data at the same time, whatever the
+// order of events.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -41,10 +41,11 @@ RankPlan PlanOf(const Job& job) {
   return *std::move(lowered);
 }
 
-// What one more layer adds, where all windows are full: to the arena, and to what peers may write.
+// The growth by one more layer when all windows are full: of the arena, and of the room that peers
+// may write to.
 struct Growth {
   int64_t arena = 0;
-  int64_t landing = 0;  // if every register had a place of its own
+  int64_t landing = 0;  // if every register had its own place
 };
 Growth OfALayer(TransformerOptions options, const std::string& mesh, int ahead) {
   Growth growth;
@@ -65,18 +66,18 @@ TEST(MemoryOrders, ALayerOfZero3TakesShardsAndNoWholeLayer) {
   constexpr int64_t kHidden = 128;
   const int64_t weights = WeightsOfABlock(kHidden);
   for (int64_t micro_batches : {1, 3}) {
-    // Weight, two moments and the gradient of the step, a half of each.
+    // Weight, two moments and the gradient of the step; each rank has a half of each.
     const int64_t shards = 4 * weights / 2;
-    // Kept from forward to backward of a micro-batch: of six samples of eight tokens, at most 24
-    // times the hidden width.
+    // Values kept from forward to backward of a micro-batch: six samples of eight tokens, at most
+    // 24 times the hidden width.
     const int64_t kept = 6 / micro_batches * 8 * kHidden * 4 * 24;
     for (int ahead : {1, 2}) {
       const int64_t bytes = OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", ahead).arena;
       EXPECT_GE(bytes, shards) << micro_batches << " micro-batches, " << ahead << " ahead";
       EXPECT_LE(bytes, shards + kept) << micro_batches << " micro-batches, " << ahead << " ahead";
     }
-    // Without turns: three times the whole layer more (forward, backward, gradient), and as much to
-    // land in.
+    // Without turns a layer needs three times its whole weights more (forward, backward, gradient),
+    // and as much room for landing.
     EXPECT_GE(OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", -1).arena, shards + 2 * weights)
         << micro_batches << " micro-batches";
   }

@@ -1,6 +1,6 @@
-// One value out of range, anywhere in the data, ends the run with its place, however the model is
-// split. Without the check the kernels would go on: an embedding of zeros, a loss without its
-// target.
+// Tests that one value out of range, anywhere in the data, ends the run and names its place,
+// however the model is split. Without the check the kernels would continue: an embedding of zeros,
+// a loss without its target.
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kStep = 1, kMicroBatch = 1, kRow = 2, kColumn = 11, kSequence = 16;
 
-// Feeds as others, but for one value.
+// Feeds the values of another feed, except for one value.
 class SpoiltFeed final : public DataFeed {
  public:
   SpoiltFeed(const Job& job, std::string input, int32_t value)

@@ -1,5 +1,6 @@
-// 1F1B out of register counts: with even stages, stage s holds stages - s micro-batches in flight,
-// no more and, given enough micro-batches, no fewer; and the bubble is that of the formula.
+// Tests that register counts make 1F1B: with even stages, stage s holds stages - s micro-batches in
+// flight, no more and, given enough micro-batches, no fewer; and the bubble is the bubble of the
+// formula.
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/training/trace_check.h"
@@ -26,7 +27,8 @@ Job PipelineJob(int stages, int micro_batches) {
   return WithMesh(*job, absl::StrCat("pp=", stages));
 }
 
-// Virtual time: a block forward takes one unit, backward two, all else nothing.
+// In virtual time a block takes one unit forward and two units backward. Everything else takes
+// nothing.
 int64_t Cost(const Plan&, const PlanActor& actor) {
   bool block = actor.function.find("layers.") != std::string::npos;
   if (!block) return 0;

@@ -1,5 +1,5 @@
-// bf16 with f32 master weights: close to f32, the same on every mesh as closely as bf16 allows, and
-// learning.
+// Tests bf16 with f32 master weights: the losses are close to f32, equal on every mesh as far as
+// bf16 allows, and the model learns.
 #include <cmath>
 
 #include "gtest/gtest.h"

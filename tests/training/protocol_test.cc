@@ -1,5 +1,5 @@
-// Plans of every layout run to the end in the simulator without kernels, with the invariants of the
-// protocol checked after every event.
+// Runs plans of every layout to the end in the simulator without kernels, and checks the invariants
+// of the protocol after every event.
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "tests/training/train_run.h"

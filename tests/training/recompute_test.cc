@@ -1,6 +1,6 @@
-// What is computed again has the bits of what would have been kept: the same weights on every
-// layout, with dropout too; the bytes on the wire are those of the closed form; and it takes less
-// memory.
+// Tests that recomputed values have the bits of kept values: the weights are the same on every
+// layout, with dropout too; the bytes on the wire are those of the closed form; and recomputation
+// takes less memory.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -62,7 +62,7 @@ std::string FirstDifference(const TrainRun& a, const TrainRun& b) {
   return a.losses == b.losses ? "" : "losses";
 }
 
-// Trains `job` and says whether its edges carried what the plan says.
+// Trains `job` and checks whether its edges carried the bytes of the plan.
 TrainRun TrainAndCount(const Job& job) {
   auto plan = CompileJob(job, {});
   EXPECT_TRUE(plan.ok()) << plan.status();
@@ -106,8 +106,7 @@ void CheckSameBits(MakeJob make, const TransformerOptions& options,
   }
 }
 
-// Two samples on four devices: two devices have none, and of some weights nothing to do but to
-// update them.
+// Two samples on four devices: two devices have no samples, and only update some weights.
 TEST(Recompute, DevicesWithoutSamplesUpdateTheirWeights) {
   TransformerOptions options = Small();
   options.training.micro_batches = 4;
@@ -145,8 +144,8 @@ TEST(Recompute, TheCollectivesOfWhatIsComputedAgainRunAgain) {
   const int64_t kept = *BytesPerStep(**CompileJob(job, {}));
   job.mutable_runtime()->add_recompute()->set_function("block");
   const int64_t again = *BytesPerStep(**CompileJob(job, {}));
-  // The sum after the attention of each block and micro-batch; the one after the feed-forward part
-  // is read by no gradient.
+  // The sum after the attention of each block and micro-batch. No gradient reads the sum after the
+  // feed-forward part.
   const int64_t activation = 4 * 8 * 16 * 4;
   EXPECT_EQ(again - kept, 2 * activation * 3 * 2);
 }
@@ -166,7 +165,8 @@ TEST(Recompute, KeepingBlockInputsAloneTakesLessMemoryWithEveryLayer) {
   };
   const int64_t activation = 8 * 64 * 16 * 4;
   const int64_t kept = per_layer(false), again = per_layer(true);
-  // Kept: norm, q, k, v, attended, residual, norm, up (2 wide) and its gradient's input, at least.
+  // The kept values are at least: norm, q, k, v, attended, residual, norm, up (2 wide) and its
+  // gradient's input.
   EXPECT_GT(kept - again, 8 * activation) << kept << " and " << again;
 }
 

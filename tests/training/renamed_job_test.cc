@@ -1,5 +1,5 @@
-// No meaning in names: a GPT whose every dimension, and every input, is called otherwise trains to
-// the same bits.
+// Tests that names have no meaning: a GPT trains to the same bits if every dimension and every
+// input has another name.
 #include <map>
 
 #include "absl/strings/str_cat.h"
@@ -29,7 +29,7 @@ using Names = std::map<std::string, std::string>;
 
 bool IsOfName(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// Every name of `names` in `text`, replaced.
+// Returns `text` with every name of `names` replaced.
 std::string Renamed(const std::string& text, const Names& names) {
   std::string result;
   for (size_t i = 0; i < text.size();) {
@@ -47,7 +47,8 @@ std::string Renamed(const std::string& text, const Names& names) {
   return result;
 }
 
-// Names that sort the other way round, so that nothing depends on their order either.
+// Returns the job with names that sort in the opposite order, so that nothing depends on their
+// order either.
 Job WithRenamedDims(Job job) {
   Names names;
   for (Dim& dim : *job.mutable_graph()->mutable_dim()) {
@@ -70,7 +71,7 @@ Job WithRenamedDims(Job job) {
   return job;
 }
 
-// Inputs of main called otherwise, and bound to the feeds.
+// Returns the job with renamed inputs of main that are bound to the feeds.
 Job WithRenamedInputs(Job job) {
   const Names names = {{"tokens", "z_read"}, {"targets", "a_said"}};
   Function& main = *job.mutable_graph()->mutable_function(1);

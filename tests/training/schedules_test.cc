@@ -1,5 +1,6 @@
-// Four pipeline schedules out of cut, register counts and turns: their bubbles against the
-// formulas, what stages hold, and that all give the weights of one device to the bit.
+// Tests four pipeline schedules made of cut, register counts and turns: their bubbles against the
+// formulas, the values that stages hold, and the weights, which equal those of one device to the
+// bit.
 #include <algorithm>
 #include <cstring>
 #include <fstream>
@@ -34,7 +35,8 @@ struct Setting {
   int layers_per_stage = 4;
 };
 
-// Blocks in even parts; the embedding goes with the first and the head with the last.
+// Returns a job with blocks in even parts. The embedding goes with the first part and the head with
+// the last.
 Job PipelineJob(const Setting& setting) {
   TransformerOptions options;
   options.layers = setting.layers_per_stage * setting.stages;
@@ -58,8 +60,8 @@ Job PipelineJob(const Setting& setting) {
   return WithMesh(*job, absl::StrCat("pp=", setting.stages));
 }
 
-// Virtual time: per block forward, gradients of inputs and gradients of weights take a unit each,
-// all else nothing.
+// In virtual time forward, gradients of inputs and gradients of weights take a unit each per block.
+// Everything else takes nothing.
 int64_t Cost(const Plan& plan, const PlanActor& actor) {
   if (!absl::StrContains(actor.function, "layers.")) return 0;
   if (actor.phase == ActorPhase::kForward || actor.phase == ActorPhase::kWeightGradient)
@@ -151,7 +153,7 @@ TEST(Schedules, ZeroBubbleHasLessThanHalfTheBubbleOfOneForwardOneBackward) {
   for (int stages : {2, 4}) {
     const Outcome split = Play({.kind = weir::Pipeline::ZERO_BUBBLE, .stages = stages});
     const double p = stages, m = kMicroBatches;
-    // An act of weights that has begun may hold up a block's gradient once.
+    // An act of weights that has begun may delay a block's gradient once.
     EXPECT_GE(split.bubble, (p - 1) / (3 * m + p - 1) - 1e-9) << stages << " stages";
     EXPECT_LE(split.bubble, 1.1 * (p - 1) / (3 * m + p - 1)) << stages << " stages";
     EXPECT_LT(split.bubble, Formula(stages, kMicroBatches, 1) / 2);
@@ -250,7 +252,7 @@ TEST(Schedules, TheCompilersPlayHasTheBubbleOfTheRun) {
       ASSERT_TRUE(plan.ok()) << plan.status();
       const compiler::PipelineSchedule& schedule = (*plan)->schedule;
       const double played = compiler::PlaySchedule(schedule, compiler::EvenCosts(schedule)).bubble;
-      // A part of the run is several actors, so that weight gradients fill gaps in smaller pieces.
+      // A part of the run has several actors, so weight gradients fill gaps in smaller pieces.
       const double tolerance =
           kind == weir::Pipeline::ZERO_BUBBLE || micro_batches % kStages != 0 ? 0.03 : 1e-9;
       EXPECT_NEAR(Play(setting).bubble, played, tolerance)
@@ -259,7 +261,7 @@ TEST(Schedules, TheCompilersPlayHasTheBubbleOfTheRun) {
   }
 }
 
-// From the second step on data lie ready at the beginning, so that every act that may begin could.
+// From the second step on, data lies ready at the start, so that every act that may begin can.
 TEST(Schedules, LaterStepsHaveTheBubbleOfTheFormulaInTheReportOfTheirTrace) {
   for (weir::Pipeline::ScheduleKind kind : kAll) {
     TrainRunOptions options;
@@ -278,7 +280,7 @@ TEST(Schedules, LaterStepsHaveTheBubbleOfTheFormulaInTheReportOfTheirTrace) {
         kind == weir::Pipeline::ZERO_BUBBLE
             ? 3.0 / (3 * kMicroBatches + 3)
             : Formula(kStages, kMicroBatches, kind == weir::Pipeline::INTERLEAVED ? 2 : 1);
-    // As for one step, an act of weights that has begun may hold up a gradient.
+    // As for one step, an act of weights that has begun may delay a gradient.
     EXPECT_NEAR(report->pipeline_bubble, formula,
                 kind == weir::Pipeline::ZERO_BUBBLE ? 0.1 * formula : 1e-9)
         << weir::Pipeline::ScheduleKind_Name(kind);

@@ -1,5 +1,5 @@
-// A tensor of main that is read on both sides of the calls: its gradient is the sum of both
-// readers', and it crosses the stages of a pipeline beside the calls.
+// Tests a tensor of main that is read on both sides of the calls. Its gradient is the sum over both
+// readers, and the tensor crosses the stages of a pipeline beside the calls.
 #include "gtest/gtest.h"
 #include "tests/training/train_run.h"
 #include "tools/zoo/mlp.h"
@@ -7,7 +7,7 @@
 namespace weir::testing {
 namespace {
 
-// The zoo's model, with the input of the first call added to the output of the last.
+// Returns the zoo's model with the input of the first call added to the output of the last call.
 Job WithSkip() {
   MlpOptions options;
   options.layers = 2;

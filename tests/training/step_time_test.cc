@@ -1,6 +1,6 @@
-// A step has one length, whoever tells it: on every layout the steps of a trace add up to the time
-// that the run took, the path of each step is as long as the step, and a replay takes the same
-// time. In virtual time, so to the nanosecond.
+// Tests that a step has one length, whatever reports it: on every layout the steps of a trace add
+// up to the time of the run, the path of each step is as long as the step, and a replay takes the
+// same time. The tests run in virtual time, so the lengths are equal to the nanosecond.
 #include <cstdint>
 #include <memory>
 #include <sstream>
@@ -23,15 +23,15 @@ namespace {
 
 constexpr int64_t kSteps = 5;
 constexpr double kNear = 0.01;
-constexpr double kReplayNear =
-    0.05;  // messages for which nobody waited have times that are guessed
+// Messages that no act waited for have estimated times.
+constexpr double kReplayNear = 0.05;
 
 struct PlayedRun {
   TraceReader trace;
   int64_t wall_ns = 0;
 };
 
-// All acts take the time that the plan was made with; messages take a while.
+// All acts take the time that the plan was made with, and messages take some time.
 PlayedRun Play(const Job& job, int64_t steps) {
   PlayedRun played;
   const absl::StatusOr<std::vector<RankPlan>> plans = CompileForAllRanks(job);
@@ -68,9 +68,8 @@ void ExpectOneLength(const PlayedRun& played, int64_t steps) {
     EXPECT_NEAR(why->recorded_step_ns / steady, 1, 1e-9);
     EXPECT_NEAR(why->replayed_step_ns / why->recorded_step_ns, 1, kReplayNear);
     paths += why->path.step_ns;
-    // What is done again and again takes as long again: no step borrows from its neighbours. The
-    // first step overlaps with none before it, and the last one with none after it, so both may
-    // differ.
+    // Repeated work takes the same time again: no step borrows from its neighbours. The first step
+    // overlaps with no step before it, and the last step with no step after it, so both may differ.
     if (step > 0 && step + 1 < steps) {
       EXPECT_NEAR(static_cast<double>(times.steps[step].ns()) / steady, 1, 0.1) << "step " << step;
     }
@@ -99,7 +98,7 @@ TEST(StepTime, StepsThatUpdateNothingHaveALengthToo) {
     const PlayedRun played = Play(WithMesh(*job, "dp=2"), 8);
     const StepTimes times = FindStepTimes(played.trace);
     ASSERT_EQ(times.steps.size(), 8u);
-    // The wall time has the last messages in it, which come after the last act.
+    // The wall time includes the last messages, which come after the last act.
     EXPECT_NEAR(static_cast<double>(times.SumFrom(0)) / static_cast<double>(played.wall_ns), 1,
                 2 * kNear);
     for (const StepTime& step : times.steps) EXPECT_GT(step.ns(), 0) << step.step;

@@ -16,7 +16,7 @@ struct Act {
   int64_t start = 0, end = 0;
 };
 
-// The acts of each actor of a rank, in order.
+// Returns the acts of each actor of a rank, in order.
 std::vector<std::vector<Act>> ActsOf(const Session& session, int rank) {
   std::vector<std::vector<Act>> acts(session.plan(rank).actors.size());
   const ActRing& ring = session.executor(rank).trace();
@@ -55,7 +55,7 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t st
     ++released;
     events.push_back({freed, -1});
   }
-  // Between updates what is made of weights stays.
+  // Between updates the values made from weights stay.
   const int64_t expected = CountAt(plan, reg, steps).in_use();
   if (tokens - released != expected ||
       (plan.rhythm.steps_per_iteration == 1 && expected != reg.initial_tokens)) {

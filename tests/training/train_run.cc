@@ -26,7 +26,7 @@ class SyntheticFeed final : public DataFeed {
   }
 
  private:
-  int64_t steps_;  // before they come again
+  int64_t steps_;  // the number of steps before batches repeat
   int64_t micro_batches_;
   std::unique_ptr<Dataset> data_;
 };
@@ -46,7 +46,7 @@ class MetricRecorder final : public MetricSink {
   std::map<std::string, std::vector<double>> series_;  // guarded by mutex_
 };
 
-// Every state of every rank, put together.
+// Returns every state of every rank as whole tensors.
 absl::StatusOr<std::map<std::string, std::vector<float>>> WholeStates(const Session& session) {
   std::map<std::string, std::vector<std::pair<TensorSlice, std::string>>> shards;
   for (int rank : session.local_ranks()) {

@@ -1,5 +1,5 @@
-// Weights updated every H-th step: to the bit what one step with H times the micro-batches does, on
-// every layout, and a linear model against the same thing as a plain loop.
+// Tests weights updated every H-th step: the result equals, to the bit, one step with H times the
+// micro-batches, on every layout; and a linear model equals the same computation in a plain loop.
 #include <cmath>
 #include <cstring>
 
@@ -35,7 +35,7 @@ std::string Text(const Setting& s) {
                       ", registers ", Runtime::Registers_Name(s.registers), ", delay ", s.delay);
 }
 
-// A GPT of `micro_batches` micro-batches of two rows.
+// Returns a GPT of `micro_batches` micro-batches of two rows.
 Job Gpt(const Setting& setting, int micro_batches, int steps) {
   TransformerOptions options;
   options.layers = 4;
@@ -74,8 +74,8 @@ void ExpectSameBits(const std::map<std::string, std::vector<float>>& a,
   }
 }
 
-// One step of H times the micro-batches, and H steps with one update: the same sums in the same
-// order.
+// Compares one step of H times the micro-batches with H steps and one update: the same sums in the
+// same order.
 void CompareWithOneStep(const Setting& setting) {
   SCOPED_TRACE(Text(setting));
   absl::StatusOr<TrainRun> whole = Run(Gpt(setting, kEvery * setting.micro_batches, kUpdates));
@@ -126,7 +126,7 @@ TEST(UpdateRate, SchedulesPrecisionAndRegisterCountsChangeNothing) {
   CompareWithOneStep({.mesh = "pp=2", .registers = Runtime::ONE});
 }
 
-// What is under way at the end is among the states that are compared.
+// The gradients under way at the end are among the compared states.
 TEST(UpdateRate, DelayedGradientsAreThoseOfOneStepToo) {
   CompareWithOneStep({.mesh = "", .delay = 1});
   CompareWithOneStep({.mesh = "dp=2,tp=2,pp=2", .delay = 2});
@@ -214,7 +214,7 @@ struct Rates {
   int every = 1, phase = 0, delay = 0;
 };
 
-// The same in a plain loop. Returns the weights after each step.
+// Does the same in a plain loop. Returns the weights after each step.
 std::vector<std::vector<double>> PlainLoop(std::vector<double> w, const Rates& rates, int steps) {
   std::vector<std::vector<double>> gathered, after;
   std::vector<double> sum(w.size(), 0), momentum(w.size(), 0);
@@ -275,7 +275,7 @@ void CompareWithPlainLoop(const std::string& mesh, int zero, const Rates& rates)
   }
 }
 
-// A gradient that waits for its update keeps its slot while the next is made.
+// A gradient that waits for its update keeps its slot while the next gradient is made.
 TEST(UpdateRate, SolvedCountsLeaveRoomForWhatLags) {
   for (const int delay : {1, 2}) {
     for (const int phase : {0, 1}) {
@@ -311,7 +311,7 @@ TEST(UpdateRate, ALinearModelGoesTheWayOfAPlainLoop) {
   }
 }
 
-// ---- what cannot be ----
+// ---- refused jobs ----
 
 std::string ErrorOf(const std::string& training, PlanMode mode = PlanMode::kTrain) {
   Job job;

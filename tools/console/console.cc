@@ -11,7 +11,7 @@
 namespace weir {
 namespace {
 
-// The first `columns` characters of UTF-8 text; 0: all.
+// Returns the first `columns` characters of UTF-8 text; 0: all.
 absl::string_view Fitting(absl::string_view text, int columns) {
   if (columns <= 0) return text;
   int characters = 0;
@@ -55,7 +55,8 @@ void Console::Erase() {
   if (!status_.empty()) *out_ << "\r\033[K";
 }
 
-// A line as wide as the terminal would wrap, and could not be erased.
+// Draws the line one column short of the terminal, because a line as wide as the terminal would
+// wrap and could not be erased.
 void Console::Draw() {
   if (status_.empty()) return;
   const int columns = columns_ ? columns_() - 1 : 0;
@@ -121,7 +122,7 @@ int TerminalColumns(int descriptor) {
 }
 
 int TextColumns(int descriptor) {
-  constexpr int kColumnsMin = 20;  // of a terminal that says less
+  constexpr int kColumnsMin = 20;  // of a terminal that reports less
   const int columns = TerminalColumns(descriptor);
   return columns > 0 ? std::max(columns, kColumnsMin) : kColumnsWithoutTerminal;
 }

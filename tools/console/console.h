@@ -1,10 +1,10 @@
-// The one place through which a command writes what people read while it works: lines that
-// stay, from any thread, and on a terminal one line at the bottom that is redrawn. A line is never
-// broken by another, nor by the redrawn one, which makes room and comes back below.
-// What is written has no control characters but its line ends (runtime/base/printable_text.h),
-// wherever it came from. Not here: what the lines say (tools/train/progress.h,
-// tools/launch/worker_output.h), results, which go to standard output. Thread rule: Console any
-// thread; a ConsoleLines one thread at a time, any number of them beside each other.
+// The only place through which a command writes text for people while it works: lines that stay,
+// from any thread, and on a terminal one redrawn line at the bottom. A line is never broken by
+// another line, nor by the redrawn line, which makes room and comes back below. The output has no
+// control characters except its line ends (runtime/base/printable_text.h), whatever its source. Not
+// here: the text of the lines (tools/train/progress.h, tools/launch/worker_output.h); results,
+// which go to standard output. Thread rule: Console any thread; a ConsoleLines one thread at a
+// time, any number of them beside each other.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +24,9 @@ class Console {
  public:
   enum class Style : uint8_t { kTerminal, kPlain };
 
-  // `out` must outlive this, and nobody else writes to it meanwhile. `columns` says how wide the
-  // terminal is, each time that the line is drawn, since it may change; null or 0: not known.
+  // `out` must outlive this object, and nothing else may write to it meanwhile. `columns` returns
+  // the width of the terminal each time that the line is drawn, because the width may change; null
+  // or 0: not known.
   Console(Style style, std::ostream* out, std::function<int()> columns = nullptr)
       : style_(style), out_(out), columns_(std::move(columns)) {}
   ~Console() { EndStatus(); }
@@ -36,11 +37,12 @@ class Console {
 
   // Writes lines that stay; `text` ends with a newline or gets one.
   void Say(absl::string_view text);
-  // On a terminal the line takes the place of the redrawn one; elsewhere it stays, as with Say.
-  // `forms` say the same, the fullest first: a terminal shows the first that fits, or the last one
-  // cut; elsewhere the first stays. Precondition: one form or more.
+  // Shows a line. On a terminal the line replaces the redrawn line; elsewhere the line stays, as
+  // with Say. All `forms` have the same content, the fullest first. A terminal shows the first form
+  // that fits, or the last form cut; elsewhere the first form stays. Precondition: one form or
+  // more.
   void ShowStatus(std::vector<std::string> forms);
-  // Leaves the redrawn line standing.
+  // Leaves the redrawn line on the screen.
   void EndStatus();
 
  private:
@@ -54,7 +56,8 @@ class Console {
   std::vector<std::string> status_;  // forms of the redrawn line; empty: none is shown
 };
 
-// A stream of lines for a console: each goes there when it is whole, the last one at the end.
+// A stream of lines for a console. Each line goes to the console when it is complete, and the last
+// line at the end.
 class ConsoleLines final : public std::ostream {
  public:
   // `console` must outlive this.
@@ -74,12 +77,12 @@ class ConsoleLines final : public std::ostream {
     std::streamsize xsputn(const char* bytes, std::streamsize count) override;
 
     Console* console_;
-    std::string rest_;  // of a line without its end
+    std::string rest_;  // a line without its end
   };
   Buffer buffer_;
 };
 
-// A stream in front of another, which gets every text as people may see it (printable_text.h).
+// A stream in front of another stream, which gets every text in printable form (printable_text.h).
 class PrintableStream final : public std::ostream {
  public:
   // `behind` must outlive this.
@@ -105,10 +108,10 @@ class PrintableStream final : public std::ostream {
   Buffer buffer_;
 };
 
-// How wide the terminal at a descriptor is; 0 if that is none.
+// Returns the width of the terminal at a descriptor; 0 if the descriptor is no terminal.
 int TerminalColumns(int descriptor);
-// The width of text for people: that of the terminal, kColumnsWithoutTerminal
-// (runtime/base/wrap_text.h) if that is none.
+// Returns the width of text for people: the width of the terminal, or kColumnsWithoutTerminal
+// (runtime/base/wrap_text.h) if the descriptor is no terminal.
 int TextColumns(int descriptor);
 
 }  // namespace weir

@@ -19,8 +19,8 @@
 namespace weir {
 namespace {
 
-// What a terminal of unlimited height shows of these bytes: carriage return, erase to the end of
-// the line, newline, and lines that wrap at `columns`.
+// Returns what a terminal of unlimited height shows for these bytes: carriage return, erase to the
+// end of the line, newline, and lines that wrap at `columns`.
 std::vector<std::string> Screen(const std::string& bytes, size_t columns) {
   std::vector<std::string> lines = {""};
   size_t at = 0;
@@ -96,7 +96,7 @@ TEST(ConsoleTest, AStreamHandsOverWholeLinesOnly) {
   EXPECT_EQ(out.str(), "b\na 1 d\nc\n");
 }
 
-// A pseudo terminal, what is written to it read by a thread until it is closed.
+// A pseudo terminal. A thread reads everything that is written to it until it is closed.
 class Terminal {
  public:
   Terminal() {
@@ -116,7 +116,7 @@ class Terminal {
   bool ok() const { return ours_ >= 0; }
   int descriptor() const { return theirs_; }
   std::string path() const { return absl::StrCat("/proc/self/fd/", theirs_); }
-  // All that was written; the terminal is closed.
+  // Closes the terminal and returns everything that was written.
   std::string Close() {
     ::close(theirs_);
     reader_.join();
@@ -164,7 +164,7 @@ TEST(ConsoleTest, OnATerminalManyWritersBreakNoLine) {
     EXPECT_EQ(line, absl::StrCat("[rank ", w, "] line ", next[w]++, " of a worker"));
   }
   EXPECT_EQ(num_lines, size_t{kWriters * kLines});
-  // Nothing but them, "done" and the last redrawn line, which was left standing.
+  // The screen has only these lines, "done", and the last redrawn line, which stays.
   EXPECT_EQ(screen.size(), num_lines + 3);
   EXPECT_EQ(screen[num_lines], "done");
   EXPECT_EQ(screen[num_lines + 1], absl::StrCat("step ", kLines - 1, std::string(51, '.')));

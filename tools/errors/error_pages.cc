@@ -23,7 +23,7 @@ bool IsCode(absl::string_view text) {
          std::all_of(text.begin() + 1, text.end(), [](char c) { return absl::ascii_isdigit(c); });
 }
 
-// "w417" and "417" as "W0417"; anything else as it is.
+// Turns "w417" and "417" into "W0417"; any other text stays.
 std::string FullCode(const std::string& text) {
   std::string code = absl::AsciiStrToUpper(text);
   const std::string digits = absl::StartsWith(code, "W") ? code.substr(1) : code;
@@ -33,7 +33,8 @@ std::string FullCode(const std::string& text) {
   return absl::StrFormat("W%04d", number);
 }
 
-// The page whose code has the fewest other letters; of several the one whose number is nearest.
+// Returns the page whose code has the fewest different letters, and among several the one whose
+// number is nearest.
 std::string NearestCode(const std::string& code) {
   const auto number_of = [](const std::string& text) {
     return std::strtol(text.c_str() + (text.empty() ? 0 : 1), nullptr, 10);
@@ -50,8 +51,8 @@ std::string NearestCode(const std::string& code) {
   return best;
 }
 
-// A link of Markdown, "[save memory](../how_to/save_memory.md)", as "save memory
-// (docs/how_to/save_memory.md)"; bold marks go.
+// Turns a link of Markdown, "[save memory](../how_to/save_memory.md)", into "save memory
+// (docs/how_to/save_memory.md)", and removes marks of bold text.
 std::string PlainText(const std::string& markdown) {
   std::string text = absl::StrReplaceAll(markdown, {{"**", ""}});
   for (size_t middle = text.find("]("); middle != std::string::npos;
@@ -73,7 +74,7 @@ bool KeepsItsLine(absl::string_view line) {
          absl::StartsWith(line, "```") || absl::StartsWith(line, "    ");
 }
 
-// Lines of a paragraph become one, which then breaks where the terminal ends.
+// Joins the lines of a paragraph into one line, which then breaks at the width of the terminal.
 std::string JoinParagraphs(const std::string& body) {
   std::string text;
   bool in_code = false, joins = false;

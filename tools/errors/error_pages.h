@@ -1,5 +1,5 @@
-// The pages of docs/errors, which the program carries with it, and how `weir explain` shows them.
-// The build makes the table from the files, so page and program are always of the same version.
+// The pages of docs/errors, which the program contains, and their output for `weir explain`. The
+// build makes the table from the files, so page and program always have the same version.
 // Thread rule: pure functions over constant data.
 #pragma once
 
@@ -16,18 +16,18 @@ struct ErrorPage {
   std::string body;   // the rest of the page, as Markdown
 };
 
-// In the order of their codes.
+// Returns the pages in the order of their codes.
 const std::vector<ErrorPage>& ErrorPages();
 
-// The page of a code, written as "W0417", "w417" or "417", in lines of at most `columns`
-// characters. kInvalidArgument (W0940, with the code that is nearest) if there is none.
+// Returns the page of a code, written as "W0417", "w417" or "417", in lines of at most `columns`
+// characters. kInvalidArgument (W0940): there is no such page; the error names the nearest code.
 absl::StatusOr<std::string> ExplainError(const std::string& code, int columns);
 
-// One line for each page: code and title.
+// Returns one line for each page: code and title.
 std::string ListErrors(int columns);
 
-// The code that an error message begins with: "W0417" of "W0417 at ...: expected ..."; "" if it has
-// none.
+// Returns the code at the start of an error message: "W0417" for "W0417 at ...: expected ...".
+// Returns "" if the message has none.
 std::string CodeOf(const std::string& message);
 
 }  // namespace weir

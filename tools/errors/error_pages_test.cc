@@ -48,7 +48,7 @@ TEST(ErrorPagesTest, ALinkNamesItsFile) {
 
 TEST(ErrorPagesTest, TheListHasALineForEachPage) {
   const std::vector<std::string> lines = absl::StrSplit(ListErrors(100), '\n');
-  EXPECT_EQ(lines.size(), ErrorPages().size() + 1);  // and the empty one at the end
+  EXPECT_EQ(lines.size(), ErrorPages().size() + 1);  // and the empty line at the end
 }
 
 TEST(ErrorPagesTest, FindsTheCodeThatAMessageBeginsWith) {

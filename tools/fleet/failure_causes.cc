@@ -1,5 +1,5 @@
-// What is behind a failure, as far as this host shows it: the state of processes, connections whose
-// data does not arrive, limits. It looks while the processes are still there.
+// Finds the cause of a failure, as far as this host shows it: the state of processes, connections
+// whose data does not arrive, limits. The search runs while the processes still exist.
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -27,8 +27,8 @@ constexpr char kNetworkAdvice[] =
     "(`ip -s link`, a firewall, a "
     "wrong MTU); on one host --transport shm needs no network for tensors";
 
-// The system repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine: a silence
-// may show before its cause does.
+// The system repeats lost data after 0.2 s, 0.6 s, 1.4 s, and later on a busy machine. A silence
+// may therefore show before its cause does.
 std::vector<StalledConnection> AwaitStalledConnections(const std::vector<pid_t>& pids) {
   std::vector<StalledConnection> stalled = FindStalledConnections(pids);
   for (int look = 1; look < kLooksForStalls && stalled.empty(); ++look) {
@@ -46,7 +46,7 @@ std::string Describe(const StalledConnection& connection) {
 
 }  // namespace
 
-// A worker that no longer beats.
+// Explains a worker that no longer beats.
 void Fleet::ExplainSilence(FailureEvent* event) {
   const pid_t pid = static_cast<pid_t>(event->pid);
   const ProcessState::Kind kind = SettledKind(pid);
@@ -64,7 +64,7 @@ void Fleet::ExplainSilence(FailureEvent* event) {
   event->advice = kNetworkAdvice;
 }
 
-// A job in which nobody acts: some worker may be kept from it.
+// Explains a job without acts: something may keep a worker from acting.
 void Fleet::ExplainStandstill(FailureEvent* event) {
   std::vector<pid_t> pids;
   for (int worker = 0; worker < num_workers(); ++worker) {
@@ -85,12 +85,13 @@ void Fleet::ExplainStandstill(FailureEvent* event) {
   event->advice = kNetworkAdvice;
 }
 
-// A worker has the limits of this process, and may have been ended by one.
+// Explains the end of a worker. A worker has the limits of this process, and a limit may have ended
+// it.
 void Fleet::ExplainExit(const WorkerExit& exit, FailureEvent* event) {
   rlimit time = {RLIM_INFINITY, RLIM_INFINITY};
   ::getrlimit(RLIMIT_CPU, &time);
   const bool is_killed = exit.signal == SIGKILL && exit.sent != WorkerExit::Sent::kKilled;
-  // The system counts in ticks and looks now and then.
+  // The system counts CPU time in ticks and checks only now and then.
   if (!is_killed || time.rlim_max == RLIM_INFINITY ||
       exit.cpu_ms + 500 < static_cast<int64_t>(time.rlim_max) * 1000)
     return;

@@ -30,29 +30,30 @@ namespace {
 
 constexpr int64_t kHelloLimitMs = 30'000;
 constexpr int64_t kTickMs = 50;
-// What the control plane takes of this process: threads, and addresses for their stacks and heaps;
-// files, also those that are open while states are saved, and of each worker its pipes, its log and
-// its connection.
+// The needs of the control plane in this process: threads; addresses for their stacks and heaps;
+// files, including those that are open while states are saved; and for each worker its pipes, its
+// log and its connection.
 constexpr int kThreadsMin = 12;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 24;
 constexpr int kDescriptorsPerWorker = 5;
 constexpr int64_t kLateMs = 1'000;
-// How long the end of a process may be noticed after its connection broke, and how long workers
-// that know the job has ended may take to leave by themselves.
+// The time to notice the end of a process after its connection broke, and the time in which workers
+// that know the end of the job may leave by themselves.
 constexpr int64_t kNoticeMs = 500;
 constexpr int64_t kLeaveMs = 1000;
-// The same of workers that first tell what each actor waits for, or write what their ranks did.
+// The leave time of workers that first report what each actor waits for, or write what their ranks
+// did.
 constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
-// How often, within the time after which silence is death, a starved worker is looked at.
+// The number of looks at a starved worker within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
-constexpr int64_t kLogBytesMax = 4 << 20;  // of the end of a log, in which waits are looked for
-constexpr uint32_t kEpoch = 1;  // of the plan: a job that failed is not taken up again yet
+constexpr int64_t kLogBytesMax = 4 << 20;  // the last part of a log, in which waits are searched
+constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
 
-// The path of this program, for people who look at the list of processes. What was replaced or
-// removed since it was started has no path of its own any more: then the link, which is the same
-// program still.
+// Returns the path of this program, for people who look at the list of processes. If the program's
+// file was replaced or removed since its start, the program has no path any more. Then the result
+// is the link, which still leads to the same program.
 std::string ProgramPath(const std::string& program) {
   char path[PATH_MAX];
   const ssize_t length = ::readlink(program.c_str(), path, sizeof(path));
@@ -73,7 +74,8 @@ Fleet::Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options
 
 Fleet::~Fleet() { Finish(absl::CancelledError("the job was given up")); }
 
-// Processes first, so that they load while the control plane is made; they wait for their bundle.
+// Starts the processes first, so that they load while the control plane is made. They wait for
+// their bundle.
 absl::Status Fleet::Launch() {
   // gRPC waits for ever for a thread that it does not get.
   WEIR_RETURN_IF_ERROR(CheckRoomForThreads("the starter", kThreadsMin));
@@ -168,7 +170,7 @@ absl::Status Fleet::TellWorkers(JobAuthority* authority) {
     bundle.set_heartbeat_ms(options_.heartbeat_ms);
     bundle.set_dead_after_ms(options_.dead_after_ms);
     bundle.set_trace_part(TracePartOf(worker));
-    // A worker that is gone already shows in WaitForWorkers.
+    // If a worker is already gone, WaitForWorkers reports it.
     supervisor_->Tell(worker, bundle.SerializeAsString()).IgnoreError();
   }
   return absl::OkStatus();
@@ -178,15 +180,14 @@ void Fleet::WatchProcesses() {
   while (!ending_.load()) {
     const int64_t slept_ns = clock_.NowNs();
     absl::StatusOr<std::optional<WorkerExit>> exit = supervisor_->Wait(kTickMs);
-    // This process was stopped, or got no core: the others were not asked for anything in that
+    // This process was stopped, or got no core. The other processes received no request in that
     // time.
     if (clock_.NowNs() - slept_ns > kLateMs * 1'000'000) watch_since_ns_.store(clock_.NowNs());
     if (exit.ok() && exit->has_value()) TakeExit(**exit);
     TakeLost();
     CheckProgress();
   }
-  // Workers that know of the end leave by themselves; those that do not, or cannot, are asked, then
-  // killed.
+  // Workers that know of the end leave by themselves. The other workers are asked, and then killed.
   const int64_t deadline_ns =
       clock_.NowNs() + (IsStuck() || !options_.trace.empty() ? kTellMs : kLeaveMs) * 1'000'000;
   while (supervisor_->num_running() > NumFrozen() && clock_.NowNs() < deadline_ns) {
@@ -203,7 +204,7 @@ bool Fleet::IsStuck() {
   });
 }
 
-// Of the workers that run.
+// Counts the frozen workers among those that run.
 int Fleet::NumFrozen() {
   std::set<int> frozen;
   std::lock_guard<std::mutex> lock(mutex_);
@@ -225,8 +226,8 @@ void Fleet::TakeExit(const WorkerExit& exit) {
                                                              ": ", ExitText(exit))));
 }
 
-// A broken connection mostly is the end of the process, noticed from the other side: that end
-// tells more, and joins this event in the report.
+// A broken connection mostly is the end of the process, noticed from the other side. That end has
+// more information, so the report combines the two events.
 void Fleet::TakeLost() {
   std::vector<FailureEvent> lost;
   {
@@ -240,7 +241,8 @@ void Fleet::TakeLost() {
     if (event.kind == FailureEvent::Kind::kFrozen) ExplainSilence(&event);
     absl::Status reason =
         absl::UnavailableError(absl::StrCat(RankLabel(event.ranks), ": ", event.reason));
-    // Others may take their time to let go of it: whoever looks on learns at once why the job ends.
+    // Other workers may need time to stop waiting for this worker. A person who watches learns at
+    // once why the job ends.
     if (event.kind == FailureEvent::Kind::kFrozen) {
       options_.console->Say(
           absl::StrCat(RankLabel(event.ranks), " (pid ", event.pid, ") is frozen: ", event.reason,
@@ -250,7 +252,7 @@ void Fleet::TakeLost() {
   }
 }
 
-// A worker cannot go on, and knows why. On the coordinator's thread.
+// Takes the report of a worker that cannot go on and knows why. Runs on the coordinator's thread.
 void Fleet::TakeTrouble(int worker, const std::string& bytes) {
   WorkerTrouble trouble;
   if (!trouble.ParseFromString(bytes)) return;
@@ -270,7 +272,8 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
   supervisor_->Wake();
 }
 
-// A worker that others keep from the cores is late, not dead; it is looked at again soon.
+// Excuses a worker that others keep from the cores: the worker is late, not dead, and is looked at
+// again soon.
 int64_t Fleet::ExcuseMs(int worker) {
   const pid_t pid = static_cast<pid_t>(supervisor_->pid(worker));
   if (!starvation_.IsStarved(pid, ReadProcessorUse(pid), clock_.NowNs())) return 0;
@@ -283,7 +286,7 @@ int64_t Fleet::ExcuseMs(int worker) {
   return std::max<int64_t>(1, options_.dead_after_ms / kLooksPerDeath);
 }
 
-// While steps run, some actor somewhere acts now and then, or the plan or a rank is stuck.
+// While steps run, some actor acts now and then; otherwise the plan or a rank is stuck.
 void Fleet::CheckProgress() {
   if (!watch_progress_.load()) return;
   const int64_t now_ns = clock_.NowNs();
@@ -300,12 +303,12 @@ void Fleet::CheckProgress() {
   }
   watch_progress_.store(false);
   ExplainStandstill(&event);
-  supervisor_->HideOutput();  // what all actors wait for is long; the report has the gist
+  supervisor_->HideOutput();  // the list of all waits is long, and the report has a summary
   const absl::Status reason = absl::AbortedError(absl::StrCat("W0516 no progress: ", event.reason));
   Fail(std::move(event), reason);
 }
 
-// The end of what a worker printed; empty if there is nothing.
+// Returns the end of a worker's output; empty if there is none.
 std::string Fleet::LogOf(int worker) const {
   std::ifstream file(supervisor_->log_path(worker), std::ios::binary | std::ios::ate);
   if (!file) return "";
@@ -317,8 +320,8 @@ std::string Fleet::LogOf(int worker) const {
   return text;
 }
 
-// Workers that could still look at their actors have said what these wait for; their logs together
-// say why.
+// Explains the waits. Workers that could still look at their actors have printed the waits, and
+// their logs together show the reason.
 void Fleet::TellWaits(std::vector<FailureEvent>* events) {
   const auto is_stuck = [](const FailureEvent& event) {
     return event.kind == FailureEvent::Kind::kStuck;
@@ -339,7 +342,7 @@ void Fleet::TellWaits(std::vector<FailureEvent>* events) {
   }
 }
 
-// The last words of the worker about itself.
+// Adds the last activity that the worker reported.
 void Fleet::AddActivity(FailureEvent* event) {
   Coordinator* coordinator = nullptr;
   {
@@ -391,7 +394,7 @@ std::string Fleet::TracePartOf(int worker) const {
                                 : absl::StrCat(log_directory_, "/worker-", worker, ".pftrace-part");
 }
 
-// Workers that could still do so have written their parts by now.
+// Gathers the trace. Workers that could still write their parts have done so by now.
 void Fleet::GatherTrace(const std::vector<int64_t>& clock_offset_ns) {
   std::vector<TracePart> parts;
   std::vector<std::string> missing;
@@ -427,7 +430,7 @@ std::vector<RemainingWorker> Fleet::Remaining() const {
   for (int worker : supervisor_->running()) {
     const int64_t pid = supervisor_->pid(worker);
     const ProcessState::Kind kind = ReadProcessState(static_cast<pid_t>(pid)).kind;
-    // Dead threads of which a debugger has not taken notice are still there.
+    // Dead threads that a debugger has not collected still exist.
     remaining.push_back(
         {ranks_of_[worker], pid,
          kind == ProcessState::Kind::kGone ? "is held by a debugger" : StateText(kind)});
@@ -484,7 +487,7 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   if (supervisor_ != nullptr) supervisor_->Wake();
   watcher_.join();
   if (failed && !trace_written_ && !options_.trace.empty()) GatherTrace(clock_offset_ns);
-  if (job.events.empty()) {  // nothing failed by itself; what followed from the end does not count
+  if (job.events.empty()) {  // nothing failed by itself; consequences of the end do not count
     if (status.ok()) RemoveEmptyLogs(log_directory_);
     return {};
   }

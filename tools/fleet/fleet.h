@@ -1,14 +1,16 @@
-// The processes of a job on this machine and the lines to them: starts the workers, gives
-// each its identity, watches that they live and make progress, and tells afterwards what went
-// wrong first. It knows commands (proto/worker.proto), not training: fleet_runner.h does.
+// The processes of a job on this machine and the connections to them. A Fleet starts the workers,
+// gives each worker its identity, watches that workers live and make progress, and reports the
+// first failure at the end. A Fleet knows commands (proto/worker.proto) but not training, which
+// fleet_runner.h knows.
 //
 //   Launch -> { Call }* -> Finish -> AwaitRemaining
 //
-// Four ways to notice a failure: a process ends (at once), a process says that it cannot go on (at
-// once), a process no longer beats (after dead_after_ms), nobody makes progress while steps run
-// (after stuck_after_ms). Each ends the job: Calls return, workers stop and leave. Time that this
-// process itself was stopped (Ctrl-Z) does not count. Thread rule: one thread calls; a thread of
-// its own starts and watches the processes.
+// A Fleet notices a failure in four ways: a process ends (noticed at once), a process reports that
+// it cannot go on (at once), a process no longer beats (after dead_after_ms), or no actor makes
+// progress while steps run (after stuck_after_ms). Each failure ends the job: Calls return, and
+// workers stop and leave. Time during which this process itself was stopped (Ctrl-Z) does not
+// count. Thread rule: one thread calls; another thread, of the Fleet's own, starts and watches the
+// processes.
 #pragma once
 
 #include <atomic>
@@ -42,7 +44,8 @@ struct FleetOptions {
   int64_t dead_after_ms = 4000;
   int64_t stuck_after_ms = 60'000;
   int64_t grace_ms = 5000;
-  std::string trace;  // where the trace of the job is wanted, also if it fails; empty: nowhere
+  // The path for the trace of the job, which is written even if the job fails. Empty: no trace.
+  std::string trace;
   int64_t remaining_limit_ms = 10'000;
   std::string program = "/proc/self/exe";  // of the workers; tests name another
   Console* console = nullptr;              // must outlive the fleet; required
@@ -50,7 +53,7 @@ struct FleetOptions {
 
 class Fleet {
  public:
-  // `ranks_of[w]` are worker w's. Starts nothing yet.
+  // `ranks_of[w]` are the ranks of worker w. The constructor starts nothing.
   Fleet(std::vector<std::vector<int>> ranks_of, const FleetOptions& options);
   ~Fleet();
   Fleet(const Fleet&) = delete;
@@ -65,26 +68,26 @@ class Fleet {
     return coordinator_->Health()[worker].clock_offset_ns;
   }
 
-  // Whether standing still means being stuck while the command runs: steps must go on, loading may
-  // take its time.
+  // kProgress: a command without progress counts as stuck. Steps must make progress, but loading
+  // may take its time.
   enum class Watch : uint8_t { kNone, kProgress };
-  // The command to all workers (or commands[w] to worker w); the answers by worker. The first
-  // error, with the ranks it came from.
+  // Sends the command to all workers (CallEach sends commands[w] to worker w) and returns the
+  // answers by worker. An error is the first error, with the ranks that reported it.
   absl::StatusOr<std::vector<WorkerAnswer>> Call(const WorkerCommand& command, Watch watch);
   absl::StatusOr<std::vector<WorkerAnswer>> CallEach(const std::vector<WorkerCommand>& commands,
                                                      Watch watch);
 
-  // The trace has been written in full: should the job fail after all, what its workers leave does
-  // not replace it.
+  // Records that the trace is complete. If the job fails later, the traces that its workers leave
+  // do not replace the complete trace.
   void NoteTraceWritten() { trace_written_ = true; }
 
-  // Ends all workers, in order if `status` (of what was done with them) is ok. If a process failed
-  // rather than a command, the report says which and how, and stands for `status`; else it is
-  // empty. If the job failed, what the surviving workers recorded becomes the trace. Waits for no
-  // process that the system does not let go of.
+  // Ends all workers, in good order if `status`, the outcome of the work with them, is ok. If a
+  // process failed, rather than a command, the report names the process and the failure and stands
+  // for `status`; otherwise the report is empty. If the job failed, the recordings of the surviving
+  // workers become the trace. Does not wait for a process that the system holds.
   FailureReport Finish(const absl::Status& status);
-  // After Finish, and after its report was shown: waits for processes that were killed and are
-  // still there, at most remaining_limit_ms, and says on the console which remain.
+  // Call after Finish, when its report has been shown. Waits at most remaining_limit_ms for
+  // processes that were killed and still exist, and names on the console those that remain.
   void AwaitRemaining();
 
  private:
@@ -93,7 +96,7 @@ class Fleet {
   absl::Status StartCoordinator(JobAuthority* authority);
   absl::Status TellWorkers(JobAuthority* authority);
 
-  // On the watching thread.
+  // The watching thread calls these.
   void WatchProcesses();
   void TakeExit(const WorkerExit& exit);
   void TakeLost();
@@ -110,7 +113,8 @@ class Fleet {
   std::vector<RemainingWorker> Remaining() const;
   int64_t ExcuseMs(int worker);  // on the coordinator's thread
   void Fail(FailureEvent event, const absl::Status& reason);
-  std::string TracePartOf(int worker) const;  // where its part is; empty: no trace is wanted
+  // The file of the worker's part; empty: no trace is wanted.
+  std::string TracePartOf(int worker) const;
   void GatherTrace(const std::vector<int64_t>& clock_offset_ns);
 
   const std::vector<std::vector<int>> ranks_of_;

@@ -11,7 +11,7 @@
 namespace weir {
 namespace {
 
-// Scalars of a step are equal on all ranks that report them.
+// Collects metrics. Scalars of a step are equal on all ranks that report them.
 std::map<int64_t, StepMetrics> MetricsOf(const std::vector<WorkerAnswer>& answers) {
   std::map<int64_t, StepMetrics> steps;
   for (const WorkerAnswer& answer : answers) {
@@ -30,7 +30,7 @@ OpenCommand::OnNonfinite CommandOf(OnNonfinite on_nonfinite) {
   return OpenCommand::STOP;
 }
 
-// A worker that is asked twice when its first act began may say a few ns more or less, since it
+// A worker may report the start of its first act twice with a few ns of difference, because it
 // learns the length of a tick.
 constexpr int64_t kTickErrorNs = 10'000;
 
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
                                                              const Job& job,
                                                              const RunnerOptions& runner_options,
                                                              std::unique_ptr<Fleet>* owner) {
-  // What is wrong with the job is better said before anything starts.
+  // Errors of the job are better reported before anything starts.
   PreparedTraining own;
   const PreparedTraining* prepared = runner_options.prepared;
   if (prepared == nullptr) {
@@ -127,7 +127,8 @@ void FleetRunner::TakeWork(const std::vector<WorkerAnswer>& answers) {
   }
 }
 
-// Where one worker fails, its peers see it leave: what it says counts, not what they say.
+// If one worker fails, its peers see the worker leave. The report of the failed worker counts, and
+// the peers' reports do not.
 absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
   WorkerCommand command;
   command.mutable_evaluate();
@@ -143,7 +144,7 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
     if (failure.ok() || absl::IsUnavailable(failure)) failure = status;
   }
   if (absl::IsUnavailable(failure))
-    failure = absl::InternalError(failure.message());  // workers live: it is not the job's end
+    failure = absl::InternalError(failure.message());  // workers live, so the job does not end here
   WEIR_RETURN_IF_ERROR(failure);
   return MetricsOf(*answers);
 }
@@ -188,7 +189,7 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
   command.mutable_trace_begin();
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> begins,
                         fleet_->Call(command, Fleet::Watch::kNone));
-  // All clocks to the starter's; the trace begins when all ranks have acts.
+  // Converts all clocks to the starter's. The trace begins when all ranks have acts.
   int64_t begin_ns = begins[0].begin_ns() - fleet_->clock_offset_ns(0);
   for (int worker = 1; worker < fleet_->num_workers(); ++worker) {
     begin_ns = std::max(begin_ns, begins[worker].begin_ns() - fleet_->clock_offset_ns(worker));
@@ -200,7 +201,8 @@ absl::Status FleetRunner::WriteTrace(const std::string& path) {
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
                         fleet_->CallEach(commands, Fleet::Watch::kNone));
-  // Traces are sequences of packets: those of all ranks, one after another, are one trace.
+  // A trace is a sequence of packets, so the packets of all ranks, one rank after another, are one
+  // trace.
   std::string joined;
   for (const WorkerAnswer& answer : answers) joined += answer.trace();
   WEIR_RETURN_IF_ERROR(WriteTraceFile(path, joined));

@@ -1,5 +1,5 @@
-// A job whose ranks are spread over worker processes: what the trainer asks becomes commands to
-// all workers, and their answers become one.
+// A job whose ranks are spread over worker processes. A request of the trainer becomes commands to
+// all workers, and the answers of the workers become one answer.
 // Thread rule: one thread.
 #pragma once
 
@@ -12,9 +12,9 @@ namespace weir {
 
 class FleetRunner final : public JobRunner {
  public:
-  // Compiles, spreads the ranks evenly over options.processes and starts them. `*fleet` is set as
-  // soon as there may be processes, also if an error is returned: it tells what failed, and must
-  // outlive the runner.
+  // Compiles the job, spreads the ranks evenly over options.processes and starts the processes.
+  // `*fleet` is set as soon as there may be processes, even if Open returns an error: the fleet
+  // reports the failure, and must outlive the runner.
   static absl::StatusOr<std::unique_ptr<JobRunner>> Open(const FleetOptions& options,
                                                          const Job& job,
                                                          const RunnerOptions& runner_options,
@@ -38,8 +38,8 @@ class FleetRunner final : public JobRunner {
   Fleet* const fleet_;
   RunnerFacts facts_;
   std::vector<RankWorkReport> work_;  // as of the last run
-  bool failed_ =
-      false;  // workers may be at work still, and answer to nothing but the end of the job
+  // Workers may still be at work, and answer to nothing but the end of the job.
+  bool failed_ = false;
 };
 
 }  // namespace weir

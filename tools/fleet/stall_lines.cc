@@ -15,7 +15,7 @@ namespace weir {
 namespace {
 
 constexpr char kTitle[] = "Of these wait for ranks of other processes:";
-// Few enough to be among the last lines that a starter keeps, and to be read.
+// This number is small enough for the last lines that a starter keeps, and for a reader.
 constexpr int kLinesMax = 6;
 
 }  // namespace

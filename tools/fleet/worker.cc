@@ -33,15 +33,14 @@
 namespace weir {
 namespace {
 
-// A worker looks at a starter that says nothing this often, within the time after which silence is
-// death.
+// The number of looks at a silent starter within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
-// What is made for a worker besides its ranks: gRPC's and UCX's threads; files that are open while
+// The needs of a worker besides its ranks: threads of gRPC and UCX; files that are open while
 // states are saved.
 constexpr int kThreadsMin = 14;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 12;
-// An abort takes milliseconds; a starter that is gone sends none.
+// An abort takes milliseconds. A starter that is gone sends none.
 constexpr auto kReasonLimit = std::chrono::milliseconds(500);
 
 StateSet SetOf(bool everything) { return everything ? StateSet::kAll : StateSet::kWeights; }
@@ -112,14 +111,16 @@ class Worker {
     if (!end.ok()) WriteTracePart();
     CloseGroup();
     if (end.ok()) return end;
-    // Why the starter ends the job, the starter tells; that the starter is gone, nobody else.
+    // The starter itself reports why it ends the job. Only the worker can report that the starter
+    // is gone.
     if (absl::IsUnavailable(end)) log_ << end.message() << std::endl;
     return absl::AbortedError(absl::StrCat("the job has ended: ", end.message()));
   }
 
  private:
-  // A starter that is stopped (Ctrl-Z) or gets no core cannot speak: it is waited for. When it
-  // ends, the system ends this process too. On the link's thread or that of a call, one at a time.
+  // Waits for a starter that is stopped (Ctrl-Z) or gets no core, because such a starter cannot
+  // speak. When the starter ends, the system ends this process too. Runs on the link's thread or on
+  // that of a call, one at a time.
   int64_t ExcuseStarterMs() {
     std::lock_guard<std::mutex> lock(starter_mutex_);
     if (!starter_.IsSuspended(MonotonicClock().NowNs())) return 0;
@@ -146,13 +147,13 @@ class Worker {
     if (group_ != nullptr) group_->Stop(reason);
   }
 
-  // Whether the job has: what fails then, fails because of that.
+  // Returns whether the job has ended. A failure after that is a consequence of the end.
   bool HasEnded() {
     std::lock_guard<std::mutex> lock(mutex_);
     return !abort_.ok();
   }
 
-  // A peer mostly has left because the job ends: why it ends is on its way here too.
+  // A peer mostly has left because the job ends. The reason is on its way to this worker too.
   absl::Status EndReason(const absl::Status& status) {
     if (!absl::IsUnavailable(status)) return status;
     std::unique_lock<std::mutex> lock(mutex_);
@@ -160,8 +161,8 @@ class Worker {
     return abort_.ok() ? status : abort_;
   }
 
-  // The job has failed, and no command runs any more: what these ranks did is left for whoever asks
-  // why.
+  // Called when the job has failed and no command runs any more. Leaves a record of these ranks'
+  // work for the search for the cause.
   void WriteTracePart() {
     if (group_ == nullptr || bundle_.trace_part().empty()) return;
     const Session& session = group_->session();
@@ -180,7 +181,7 @@ class Worker {
     return !abort_.ok();
   }
 
-  // No command runs any more.
+  // Called when no command runs any more.
   void CloseGroup() {
     std::unique_ptr<RankGroup> group;
     {
@@ -195,14 +196,14 @@ class Worker {
     WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
     const absl::Status reason = EndReason(status);
-    // Only a plan that makes no progress is explained here; other reasons say it all.
+    // Only a plan that makes no progress is explained here. Other reasons explain themselves.
     if (group_ != nullptr && absl::IsAborted(reason)) {
       const std::string stall = group_->DescribeStall();
       log_ << stall << "\n" << WaitsForOthers(stall) << std::flush;
     }
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
     if (ends_the_job && absl::IsUnavailable(status) && !IsAborted()) {
-      // Nobody has ended the job yet: this is where it begins to fail.
+      // No process has ended the job yet, so the failure of the job begins here.
       log_ << status.message() << std::endl;
       WorkerTrouble trouble;
       trouble.set_message(std::string(status.message()));
@@ -302,7 +303,7 @@ class Worker {
     std::lock_guard<std::mutex> lock(mutex_);
     opening_ = false;
     if (!group.ok()) return group.status();
-    // Better now than when hours of work are to be saved.
+    // A failure is better now than when hours of work must be saved.
     WEIR_RETURN_IF_ERROR(CheckRoomForFiles(where, kDescriptorsMin));
     group_ = *std::move(group);
     if (!abort_.ok()) group_->Stop(abort_);
@@ -326,22 +327,22 @@ class Worker {
   std::mutex starter_mutex_;  // guards the next two
   SilentProcess starter_;
   bool has_told_of_starter_ = false;
-  std::mutex mutex_;                  // guards the next four against the link's thread
+  std::mutex mutex_;                  // guards the next four members against the link's thread
   std::unique_ptr<RankGroup> group_;  // changed by the serving thread alone
   bool opening_ = false;
   absl::Status abort_;
   std::condition_variable aborted_;
-  std::unique_ptr<WorkerLink> link_;  // first to go: its thread calls the above
+  std::unique_ptr<WorkerLink> link_;  // destroyed first, because its thread calls the members above
 };
 
 }  // namespace
 
 absl::Status RunWorker(std::istream& bundle, std::ostream& log) {
-  KeepMemoryOutOfCoreDumps();  // a worker's key is in it
+  KeepMemoryOutOfCoreDumps();  // the core would contain a worker's key
   ::signal(SIGPIPE, SIG_IGN);
-  ::signal(SIGHUP, SIG_IGN);  // who hangs up asks the starter to end the job
-  // It reads what others send for as long as it lives, and needs no program. Where the kernel
-  // cannot forbid them, it works as well.
+  ::signal(SIGHUP, SIG_IGN);  // a person who hangs up asks the starter to end the job
+  // A worker reads messages from others for its whole life, and needs no program. It works as well
+  // on a kernel that cannot forbid programs.
   ForbidPrograms();
   std::string bytes((std::istreambuf_iterator<char>(bundle)), {});
   WorkerBundle parsed;

@@ -1,5 +1,6 @@
-// A worker process of a job: holds some of its ranks and does what the starter asks over the
-// control plane. `weir worker` is this and nothing else; `weir train --processes N` starts it.
+// A worker process of a job. A worker holds some ranks of the job and executes commands that the
+// starter sends over the control plane. `weir worker` is only this process, and `weir train
+// --processes N` starts it.
 // Thread rule: one call per process.
 #pragma once
 
@@ -10,9 +11,9 @@
 
 namespace weir {
 
-// Reads a WorkerBundle from `bundle` to its end and serves until the job ends. OK if it ended in
-// order; kAborted if it was ended from outside (then the exit code is kExitFollowing,
-// tools/launch). What people should see goes to `log`.
+// Reads a WorkerBundle from `bundle` to its end and serves until the job ends. OK: the worker ended
+// in order. kAborted: the worker was ended from outside (its exit code is then kExitFollowing,
+// tools/launch). Text for people goes to `log`.
 absl::Status RunWorker(std::istream& bundle, std::ostream& log);
 
 }  // namespace weir

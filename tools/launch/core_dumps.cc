@@ -6,8 +6,8 @@
 namespace weir {
 
 void KeepMemoryOutOfCoreDumps() {
-  // Not PR_SET_DUMPABLE: that would also close /proc/PID to processes of the same user, which share
-  // memory through it.
+  // PR_SET_DUMPABLE is not used, because it would also close /proc/PID to processes of the same
+  // user, which share memory through /proc/PID.
   const int filter = ::open("/proc/self/coredump_filter", O_WRONLY | O_CLOEXEC);
   if (filter < 0) return;
   (void)!::write(filter, "0", 1);

@@ -14,8 +14,8 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kStarvedShare = 4;  // of a core, one part in so many
-constexpr int64_t kWaitingShare = 2;  // of the time
+constexpr int64_t kStarvedShare = 4;  // of a core: 1/4
+constexpr int64_t kWaitingShare = 2;  // of the time: 1/2
 
 std::string ReadFile(const std::string& path) {
   std::ifstream file(path);
@@ -25,7 +25,8 @@ std::string ReadFile(const std::string& path) {
 }  // namespace
 
 bool AddThread(const std::string& stat, ProcessorUse* use) {
-  // "1234 (any name) R 1 ...": the state, and from there utime and stime as the 12th and 13th.
+  // "1234 (any name) R 1 ...": the state follows the name, and utime and stime are the 12th and
+  // 13th fields after the state.
   const size_t name_end = stat.rfind(')');
   if (name_end == std::string::npos) return false;
   const std::vector<std::string> fields =
@@ -40,7 +41,7 @@ bool AddThread(const std::string& stat, ProcessorUse* use) {
 }
 
 bool AddWaits(const std::string& schedstat, ProcessorUse* use) {
-  // "ran waited turns", the first two in nanoseconds.
+  // "ran waited turns"; the first two are in nanoseconds.
   const std::vector<std::string> fields =
       absl::StrSplit(schedstat, absl::ByAnyChar(" \n"), absl::SkipEmpty());
   int64_t waited_ns = 0, turns = 0;
@@ -59,7 +60,7 @@ std::optional<ProcessorUse> ReadProcessorUse(pid_t pid) {
   ProcessorUse use;
   while (const dirent* entry = ::readdir(directory)) {
     if (entry->d_name[0] == '.') continue;
-    // One that has just ended counts for nothing.
+    // A thread that has just ended counts for nothing.
     AddThread(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/stat")), &use);
     AddWaits(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/schedstat")), &use);
   }
@@ -79,7 +80,8 @@ bool CpuStarvation::IsStarved(pid_t pid, const std::optional<ProcessorUse>& use,
     const double used_seconds = static_cast<double>(use->ticks - last->second.ticks) /
                                 static_cast<double>(ticks_per_second_);
     starved = used_seconds * kStarvedShare < seconds;
-    // The system counts a wait when it ends: one that lasts shows in that no thread got a turn.
+    // The system counts a wait when it ends. A wait that still lasts shows because no thread got a
+    // turn.
     if (starved && use->waited_ns >= 0 && use->num_turns != last->second.num_turns) {
       const int64_t waited_ns = use->waited_ns - last->second.waited_ns;
       starved = waited_ns * kWaitingShare >= now_ns - last->second.time_ns;

@@ -28,7 +28,7 @@ const FailureEvent* ExitOf(const FailedJob& job, int worker) {
   return nullptr;
 }
 
-// An end that somebody else's failure, or the starter, explains.
+// Returns whether another worker's failure, or the starter, explains the end.
 bool IsFollowingExit(const FailureEvent& exit) {
   if (exit.signal == SIGKILL) return exit.sent == Sent::kKilled;
   if (exit.signal == SIGTERM || exit.signal == SIGINT) return exit.sent != Sent::kNothing;
@@ -49,14 +49,14 @@ bool IsFollowing(const FailedJob& job, const FailureEvent& event) {
   }
   const FailureEvent* exit = ExitOf(job, event.worker);
   if (exit == nullptr) return false;
-  // What has ended cannot be heard of, and its end says more.
+  // An ended process cannot send anything, and its end has more information.
   if (exit->time_ns <= event.time_ns) return true;
   // A connection also breaks when its worker leaves in order.
   return event.kind == Kind::kLost && exit->signal == 0 && IsFollowingExit(*exit);
 }
 
-// Of what was seen at the same moment a death by signal comes first: it warns nobody and follows
-// from nothing.
+// Orders events. At the same moment a death by signal comes first, because such a death gives no
+// warning and follows from nothing.
 bool IsBefore(const FailureEvent& a, const FailureEvent& b) {
   return std::make_tuple(a.time_ns, a.signal == 0) < std::make_tuple(b.time_ns, b.signal == 0);
 }
@@ -65,14 +65,15 @@ bool IsExit(const FailureEvent& event, int code) {
   return event.kind == Kind::kExit && event.signal == 0 && event.code == code;
 }
 
-// A worker may have left as if all were done, though others found the job unfinished.
+// Returns whether a worker left as if all work were done, though other workers found the job
+// unfinished.
 bool LeftEarly(const FailedJob& job, const FailureEvent& event) {
   return IsExit(event, 0) && event.sent == Sent::kNothing &&
          std::any_of(job.events.begin(), job.events.end(),
                      [](const FailureEvent& other) { return IsExit(other, kExitFollowing); });
 }
 
-// The worker has met the same from its side: its connection broke while it ran.
+// Returns whether the worker saw the same loss from its side: its connection broke while it ran.
 bool FollowsItsOwnLoss(const FailedJob& job, const FailureEvent& lost) {
   const FailureEvent* exit = ExitOf(job, lost.worker);
   return exit != nullptr && IsExit(*exit, kExitFollowing);
@@ -98,7 +99,8 @@ const FailureEvent* FirstFailure(const FailedJob& job) {
   return first;
 }
 
-// The end of the first failing worker, if it tells more than the starter's own signals.
+// Returns the end of the first failing worker, if that end says more than the starter's own
+// signals.
 const FailureEvent* OwnEnd(const FailedJob& job, const FailureEvent& first) {
   if (first.kind == Kind::kExit) return &first;
   const FailureEvent* exit = ExitOf(job, first.worker);
@@ -120,7 +122,7 @@ std::string WhatHappened(const FailureEvent& first, const FailureEvent* end) {
                           first.code == 0 && first.signal == 0 ? ", before the job was done" : "",
                           first.cause.empty() ? "" : "; ", first.cause);
     case Kind::kLost:
-      if (end != nullptr) return EndText(*end);  // which broke the connection, and says more
+      if (end != nullptr) return EndText(*end);  // the end broke the connection, and says more
       text = "lost";
       break;
     case Kind::kFrozen: text = "frozen"; break;
@@ -185,14 +187,15 @@ std::string Advice(const FailureEvent& first, const FailureEvent* end) {
   }
 }
 
-// Whether the end of the job is Weir's doing, as far as can be told.
+// Returns the exit code, which says whether Weir caused the end of the job, as far as is known.
 int ExitCodeOf(const FailureEvent& first, const FailureEvent* end) {
   if (end != nullptr && !IsExit(*end, 0)) return end->signal != 0 ? 128 + end->signal : end->code;
   if (end != nullptr) return kExitNoProgress;
   return first.kind == Kind::kStuck && first.cause.empty() ? kExitNoProgress : kExitSurroundings;
 }
 
-// A line of a worker's may hold anything: colours go, other control characters are written out.
+// Makes a line printable. A worker's line may hold anything: colours are removed, and other control
+// characters are written out.
 std::string Printable(const std::string& line) {
   std::string text;
   for (size_t i = 0; i < line.size(); ++i) {
@@ -218,7 +221,7 @@ void AppendLines(const std::string& title, const std::vector<std::string>& lines
   }
 }
 
-// Workers other than the first that have ended since.
+// Counts the workers other than the first that have ended since.
 int NumFollowing(const FailedJob& job, const FailureEvent& first) {
   std::set<int> workers;
   for (const FailureEvent& event : job.events) {
@@ -228,7 +231,7 @@ int NumFollowing(const FailedJob& job, const FailureEvent& first) {
   return static_cast<int>(workers.size());
 }
 
-// What a process says of itself comes with its heartbeats.
+// Returns the age of the last activity. A process reports its activity with its heartbeats.
 std::string AgeText(int64_t age_ms) {
   return age_ms < 100
              ? ""

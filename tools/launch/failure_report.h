@@ -1,14 +1,16 @@
-// What a user reads at the end of a failed job: which worker failed first and how, what it did
-// last, how many ended because of it, where the logs are and what to try. Also the job's exit code.
-// It watches nothing and decides nothing while the job runs.
+// Writes the report that a user reads at the end of a failed job: which worker failed first and
+// how, its last activity, how many workers ended because of the failure, the place of the logs, and
+// advice. It also sets the job's exit code. This file watches nothing and decides nothing while the
+// job runs.
 //
-// Which failure counts as first: the earliest that is not the consequence of another. A worker that
-// ended with kExitFollowing, or as the starter had asked it or killed it, follows; if there is
-// nothing else, one that left with 0 unasked counts, though others found the job unfinished, or
-// else a connection that broke, or else the first follower. What a worker says of a broken
-// connection to another follows from that other's own failure. If a worker was frozen or stuck and
-// then ended in a way of its own, that end is told too; if it was lost, the end is told instead.
-// Thread rule: pure functions over values.
+// The first failure is the earliest failure that is not the consequence of another failure. A
+// worker is a follower if it ended with kExitFollowing, or because the starter had asked it or
+// killed it. If all failures are followers, the first failure is a worker that left with 0 unasked
+// (even if others found the job unfinished), or else a broken connection, or else the first
+// follower. If a worker reports a broken connection to another worker, that report follows from the
+// other worker's own failure. If a worker was frozen or stuck and then ended in its own way, the
+// report tells that end too; if a worker was lost, the report tells the end instead. Thread rule:
+// pure functions over values.
 #pragma once
 
 #include <cstdint>
@@ -19,24 +21,25 @@
 
 namespace weir {
 
-// Exit code of a worker that ended because the job did: another worker failed first, or the
+// Exit code of a worker that ended because the job ended: another worker failed first, or the
 // starter is gone.
 inline constexpr int kExitFollowing = 75;
-// Exit code of a job that made no progress, or of which a worker left with 0 too early: a fault of
-// Weir.
+// Exit code of a job that made no progress, or in which a worker left with 0 too early. Both are
+// faults of Weir.
 inline constexpr int kExitNoProgress = 70;
-// Exit code of a job that its surroundings ended: a process that was stopped, a connection that was
-// cut, a limit.
+// Exit code of a job that its surroundings ended: a process was stopped, a connection was cut, a
+// limit was reached.
 inline constexpr int kExitSurroundings = 69;
 
 struct FailureEvent {
   enum class Kind : uint8_t {
     kExit,    // the process ended
     kLost,    // its connection to the starter broke
-    kFrozen,  // it no longer beats
-    kStuck,   // it lives, but no actor of it makes progress
-    kBroken,  // it says so itself: `reason` is what it met, such as a broken connection to another
-              // worker
+    kFrozen,  // the worker no longer beats
+    kStuck,   // the worker lives, but none of its actors makes progress
+    // The worker itself reports the failure: `reason` is what it met, for example a broken
+    // connection to another worker.
+    kBroken,
   };
   Kind kind = Kind::kExit;
   int64_t time_ns = 0;  // monotonic
@@ -46,19 +49,19 @@ struct FailureEvent {
   int code = 0;  // kExit, as in WorkerExit
   int signal = 0;
   WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
-  std::string reason;  // all but kExit: "no heartbeat for 4.0 s"
-  // What was found to be behind it, for people: "its process is stopped (state T)"; and what to try
-  // then. Empty: not known; then the advice is the one that the kind suggests. What is known is the
-  // surroundings' doing, not Weir's.
+  std::string reason;  // all kinds but kExit: "no heartbeat for 4.0 s"
+  // The cause that was found, for people ("its process is stopped (state T)"), and advice for it.
+  // Empty: the cause is not known, and the kind of the failure gives the advice. A known cause lies
+  // in the surroundings and not in Weir.
   std::string cause, advice;
   std::string last_activity;            // "actor 'forward layers.1' since 2.1 s", or empty
-  int64_t activity_age_ms = 0;          // how long before the failure that was said
-  std::vector<std::string> last_lines;  // if empty, those of the worker's exit are told
-  std::vector<std::string> details;     // more lines on the reason: what each actor waits for
+  int64_t activity_age_ms = 0;          // how old last_activity was at the failure
+  std::vector<std::string> last_lines;  // if empty, the last lines of the worker's exit are shown
+  std::vector<std::string> details;     // more lines on the reason: the waits of each actor
 };
 FailureEvent EventOf(const WorkerExit& exit, const std::vector<int>& ranks);
 
-// A worker that was killed and is not gone: the system holds it.
+// A worker that was killed and still exists, because the system holds it.
 struct RemainingWorker {
   std::vector<int> ranks;
   int64_t pid = 0;
@@ -74,8 +77,9 @@ struct FailedJob {
 
 struct FailureReport {
   std::string text;  // whole lines; empty if nothing failed
-  int exit_code =
-      0;  // the first failing worker's own, 128 + signal, or kExitNoProgress; 0 if nothing failed
+  // The exit code of the first failing worker, 128 + signal, or kExitNoProgress. 0 if nothing
+  // failed.
+  int exit_code = 0;
 };
 FailureReport ReportFailure(const FailedJob& job);
 

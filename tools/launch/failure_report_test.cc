@@ -123,7 +123,7 @@ TEST(FailureReportTest, AStuckJobTellsWhatItsActorsWaitFor) {
 TEST(FailureReportTest, ALostConnectionIsExplainedByTheEndThatFollows) {
   FailureEvent lost = EventAt(Kind::kLost, 100, 1);
   lost.reason = "its stream broke";
-  // The starter has asked already, but that is not what killed it.
+  // The starter has asked the worker already, but the request did not kill it.
   const FailureReport report =
       Report({lost, Exit(101, 0, kExitFollowing), Death(102, 1, SIGSEGV, Sent::kAsked)});
   EXPECT_THAT(report.text,

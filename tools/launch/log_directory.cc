@@ -52,7 +52,7 @@ absl::StatusOr<std::string> MakeLogDirectory(const std::string& base) {
 }
 
 void PointLatestAt(const std::string& path) {
-  // A link in the place of another: made under a name of its own, then renamed.
+  // Replaces a link by a new one: the new link is made under its own name and then renamed.
   const fs::path directory(path),
       link = directory.parent_path() / kLatest,
       made = directory.parent_path() / absl::StrCat(".latest-", ::getpid());
@@ -79,7 +79,7 @@ void RemoveEmptyLogs(const std::string& path) {
   }
   if (!last.empty()) return PointLatestAt((base / last).string());
   fs::remove(link, error);
-  fs::remove(base, error);  // only if nothing else is in it
+  fs::remove(base, error);  // only if the directory is empty
 }
 
 absl::Status MakeDirectories(const std::string& path) {

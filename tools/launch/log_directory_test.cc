@@ -19,7 +19,7 @@ class LogDirectoryTest : public ::testing::Test {
     std::string pattern = absl::StrCat(::getenv("TEST_TMPDIR"), "/logs-XXXXXX");
     base_ = absl::StrCat(::mkdtemp(pattern.data()), "/weir-logs");
   }
-  // The directory of a job with one log file.
+  // Makes the directory of a job with one log file.
   std::string Job(const std::string& name, const std::string& text) {
     const std::string path = absl::StrCat(base_, "/", name);
     EXPECT_TRUE(MakeDirectories(path).ok());

@@ -1,5 +1,5 @@
-// A file descriptor that is closed when its owner goes. Not a file: reading and writing are
-// the system calls. Thread rule: one thread at a time.
+// A file descriptor that is closed when its owner is destroyed. Not a file: callers read and write
+// with system calls. Thread rule: one thread at a time.
 #pragma once
 
 #include <unistd.h>

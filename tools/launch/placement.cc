@@ -13,7 +13,7 @@ namespace {
 
 constexpr char kRanksHint[] = "numbers and ranges with commas between them, such as 0,3-5";
 
-// A rank in decimal digits alone: no sign, which a range would make ambiguous.
+// Parses a rank of decimal digits only: a sign would make a range ambiguous.
 bool ParseRank(absl::string_view text, int* rank) {
   text = absl::StripAsciiWhitespace(text);
   for (char c : text) {

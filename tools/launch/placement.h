@@ -1,5 +1,5 @@
-// Which ranks a worker process holds, what it is called, and which ranks a user wants to see.
-// It starts nothing. Thread rule: pure functions.
+// Decides the ranks and the label of a worker process, and parses the ranks that a user wants to
+// see. Starts nothing. Thread rule: pure functions.
 #pragma once
 
 #include <string>
@@ -14,15 +14,16 @@ struct WorkerPlacement {
   std::string label;       // RankLabel(ranks)
 };
 
-// Ranks 0..num_ranks-1 over the processes in contiguous blocks; the first num_ranks %
-// num_processes hold one more. Rejected (W0090) unless 1 <= num_processes <= num_ranks.
+// Spreads ranks 0..num_ranks-1 over the processes in contiguous blocks. The first num_ranks %
+// num_processes processes hold one rank more. Rejected (W0090) unless 1 <= num_processes <=
+// num_ranks.
 absl::StatusOr<std::vector<WorkerPlacement>> PlaceRanks(int num_ranks, int num_processes);
 
-// "rank 5", "rank 2-3", "rank 0,3-5". `ranks` ascend.
+// Returns "rank 5", "rank 2-3" or "rank 0,3-5". `ranks` ascend.
 std::string RankLabel(const std::vector<int>& ranks);
 
-// "0,3-5" -> {0, 3, 4, 5}: ascending, each once. Spaces around numbers are allowed. Rejected
-// (W0091) if it is anything else or names a rank that is not below num_ranks.
+// Parses "0,3-5" into {0, 3, 4, 5}: ascending, each rank once. Spaces around numbers are allowed.
+// Rejected (W0091) if the text is anything else or names a rank that is not below num_ranks.
 absl::StatusOr<std::vector<int>> ParseRanks(const std::string& text, int num_ranks);
 
 }  // namespace weir

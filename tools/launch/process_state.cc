@@ -30,7 +30,7 @@ struct Threads {
   int all = 0, stopped = 0, traced = 0, uninterruptible = 0, ready = 0;
 };
 
-// Adds a thread, given as /proc/PID/task/TID/status has it.
+// Adds a thread from the text of /proc/PID/task/TID/status.
 void AddStatus(const std::string& status, Threads* threads, int64_t* num_switches) {
   for (const absl::string_view line : absl::StrSplit(status, '\n')) {
     absl::string_view value = line;

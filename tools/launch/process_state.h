@@ -1,6 +1,6 @@
-// What a process of this host is doing while it says nothing, as /proc tells: whether somebody has
-// stopped it, a device or a file system holds it, others have the cores, or it could speak and does
-// not. Thread rule: values and pure functions; SilentProcess by one thread at a time.
+// Finds from /proc what a silent process of this host is doing: somebody has stopped it, a device
+// or a file system holds it, other processes have the cores, or it could speak and does not.
+// Thread rule: values and pure functions; SilentProcess by one thread at a time.
 #pragma once
 
 #include <sys/types.h>
@@ -23,29 +23,32 @@ struct ProcessState {
     kAsleep,           // waits for something
   };
   Kind kind = Kind::kGone;
-  int64_t num_switches = 0;  // how often its threads were given a core and gave it back; as long as
-                             // that stays, none runs
+  // The number of times that a thread of the process was given a core and gave it back. While this
+  // number stays the same, no thread runs.
+  int64_t num_switches = 0;
 };
 
 ProcessState ReadProcessState(pid_t pid);
-// The kind, but kUninterruptible only of a process that stays so: every access to a disk takes a
-// process there for a moment. Takes up to 150 ms then.
+// Returns the kind, but returns kUninterruptible only for a process that stays in that state,
+// because every access to a disk puts a process there for a moment. The check then takes up to 150
+// ms.
 ProcessState::Kind SettledKind(pid_t pid);
-// "is stopped (state T)"; of a process that is gone "is gone".
+// Returns "is stopped (state T)", or "is gone" for a process that is gone.
 std::string StateText(ProcessState::Kind kind);
-// What whoever finds a silent process in this state may do about it.
+// Returns advice to a person who finds a silent process in this state.
 std::string StateAdvice(ProcessState::Kind kind, pid_t pid);
 
-// A process that is silent: whether it is suspended, so that it cannot say anything, or gets no
-// core.
+// Watches a silent process, and finds whether it is suspended or gets no core, so that it cannot
+// say anything.
 class SilentProcess {
  public:
-  // `ticks_per_second`: as sysconf(_SC_CLK_TCK). Looks that lie further apart than `memory_ns` have
-  // nothing to do with each other.
+  // `ticks_per_second` is sysconf(_SC_CLK_TCK). Looks that are more than `memory_ns` apart are
+  // independent.
   SilentProcess(pid_t pid, int64_t ticks_per_second, int64_t memory_ns)
       : pid_(pid), memory_ns_(memory_ns), starvation_(ticks_per_second, memory_ns) {}
 
-  // A look; again while it is silent. The first one believes a process that sleeps.
+  // Looks at the process; call it again while the process is silent. The first look believes a
+  // process that sleeps.
   bool IsSuspended(int64_t now_ns);
 
  private:

@@ -30,7 +30,7 @@ class Child {
     ::waitpid(pid_, nullptr, 0);
   }
   pid_t pid() const { return pid_; }
-  // Says whether the process reaches that state.
+  // Returns whether the process reaches that state.
   bool Becomes(Kind kind) const {
     for (int i = 0; i < 10'000; ++i) {
       if (ReadProcessState(pid_).kind == kind) return true;
@@ -78,7 +78,7 @@ TEST(SilentProcessTest, AStoppedProcessIsSuspendedForAsLongAsItIsStopped) {
   for (int look = 1; look < 100; ++look) EXPECT_TRUE(silent.IsSuspended(look * kSecond));
 }
 
-// As in a frozen control group, where nothing else shows.
+// This is the case of a frozen control group, where nothing else shows.
 TEST(SilentProcessTest, AProcessOfWhichNoThreadEverRunsIsSuspended) {
   Child child(Sleep);
   ASSERT_TRUE(child.Becomes(Kind::kAsleep));
@@ -118,7 +118,7 @@ TEST(StalledConnectionsTest, OnlyWhatIsSentAgainAndAgainIsStalled) {
   EXPECT_EQ(connection.bytes_waiting, 8000);
   EXPECT_EQ(connection.times_repeated, 4);
   EXPECT_EQ(inode, 4711u);
-  // Idle, with a timer of another kind, or with data on its way for the first time.
+  // The connection is idle, has a timer of another kind, or sends its data for the first time.
   EXPECT_FALSE(
       ParseRepeating("   3: 0100007F:A86D 0100007F:C350 01 00000000:00000000 02:00000BB8 00000000  "
                      "   0        0 4711 2 0000",

@@ -10,15 +10,17 @@
 namespace weir {
 namespace {
 
-// What a handler touches is lock-free. No data hangs on these, so order does not matter; the
-// signals themselves go through a pipe.
+// All data that a handler touches is lock-free. No other data depends on these atomics, so their
+// order does not matter; the signals themselves go through a pipe.
 std::atomic<bool> signal_came{false};
 std::atomic<bool> second_ends{false};
-// Opened once and never closed: a handler on another thread may still be writing when a watch ends.
+// The pipe is opened once and never closed, because a handler on another thread may still write
+// when a watch ends.
 std::atomic<int> read_end{-1};
 std::atomic<int> write_end{-1};
-// What the first signal says before it ends the process. Written while end_code is -1, read by
-// handlers when it is not: the release and the acquire of end_code order the two.
+// The message of the first signal before it ends the process. The message is written while end_code
+// is -1, and handlers read it when end_code is not -1: release and acquire of end_code order the
+// two.
 constexpr size_t kMessageMax = 256;
 char end_message[kMessageMax];
 std::atomic<size_t> end_message_size{0};
@@ -28,7 +30,7 @@ static_assert(std::atomic<bool>::is_always_lock_free && std::atomic<int>::is_alw
 void EndIfAsked() {
   const int code = end_code.load(std::memory_order_acquire);
   if (code < 0) return;
-  // It makes no difference whether anybody reads the message.
+  // The result does not matter, because the process ends anyway.
   [[maybe_unused]] const ssize_t written =
       ::write(STDERR_FILENO, end_message, end_message_size.load());
   ::_exit(code);
@@ -39,7 +41,7 @@ void OnSignal(int signal) {
   const int error = errno;
   const bool second = signal_came.exchange(true);
   const char byte = static_cast<char>(signal);
-  // A full pipe holds thousands already: one more says nothing new.
+  // A full pipe already holds thousands of signals, so one more adds nothing.
   if (::write(write_end.load(), &byte, 1) < 0) errno = error;
   if (second && second_ends.load()) {
     ::signal(signal, SIG_DFL);

@@ -1,14 +1,14 @@
-// SIGINT, SIGTERM and SIGHUP (a terminal that is closed) as events: while it lives they do not end
-// the process at once. Serves both a process that works (it looks at a flag between two steps) and
-// a starter of workers (it polls a descriptor and takes the signals one by one: the first asks the
-// job to end, the second kills it). It passes nothing on to workers: that is the starter's, by
-// Supervisor::Stop. As long as there is nothing to lose, EndAtOnce lets the first signal end the
-// process.
+// Turns SIGINT, SIGTERM and SIGHUP (a closed terminal) into events. While a SignalWatch lives,
+// these signals do not end the process at once. A working process looks at a flag between two
+// steps. A starter of workers polls a descriptor and takes the signals one by one: the first asks
+// the job to end, and the second kills the job. A SignalWatch passes nothing on to workers; the
+// starter does that with Supervisor::Stop. As long as there is nothing to lose, EndAtOnce lets the
+// first signal end the process.
 //
 // A SIGINT or SIGHUP that was ignored before (nohup, a script's background job) stays ignored. From
-// the first watch on, for good, SIGPIPE and SIGXFSZ are ignored: a write to a closed pipe, or
-// beyond the limit of a file's size, fails and ends nothing, not even where results are written
-// after the watch. Thread rule: one at a time, made and destroyed by the main thread; the rest from
+// the first watch on, SIGPIPE and SIGXFSZ are ignored for good: a write to a closed pipe, or beyond
+// the limit of a file's size, fails and ends nothing, even if results are written after the watch.
+// Thread rule: one watch at a time, made and destroyed by the main thread; the other functions from
 // any thread.
 #pragma once
 
@@ -21,29 +21,31 @@
 namespace weir {
 
 enum class SecondSignal {
-  kEndsTheProcess,  // as if nobody watched
+  kEndsTheProcess,  // as if there were no watch
   kIsAnEvent,       // like the first
 };
 
 class SignalWatch {
  public:
-  // If the system has no descriptor left, nothing is watched and signals act as usual.
+  // If the system has no descriptor left, the watch does nothing and signals act as usual.
   explicit SignalWatch(SecondSignal second);
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;
 
-  // From now on the first signal writes `message` to standard error and ends the process with exit
-  // code `code`, whatever it is doing; until KeepGoing. A signal that has come already does so now.
+  // From now on, until KeepGoing, the first signal writes `message` to standard error and ends the
+  // process with exit code `code`, whatever the process is doing. A signal that has already come
+  // does so now.
   void EndAtOnce(const std::string& message, int code);
   void KeepGoing();
 
-  // Whether any has come.
+  // Returns whether any signal has come.
   const std::atomic<bool>& interrupted() const;
 
-  // Readable while there is one to take; for poll alone. -1 if nothing is watched.
+  // A descriptor that is readable while there is a signal to take; for poll alone. -1 if nothing is
+  // watched.
   int descriptor() const;
-  // The oldest signal not yet taken; does not block.
+  // Returns the oldest signal that was not yet taken; does not block.
   std::optional<int> Take();
 
  private:

@@ -15,9 +15,9 @@
 namespace weir {
 namespace {
 
-constexpr int kRepeatTimer = 1;  // of the timers of a socket, the one that sends again
+constexpr int kRepeatTimer = 1;  // the timer of a socket that repeats data
 
-// "0100007F:A86D" -> "127.0.0.1:43117"; an address of version 6 stays as it is.
+// Turns "0100007F:A86D" into "127.0.0.1:43117"; an address of version 6 stays as it is.
 std::string EndText(const std::string& hex) {
   const std::vector<std::string> parts = absl::StrSplit(hex, ':');
   if (parts.size() != 2) return hex;

@@ -1,6 +1,6 @@
-// Connections of the job's processes whose data does not arrive: the system sends it again and
-// again and nobody says that it has come. From /proc, so of this host's side; only connections with
-// something under way show. Thread rule: any thread.
+// Finds connections of the job's processes whose data does not arrive: the system sends the data
+// again and again, and no acknowledgement comes. The facts come from /proc, so they show this
+// host's side, and only connections with data under way. Thread rule: any thread.
 #pragma once
 
 #include <sys/types.h>
@@ -18,12 +18,12 @@ struct StalledConnection {
   int times_repeated = 0;
 };
 
-// Of the sockets of these processes, those whose data was repeated at least `repeats_min` times.
+// Returns the sockets of these processes whose data was repeated at least `repeats_min` times.
 std::vector<StalledConnection> FindStalledConnections(const std::vector<pid_t>& pids,
                                                       int repeats_min = 2);
 
-// A line of /proc/net/tcp: false if it is none, or its connection does not repeat anything. `inode`
-// is the socket's.
+// Parses a line of /proc/net/tcp. Returns false if the text is no such line, or if the connection
+// repeats nothing. `inode` is the socket's.
 bool ParseRepeating(const std::string& line, StalledConnection* connection, uint64_t* inode);
 
 }  // namespace weir

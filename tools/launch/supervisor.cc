@@ -28,16 +28,16 @@ namespace {
 
 constexpr int64_t kNsPerMs = 1000 * 1000;
 constexpr size_t kReadBytes = 64 * 1024;
-// What is still read after a worker's end: more than a pipe holds by default, but not for ever,
-// since a process that the worker has started may hold the other end and go on writing.
+// The bytes that are still read after a worker's end. This is more than a pipe holds by default,
+// but bounded, because a process that the worker started may hold the other end and keep writing.
 constexpr size_t kDrainBytesMax = 1024 * 1024;
 
 struct Worker {
   Worker(WorkerProcess started, WorkerOutput read)
       : process(std::move(started)), output(std::move(read)) {}
 
-  // `pid` and the descriptor `output` are the serving thread's; `input` and `process` are guarded
-  // by the mutex, and closed by the serving thread alone but for `input`.
+  // `pid` and the descriptor `output` belong to the serving thread. The mutex guards `input` and
+  // `process`. The serving thread alone closes the descriptors, except for `input`.
   WorkerProcess process;
   WorkerOutput output;  // the serving thread's
 
@@ -45,7 +45,7 @@ struct Worker {
   bool running = true;
   bool told = false;
   WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
-  std::string to_tell;  // what the pipe has not taken yet, from `told_bytes` on
+  std::string to_tell;  // bytes that the pipe has not taken yet, from `told_bytes` on
   size_t told_bytes = 0;
 };
 
@@ -55,7 +55,8 @@ bool IsShown(const std::vector<int>& ranks, const std::vector<int>& shown) {
          });
 }
 
-// The unit of poll, rounded up so that a wait is never cut into busy looks at the clock.
+// Converts to the unit of poll, rounded up, so that a wait never turns into busy looks at the
+// clock.
 int PollMs(int64_t ns) {
   if (ns < 0) return -1;
   return static_cast<int>(
@@ -119,9 +120,9 @@ class LocalSupervisor final : public Supervisor {
   const MonotonicClock clock_;
   std::vector<std::string> log_paths_;
   std::deque<Worker> workers_;    // fixed after the start; a deque, as a worker does not move
-  std::deque<WorkerExit> exits_;  // the serving thread's: seen and not yet returned
+  std::deque<WorkerExit> exits_;  // for the serving thread: seen and not yet returned
 
-  mutable absl::Mutex mutex_;  // guards what Worker says, and:
+  mutable absl::Mutex mutex_;  // guards the fields marked in Worker, and:
   bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -158,7 +159,7 @@ absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
   return absl::OkStatus();
 }
 
-// Writes what the pipe takes; closes it after the last byte, or when nobody reads.
+// Writes as much as the pipe takes. Closes the pipe after the last byte, or when it has no reader.
 void LocalSupervisor::TellMore(Worker* worker) {
   if (!worker->told || !worker->process.input.open()) return;
   while (worker->told_bytes < worker->to_tell.size()) {
@@ -170,7 +171,7 @@ void LocalSupervisor::TellMore(Worker* worker) {
     worker->told_bytes += static_cast<size_t>(written);
   }
   worker->process.input.Close();
-  // There may be a secret in it.
+  // The text may contain a secret.
   ::explicit_bzero(worker->to_tell.data(), worker->to_tell.size());
   worker->to_tell = std::string();
 }
@@ -203,7 +204,8 @@ void LocalSupervisor::Wake() {
 // Makes the poll under way return.
 void LocalSupervisor::Poke() const {
   const uint64_t one = 1;
-  // It fails only if the count is at its maximum, and then the descriptor is readable already.
+  // The write fails only if the count is at its maximum, and then the descriptor is already
+  // readable.
   if (::write(wake_.get(), &one, sizeof(one)) < 0) return;
 }
 
@@ -227,7 +229,8 @@ void LocalSupervisor::Send(Worker* worker, int signal) {
     worker->sent = std::max(worker->sent, WorkerExit::Sent::kAsked);
 }
 
-// The first two are the wake-ups, then three of every worker; -1 is skipped by poll.
+// Returns the descriptors for poll: first the two wake-ups, then three for each worker. poll skips
+// -1.
 std::vector<pollfd> LocalSupervisor::DescriptorsToPoll(Listen listen) const {
   std::vector<pollfd> polled;
   polled.push_back({wake_.get(), POLLIN, 0});
@@ -241,7 +244,7 @@ std::vector<pollfd> LocalSupervisor::DescriptorsToPoll(Listen listen) const {
   return polled;
 }
 
-// One poll and what it shows. Errors are those of poll itself.
+// Polls once and serves what the poll shows. Errors are those of poll itself.
 absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
   std::vector<pollfd> polled = DescriptorsToPoll(listen);
   const int num_ready = ::poll(polled.data(), polled.size(), PollMs(limit_ns));
@@ -265,7 +268,8 @@ absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
   return woken ? Served::kWoken : Served::kSomething;
 }
 
-// Whether the caller asked; the descriptor is also written to when there is more to poll.
+// Returns whether the caller asked for a wake-up. The descriptor is also written when there is more
+// to poll.
 bool LocalSupervisor::TakeWake() {
   absl::MutexLock lock(&mutex_);
   uint64_t count = 0;
@@ -273,8 +277,8 @@ bool LocalSupervisor::TakeWake() {
   return std::exchange(wake_asked_, false);
 }
 
-// At most one piece, so that a worker that prints without end keeps nobody waiting. Returns its
-// size.
+// Reads at most one piece, so that a worker that prints without end blocks nothing else. Returns
+// the size of the piece.
 size_t LocalSupervisor::ReadOutput(Worker* worker) {
   char bytes[kReadBytes];
   ssize_t count;
@@ -294,7 +298,7 @@ void LocalSupervisor::End(int index, int64_t time_ns) {
   EndOfProcess end;
   {
     absl::MutexLock lock(&mutex_);
-    end = Collect(worker.process);  // has ended: does not block
+    end = Collect(worker.process);  // the process has ended, so this does not block
     worker.running = false;
     worker.process.process.Close();
     worker.process.input.Close();
@@ -318,7 +322,7 @@ std::vector<WorkerExit> LocalSupervisor::Stop() {
     for (Worker& worker : workers_) {
       if (!worker.running) continue;
       Send(&worker, SIGTERM);
-      Send(&worker, SIGCONT);  // finds the other signal waiting when it wakes
+      Send(&worker, SIGCONT);  // the worker finds the other signal when it wakes
     }
   }
   StopWithin(std::max<int64_t>(options_.grace_ms, 0) * kNsPerMs, Listen::kToCaller);
@@ -348,7 +352,7 @@ std::vector<int> LocalSupervisor::running() const {
   return indices;
 }
 
-// Serves until none runs, the limit has passed, or the caller's descriptor is readable.
+// Serves until no worker runs, the limit has passed, or the caller's descriptor is readable.
 void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
   const int64_t end_ns = clock_.NowNs() + limit_ns;
   while (num_running() > 0) {
@@ -361,8 +365,8 @@ void LocalSupervisor::StopWithin(int64_t limit_ns, Listen listen) {
   }
 }
 
-// With SIGCHLD ignored, as a parent may have left it, the system would throw away how workers
-// ended.
+// Resets SIGCHLD, which a parent may have left ignored. With SIGCHLD ignored the system would
+// discard the workers' exits.
 void KeepExits() {
   struct sigaction action = {};
   if (::sigaction(SIGCHLD, nullptr, &action) != 0 || action.sa_handler != SIG_IGN) return;

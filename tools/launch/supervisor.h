@@ -1,18 +1,18 @@
-// Worker processes on this machine: starts them, collects what they print, passes signals
-// on, sees them end, and leaves nothing behind. It knows nothing of training; what a worker
-// must know beyond its arguments is written to its standard input, once.
+// Worker processes on this machine. A Supervisor starts workers, collects their output, passes
+// signals on, sees workers end, and leaves nothing behind. It knows nothing of training. Data for a
+// worker beyond its arguments goes to the worker's standard input, once.
 //
 //   Start -> { Wait }* -> Stop
 //
-// A worker whose starter dies is killed by the system (PR_SET_PDEATHSIG), whatever killed it; what
-// a worker itself starts in its process group is killed when the worker has ended.
-// A worker has a process group of its own: a Ctrl-C reaches only the starter, which passes it on
-// (signal_watch.h).
-// Worker output (standard output and error, in the order printed): the bytes go to the worker's own
-// file as they are, and lines to the console with "[rank 2-3] " in front, if its ranks are among
-// those shown. Output is read while Wait or Stop run; a worker that prints more than a pipe holds
-// waits for that. Thread rule: Start, Wait and Stop by the thread that lives longest (the death
-// signal follows the thread that started the workers), all else from any thread.
+// If the starter of a worker dies for any reason, the system kills the worker (PR_SET_PDEATHSIG).
+// When a worker has ended, the processes that it started in its process group are killed. A worker
+// has its own process group, so a Ctrl-C reaches only the starter, which passes it on
+// (signal_watch.h). Worker output is standard output and error, in the order printed. The bytes go
+// to the worker's own file unchanged. Lines also go to the console with "[rank 2-3] " in front, if
+// the worker's ranks are among those shown. Output is read only while Wait or Stop run, so a worker
+// that prints more than a pipe holds waits. Thread rule: Start, Wait and Stop by the thread that
+// lives longest (the death signal follows the thread that started the workers), all else from any
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -33,18 +33,18 @@ struct WorkerLaunch {
   std::vector<int> ranks;
 };
 
-// How a worker ended. Asked: by SIGTERM or SIGINT; killed: by SIGKILL.
+// The end of a worker. Asked: by SIGTERM or SIGINT; killed: by SIGKILL.
 struct WorkerExit {
   int worker = 0;
   int64_t pid = 0;
   int code = 0;    // exit code, if it exited
   int signal = 0;  // the signal that killed it, else 0
-  // What this supervisor had sent it before (Signal, Stop): tells a death that it caused from
-  // others.
+  // The signals that this supervisor had sent before (Signal, Stop). They tell the deaths that the
+  // supervisor caused from others.
   enum class Sent : uint8_t { kNothing, kAsked, kKilled } sent = Sent::kNothing;
   int64_t time_ns = 0;                  // monotonic
-  std::vector<std::string> last_lines;  // what it printed last, at most 20
-  int64_t cpu_ms = 0;                   // processor time that it has used
+  std::vector<std::string> last_lines;  // the last lines of its output, at most 20
+  int64_t cpu_ms = 0;                   // processor time that the worker has used
 };
 std::string SignalText(int signal);            // "SIGKILL (9)"
 std::string ExitText(const WorkerExit& exit);  // "exit code 66", "killed by SIGKILL (9)"
@@ -53,47 +53,53 @@ struct SupervisorOptions {
   std::string log_directory;     // made if absent; one file per worker, "rank-2-3.log", appended to
   std::vector<int> ranks_shown;  // empty: all
   int64_t grace_ms = 5000;       // between asking a worker to end and killing it
-  int64_t reap_ms =
-      1000;  // for a worker that was killed to be gone; where a disk or driver holds it, it is not
+  // The time for a killed worker to be gone. A worker that a disk or driver holds needs longer.
+  int64_t reap_ms = 1000;
   std::ostream* console = nullptr;  // must outlive the supervisor
-  // A descriptor of the caller's (SignalWatch::descriptor), not owned, or -1. While it is readable
-  // Wait returns at once, and Stop does not wait out the grace: take what is in it before.
+  // A descriptor of the caller's (SignalWatch::descriptor), not owned, or -1. While the descriptor
+  // is readable, Wait returns at once, and Stop does not wait for the grace to end. Take its
+  // signals before such a call.
   int wake_descriptor = -1;
 };
 
 class Supervisor {
  public:
-  virtual ~Supervisor() = default;  // kills what is left, and waits for it as Stop does
-  // kUnavailable (W0092, W0093) if a process or log file cannot be made; then none is left running.
+  // Kills the workers that are left, and waits for them as Stop does.
+  virtual ~Supervisor() = default;
+  // kUnavailable (W0092, W0093) if a process or log file cannot be made. Then no worker is left
+  // running.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Start(const std::vector<WorkerLaunch>& workers,
                                                            SupervisorOptions options);
 
-  // Writes to worker w's standard input and closes it; once per worker. What the pipe does not hold
-  // is written while Wait or Stop run, so this does not block. The bytes are wiped once written.
-  // kUnavailable if the worker is gone; if it ends before it has read all, only its end tells.
+  // Writes to worker w's standard input and closes it; once per worker. Tell does not block: bytes
+  // beyond the capacity of the pipe are written while Wait or Stop run. The bytes are wiped once
+  // written. kUnavailable if the worker is gone. If the worker ends before it has read everything,
+  // only its exit shows that.
   virtual absl::Status Tell(int worker, const std::string& bytes) = 0;
 
-  // Serves output and ends until a worker ends (returned, each once, in order of time, with all of
-  // its output served), `limit_ms` have passed (negative: no limit), it is woken, or none is
-  // running (nullopt). Exits seen at the same moment have the same time.
+  // Serves output and ends until a worker ends, `limit_ms` have passed (negative: no limit), Wake
+  // is called, or no worker is running. Returns each end once, in order of time, with all output of
+  // the worker served; else nullopt. Exits seen at the same moment have the same time.
   virtual absl::StatusOr<std::optional<WorkerExit>> Wait(int64_t limit_ms) = 0;
-  // The Wait under way, or else the next one, returns.
+  // Makes the Wait under way return, or else the next Wait.
   virtual void Wake() = 0;
   virtual int num_running() const = 0;
   virtual int64_t pid(int worker) const = 0;  // also after its end
 
   // Sends `signal` to every worker that runs.
   virtual void Signal(int signal) = 0;
-  // Asks with SIGTERM (and wakes those that are stopped, so that they can hear it), kills after the
-  // grace, collects those that are gone within reap_ms; returns the exits not yet returned. The
-  // system may hold the others for ever: they are still running() then.
+  // Asks workers to end with SIGTERM (and wakes stopped workers, so that they receive it), kills
+  // them after the grace, collects the workers that are gone within reap_ms, and returns the exits
+  // not yet returned. The system may hold the other workers for ever; they are then still in
+  // running().
   virtual std::vector<WorkerExit> Stop() = 0;
-  // After Stop: waits at most limit_ms for those that were killed and are not gone; returns the
-  // exits.
+  // Call after Stop. Waits at most limit_ms for workers that were killed and are not gone, and
+  // returns the exits.
   virtual std::vector<WorkerExit> Reap(int64_t limit_ms) = 0;
   virtual std::vector<int> running() const = 0;
   virtual std::string log_path(int worker) const = 0;
-  // From here on what workers print goes to their files alone. By the thread that calls Wait.
+  // From here on the output of workers goes to their files alone. Called by the thread that calls
+  // Wait.
   virtual void HideOutput() = 0;
 };
 

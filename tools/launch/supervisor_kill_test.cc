@@ -1,5 +1,5 @@
-// Starters and workers as whole processes. They are killed at random moments, start-up included,
-// and interrupted: nothing may be left behind.
+// Runs starters and workers as whole processes, and kills or interrupts them at random moments,
+// including their start. Nothing may be left behind.
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ TEST_F(KillTest, AWorkerKilledAtARandomMomentIsNamedAndNothingIsLeft) {
   }
 }
 
-// Reads what `process` prints until `text` is in it; "" in its place if the process ended before.
+// Reads the output of `process` until it contains `text`. Returns "" if the process ended before.
 std::string ReadUntil(const WorkerProcess& process, const std::string& text, std::string* printed) {
   while (printed->find(text) == std::string::npos) {
     pollfd output = {process.output.get(), POLLIN, 0};
@@ -89,7 +89,7 @@ std::string ReadUntil(const WorkerProcess& process, const std::string& text, std
   return text;
 }
 
-// True once `process` has printed something, false if it ended or `limit_ms` passed.
+// Returns true once `process` has printed something, and false if it ended or `limit_ms` passed.
 bool HasPrinted(const WorkerProcess& process, int limit_ms) {
   pollfd output = {process.output.get(), POLLIN, 0};
   return ::poll(&output, 1, limit_ms) > 0 && (output.revents & POLLIN) != 0;
@@ -102,7 +102,7 @@ TEST_F(KillTest, WorkersEndWithTheirStarterWheneverItIsKilled) {
     absl::StatusOr<WorkerProcess> starter =
         StartStarter({"wait", "end-politely", "ignore-terminate", "stop-itself"});
     ASSERT_TRUE(starter.ok()) << starter.status();
-    // Half of them while they start, which takes some milliseconds.
+    // Half of the trials kill during the start, which takes some milliseconds.
     const bool at_start = trial % 2 == 0;
     const bool started = HasPrinted(*starter, at_start ? Random(trial, 0, 12) : -1);
     if (!at_start) {
@@ -135,7 +135,8 @@ TEST_F(KillTest, TheFirstInterruptAsksTheWorkersAndTheSecondKillsThem) {
     SendSignal(*starter, signal);
     ASSERT_NE(ReadUntil(*starter, "[rank 0] asked to end\n", &printed), "") << printed;
     SendSignal(*starter, signal);
-    // The first one may or may not have left by now; the other would have the grace of an hour.
+    // The first worker may or may not have left by now. The other worker would have a grace of an
+    // hour.
     EXPECT_NE(ReadUntil(*starter, "worker 1: killed by SIGKILL (9)\n", &printed), "") << printed;
     EXPECT_EQ(Collect(*starter).code, 130);
     EXPECT_EQ(census_.CollectOrphans(), 0);

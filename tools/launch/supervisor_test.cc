@@ -30,7 +30,7 @@ using ::testing::Not;
 constexpr char kTestWorker[] = "tools/launch/testing/test_worker";
 constexpr int64_t kAnHourMs = 3600 * 1000;
 
-// Wakes the supervisor whenever something was printed, so that a test may wait for a text.
+// Wakes the supervisor whenever something is printed, so that a test can wait for a text.
 class WakingConsole : public std::stringbuf {
  public:
   int sync() override {
@@ -61,7 +61,7 @@ class SupervisorTest : public ::testing::Test {
     EXPECT_EQ(census_.Leftovers(), "");
   }
 
-  // One worker per command line of the test worker: "exit 3".
+  // Starts one worker per command line of the test worker, for example "exit 3".
   absl::Status TryStart(const std::vector<std::string>& lines) {
     std::vector<WorkerLaunch> workers;
     for (const std::string& line : lines) {
@@ -239,7 +239,7 @@ TEST_F(SupervisorTest, MoreThanAPipeHoldsIsToldWithoutBlocking) {
 
 TEST_F(SupervisorTest, TellingAWorkerThatIsGoneIsUnavailableAndNoSignal) {
   Start({"exit 0", "exit 0"});
-  // Dead and not yet seen: the pipe has no reader.
+  // The worker is dead and the supervisor has not seen it: the pipe has no reader.
   siginfo_t info = {};
   ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(supervisor_->pid(0)), &info, WEXITED | WNOWAIT), 0);
   EXPECT_EQ(supervisor_->Tell(0, "hello").code(), absl::StatusCode::kUnavailable);

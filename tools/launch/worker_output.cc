@@ -11,7 +11,8 @@
 namespace weir {
 namespace {
 
-// The first `bytes_max` bytes of a line of `length` bytes, not cutting a character of UTF-8.
+// Returns the first `bytes_max` bytes of a line of `length` bytes, without cutting a UTF-8
+// character.
 std::string Cut(const std::string& line, size_t length, size_t bytes_max) {
   if (length <= bytes_max) return line;
   size_t end = std::min(line.size(), bytes_max);

@@ -1,11 +1,11 @@
-// What one worker prints: the bytes go to its file as they are, whole lines to the console with
-// the worker's label in front, and the last lines are kept for the report of a failure.
-// It does not read from the worker and never blocks on it.
+// The output of one worker. The bytes go to the worker's file unchanged, whole lines go to the
+// console with the worker's label in front, and the last lines are kept for the report of a
+// failure. WorkerOutput does not read from the worker and never blocks on it.
 //
-// Bounds: a line on the console has at most kConsoleLineBytesMax bytes, a kept one
-// kKeptLineBytesMax, and kKeptLinesMax are kept; what is cut says so and is whole in the file.
-// A file that cannot be written (disk full) costs its bytes, counted, and not the worker.
-// Thread rule: one thread at a time.
+// Bounds: a line on the console has at most kConsoleLineBytesMax bytes, a kept line has at most
+// kKeptLineBytesMax, and kKeptLinesMax lines are kept. A cut line says that it is cut and is whole
+// in the file. If the file cannot be written (disk full), the bytes are lost and counted, and the
+// worker goes on. Thread rule: one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,16 @@ inline constexpr size_t kKeptLinesMax = 20;
 
 class WorkerOutput {
  public:
-  // `console` may be null: then the lines are only kept. It must outlive this.
+  // `console` must outlive this object. Null: lines are only kept.
   WorkerOutput(OwnedDescriptor file, const std::string& label, std::ostream* console);
 
   void Append(const char* bytes, size_t count);
-  // The worker has ended: a last line without an end is a line too. Closes the file.
+  // Call when the worker has ended. A last line without a newline counts as a line too. Closes the
+  // file.
   void Finish();
 
   std::vector<std::string> last_lines() const { return {last_lines_.begin(), last_lines_.end()}; }
-  // No more lines for the console.
+  // Sends no more lines to the console.
   void Hide() { console_ = nullptr; }
   int64_t num_bytes_lost() const { return num_bytes_lost_; }
 
@@ -45,8 +46,8 @@ class WorkerOutput {
   OwnedDescriptor file_;
   std::string prefix_;  // "[rank 2-3] "
   std::ostream* console_;
-  std::string line_;       // the begin of the line under way, at most kConsoleLineBytesMax
-  size_t line_bytes_ = 0;  // its length so far
+  std::string line_;       // the start of the line under way, at most kConsoleLineBytesMax
+  size_t line_bytes_ = 0;  // length of that line so far
   std::deque<std::string> last_lines_;
   int64_t num_bytes_lost_ = 0;
 };

@@ -21,7 +21,8 @@
 namespace weir {
 namespace {
 
-// Above the standard three, so that the new process may move pipes there in any order.
+// The descriptors lie above the standard three, so that the new process can move pipes there in any
+// order.
 constexpr int kDescriptorMin = 3;
 
 absl::Status CannotStart(const std::string& program, const std::string& what, int error) {
@@ -34,7 +35,7 @@ struct Pipe {
   OwnedDescriptor read, write;
 };
 
-// 0, or errno.
+// Returns 0, or errno.
 int MoveAboveStandard(OwnedDescriptor* descriptor) {
   if (descriptor->get() >= kDescriptorMin) return 0;
   const int moved = ::fcntl(descriptor->get(), F_DUPFD_CLOEXEC, kDescriptorMin);
@@ -56,7 +57,8 @@ void SetNonBlocking(const OwnedDescriptor& descriptor) {
   ::fcntl(descriptor.get(), F_SETFL, ::fcntl(descriptor.get(), F_GETFL) | O_NONBLOCK);
 }
 
-// What the child needs between fork and exec: made before, since it may not allocate.
+// The data that the child needs between fork and exec. It is made before the fork, because the
+// child may not allocate.
 struct ChildSetup {
   pid_t parent = 0;
   int input = -1, output = -1, failure = -1;
@@ -64,7 +66,7 @@ struct ChildSetup {
   char* const* environment = nullptr;
 };
 
-// Of the steps before the program runs: which one failed, and why.
+// The failure of a step before the program runs: which step failed, and why.
 struct ChildFailure {
   int step = 0;
   int error = 0;
@@ -73,22 +75,23 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
 
 [[noreturn]] void GiveUp(const ChildSetup& setup, int step) {
   const ChildFailure failure = {step, errno};
-  // The pipe is empty and the record small: written as a whole or, with the parent gone, not at
-  // all.
+  // The pipe is empty and the record is small, so the record is written completely, or not at all
+  // if the parent is gone.
   const ssize_t written = ::write(setup.failure, &failure, sizeof(failure));
   ::_exit(written == sizeof(failure) ? 127 : 126);
 }
 
-// In the child of a process that may have threads: async-signal-safe calls only.
+// Runs in the child of a process that may have threads, so it makes async-signal-safe calls only.
 [[noreturn]] void BecomeWorker(const ChildSetup& setup) {
   if (::setpgid(0, 0) != 0) GiveUp(setup, 0);
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) GiveUp(setup, 1);
-  // The starter may have died before the death signal was asked for: then nobody would send it.
+  // The starter may have died before the request for the death signal. Then no process would send
+  // that signal.
   if (::getppid() != setup.parent) ::_exit(126);
   if (::dup2(setup.input, 0) < 0 || ::dup2(setup.output, 1) < 0 || ::dup2(setup.output, 2) < 0)
     GiveUp(setup, 2);
   if (::close_range(kDescriptorMin, UINT_MAX, CLOSE_RANGE_CLOEXEC) != 0) GiveUp(setup, 3);
-  // All signals are blocked since before the fork, so no handler of the starter has run here.
+  // All signals have been blocked since before the fork, so no handler of the starter has run here.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   for (int signal = 1; signal < NSIG; ++signal) ::sigaction(signal, &standard, nullptr);
@@ -99,7 +102,7 @@ constexpr const char* kSteps[] = {"setpgid", "prctl", "dup2", "close_range", "ex
   GiveUp(setup, 4);
 }
 
-// As execve takes them; they point into `texts`.
+// Returns pointers as execve takes them. The pointers point into `texts`.
 std::vector<char*> PointersTo(const std::vector<std::string>& texts) {
   std::vector<char*> pointers;
   for (const std::string& text : texts) pointers.push_back(const_cast<char*>(text.c_str()));
@@ -107,7 +110,7 @@ std::vector<char*> PointersTo(const std::vector<std::string>& texts) {
   return pointers;
 }
 
-// The pid, or -1 with errno.
+// Returns the pid, or -1 with errno.
 pid_t ForkWorker(const ChildSetup& setup) {
   sigset_t all, before;
   sigfillset(&all);
@@ -120,7 +123,7 @@ pid_t ForkWorker(const ChildSetup& setup) {
   return pid;
 }
 
-// Reads until the program runs (which closes the pipe) or the child says why it does not.
+// Reads until the program runs (which closes the pipe) or the child reports why it does not run.
 bool ReadFailure(const OwnedDescriptor& pipe, ChildFailure* failure) {
   ssize_t count;
   do {
@@ -147,7 +150,7 @@ absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& argum
   process.pid = ForkWorker(setup);
   if (process.pid < 0) return CannotStart(arguments[0], "fork", errno);
   const pid_t pid = static_cast<pid_t>(process.pid);
-  // By number, as the C library's header does not declare these calls for C++.
+  // The calls go by number, because the C library's header does not declare them for C++.
   process.process = OwnedDescriptor(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));
   const int pidfd_error = errno;
   failure.write.Close();
@@ -189,8 +192,8 @@ void SendSignal(const WorkerProcess& process, int signal) {
 }
 
 void KillGroup(const WorkerProcess& process) {
-  SendSignal(process, SIGKILL);  // in case it has left its group
-  // Until it is collected the leader, dead or not, keeps its pid and with it the group's.
+  SendSignal(process, SIGKILL);  // in case the process has left its group
+  // Until it is collected, the leader keeps its pid, dead or not, and with the pid its group's id.
   ::kill(-static_cast<pid_t>(process.pid), SIGKILL);
 }
 
@@ -205,9 +208,9 @@ EndOfProcess Collect(const WorkerProcess& process) {
   long result;
   do {
     result = ::syscall(SYS_waitid, P_PIDFD, id, &info, WEXITED,
-                       &used);  // the C library's has no fifth argument
+                       &used);  // the C library's wrapper has no fifth argument
   } while (result < 0 && errno == EINTR);
-  // Only somebody else's wait for any child can have taken it; how it ended is then unknown.
+  // Only another wait for any child can have collected the process. Its exit is then unknown.
   if (result < 0) return {255, 0, 0};
   const int64_t cpu_ms = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
                          (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;

@@ -1,16 +1,17 @@
-// One process that this one starts and outlives: how it is made, asked, killed and collected.
-// It knows nothing of output lines or of other workers.
+// One process that this process starts and outlives: how to make, ask, kill and collect it. This
+// file knows nothing of output lines or of other workers.
 //
 // The new process
-//   - has descriptors 0 (a pipe to read), 1 and 2 (one pipe to write, so that the order of what
-//     it prints is kept) and no other of this process, whoever opened it;
+//   - has descriptors 0 (a pipe to read), 1 and 2 (one pipe to write, so that the order of its
+//     output is kept), and no other descriptor of this process;
 //   - is killed with SIGKILL when the thread that started it ends;
 //   - leads a process group of its own: a terminal's Ctrl-C does not reach it;
 //   - starts with no signal blocked or ignored;
 //   - inherits the listed variables of the environment alone (worker_environment.h).
 //
-// Thread rule: StartProcess by a thread that lives as long as the process shall; the rest by
-// one thread at a time, but SendSignal by any while the process is not collected.
+// Thread rule: StartProcess by a thread that lives at least as long as the process; the other
+// functions by one thread at a time, except that any thread may call SendSignal while the process
+// is not collected.
 #pragma once
 
 #include <sys/types.h>
@@ -33,17 +34,17 @@ struct WorkerProcess {
 };
 
 // `arguments[0]` is a path; PATH is not searched. Returns once the program runs. kUnavailable
-// (W0093) if it cannot be made or executed; then nothing is left of it.
+// (W0093): the process cannot be made or the program cannot be executed, and nothing of it is left.
 absl::StatusOr<WorkerProcess> StartProcess(const std::vector<std::string>& arguments);
 
-// Writes to the standard input of a process; as write(2), but a reader that is gone is EPIPE
-// alone and never SIGPIPE. Any thread.
+// Writes to the standard input of a process, as write(2) does. A reader that is gone gives EPIPE
+// and never SIGPIPE. Any thread.
 ssize_t WriteInput(const WorkerProcess& process, const char* bytes, size_t count);
 
-// Nothing happens if it has ended.
+// Does nothing if the process has ended.
 void SendSignal(const WorkerProcess& process, int signal);
 
-// Kills the process and what it started in its group.
+// Kills the process and the processes that it started in its group.
 void KillGroup(const WorkerProcess& process);
 
 struct EndOfProcess {
@@ -51,8 +52,8 @@ struct EndOfProcess {
   int signal = 0;
   int64_t cpu_ms = 0;  // processor time that it has used
 };
-// Waits for the end of a process, kills what it left in its group, and collects it: the pid is
-// free afterwards. Blocks while it runs.
+// Waits for the end of a process, kills the processes left in its group, and collects the process:
+// the pid is free afterwards. Blocks while the process runs.
 EndOfProcess Collect(const WorkerProcess& process);
 
 }  // namespace weir

@@ -24,14 +24,14 @@ using compiler::ProgramItem;
 using compiler::ProgramValue;
 using compiler::TransferBundle;
 
-// Meshes beyond this have no busiest link: to look at each of their links takes long.
+// Larger meshes get no busiest link, because a look at each of their links takes long.
 constexpr int64_t kRanksWithLinks = 64;
-// Bytes that a rule must save to be named, as a share of all.
+// The share of all bytes that a rule must save to be named.
 constexpr double kMuchLess = 0.6;
 constexpr size_t kRulesTried = 12;
-constexpr size_t kItemsTried = 4000;  // of the program, for each rule
+constexpr size_t kItemsTried = 4000;  // items of the program, for each rule
 
-// "layers.12.d_wq +15" without its numbers: "layers.#.d_wq +15".
+// Returns "layers.12.d_wq +15" without its numbers: "layers.#.d_wq +15".
 std::string WithoutLayer(const std::string& name) {
   std::string text;
   for (size_t i = 0; i < name.size(); ++i) {
@@ -46,14 +46,14 @@ std::string WithoutLayer(const std::string& name) {
   return text;
 }
 
-// "layers.3.d_attention_norm_gamma +15" -> "gradients of layers.3"; "" if it is no gradient of
-// weights.
+// Turns "layers.3.d_attention_norm_gamma +15" into "gradients of layers.3". Returns "" for a name
+// that is no gradient of weights.
 std::string GradientsOf(const std::string& name) {
   const size_t at = name.find(".d_");
   return at == std::string::npos ? "" : absl::StrCat("gradients of ", name.substr(0, at));
 }
 
-// "up, q_heads and 4 more"
+// Returns "up, q_heads and 4 more".
 std::string Listed(std::vector<std::string> names) {
   constexpr size_t kShown = 2;
   if (names.size() <= kShown + 1) return absl::StrJoin(names, ", ");
@@ -89,7 +89,7 @@ class CostsOfPlan {
  private:
   struct Group {
     BoxingCost cost;
-    bool of_program = false;  // not inside a function; its members have names of their own
+    bool of_program = false;  // not inside a function; the members have their own names
     int64_t members = 0;
     std::map<std::pair<int64_t, int64_t>, double> links;
   };
@@ -100,8 +100,8 @@ class CostsOfPlan {
     int64_t times = 1;  // in the steps from one update to the next
   };
 
-  // Adds what a boxing sends to the boxings of the same key; the first of them gives name, layouts
-  // and cause.
+  // Adds the bytes of a boxing to the boxings of the same key. The first boxing of the key gives
+  // name, layouts and cause.
   void Add(const std::string& key, BoxingCost cost, const Bundle& bundle) {
     const auto [it, is_new] = groups_.try_emplace(key);
     Group& group = it->second;
@@ -154,7 +154,8 @@ class CostsOfPlan {
     return axes;
   }
 
-  // Of "dp: rule batch -> dp, tp: rule heads -> tp" what is about the axes that change.
+  // Returns the parts of "dp: rule batch -> dp, tp: rule heads -> tp" that are about the axes that
+  // change.
   std::string CauseOf(const compiler::Value& from, const Layout& to) const {
     std::vector<std::string> causes;
     for (const std::string& axis : ChangedAxes(from.layout, to)) {
@@ -166,7 +167,7 @@ class CostsOfPlan {
     return absl::StrJoin(causes, ", ");
   }
 
-  // Gradients are added up over the axes that split what they were computed from.
+  // Gradients are summed over the axes that split the values they were computed from.
   std::string CauseOfMerge(const Layout& from, const Layout& to) const {
     std::vector<std::string> causes;
     for (const std::string& axis : ChangedAxes(from, to)) {
@@ -246,7 +247,7 @@ class CostsOfPlan {
 
   const LogicalPlan& plan_;
   std::map<std::string, Group> groups_;
-  std::vector<std::string> order_;  // keys, as they came
+  std::vector<std::string> order_;  // keys, in the order of arrival
 };
 
 int64_t ArenaOfFirstRank(const LogicalPlan& plan) {
@@ -284,7 +285,7 @@ std::vector<CostlyRule> FindCostlyRules(
     if (!bytes_without.ok() ||
         static_cast<double>(*bytes_without) > kMuchLess * static_cast<double>(*bytes))
       continue;
-    // Fewer bytes are no gain where they come from work that every device then does by itself.
+    // Fewer bytes are no gain if every device then does the same work by itself.
     if (step_ns == 0) step_ns = step_ns_of(plan);
     const double step_ns_without = step_ns_of(**without);
     if (step_ns_without <= 0 || step_ns_without > step_ns) continue;

@@ -22,8 +22,8 @@ namespace {
 
 constexpr int kLabel = 10;  // characters before the text of a line
 constexpr size_t kStagesShown = 4, kDevicesShown = 5, kBoxingsShown = 3, kWarningsShown = 3;
-constexpr size_t kWarningLines = 2;  // of each
-// A device that computes less than this share of what the busiest does is named.
+constexpr size_t kWarningLines = 2;  // of each kind
+// A device is named if it computes less than this share of the busiest device's work.
 constexpr double kMuchLessBusy = 0.5;
 constexpr double kLargeBubble = 0.3;
 
@@ -57,7 +57,7 @@ class Screen {
         &text_, WrapText(absl::StrFormat("%-*s%s", kLabel, label, text), kScreenColumns, kLabel),
         "\n");
   }
-  // Below a line with a label, cut rather than broken.
+  // Prints a row below a line with a label. A long row is cut and not broken.
   void Row(const std::string& text) {
     absl::StrAppend(&text_, CutText(absl::StrCat(std::string(kLabel, ' '), text), kScreenColumns),
                     "\n");
@@ -65,7 +65,8 @@ class Screen {
 
   // ---- lines ----
 
-  // A cluster that says what memory its devices have decides; else the machine that this runs on.
+  // If a cluster gives the memory of its devices, that memory decides; else the memory of this
+  // machine decides.
   std::string FitText() const {
     const double device_bytes = DeviceBytes();
     if (device_bytes <= 0) return NeedText(plan_, memory_.need, BudgetOf(plan_.job));
@@ -182,7 +183,7 @@ class Screen {
                        " (--schedule)"));
   }
 
-  // A row for ranks with the same figures.
+  // Prints a row for ranks with the same figures.
   void Devices() {
     if (!prediction_.report.has_value() || prediction_.report->devices.size() < 2) return;
     const SimulateReport& report = *prediction_.report;

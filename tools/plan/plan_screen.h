@@ -1,7 +1,7 @@
-// What `weir plan` begins with: one screen that says whether the job fits, what a step is predicted
-// to take and by whose costs, bytes and memory per device, stages and bubble, the costliest boxings
-// with the rule behind them, and what looks wrong. Details are sections of their own
-// (plan_sections.h). Thread rule: pure functions.
+// The first screen of `weir plan`: whether the job fits, the predicted time of a step and the
+// source of the costs, bytes and memory per device, stages and bubble, the costliest boxings with
+// their rules, and signs of trouble. Details are separate sections (plan_sections.h). Thread rule:
+// pure functions.
 #pragma once
 
 #include <string>
@@ -17,8 +17,8 @@ namespace weir {
 inline constexpr int kScreenLines = 40;
 inline constexpr int kScreenColumns = 100;
 
-// At most kScreenLines lines of at most kScreenColumns characters; the first is about fit. `plan`
-// is compiled with costs.model().
+// Returns at most kScreenLines lines of at most kScreenColumns characters. The first line is about
+// fit. Precondition: `plan` was compiled with costs.model().
 absl::StatusOr<std::string> PlanScreen(const LogicalPlan& plan, const JobCosts& costs,
                                        const StepPrediction& prediction,
                                        const NeedAndPlans& memory);

@@ -1,4 +1,4 @@
-// The screen of `weir plan` and the sections below it, for jobs of the zoo on several meshes.
+// Tests the screen of `weir plan` and the sections below it, for jobs of the zoo on several meshes.
 #include "tools/plan/plan_screen.h"
 
 #include <memory>
@@ -111,7 +111,8 @@ TEST_P(ScreenTest, SectionsKeepToTheirColumnsAndGiveAReasonForEveryLayout) {
   ASSERT_TRUE(text.ok()) << text.status();
   for (const std::string& line : LinesOf(*text)) {
     EXPECT_LE(NumCharacters(line), kSectionColumns) << line;
-    // A layout that does not fit beside its tensor stands on the next line; its reason follows it.
+    // A layout that does not fit beside its tensor stands on the next line, and its reason follows
+    // the layout.
     if (absl::StartsWith(line, "      [")) {
       EXPECT_THAT(line, HasSubstr("]  ")) << "no reason: " << line;
       EXPECT_FALSE(absl::EndsWith(line, " ")) << "no reason: " << line;
@@ -146,7 +147,7 @@ TEST(PlanScreenTest, TheDefaultClusterCostsWhatTheCompilersDefaultsDo) {
   const Job job = GptOn("dp=2,tp=2");
   const JobCosts defaults = JobCosts::Defaults();
   const Planned planned = PlanOf(job);
-  // The same cluster as if a file had described it.
+  // The same cluster, as if it came from a file.
   const absl::StatusOr<SimulateReport> simulated = Simulate(job, defaults.ClusterFor(4), {});
   ASSERT_TRUE(simulated.ok()) << simulated.status();
   EXPECT_NEAR(planned.prediction.step_ns, simulated->step_ns, 0.01 * simulated->step_ns);
@@ -169,7 +170,7 @@ TEST(PlanScreenTest, WhatDoesNotFitTheClusterIsSaidFirst) {
 }
 
 TEST(PlanScreenTest, DevicesWithoutWorkAreNamed) {
-  TransformerOptions options = Options("tp=8");  // of four heads
+  TransformerOptions options = Options("tp=8");  // with four heads
   const absl::StatusOr<Job> job = GptJob(options);
   ASSERT_TRUE(job.ok()) << job.status();
   const std::string screen = PlanOf(*job).screen;
@@ -181,7 +182,7 @@ TEST(PlanScreenTest, DevicesWithoutWorkAreNamed) {
 TEST(PlanScreenTest, ARuleThatCostsMoreThanItBringsIsNamed) {
   Job job = GptOn("dp=2,tp=2");
   EXPECT_THAT(PlanOf(job).screen, Not(HasSubstr("costs more than it brings")));
-  // Before the others, so that it decides how activations lie between matmuls.
+  // The rule stands before the others, so it decides the layout of activations between matmuls.
   Rule* rule = job.add_rule();
   rule->set_dim("hidden");
   rule->set_axis("tp");

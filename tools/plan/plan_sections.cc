@@ -36,7 +36,7 @@ std::string Wrapped(const std::string& text) {
   return WrapText(text, kSectionColumns, /*hanging=*/4);
 }
 
-// "layers.11" as ("layers.", 11); a name without a number has -1.
+// Divides "layers.11" into ("layers.", 11). A name without a number has -1.
 std::pair<std::string, int64_t> DivideAtNumber(const std::string& name) {
   size_t digits = name.size();
   while (digits > 0 && absl::ascii_isdigit(name[digits - 1])) --digits;
@@ -44,7 +44,7 @@ std::pair<std::string, int64_t> DivideAtNumber(const std::string& name) {
   return {name.substr(0, digits), std::stoll(name.substr(digits))};
 }
 
-// " · weights updated in steps n with n % 4 == 3 · gradients 1 update old"
+// Returns " · weights updated in steps n with n % 4 == 3 · gradients 1 update old".
 std::string UpdatesText(const UpdateRate& updates) {
   std::string text;
   if (updates.every > 1)
@@ -57,13 +57,13 @@ std::string UpdatesText(const UpdateRate& updates) {
 
 // ---- layouts ----
 
-// A function that the compiler made calls its values a0, a1, v7, ...
+// Returns whether a name is like a0, a1, v7, ..., as in functions that the compiler made.
 bool IsNumbered(const std::string& name) {
   return name.size() > 1 && (name[0] == 'a' || name[0] == 'v') &&
          std::all_of(name.begin() + 1, name.end(), [](char c) { return absl::ascii_isdigit(c); });
 }
 
-// Names and reasons of the values of one function, as people know them.
+// The names and reasons of the values of one function, as people know them.
 class FunctionText {
  public:
   FunctionText(const LogicalPlan& plan, const ProgramItem& caller)
@@ -88,7 +88,8 @@ class FunctionText {
   }
 
  private:
-  // Without the name of the call, which stands above: "d_wq" of "layers.3.d_wq" in "norm layers.3".
+  // Returns the name of a value without the name of the call, which stands above: "d_wq" of
+  // "layers.3.d_wq" in "norm layers.3".
   std::string ValueName(int value) const {
     if (value < 0) return "";
     const std::string& name = plan_.module.values[value].name;
@@ -100,8 +101,8 @@ class FunctionText {
     if (IsNumbered(function_.values[value].name) && !name.empty()) names_.emplace(value, name);
   }
 
-  // The name of a numbered value is that which the caller has for it, or what it is made of: "of
-  // d_wq" beside the op sum_squares, "of sum_squares of d_wq" beside add.
+  // Returns the name of a numbered value: the caller's name for the value, or its source: "of d_wq"
+  // beside the op sum_squares, "of sum_squares of d_wq" beside add.
   std::string NameOf(ValueId value, int depth = 0) const {
     const Value& v = function_.values[value];
     if (!IsNumbered(v.name)) return v.name;
@@ -112,9 +113,10 @@ class FunctionText {
     const Node& node = function_.nodes[producer];
     if (node.inputs.empty() || node.inputs.back() < 0 || depth > 2)
       return depth == 0 ? "" : node.op;
-    // Of a sum that grows the last part tells one from another.
+    // In a growing sum, the last part distinguishes the values.
     const bool shows_op =
-        depth > 0 && node.op != compiler::kBoxingOp;  // in a column of its own otherwise
+        // Otherwise the op has a separate column.
+        depth > 0 && node.op != compiler::kBoxingOp;
     const std::string of = NameOf(node.inputs.back(), depth + 1);
     return shows_op ? absl::StrCat(node.op, " of ", of) : depth == 0 ? absl::StrCat("of ", of) : of;
   }
@@ -129,7 +131,7 @@ class FunctionText {
     return op == compiler::kBoxingOp ? "for what reads it" : "as its operands are";
   }
 
-  // On one line if that fits; else the layout and its reason follow on the next.
+  // Prints a tensor on one line if it fits; else the layout and its reason follow on the next line.
   void Tensor(ValueId value, const std::string& op, std::string* text) const {
     const Value& v = function_.values[value];
     const std::string what = absl::StrFormat("  %-32s %-14s %s", NameOf(value), op, ToText(v.type));
@@ -182,7 +184,7 @@ std::string StagesText(const LogicalPlan& plan) {
   return text;
 }
 
-// Of a step as it is planned, with the costs that it is planned with.
+// Draws a step as planned, with the costs that the plan was made with.
 std::string ChartText(const LogicalPlan& plan, const compiler::CostModel& costs) {
   const compiler::PipelineSchedule& schedule = plan.schedule;
   std::string text = absl::StrFormat("  bubble %s = %.1f %% if parts are even",
@@ -216,7 +218,7 @@ std::string RankText(const RankPlan& lowered) {
   std::map<std::string, int> actors;
   std::map<int, int> slots;
   int64_t weights = 0, optimiser = 0, delayed = 0, kernels = 0;
-  std::set<int> of_gradients;  // registers that gradients lag in
+  std::set<int> of_gradients;  // registers with delayed gradients
   for (const StateSpec& state : lowered.state()) {
     if (state.has_token()) of_gradients.insert(state.token().register_id());
   }
@@ -277,7 +279,7 @@ std::string RangesText(const std::vector<int64_t>& numbers) {
 
 std::string CallsText(const LogicalPlan& plan, int64_t part) {
   std::vector<std::string> texts;
-  std::string first, last;  // of calls that follow each other
+  std::string first, last;  // calls that follow each other
   std::pair<std::string, int64_t> end;
   const auto finish = [&] {
     if (!first.empty()) texts.push_back(first == last ? first : absl::StrCat(first, " to ", last));
@@ -326,7 +328,7 @@ absl::StatusOr<std::string> LayoutsSection(const LogicalPlan& plan, const std::s
   bool found = false;
   for (const auto& [index, items] : callers) {
     const std::string& name = plan.module.functions[index].name;
-    // The gradient of a function belongs to it.
+    // The gradient of a function belongs to that function.
     if (!function.empty() && name != function && name.substr(0, name.find('.')) != function)
       continue;
     found = true;
@@ -372,7 +374,7 @@ absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan,
 
 absl::StatusOr<std::string> ActorsSection(const LogicalPlan& plan) {
   std::string text = "\nactors and memory of each rank\n";
-  // Each rank of a large mesh takes long, and they are alike.
+  // Each rank of a large mesh takes long, and the ranks are alike.
   const int64_t shown = std::min<int64_t>(
       plan.mesh.num_ranks(), std::clamp<int64_t>(16384 / plan.mesh.num_ranks(), 1, 64));
   for (int64_t rank = 0; rank < shown; ++rank) {

@@ -1,6 +1,6 @@
-// The detail of `weir plan`, section by section; what it begins with is the screen (plan_screen.h).
-// Stable: the same plan gives the same text. Lines have at most kSectionColumns characters, but for
-// names that are longer by themselves. Thread rule: pure functions.
+// The detailed sections of `weir plan`, which follow the screen (plan_screen.h). The text is
+// stable: the same plan gives the same text. Lines have at most kSectionColumns characters, except
+// for longer names. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,29 +15,31 @@ namespace weir {
 
 inline constexpr int kSectionColumns = 100;
 
-// Every tensor with its layout, and why. `function` is a function of the job's graph; empty: all,
-// and those that the compiler adds (gradients, updates). kInvalidArgument (W0941) if there is no
-// such function.
+// Lists every tensor with its layout and the reason. `function` is a function of the job's graph.
+// Empty: all functions, including those that the compiler adds (gradients, updates).
+// kInvalidArgument (W0941): there is no such function.
 absl::StatusOr<std::string> LayoutsSection(const LogicalPlan& plan, const std::string& function);
-// Every boxing: method, layouts, bytes over all links and on the busiest, and the rule behind it.
+// Lists every boxing: method, layouts, bytes over all links and on the busiest link, and the rule
+// behind the boxing.
 absl::StatusOr<std::string> BoxingsSection(const LogicalPlan& plan);
-// Stages with their calls, the chart of a pipeline, and the times that are planned; `costs` are
-// those of the plan.
+// Shows the stages with their calls, the chart of a pipeline, and the planned times. `costs` are
+// the costs of the plan.
 absl::StatusOr<std::string> ScheduleSection(const LogicalPlan& plan,
                                             const compiler::CostModel& costs);
-// Actors, registers and what the memory of each rank is made of.
+// Lists actors, registers and the parts of the memory of each rank.
 absl::StatusOr<std::string> ActorsSection(const LogicalPlan& plan);
 
-// All of the above, below a line about the job. `costs` null: the compiler's defaults.
+// Returns all sections above, below a line about the job. `costs` null: the compiler's defaults.
 absl::StatusOr<std::string> ExplainPlan(const LogicalPlan& plan,
                                         const compiler::CostModel* costs = nullptr);
 
-// "job gpt · mesh dp=2,tp=2 · 4 devices · 1 stage · 1 micro-batch · ZeRO 0", and a line on weights.
+// Returns "job gpt · mesh dp=2,tp=2 · 4 devices · 1 stage · 1 micro-batch · ZeRO 0", and a line on
+// weights.
 std::string JobHead(const LogicalPlan& plan);
 
-// Calls of a part of the pipeline, "layers.0 to layers.11, main.1".
+// Returns the calls of a part of the pipeline: "layers.0 to layers.11, main.1".
 std::string CallsText(const LogicalPlan& plan, int64_t part);
-// "0 to 3, 6" of ranks 0, 1, 2, 3, 6.
+// Returns "0 to 3, 6" for the numbers 0, 1, 2, 3, 6.
 std::string RangesText(const std::vector<int64_t>& numbers);
 
 }  // namespace weir

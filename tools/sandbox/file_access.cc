@@ -14,7 +14,7 @@
 namespace weir {
 namespace {
 
-// The kernel's interface, as of ABI 6; the headers of Debian 12 have that of ABI 2.
+// The kernel's interface as of ABI 6. The headers of Debian 12 have the interface of ABI 2.
 struct RulesetAttributes {
   uint64_t handled_files;
   uint64_t handled_network;
@@ -31,12 +31,12 @@ constexpr unsigned kRulePathBeneath = 1;
 constexpr uint64_t kExecute = 1, kWriteFile = 2, kReadFile = 4, kReadDir = 8, kRemoveFile = 32,
                    kMakeRegular = 256;
 constexpr uint64_t kRefer = 1 << 13, kTruncate = 1 << 14;
-constexpr uint64_t kFilesOfAbi1 = (1 << 13) - 1;  // all that a file or folder can be used for
+constexpr uint64_t kFilesOfAbi1 = (1 << 13) - 1;  // all uses of a file or folder
 constexpr uint64_t kDeviceControl = 1 << 15;
 constexpr uint64_t kBindAndConnect = 3;
 constexpr uint64_t kSocketsAndSignals = 3;
 
-// What tells how much memory and how many cores there are, and what time it is.
+// Files that tell the amount of memory, the number of cores, and the time.
 constexpr const char* kSystemFiles[] = {
     "/proc/meminfo",  "/proc/cpuinfo",       "/proc/stat",          "/proc/self",    "/proc/sys/vm",
     "/sys/fs/cgroup", "/sys/devices/system", "/usr/share/zoneinfo", "/etc/localtime"};

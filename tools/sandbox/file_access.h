@@ -1,4 +1,4 @@
-// Which files a thread may open, by the kernel's Landlock.
+// Limits the files that a thread may open, with the kernel's Landlock.
 // Thread rule: confines the calling thread.
 #pragma once
 
@@ -8,8 +8,8 @@
 
 namespace weir {
 
-// The version of Landlock that now confines the calling thread. 0: none; then *why says so. The
-// thread must have no_new_privs.
+// Confines the calling thread and returns the version of Landlock that now confines it. 0: none,
+// and *why gives the reason. The thread must have no_new_privs.
 int ConfineFiles(const SandboxRules& rules, std::string* why);
 
 }  // namespace weir

@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// In a signal handler: a text made before, and the end.
+// Runs in a signal handler: writes a text that was made before, and ends the process.
 [[noreturn]] void EndForTime(int) {
   static constexpr char kText[] =
       "weir: W0816: expected at most 3600 s of CPU time; found more. Try: a smaller job, or "

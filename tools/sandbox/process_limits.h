@@ -1,5 +1,6 @@
-// What a process that only reads and computes may use of the machine, so that no job, trace or
-// cluster takes all of it. Thread rule: once, before other threads; the limits are the process's.
+// Limits the use of the machine by a process that only reads and computes, so that no job, trace or
+// cluster takes the whole machine. Thread rule: once, before other threads start; the limits are
+// the process's.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +13,9 @@ inline constexpr int kCpuSecondsMax = 3600;
 
 enum class CpuTime : uint8_t { kLimited, kUnlimited };
 
-// Address space: as much as the machine has memory; then allocation fails. No core file, which
-// would hold what was read. Limits that are lower already stay.
+// Limits the address space to the size of the machine's memory; allocation beyond that fails.
+// Forbids a core file, because it would hold the data that was read. Lower limits that are already
+// set stay.
 void LimitProcess(CpuTime time);
 
 }  // namespace weir

@@ -19,7 +19,7 @@ std::string SandboxFacts::Text() const {
 
 SandboxFacts EnterSandbox(const SandboxRules& rules) {
   SandboxFacts facts;
-  // Neither confines a thread that could still gain rights by a program that has them.
+  // Neither mechanism confines a thread that could still gain rights from a program that has them.
   if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     facts.missing = "the kernel has no no_new_privs";
     return facts;

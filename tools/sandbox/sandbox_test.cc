@@ -1,5 +1,5 @@
-// What a confined process tries and may not do. Each attempt runs in a process of its own, since
-// nobody leaves a sandbox.
+// Tests what a confined process may not do. Each attempt runs in a separate process, because
+// nothing can leave a sandbox.
 #include "tools/sandbox/sandbox.h"
 
 #include <fcntl.h>
@@ -37,8 +37,8 @@ std::string WriteFile(const std::string& name, const std::string& text) {
   return PathFor(name);
 }
 
-// The errno with which `attempt` (as a system call: -1 and errno) fails in the sandbox; 0 if it
-// succeeds, 1000 + the signal if it is killed.
+// Returns the errno with which `attempt` (as a system call: -1 and errno) fails in the sandbox.
+// Returns 0 if the attempt succeeds, and 1000 + the signal if the process is killed.
 int FailureOf(const SandboxRules& rules, const std::function<long()>& attempt) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -51,7 +51,7 @@ int FailureOf(const SandboxRules& rules, const std::function<long()>& attempt) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// The protections of this kernel. A process that enters the sandbox finds them out.
+// Returns the protections of this kernel, which a process that enters the sandbox finds out.
 SandboxFacts FactsHere() {
   int ends[2];
   EXPECT_EQ(::pipe(ends), 0);
@@ -204,7 +204,7 @@ TEST_F(SandboxTest, WhoMayStartNoProgramKeepsFilesAndTheNetwork) {
   if (!NeedsSystemCalls()) GTEST_SKIP();
   const pid_t child = ::fork();
   if (child == 0) {
-    // A thread that runs already is forbidden it, too.
+    // A thread that already runs is forbidden to do so, too.
     int seen = 0;
     std::atomic<bool> forbidden{false};
     std::thread before([&] {

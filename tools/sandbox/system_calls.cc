@@ -25,8 +25,8 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// A filter under construction. The first call that the library refuses is kept; a call that this
-// machine's kernel does not have is none.
+// A filter under construction. The filter keeps the first error that the library reports. A call
+// that this machine's kernel does not have is no error.
 class Filter {
  public:
   explicit Filter(uint32_t others) : context_(seccomp_init(others)) {
@@ -34,8 +34,8 @@ class Filter {
       Keep(-ENOMEM);
       return;
     }
-    // The processor's protection against speculation, which older kernels tie to filters, would
-    // slow all computing down.
+    // Keeps the processor's protection against speculation off. Older kernels tie it to filters,
+    // and it would slow down all computation.
     Keep(seccomp_attr_set(context_.get(), SCMP_FLTATR_CTL_SSB, 1));
   }
 
@@ -51,7 +51,7 @@ class Filter {
     if (error_ == 0) Keep(seccomp_attr_set(context_.get(), SCMP_FLTATR_CTL_TSYNC, 1));
   }
 
-  // 0, or an error of errno.
+  // Returns 0, or an error of errno.
   int Enter() {
     if (error_ == 0) Keep(seccomp_load(context_.get()));
     return -error_;
@@ -70,13 +70,14 @@ class Filter {
   int error_ = 0;
 };
 
-// Memory, threads of this process, time, signals to itself, what is open already.
+// Allows memory, threads of this process, time, signals to itself, and files that are already open.
 void AllowComputing(Filter* filter) {
   filter->Add(SCMP_ACT_ALLOW, {SCMP_SYS(brk), SCMP_SYS(munmap), SCMP_SYS(mremap), SCMP_SYS(madvise),
                                SCMP_SYS(mlock), SCMP_SYS(munlock), SCMP_SYS(mincore),
                                SCMP_SYS(msync), SCMP_SYS(membarrier), SCMP_SYS(get_mempolicy)});
   filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(mmap), {SCMP_A2(SCMP_CMP_MASKED_EQ, PROT_EXEC, 0)});
-  // oneDNN compiles its kernels, and only a kernel that is made says what workspace it takes.
+  // oneDNN compiles its kernels, and the workspace of a kernel is only known once the kernel is
+  // made.
   filter->Add(SCMP_ACT_ALLOW, {SCMP_SYS(mprotect)});
   filter->Add(
       SCMP_ACT_ALLOW,
@@ -86,7 +87,8 @@ void AllowComputing(Filter* filter) {
        SCMP_SYS(getcpu), SCMP_SYS(exit), SCMP_SYS(exit_group), SCMP_SYS(arch_prctl)});
   filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(clone),
               {SCMP_A0(SCMP_CMP_MASKED_EQ, CLONE_THREAD, CLONE_THREAD)});
-  // Its flags lie in memory, where no filter looks: the C library then falls back to clone.
+  // The flags of clone3 lie in memory, which a filter cannot read. The C library then falls back to
+  // clone.
   filter->Add(SCMP_ACT_ERRNO(ENOSYS), {SCMP_SYS(clone3)});
   filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(prctl), {SCMP_A0(SCMP_CMP_EQ, PR_SET_NAME)});
   filter->Add(SCMP_ACT_ALLOW,
@@ -103,7 +105,7 @@ void AllowComputing(Filter* filter) {
        SCMP_SYS(getgid), SCMP_SYS(getegid), SCMP_SYS(uname), SCMP_SYS(sysinfo), SCMP_SYS(getrusage),
        SCMP_SYS(getrlimit), SCMP_SYS(times), SCMP_SYS(getcwd)});
   filter->Add(SCMP_ACT_ALLOW, SCMP_SYS(prlimit64),
-              {SCMP_A2(SCMP_CMP_EQ, 0)});  // asks, changes nothing
+              {SCMP_A2(SCMP_CMP_EQ, 0)});  // reads the limit, changes nothing
 }
 
 void AllowOpenFiles(Filter* filter) {

@@ -1,4 +1,4 @@
-// Which system calls a thread may make, by seccomp.
+// Limits the system calls that a thread may make, with seccomp.
 // Thread rule: FilterSystemCalls confines the calling thread, ForbidProgramsByFilter all threads of
 // the process.
 #pragma once
@@ -10,11 +10,11 @@ namespace weir {
 
 enum class FileWrites : uint8_t { kNone, kWhereFilesAreConfined };
 
-// True if only the calls of a computation that reads and writes open files are left; else *why says
-// why not.
+// Leaves only the calls of a computation that reads and writes open files. Returns false if that is
+// not possible, and *why gives the reason.
 bool FilterSystemCalls(FileWrites writes, std::string* why);
 
-// True if nothing here can start a program any more (sandbox.h, ForbidPrograms).
+// Returns true if this process can no longer start a program (sandbox.h, ForbidPrograms).
 bool ForbidProgramsByFilter();
 
 }  // namespace weir

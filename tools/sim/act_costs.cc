@@ -34,7 +34,7 @@ uint64_t KeyOfCall(const DeviceCosts& costs, const PlanCall& call, int64_t chunk
     }
     key = MixKey(key, operands->size());
   }
-  // Which bytes an exchange moves makes no difference, how many does.
+  // The choice of bytes in an exchange makes no difference to its cost. Only their number does.
   if (call.op == "exchange_pack" || call.op == "exchange_fill") return key;
   for (const auto& [name, value] : call.attrs.map()) key = MixKey(key, KeyOfValue(value));
   return key;
@@ -45,7 +45,7 @@ uint64_t KeyOfWork(const DeviceCosts& costs, const KernelWork& work) {
   return MixKey(MixKey(key, KeyOfText(work.dtype)), KeyOfText(work.shapes));
 }
 
-// What sending keeps the device busy beside the kernels that pack.
+// Returns the time for which sending keeps the device busy, besides the kernels that pack.
 double SendNs(const ClusterMap& map, const Plan& plan, const PlanActor& actor) {
   double ns = 0;
   for (const PlanPort& port : actor.outputs) {

@@ -1,7 +1,8 @@
-// What the acts of plans take on the devices of a cluster, and where that comes from: rows of just
-// these kernels, or estimates. Each kernel is worked out once: ranks of a stage have the same ones.
+// The times of acts of plans on the devices of a cluster, and the sources of these times: rows of
+// exactly these kernels, or estimates. Each kernel is computed once, because ranks of a stage have
+// the same kernels.
 //
-// Not here: what a kernel takes on one device (device_costs.h).
+// Not here: the time of a kernel on one device (device_costs.h).
 // Thread rule: one thread.
 #pragma once
 
@@ -18,21 +19,22 @@ namespace weir {
 class ActCosts {
  public:
   struct Cost {
-    int64_t ns = 0;         // alone on its host
-    double busy_speed = 0;  // with all cores of the host busy, beside alone; 0: not said
+    int64_t ns = 0;  // alone on its host
+    // Speed with all cores of the host busy, relative to alone; 0: not known.
+    double busy_speed = 0;
   };
-  // Of the kernels of all acts asked for.
+  // Sums over the kernels of all acts so far.
   struct Sources {
-    int64_t kernels = 0;      // that differ
-    int64_t estimated = 0;    // of those, without a row of their own
-    double step_ns = 0;       // of all kernels of a step
-    double estimated_ns = 0;  // of that, by estimates
+    int64_t kernels = 0;      // different kernels
+    int64_t estimated = 0;    // those of them without a row of their own
+    double step_ns = 0;       // all kernels of a step
+    double estimated_ns = 0;  // the part of step_ns that is estimated
   };
 
   // `map` must outlive the costs.
   explicit ActCosts(const ClusterMap* map) : map_(map) {}
 
-  // kInvalidArgument (W0703) if an op has neither rows nor a peak.
+  // kInvalidArgument (W0703): an op has neither rows nor a peak.
   absl::StatusOr<Cost> CostOf(const Plan& plan, const PlanActor& actor);
   const Sources& sources() const { return sources_; }
 

@@ -41,7 +41,7 @@ int64_t Median(std::vector<int64_t> values) {
   return values[values.size() / 2];
 }
 
-// What every kernel of a run took, by its place: rank, actor, act of the step, kernel of the act.
+// The times of every kernel of a run, by place: rank, actor, act of the step, kernel of the act.
 class KernelTimes {
  public:
   void Add(const Plan& plan, const PlanActor& actor, absl::Span<const int64_t> kernel_ns) {
@@ -52,7 +52,7 @@ class KernelTimes {
   }
   void Clear() { actors_.clear(); }
 
-  // `told` is called with each kernel and its median at one place.
+  // Calls `told` with each kernel and its median at one place.
   void ForEachPlace(const std::function<void(const Plan&, const PlanActor&, size_t kernel,
                                              int64_t ns)>& told) const {
     for (const auto& [key, times] : actors_) {
@@ -79,12 +79,12 @@ class KernelTimes {
   struct ActorTimes {
     const Plan* plan = nullptr;
     size_t kernels = 0;
-    std::vector<int64_t> ns;  // of all acts, one after another
+    std::vector<int64_t> ns;  // of all acts, in order
   };
   std::map<std::pair<int32_t, int32_t>, ActorTimes> actors_;
 };
 
-// A job of which all ranks are here, with real kernels under virtual time.
+// A job with all its ranks here and with real kernels under virtual time.
 struct MeasuredJob {
   std::unique_ptr<Dataset> dataset;
   std::unique_ptr<DatasetFeed> feed;
@@ -177,7 +177,7 @@ class Calibration {
     ++row.places;
   }
 
-  // `trace`: where to write one of all steps; empty: none.
+  // `trace` is the path for a trace of all steps; empty: no trace.
   absl::Status MeasureKernels(const Job& job, const std::string& trace) {
     const int64_t traced_steps = trace.empty() ? 1 : options_.steps + 1;
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<MeasuredJob> measured,
@@ -196,7 +196,7 @@ class Calibration {
     return trace.empty() ? absl::OkStatus() : measured->run->WriteTrace(trace);
   }
 
-  // With as many at once as there are cores for.
+  // Runs as many ranks at once as there are cores for.
   absl::Status MeasureBusyKernels(const Job& job) {
     if (CopiesAtOnce() < 2) return absl::OkStatus();
     Say(absl::StrFormat("the same, %d at once", CopiesAtOnce()));
@@ -235,8 +235,8 @@ class Calibration {
     return copies;
   }
 
-  // What protocol, ready set and trace add to an act: the same ranks without kernels. The engine of
-  // virtual time costs about what that of threads does.
+  // Measures the cost that protocol, ready set and trace add to an act, with the same ranks without
+  // kernels. The engine of virtual time costs about as much as the engine of threads.
   absl::Status MeasureActs(const Job& job) {
     WEIR_ASSIGN_OR_RETURN(std::vector<Plan> plans, PlansOf(job));
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<VirtualRun> run,
@@ -253,7 +253,7 @@ class Calibration {
     return absl::OkStatus();
   }
 
-  // Acts without a program: feeds, reports, copies.
+  // Adds acts without a program: feeds, reports, copies.
   void AddOthers(const Plan& plan, const ActRing& acts) {
     std::map<int32_t, std::vector<int64_t>> by_actor;
     for (int64_t i = 0; i < acts.size(); ++i) {
@@ -302,7 +302,7 @@ class Calibration {
     host->add_core_speed(1);
   }
 
-  // k copies of the job at once, each on a core, against one alone.
+  // Measures k copies of the job at once, each on a core, against one copy alone.
   absl::Status MeasureCores(const Job& job) {
     HostGroup* host = cluster_.mutable_host(0);
     int64_t alone = 0;
@@ -317,7 +317,7 @@ class Calibration {
         const double speed = std::clamp(
             static_cast<double>(alone) / static_cast<double>(std::max<int64_t>(1, total)), 0.05,
             1.0);
-        // For devices of several threads, the same for each of their cores.
+        // On devices of several threads, each of their cores has the same speed.
         while (host->core_speed_size() < k * options_.threads_per_device)
           host->add_core_speed(std::round(speed * 1000) / 1000);
       }
@@ -327,7 +327,7 @@ class Calibration {
 
   enum class Where : uint8_t { kOneProcess, kProcesses };
 
-  // Median over rounds of what a step takes.
+  // Returns the median over rounds of the time of a step.
   absl::StatusOr<double> StepNs(Where where, const Job& job, int64_t rounds, int64_t steps) const {
     std::vector<int64_t> samples;
     if (where == Where::kProcesses) {
@@ -341,8 +341,8 @@ class Calibration {
     return static_cast<double>(Median(std::move(samples)));
   }
 
-  // Two stages and one micro-batch of next to nothing: a step is a chain of messages between ranks
-  // that wait.
+  // Measures two stages and one tiny micro-batch: a step is then a chain of messages between
+  // waiting ranks.
   absl::StatusOr<double> MeasureWake(Where where) {
     Say(where == Where::kProcesses ? "waking of a rank that waits, in two processes"
                                    : "waking of a rank that waits");
@@ -364,8 +364,8 @@ class Calibration {
     return wakes > 0 ? std::max(0.0, std::round((step_ns - at_once.step_ns) / wakes)) : 0.0;
   }
 
-  // Many weights and few tokens over two data-parallel ranks: a step is exchanging gradients, and
-  // updates.
+  // Measures many weights and few tokens over two data-parallel ranks: a step then mostly exchanges
+  // gradients and updates.
   absl::Status MeasureBytes(double wake_in_one_ns) {
     Say("bytes between two processes");
     TransformerOptions wide;
@@ -394,7 +394,7 @@ class Calibration {
     const double bytes = (dear.step_ns - for_nothing.step_ns) / kTrialNsPerByte;
     const double ns_per_byte =
         bytes > 0 ? (two_ns - one_ns - (for_nothing.step_ns - in_one.step_ns)) / bytes : 0;
-    if (ns_per_byte <= kLeastNsPerByte) return absl::OkStatus();  // as good as nothing
+    if (ns_per_byte <= kLeastNsPerByte) return absl::OkStatus();  // too little to count
     for (auto set : {&Link::set_send_bytes_per_second, &Link::set_receive_bytes_per_second}) {
       (cluster_.mutable_within_host()->*set)(std::round(1e9 / ns_per_byte));
     }

@@ -1,23 +1,24 @@
-// Measures this machine into a Cluster: what kernels take, at the shapes of a job and in their
-// places between the others; how much cores slow each other down; how long a waiting rank takes to
-// wake.
+// Measures this machine into a Cluster: the times of kernels, at the shapes of a job and in their
+// places between other kernels; how much cores slow each other down; how long a waiting rank takes
+// to wake. The measurements are
 //
-//   kernels   the ranks of the job run in virtual time, but with real kernels, one act at a time on
-//   one device; of every
-//             place in the step the median over steps; of equal kernels in several places the mean
-//   busy      the same on all cores at once, each with ranks of its own: what each kernel loses by
-//   what cores share cores     the job on k cores at once, against one alone trace     if asked
-//   for: that run of the job's own mesh, each device by itself, acts as long as their kernels took,
-//             messages without time; so it shows devices beside each other that this machine cannot
-//             run at once
-//   wake      a tiny pipeline in real time, against what the simulator says of it; its steps are
-//   little else than waiting bytes     if the cluster is to be of processes: a job that does little
-//   but exchange gradients, in processes and in
-//             one, against what the simulator says of it; what bytes cost more in processes is
-//             charged half to the sender and half to the receiver, whose threads copy and check
-//             them. The wake is then that of processes
+//   kernels   The ranks of the job run in virtual time, but with real kernels, one act at a time on
+//             one device. Each place in the step gets the median over steps, and equal kernels in
+//             several places get the mean.
+//   busy      The same on all cores at once, each core with ranks of its own. This shows how much
+//             each kernel loses by the resources that cores share.
+//   cores     The job on k cores at once, compared with the job on one.
+//   trace     If asked for: the run of the job's own mesh, with each device by itself. Acts are as
+//             long as their kernels took, and messages take no time. The trace therefore shows
+//             devices beside each other that this machine cannot run at once.
+//   wake      A tiny pipeline in real time, compared with the simulator. Its steps are mostly
+//             waiting.
+//   bytes     If the cluster is for processes: a job that mostly exchanges gradients, in processes
+//             and in one process, compared with the simulator. The extra cost of bytes in processes
+//             is charged half to the sender and half to the receiver, whose threads copy and check
+//             the bytes. The wake is then that of processes.
 //
-// Nobody else should use the machine meanwhile. Thread rule: one thread; it starts others.
+// Nothing else should use the machine meanwhile. Thread rule: one thread, which starts others.
 #pragma once
 
 #include <functional>
@@ -34,21 +35,21 @@ namespace weir {
 struct CalibrateOptions {
   std::vector<Job> layouts;  // the job in other layouts, where its kernels have other shapes
   int threads_per_device = 1;
-  int64_t steps = 5;  // measured of each layout, after one that is not
-  std::string trace;  // where to write one of the job's own mesh; empty: none
-  std::function<void(const std::string& line)> say;  // what is being measured; may be null
-  // What a step of a job of two ranks takes in two processes of this machine, nanoseconds, in each
-  // of some rounds of so many steps; what comes before the first round is not measured. Null: the
-  // cluster is to be of one process.
+  int64_t steps = 5;  // measured in each layout, after one unmeasured step
+  std::string trace;  // where to write a trace of the job's own mesh; empty: none
+  std::function<void(const std::string& line)> say;  // reports the present measurement; may be null
+  // Returns the time of a step of a two-rank job in two processes of this machine, in nanoseconds,
+  // for each of `rounds` rounds of `steps` steps. The steps before the first round are not
+  // measured. Null: the cluster is for one process.
   std::function<absl::StatusOr<std::vector<int64_t>>(const Job& job, int threads_per_device,
                                                      int64_t rounds, int64_t steps)>
       in_processes;
 };
 
-// What a step takes in each of `rounds`, after one that is not measured.
+// Returns the time of a step in each of `rounds` rounds, after one unmeasured round.
 absl::StatusOr<std::vector<int64_t>> TimeRounds(JobRunner* runner, int64_t rounds, int64_t steps);
 
-// Errors of the job, its data or a layout; W0532 if the trace cannot be written.
+// Errors: those of the job, its data or a layout; W0532 if the trace cannot be written.
 absl::StatusOr<Cluster> Calibrate(const Job& job, const CalibrateOptions& options);
 
 }  // namespace weir

@@ -1,4 +1,4 @@
-// What calibration makes of times in processes; kernels and one process are measured as they are.
+// Tests the use of times in processes; kernels and one process are measured for real.
 #include "tools/sim/calibrate.h"
 
 #include "gtest/gtest.h"

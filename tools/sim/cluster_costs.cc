@@ -10,7 +10,7 @@
 namespace weir {
 namespace {
 
-// Above any sum of acts that a plan may have.
+// This limit is above any sum of acts that a plan may have.
 constexpr double kNsMax = 1e15;
 
 int64_t ToNs(double ns) { return std::llround(std::clamp(ns, 0.0, kNsMax)); }
@@ -62,7 +62,7 @@ compiler::LinkLevel ClusterCosts::LevelBetween(int64_t rank, int64_t other) cons
                                        : compiler::LinkLevel::kBetweenHosts;
 }
 
-// Beyond the last device: as if the last hosts went on.
+// Returns the host of a rank. Beyond the last device, the file's last hosts are repeated.
 int64_t ClusterCosts::HostOf(int64_t rank) const {
   int64_t first_host = 0;
   for (int group = 0; group < cluster_.host_size(); ++group) {

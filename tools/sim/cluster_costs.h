@@ -1,10 +1,11 @@
-// A described cluster as the compiler's cost model: kernels and acts cost what the first device of
-// the file says, links what their level says, and ranks are devices in the order of the file.
+// A described cluster as the compiler's cost model. Kernels and acts have the costs of the first
+// device in the file, links have the costs of their level, and ranks are devices in the order of
+// the file.
 //
-// Where the file has neither a row nor a peak for a kernel, the compiler's default stands in; the
-// simulator refuses such a file (W0703), but a plan needs no more than a guess. Not here:
-// contention for links and cores, jitter, waking; those are the simulator's. Thread rule: immutable
-// once made.
+// If the file has neither a row nor a peak for a kernel, the compiler's default applies. The
+// simulator refuses such a file (W0703), but a plan needs only a guess. Not here: contention for
+// links and cores, jitter and waking, which belong to the simulator. Thread rule: immutable once
+// made.
 #pragma once
 
 #include <cstdint>

@@ -24,7 +24,7 @@ constexpr double kDevicesMax = 1 << 20;
 constexpr char kExample[] =
     "docs/examples/gpu_cluster.textproto is one; `weir calibrate JOB` writes that of this machine";
 
-// The text between the first pair of quotes after `from`; moves `from` past it.
+// Returns the text between the first pair of quotes after `from`, and moves `from` past it.
 std::string NextQuoted(const std::string& text, size_t* from) {
   const size_t begin = text.find('"', *from);
   const size_t end = begin == std::string::npos ? begin : text.find('"', begin + 1);
@@ -33,7 +33,7 @@ std::string NextQuoted(const std::string& text, size_t* from) {
   return text.substr(begin + 1, end - begin - 1);
 }
 
-// Turns the parser's complaints into ours.
+// Turns the parser's messages into errors of Weir.
 class ErrorCollector : public google::protobuf::io::ErrorCollector {
  public:
   explicit ErrorCollector(std::string name) : name_(std::move(name)) {}
@@ -66,7 +66,7 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
   std::vector<std::string> errors_;
 };
 
-// Collects the first thing that is wrong.
+// Keeps the first error.
 class Checker {
  public:
   explicit Checker(std::string name) : name_(std::move(name)) {}

@@ -1,7 +1,7 @@
-// Reads what a user wrote about machines: a Cluster as protobuf text, checked. Errors say what was
-// expected, what was found, where and what to try: W0700 no such file or no cluster, W0701 a name
-// that nothing has or that is missing, W0702 a number out of its range. Thread rule: pure
-// functions, but for reading the file.
+// Reads a user's description of machines: a Cluster as protobuf text, checked. Errors say what was
+// expected, what was found, where, and what to try: W0700 no such file or no cluster, W0701 an
+// unknown or a missing name, W0702 a number out of its range. Thread rule: pure functions, except
+// for reading the file.
 #pragma once
 
 #include <string>
@@ -13,10 +13,10 @@
 namespace weir {
 
 absl::StatusOr<Cluster> ReadClusterFile(const std::string& path);
-// The same for text; `name` stands for the path in errors.
+// Parses a text. `name` stands for the path in errors.
 absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string& name);
 
-// Text that ParseCluster reads, with a head that says what it is.
+// Returns a text that ParseCluster reads, with a heading that says what it is.
 std::string ClusterText(const Cluster& cluster);
 
 }  // namespace weir

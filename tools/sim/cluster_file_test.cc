@@ -1,4 +1,4 @@
-// What the reader of cluster files accepts, and what it says of those it does not.
+// Tests which cluster files the reader accepts, and the errors for other files.
 #include "tools/sim/cluster_file.h"
 
 #include "gmock/gmock.h"
@@ -14,7 +14,7 @@ constexpr char kGood[] = R"(
   host { device: "accelerator" devices: 2 }
 )";
 
-// The message of the error that `text` gives; "" if it gives none.
+// Returns the error message that `text` gives, or "" if there is none.
 std::string ErrorOf(const std::string& text) {
   const absl::StatusOr<Cluster> cluster = ParseCluster(text, "c.textproto");
   return cluster.ok() ? "" : std::string(cluster.status().message());

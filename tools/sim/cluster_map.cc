@@ -9,7 +9,7 @@
 namespace weir {
 namespace {
 
-// Kinds of links; a pair of numbers tells one from another of its kind.
+// The kinds of links. A pair of numbers distinguishes the links of one kind.
 enum LinkKind : int64_t { kPairLink, kDeviceOut, kDeviceIn, kHostOut, kHostIn };
 
 }  // namespace
@@ -63,8 +63,8 @@ TimeNetwork::Way ClusterMap::WayBetween(int64_t from, int64_t to) {
   way.receive_ns_per_byte =
       link.receive_bytes_per_second() > 0 ? 1e9 / link.receive_bytes_per_second() : 0;
   way.ns_per_byte = link.bytes_per_second() > 0 ? 1e9 / link.bytes_per_second() : 0;
-  if (link.bytes_per_second() == 0 && link.message_ns() == 0) return way;  // nothing to wait for
-  const int64_t level = SameHost(from, to) ? 0 : 1;  // the two levels are networks of their own
+  if (link.bytes_per_second() == 0 && link.message_ns() == 0) return way;  // no cost to wait for
+  const int64_t level = SameHost(from, to) ? 0 : 1;  // the two levels are separate networks
   if (link.shared() == Link::PAIR) {
     way.out = NameOf(kPairLink, from, to);
   } else if (link.shared() == Link::DEVICE || host_links_ == HostLinks::kDivided) {

@@ -1,6 +1,6 @@
-// Which device of a cluster each rank of a job is, and what lies between two of them. Ranks are
-// devices in the order of the file. Thread rule: one thread (it names links as they are first asked
-// for).
+// Maps each rank of a job to a device of a cluster, and each pair of ranks to the link between
+// them. Ranks are devices in the order of the file. Thread rule: one thread (the map names links at
+// their first use).
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,12 @@ namespace weir {
 class ClusterMap {
  public:
   enum class HostLinks : uint8_t {
-    kShared,   // a link of a host is one for all its devices
-    kDivided,  // each of its devices has its share of it: where one rank stands for many
+    kShared,  // a link of a host is one link for all its devices
+    // Each device of a host has its share of the host's link. For simulations in which one rank
+    // stands for many.
+    kDivided,
   };
-  // kInvalidArgument (W0704) if the cluster has fewer devices than the job has ranks.
+  // kInvalidArgument (W0704): the cluster has fewer devices than the job has ranks.
   static absl::StatusOr<ClusterMap> Create(const Cluster& cluster, int64_t num_ranks,
                                            HostLinks host_links);
 
@@ -31,7 +33,7 @@ class ClusterMap {
   bool SameHost(int64_t a, int64_t b) const { return host_of_rank_[a] == host_of_rank_[b]; }
   int64_t num_hosts_used() const { return host_of_rank_.empty() ? 0 : host_of_rank_.back() + 1; }
   const Link& LinkBetween(int64_t from, int64_t to) const;
-  // Of a message between ranks; its send_ns is the sending act's.
+  // Returns the way of a message between ranks. Its send_ns belongs to the sending act.
   TimeNetwork::Way WayBetween(int64_t from, int64_t to);
 
   TimeEngineOptions::Device EngineDevice(int64_t rank) const;

@@ -63,7 +63,7 @@ KernelWork WorkOf(const PlanCall& call, int64_t chunks) {
   }
   const double in = BytesOf(call.inputs), out = BytesOf(call.outputs);
   work.bytes = in + out;
-  if (call.op == "exchange_pack") {  // touches what it sends, once each way
+  if (call.op == "exchange_pack") {  // touches the sent bytes twice: it reads and writes them
     work.shapes = absl::StrCat("->", ShapesText(call.outputs));
     work.bytes = 2 * out;
     return work;
@@ -75,7 +75,7 @@ KernelWork WorkOf(const PlanCall& call, int64_t chunks) {
     return work;
   }
   work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs));
-  if (call.op == "embedding") work.bytes = 2 * out;  // rows of the table, not the table
+  if (call.op == "embedding") work.bytes = 2 * out;  // rows of the table, not the whole table
   if (const OpDef* def = OpRegistry::Find(call.op); def != nullptr && def->flops) {
     work.flops = def->flops(call.attrs, Types(call.inputs), Types(call.outputs));
   }
@@ -108,7 +108,7 @@ DeviceCosts::DeviceCosts(DeviceModel model) : model_(std::move(model)) {
   for (auto& [key, points] : points_) {
     std::sort(points.begin(), points.end(),
               [](const Point& a, const Point& b) { return a.work < b.work; });
-    std::vector<Point> merged;  // the mean of equal work
+    std::vector<Point> merged;  // rows of equal work become their mean
     for (size_t i = 0; i < points.size();) {
       double sum = 0;
       size_t end = i;

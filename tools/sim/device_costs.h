@@ -1,7 +1,8 @@
-// What kernels take on a device of a cluster file: looked up, interpolated, or from peaks.
+// The times of kernels on a device of a cluster file. A time is looked up, interpolated, or
+// computed from peaks:
 //
 //   exact     a row of the same op, dtype and shapes
-//   between   rows of the op and dtype, over flops (bytes where an op has none), straight in
+//   between   rows of the op and dtype, over flops (bytes if an op has none), straight in
 //   logarithms beyond    the nearest row, in proportion no row    the longer of flops over the peak
 //   and bytes over the bandwidth, and kernel_ns
 //
@@ -20,8 +21,7 @@
 
 namespace weir {
 
-// How a kernel is called in a cluster file, and how much it does. `chunks`: acts that share its
-// work.
+// The key of a kernel in a cluster file, and the amount of its work. `chunks` acts share the work.
 struct KernelWork {
   std::string op;
   std::string dtype;
@@ -30,7 +30,7 @@ struct KernelWork {
   double bytes = 0;
 };
 KernelWork WorkOf(const PlanCall& call, int64_t chunks);
-// The same of an actor that has no program: feed, report, copy.
+// Returns the work of an actor that has no program: feed, report, copy.
 KernelWork WorkOf(const Plan& plan, const PlanActor& actor);
 
 class DeviceCosts {
@@ -38,14 +38,14 @@ class DeviceCosts {
   explicit DeviceCosts(DeviceModel model);
 
   const DeviceModel& model() const { return model_; }
-  // kInvalidArgument (W0703) if an op has neither rows nor a peak.
+  // kInvalidArgument (W0703): an op has neither rows nor a peak.
   absl::StatusOr<double> KernelNs(const KernelWork& work) const;
-  // Its time with all cores of the host busy over its time alone: of the row, else of all rows of
-  // the op and dtype; 0 if none says.
+  // Returns the kernel's time with all cores of the host busy over its time alone. The ratio comes
+  // from the kernel's row, or else from all rows of the op and dtype; 0 if no row has it.
   double BusyRatio(const KernelWork& work) const;
-  // Whether a row of just this op, dtype and shapes says what it takes.
+  // Returns whether a row of exactly this op, dtype and shapes gives the time.
   bool HasRow(const KernelWork& work) const { return RowOf(work) != nullptr; }
-  // Of operands of this type; 0 if the file does not say.
+  // Returns the peak for operands of this type; 0 if the file has none.
   double PeakFlops(const std::string& dtype) const;
 
  private:
@@ -63,7 +63,7 @@ class DeviceCosts {
   DeviceModel model_;
   std::map<OpKey, std::map<std::string, Row>> exact_;  // by shapes
   std::map<OpKey, std::vector<Point>> points_;         // by work
-  std::map<OpKey, Row> sums_;                          // of the rows that say busy_ns
+  std::map<OpKey, Row> sums_;                          // sums over the rows that have busy_ns
 };
 
 }  // namespace weir

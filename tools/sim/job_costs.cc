@@ -18,7 +18,7 @@ void SetLink(const compiler::DevicePeaks::Link& from, Link* to) {
   to->set_bytes_per_second(from.bytes_per_second);
 }
 
-// The costs of compiler::PeakCosts as a cluster.
+// Returns the costs of compiler::PeakCosts as a cluster.
 Cluster DefaultCluster(int64_t ranks) {
   const compiler::DevicePeaks peaks;
   Cluster cluster;

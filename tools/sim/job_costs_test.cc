@@ -19,7 +19,7 @@ constexpr char kCluster[] = R"(
     device { name: "core" act_ns: 777 bytes_per_second: 1e10 peak { dtype: "f32" flops_per_second: 1e10 } }
     host { device: "core" devices: 2 })";
 
-// Each test has a home of its own, so that nothing is kept there.
+// Each test has its own home folder, so no costs are kept there.
 class JobCostsTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -43,7 +43,7 @@ TEST_F(JobCostsTest, WithoutAFileThereAreTheDefaultsWhichSayThatTheyAreNotOfThis
   EXPECT_EQ(costs->source(), JobCosts::Source::kDefaults);
   EXPECT_EQ(costs->model().ActNs(), compiler::PeakCosts().ActNs());
   EXPECT_THAT(costs->Text(), HasSubstr("not of this machine"));
-  // As many devices as any job asks for.
+  // The defaults have as many devices as any job needs.
   for (const int64_t ranks : {1, 8, 9, 1000}) {
     const Cluster cluster = costs->ClusterFor(ranks);
     EXPECT_GE(cluster.host(0).count() * cluster.host(0).devices(), ranks);
@@ -58,7 +58,7 @@ TEST_F(JobCostsTest, WhatIsKeptIsFoundAndNamed) {
   EXPECT_EQ(costs->source(), JobCosts::Source::kKept);
   EXPECT_EQ(costs->model().ActNs(), 777);
   EXPECT_THAT(costs->Text(), HasSubstr(path));
-  // Unless the defaults are asked for.
+  // With --cluster defaults the kept costs do not count.
   EXPECT_EQ(JobCosts::Choose("defaults")->source(), JobCosts::Source::kDefaults);
 }
 

@@ -7,10 +7,11 @@
 namespace weir {
 namespace {
 
-// Of all simulated ranks in a step; more take longer to play than a first look may last.
+// The limit for the acts of all simulated ranks in a step. A play of more acts takes too long for a
+// first look.
 constexpr double kActsMax = 4e6;
 
-// Says whether the simulation of the plan ends soon.
+// Returns whether the simulation of the plan ends soon.
 bool IsQuick(const LogicalPlan& plan) {
   const absl::StatusOr<RankPlan> first = LowerForRank(plan, 0);
   if (!first.ok()) return false;
@@ -30,7 +31,7 @@ double PlannedStepNs(const LogicalPlan& plan, const compiler::CostModel& costs) 
                        : 0;
 }
 
-// What was found, of "W0704 at cluster here: expected ...; found 2 devices. Try: ...".
+// Returns the finding in "W0704 at cluster here: expected ...; found 2 devices. Try: ...".
 std::string Found(const std::string& message) {
   const size_t begin = message.find("expected "), end = message.find(". Try: ");
   return begin == std::string::npos

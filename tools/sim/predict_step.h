@@ -1,6 +1,7 @@
-// What a step of a plan is predicted to take: simulated, as `weir sim` does, with the same cluster
-// and the same options, so that `weir plan` and `weir sim` say the same. Where the simulator cannot
-// tell, the planned times stand in, and the prediction says why. Thread rule: pure functions.
+// Predicts the time of a step of a plan. The prediction simulates the step as `weir sim` does, with
+// the same cluster and the same options, so `weir plan` and `weir sim` give the same time. If the
+// simulator has no answer, the prediction uses the planned times and says why. Thread rule: pure
+// functions.
 #pragma once
 
 #include <optional>
@@ -13,12 +14,12 @@
 namespace weir {
 
 struct StepPrediction {
-  double step_ns = 0;                    // 0: neither could tell
-  std::optional<SimulateReport> report;  // of the simulation; none: by the planned times
-  std::string why_not;                   // then the reason, "the cluster has 2 devices for 4 ranks"
+  double step_ns = 0;                    // 0: no prediction
+  std::optional<SimulateReport> report;  // of the simulation; none: the planned times are used
+  std::string why_not;  // the reason for no report: "the cluster has 2 devices for 4 ranks"
 };
 
-// `plan` is compiled with costs.model().
+// Precondition: `plan` was compiled with costs.model().
 StepPrediction PredictStep(const LogicalPlan& plan, const JobCosts& costs);
 
 }  // namespace weir

@@ -11,12 +11,12 @@
 namespace weir {
 namespace {
 
-// From stage, to stage, place of the other end in its stage's mesh, and what is sent. Registers of
-// one key keep the order in which the plan has them, which is that of the program.
 constexpr int64_t kScalarBytesMax = 1 << 12;  // of a step
+// The sending stage, the receiving stage, the place of the other end in its stage's mesh, and the
+// tensor. Registers of one key keep the order of the plan, which is the order of the program.
 using Key = std::tuple<int64_t, int64_t, int64_t, std::string>;
 
-// "reduce-scatter x rank 2 to 0" without the ranks.
+// Returns "reduce-scatter x rank 2 to 0" without the ranks.
 std::string WithoutRanks(const Plan& plan, const PlanRegister& r) {
   const bool in = r.side == RegisterSide::kInbound;
   const std::string ends =

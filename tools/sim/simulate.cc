@@ -22,15 +22,16 @@
 namespace weir {
 namespace {
 
-// More acts than this, and one step is enough.
+// With more acts than this, one step is enough.
 constexpr double kActsForTwoSteps = 4e6;
-// Ranks whose arithmetic differs by a smaller share do the same; some also merge scalars.
+// Ranks whose arithmetic differs by a smaller share do the same work. Some ranks also merge
+// scalars.
 constexpr double kAlike = 1e-3;
-// Acts of a trace that are kept of each rank.
+// The number of acts that a trace keeps of each rank.
 constexpr int64_t kTracedActsMax = 1 << 16;
 
-// Of the forward pass of one micro-batch, as the model is written: recomputation and replicas do
-// not count.
+// Returns the flops of the forward pass of one micro-batch, as the model is written. Recomputation
+// and replicas do not count.
 double ForwardFlops(const compiler::Module& module) {
   double total = 0;
   for (const compiler::ModelCall& call : module.model.calls) {
@@ -49,7 +50,7 @@ double ForwardFlops(const compiler::Module& module) {
   return total;
 }
 
-// Arithmetic of one rank in a step, but for what is exchanged.
+// Returns the arithmetic of one rank in a step, without exchanges.
 double FlopsOf(const Plan& plan) {
   double total = 0;
   for (const PlanActor& actor : plan.actors) {
@@ -105,7 +106,8 @@ class Simulation {
     return absl::OkStatus();
   }
 
-  // What does not divide evenly is less on the last rank of a stage than on the first.
+  // Compares with the last ranks: if a dimension does not divide evenly, the last rank of a stage
+  // has less work than the first.
   absl::Status CompareWithLastRanks() {
     const int64_t last = report_.ranks / report_.stages - 1;
     for (const Plan& first : plans_) {
@@ -139,7 +141,8 @@ class Simulation {
       acts += static_cast<double>(of_this);
       options.engine.devices.push_back(map_->EngineDevice(plan.rank));
     }
-    // Figures are of the steps from one update to another, the first of which uses gradients.
+    // Figures are of the steps from one update to another. The first of these updates uses
+    // gradients.
     const UpdateRate& updates = logical_->updates;
     const int64_t first = updates.delay * updates.every + updates.phase + 1;
     report_.steps = options_.steps > 0        ? updates.RoundUp(std::max(options_.steps, first))
@@ -152,7 +155,7 @@ class Simulation {
     options.engine.hosts = map_->EngineHosts();
     options.engine.seed = options_.seed;
     options.ways = [this](int from, int to) { return map_->WayBetween(from, to); };
-    // Costs first, since they may fail.
+    // Computes costs first, because that may fail.
     ActCosts acts_cost(map_.get());
     std::vector<std::vector<ActCosts::Cost>> costs(report_.ranks);
     for (const Plan& plan : plans_) {
@@ -221,7 +224,7 @@ class Simulation {
           share;
     }
     device.exposed = static_cast<double>(times.exposed_ns) / window_ns;
-    // The rest: between acts, and after the last.
+    // Waiting is the rest: the time between acts and after the last act.
     device.waiting = std::max(0.0, 1 - device.compute - device.transfer - device.exposed);
     device.arena_bytes = static_cast<double>(plan.arena_bytes);
     device.memory_bytes = map_->costs(plan.rank).model().memory_bytes();
@@ -236,13 +239,13 @@ class Simulation {
   const LogicalPlan* const logical_;
   const Cluster& cluster_;
   const SimulateOptions& options_;
-  const MonotonicClock clock_;  // of what simulating takes; nothing that is predicted depends on it
+  const MonotonicClock clock_;  // for the time of simulating; no prediction depends on it
   bool symmetrical_ = false;
   std::unique_ptr<ClusterMap> map_;
   std::vector<Plan> plans_;
   std::unique_ptr<VirtualRun> run_;
   SimulateReport report_;
-  int64_t settled_ = 0;  // steps before those that figures are of
+  int64_t settled_ = 0;  // steps before the steps of the figures
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The text and the JSON of `weir sim`.
+// Writes the text and the JSON of `weir sim`.
 #include <algorithm>
 #include <map>
 
@@ -24,7 +24,7 @@ std::string MemoryText(const SimulateReport::Device& device) {
 }
 
 const SimulateReport::Device& Fullest(const SimulateReport& report) {
-  // The one that overflows most, or has least left.
+  // Returns the device that overflows most, or has the least memory left.
   return *std::max_element(report.devices.begin(), report.devices.end(),
                            [](const auto& a, const auto& b) {
                              return a.arena_bytes - a.memory_bytes < b.arena_bytes - b.memory_bytes;
@@ -37,7 +37,7 @@ std::string DeviceRow(const std::string& name, const SimulateReport::Device& dev
                          device.waiting * 100, MemoryText(device));
 }
 
-// Of many devices one row for each stage: means, and the fullest memory.
+// For many devices, prints one row for each stage: means, and the fullest memory.
 std::string DeviceTable(const SimulateReport& report) {
   std::string text = absl::StrFormat("  %-28s %9s %10s %10s %10s   %s\n", "", "compute",
                                      "transfers", "exposed", "waiting", "memory");
@@ -118,7 +118,7 @@ std::string SimulationAdvice(const SimulateReport& report) {
       report.compute * 100);
 }
 
-// A line of the head: a name and what there is to say of it.
+// Returns a line of the head: a name and its text.
 std::string HeadLine(const std::string& name, const std::string& about) {
   return WrapText(absl::StrFormat("  %-17s %s", name, about), kColumnsWithoutTerminal,
                   /*hanging=*/18) +

@@ -1,5 +1,5 @@
-// Jobs of the zoo on given clusters: rank classes against every rank, seeds, what does not fit,
-// text and JSON.
+// Simulates jobs of the zoo on given clusters: rank classes against every rank, seeds, jobs that do
+// not fit, text and JSON.
 #include "tools/sim/simulate.h"
 
 #include <algorithm>
@@ -160,7 +160,7 @@ TEST(SimulateTest, GradientsThatTravelRarelyOrLateTakeLessOfAStep) {
   const Job job = SmallGpt("dp=8");
   const double plain = Simulated(job, GivenCluster()).step_ns;
   struct Case {
-    int64_t every, delay, steps;  // to be simulated
+    int64_t every, delay, steps;  // simulated steps
   };
   for (const Case& c : {Case{4, 0, 8}, Case{1, 1, 3}, Case{3, 2, 12}}) {
     Job other = job;
@@ -170,8 +170,8 @@ TEST(SimulateTest, GradientsThatTravelRarelyOrLateTakeLessOfAStep) {
     EXPECT_LT(report.step_ns, 0.97 * plain) << c.every << ", " << c.delay;
     EXPECT_EQ(report.steps, c.steps);
     for (const SimulateReport::Device& device : report.devices) {
-      // Of what steps leave to later ones, the last have begun, and the first have found, not quite
-      // the same.
+      // Steps leave work to later steps. The work that the last steps begin is not quite the work
+      // that the first steps find.
       EXPECT_NEAR(device.compute + device.transfer + device.exposed + device.waiting, 1, 0.1)
           << device.device;
     }
@@ -211,7 +211,7 @@ TEST(SimulateTest, AKernelThatSuffersFromBusyCoresSlowsAStepOfTwoDevicesDown) {
   Cluster cluster = GivenCluster();
   cluster.mutable_host(0)->set_cores(2);
   cluster.mutable_device(0)->set_cores(1);
-  KernelCost* row = cluster.mutable_device(0)->add_kernel();  // of all products, by proportion
+  KernelCost* row = cluster.mutable_device(0)->add_kernel();  // for all products, by proportion
   row->set_op("matmul");
   row->set_dtype("f32");
   row->set_flops(1e9);
@@ -231,7 +231,7 @@ TEST(SimulateTest, BytesThatDevicesWorkThroughKeepThemFromActing) {
   const SimulateReport sending = Simulated(SmallGpt("dp=2"), cluster);
   cluster.mutable_within_host()->set_receive_bytes_per_second(1e9);
   const SimulateReport both = Simulated(SmallGpt("dp=2"), cluster);
-  const double bytes_ns = free.sent_bytes / 2;  // of a rank, at a byte a nanosecond
+  const double bytes_ns = free.sent_bytes / 2;  // of a rank, at one byte per nanosecond
   EXPECT_NEAR((sending.step_ns - free.step_ns) / bytes_ns, 1, 0.2);
   EXPECT_NEAR((both.step_ns - free.step_ns) / bytes_ns, 2, 0.4);
 }
@@ -321,7 +321,7 @@ TEST(SimulateTest, TheTextSaysWhatAUserAsksFor) {
   EXPECT_EQ(json["by_symmetry"], true);
   EXPECT_EQ(json["devices"].size(), 2u);
   EXPECT_GT(json["tokens_per_second"], 0);
-  // Without a pipeline there is no bubble to tell.
+  // Without a pipeline there is no bubble to report.
   EXPECT_THAT(ToText(Simulated(SmallGpt("dp=2"), GivenCluster())),
               ::testing::Not(HasSubstr("bubble")));
 }

@@ -35,7 +35,7 @@ absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& f
                      "files written by --save are for --init"});
   }
   const auto optimizer_step = metadata.find(kOptimizerStepKey);
-  header.optimizer_step = header.step;  // all that could be, before checkpoints told
+  header.optimizer_step = header.step;  // the only possible value before checkpoints recorded it
   if (optimizer_step != metadata.end() &&
       !absl::SimpleAtoi(optimizer_step->second, &header.optimizer_step))
     header.optimizer_step = -1;

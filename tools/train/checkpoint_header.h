@@ -1,6 +1,6 @@
-// What a checkpoint says of the run that wrote it, as metadata of the file: how many steps are
-// done, how many of them the optimiser made, and the schedule of learning rates that the run
-// followed. Thread rule: pure functions.
+// The facts that a checkpoint records about the run that wrote it, as metadata of the file: the
+// steps done, how many of them the optimiser made, and the run's schedule of learning rates.
+// Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -15,27 +15,27 @@ namespace weir {
 
 struct CheckpointHeader {
   int64_t step = 0;  // steps done
-  int64_t optimizer_step =
-      0;  // of them, those that the optimiser made; may be negative while gradients are delayed
-  std::string
-      schedule;  // ScheduleText of the run; "": a checkpoint from before schedules were written
+  // The steps that the optimiser made. May be negative while gradients are delayed.
+  int64_t optimizer_step = 0;
+  // ScheduleText of the run. "": the checkpoint is from before schedules were written.
+  std::string schedule;
 };
 
-// The metadata of a checkpoint of `job` after `step` steps.
+// Returns the metadata of a checkpoint of `job` after `step` steps.
 std::map<std::string, std::string> CheckpointMetadata(const Job& job, int64_t step);
 
-// kInvalidArgument (W0076) if `file` is no checkpoint.
+// kInvalidArgument (W0076): `file` is no checkpoint.
 absl::StatusOr<CheckpointHeader> ReadCheckpointHeader(const SafetensorsReader& file);
 
-// Whether `job` can go on from the checkpoint at `path`. kInvalidArgument: W0548 if the run counted
-// updates otherwise, W0923 if the checkpoint has more steps than the job. Precondition:
-// compiler::CheckTraining is ok.
+// Checks whether `job` can continue from the checkpoint at `path`. kInvalidArgument: the run
+// counted updates in another way (W0548), or the checkpoint has more steps than the job (W0923).
+// Precondition: compiler::CheckTraining is ok.
 absl::Status CheckResume(const Job& job, const std::string& path, const CheckpointHeader& header);
 
-// A sentence if `job` follows another schedule than the run of the checkpoint did, else "".
+// Returns a sentence if `job` follows another schedule than the run of the checkpoint did, else "".
 std::string ScheduleChange(const Job& job, const CheckpointHeader& header);
 
-// "0.001 after 10 updates of warm-up, COSINE to 0 at update 60"
+// Returns "0.001 after 10 updates of warm-up, COSINE to 0 at update 60".
 std::string ScheduleText(const Job& job);
 
 }  // namespace weir

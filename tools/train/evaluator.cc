@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, con
   session.sink = &evaluator->log_;
   session.first_step = 0;
   session.trace = JobSessionOptions::Trace::kNone;
-  // Weights come from elsewhere before the first run, so nobody draws them.
+  // The weights are copied in before the first run, so they are not drawn.
   session.state_init = [drawn = SeededInitializer(job.training().seed())](
                            const std::string& name, const TensorSlice& slice,
                            const PlanInitializer& init, void* memory) {

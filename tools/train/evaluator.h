@@ -1,5 +1,5 @@
-// Runs the held-out part of a job's data through its model. One evaluator serves
-// many evaluations during a run; its plan is compiled once.
+// Runs the held-out part of a job's data through its model. One evaluator serves many evaluations
+// during a run, and its plan is compiled once.
 // Thread rule: one thread.
 #pragma once
 
@@ -15,19 +15,19 @@
 namespace weir {
 
 struct Evaluation {
-  std::map<std::string, double> means;  // of every scalar output of the model, over the batches
+  std::map<std::string, double> means;  // by scalar output of the model, over the batches
   int64_t batches = 0;
 };
 Evaluation MeanOf(const std::map<int64_t, StepMetrics>& batches);
 
 class Evaluator {
  public:
-  // Null if the dataset holds nothing out. `dataset` must outlive the evaluator. Of `session`,
-  // ranks, network and threads count.
+  // Null if the dataset holds nothing out. `dataset` must outlive the evaluator. Only ranks,
+  // network and threads of `session` count.
   static absl::StatusOr<std::unique_ptr<Evaluator>> Create(const Job& job, const Dataset* dataset,
                                                            JobSessionOptions session);
 
-  // Over the job's eval_batches batches (0: all): what the local ranks reported, by batch.
+  // Runs the job's eval_batches batches (0: all). Returns what the local ranks reported, by batch.
   absl::StatusOr<std::map<int64_t, StepMetrics>> Run();
   int64_t batches() const { return batches_; }
   Session* session() const { return opened_.session.get(); }

@@ -1,4 +1,4 @@
-// A run that fails leaves its trace.
+// Tests that a run that fails leaves its trace.
 #include <cstdio>
 #include <fstream>
 #include <iterator>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Runs its steps until it has run so many, and then says that they failed.
+// Runs a given number of steps and then reports that the steps failed.
 class FailingRunner final : public JobRunner {
  public:
   FailingRunner(std::unique_ptr<JobRunner> runner, int64_t steps_until)

@@ -16,13 +16,13 @@ namespace {
 
 constexpr char kLogitsState[] = "fetch/logits";
 
-// Feeds the window of the last tokens; whatever else the model wants is zero.
+// Feeds the window of the last tokens. All other inputs of the model are zero.
 class WindowFeed final : public DataFeed {
  public:
   WindowFeed(std::string input, int64_t window)
       : input_(std::move(input)), tokens_(static_cast<size_t>(window), 0) {}
 
-  // Puts the last tokens of `text` at the start of the window. Returns the place of the last.
+  // Puts the last tokens of `text` at the start of the window. Returns the place of the last token.
   int64_t Show(const std::string& text) {
     size_t count = std::min(text.size(), tokens_.size());
     std::fill(tokens_.begin(), tokens_.end(), 0);
@@ -50,7 +50,7 @@ class WindowFeed final : public DataFeed {
   std::vector<int32_t> tokens_;
 };
 
-// The logits of one place of the window, as floats.
+// Returns the logits of one place of the window, as floats.
 absl::StatusOr<std::vector<float>> LogitsAt(const Session& session, int64_t place) {
   for (const PlanState& state : session.plan(0).states) {
     if (state.name != kLogitsState) continue;
@@ -113,7 +113,7 @@ int64_t SampleToken(const std::vector<float>& logits, double temperature, double
     if (at < weights[i]) return static_cast<int64_t>(i);
     at -= weights[i];
   }
-  return likeliest;  // rounding left a rest
+  return likeliest;  // rounding left a remainder
 }
 
 absl::Status Generate(const Job& job, const GenerateOptions& options,
@@ -140,8 +140,8 @@ absl::Status Generate(const Job& job, const GenerateOptions& options,
     int64_t place = feed.Show(text);
     WEIR_RETURN_IF_ERROR(opened.session->RunSteps(1));
     WEIR_ASSIGN_OR_RETURN(std::vector<float> logits, LogitsAt(*opened.session, place));
-    // Tokens beyond a byte cannot be written, and those that the model does not read cannot go back
-    // into it.
+    // Tokens beyond a byte cannot be written, and tokens that the model does not read cannot be fed
+    // back.
     logits.resize(std::min<size_t>(logits.size(), std::min<int64_t>(variant.below, 256)));
     int64_t token =
         SampleToken(logits, options.temperature, UniformAt(key, static_cast<uint64_t>(i)));

@@ -1,5 +1,5 @@
-// Continues a text with a trained language model over bytes, on one device. Each token
-// runs the whole window again: there is no cache of keys and values.
+// Continues a text with a trained language model over bytes, on one device. Each token runs the
+// whole window again, because there is no cache of keys and values.
 // Thread rule: one thread.
 #pragma once
 
@@ -31,8 +31,8 @@ struct GenerateOptions {
 absl::Status Generate(const Job& job, const GenerateOptions& options,
                       const std::function<void(char)>& emit);
 
-// The token drawn from `logits` with random number `uniform` in [0, 1): likeliest if
-// temperature is 0, else by softmax(logits / temperature). -1 if a logit is not a number.
+// Draws a token from `logits` with random number `uniform` in [0, 1): the likeliest token if
+// temperature is 0, else by softmax(logits / temperature). Returns -1 if a logit is not a number.
 int64_t SampleToken(const std::vector<float>& logits, double temperature, double uniform);
 
 }  // namespace weir

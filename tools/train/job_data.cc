@@ -64,7 +64,7 @@ std::string InputText(const std::string& input) {
   return absl::StrCat("input ", input, " of main");
 }
 
-// The feed of each input that data.feed binds.
+// Returns the feed of each input that data.feed binds.
 absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job,
                                                             const std::vector<ModelInput>& inputs) {
   std::vector<std::string> names;
@@ -91,7 +91,7 @@ absl::StatusOr<std::map<std::string, std::string>> Bindings(const Job& job,
   return bindings;
 }
 
-// The requests of the model's inputs to the data.
+// Returns the requests of the model's inputs to the data.
 absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
   WEIR_ASSIGN_OR_RETURN(const std::vector<ModelInput> inputs,
                         compiler::ModelInputsOf(job, compiler::PlanMode::kTrain));
@@ -114,8 +114,8 @@ absl::StatusOr<std::vector<FeedRequest>> RequestsOf(const Job& job) {
   return requests;
 }
 
-// The samples of a step: the size of training.batch_dim, else of the first dimension that all
-// inputs have in common.
+// Returns the samples of a step: the size of training.batch_dim, else of the first dimension that
+// all inputs have in common.
 absl::StatusOr<int64_t> SamplesOf(const Job& job, const std::vector<FeedRequest>& requests) {
   int64_t samples = 0;
   std::string from = "training.batch_dim";

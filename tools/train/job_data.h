@@ -1,8 +1,8 @@
-// The data of a job, opened and compared with the model before anything runs: each input of `main`
-// that the model reads is bound to a feed (data.feed, or the feed of its own name), and types,
-// sizes and ranges must fit. No name of a dimension has a meaning: the first dimension of an input
-// counts samples, and the second, for text, the bytes of a window. Thread rule: pure functions, but
-// for opening files; DatasetFeed as dataset.h.
+// Opens the data of a job and compares it with the model before anything runs. Each input of `main`
+// that the model reads is bound to a feed (data.feed, or the feed with the input's name), and
+// types, sizes and ranges must fit. No name of a dimension has a meaning: the first dimension of an
+// input counts samples, and the second, for text, counts the bytes of a window. Thread rule: pure
+// functions, except for opening files; DatasetFeed as dataset.h.
 #pragma once
 
 #include <memory>
@@ -17,9 +17,9 @@ namespace weir {
 
 int64_t MicroBatches(const Job& job);
 
-// What one step counts, for rates. Tokens: the elements of the largest input that looks up rows of
-// a table (embedding) and has a dimension after the samples. A model without such an input counts
-// samples.
+// The items that one step counts, for rates. Tokens are the elements of the largest input that
+// looks up rows of a table (embedding) and has a dimension after the samples. A model without such
+// an input counts samples.
 struct StepItems {
   int64_t count = 1;
   std::string name = "samples";  // or "tokens"
@@ -27,13 +27,13 @@ struct StepItems {
 // The result for a job whose graph is unsound is one sample.
 StepItems ItemsOf(const Job& job);
 
-// The feeds of the dataset are called as the inputs that take them. Errors: those of the graph and
-// of the datasets; W0907 a data.feed entry that names no input, or an input twice; W0908 inputs
-// that count different numbers of samples.
+// Opens the data. The feeds of the dataset get the names of the inputs that take them. Errors:
+// those of the graph and of the datasets; W0907 a data.feed entry names no input, or names an input
+// twice; W0908 inputs count different numbers of samples.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenJobData(const Job& job);
 
-// Feeds a session from one part of a dataset. Step s of the held-out part is its batch s
-// modulo the batches there are, so that each evaluation starts anew.
+// Feeds a session from one part of a dataset. Step s of the held-out part is batch s modulo the
+// number of batches, so that each evaluation starts anew.
 class DatasetFeed final : public DataFeed {
  public:
   // `dataset` must outlive the feed.

@@ -1,5 +1,5 @@
-// Jobs whose names mean nothing: every kind of data, opened and compared with the model before
-// anything runs.
+// Opens every kind of data for jobs whose names have no meaning, and compares the data with the
+// model before anything runs.
 #include "tools/train/job_data.h"
 
 #include <fstream>
@@ -27,7 +27,7 @@ std::string WriteFile(const std::string& name, const std::string& bytes) {
   return PathFor(name);
 }
 
-// Images of 4 x 4 and their labels, label i of image i being i % classes.
+// Writes images of 4 x 4 and their labels. The label of image i is i % classes.
 void WriteImages(int count, int classes) {
   std::string images = {0, 0, 8, 3, 0, 0, 0, static_cast<char>(count), 0, 0, 0, 4, 0, 0, 0, 4};
   std::string labels = {0, 0, 8, 1, 0, 0, 0, static_cast<char>(count)};
@@ -39,7 +39,7 @@ void WriteImages(int count, int classes) {
   WriteFile("labels", labels);
 }
 
-// A model of `rows` samples, `kinds` kinds. Says MAIN for inputs and nodes up to "features",
+// A model of `rows` samples and `kinds` kinds. MAIN stands for inputs and nodes up to "features",
 // f32[rows, h].
 constexpr char kClassifier[] = R"pb(
   name: "classifier"
@@ -200,7 +200,8 @@ TEST(JobDataTest, LabelsAreNotWantedWhereNobodyReadsThem) {
   WriteImages(20, 4);
   Job job = Classifier(kOfImages, Idx());
   Function* main = job.mutable_graph()->mutable_function(0);
-  main->mutable_node()->DeleteSubrange(2, 4);  // the loss of labels; now: the mean of the logits
+  // Deletes the loss of labels; the loss is then the mean of the logits.
+  main->mutable_node()->DeleteSubrange(2, 4);
   main->clear_output();
   Node* loss = main->add_node();
   loss->set_name("loss");
@@ -282,8 +283,8 @@ TEST(JobDataTest, SyntheticDataDrawsWhatTheGraphNeedsAndSaysSo) {
       << "no data";
 }
 
-// Draws of a language model must not change from one version to the next: figures and golden files
-// rest on them.
+// Draws of a language model must not change between versions, because figures and golden files
+// depend on them.
 TEST(JobDataTest, SyntheticTokensAreThoseTheyEverWere) {
   TransformerOptions options;
   options.training.batch = 2;

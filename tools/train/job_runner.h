@@ -1,6 +1,7 @@
-// Whoever holds the ranks of a job and does what the trainer asks of all of them: this
-// process (LocalRunner), or worker processes (FleetRunner, tools/train/fleet_runner.h). The
-// trainer does not know which, and the answer does not depend on it.
+// A JobRunner holds the ranks of a job and executes the trainer's requests on all of them. The
+// ranks are in this process (LocalRunner) or in worker processes (FleetRunner,
+// tools/train/fleet_runner.h). The trainer does not know which, and the answers do not depend on
+// it.
 // Thread rule: one thread.
 #pragma once
 
@@ -15,9 +16,9 @@
 
 namespace weir {
 
-// Known once the ranks are loaded.
+// Facts that are known once the ranks are loaded.
 struct RunnerFacts {
-  std::string data;  // what is learnt, for people
+  std::string data;  // the data that is learnt, for people
   int64_t num_ranks = 1;
   std::string mesh;  // text form
   int threads_per_device = 1;
@@ -27,7 +28,8 @@ struct RunnerFacts {
   std::string where;                        // "" or "in 2 processes", for people
 };
 
-// Puts a trace at `path`, as a whole or not at all. kNotFound (W0075) if that cannot be done.
+// Writes a trace to `path`, completely or not at all. kNotFound (W0075): the file cannot be
+// written.
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace);
 
 struct PreparedTraining;  // prepare_training.h
@@ -36,33 +38,35 @@ struct RunnerOptions {
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
-  const PreparedTraining* prepared =
-      nullptr;  // what was compiled and opened before; null: the runner does so
+  // The result of earlier compiling and opening. Null: the runner does both.
+  const PreparedTraining* prepared = nullptr;
 };
 
-// After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone;
-// after any other of Save, WriteTrace and Evaluate they are as before, but that there is no more
-// evaluation after one that failed.
+// After an error of kUnavailable, kAborted, kDeadlineExceeded or kCancelled the ranks are gone.
+// After any other error of Save, WriteTrace or Evaluate the ranks are as before, except that a
+// failed evaluation allows no further evaluation.
 class JobRunner {
  public:
   virtual ~JobRunner() = default;
   virtual const RunnerFacts& facts() const = 0;
-  // Reads every state of `set` from a file that fits them (checked before, CheckStates).
+  // Reads every state of `set` from a file that fits the states (checked before with CheckStates).
   virtual absl::Status Load(const std::string& path, StateSet set) = 0;
-  // What was reported of each step.
+  // Runs `steps` steps and returns the reports of each step.
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps) = 0;
-  // The present weights on what is held out; what was reported of each batch.
+  // Evaluates the present weights on the held-out data and returns the reports of each batch.
   virtual absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate() = 0;
-  // Every state of order.set, atomically. CannotWrite (pending_file.h), or W0963 as of NoteParts.
+  // Writes every state of order.set, atomically. Errors: CannotWrite (pending_file.h), or W0963 as
+  // in NoteParts.
   virtual absl::Status Save(const SaveOrder& order) = 0;
-  // One more step that repeats step `as_step`: where values are first not finite, on each rank that
-  // has any.
+  // Runs one more step that repeats step `as_step`. Returns the first values that are not finite,
+  // on each rank that has any.
   virtual absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step) = 0;
-  // What each rank has done since the job began, as of the end of the last RunSteps. Ranks without
-  // an account are left out.
+  // Returns the work of each rank since the job began, as of the end of the last RunSteps. Ranks
+  // without an account are left out.
   virtual std::vector<RankWorkReport> Work() const = 0;
-  // One Perfetto file of all ranks, also after RunSteps has failed. Errors of WriteTraceFile, or
-  // what kept the ranks from telling; kFailedPrecondition if whoever ends the job writes the trace.
+  // Writes one Perfetto file of all ranks, even after RunSteps has failed. Errors: those of
+  // WriteTraceFile, or the reason why ranks cannot report; kFailedPrecondition if the code that
+  // ends the job writes the trace.
   virtual absl::Status WriteTrace(const std::string& path) = 0;
 };
 

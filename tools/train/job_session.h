@@ -1,4 +1,4 @@
-// From a job to a session of its ranks in this process.
+// Opens a session for the ranks of a job in this process.
 // Thread rule: one thread.
 #pragma once
 
@@ -26,14 +26,16 @@ struct JobSessionOptions {
   DataFeed* feed = nullptr;    // must outlive the session
   MetricSink* sink = nullptr;  // must outlive the session
   int64_t first_step = 0;
-  std::vector<int> ranks;  // of this process; empty: all
-  NetworkFactory network;  // to the others; null if all are here
+  std::vector<int> ranks;  // the ranks in this process; empty: all
+  NetworkFactory network;  // to other processes; null if all ranks are here
   uint32_t epoch = 1;      // of the plan, and
   uint16_t role = 0;       // of the session in its job: messages carry both
-  std::string plan_id;     // what compiling must give; empty: anything
-  std::shared_ptr<const LogicalPlan>
-      plan;  // what compiling gave before, and whose memory was looked at; null: neither
-  // Acts that WriteTrace of the session can tell: none, or those of the last steps (kTracedSteps).
+  std::string plan_id;     // required result of compiling; empty: any plan
+  // The plan from an earlier compilation whose memory was already checked. Null: OpenJobSession
+  // does both.
+  std::shared_ptr<const LogicalPlan> plan;
+  // The acts that WriteTrace of the session reports: none, or those of the last steps
+  // (kTracedSteps).
   enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
   StateInitializer state_init;  // null: as the plan says
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
@@ -42,21 +44,23 @@ struct JobSessionOptions {
 struct JobSession {
   std::shared_ptr<const LogicalPlan> plan;
   std::unique_ptr<TransportNetwork> network;  // null: all ranks are in this process
-  std::unique_ptr<Session> session;           // after its network
+  std::unique_ptr<Session> session;           // depends on its network
   int threads_per_device = 1;
 };
 
-// CompileJob, on a thread that may open no file and start nothing (tools/sandbox/run_confined.h).
+// Runs CompileJob on a thread that may open no file and start nothing
+// (tools/sandbox/run_confined.h).
 absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileConfined(const Job& job,
                                                              const CompileOptions& options);
 
 absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options);
 
-// Whether one process can hold the devices of `plan` and their threads. kInvalidArgument: W0080,
-// W0081.
+// Checks whether one process can hold the devices of `plan` and their threads. kInvalidArgument:
+// W0080, W0081.
 absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device);
 
-// Threads for each of `devices` devices: `asked`, else the job's, else cores / devices, at least 1.
+// Returns the threads for each of `devices` devices: `asked`, else the job's, else cores / devices,
+// at least 1.
 int ThreadsPerDevice(const Job& job, int asked, int64_t devices);
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// The same model for another purpose: a trained job turned into one that evaluates
-// or that generates text on one device. Names of weights stay, so weights carry over.
+// Turns a trained job into a job that evaluates, or that generates text on one device. The model is
+// the same, and the names of weights stay, so the weights carry over.
 // Thread rule: pure functions.
 #pragma once
 
@@ -11,7 +11,7 @@
 
 namespace weir {
 
-// Without dropout, else unchanged.
+// Returns the job without dropout, otherwise unchanged.
 Job EvaluationJob(const Job& job);
 
 // A language model that runs on one window at a time.
@@ -21,8 +21,8 @@ struct GenerationVariant {
   int64_t window = 1;
   int64_t below = 0;  // tokens are from 0 to below this
 };
-// The input is the only one of main that looks up rows of a table and is i32[samples, window].
-// W0070 (kInvalidArgument) if there is none, or more than one.
+// The input is the only input of main that looks up rows of a table and is i32[samples, window].
+// kInvalidArgument (W0070): there is no such input, or more than one.
 absl::StatusOr<GenerationVariant> GenerationJob(const Job& job);
 
 }  // namespace weir

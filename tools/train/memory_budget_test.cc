@@ -1,4 +1,4 @@
-// What is refused, and whether what is said to help does.
+// Tests which jobs are refused, and whether the suggested changes help.
 #include "tools/train/memory_budget.h"
 
 #include "absl/strings/str_cat.h"

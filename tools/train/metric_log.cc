@@ -23,7 +23,7 @@ std::map<int64_t, StepMetrics> MetricLog::Take() {
 MetricLine::MetricLine(int64_t step) : text_(absl::StrCat("{\"step\":", step)) {}
 
 void MetricLine::Add(const std::string& name, double value) {
-  // Nine digits give an f32 back exactly.
+  // Nine digits restore an f32 exactly.
   absl::StrAppend(&text_, ",", nlohmann::json(name).dump(), ":",
                   std::isfinite(value) ? absl::StrFormat("%.9g", value) : std::string("null"));
 }

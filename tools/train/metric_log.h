@@ -1,5 +1,5 @@
-// What the ranks of a session report, collected by step. Scalars of a step are equal on
-// all ranks that report them; the last report stands.
+// Collects the reports of a session's ranks by step. Scalars of a step are equal on all ranks that
+// report them. The last report counts.
 // Thread rule: Report from any thread; Take from the trainer's thread.
 #pragma once
 
@@ -25,7 +25,7 @@ class MetricLog final : public MetricSink {
   std::map<int64_t, StepMetrics> steps_;  // guarded by mutex_
 };
 
-// One line of a metrics file: {"step": 1, "loss": …}. Names in the order given; what is
+// One line of a metrics file: {"step": 1, "loss": …}. Names keep the given order. A value that is
 // not finite becomes null.
 class MetricLine {
  public:

@@ -18,7 +18,8 @@
 namespace weir {
 namespace {
 
-// " (pid 123)", of the process that holds a lock on the file; empty if the system does not tell.
+// Returns " (pid 123)" for the process that holds a lock on the file; empty if the system does not
+// tell.
 std::string HolderOf(int descriptor) {
   struct stat info;
   if (::fstat(descriptor, &info) != 0) return "";
@@ -60,7 +61,7 @@ MetricsFile::~MetricsFile() {
 
 int MetricsFile::Reopen() {
   if (descriptor_ >= 0) ::close(descriptor_);
-  // A pipe that nobody reads would be waited for.
+  // A blocking open would wait for ever on a pipe without a reader.
   descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0666);
   if (descriptor_ < 0) return errno;
   ::fcntl(descriptor_, F_SETFL, ::fcntl(descriptor_, F_GETFL) & ~O_NONBLOCK);
@@ -76,7 +77,7 @@ std::string MetricsFile::Write(const MetricLine& line) {
   struct stat info;
   int error = 0;
   if (descriptor_ < 0 || (regular_ && ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0))
-    error = Reopen();  // somebody removed it
+    error = Reopen();  // the file was removed
   if (error == 0 && regular_ && begin_ == Begin::kAnew && ::ftruncate(descriptor_, 0) != 0)
     error = errno;
   if (error == 0) begin_ = Begin::kAfterOthers;
@@ -95,8 +96,8 @@ std::string MetricsFile::Write(const MetricLine& line) {
                       num_lost_ == 1 ? " is" : " are", " lost");
 }
 
-// In one piece, so that other writers cannot come between. The part of a line that a full disk took
-// is taken back.
+// Writes the text in one piece, so that other writers cannot come between. If a full disk took only
+// a part of the line, that part is removed again.
 int MetricsFile::WriteText(const std::string& text) {
   ssize_t done = -1;
   do {

@@ -1,9 +1,10 @@
-// The file of --metrics: a line of JSON per step, each written at once to its end, so that no line
-// is ever broken by another. A job holds a lock on its file; a second job that names it is refused.
-// What lies in the file is kept until the first line of a run that begins anew.
+// The file of --metrics: a line of JSON per step. Each line is written at once to the end of the
+// file, so no other line can break it. A job holds a lock on its file, and a second job that names
+// the same file is refused. The old content of the file stays until the first line of a run that
+// begins anew.
 //
-// A disk that is full or fails costs lines, not the run: Write says so once, goes on trying with
-// each line, and says so when it works again. Thread rule: one thread.
+// A disk that is full or fails costs lines but does not stop the run: Write reports the failure
+// once, tries again with each line, and reports when writing works again. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>
@@ -18,13 +19,13 @@ namespace weir {
 class MetricsFile {
  public:
   enum class Begin : uint8_t { kAnew, kAfterOthers };
-  // kNotFound: W0075 cannot be written, W0961 another job writes it.
+  // kNotFound: the file cannot be written (W0075), or another job writes it (W0961).
   static absl::StatusOr<std::unique_ptr<MetricsFile>> Open(const std::string& path, Begin begin);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  // The warning that a person should read now. It is mostly empty.
+  // Writes the line. Returns a warning that a person should read now, or mostly an empty text.
   std::string Write(const MetricLine& line);
   int64_t num_lost() const { return num_lost_; }  // lines
 

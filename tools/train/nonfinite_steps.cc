@@ -7,7 +7,8 @@
 namespace weir {
 namespace {
 
-constexpr int64_t kSkipsTold = 3;  // each; then those whose number is a power of two
+// Each of the first skips is reported, and then each skip whose number is a power of two.
+constexpr int64_t kSkipsTold = 3;
 
 const char* TextOf(double value) { return std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"; }
 

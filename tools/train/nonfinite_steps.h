@@ -1,11 +1,11 @@
-// Looks at what every step reports: is the loss finite, and the norm of the gradients? The norm
-// covers every value that reaches a weight: the sum of the squares of all gradients is finite only
-// if each of them is.
+// Checks the reports of every step: whether the loss is finite, and the norm of the gradients. The
+// norm covers every value that reaches a weight: the sum of the squares of all gradients is finite
+// only if each gradient is finite.
 //
-//   Look(step) in order, for each step reported -> what to tell people; under kStop, first() once
-//   there is one
+//   Look(step) in order, for each reported step -> a line for people; under kStop, first() once
+//   there is such a step
 //
-// Not here: leaving updates out, which the plan does by itself (on_nonfinite.h); finding the tensor
+// Not here: skipping updates, which the plan itself does (on_nonfinite.h); finding the tensor
 // (JobRunner::InspectStep). Thread rule: one thread.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace weir {
 
 struct NonfiniteStep {
   int64_t step = 0;          // from 0
-  bool loss_is_bad = false;  // else only the norm is
+  bool loss_is_bad = false;  // false: only the norm is bad
   std::string found;         // "loss nan, gradient norm inf"
 };
 
@@ -30,12 +30,13 @@ class NonfiniteSteps {
   NonfiniteSteps(OnNonfinite on_nonfinite, const std::string& loss)
       : on_nonfinite_(on_nonfinite), loss_(loss) {}
 
-  // A line for people, or nothing.
+  // Returns a line for people, or nothing.
   std::string Look(int64_t step, const StepMetrics& metrics);
 
-  // The first step of which the loss or the norm is not finite.
+  // The first step whose loss or norm is not finite.
   const std::optional<NonfiniteStep>& first() const { return first_; }
-  // The first of which the norm is not: under kStop no weight has changed since before it.
+  // The first step whose norm is not finite. Under kStop no weight has changed since before that
+  // step.
   std::optional<int64_t> first_bad_norm() const { return first_bad_norm_; }
   int64_t num_skipped() const { return num_skipped_; }  // updates, under kSkip
 

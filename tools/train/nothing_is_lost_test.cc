@@ -1,5 +1,5 @@
-// What a run that meets trouble keeps: a full disk, an interrupt, an evaluation that fails, values
-// that are not finite.
+// Tests what a run keeps when it meets trouble: a full disk, an interrupt, an evaluation that
+// fails, values that are not finite.
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,7 +34,7 @@ constexpr int64_t kSteps = 12;
 struct Trouble {
   std::atomic<bool> interrupted = false;
   int64_t interrupt_at = -1;    // steps done, of this run
-  int64_t saves_that_fail = 0;  // the first so many, of checkpoints
+  int64_t saves_that_fail = 0;  // the first checkpoint saves fail
   bool evaluation_fails = false;
   int64_t steps = 0;
 };
@@ -129,7 +129,7 @@ class NothingIsLostTest : public ::testing::Test {
     EXPECT_FALSE(result.ok()) << log_.str();
     return result.status();
   }
-  // Weights that the run with `options` saves, byte for byte.
+  // Returns the weights that the run with `options` saves, byte for byte.
   std::string WeightsAfter(Job job, int64_t steps) {
     TrainOptions options;
     options.console = &console_;
@@ -139,7 +139,7 @@ class NothingIsLostTest : public ::testing::Test {
     EXPECT_TRUE(Train(job, options).ok());
     return Text(options.save);
   }
-  // The same file with the first value of tensor `name` replaced by NaN.
+  // Writes the same file with the first value of tensor `name` replaced by NaN.
   void PutNan(const std::string& path, const std::string& name) {
     auto file = SafetensorsReader::Open(path).value();
     ASSERT_EQ(file->tensors().count(name), 1u) << name;
@@ -338,8 +338,8 @@ TEST_F(NothingIsLostTest, AStateThatIsNotFiniteIsNamedAndNeverSaved) {
   EXPECT_FALSE(std::filesystem::exists(options_.save));
 }
 
-// The update of the last step makes the weights infinite: no loss tells, but the file would have
-// them.
+// The update of the last step makes the weights infinite. No loss shows that, but the file would
+// contain the infinite weights.
 TEST_F(NothingIsLostTest, WeightsThatTheLastUpdateMadeInfiniteReplaceNoFile) {
   Job job = SmallJob();
   job.mutable_training()->set_steps(1);

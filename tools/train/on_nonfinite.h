@@ -1,6 +1,6 @@
-// What a run does when the norm of the gradients, or the loss, is NaN or infinite. It is of the
-// run, not of the job: plans of all kinds are the same but for one attribute of the op clip_scale,
-// which every plan that trains has. Thread rule: pure.
+// The action of a run when the norm of the gradients, or the loss, is NaN or infinite. The action
+// belongs to the run and not to the job: the plans of all three kinds differ only in one attribute
+// of the op clip_scale, which every training plan has. Thread rule: pure.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,16 @@
 namespace weir {
 
 enum class OnNonfinite : uint8_t {
-  kStop,  // neither that update nor any later one is made; the job ends and names the tensor that
-          // was first
-  kSkip,  // that update is left out, on all ranks alike, since all see the same norm; the run goes
-          // on
-  kContinue,  // the update is made, and makes the weights NaN
+  // Neither that update nor any later update is made. The job ends and names the first tensor that
+  // was not finite.
+  kStop,
+  // That update is skipped on all ranks alike, because all ranks see the same norm. The run
+  // continues.
+  kSkip,
+  kContinue,  // the update is made, and the weights become NaN
 };
 
-// Makes the plan do so. Plans come from the compiler as kStop.
+// Sets the action of the plan. The compiler makes plans with kStop.
 void SetOnNonfinite(OnNonfinite on_nonfinite, RankPlan* plan);
 
 }  // namespace weir

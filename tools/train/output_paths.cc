@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 struct Use {
   std::string flag;  // "--save", "data.text.path"
   std::string path;
-  std::string file = {};  // that the path leads to, whether it exists or not; empty: no regular one
+  // The file that the path leads to, whether it exists or not. Empty: no regular file.
+  std::string file = {};
 };
 
 std::string FileAt(const std::string& path) {

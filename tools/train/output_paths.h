@@ -1,4 +1,4 @@
-// Whether what a run writes would destroy what the run reads, or another of its outputs.
+// Checks whether a run's output would destroy its input, or another of its outputs.
 // Thread rule: a function that looks at the file system and changes nothing.
 #pragma once
 
@@ -10,10 +10,10 @@
 
 namespace weir {
 
-// kInvalidArgument (W0926) if two outputs are one file, or if an output is the job, a file of its
-// data, or the file of
-// --init or --resume. A checkpoint may replace the one that the run resumes from, and saved weights
-// those that it starts from. Links are followed; devices and pipes are nobody's file.
+// kInvalidArgument (W0926): two outputs are the same file, or an output is the job, a file of its
+// data, or the file of --init or --resume. A checkpoint may replace the checkpoint that the run
+// resumes from, and saved weights may replace the weights that the run starts from. Links are
+// followed. Devices and pipes are never in conflict.
 absl::Status CheckOutputPaths(const Job& job, const TrainOptions& options);
 
 }  // namespace weir

@@ -28,8 +28,9 @@
 namespace weir {
 namespace {
 
-// Ranks of large meshes that are lowered and proven one by one. More would only take longer, and
-// each takes longer on a larger mesh; when a session opens, it proves those that it holds.
+// The number of ranks of a large mesh that are lowered and proven one by one. More ranks would only
+// take longer, and each rank takes longer on a larger mesh. When a session opens, it proves the
+// ranks that it holds.
 int64_t RanksProven(int64_t ranks) {
   return std::min<int64_t>(ranks, std::clamp<int64_t>(16384 / ranks, 1, 64));
 }
@@ -45,7 +46,7 @@ absl::Status CheckFlags(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-// A run of no steps is of use only to write weights: the first ones, or those of a checkpoint.
+// A run without steps is only useful to write weights: the first weights, or those of a checkpoint.
 absl::Status CheckSteps(const Job& job, const TrainOptions& options) {
   if (job.training().steps() > 0 || !options.save.empty() || !options.checkpoint.empty())
     return absl::OkStatus();
@@ -54,7 +55,7 @@ absl::Status CheckSteps(const Job& job, const TrainOptions& options) {
        "training { steps: 100 }, or --steps 100; --steps 0 is for writing weights, with --save"});
 }
 
-// Whether what is asked for can be written, as far as that can be known before.
+// Checks whether the requested files can be written, as far as that can be known before.
 absl::Status CheckOutputs(const TrainOptions& options) {
   for (const std::string& path : {options.checkpoint, options.save}) {
     if (path.empty()) continue;
@@ -64,7 +65,7 @@ absl::Status CheckOutputs(const TrainOptions& options) {
   for (const auto& [flag, path] :
        {std::make_pair("--trace ", options.trace), std::make_pair("--metrics ", options.metrics)}) {
     if (path.empty()) continue;
-    // What exists and is written in place, such as a pipe, needs no room in its folder.
+    // An existing file that is written in place, such as a pipe, needs no room in its folder.
     struct stat info;
     const bool in_place = path == options.metrics && ::access(path.c_str(), W_OK) == 0 &&
                           ::stat(path.c_str(), &info) == 0;
@@ -76,7 +77,7 @@ absl::Status CheckOutputs(const TrainOptions& options) {
   return absl::OkStatus();
 }
 
-// Reads the first and the last row of a feed's slice at `position`, as ranks will.
+// Reads the first and the last row of a feed's slice at `position`, as ranks will do.
 absl::Status ReadEnds(const Dataset& dataset, const std::string& feed,
                       const BatchPosition& position, const TensorType& type) {
   TensorSlice row = TensorSlice::Whole(type.dtype, type.shape());
@@ -91,7 +92,7 @@ absl::Status ReadEnds(const Dataset& dataset, const std::string& feed,
   return absl::OkStatus();
 }
 
-// Every feed of `plan`, from the beginning of the first of `batches` batches to the end of the
+// Reads every feed of `plan`, at the start of the first of `batches` batches and at the end of the
 // last.
 absl::Status TryFeeds(const LogicalPlan& plan, const Dataset& dataset, DataPart part,
                       int64_t batches) {
@@ -108,7 +109,7 @@ absl::Status TryFeeds(const LogicalPlan& plan, const Dataset& dataset, DataPart 
   return absl::OkStatus();
 }
 
-// The proofs that a session makes of its ranks' plans.
+// Makes the proofs that a session makes for its ranks' plans.
 absl::Status ProvePlans(const LogicalPlan& plan, const std::map<int64_t, RankPlan>& lowered,
                         PreparedTraining* prepared) {
   std::vector<Plan> plans;
@@ -139,7 +140,8 @@ MemoryBudget BudgetFor(const Job& job, PrepareScope::Machine machine) {
   return budget;
 }
 
-// The weights and states of all ranks looked at, among which is one of each stage.
+// Returns the weights and states of all ranks that were checked. These include a rank of each
+// stage.
 std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, RankPlan>& plans) {
   std::map<std::string, StateType> states;
   for (const auto& [rank, plan] : plans) {
@@ -153,7 +155,7 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, RankPlan>
   return states;
 }
 
-// The file, once its checksums are found right.
+// Opens the file and checks its checksums.
 absl::StatusOr<std::unique_ptr<SafetensorsReader>> OpenSound(const std::string& path,
                                                              std::vector<std::string>* notes) {
   WEIR_ASSIGN_OR_RETURN(std::unique_ptr<SafetensorsReader> file, SafetensorsReader::Open(path));
@@ -207,7 +209,7 @@ class Preparation {
     return CheckInputs(StatesOfPlans(of.plans));
   }
 
-  // The files that weights come from: their headers, and their values by their checksums.
+  // Checks the files that give weights: their headers, and their values by checksums.
   absl::Status CheckInputs(const std::map<std::string, StateType>& states) {
     if (!options_.init.empty()) {
       WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,

@@ -1,6 +1,6 @@
-// What a person sees of a run: on a terminal one line that is redrawn, elsewhere a
-// plain line now and then (the first, the last, and at most one per two seconds).
-// Not here: how lines share the terminal with those of others (tools/console).
+// The progress of a run as people see it: on a terminal one redrawn line, elsewhere plain lines
+// (the first, the last, and at most one per two seconds). Not here: the sharing of the terminal
+// with other lines (tools/console).
 // Thread rule: one thread.
 #pragma once
 
@@ -26,14 +26,14 @@ struct ProgressStep {
 
 class Progress {
  public:
-  // `console` and `clock` must outlive this. `item` is "tokens" or "samples".
+  // `console` and `clock` must outlive this object. `item` is "tokens" or "samples".
   Progress(const std::string& item, const Clock* clock, Console* console)
       : item_(item), clock_(clock), console_(console) {}
 
   void Show(const ProgressStep& step);
   // A line that stays, such as an evaluation or a warning.
   void Say(const std::string& line) { console_->Say(line); }
-  // Leaves the redrawn line standing.
+  // Leaves the redrawn line on the screen.
   void Finish() { console_->EndStatus(); }
 
  private:
@@ -44,11 +44,11 @@ class Progress {
   int64_t last_shown_ns_ = 0;
 };
 
-// "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left", and shorter forms
-// for narrow terminals. What a reader misses least goes first: the learning rate, the norm, words;
-// step, loss and speed stay.
+// Returns "step 12/500  loss 2.3412  grad 0.87  lr 9.1e-04  52.3k tokens/s  1m12s left", and
+// shorter forms for narrow terminals. The shorter forms drop the least important parts first: the
+// learning rate, the norm, words. Step, loss and speed stay.
 std::vector<std::string> ProgressForms(const ProgressStep& step, const std::string& item);
-// "850ms", "12.3s", "1m12s", "3h05m".
+// Returns "850ms", "12.3s", "1m12s" or "3h05m".
 std::string DurationText(double seconds);
 
 }  // namespace weir

@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job,
   if (options.network) session.network = options.network(GroupRole::kTraining);
   WEIR_ASSIGN_OR_RETURN(group->training_, OpenJobSession(job, session));
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
-  session.plan_id.clear();  // follows from the job as the other one does
+  session.plan_id.clear();  // the evaluation's id follows from the job, as the training's does
   session.plan = plans.evaluation;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(group->evaluator_, Evaluator::Create(job, group->dataset_.get(), session));
@@ -79,7 +79,7 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
 
 absl::StatusOr<std::vector<NonfiniteFinding>> RankGroup::InspectStep(int64_t as_step) {
   absl::StatusOr<std::vector<NonfiniteFinding>> findings = training_.session->InspectStep(as_step);
-  log_.Take();  // what that step reports, has been
+  log_.Take();  // the reports of that step were already taken
   return findings;
 }
 
@@ -94,7 +94,7 @@ void RankGroup::Stop(const absl::Status& reason) {
   if (evaluator_ != nullptr) evaluator_->session()->Stop(reason);
 }
 
-// Only one of the two sessions runs at a time; the other one's counts stand still.
+// Only one of the two sessions runs at a time. The other session's counts stand still.
 SessionProgress RankGroup::Progress() const {
   SessionProgress progress = training_.session->Progress();
   std::lock_guard<std::mutex> lock(mutex_);

@@ -1,10 +1,10 @@
-// The ranks of a job that this process holds, ready to work: plans lowered for them,
-// sessions for training and for evaluation, the data, and what they report. All ranks when a
-// job runs in one process; some of them in a worker process, with a network to the others.
+// The ranks of a job that this process holds, ready to work: their lowered plans, the sessions for
+// training and evaluation, the data, and the reports. A job in one process has all ranks in one
+// group. A worker process has some of the ranks, with a network to the others.
 //
 //   Open -> { Load | RunSteps | Evaluate | SaveShards | WriteTrace }*
 //
-// With several groups, each call is made on all of them at once and returns when all are done.
+// With several groups, each call runs on all groups at once and returns when all are done.
 // Thread rule: one thread; Stop and Progress from any thread.
 #pragma once
 
@@ -26,7 +26,8 @@
 
 namespace weir {
 
-// What a network of the group carries; tells its messages apart from those of the other.
+// The purpose of a network of the group. The role tells its messages apart from those of the other
+// network.
 enum class GroupRole : uint16_t { kTraining, kEvaluation };
 
 struct PreparedTraining;  // prepare_training.h
@@ -36,10 +37,10 @@ struct RankGroupOptions {
   int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
-  std::string plan_id;  // what must come out of compiling; empty: anything
-  const PreparedTraining* prepared =
-      nullptr;         // with all ranks: what was compiled and opened before; null: nothing
-  uint32_t epoch = 1;  // of the plan; messages carry it
+  std::string plan_id;  // required result of compiling; empty: any plan
+  // Only with all ranks: the result of earlier compiling and opening. Null: nothing is prepared.
+  const PreparedTraining* prepared = nullptr;
+  uint32_t epoch = 1;  // of the plan; messages carry the epoch
   // Makes the network of a role; null: all ranks are in this process.
   std::function<NetworkFactory(GroupRole role)> network;
 };
@@ -53,30 +54,31 @@ class RankGroup {
   const Dataset& dataset() const { return *dataset_; }
   int threads_per_device() const { return training_.threads_per_device; }
   int64_t evaluation_batches() const { return evaluation_batches_; }  // 0: nothing is held out
-  int64_t bytes_per_device() const;  // the most of any rank of this group, its evaluation included
-  // The states of this group's ranks.
+  int64_t bytes_per_device() const;  // the most of any rank of this group, with its evaluation
+  // Returns the states of this group's ranks.
   std::map<std::string, StateType> States(StateSet set) const {
     return StatesOf(*training_.session, set);
   }
 
-  // Each rank its shards, from a file that has them all (CheckStates).
+  // Loads each rank's shards from a file that has all shards (CheckStates).
   absl::Status Load(const std::string& path, StateSet set);
-  // What the ranks of this group reported, by step.
+  // Runs `steps` steps and returns the reports of this group's ranks, by step.
   absl::StatusOr<std::map<int64_t, StepMetrics>> RunSteps(int64_t steps);
-  // The present weights on the held-out data; by batch. Precondition: evaluation_batches() > 0.
-  // After an error there is no more evaluation: this group has left its network, so that the others
-  // see an end too. Training can go on.
+  // Evaluates the present weights on the held-out data and returns reports by batch. Precondition:
+  // evaluation_batches() > 0. After an error no further evaluation is possible: this group has left
+  // its network, so that the other groups see an end too. Training can continue.
   absl::StatusOr<std::map<int64_t, StepMetrics>> Evaluate();
-  // Writes the shards that these ranks own into the file that a SafetensorsWriter has begun, and
-  // that will be at `path`.
+  // Writes the shards that these ranks own into the file that a SafetensorsWriter has begun. The
+  // final name of the file is `path`.
   absl::StatusOr<std::map<std::string, SavedPart>> SaveShards(StateSet set,
                                                               const std::string& temporary_path,
                                                               const std::string& path);
-  // One more step that repeats step `as_step`: where values are first not finite
-  // (Session::InspectStep).
+  // Runs one more step that repeats step `as_step`, and returns the first values that are not
+  // finite (Session::InspectStep).
   absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
 
-  // Any thread: ends what runs, with `reason`; the group is then for DescribeStall only.
+  // Any thread: ends the running work with `reason`. Afterwards the group only serves
+  // DescribeStall.
   void Stop(const absl::Status& reason);
   SessionProgress Progress() const;
   std::string DescribeStall() const;
@@ -88,10 +90,10 @@ class RankGroup {
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<DatasetFeed> feed_;
   MetricLog log_;
-  JobSession training_;  // after what it feeds from and reports to
+  JobSession training_;  // depends on the feed and the log above
   int64_t evaluation_batches_ = 0;
-  mutable std::mutex
-      mutex_;  // guards the making and the end of evaluator_ against Stop and Progress
+  // Guards the making and the end of evaluator_ against Stop and Progress.
+  mutable std::mutex mutex_;
   std::unique_ptr<Evaluator> evaluator_;
 };
 

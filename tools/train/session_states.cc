@@ -25,7 +25,7 @@ absl::Status ForEachShard(const Session& session, StateSet set, F&& visit) {
   return absl::OkStatus();
 }
 
-// "a, b, c and 4 more"
+// Returns "a, b, c and 4 more".
 std::string NameSome(const std::vector<std::string>& names) {
   std::vector<std::string> shown(
       names.begin(), names.begin() + static_cast<int64_t>(std::min(names.size(), kNamesShown)));
@@ -82,7 +82,7 @@ std::map<std::string, StateType> StatesOf(const Session& session, StateSet set) 
 absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
                          const std::map<std::string, StateType>& states) {
   WEIR_RETURN_IF_ERROR(CheckNames(file, set, states));
-  // Reading an empty slice checks shape and dtype and touches nothing.
+  // A read of an empty slice checks shape and dtype and touches no data.
   for (const auto& [name, type] : states) {
     if (!BelongsTo(name, set)) continue;
     TensorSlice nothing{type.dtype, Shape(type.shape.size(), 0), Shape(type.shape.size(), 0),

@@ -11,19 +11,22 @@
 namespace weir {
 namespace {
 
-constexpr double kSameWork = 0.02;  // promises that differ by less are the same
-constexpr double kHasNoCore =
-    0.75;  // of its time in acts: with less CPU time the rank waits for a core
-constexpr double kMeasuredMin =
-    0.3;  // of the time in acts: with less, long acts are those that others interrupted
+constexpr double kSameWork = 0.02;  // promises that differ by less are equal
+// The least share of its time in acts for which a rank's thread has a core. Below this share the
+// rank waits for a core.
+constexpr double kHasNoCore = 0.75;
+// The least share of the time in acts that is measured. Below this share, the long acts are those
+// that others interrupted.
+constexpr double kMeasuredMin = 0.3;
 constexpr size_t kPeersShown = 3;
 
 // The work of a rank in a window.
 struct Window {
   int rank = 0;
   double planned_ns = 0;
-  double slowness = 0;    // time in acts over what the plan promises
-  double core_share = 1;  // of the time in long acts that its thread had a core; 1 if these are few
+  double slowness = 0;  // time in acts over what the plan promises
+  // The share of the time in long acts for which its thread had a core. 1 if these acts are few.
+  double core_share = 1;
 };
 
 double Median(std::vector<double> values) {
@@ -44,7 +47,7 @@ std::string PeersText(std::vector<int> ranks) {
 
 std::vector<std::string> StragglerWatch::Look(const std::vector<RankWorkReport>& work,
                                               double seconds) {
-  if (ranks_.empty()) {  // the first burst fills caches; figures begin after it
+  if (ranks_.empty()) {  // the first burst fills caches, so figures begin after it
     for (const RankWorkReport& report : work) ranks_[report.rank].before = report;
     return {};
   }

@@ -1,12 +1,12 @@
-// Finds, while a job runs, a rank that is slower than others which do the same: its acts take
-// longer than their plan says by more than those of its peers do. Peers are ranks of one stage
-// whose plans promise the same work.
+// Finds, while a job runs, a rank that is slower than other ranks with the same work: the rank's
+// acts exceed their planned times by more than the acts of its peers do. Peers are ranks of one
+// stage whose plans promise the same work.
 //
-// Machines are noisy, so nobody is named for a moment's delay: a window is some seconds of steps, a
-// rank must be slower by a factor in several windows in a row, and is named once. A device that
-// others share or that is hot, a core that another program has too, a process that is stopped now
-// and then all show; waiting for others does not, since only time in acts counts. Not here: what it
-// was slow at (weir trace report). Thread rule: one thread at a time.
+// Machines are noisy, so a short delay names no rank. A window is some seconds of steps. A rank
+// must be slower by a factor in several windows in a row, and is named only once. A shared or hot
+// device, a core with another program, and a process that is stopped now and then all show. Waiting
+// for other ranks does not show, because only time in acts counts. Not here: which acts were slow
+// (weir trace report). Thread rule: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -28,13 +28,14 @@ class StragglerWatch {
  public:
   explicit StragglerWatch(StragglerWatchOptions options = {}) : options_(options) {}
 
-  // After each burst of steps: what the ranks have done since the job began, and how long the burst
-  // took. Returns a line for each rank that is now found to be slow; empty mostly.
+  // Call after each burst of steps. `work` is the work of the ranks since the job began, and
+  // `seconds` is the length of the burst. Returns a line for each rank that is now found to be
+  // slow; mostly nothing.
   std::vector<std::string> Look(const std::vector<RankWorkReport>& work, double seconds);
 
  private:
   struct Rank {
-    RankWorkReport before;  // as the window began
+    RankWorkReport before;  // at the start of the window
     int slow_windows = 0;
     bool named = false;
   };

@@ -1,4 +1,4 @@
-// Who is named, and who is not, by what ranks say they have done.
+// Tests which ranks are named, by the ranks' reports of their work.
 #include "tools/train/straggler_watch.h"
 
 #include <cstdint>
@@ -16,7 +16,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-// A job whose ranks do so much more in each burst of half a second.
+// A job whose ranks do a fixed amount of work in each burst of half a second.
 class Job {
  public:
   explicit Job(std::vector<int> stages) {
@@ -65,7 +65,7 @@ TEST(StragglerWatchTest, SlownessMustLast) {
   job.Bursts(1, {1, 1});  // figures begin after the first
   for (int i = 0; i < 10; ++i) {
     EXPECT_THAT(job.Bursts(8, {1, 3}), IsEmpty())
-        << i;  // two windows, where three in a row are needed
+        << i;  // two windows, though three in a row are needed
     EXPECT_THAT(job.Bursts(4, {1, 1}), IsEmpty()) << i;
   }
 }
@@ -77,8 +77,8 @@ TEST(StragglerWatchTest, NoiseIsNotNamed) {
 }
 
 TEST(StragglerWatchTest, StagesAreNotComparedWithEachOther) {
-  // The second stage takes longer than its plan says on both of its ranks: a wrong price, and no
-  // slow rank.
+  // The second stage takes longer than its plan says on both of its ranks. That is a wrong price,
+  // and not a slow rank.
   EXPECT_THAT(Job({0, 0, 1, 1}).Bursts(100, {1, 1, 4, 4}), IsEmpty());
   EXPECT_THAT(Job({0, 1}).Bursts(100, {1, 4}), IsEmpty());
 }

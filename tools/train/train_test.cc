@@ -27,7 +27,7 @@ std::string PathFor(const std::string& name) {
   return std::string(::testing::TempDir()) + "/" + name;
 }
 
-// Images of 4 x 4 whose class is the brightest quarter; easy to learn.
+// Writes images of 4 x 4 whose class is the brightest quarter, which is easy to learn.
 std::string WriteImages() {
   std::string folder = PathFor("images");
   std::string make = "mkdir -p " + folder;
@@ -247,7 +247,8 @@ TEST_F(TrainTest, WeightsOfAnotherModelAreRefusedWithTheNames) {
   EXPECT_EQ(Error(job).code(), absl::StatusCode::kNotFound);
 }
 
-// A text that repeats one short sentence: a model that has learnt it says it.
+// Makes a job with a text that repeats one short sentence. A model that has learnt the text repeats
+// the sentence.
 Job TextJob(const std::string& mesh = "") {
   std::string text;
   for (int i = 0; i < 400; ++i) text += "the quick fox. ";

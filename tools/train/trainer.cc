@@ -40,7 +40,7 @@ double ValueOf(const StepMetrics& metrics, const std::string& name) {
   return it == metrics.end() ? std::nan("") : it->second;
 }
 
-// Whether nothing more can be done with the ranks (job_runner.h).
+// Returns whether nothing more can be done with the ranks (job_runner.h).
 bool RanksAreGone(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsAborted(status) ||
          absl::IsDeadlineExceeded(status) || absl::IsCancelled(status);
@@ -153,7 +153,7 @@ class Trainer {
     int64_t steps = job_.training().steps();
     int64_t burst = 1;
     started_at_ = result_.steps_done;
-    // Resumed after the last update: the checkpoint is that of the beginning.
+    // The run was resumed after the last update, so the checkpoint is of the start.
     if (started_at_ < steps && started_at_ == updates_.RoundDown(steps))
       WEIR_RETURN_IF_ERROR(WriteCheckpointOnTheWay());
     while (result_.steps_done < steps && !(Interrupted() && MayEnd()) && !stops()) {
@@ -178,8 +178,9 @@ class Trainer {
     return absl::OkStatus();
   }
 
-  // What steps have gathered since the last update is not in a checkpoint, so one is written right
-  // after an update: at the end of the run the last there is; if interrupted, the next.
+  // A checkpoint does not include the gradients gathered since the last update, so it is written
+  // right after an update: at the end of the run after the last update of the run, and after an
+  // interrupt after the next update.
   int64_t NextCheckpoint(int64_t steps) const {
     const int64_t last = updates_.RoundDown(steps), every = options_.checkpoint_every,
                   done = result_.steps_done;
@@ -193,7 +194,7 @@ class Trainer {
            updates_.RoundUp(result_.steps_done) > job_.training().steps();
   }
 
-  // Steps until something is due between steps.
+  // Returns the number of steps until other work is due between steps.
   int64_t UntilStop(int64_t steps) const {
     const int64_t done = result_.steps_done,
                   eval_every = evaluates() ? job_.training().eval_every() : 0;
@@ -233,7 +234,7 @@ class Trainer {
     return checkpointed;
   }
 
-  // An evaluation that fails ends evaluations, not the run; what it found is returned at the end.
+  // A failed evaluation ends evaluations and not the run. Its error is returned at the end.
   absl::Status Evaluate() {
     absl::StatusOr<std::map<int64_t, StepMetrics>> batches = runner_->Evaluate();
     if (RanksAreGone(batches.status())) return batches.status();
@@ -272,7 +273,7 @@ class Trainer {
     if (metrics_file_ != nullptr) WriteMetrics(step, metrics, rate, evaluated);
   }
 
-  // Of the update that `step` makes or gathers gradients for.
+  // Returns the learning rate of the update that `step` makes or gathers gradients for.
   double LearningRate(int64_t step) const {
     return schedule_.At(std::max<int64_t>(0, updates_.OptimizerStep(step)));
   }
@@ -345,7 +346,7 @@ class Trainer {
       progress_.Say(absl::StrCat("no trace: ", written.message()));
   }
 
-  // Everything that can be written is, then the first problem is returned.
+  // Writes all results that can be written, and then returns the first error.
   absl::Status WriteResults() {
     if (result_.interrupted && result_.steps_here == 0) {
       progress_.Say("interrupted before the first step of this run: no file is written or changed");
@@ -405,7 +406,7 @@ class Trainer {
   void WriteTrace() {
     if (options_.trace.empty()) return;
     const absl::Status status = runner_->WriteTrace(options_.trace);
-    if (absl::IsFailedPrecondition(status)) return;  // whoever ends the job does it
+    if (absl::IsFailedPrecondition(status)) return;  // the code that ends the job writes it
     progress_.Say(status.ok() ? "trace written to " + options_.trace + " (weir trace report " +
                                     options_.trace + ", or ui.perfetto.dev)"
                               : absl::StrCat("WARNING: no trace: ", status.message()));
@@ -424,8 +425,9 @@ class Trainer {
     }
   }
 
-  // No update was made since the norm of the gradients was not finite, so the weights are those
-  // before that step. Files of before stay as they are; that state goes into new ones beside them.
+  // No update has been made since the norm of the gradients was not finite, so the weights are
+  // those before that step. Earlier files stay as they are, and the weights go into new files
+  // beside them.
   absl::Status EndAtNonfinite() {
     const NonfiniteStep& bad = *nonfinite_.first();
     const int64_t ran = result_.steps_done;
@@ -455,8 +457,8 @@ class Trainer {
                                              " not kept: ", status.message()));
   }
 
-  // Plays the steps again whose gradients the update would have used, until one shows where it
-  // comes from.
+  // Repeats the steps whose gradients the update would have used, until one of them shows the
+  // source.
   std::string FindFirstTensor(const NonfiniteStep& bad) {
     const int64_t gathered =
         bad.loss_is_bad ? 1 : std::min(updates_.every * (updates_.delay + 1), kStepsInspectedMax);
@@ -475,20 +477,20 @@ class Trainer {
   const StepItems items_;
   Progress progress_;
   LearningRateSchedule schedule_;
-  UpdateRate updates_;  // of any sense once a runner has been opened
+  UpdateRate updates_;  // meaningful once a runner is open
   std::unique_ptr<JobRunner> runner_;
   std::map<int64_t, StepMetrics> reported_;    // of the last burst
-  std::unique_ptr<MetricsFile> metrics_file_;  // null: none is asked for
+  std::unique_ptr<MetricsFile> metrics_file_;  // null: no metrics file is wanted
   NonfiniteSteps nonfinite_;
   absl::Status evaluation_problem_;
   std::optional<double> gradient_norm_;  // the last reported
   int64_t checkpoint_step_ = -1;         // of the last checkpoint written here
-  double checkpoint_seconds_ = 0;        // that it took
+  double checkpoint_seconds_ = 0;        // the time that it took
   TrainResult result_;
   int64_t started_at_ = 0;         // steps done before
   double step_seconds_ = 0;        // mean over the last burst
   double running_seconds_ = 0;     // of all bursts, without evaluations
-  bool checkpoint_fails_ = false;  // the last one on the way did
+  bool checkpoint_fails_ = false;  // the last checkpoint on the way failed
   StragglerWatch stragglers_;
 };
 

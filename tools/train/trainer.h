@@ -1,13 +1,14 @@
-// Trains a job: follows the metrics, evaluates on what is held out, and writes weights,
-// metrics and trace. Where the ranks are is the JobRunner's business.
+// Trains a job: follows the metrics, evaluates on the held-out data, and writes weights, metrics
+// and trace. The JobRunner knows where the ranks are.
 //
 //   open a runner -> { run a few steps, report, evaluate?, checkpoint? }* -> save
 //
 // Steps run in short bursts, so that an interrupt ends at a step and nothing is lost. A run that is
-// interrupted before its first step writes nothing. What cannot be written costs no step: metrics
-// and checkpoints on the way are warned of and tried again, and at the end everything else is
-// written before the error is returned. Files hold finite values only, unless on_nonfinite is
-// kContinue. Thread rule: one thread; `interrupted` may be set from a signal handler.
+// interrupted before its first step writes nothing. A failed write costs no step: if metrics or a
+// checkpoint on the way cannot be written, the trainer warns and tries again, and at the end it
+// writes everything else before it returns the error. Files hold finite values only, unless
+// on_nonfinite is kContinue. Thread rule: one thread; `interrupted` may be set from a signal
+// handler.
 #pragma once
 
 #include <atomic>
@@ -32,45 +33,45 @@ using RunnerFactory = std::function<absl::StatusOr<std::unique_ptr<JobRunner>>(
 
 struct TrainOptions {
   RunnerFactory runner = LocalRunner::Open;
-  int threads_per_device = 0;  // 0: as the job says; if it says 0, the cores shared evenly
-  int processes = 0;           // that `runner` spreads the ranks over; 0: this one holds all
-  std::string job_file;    // from which the job was read, which nothing may replace; may be empty
-  std::string init;        // safetensors of weights to start from
-  std::string resume;      // checkpoint to go on from
-  std::string save;        // where to write the weights at the end
-  std::string checkpoint;  // where to write weights, optimiser states and the step
-  int64_t checkpoint_every = 0;  // also every so many steps
+  int threads_per_device = 0;    // 0: as the job says; if it says 0, the cores shared evenly
+  int processes = 0;             // for the ranks of `runner`; 0: this process holds all
+  std::string job_file;          // the file of the job, which no output may replace; may be empty
+  std::string init;              // safetensors of weights to start from
+  std::string resume;            // checkpoint to resume
+  std::string save;              // where to write the weights at the end
+  std::string checkpoint;        // where to write weights, optimiser states and the step
+  int64_t checkpoint_every = 0;  // also every `checkpoint_every` steps
   std::string metrics;           // JSON lines
   std::string trace;             // Perfetto
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
-  std::function<void()>
-      before_steps;            // called once all is loaded, before the first step; may be null
+  // Called once everything is loaded, before the first step; may be null.
+  std::function<void()> before_steps;
   Console* console = nullptr;  // must outlive the run; required
   const std::atomic<bool>* interrupted = nullptr;
 };
 
 struct TrainResult {
-  int64_t steps_done = 0;  // of the run, those before a resume included
-  int64_t steps_here = 0;  // of those, the ones run here
-  double first_loss = 0;   // of the first step run here
+  int64_t steps_done = 0;  // of the run, with the steps before a resume
+  int64_t steps_here = 0;  // the steps of this call
+  double first_loss = 0;   // of the first step of this call
   double last_loss = 0;
   std::optional<Evaluation> evaluation;  // the last one
   bool interrupted = false;
 };
 
-// Status: kInvalidArgument job rejected, kNotFound or kDataLoss an input or an output, kOutOfRange
-// (W0962, W0963) values that are not finite, else our own fault.
+// kInvalidArgument: the job is rejected. kNotFound or kDataLoss: an error of an input or an output.
+// kOutOfRange (W0962, W0963): values are not finite. Other codes are faults of Weir.
 absl::StatusOr<TrainResult> Train(const Job& job, const TrainOptions& options);
 
-// Evaluates the weights in `weights` on the held-out part of the job's data.
-// kInvalidArgument if nothing is held out.
+// Evaluates the weights in `weights` on the held-out part of the job's data. kInvalidArgument:
+// nothing is held out.
 absl::StatusOr<Evaluation> EvaluateWeights(const Job& job, const std::string& weights,
                                            int threads_per_device);
 
-// "eval loss 1.9312, 2.786 bits per byte (87 batches)"
+// Returns "eval loss 1.9312, 2.786 bits per byte (87 batches)".
 std::string EvaluationText(const Job& job, const Evaluation& evaluation);
 
-// Bits per byte, if the job's data is text: tokens are bytes.
+// Returns bits per byte if the job's data is text, because a token is then a byte.
 std::optional<double> BitsPerByte(const Job& job, const Evaluation& evaluation);
 
 }  // namespace weir

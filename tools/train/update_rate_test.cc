@@ -1,6 +1,6 @@
-// Updates in every H-th step, gradients that lag, and what a run writes meanwhile: checkpoints come
-// right after an update, hold what is under way, and a run that goes on from one ends with the bits
-// of a run that was never stopped.
+// Tests updates in every H-th step, gradients that lag, and the files of such runs. Checkpoints
+// come right after an update and hold the gradients under way. A run that resumes from a checkpoint
+// ends with the bits of a run that was never stopped.
 #include <cmath>
 #include <fstream>
 #include <sstream>
@@ -62,11 +62,11 @@ Job TextJob(const Rates& rates, const std::string& mesh = "", int zero = 0) {
   return job;
 }
 
-// A runner that remembers at which steps it saved, and interrupts the run after a step.
+// A runner that records the steps at which it saved, and interrupts the run after a step.
 class WatchedRunner final : public JobRunner {
  public:
   struct Notes {
-    std::vector<std::string> saved;  // steps, as the files say
+    std::vector<std::string> saved;  // steps, as the files record them
     int64_t interrupt_after = -1;
     std::atomic<bool> interrupted = false;
     int64_t steps = 0;
@@ -244,8 +244,8 @@ TEST_F(UpdateRateTest, MetricsTellTheNormWhenWeightsAreUpdatedAndTheRateOfTheUpd
     rates.push_back(json["lr"]);
   }
   ASSERT_EQ(rates.size(), kSteps);
-  // Warm-up of two updates; the first update does nothing, the second is the optimiser's first
-  // step.
+  // The warm-up has two updates. The first update does nothing, and the second is the optimiser's
+  // first step.
   EXPECT_NEAR(rates[0], 5e-4, 1e-9);
   EXPECT_NEAR(rates[5], 5e-4, 1e-9);
   EXPECT_NEAR(rates[6], 1e-3, 1e-9);

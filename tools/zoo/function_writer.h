@@ -1,5 +1,5 @@
-// Writes a Function of a graph line by line, as the models of the zoo need it.
-// Not a checker: the compiler says what is wrong with a graph.
+// Writes a Function of a graph line by line, in the way that the models of the zoo need. The writer
+// checks nothing: the compiler finds errors of a graph.
 // Thread rule: one thread.
 #pragma once
 
@@ -21,7 +21,7 @@ class FunctionWriter {
   void Input(const std::string& name, const std::string& type);
   void Output(const std::string& name);
 
-  // Parameters; each returns its name. Matrices decay, vectors do not.
+  // Parameters. Each function returns the parameter's name. Matrices decay, vectors do not.
   std::string Normal(const std::string& name, const std::string& type, double std);
   std::string Ones(const std::string& name, const std::string& type);
   std::string Zeros(const std::string& name, const std::string& type);

@@ -61,7 +61,7 @@ class GptWriter {
     return f.Node(name, "layer_norm", {input, gamma, beta});
   }
 
-  // q, k or v: a matmul, then the result cut into heads.
+  // Adds q, k or v: a matmul, and then the result cut into heads.
   std::string Heads(FunctionWriter& f, const std::string& name, const std::string& input) {
     std::string w = f.Normal("w" + name, "f32[hidden, heads]", kStd),
                 b = f.Zeros("b" + name, "f32[heads]");

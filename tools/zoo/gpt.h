@@ -1,6 +1,6 @@
-// A GPT-2 style language model over bytes: learned positions, pre-norm blocks with
-// biases, GELU. Initialised as GPT-2: normal 0.02, projections into the residual
-// stream smaller by sqrt(2 layers).
+// A GPT-2 style language model over bytes: learned positions, pre-norm blocks with biases, GELU.
+// Weights start as in GPT-2: normal 0.02, with projections into the residual stream smaller by
+// sqrt(2 layers).
 // Thread rule: pure function.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace weir {
 
-// kInvalidArgument names the flag that makes no sense.
+// kInvalidArgument: a flag makes no sense; the error names the flag.
 absl::StatusOr<Job> GptJob(const TransformerOptions& options);
 
 }  // namespace weir

@@ -8,7 +8,7 @@
 
 namespace weir {
 
-// kInvalidArgument names the flag that makes no sense.
+// kInvalidArgument: a flag makes no sense; the error names the flag.
 absl::StatusOr<Job> LlamaJob(const TransformerOptions& options);
 
 }  // namespace weir

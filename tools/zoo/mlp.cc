@@ -42,7 +42,7 @@ void WriteMain(const MlpOptions& options, Function* function) {
   f.Output(f.Node("accuracy", "reduce_mean", {"hits"}));
 }
 
-// The path of `stem` in `folder`, plain or compressed.
+// Returns the path of `stem` in `folder`, plain or compressed.
 absl::StatusOr<std::string> FindIdx(const std::string& folder, const std::string& stem) {
   for (const char* ending : {"", ".gz"}) {
     std::filesystem::path path = std::filesystem::path(folder) / (stem + ending);

@@ -1,6 +1,6 @@
-// A residual multilayer perceptron that classifies images (Fashion-MNIST by default):
-// relu into `hidden`, then blocks hidden -> ffn -> hidden, then classes. Reports accuracy.
-// Thread rule: reads the file system to find the data's files; else pure.
+// A residual multilayer perceptron that classifies images (Fashion-MNIST by default): relu into
+// `hidden`, then blocks hidden -> ffn -> hidden, then classes. Reports accuracy. Thread rule: reads
+// the file system to find the data's files; otherwise pure.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -17,7 +17,8 @@ struct MlpOptions {
   TrainingOptions training;  // data: a folder with the four IDX files
 };
 
-// kInvalidArgument names the flag that makes no sense; kNotFound a file that is not in the folder.
+// kInvalidArgument: a flag makes no sense, and the error names the flag. kNotFound: a file is not
+// in the folder, and the error names the file.
 absl::StatusOr<Job> MlpJob(const MlpOptions& options);
 
 }  // namespace weir

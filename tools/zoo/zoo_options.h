@@ -1,5 +1,5 @@
-// What all models of the zoo have in common: how the batch is cut, where data comes
-// from, how to train, and the parts of a Job that follow from that.
+// The common options of all models of the zoo: the cut of the batch, the source of data, the
+// training, and the parts of a Job that follow from these.
 // Thread rule: values and pure functions.
 #pragma once
 
@@ -34,7 +34,7 @@ struct TrainingOptions {
   int64_t zero_stage = 0;
   int64_t eval_every = 0;
   uint64_t seed = 1;
-  bool recompute = false;         // keep the inputs of blocks alone for the backward pass
+  bool recompute = false;         // keeps only the inputs of blocks for the backward pass
   std::string mesh;               // "dp=2,tp=2"
   std::string schedule = "1f1b";  // of the pipeline: 1f1b, gpipe, interleaved or zero-bubble
   int64_t virtual_stages = 0;     // interleaved: parts per stage; 0: as the job's default
@@ -53,21 +53,21 @@ struct TransformerOptions {
   TrainingOptions training;
 };
 
-// Sets mesh, optimiser (AdamW), schedule (warm-up, cosine), the rest of `training`, and what blocks
-// keep. Precondition: the graph is written.
+// Sets mesh, optimiser (AdamW), schedule (warm-up, cosine), the rest of `training`, and the values
+// that blocks keep. Precondition: the graph is written.
 absl::Status WriteTraining(const TrainingOptions& options, Job* job);
 // Sets the schedule of the pipeline, if it is not the default.
 absl::Status WritePipeline(const TrainingOptions& options, Job* job);
-// Bytes of a text file, or synthetic tokens.
+// Sets the data: bytes of a text file, or synthetic tokens.
 void WriteTextData(const TrainingOptions& options, Job* job);
 void AddRule(Job* job, const std::string& dim, const std::string& axis,
              Rule::Scope scope = Rule::ALL);
-// Rules, in order of preference, of a transformer whose head dimensions are named as in gpt and
-// llama.
+// Adds rules, in order of preference, for a transformer whose head dimensions have the names of gpt
+// and llama.
 void AddTransformerRules(SequenceParallel sequence_parallel, bool grouped_heads, Job* job);
-// Rejected, with the flag named, unless `value` is at least 1.
+// Rejects a `value` below 1, with the name of the flag.
 absl::Status CheckPositive(const std::string& flag, int64_t value);
-// The sizes shared by gpt and llama.
+// Checks the sizes that gpt and llama share.
 absl::Status CheckTransformer(const TransformerOptions& options);
 
 }  // namespace weir

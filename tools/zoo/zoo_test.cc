@@ -25,7 +25,7 @@ void ExpectRoundTrip(const Job& job) {
   EXPECT_EQ(back->DebugString(), job.DebugString());
 }
 
-// Every name a rule or a type speaks of is in the dimension table.
+// Checks that every dimension name in a rule or a type is in the dimension table.
 void ExpectNamesAreDeclared(const Job& job) {
   std::set<std::string> dims;
   for (const Dim& dim : job.graph().dim()) {
@@ -113,7 +113,7 @@ TEST(ZooTest, NonsenseIsRefusedWithTheFlag) {
   EXPECT_THAT(std::string(GptJob(options).status().message()), HasSubstr("--precision"));
 }
 
-// To accept a change: WEIR_UPDATE_GOLDEN=$PWD bazel-bin/tools/zoo/zoo_test
+// To accept a change, run WEIR_UPDATE_GOLDEN=$PWD bazel-bin/tools/zoo/zoo_test
 TEST(ZooTest, TheTextOfASmallGptIsAsReviewed) {
   TransformerOptions options;
   options.layers = 2;

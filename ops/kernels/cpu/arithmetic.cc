@@ -137,7 +137,7 @@ class ArithmeticKernel final : public Kernel {
   const Pieces pieces_;
 };
 
-// b is as long as the last axes of a, so it repeats with a fixed period.
+// Returns whether b is as long as the last axes of a, so that b repeats with a fixed period.
 bool IsSuffix(const Shape& b, const Shape& a) {
   if (b.size() > a.size()) return NumElements(b) == 1;
   return std::equal(b.begin(), b.end(), a.end() - b.size()) || NumElements(b) == 1;

@@ -1,4 +1,4 @@
-// What attention and its gradient do to one tile of queries and one block of keys.
+// The steps of attention and of its gradient for one tile of queries and one block of keys.
 // Compiled once per instruction set (Highway's foreach_target).
 
 #if defined(WEIR_OPS_KERNELS_CPU_ATTENTION_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -18,7 +18,7 @@ namespace HWY_NAMESPACE {
 
 constexpr float kLog2E = 1.44269504088896341f;
 
-// 2^x within 2 ulp for -125 <= x < 127; 0 below. NaN stays. Not for x above 127.
+// Returns 2^x within 2 ulp for -125 <= x < 127; 0 below. NaN stays. Not for x above 127.
 HWY_INLINE VF Exp2(VF x) {
   const DF d;
   const DI di;
@@ -26,7 +26,7 @@ HWY_INLINE VF Exp2(VF x) {
   const VF shift = hn::Set(d, 12582912.0f);
   VF shifted = hn::Add(x, shift);
   VF r = hn::Sub(x, hn::Sub(shifted, shift));
-  // Interpolated at Chebyshev's nodes of |r| <= 1/2.
+  // The polynomial interpolates at Chebyshev's nodes of |r| <= 1/2.
   VF p = hn::Set(d, 0.0013381302123889327f);
   p = hn::MulAdd(p, r, hn::Set(d, 0.00966636836528778f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.055503811687231064f));
@@ -38,7 +38,8 @@ HWY_INLINE VF Exp2(VF x) {
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, -125.0f)), hn::Zero(d), y);
 }
 
-// Rows of a tensor as f32, `stride` elements apart, the padding of each filled with zeros.
+// Loads rows of a tensor as f32, `stride` elements apart, and fills the padding of each row with
+// zeros.
 template <class T>
 HWY_INLINE void LoadRows(const T* from, int64_t stride, int64_t rows, int64_t width, int64_t padded,
                          float* to) {
@@ -49,7 +50,7 @@ HWY_INLINE void LoadRows(const T* from, int64_t stride, int64_t rows, int64_t wi
   }
 }
 
-// The same backwards, times `factor`.
+// Stores the rows back, times `factor`.
 template <class T>
 HWY_INLINE void StoreRows(const float* from, int64_t padded, int64_t rows, int64_t width,
                           float factor, T* to, int64_t stride) {
@@ -61,23 +62,24 @@ HWY_INLINE void StoreRows(const float* from, int64_t padded, int64_t rows, int64
   }
 }
 
-// A tile of queries against a block of keys.
+// A Block is a tile of queries against a block of keys.
 struct Block {
   int64_t queries;   // of the tile
   int64_t keys;      // of the block
-  bool on_diagonal;  // key j is seen by queries from j on
+  bool on_diagonal;  // queries from j on see key j
 
   int64_t vectors() const { return (queries + NumLanes() - 1) / NumLanes(); }
-  // Keys that the queries of a vector see.
+  // Returns the number of keys that the queries of a vector see.
   int64_t keys_seen(int64_t vector) const {
     return on_diagonal ? std::min(keys, (vector + 1) * NumLanes()) : keys;
   }
   int64_t keys_per_step() const { return on_diagonal ? NumLanes() : keys; }
-  // The first vector with a query that sees keys from `key` on, a multiple of keys_per_step().
+  // Returns the first vector with a query that sees keys from `key` on. `key` is a multiple of
+  // keys_per_step().
   int64_t first_vector(int64_t key) const { return on_diagonal ? key / NumLanes() : 0; }
 };
 
-// scores[key][query] = rows[key] . columns[.][query] where a vector of queries sees the key.
+// Sets scores[key][query] = rows[key] . columns[.][query] where a vector of queries sees the key.
 HWY_INLINE void KeysTimesQueries(const Block& block, const float* rows, int64_t padded,
                                  int64_t width, const float* columns, float* scores) {
   for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
@@ -90,7 +92,7 @@ HWY_INLINE void KeysTimesQueries(const Block& block, const float* rows, int64_t 
   }
 }
 
-// sums[.][query] += the sum over keys of rows[key] * weights[key][query].
+// Adds to sums[.][query] the sum over keys of rows[key] * weights[key][query].
 HWY_INLINE void WeightedKeys(const Block& block, const float* rows, int64_t padded, int64_t width,
                              const float* weights, float* sums) {
   for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
@@ -103,7 +105,7 @@ HWY_INLINE void WeightedKeys(const Block& block, const float* rows, int64_t padd
   }
 }
 
-// sums[key] += the sum over queries of weights[key][query] * rows[query].
+// Adds to sums[key] the sum over queries of weights[key][query] * rows[query].
 HWY_INLINE void WeightedQueries(const Block& block, const float* weights, const float* rows,
                                 int64_t padded, float* sums) {
   for (int64_t key = 0; key < block.keys; key += block.keys_per_step()) {
@@ -116,7 +118,7 @@ HWY_INLINE void WeightedQueries(const Block& block, const float* weights, const 
   }
 }
 
-// On the diagonal, the scores of keys after the query become `hidden`.
+// Sets, on the diagonal, the scores of keys after the query to `hidden`.
 HWY_INLINE void HideLaterKeys(const Block& block, int64_t vector, float hidden, float* scores) {
   if (!block.on_diagonal) return;
   const DF d;

@@ -1,5 +1,5 @@
-// attention: blocks of keys go past a tile of queries, whose maxima, sums and results are
-// corrected as larger scores come up. No more than one block of scores ever exists.
+// attention: blocks of keys pass a tile of queries, whose maxima, sums and results are corrected
+// when larger scores appear. At most one block of scores exists at a time.
 #include <cmath>
 #include <limits>
 
@@ -25,7 +25,7 @@ struct AttentionOperands {
   float* lse;  // may be null
 };
 
-// What a worker needs for one tile, all f32.
+// The memory of a worker for one tile, all f32.
 struct AttentionScratch {
   float* rows;       // [kAttentionTile, padded]: queries, keys or values, then results
   float* queries_t;  // [padded, kAttentionTile], in units of log2
@@ -57,8 +57,8 @@ namespace weir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// Scores of one vector of queries become 2^(score - max); the running max and sum follow,
-// and `rescale` says by what earlier sums and results must be multiplied.
+// Turns the scores of one vector of queries into 2^(score - max). The running max and sum follow,
+// and `rescale` is the factor for earlier sums and results.
 HWY_INLINE void SoftmaxColumn(float* scores, int64_t keys, float* max, float* sum, float* rescale) {
   const DF d;
   const VF old_max = hn::LoadU(d, max);
@@ -149,7 +149,7 @@ void AttendTyped(const AttentionShape& shape, const AttentionOperands& operands,
   for (int64_t i = 0; i < queries; ++i) lse[i] = scratch.max[i] / kLog2E + std::log(scratch.sum[i]);
 }
 
-// `item` counts batch, then head, then tile from the last one down.
+// `item` counts batch, then head, then tile from the last tile down.
 void Attend(const AttentionShape& shape, const AttentionOperands& operands, int64_t item,
             float* base) {
   const int64_t tile = shape.num_tiles() - 1 - item % shape.num_tiles();
@@ -199,7 +199,7 @@ AttentionShape CheckAttention(const KernelSpec& spec, SpecCheck& check) {
 
 namespace {
 
-// Multiply-adds that make a piece worth waking a thread for.
+// The number of multiply-adds that make a piece worth waking a thread.
 constexpr int64_t kPieceProducts = 200000;
 
 class AttentionKernel final : public Kernel {

@@ -33,7 +33,7 @@ struct AttentionGradOperands {
   void* dv;
 };
 
-// Sums over the queries of a piece: dk, then dv, [length, padded] each.
+// Holds sums over the queries of a piece: dk, then dv, [length, padded] each.
 struct KeyGradients {
   float* dk;
   float* dv;
@@ -44,7 +44,7 @@ struct KeyGradients {
   KeyGradients(float* base, const AttentionShape& shape) : dk(base), dv(base + Floats(shape) / 2) {}
 };
 
-// What a worker needs, all f32.
+// The memory of a worker, all f32.
 struct AttentionGradScratch {
   float* keys;  // [length, padded]
   float* values;
@@ -205,7 +205,7 @@ void GradOfGroup(const AttentionShape& shape, const AttentionGradOperands& opera
   });
 }
 
-// A share of (batch, group): sums stay where they are.
+// Computes a share of (batch, group): its sums stay in place.
 void GradOfShare(const AttentionShape& shape, const AttentionGradOperands& operands,
                  const AttentionGradPiece& piece, float* share, float* base) {
   WithReal(shape.dtype, [&](auto* type) HWY_ATTR {
@@ -215,7 +215,8 @@ void GradOfShare(const AttentionShape& shape, const AttentionGradOperands& opera
   });
 }
 
-// Adds positions [begin, end) of `num_shares` shares, in order, into the first, and stores them.
+// Adds positions [begin, end) of `num_shares` shares, in order, into the first share, and stores
+// them.
 void CombineShares(const AttentionShape& shape, const AttentionGradOperands& operands,
                    int64_t of_batch, int64_t group, float* shares, int64_t num_shares,
                    int64_t begin, int64_t end) {
@@ -251,7 +252,7 @@ HWY_EXPORT(CombineShares);
 
 namespace {
 
-// Pieces that a call is cut into where its tiles allow; a few for each core.
+// The number of pieces of a call, if its tiles allow so many; a few for each core.
 constexpr int64_t kPiecesWanted = 16;
 
 class AttentionGradKernel final : public Kernel {

@@ -1,6 +1,6 @@
-// AxisGroups: the axes of a dense tensor, each either reduced or kept, with neighbours of
-// the same kind joined. Reductions and their gradients walk a tensor as rows of its
-// innermost group. Thread rule: value.
+// AxisGroups holds the axes of a dense tensor, each either reduced or kept, with neighbours of the
+// same kind joined. Reductions and their gradients walk a tensor as rows of its innermost group.
+// Thread rule: value.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@ class AxisGroups {
  public:
   enum class Kind : uint8_t { kKept, kReduced };
 
-  // An empty `axes` reduces all. Axes of size 1 vanish. Axes must be legal.
+  // An empty `axes` reduces all. Axes of size 1 are dropped. Axes must be legal.
   AxisGroups(const Shape& shape, const std::vector<int64_t>& axes);
 
   // The innermost group: rows are `row` contiguous elements.
   Kind inner() const { return inner_; }
   int64_t row() const { return row_; }
-  // Outer groups of either kind, and the product of their sizes.
+  // Return the product of the sizes of the outer groups of either kind.
   int64_t num_kept() const { return num_kept_; }
   int64_t num_reduced() const { return num_reduced_; }
 
-  // Where the row of the kept-th kept and reduced-th reduced outer index begins.
+  // Returns the start of the row of the kept-th kept and reduced-th reduced outer index.
   int64_t RowStart(int64_t kept, int64_t reduced) const {
     return Start(kept_, kept) + Start(reduced_, reduced);
   }
-  // The kept outer index of the row that is the i-th in memory.
+  // Returns the kept outer index of the row that is the i-th in memory.
   int64_t KeptIndexOf(int64_t i) const;
 
  private:
@@ -43,11 +43,11 @@ class AxisGroups {
   std::vector<Group> outer_, kept_, reduced_;  // the fastest first
 };
 
-// The shape without the reduced axes; for checks.
+// Returns the shape without the reduced axes; for checks.
 Shape KeptShape(const Shape& shape, const std::vector<int64_t>& axes);
-// Every axis exists and is named once.
+// Returns whether every axis exists and is named once.
 bool LegalAxes(const Shape& shape, const std::vector<int64_t>& axes);
-// Product of the sizes of the reduced axes.
+// Returns the product of the sizes of the reduced axes.
 int64_t ReducedElements(const Shape& shape, const std::vector<int64_t>& axes);
 
 }  // namespace weir

@@ -1,5 +1,5 @@
-// dropout: keeps an element when its own random number says so. The number depends on
-// the element's place in the whole tensor, so shards and threads agree.
+// dropout keeps or drops an element by the element's own random number. The number depends on the
+// element's place in the whole tensor, so shards and threads agree.
 #include <cmath>
 #include <vector>
 
@@ -19,8 +19,8 @@
 #define WEIR_OPS_KERNELS_CPU_DROPOUT_ONCE
 namespace weir {
 
-// Kept elements are multiplied by `factor`; kept are those whose 24 random bits are at least
-// `threshold`.
+// An element is kept if its 24 random bits are at least `threshold`. Kept elements are multiplied
+// by `factor`.
 struct DropoutRule {
   uint64_t key;
   uint32_t threshold;
@@ -38,7 +38,7 @@ namespace {
 using VU = hn::Vec<DU>;
 
 #if HWY_TARGET != HWY_SCALAR
-// The low and high words of the 64-bit products a * b, per lane.
+// Computes the low and high words of the 64-bit products a * b, per lane.
 HWY_INLINE void WideMul(VU a, VU b, VU* low, VU* high) {
   const DU d;
   const hn::Repartition<uint64_t, DU> d64;
@@ -48,8 +48,8 @@ HWY_INLINE void WideMul(VU a, VU b, VU* low, VU* high) {
   *high = hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even)));
 }
 
-// The words of Philox4x32-10 for consecutive counters, as RandomBits (runtime/base/random.h)
-// gives them one by one: words[4 * j + w] is word w of counter + j.
+// Computes the words of Philox4x32-10 for consecutive counters, equal to those of RandomBits
+// (runtime/base/random.h): words[4 * j + w] is word w of counter + j.
 HWY_INLINE void RandomWords(uint64_t key, uint64_t counter, uint32_t* words) {
   const DU d;
   const uint32_t low_start = static_cast<uint32_t>(counter);
@@ -79,7 +79,7 @@ void RandomWords(uint64_t key, uint64_t counter, uint32_t* words) {
 }
 #endif
 
-// n elements of one contiguous stretch; the first has number `number`.
+// Processes n elements of one contiguous stretch; the first element has number `number`.
 void DropRange(const DropoutRule& rule, DType dtype, const void* x_any, void* y_any,
                uint64_t number, int64_t n) {
   const int64_t words_at_once = 4 * NumLanes();
@@ -134,8 +134,8 @@ class DropoutKernel final : public Kernel {
         threshold_(static_cast<uint32_t>(std::ceil(rate * 0x1p24))),
         factor_(rate < 1 ? static_cast<float>(1 / (1 - rate)) : 0.0f),
         global_elements_(NumElements(x.global_shape)) {
-    // Axes that the shard has whole join into stretches that are contiguous in the whole tensor
-    // too.
+    // Axes that the shard has whole join into stretches that are also contiguous in the whole
+    // tensor.
     int axis = static_cast<int>(x.shape.size());
     int64_t stride = 1;
     while (axis > 0) {
@@ -177,7 +177,7 @@ class DropoutKernel final : public Kernel {
     int64_t size, stride;
   };
 
-  // The number, in the whole tensor, of the first element of a stretch.
+  // Returns the number, in the whole tensor, of the first element of a stretch.
   int64_t StretchStart(int64_t stretch) const {
     int64_t number = first_;
     for (const Axis& axis : outer_) {

@@ -1,5 +1,5 @@
-// embedding and its gradient. A shard of the table knows rows [offset, offset + rows) of
-// the vocabulary; ids outside it contribute nothing.
+// embedding and its gradient. A shard of the table has rows [offset, offset + rows) of the
+// vocabulary; ids outside that range contribute nothing.
 #include <cstring>
 
 #include "ops/kernels/cpu/gemm_pack.h"
@@ -85,8 +85,8 @@ KernelOr MakeEmbedding(const KernelSpec& spec) {
   return std::make_unique<EmbeddingKernel>(check.in(0), check.in(1));
 }
 
-// First the samples of each row are listed in order (one thread, integers only); then
-// rows are summed independently of each other.
+// First the samples of each row are listed in order (one thread, integers only). Then rows are
+// summed independently of each other.
 class EmbeddingGradKernel final : public Kernel {
  public:
   EmbeddingGradKernel(const TensorSlice& ids, const TensorSlice& dy, const TensorSlice& dtable,
@@ -128,7 +128,8 @@ class EmbeddingGradKernel final : public Kernel {
   }
 
  private:
-  // head[row] is its first sample or -1, next[sample] the one after of the same row or -1.
+  // head[row] is the row's first sample or -1; next[sample] is the next sample of the same row or
+  // -1.
   void ListSamples(const int32_t* ids, int32_t* head, int32_t* next) const {
     std::fill(head, head + rows_, -1);
     for (int64_t i = num_ids_ - 1; i >= 0; --i) {
@@ -150,7 +151,7 @@ class EmbeddingGradKernel final : public Kernel {
   const DType dy_type_, out_type_;
   const int64_t num_ids_, first_, rows_, width_;
   const Pieces pieces_;
-  // The workspace: head, next, then per worker one row of sums.
+  // The workspace holds head, next, then one row of sums per worker.
   const int64_t next_at_, sums_at_, sum_bytes_;
   const int num_threads_;
 };

@@ -1,6 +1,6 @@
-// exchange_pack and exchange_fill: what boxing sends and what it makes of what arrived.
-// Everything that depends on attributes is worked out when the kernel is made; an act
-// on chunk c walks the tasks of that chunk.
+// exchange_pack and exchange_fill: boxing's kernels before and after the messages. All work that
+// depends on attributes is done when the kernel is made; an act on chunk c walks the tasks of that
+// chunk.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -24,8 +24,10 @@
 #ifndef WEIR_OPS_KERNELS_CPU_EXCHANGE_ONCE
 #define WEIR_OPS_KERNELS_CPU_EXCHANGE_ONCE
 namespace weir {
+namespace {
 enum class Combiner : uint8_t { kSum, kMax };
-}
+}  // namespace
+}  // namespace weir
 #endif
 
 HWY_BEFORE_NAMESPACE();
@@ -77,7 +79,7 @@ constexpr int64_t kTaskElements = 65536;
 // Sums are made in blocks that stay in the first-level cache.
 constexpr int64_t kSumBlock = 2048;
 
-// Reads a list of integers front to back; reading past the end yields 0 and is remembered.
+// Reads a list of integers front to back; a read past the end yields 0 and is recorded.
 class IntReader {
  public:
   explicit IntReader(std::vector<int64_t> ints) : ints_(std::move(ints)) {}
@@ -106,18 +108,18 @@ class IntReader {
 };
 
 // Reads "ndim, begin[ndim], end[ndim]".
-absl::StatusOr<Rect> NextRect(IntReader* reader, const Shape& shape) {
+absl::StatusOr<DenseRect> NextRect(IntReader* reader, const Shape& shape) {
   int64_t rank = reader->Next();
   absl::Span<const int64_t> begin = reader->Next(rank), end = reader->Next(rank);
-  return Rect::Of(shape, begin, end);
+  return DenseRect::Of(shape, begin, end);
 }
 
 int64_t NumChunks(int64_t total, int64_t chunk_elements) {
   return (total + chunk_elements - 1) / chunk_elements;
 }
 
-// Elements [first, last) of an item (piece or region), with the chunk they belong to cut further
-// into tasks. `emit` is called with (first, last) of each task.
+// Cuts elements [first, last) of an item (piece or region), and the chunk to which they belong,
+// further into tasks. `emit` is called with (first, last) of each task.
 template <typename Emit>
 void ForEachTask(int64_t first, int64_t last, Emit emit) {
   for (int64_t at = first; at < last; at += kTaskElements)
@@ -154,7 +156,7 @@ class PackKernel final : public Kernel {
     launch.team->For(chunk.num_tasks, [&](int64_t i) {
       const Task& task = tasks_[chunk.first_task + i];
       const Piece& piece = pieces_[task.piece];
-      Rect target = Rect::Flat(task.message_offset, task.last - task.first);
+      DenseRect target = DenseRect::Flat(task.message_offset, task.last - task.first);
       CopyRuns(RectCursor(piece.rect, task.first),
                static_cast<const char*>(args.inputs[piece.tensor]), RectCursor(target, 0), message,
                task.last - task.first, size_);
@@ -166,7 +168,7 @@ class PackKernel final : public Kernel {
   struct Piece {
     int64_t tensor;
     int64_t position;
-    Rect rect;
+    DenseRect rect;
   };
   struct Task {
     int64_t piece, first, last, message_offset;
@@ -198,7 +200,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PackKernel::Create(const KernelSpec& spe
     bool known = 0 <= tensor && tensor < num_tensors && position >= 0;
     check.Expect(known, "pieces of its inputs, at positions from 0");
     if (!check.ok()) return check.status();
-    WEIR_ASSIGN_OR_RETURN(Rect rect, NextRect(&reader, check.in(tensor).shape));
+    WEIR_ASSIGN_OR_RETURN(DenseRect rect, NextRect(&reader, check.in(tensor).shape));
     kernel->pieces_.push_back(Piece{tensor, position, rect});
   }
   check.Expect(!reader.overrun(), "whole pieces in attribute pieces");
@@ -215,7 +217,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PackKernel::Create(const KernelSpec& spe
 void PackKernel::Cut(int64_t chunk_elements) {
   int64_t total = 0;
   for (const Piece& piece : pieces_) total = std::max(total, piece.position + piece.rect.volume());
-  // Pieces may lie anywhere, so sort their parts by chunk, keeping the order of pieces.
+  // Pieces may lie anywhere, so their parts are sorted by chunk; the order of pieces is kept.
   std::vector<std::vector<Task>> by_chunk(NumChunks(total, chunk_elements));
   chunks_.resize(by_chunk.size());
   for (int64_t i = 0; i < static_cast<int64_t>(pieces_.size()); ++i) {
@@ -256,17 +258,18 @@ class FillKernel final : public Kernel {
   struct Source {
     int64_t input;  // index among the kernel's inputs
     bool is_message;
-    Rect rect;  // of an own tensor
+    DenseRect rect;  // of an own tensor
   };
   struct Region {
     int64_t tensor;
     Combiner combiner;
-    Rect target;
+    DenseRect target;
     int64_t first_source, num_sources;
   };
   struct Task {
     int64_t region, first, last;
-    int64_t first_offset;  // into offsets_: where each source's message holds element `first`
+    // An index into offsets_, for the offsets at which each source's message holds element `first`.
+    int64_t first_offset;
   };
 
   absl::Status ReadRegion(IntReader* reader, SpecCheck* check);
@@ -277,9 +280,10 @@ class FillKernel final : public Kernel {
   bool CombineInPlace(const KernelArgs& args, const Task& task, const Region& region,
                       char* target) const;
   void Fill(const Task& task, const Region& region, char* target) const;
-  // Source s of the task, as a rectangle of its tensor, from the task's first element.
-  Rect SourceRect(const Task& task, const Region& region, int64_t s) const;
-  // The block of kSumBlock or fewer elements that source s adds to `total` (f32 or i32).
+  // Returns source s of the task, as a rectangle of its tensor, from the task's first element.
+  DenseRect SourceRect(const Task& task, const Region& region, int64_t s) const;
+  // Combines the block of kSumBlock or fewer elements of source s into `total` (f32 or i32); source
+  // 0 initialises `total`.
   void Gather(int64_t s, RectCursor* from, const char* src, Combiner combiner, void* total,
               int64_t n) const;
 
@@ -346,7 +350,7 @@ absl::Status FillKernel::ReadSource(IntReader* reader, SpecCheck* check, const R
                     (which >= 0 || input < num_own_),
                 "sources among its own tensors and messages");
   if (!check->ok()) return check->status();
-  Source source{input, which >= 0, Rect()};
+  Source source{input, which >= 0, DenseRect()};
   if (!source.is_message) {
     WEIR_ASSIGN_OR_RETURN(source.rect, NextRect(reader, check->in(input).shape));
     check->Expect(source.rect.volume() == region.target.volume(),
@@ -385,10 +389,11 @@ void FillKernel::Cut(int64_t chunk_elements, int64_t num_inputs) {
   first_task_.push_back(static_cast<int64_t>(tasks_.size()));
 }
 
-Rect FillKernel::SourceRect(const Task& task, const Region& region, int64_t s) const {
+DenseRect FillKernel::SourceRect(const Task& task, const Region& region, int64_t s) const {
   const Source& source = sources_[region.first_source + s];
-  return source.is_message ? Rect::Flat(offsets_[task.first_offset + s], task.last - task.first)
-                           : source.rect;
+  return source.is_message
+             ? DenseRect::Flat(offsets_[task.first_offset + s], task.last - task.first)
+             : source.rect;
 }
 
 void FillKernel::RunTask(const KernelArgs& args, const Task& task) const {
@@ -397,7 +402,7 @@ void FillKernel::RunTask(const KernelArgs& args, const Task& task) const {
   if (region.num_sources == 0) return Fill(task, region, target);
   if (region.num_sources > 1) return Combine(args, task, region, target);
   const Source& source = sources_[region.first_source];
-  const Rect from = SourceRect(task, region, 0);
+  const DenseRect from = SourceRect(task, region, 0);
   CopyRuns(RectCursor(from, source.is_message ? 0 : task.first),
            static_cast<const char*>(args.inputs[source.input]),
            RectCursor(region.target, task.first), target, task.last - task.first, size_);
@@ -455,8 +460,8 @@ void FillKernel::Gather(int64_t s, RectCursor* from, const char* src, Combiner c
   }
 }
 
-// f32 where the target and each source lie in one piece: no sum is made elsewhere and copied.
-// False, and nothing done, where they do not.
+// Combines f32 in place if the target and each source lie in one piece, so that no sum is made
+// elsewhere and copied. Otherwise does nothing and returns false.
 bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const Region& region,
                                 char* target) const {
   const int64_t n = task.last - task.first;
@@ -464,7 +469,7 @@ bool FillKernel::CombineInPlace(const KernelArgs& args, const Task& task, const 
   if (dtype_ != DType::kF32 || to.contiguous() < n) return false;
   const auto source_at = [&](int64_t s, int64_t* contiguous) {
     const Source& source = sources_[region.first_source + s];
-    const Rect rect = SourceRect(task, region, s);
+    const DenseRect rect = SourceRect(task, region, s);
     const RectCursor from(rect, source.is_message ? 0 : task.first);
     *contiguous = from.contiguous();
     return static_cast<const float*>(args.inputs[source.input]) + from.offset();
@@ -497,7 +502,7 @@ void FillKernel::Combine(const KernelArgs& args, const Task& task, const Region&
     const int64_t n = std::min(kSumBlock, task.last - at);
     for (int64_t s = 0; s < region.num_sources; ++s) {
       const Source& source = sources_[region.first_source + s];
-      const Rect rect = SourceRect(task, region, s);
+      const DenseRect rect = SourceRect(task, region, s);
       RectCursor from(rect, source.is_message ? at - task.first : at);
       Gather(s, &from, static_cast<const char*>(args.inputs[source.input]), region.combiner, total,
              n);

@@ -6,16 +6,16 @@
 
 namespace weir {
 
-Rect Rect::Flat(int64_t first, int64_t volume) {
-  Rect rect;
+DenseRect DenseRect::Flat(int64_t first, int64_t volume) {
+  DenseRect rect;
   rect.volume_ = volume;
   rect.first_ = first;
   rect.run_ = volume;
   return rect;
 }
 
-absl::StatusOr<Rect> Rect::Of(const Shape& shape, absl::Span<const int64_t> begin,
-                              absl::Span<const int64_t> end) {
+absl::StatusOr<DenseRect> DenseRect::Of(const Shape& shape, absl::Span<const int64_t> begin,
+                                        absl::Span<const int64_t> end) {
   const int rank = static_cast<int>(shape.size());
   bool inside = static_cast<int>(begin.size()) == rank && static_cast<int>(end.size()) == rank;
   for (int axis = 0; inside && axis < rank; ++axis) {
@@ -26,7 +26,7 @@ absl::StatusOr<Rect> Rect::Of(const Shape& shape, absl::Span<const int64_t> begi
                                                    "] to [", absl::StrJoin(end, ", "),
                                                    "] is not inside ", ToText(shape)));
   }
-  Rect rect;
+  DenseRect rect;
   rect.volume_ = rect.run_ = 1;
   int64_t stride = 1;
   bool whole_below = true;  // the axes below are covered whole, so that this one joins the run
@@ -60,7 +60,7 @@ absl::StatusOr<Rect> Rect::Of(const Shape& shape, absl::Span<const int64_t> begi
   return rect;
 }
 
-RectCursor::RectCursor(const Rect& rect, int64_t element) : rect_(rect) {
+RectCursor::RectCursor(const DenseRect& rect, int64_t element) : rect_(rect) {
   if (element >= rect.volume_) return;
   Locate(element / rect.run_);
   int64_t into_run = element % rect.run_;
@@ -82,7 +82,8 @@ void RectCursor::Advance(int64_t n) {
   offset_ += n;
   left_ -= n;
   if (left_ > 0) return;
-  // The next run: count up the outer axes. Past the last run the cursor stays at its start.
+  // Finds the next run by counting up the outer axes. Past the last run the cursor stays at its
+  // start.
   offset_ -= rect_.run_;
   for (int axis = rect_.num_axes_ - 1; axis >= 0; --axis) {
     offset_ += rect_.strides_[axis];

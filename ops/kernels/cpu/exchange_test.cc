@@ -18,7 +18,7 @@ struct Box {
   }
 };
 
-// Offsets in the tensor of the box's elements, row-major.
+// Returns the offsets in the tensor of the box's elements, row-major.
 std::vector<int64_t> OffsetsOf(const Shape& shape, const Box& box) {
   std::vector<int64_t> offsets;
   Shape index = box.begin;
@@ -66,7 +66,7 @@ TEST(RectTest, WalksTheElementsOfTheBoxInRowMajorOrder) {
   for (int repeat = 0; repeat < 300; ++repeat) {
     Shape shape = RandomShape(&random);
     Box box = RandomBox(shape, &random);
-    auto rect = Rect::Of(shape, box.begin, box.end);
+    auto rect = DenseRect::Of(shape, box.begin, box.end);
     ASSERT_TRUE(rect.ok());
     std::vector<int64_t> offsets = OffsetsOf(shape, box);
     ASSERT_EQ(rect->volume(), static_cast<int64_t>(offsets.size()));
@@ -82,15 +82,15 @@ TEST(RectTest, WalksTheElementsOfTheBoxInRowMajorOrder) {
 }
 
 TEST(RectTest, ABoxOutsideTheTensorIsRefused) {
-  EXPECT_FALSE(Rect::Of({4, 4}, {0, 0}, {4, 5}).ok());
-  EXPECT_FALSE(Rect::Of({4, 4}, {-1, 0}, {4, 4}).ok());
-  EXPECT_FALSE(Rect::Of({4, 4}, {2, 0}, {1, 4}).ok());
-  EXPECT_FALSE(Rect::Of({4, 4}, {0}, {4}).ok());
+  EXPECT_FALSE(DenseRect::Of({4, 4}, {0, 0}, {4, 5}).ok());
+  EXPECT_FALSE(DenseRect::Of({4, 4}, {-1, 0}, {4, 4}).ok());
+  EXPECT_FALSE(DenseRect::Of({4, 4}, {2, 0}, {1, 4}).ok());
+  EXPECT_FALSE(DenseRect::Of({4, 4}, {0}, {4}).ok());
 }
 
 TEST(RectTest, NeighboursThatLieContiguouslyJoin) {
-  // Five axes, but one run: only the first is cut.
-  auto rect = Rect::Of({4, 3, 2, 5, 6}, {1, 0, 0, 0, 0}, {3, 3, 2, 5, 6});
+  // The rectangle has five axes, but one run: only the first axis is cut.
+  auto rect = DenseRect::Of({4, 3, 2, 5, 6}, {1, 0, 0, 0, 0}, {3, 3, 2, 5, 6});
   ASSERT_TRUE(rect.ok());
   EXPECT_EQ(RectCursor(*rect, 0).contiguous(), rect->volume());
 }
@@ -166,7 +166,7 @@ TEST(ExchangePackTest, DamagedAttributesAreRefused) {
   }
 }
 
-// Cuts a tensor into bands of its first axis, each filled from its own sources.
+// A FillCase cuts a tensor into bands of its first axis, each filled from its own sources.
 class FillCase {
  public:
   FillCase(DType dtype, uint64_t seed) : dtype_(dtype), random_(seed) {
@@ -244,7 +244,7 @@ class FillCase {
                                  : -std::numeric_limits<double>::infinity();
   }
 
-  // A box of the own tensor of the same volume; a message where no box has it.
+  // Returns a box of the own tensor with the same volume; a message if no box has that volume.
   std::vector<double> OwnSource(int64_t volume) {
     regions_.push_back(-1);
     Box box{{0, 0, 0}, {0, 0, 0}};
@@ -323,7 +323,7 @@ TEST(ExchangeFillTest, ALargeSumOfThreeRunsInTheOrderOfItsSources) {
 
 TEST(ExchangeFillTest, SourcesMayHaveAnotherShapeOfTheSameVolume) {
   TestTensor own = RandomTensor(DType::kF32, {6, 4}, 1);
-  // The flat range [2, 10) of a 1-d tensor from rows 1 and 2 of a matrix.
+  // The regions fill the flat range [2, 10) of a 1-d tensor from rows 1 and 2 of a matrix.
   std::vector<int64_t> regions{0, 0, 1, 2, 10, 1, -1, 2, 1, 0, 3, 4};
   RunOptions options;
   options.initial_outputs = {TensorOf(DType::kF32, {12}, std::vector<double>(12, 7))};

@@ -16,7 +16,8 @@ namespace {
 
 using dnnl::memory;
 
-// oneDNN asks OpenMP how many threads to use; while this lives, one on this thread.
+// oneDNN asks OpenMP for the number of threads; while an object of this class lives, the answer on
+// this thread is one.
 class OneOpenMpThread {
  public:
   OneOpenMpThread() : before_(omp_get_max_threads()) {
@@ -40,7 +41,7 @@ memory::desc Strided(int64_t rows, int64_t cols, DType dtype, Storage storage, i
   return memory::desc({rows, cols}, DnnlType(dtype), strides);
 }
 
-// A compiled product of one block size, or nothing where oneDNN has none.
+// A Primitive is a compiled product of one block size, or empty where oneDNN has none.
 struct Primitive {
   dnnl::matmul::primitive_desc desc;
   dnnl::matmul primitive;
@@ -62,7 +63,7 @@ std::optional<Primitive> MakePrimitive(const dnnl::engine& engine, const memory:
   }
 }
 
-// The panel order that oneDNN chose for b, if it is one that PackPanel writes.
+// Returns the panel order that oneDNN chose for b, if PackPanel can write that order.
 std::optional<PanelLayout> PanelsOf(const memory::desc& weights, DType dtype, int64_t n) {
   const dnnl_memory_desc_t& md = weights.data;
   if (md.format_kind != dnnl_blocked || md.extra.flags != 0) return std::nullopt;
@@ -88,7 +89,8 @@ std::optional<PanelLayout> PanelsOf(const memory::desc& weights, DType dtype, in
   return layout;
 }
 
-// What one worker hands to one primitive. Handles are set again for every block.
+// An Execution holds the arguments of one worker for one primitive. Handles are set again for every
+// block.
 class Execution {
  public:
   Execution(const dnnl::engine& engine, const Primitive& made)
@@ -115,13 +117,14 @@ class Execution {
     Point(scratch_, scratch);
     if (bias_) Point(bias_, bias);
     OneOpenMpThread one_thread;
-    // Fails only for arguments that do not fit the primitive, which Create has ruled out.
+    // The call fails only for arguments that do not fit the primitive, and Create has ruled these
+    // out.
     dnnl_primitive_execute(primitive_.get(), stream_.get(), static_cast<int>(args_.size()),
                            args_.data());
   }
 
  private:
-  // oneDNN writes zeros into the padding of b again whenever its address is set.
+  // oneDNN writes zeros into the padding of b again at every change of its address.
   static void Point(memory& operand, const void* data) {
     if (operand.get_data_handle() != data) operand.set_data_handle(const_cast<void*>(data));
   }
@@ -132,7 +135,7 @@ class Execution {
   std::vector<dnnl_exec_arg_t> args_;
 };
 
-// Hands out aligned parts of a workspace.
+// A Region hands out aligned parts of a workspace.
 class Region {
  public:
   int64_t Take(int64_t bytes) {
@@ -159,7 +162,7 @@ int64_t PanelBlockRows(int64_t m) { return m <= 1024 ? 64 : m <= 2048 ? 128 : 25
 
 class PanelGemm final : public Gemm {
  public:
-  // Null where oneDNN has no block kernel for these sizes or types.
+  // Returns null if oneDNN has no block kernel for these sizes or types.
   static std::unique_ptr<Gemm> TryCreate(const GemmSpec& spec) {
     auto gemm = std::unique_ptr<PanelGemm>(new PanelGemm(spec));
     return gemm->Prepare() ? std::move(gemm) : nullptr;
@@ -246,7 +249,7 @@ class PanelGemm final : public Gemm {
   PanelLayout layout_;
   std::string kernel_name_;
   std::vector<Execution> whole_, rest_;  // per worker
-  // The workspace: panels of b, then per worker a's rows (if transposed) and scratch.
+  // The workspace holds the panels of b, then per worker a's rows (if transposed) and scratch.
   int64_t lanes_at_ = 0, lane_bytes_ = 0, scratch_at_ = 0;
 };
 
@@ -380,15 +383,16 @@ class PlainGemm final : public Gemm {
   const bool widened_bias_;  // oneDNN cannot read the bias's type beside f32 operands
   const Pieces rows_, columns_;
   std::string kernel_name_;
-  // By (whole rows, rest) x (whole columns, rest), then per worker.
+  // The executions of (whole rows, rest) x (whole columns, rest), then per worker.
   std::vector<std::vector<Execution>> executions_;
-  // The workspace: widened a, b and bias (if any), then per worker a staging block and scratch.
+  // The workspace holds widened a, b and bias (if any), then per worker a staging block and
+  // scratch.
   int64_t a_at_ = 0, b_at_ = 0, bias_at_ = 0, lanes_at_ = 0, lane_bytes_ = 0, scratch_at_ = 0;
 };
 
 // --- no products ----------------------------------------------------------------------
 
-// k = 0 or an empty c: every element is the bias, or zero.
+// Handles k = 0 or an empty c: every element is the bias, or zero.
 class EmptyGemm final : public Gemm {
  public:
   explicit EmptyGemm(const GemmSpec& spec)

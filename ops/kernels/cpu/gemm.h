@@ -1,16 +1,16 @@
-// Gemm: one matrix product c = a b (+ bias) of fixed sizes, cut by shape alone into
-// blocks of c that oneDNN computes on one thread each.
+// A Gemm is one matrix product c = a b (+ bias) of fixed sizes. The shape alone decides how the
+// product is cut into blocks of c, and oneDNN computes each block on one thread.
 //
-// It is not oneDNN's own parallelism: that cuts by the number of threads, so that sums
-// might come out in another order. Two ways, chosen by shape and machine:
+// Gemm does not use oneDNN's own parallelism, because oneDNN cuts by the number of threads, so that
+// sums might come out in another order. There are two ways, chosen by shape and machine:
 //   panels  b is first packed, panel by panel, into the order that oneDNN's block kernels
 //           (AVX-512, AMX) read; a block is some rows of c, whole width
-//   plain   b as it lies; a block is a rectangle of c. For few rows, for b too large to
+//   plain   b is read in place; a block is a rectangle of c. For few rows, for b too large to
 //           be worth a copy, and for machines without block kernels
-// bf16 where oneDNN has none (no AVX-512): operands are widened to f32, results narrowed.
+// Where oneDNN has no bf16 (no AVX-512), bf16 operands are widened to f32 and results narrowed.
 //
-// Everything is made in Create. Run allocates nothing itself; oneDNN 2.6 allocates a
-// small table of arguments per execution, freed before it returns.
+// Everything is made in Create. Run allocates nothing itself; oneDNN 2.6 allocates a small table of
+// arguments per execution, freed before the execution returns.
 // Thread rule: one Run at a time.
 #pragma once
 
@@ -45,21 +45,21 @@ class Gemm {
     void* c = nullptr;
     void* workspace = nullptr;  // workspace_bytes(), 64-byte aligned
   };
-  // A finished rectangle of c.
+  // A Block is a finished rectangle of c.
   struct Block {
     int64_t row = 0, num_rows = 0, column = 0, num_columns = 0;
   };
 
-  // kInternal if oneDNN refuses a product that it should know.
+  // kInternal if oneDNN refuses a product that it should support.
   static absl::StatusOr<std::unique_ptr<Gemm>> Create(const GemmSpec& spec);
   virtual ~Gemm() = default;
 
   virtual int64_t workspace_bytes() const = 0;
-  // `finished` is called once per block, on the thread that computed it, while the
-  // block is still in its cache; blocks cover c.
+  // `finished` is called once per block, on the thread that computed the block, while the block is
+  // still in that thread's cache; blocks cover c.
   virtual void Run(ThreadTeam* team, const Operands& operands,
                    absl::FunctionRef<void(const Block&)> finished) = 0;
-  // "panels" or "plain", and what oneDNN calls its kernel; for tests and benchmarks.
+  // Returns "panels" or "plain", and oneDNN's name of its kernel; for tests and benchmarks.
   virtual std::string debug_text() const = 0;
 };
 

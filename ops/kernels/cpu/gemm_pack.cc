@@ -23,7 +23,7 @@ using D16 = hn::ScalableTag<uint16_t>;
 
 #if HWY_TARGET != HWY_SCALAR
 
-// A vector whose 128-bit block j holds 16 bytes of row j * rows_per_block.
+// Returns a vector whose 128-bit block j holds 16 bytes of row j * rows_per_block.
 template <class D>
 HWY_INLINE hn::Vec<D> LoadBlocks(D d, const uint8_t* src, int64_t stride_bytes,
                                  int64_t rows_per_block) {
@@ -48,7 +48,7 @@ using V64 = hn::Vec<D64>;
 HWY_INLINE V64 Wide(V32 v) { return hn::BitCast(D64(), v); }
 HWY_INLINE V32 Narrow(V64 v) { return hn::BitCast(D32(), v); }
 
-// Lanes(D32) rows by 4 columns.
+// Transposes Lanes(D32) rows by 4 columns.
 HWY_INLINE void TransposeBlock32(const uint8_t* src, int64_t stride_bytes, uint32_t* dst,
                                  int64_t dst_stride) {
   const D32 d;
@@ -66,14 +66,14 @@ HWY_INLINE void TransposeBlock32(const uint8_t* src, int64_t stride_bytes, uint3
   hn::StoreU(Narrow(hn::InterleaveUpper(D64(), high01, high23)), d, dst + 3 * dst_stride);
 }
 
-// Two columns from the four row pairs' 32-bit interleavings of them.
+// Stores two columns, made from the four row pairs' 32-bit interleavings of them.
 HWY_INLINE void StoreColumns16(V32 a, V32 b, uint16_t* dst, int64_t dst_stride) {
   const D16 d;
   hn::StoreU(hn::BitCast(d, hn::InterleaveLower(D64(), Wide(a), Wide(b))), d, dst);
   hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(D64(), Wide(a), Wide(b))), d, dst + dst_stride);
 }
 
-// Lanes(D16) rows by 8 columns.
+// Transposes Lanes(D16) rows by 8 columns.
 HWY_INLINE void TransposeBlock16(const uint8_t* src, int64_t stride_bytes, uint16_t* dst,
                                  int64_t dst_stride) {
   const D16 d;
@@ -108,8 +108,8 @@ void TransposeScalar(const uint8_t* src, int64_t stride_bytes, int64_t rows, int
   }
 }
 
-// Whole vectors of rows first, then what is left. Where rows of the result lie far apart, few of
-// them at a time, front to back: bands of columns as wide as a cache line of src.
+// Whole vectors of rows come first, then the rest. Where rows of the result lie far apart, only a
+// few rows are done at a time, front to back, in bands of columns as wide as a cache line of src.
 // src_stride is in bytes, so that pairs of bf16 may count as 32-bit elements of rows of odd length.
 template <class T>
 void TransposeBytes(const uint8_t* src, int64_t stride_bytes, int64_t rows, int64_t cols, T* dst,
@@ -168,7 +168,7 @@ void PackPlain32(const uint32_t* src, int64_t k, int64_t n, const PanelLayout& l
   }
 }
 
-// Rows 2r and 2r + 1 interleaved; the second is null past the end.
+// Interleaves rows 2r and 2r + 1; the second row is null past the end.
 void PackPlain16(const uint16_t* src, int64_t k, int64_t n, const PanelLayout& layout,
                  int64_t column, uint16_t* dst) {
   const D16 d;

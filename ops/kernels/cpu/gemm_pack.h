@@ -1,5 +1,5 @@
-// Copies of matrices in the order that a matrix product reads them. Everything here
-// runs on the calling thread; elements are opaque bits. Thread rule: pure functions.
+// Copies matrices into the order that a matrix product reads. Everything here runs on the calling
+// thread; elements are opaque bits. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace weir {
 
-// dst[c * dst_stride + r] = src[r * src_stride + c] for r < rows, c < cols.
-// element_bytes is 2 or 4; strides count elements.
+// Sets dst[c * dst_stride + r] = src[r * src_stride + c] for r < rows, c < cols. element_bytes is 2
+// or 4; strides count elements.
 void TransposeTile(int64_t element_bytes, const void* src, int64_t rows, int64_t cols,
                    int64_t src_stride, void* dst, int64_t dst_stride);
 
-// The right-hand operand of a product as oneDNN's block kernels read it: panels of
-// `columns` columns; in a panel rows follow each other in groups of `group` (2 for bf16,
-// 1 for f32), a group holding `group` consecutive rows of one column side by side. Rows
+// A PanelLayout is the layout in which oneDNN's block kernels read the right-hand operand of a
+// product: panels of `columns` columns. In a panel, rows follow each other in groups of `group` (2
+// for bf16, 1 for f32), and a group holds `group` consecutive rows of one column side by side. Rows
 // are padded to `padded_rows`, columns to `columns`, with zeros.
 struct PanelLayout {
   int64_t columns = 64;
@@ -31,7 +31,7 @@ enum class Storage : uint8_t { kPlain, kTransposed };
 void PackPanel(DType dtype, Storage storage, const void* src, int64_t k, int64_t n,
                const PanelLayout& layout, int64_t panel, void* dst);
 
-// n elements from one real type to another.
+// Converts n elements from one real type to another.
 void ConvertReal(DType from, DType to, const void* src, void* dst, int64_t n);
 
 }  // namespace weir

@@ -12,8 +12,8 @@
 namespace weir {
 namespace {
 
-// WEIR_TEST_MACHINE=avx2 or baseline makes this process believe that the machine has no
-// more, for Highway's kernels and for oneDNN.
+// WEIR_TEST_MACHINE=avx2 or baseline makes this process believe, in Highway's kernels and in
+// oneDNN, that the machine has no more than that instruction set.
 const bool machine_narrowed = [] {
   const char* machine = std::getenv("WEIR_TEST_MACHINE");
   if (!machine) return false;
@@ -23,7 +23,7 @@ const bool machine_narrowed = [] {
   return true;
 }();
 
-// Memory of exactly the bytes asked for, with a guard after it.
+// A Buffer is memory of exactly the requested bytes, with a guard after it.
 class Buffer {
  public:
   explicit Buffer(int64_t bytes) : bytes_(bytes) {
@@ -81,7 +81,7 @@ struct RunResult {
   std::vector<Buffer> outputs;
 };
 
-// One run on a team of the given size.
+// Makes one run on a team of the given size.
 RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& options,
                   int num_threads) {
   RunResult result;

@@ -1,8 +1,7 @@
-// Runs a kernel for tests: makes it through the registry, runs it on teams of 1, 2, 3
-// and 4 threads and checks that all give the same bits, write every byte of their
-// outputs that they should, and nothing beside them. Values are doubles on the outside.
-// With WEIR_TEST_MACHINE=avx2 or baseline in the environment, instruction sets beyond that
-// are not used.
+// Runs a kernel for tests: makes the kernel through the registry, runs it on teams of 1, 2, 3 and 4
+// threads, and checks that all teams give the same bits, write every byte of their outputs that
+// they should, and write no other bytes. Values are doubles on the outside. If WEIR_TEST_MACHINE is
+// avx2 or baseline in the environment, instruction sets beyond that set are not used.
 // Thread rule: one thread.
 #pragma once
 
@@ -22,13 +21,13 @@ struct TestTensor {
   double operator[](int64_t i) const { return values[i]; }
 };
 
-// The value as the type would store it.
+// Returns the value as the type would store it.
 double Stored(DType dtype, double value);
 
-// Standard normals (or, for i32, integers below 1000), the same for the same seed.
+// Returns standard normals (or, for i32, integers below 1000), the same for the same seed.
 TestTensor RandomTensor(TensorSlice slice, uint64_t seed);
 TestTensor RandomTensor(DType dtype, Shape shape, uint64_t seed);
-// Integers in [low, high).
+// Returns integers in [low, high).
 TestTensor RandomIndices(Shape shape, int64_t low, int64_t high, uint64_t seed);
 TestTensor TensorOf(DType dtype, Shape shape, std::vector<double> values);
 
@@ -38,7 +37,7 @@ struct RunOptions {
   int64_t chunk = 0;
   int64_t span_act = 0;
   uint64_t random_key = 0;
-  // Outputs that start with these values (in-place ops); others start as NaN patterns.
+  // Outputs that start with these values (in-place ops); other outputs start as NaN patterns.
   std::vector<TestTensor> initial_outputs;
 };
 
@@ -46,15 +45,15 @@ struct RunOptions {
 using TestInputs = std::vector<std::optional<TestTensor>>;
 using TestOutputs = std::vector<std::optional<TensorSlice>>;
 
-// Failures are reported to GoogleTest; then the results are empty.
+// Failures are reported to GoogleTest; the results are then empty.
 std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs,
                                   const TestInputs& inputs, const TestOutputs& outputs,
                                   const RunOptions& options = {});
 
-// How far a stored result may be from the reference: relative to max(1, |reference|).
+// Returns how far a stored result may be from the reference: relative to max(1, |reference|).
 double Tolerance(DType dtype);
 
-// |actual - expected[i]| <= tolerance * max(1, |expected[i]|) * scale for every element.
+// Expects |actual - expected[i]| <= tolerance * max(1, |expected[i]|) * scale for every element.
 void ExpectClose(const TestTensor& actual, const std::vector<double>& expected, double scale = 1);
 void ExpectEqualValues(const TestTensor& actual, const std::vector<double>& expected);
 

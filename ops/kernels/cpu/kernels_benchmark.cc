@@ -1,6 +1,6 @@
-// Matmul kernels against one bare oneDNN call on one thread, in alternation: `ratio` is the
-// bare call's median time of processor over the kernel's (1: nothing lost). Other kernels: bytes
-// per second of what they must read and write.
+// Compares matmul kernels with one bare oneDNN call on one thread, in alternation: `ratio` is the
+// bare call's median processor time over the kernel's (1: nothing lost). For other kernels the
+// benchmark shows the bytes per second that they must read and write.
 #include <omp.h>
 #include <time.h>
 
@@ -23,7 +23,7 @@ struct FreeMemory {
 };
 using Memory = std::unique_ptr<void, FreeMemory>;
 
-// Ones, so that no arithmetic is denormal.
+// Returns ones, so that no arithmetic is denormal.
 Memory Ones(DType dtype, int64_t n) {
   Memory data(std::aligned_alloc(64, (n * SizeOf(dtype) + 64) / 64 * 64));
   for (int64_t i = 0; i < n; ++i) {
@@ -34,7 +34,7 @@ Memory Ones(DType dtype, int64_t n) {
   return data;
 }
 
-// A kernel with operands of its own.
+// A Runner is a kernel with operands of its own.
 class Runner {
  public:
   Runner(KernelSpec spec, int num_threads) : team_(num_threads) {
@@ -71,7 +71,7 @@ class Runner {
   LaunchContext launch_;
 };
 
-// Of this thread's own work, so that a busy machine counts for neither side.
+// Returns the time of this thread's own work, so that a busy machine affects neither side.
 double Seconds() {
   timespec now;
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
@@ -83,7 +83,7 @@ double Median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// c[m, n] = a[m, k] b[k, n] as one oneDNN primitive.
+// Computes c[m, n] = a[m, k] b[k, n] as one oneDNN primitive.
 class BareMatmul {
  public:
   BareMatmul(int64_t m, int64_t k, int64_t n, memory::dims a_strides, memory::dims b_strides,
@@ -262,7 +262,7 @@ void AttentionBenchmark(benchmark::State& state, const std::string& op) {
   if (op == "attention_grad") spec = {op, {}, {x, x, x, x, lse, x}, {x, x, x}};
   Runner runner(spec, 1);
   for (auto _ : state) runner.Run();
-  // Products over the scores that causality leaves: 2 forward, 5 backward.
+  // Counts products over the scores that causality leaves: 2 forward, 5 backward.
   const double products = op == "attention" ? 2 : 5;
   const double flops = products * 2.0 * 4 * 8 * static_cast<double>(s * (s + 1) / 2 * d);
   state.counters["gflops"] =

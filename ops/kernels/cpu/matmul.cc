@@ -13,8 +13,7 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-// The activation reads the product as stored, so that y is the same bits whether or
-// not `pre` is asked for.
+// The activation reads the product as stored, so that y has the same bits with and without `pre`.
 class MatmulKernel final : public Kernel {
  public:
   MatmulKernel(std::unique_ptr<Gemm> gemm, Activation activation, const TensorSlice& y)
@@ -83,7 +82,7 @@ KernelOr MakeMatmul(const KernelSpec& spec) {
   return std::make_unique<MatmulKernel>(std::move(made), *activation, check.out(0));
 }
 
-// dw = x^T dy, or dy^T x where the weight is stored transposed.
+// Computes dw = x^T dy, or dy^T x where the weight is stored transposed.
 class MatmulGradWeightKernel final : public Kernel {
  public:
   MatmulGradWeightKernel(std::unique_ptr<Gemm> gemm, int left)

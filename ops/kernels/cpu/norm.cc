@@ -1,7 +1,7 @@
 // layer_norm and rms_norm over the last axis, with their gradients.
 //
-// Gradients of gamma and beta are sums over rows: rows are cut into segments by shape
-// alone, each sums into its own part of the workspace, and segments are added in order.
+// Gradients of gamma and beta are sums over rows. Rows are cut into segments by shape alone, each
+// segment sums into its own part of the workspace, and segments are added in order.
 #include <cmath>
 #include <cstring>
 #include <vector>
@@ -24,7 +24,7 @@ namespace weir {
 
 enum class NormKind : uint8_t { kLayer, kRms };
 
-// What the rows [begin, end) of one piece need. gamma and beta are f32; beta, mean_out and
+// The operands of the rows [begin, end) of one piece. gamma and beta are f32; beta, mean_out and
 // rstd_out may be null. All row pointers are those of row 0.
 struct NormRows {
   NormKind kind;
@@ -183,7 +183,7 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-// A parameter as f32: itself, or converted into `buffer`.
+// Returns a parameter as f32: itself, or converted into `buffer`.
 const float* AsFloats(const TensorSlice& slice, const void* data, float* buffer) {
   if (!data || slice.dtype == DType::kF32) return static_cast<const float*>(data);
   ConvertReal(slice.dtype, DType::kF32, data, buffer, slice.num_elements());
@@ -274,7 +274,8 @@ KernelFactory MakeNorm(NormKind kind) {
   };
 }
 
-// Rows of a segment: enough that adding the segments up is cheap, few enough to share.
+// Returns the rows of a segment: enough rows that adding the segments up is cheap, but few enough
+// to share the work.
 int64_t SegmentRows(int64_t rows) { return std::max<int64_t>(16, (rows + 63) / 64); }
 
 class NormGradKernel final : public Kernel {
@@ -327,7 +328,7 @@ class NormGradKernel final : public Kernel {
   const int64_t n_;
   const TensorSlice gamma_;
   const Pieces segments_;
-  // The workspace: per segment the sums of dgamma and dbeta, then gamma as f32.
+  // The workspace holds, per segment, the sums of dgamma and dbeta, then gamma as f32.
   const int64_t stride_;
 };
 

@@ -1,4 +1,4 @@
-// The update of weights: adamw, sgd, and what precedes it: sum_squares, clip_scale.
+// The update of weights (adamw, sgd) and the kernels before it (sum_squares, clip_scale).
 #include <cmath>
 #include <vector>
 
@@ -19,7 +19,7 @@
 #define WEIR_OPS_KERNELS_CPU_OPTIMIZER_ONCE
 namespace weir {
 
-// The numbers of one step, the same for every element.
+// The numbers of one step, which are the same for every element.
 struct AdamStep {
   float gradient_scale;
   float decay;       // 1 - rate * weight_decay
@@ -136,7 +136,7 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-// Cut so small that a piece stays in the second-level cache between passes.
+// The piece is so small that it stays in the second-level cache between passes.
 constexpr int64_t kUpdatePiece = 16384;
 
 class AdamWKernel final : public Kernel {
@@ -249,7 +249,7 @@ KernelOr MakeSgd(const KernelSpec& spec) {
   return std::make_unique<SgdKernel>(spec.attrs, check.in(0).num_elements());
 }
 
-// Partial sums of fixed pieces, added up in order in double precision.
+// Partial sums of fixed pieces are added up in order in double precision.
 class SumSquaresKernel final : public Kernel {
  public:
   explicit SumSquaresKernel(const KernelSpec& spec) {
@@ -300,7 +300,7 @@ KernelOr MakeSumSquares(const KernelSpec& spec) {
   return std::make_unique<SumSquaresKernel>(spec);
 }
 
-// Every rank that runs it sees the same total, so that all decide alike.
+// Every rank that runs this kernel sees the same total, so all ranks decide alike.
 class ClipScaleKernel final : public Kernel {
  public:
   explicit ClipScaleKernel(const Attributes& attrs)
@@ -338,8 +338,8 @@ class ClipScaleKernel final : public Kernel {
   const UpdateRate updates_;
   const bool leaves_out_;
   const bool stays_;
-  bool stopped_ =
-      false;  // by the first norm that was not finite: weights stay as they were before it
+  // True from the first norm that was not finite on: weights stay as they were before that norm.
+  bool stopped_ = false;
 };
 
 KernelOr MakeClipScale(const KernelSpec& spec) {

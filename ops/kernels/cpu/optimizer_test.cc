@@ -115,7 +115,7 @@ TEST(ClipScaleTest, ScalesOnlyNormsAboveTheLimit) {
   }
 }
 
-// The scales that one kernel makes of one total after another.
+// Returns the scales that one kernel makes of one total after another.
 std::vector<float> ScalesOf(const std::string& on_nonfinite, double clip_norm,
                             const std::vector<float>& totals) {
   const TensorSlice scalar = TensorSlice::Whole(DType::kF32, {});

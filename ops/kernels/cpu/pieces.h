@@ -1,5 +1,5 @@
-// Pieces: a range cut into parts of one fixed size, the last one shorter. The size
-// depends on the shape alone, never on the number of threads. Thread rule: value.
+// Pieces cuts a range into parts of one fixed size, the last part shorter. The size depends on the
+// shape alone, never on the number of threads. Thread rule: value.
 #pragma once
 
 #include <algorithm>
@@ -16,13 +16,14 @@ struct Pieces {
   int64_t end(int64_t piece) const { return std::min(total, (piece + 1) * size); }
   int64_t length(int64_t piece) const { return end(piece) - begin(piece); }
 
-  // Rows of `row_elements` each, about `elements` to a piece.
+  // Returns pieces of rows of `row_elements` each, with about `elements` to a piece.
   static Pieces OfRows(int64_t rows, int64_t row_elements, int64_t elements) {
     return Pieces{rows, std::max<int64_t>(1, elements / std::max<int64_t>(1, row_elements))};
   }
 };
 
-// Elements of a piece for loops that do little and for loops that do much per element.
+// Elements of a piece: kLightPiece for loops that do little per element, the other for loops that
+// do much.
 constexpr int64_t kLightPiece = 32768;
 constexpr int64_t kHeavyPiece = 8192;
 

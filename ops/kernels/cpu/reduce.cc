@@ -1,7 +1,7 @@
 // reduce_sum, reduce_mean, reduce_max over some axes; expand and reduce_max_grad.
 //
-// What is reduced into one element is cut into segments by shape alone; partial results
-// of segments go to the workspace in f32 and are combined in order.
+// The elements that are reduced into one element are cut into segments by shape alone. Partial
+// results of segments go to the workspace in f32 and are combined in order.
 #include <cstring>
 #include <limits>
 
@@ -65,7 +65,7 @@ void StoreScaled(DType dtype, const float* x, float factor, void* y_any, int64_t
   });
 }
 
-// dx[i] = value for all i.
+// Sets y[i] = value for all i.
 void FillRow(DType dtype, const void* value_any, void* y_any, int64_t n) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
     using T = std::remove_pointer_t<decltype(type)>;
@@ -114,7 +114,7 @@ namespace {
 
 using KernelOr = absl::StatusOr<std::unique_ptr<Kernel>>;
 
-// With many rows per result, no more segments than this.
+// The maximum number of segments where each result has many rows.
 constexpr int64_t kSegmentsMax = 64;
 
 class ReduceKernel final : public Kernel {
@@ -210,7 +210,7 @@ class ReduceKernel final : public Kernel {
     (y_type_, values, factor_, static_cast<char*>(y) + first * SizeOf(y_type_), n);
   }
 
-  // Nothing to reduce: the neutral element everywhere.
+  // Writes the neutral element everywhere, because there is nothing to reduce.
   void FillEmpty(void* y) const {
     const float neutral =
         reduction_ == Reduction::kSum ? 0 : -std::numeric_limits<float>::infinity();
@@ -246,8 +246,8 @@ KernelFactory MakeReduce(Reduction reduction, Mean mean) {
   };
 }
 
-// expand and reduce_max_grad: rows of dx in the order of memory, each from a row or one
-// element of what was reduced.
+// expand and reduce_max_grad write rows of dx in the order of memory, each from a row or one
+// element of the reduced tensor.
 class ExpandKernel final : public Kernel {
  public:
   enum class Mask : uint8_t { kNone, kMaximum };

@@ -33,7 +33,7 @@ bool Reduced(const Case& c, size_t axis) {
          std::find(c.axes.begin(), c.axes.end(), static_cast<int64_t>(axis)) != c.axes.end();
 }
 
-// For each element of the whole tensor, the number of the result it belongs to.
+// Returns, for each element of the whole tensor, the number of the result to which it belongs.
 std::vector<int64_t> ResultOf(const Case& c) {
   std::vector<int64_t> results;
   for (int64_t i = 0; i < NumElements(c.shape); ++i) {

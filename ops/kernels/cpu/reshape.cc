@@ -57,7 +57,8 @@ KernelOr MakeReshape(const KernelSpec& spec) {
   return std::make_unique<ReshapeKernel>(check.in(0));
 }
 
-// Parts of rows: slice, pad and concat see tensors as rows of the axes from the cut one on.
+// A RowPart is a part of a row: slice, pad and concat see tensors as rows of the axes from the cut
+// axis on.
 struct RowPart {
   size_t input;
   int64_t from, to, bytes;  // offsets in the row of the input and of the output
@@ -101,7 +102,7 @@ class RowPartsKernel final : public Kernel {
   bool clear_ = false;
 };
 
-// All sizes agree but that of `axis`.
+// Checks that all sizes agree but that of `axis`.
 void CheckAlong(SpecCheck* check, const TensorSlice& a, const TensorSlice& b, int64_t axis) {
   check->SameType(a, b, "all operands");
   check->Expect(
@@ -162,7 +163,8 @@ KernelOr MakeConcat(const KernelSpec& spec) {
                                           out_bytes, parts);
 }
 
-// Axes in the order of y, with their strides in x; neighbours that stay neighbours joined.
+// An Axis is an axis in the order of y, with its stride in x; axes that are neighbours in both x
+// and y are joined.
 struct Axis {
   int64_t size, stride;
 };
@@ -182,8 +184,8 @@ std::vector<Axis> OrderedAxes(const Shape& shape, const std::vector<int64_t>& pe
   return axes;
 }
 
-// y's last axis is x's last axis: y is runs copied from x in another order. Otherwise tiles over
-// y's last axis and the axis of y that is x's last are transposed.
+// If y's last axis is x's last axis, y is runs copied from x in another order. Otherwise the kernel
+// transposes tiles over y's last axis and the axis of y that is x's last.
 class TransposeKernel final : public Kernel {
  public:
   TransposeKernel(const TensorSlice& x, const std::vector<int64_t>& perm)
@@ -208,7 +210,7 @@ class TransposeKernel final : public Kernel {
       tasks_ = Pieces::OfRows(outer, axes_[last_].size * size_, kCopyBytes);
     } else {
       bands_ = Pieces::OfRows(axes_[fast_].size, axes_[last_].size * size_, kCopyBytes);
-      // Whole vectors' worth of columns.
+      // The size is whole vectors' worth of columns.
       bands_.size = RoundUp(bands_.size, 16);
       tasks_ = Pieces{outer * bands_.count(), 1};
       if (bands_.count() == 1)
@@ -231,7 +233,7 @@ class TransposeKernel final : public Kernel {
   }
 
  private:
-  // Offsets of the outer index in x and y.
+  // Finds the offsets of the outer index in x and y.
   void Locate(int64_t outer, int64_t* in, int64_t* out) const {
     *in = *out = 0;
     for (size_t i = axes_.size(); i-- > 0;) {

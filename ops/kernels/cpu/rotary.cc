@@ -1,4 +1,4 @@
-// rotary: pairs (i, i + d/2) of each head turned by position * base^(-2i/d).
+// rotary turns the pairs (i, i + d/2) of each head by position * base^(-2i/d).
 #include <cmath>
 #include <vector>
 
@@ -18,7 +18,7 @@ namespace weir {
 namespace HWY_NAMESPACE {
 namespace {
 
-// One position: num_heads heads of 2 * half elements. y may be x.
+// Turns one position: num_heads heads of 2 * half elements. y may be x.
 void TurnHeads(DType dtype, const void* x_any, void* y_any, const float* cosine, const float* sine,
                int64_t num_heads, int64_t half) {
   WithReal(dtype, [&](auto* type) HWY_ATTR {
@@ -58,7 +58,7 @@ namespace {
 
 class RotaryKernel final : public Kernel {
  public:
-  // The tables of the shard's positions are made here, once, in double precision.
+  // The constructor makes the tables of the shard's positions once, in double precision.
   RotaryKernel(const TensorSlice& x, double base, double direction)
       : dtype_(x.dtype),
         sequence_(x.shape[1]),

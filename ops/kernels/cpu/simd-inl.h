@@ -51,7 +51,7 @@ HWY_INLINE void StoreF(VF v, BFloat16* p) {
              reinterpret_cast<uint16_t*>(p));
 }
 
-// The first n < NumLanes() elements; the other lanes are `fill`.
+// Loads the first n < NumLanes() elements; the other lanes are `fill`.
 template <class T>
 HWY_INLINE VF LoadTail(const T* p, int64_t n, float fill = 0.0f) {
   HWY_ALIGN float lanes[kLanesMax];
@@ -73,7 +73,7 @@ HWY_INLINE void StoreTail(VF v, T* p, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = lanes[i];
 }
 
-// Lanes below n keep v, the others become zero.
+// Keeps the lanes of v below n and sets the others to zero.
 HWY_INLINE VF KeepFirst(VF v, int64_t n) {
   return hn::IfThenElseZero(hn::FirstN(DF(), static_cast<size_t>(n)), v);
 }
@@ -81,7 +81,7 @@ HWY_INLINE VF KeepFirst(VF v, int64_t n) {
 HWY_INLINE float SumLanes(VF v) { return hn::GetLane(hn::SumOfLanes(DF(), v)); }
 HWY_INLINE float MaxLane(VF v) { return hn::GetLane(hn::MaxOfLanes(DF(), v)); }
 
-// y[i] = f(x[i], ...) for i < n, over any mix of storage types.
+// Sets y[i] = f(x[i], ...) for i < n, over any mix of storage types.
 template <class TY, class F, class... TX>
 HWY_INLINE void MapInto(TY* y, int64_t n, F f, const TX*... x) {
   const int64_t lanes = NumLanes();
@@ -90,7 +90,7 @@ HWY_INLINE void MapInto(TY* y, int64_t n, F f, const TX*... x) {
   if (i < n) StoreTail(f(LoadTail(x + i, n - i)...), y + i, n - i);
 }
 
-// The sum over i < n of f(x[i], ...), in a tree fixed by n.
+// Returns the sum over i < n of f(x[i], ...), in a tree fixed by n.
 template <class F, class... TX>
 HWY_INLINE float SumOver(int64_t n, F f, const TX*... x) {
   const DF d;
@@ -108,12 +108,12 @@ HWY_INLINE float SumOver(int64_t n, F f, const TX*... x) {
   return SumLanes(hn::Add(hn::Add(sum0, sum1), hn::Add(sum2, sum3)));
 }
 
-// The larger of the two; NaN if either is.
+// Returns the larger of the two; NaN if either is NaN.
 HWY_INLINE VF MaxOrNaN(VF a, VF b) {
   return hn::IfThenElse(hn::Or(hn::Gt(b, a), hn::IsNaN(b)), b, a);
 }
 
-// The maximum of x[i] over i < n, NaN if there is one, -inf if n is 0.
+// Returns the maximum of x[i] over i < n, NaN if there is one, -inf if n is 0.
 template <class T>
 HWY_INLINE float MaxOver(const T* x, int64_t n) {
   constexpr float kLowest = -std::numeric_limits<float>::infinity();
@@ -131,26 +131,26 @@ HWY_INLINE float MaxOver(const T* x, int64_t n) {
   return MaxLane(max);
 }
 
-// e^x within 1.5 ulp over the whole range, denormal results included.
+// Returns e^x within 1.5 ulp over the whole range, denormal results included.
 HWY_INLINE VF Exp(VF x) {
   const DF d;
   const DI di;
-  // Out of range: the result is 0 or infinity either way. Comparisons are false for NaN.
+  // Clamps x: out of range, the result is 0 or infinity either way. Comparisons are false for NaN.
   x = hn::IfThenElse(hn::Lt(x, hn::Set(d, -104.0f)), hn::Set(d, -104.0f), x);
   x = hn::IfThenElse(hn::Gt(x, hn::Set(d, 89.0f)), hn::Set(d, 89.0f), x);
   auto exponent = hn::NearestInt(hn::Mul(x, hn::Set(d, 1.44269504088896341f)));
   VF n = hn::ConvertTo(d, exponent);
-  // ln 2 in two parts, the first with few enough bits that n times it is exact.
+  // ln 2 is split in two parts, the first with few enough bits that n times this part is exact.
   VF r = hn::NegMulAdd(n, hn::Set(d, 0.693145751953125f), x);
   r = hn::NegMulAdd(n, hn::Set(d, 1.42860682030941723e-6f), r);
-  // e^r = 1 + r + r^2 p(r), p interpolated at Chebyshev's nodes of |r| <= ln(2) / 2.
+  // e^r = 1 + r + r^2 p(r), where p is interpolated at Chebyshev's nodes of |r| <= ln(2) / 2.
   VF p = hn::Set(d, 0.0013926213466139798f);
   p = hn::MulAdd(p, r, hn::Set(d, 0.008363202971575683f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.04166655443768787f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.1666657684599398f));
   p = hn::MulAdd(p, r, hn::Set(d, 0.5f));
   VF y = hn::Add(hn::MulAdd(hn::Mul(r, r), p, r), hn::Set(d, 1.0f));
-  // 2^n as a product of two, since one exponent field holds neither 2^128 nor 2^-150.
+  // 2^n is a product of two factors, since one exponent field holds neither 2^128 nor 2^-150.
   auto half = hn::ShiftRight<1>(exponent);
   auto bias = hn::Set(di, 127);
   VF scale0 = hn::BitCast(d, hn::ShiftLeft<23>(hn::Add(half, bias)));

@@ -29,8 +29,8 @@ float RowMax(DType dtype, const void* x_any, int64_t n) {
   return max;
 }
 
-// The sum of e^(x - max); 0 for an empty row. With max = -inf (every logit of the whole row is)
-// all terms are 0 rather than NaN.
+// Returns the sum of e^(x - max); 0 for an empty row. With max = -inf (every logit of the whole row
+// is -inf) all terms are 0 rather than NaN.
 float RowExpSum(DType dtype, const void* x_any, float max, int64_t n) {
   float sum = 0;
   const VF shift = hn::Set(DF(), std::isinf(max) && max < 0 ? 0.0f : max);
@@ -55,7 +55,7 @@ void RowExpScaled(DType dtype, const void* x_any, void* dx_any, float max, float
   });
 }
 
-// The first index of the largest element, -1 for an empty row.
+// Returns the first index of the largest element, -1 for an empty row.
 template <class T>
 int64_t FirstIndexOf(const T* x, float max, int64_t n) {
   const int64_t lanes = NumLanes();
@@ -110,7 +110,7 @@ void StoreAt(DType dtype, void* base, int64_t i, float value) {
   }
 }
 
-// Rows of logits, their target and where the vocabulary shard begins.
+// LogitRows holds rows of logits, their targets and the begin of the vocabulary shard.
 struct LogitRows {
   explicit LogitRows(const TensorSlice& logits)
       : dtype(logits.dtype),
@@ -204,7 +204,7 @@ class CrossEntropyGradKernel final : public Kernel {
       for (int64_t i = rows_.pieces.begin(piece); i < rows_.pieces.end(piece); ++i) {
         const void* row = rows_.Row(args.inputs[0], i);
         void* dx = rows_.Row(args.outputs[0], i);
-        // Read before the row is written: dx may be the logits.
+        // The logit is read before the row is written, because dx may be the logits.
         const bool held = rows_.Holds(targets[i]);
         const float picked = held ? rows_.Picked(row, targets[i]) : 0;
         const float factor = dloss[i] / sum[i];

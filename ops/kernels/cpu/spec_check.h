@@ -1,8 +1,8 @@
-// SpecCheck: what a kernel factory expects of the operands it is given, written as a
-// chain; the first expectation that fails is the status, later ones are skipped.
+// A SpecCheck states a kernel factory's expectations of its operands as a chain. The first
+// expectation that fails becomes the status, and later expectations are skipped.
 //
-// It guards against a plan that does not fit the kernel, so that Run need not check.
-// Operands that are absent read as an empty f32 scalar. Thread rule: one thread.
+// A SpecCheck guards against a plan that does not fit the kernel, so that Run need not check.
+// Absent operands read as an empty f32 scalar. Thread rule: one thread.
 #pragma once
 
 #include <string>
@@ -25,7 +25,7 @@ class SpecCheck {
   const TensorSlice& in(int i) const;
   const TensorSlice& out(int i) const;
 
-  // The first `required` operands are present, and there are at most `limit`.
+  // Expects that the first `required` operands are present, and that there are at most `limit`.
   SpecCheck& Inputs(int required, int limit);
   SpecCheck& Outputs(int required, int limit);
   SpecCheck& Real(const TensorSlice& operand, const char* name);
@@ -44,12 +44,12 @@ class SpecCheck {
   absl::Status status_;
 };
 
-// The product of all sizes but the last `drop`.
+// Returns the product of all sizes but the last `drop`.
 int64_t LeadingElements(const TensorSlice& operand, int drop);
-// Size of the axis counted from the end, 1 being the last.
+// Returns the size of the axis counted from the end, 1 being the last.
 int64_t SizeFromEnd(const TensorSlice& operand, int from_end);
 
-// A shape without its last `drop` axes.
+// Returns a shape without its last `drop` axes.
 Shape LeadingShape(const TensorSlice& operand, int drop);
 
 }  // namespace weir

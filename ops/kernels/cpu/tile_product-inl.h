@@ -1,9 +1,9 @@
 // Products and transposes of small f32 blocks that lie in the cache.
 // Compiled once per instruction set (Highway's foreach_target).
 //
-// The left operand is read one number at a time with any strides, the right one and the
-// result in whole vectors of columns. Sums run over `steps` in order, so an element's
-// result depends on its row and its column only.
+// The left operand is read one number at a time with any strides; the right operand and the result
+// are read in whole vectors of columns. Sums run over `steps` in order, so an element's result
+// depends on its row and its column only.
 
 #if defined(WEIR_OPS_KERNELS_CPU_TILE_PRODUCT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef WEIR_OPS_KERNELS_CPU_TILE_PRODUCT_INL_H_
@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace weir {
 namespace HWY_NAMESPACE {
 
-// What becomes of the result's old contents.
+// A Result says whether the product overwrites the result's old contents or adds to them.
 enum class Result : uint8_t { kOverwrite, kAdd };
 
 // Element (row, step) is data[row * row_stride + step * step_stride].
@@ -39,7 +39,8 @@ struct ResultBlock {
   int64_t row_stride;
 };
 
-// As many sums as stay in registers beside the operands: AVX-512 has 32, others 16.
+// A tile has as many sums as stay in registers beside the operands: AVX-512 has 32 registers,
+// others 16.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3;
 constexpr int kTileVectors = kManyRegisters ? 4 : 2;
 constexpr int TileRows(int vectors) {
@@ -82,7 +83,7 @@ HWY_INLINE void ProductTile(LeftBlock a, RightBlock b, ResultBlock c, int64_t st
   }
 }
 
-// Rows [row, rows) of one column of tiles: tall tiles first, halves for the rest.
+// Computes rows [row, rows) of one column of tiles: tall tiles first, halves for the rest.
 template <int kRows, int kVectors>
 HWY_INLINE void ProductRows(LeftBlock a, RightBlock b, ResultBlock c, int64_t row, int64_t rows,
                             int64_t steps, Result result) {
@@ -102,7 +103,7 @@ HWY_NOINLINE void ProductColumns(LeftBlock a, RightBlock b, ResultBlock c, int64
   ProductRows<TileRows(kVectors), kVectors>(a, b, c, 0, rows, steps, result);
 }
 
-// c = a b or c += a b, with c of rows x (vectors * NumLanes()).
+// Computes c = a b or c += a b, with c of rows x (vectors * NumLanes()).
 HWY_INLINE void Product(LeftBlock a, RightBlock b, ResultBlock c, int64_t rows, int64_t vectors,
                         int64_t steps, Result result) {
   const int64_t lanes = NumLanes();
@@ -118,7 +119,7 @@ HWY_INLINE void Product(LeftBlock a, RightBlock b, ResultBlock c, int64_t rows, 
   }
 }
 
-// to[column][row] = from[row][column]; rows and columns are multiples of 4.
+// Sets to[column][row] = from[row][column]; rows and columns are multiples of 4.
 #if HWY_TARGET == HWY_SCALAR
 HWY_INLINE void Transpose(RightBlock from, int64_t rows, int64_t columns, ResultBlock to) {
   for (int64_t row = 0; row < rows; ++row) {

@@ -1,10 +1,11 @@
-// The main() of a fuzz target outside --config=fuzz: replays the kept inputs, then a bounded number
-// of seeded mutations of them, so that every test run exercises every target. It looks for no
-// coverage; clang's libFuzzer does.
+// The main() of a fuzz target outside --config=fuzz. It replays the kept inputs and then a bounded
+// number of seeded mutations of them, so that every test run exercises every target. It does not
+// look at coverage; clang's libFuzzer does.
 //
 // Usage: target [--mutations=N] [--seed=N] FILE...   (WEIR_FUZZ_SEED in the environment also sets
-// the seed) Single-threaded. A failure is a crash or an abort of the target; the seed and the round
-// are printed first.
+// the seed)
+// Single-threaded. A failure is a crash or an abort of the target. The seed and the round are
+// printed first.
 
 #include <cstddef>
 #include <cstdint>
@@ -25,7 +26,7 @@ constexpr size_t kInputBytesMax = 1 << 16;
 using Bytes = std::vector<uint8_t>;
 
 void RunOne(const Bytes& input) {
-  // A copy of the exact size, so that AddressSanitizer sees a read past the end.
+  // The copy has the exact size, so that AddressSanitizer sees a read past the end.
   Bytes exact(input.begin(), input.end());
   exact.shrink_to_fit();
   LLVMFuzzerTestOneInput(exact.data(), exact.size());
@@ -40,8 +41,8 @@ Bytes ReadFile(const std::string& path) {
   return Bytes(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
 }
 
-// One small change: flip a bit, set a telling byte, delete or repeat a stretch, cut, or splice with
-// another input.
+// Makes one small change: flips a bit, sets a critical byte, deletes or repeats a stretch, cuts, or
+// splices with another input.
 void Mutate(const std::vector<Bytes>& corpus, std::mt19937_64& random, Bytes& input) {
   const auto below = [&random](size_t bound) { return static_cast<size_t>(random() % bound); };
   if (input.empty()) input.push_back(static_cast<uint8_t>(random()));

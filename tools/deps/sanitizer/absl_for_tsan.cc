@@ -1,9 +1,9 @@
-// Tells ThreadSanitizer what Abseil's synchronisation orders.
+// Tells ThreadSanitizer the order that Abseil's synchronisation creates.
 //
 // Debian's Abseil is not instrumented, so ThreadSanitizer sees no order between an Unlock and the
-// next Lock of an absl::Mutex and reports races that are none. Under --config=tsan the linker
-// redirects our calls (--wrap, see BUILD) to the functions below: each gives up the order before it
-// releases and takes it after it has acquired. It is no part of any other build.
+// next Lock of an absl::Mutex and reports false races. Under --config=tsan the linker redirects
+// Weir's calls (--wrap, see BUILD) to the functions below. Each function gives up the order before
+// it releases and takes the order after it has acquired. No other build contains this file.
 
 #include <sanitizer/tsan_interface.h>
 
@@ -17,7 +17,7 @@ namespace {
 void TakeOrder(const void* object) { __tsan_acquire(const_cast<void*>(object)); }
 void GiveOrder(const void* object) { __tsan_release(const_cast<void*>(object)); }
 
-// Runs `call`, which gives up and takes the order of `object`, and hands on its result.
+// Runs `call`, which gives up and takes the order of `object`, and returns its result.
 template <typename Call>
 auto Around(const void* object, Call call) -> decltype(call()) {
   struct TakeAtEnd {
@@ -28,8 +28,8 @@ auto Around(const void* object, Call call) -> decltype(call()) {
   return call();
 }
 
-// A Condition that Abseil may evaluate on any thread that holds the mutex, out of our sight: each
-// evaluation takes the order and gives it back.
+// A Condition that Abseil may evaluate on any thread that holds the mutex, unseen by
+// ThreadSanitizer. Each evaluation takes the order and gives it back.
 class OrderedCondition {
  public:
   OrderedCondition(const absl::Mutex* mutex, const absl::Condition& condition)
@@ -59,7 +59,7 @@ using absl::Time;
 
 }  // namespace
 
-// The mangled name carries Debian's inline namespace (debian3) and each name's length.
+// The mangled name contains Debian's inline namespace (debian3) and the length of each name.
 #define WEIR_REAL(symbol) __real__ZN4absl7debian3##symbol
 #define WEIR_WRAP(symbol) __wrap__ZN4absl7debian3##symbol
 #define WEIR_REAL_CONST(symbol) __real__ZNK4absl7debian3##symbol
@@ -132,7 +132,7 @@ bool WEIR_WRAP(7CondVar16WaitWithDeadlineEPNS0_5MutexENS0_4TimeE)(CondVar* varia
   });
 }
 
-// Notification::HasBeenNotified is inline and needs nothing: it is instrumented where it is called.
+// Notification::HasBeenNotified is inline and needs nothing, because its callers are instrumented.
 void WEIR_REAL(12Notification6NotifyEv)(Notification*);
 void WEIR_WRAP(12Notification6NotifyEv)(Notification* notification) {
   GiveOrder(notification);

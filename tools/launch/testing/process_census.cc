@@ -11,7 +11,7 @@
 namespace weir {
 namespace {
 
-// "5 -> pipe:[123]" for each.
+// Returns "5 -> pipe:[123]" for each descriptor.
 std::set<std::string> Descriptors() {
   std::set<std::string> found;
   DIR* directory = ::opendir("/proc/self/fd");

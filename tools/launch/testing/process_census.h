@@ -1,6 +1,6 @@
-// What a test must find again as it was: the processes below this one and its open descriptors.
-// While it lives, orphans of the processes below become children of this one, so that none gets
-// away. Thread rule: one thread; nothing else may wait for children meanwhile.
+// Checks that a test leaves the processes below this process and its open descriptors as they were.
+// While a ProcessCensus lives, orphans of the processes below become children of this process, so
+// none escapes. Thread rule: one thread; nothing else may wait for children meanwhile.
 #pragma once
 
 #include <set>
@@ -15,10 +15,11 @@ class ProcessCensus {
   ProcessCensus(const ProcessCensus&) = delete;
   ProcessCensus& operator=(const ProcessCensus&) = delete;
 
-  // Waits until all children of this process, orphans of theirs included, have ended of themselves;
-  // hangs if one does not (the test's own limit ends that). Returns how many there were.
+  // Waits until all children of this process, including their orphans, have ended by themselves.
+  // Hangs if one does not (the test's own limit ends that). Returns how many there were.
   int CollectOrphans();
-  // "" if neither a process, dead or alive, nor a descriptor is there that was not at the begin.
+  // Returns "" if there is no process, dead or alive, and no descriptor that was not there at the
+  // start.
   std::string Leftovers();
 
  private:

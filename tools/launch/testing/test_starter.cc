@@ -1,6 +1,7 @@
-// A starter for tests: `test_starter WORKER LOG_DIRECTORY VERB...` starts a test worker per verb,
-// prints "started", and serves them until they have ended (exit code 0) or a signal asks it to end:
-// then it stops them, with a grace of an hour that only a second signal cuts short (exit code 130).
+// A starter for tests. `test_starter WORKER LOG_DIRECTORY VERB...` starts a test worker per verb,
+// prints "started", and serves the workers until they have ended (exit code 0) or a signal asks it
+// to end. After a signal it stops the workers, with a grace of an hour that only a second signal
+// cuts short (exit code 130).
 #include <iostream>
 
 #include "tools/launch/signal_watch.h"

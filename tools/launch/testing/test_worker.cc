@@ -1,4 +1,4 @@
-// A worker process for tests: `test_worker VERB [ARGUMENT]`. Each verb is one way to behave.
+// A worker process for tests: `test_worker VERB [ARGUMENT]`. Each verb is one behaviour.
 #include <dirent.h>
 #include <signal.h>
 #include <stdio.h>
@@ -39,7 +39,7 @@ int PrintBytes(int count) {
   return 0;
 }
 
-// Every byte there is, on stdout and stderr in turns.
+// Prints every possible byte, alternately on stdout and stderr.
 int PrintAllBytes(int) {
   std::string bytes;
   for (int i = 0; i < 256; ++i) bytes.push_back(static_cast<char>(i));
@@ -55,13 +55,14 @@ int PrintWithoutNewline(int) {
   return 0;
 }
 
-// One line of `count` bytes, without an end.
+// Prints one line of `count` bytes, without an end.
 int PrintLongLine(int count) {
   Print(std::string(static_cast<size_t>(count), 'y'));
   return 0;
 }
 
-// Its open descriptors, its parent's death signal, process group and blocked or ignored signals.
+// Prints its open descriptors, its parent's death signal, its process group, and its blocked or
+// ignored signals.
 int Describe(int) {
   std::string text = "descriptors";
   DIR* directory = ::opendir("/proc/self/fd");
@@ -79,7 +80,7 @@ int Describe(int) {
   char line[256];
   while (::fgets(line, sizeof(line), status) != nullptr) {
     if (::strncmp(line, "SigBlk:", 7) != 0 && ::strncmp(line, "SigIgn:", 7) != 0) continue;
-    // 32 and 33 are the C library's own, and out of reach.
+    // Signals 32 and 33 belong to the C library and are out of reach.
     const uint64_t signals = std::strtoull(line + 7, nullptr, 16) & ~(uint64_t{3} << 31);
     text += "\n" + std::string(line, 7) + " " + std::to_string(signals);
   }
@@ -88,7 +89,7 @@ int Describe(int) {
   return 0;
 }
 
-// What it is told, then how much that was.
+// Prints its standard input, and then the number of bytes.
 int Echo(int) {
   std::string told;
   char bytes[4096];
@@ -101,7 +102,7 @@ int Echo(int) {
 
 int Exit(int code) { return code; }
 
-// No core file of a death that is wanted.
+// Dies of a signal. No core file is made, because the death is intended.
 int Die(int signal) {
   const rlimit none = {0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
@@ -149,8 +150,8 @@ int CloseOutput(int) {
   Pause();
 }
 
-// Leaves a process behind that holds the pipe: 0 in its own group, 1 in a session of its own,
-// writing on.
+// Leaves a process behind that holds the pipe and keeps writing: 0 in its own group, 1 in its own
+// session.
 int LeaveBehind(int session) {
   const pid_t pid = ::fork();
   if (pid == 0) {

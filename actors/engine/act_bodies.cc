@@ -1,0 +1,135 @@
+// The bodies of acts: the slots that an act works on, and the operations that it puts into its
+// queue.
+#include "absl/strings/str_cat.h"
+#include "actors/engine/rank_executor.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+
+void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
+                            void (BoundProgram::*bind)(int, int, char*)) {
+  const std::vector<char*>& addresses = registers_[port.register_id].addresses;
+  int32_t slot = port.held_slot >= 0 ? port.held_slot : port.next_slot;
+  for (int32_t k = 0; k < port.tokens; ++k) {
+    (actor.program->*bind)(index, k, addresses[slot]);
+    slot = slot + 1 == port.slots ? 0 : slot + 1;
+  }
+}
+
+void RankExecutor::BindSlots(ActorRuntime& actor) {
+  const ActorMachine& machine = actor.machine;
+  const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
+  // Nearly all ports have one token, which is bound without calls and loops: that is much of what a
+  // hop costs.
+  for (int i = 0; i < machine.num_inputs(); ++i) {
+    const ActorMachine::Port& port = machine.input(i);
+    if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
+    if (port.tokens == 1) {
+      actor.program->BindInput(i, 0, registers_[port.register_id].addresses[port.held_slot]);
+    } else {
+      BindPort(actor, port, i, &BoundProgram::BindInput);
+    }
+  }
+  for (int i = 0; i < machine.num_outputs(); ++i) {
+    const ActorMachine::Port& port = machine.output(i);
+    if (port.period > 1) actor.program->SetPosition(i, port.position);
+    if ((port.position != 0 && !first) || port.slots == port.tokens) continue;
+    if (port.tokens == 1) {
+      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[port.held_slot]);
+    } else {
+      BindPort(actor, port, i, &BoundProgram::BindOutput);
+    }
+    if (Planted(PlantedBug::kBindsFirstSlot)) {
+      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[0]);
+    }
+  }
+  if (Planted(PlantedBug::kArrivalOrder) && machine.num_inputs() > 1) {
+    const ActorMachine::Port& a = machine.input(0);
+    const ActorMachine::Port& b = machine.input(1);
+    if (registers_[a.register_id].bytes != registers_[b.register_id].bytes) return;
+    const bool b_came_last = machine.last_cause().register_id == b.register_id;
+    actor.program->BindInput(b_came_last ? 0 : 1, 0,
+                             registers_[a.register_id].addresses[a.held_slot]);
+    actor.program->BindInput(b_came_last ? 1 : 0, 0,
+                             registers_[b.register_id].addresses[b.held_slot]);
+  }
+}
+
+void RankExecutor::Watch(FiniteWatch* watch, int64_t step_shift) {
+  watch_ = watch;
+  step_shift_ = step_shift;
+  for (ActorRuntime& actor : actors_) actor.act.step += step_shift;
+  for (size_t i = 0; i < plan_->states.size(); ++i)
+    watch->LookAtState(plan_->states[i], ReadState(static_cast<int>(i)).data());
+}
+
+void RankExecutor::Unwatch() {
+  for (ActorRuntime& actor : actors_) actor.act.step -= step_shift_;
+  watch_ = nullptr;
+  step_shift_ = 0;
+}
+
+absl::Status RankExecutor::RunProgram(ActorRuntime& actor) {
+  const BoundProgram::Act act{actor.act.step, actor.act.micro_batch, actor.act.chunk};
+  const LaunchContext launch{device_->team(), WorkspaceOf(actor.queue),
+                             &device_->queue(actor.queue)};
+  if (watch_ != nullptr) return actor.program->RunWatched(act, launch, watch_);
+  if (!options_.on_kernels) return actor.program->Run(act, launch);
+  WEIR_RETURN_IF_ERROR(actor.program->RunTimed(act, launch, &kernel_ns_));
+  options_.on_kernels(*actor.plan, kernel_ns_);
+  return absl::OkStatus();
+}
+
+void RankExecutor::RunBody(void* context) {
+  ActorRuntime& actor = *static_cast<ActorRuntime*>(context);
+  RankExecutor& self = *actor.owner;
+  const absl::Status done = self.RunAct(actor);
+  if (!done.ok()) self.Fault(At(absl::StrCat("rank ", self.plan_->rank), done));
+}
+
+absl::Status RankExecutor::RunAct(ActorRuntime& actor) {
+  if (watch_ != nullptr) {
+    watch_->BeginAct(*actor.plan, actor.act.number, actor.act.micro_batch, actor.act.chunk);
+  }
+  if (actor.program != nullptr) return RunProgram(actor);
+  if (options_.compute == RankExecutorOptions::Compute::kSkip) return absl::OkStatus();
+  switch (actor.kind) {
+    case ActorKind::kSource: return FillFromFeed(actor);
+    case ActorKind::kSend: CopyToOutput(actor); break;
+    case ActorKind::kSink: TakeMetric(actor); break;
+    case ActorKind::kCompute: break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RankExecutor::FillFromFeed(ActorRuntime& actor) {
+  const PlanActor& spec = *actor.plan;
+  const auto fill = [&](char* host) -> absl::Status {
+    const absl::Status filled = options_.feed->Fill(spec.feed, actor.act.step,
+                                                    actor.act.micro_batch, spec.feed_slice, host);
+    if (!filled.ok()) {
+      return absl::Status(filled.code(), absl::StrCat("W0514 at actor '", spec.name, "', feed '",
+                                                      spec.feed, "': ", filled.message()));
+    }
+    if (watch_ != nullptr) watch_->AfterFeed(host);
+    return CheckFed(*options_.feed, spec, actor.act.step, actor.act.micro_batch, host);
+  };
+  return device_->queue(actor.queue)
+      .Fill(HeldSlot(actor.machine.output(0)), spec.feed_slice.bytes(), fill);
+}
+
+// A SEND without a program sends what it gets.
+void RankExecutor::CopyToOutput(ActorRuntime& actor) {
+  if (actor.machine.num_inputs() == 0) return;
+  const ActorMachine::Port& to = actor.machine.output(0);
+  device_->queue(actor.queue)
+      .Copy(HeldSlot(to), HeldSlot(actor.machine.input(0)), registers_[to.register_id].bytes);
+}
+
+void RankExecutor::TakeMetric(ActorRuntime& actor) {
+  if (options_.sink == nullptr) return;
+  float* const metric = &flights_[actor.queue].next().metric;
+  device_->queue(actor.queue).CopyOut(metric, HeldSlot(actor.machine.input(0)), sizeof(*metric));
+}
+
+}  // namespace weir
