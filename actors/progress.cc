@@ -13,7 +13,8 @@ SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickSc
   SessionProgress all;
   all.asleep = true;
   const RankExecutor* longest = nullptr;
-  const RankExecutor* waiting = nullptr;
+  const RankExecutor* unfinished = nullptr;
+  bool unfinished_waits = false;
   std::vector<int> done;
   RankExecutor::Progress act;  // of `longest`
   for (const RankExecutor* rank : ranks) {
@@ -26,17 +27,20 @@ SessionProgress ReadProgress(absl::Span<RankExecutor* const> ranks, const TickSc
     }
     if (progress.sleep == Sleep::kDone) {
       done.push_back(rank->plan().rank);
-    } else if (waiting == nullptr) {
-      waiting = rank;
+    } else if (unfinished == nullptr) {
+      unfinished = rank;
+      unfinished_waits = progress.sleep == Sleep::kWaiting;
     }
   }
+  all.done = done.size() == ranks.size();
   if (longest != nullptr) {
     const int64_t ns = scale.ToNs(TickClock::Now()) - scale.ToNs(act.since);
     all.activity = absl::StrFormat("rank %d: actor '%s', act %d, for %.1f s", longest->plan().rank,
                                    longest->plan().actors[act.actor].name, act.act,
                                    1e-9 * static_cast<double>(std::max<int64_t>(0, ns)));
-  } else if (waiting != nullptr) {
-    all.activity = absl::StrFormat("rank %d waits", waiting->plan().rank);
+  } else if (unfinished != nullptr) {
+    all.activity = absl::StrFormat("rank %d %s", unfinished->plan().rank,
+                                   unfinished_waits ? "waits" : "is between two acts");
   } else if (done.size() == 1) {
     all.activity = absl::StrFormat("rank %d has done all acts it was asked for", done.front());
   } else {

@@ -15,10 +15,11 @@ namespace weir {
 struct SessionProgress {
   int64_t acts = 0;     // done by all local ranks since the session was made
   bool asleep = false;  // true if all local ranks wait for others or are done
+  bool done = false;    // true if all local ranks have done all acts they were asked for
   // Describes the rank that has been in one act the longest:
   //   "rank 3: actor 'forward layers.1', act 12, for 2.1 s"    act 12 counts from 0
-  // If no rank is in an act, describes the first rank that has acts left: "rank 1 waits". Otherwise
-  // the text is "rank 1 has done all acts it was asked for".
+  // If no rank is in an act, describes the first rank that has acts left: "rank 1 waits", or "rank
+  // 1 is between two acts". Otherwise the text is "rank 1 has done all acts it was asked for".
   std::string activity;
 };
 

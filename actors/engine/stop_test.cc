@@ -57,6 +57,7 @@ TEST(StopTest, RanksThatWaitForAPeerThatNeverSendsAreStopped) {
   constexpr int64_t kActs = 5 + 3 + 3 + 2 + 2;
   WaitUntil([&] { return session.Progress().acts == kActs && session.Progress().asleep; });
   EXPECT_THAT(session.Progress().activity, MatchesRegex("rank [01] waits"));
+  EXPECT_FALSE(session.Progress().done);
   session.Stop(kReason);
   runner.join();
   EXPECT_EQ(status, kReason);
@@ -116,6 +117,7 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   EXPECT_THAT((*session)->Progress().activity,
               MatchesRegex("rank 0: actor 'source', act 0, for [0-9]+\\.[0-9] s"));
   EXPECT_FALSE((*session)->Progress().asleep);
+  EXPECT_FALSE((*session)->Progress().done);
   EXPECT_EQ((*session)->Progress().acts, 0);
   feed.LetGo();
   runner.join();
@@ -123,6 +125,7 @@ TEST(StopTest, AnActThatTakesLongIsNamed) {
   const SessionProgress after = (*session)->Progress();
   EXPECT_EQ(after.activity, "ranks 0, 1 have done all acts they were asked for");
   EXPECT_TRUE(after.asleep);
+  EXPECT_TRUE(after.done);
   int64_t acts = 0;
   for (int rank : (*session)->local_ranks()) {
     for (const PlanActor& actor : (*session)->plan(rank).actors) acts += 2 * actor.acts_per_step;

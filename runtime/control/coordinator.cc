@@ -462,7 +462,7 @@ void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& 
   if (!std::exchange(worker->has_beaten, true)) changed_.notify_all();
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
   worker->progress.acts = beat.acts();
-  worker->progress.asleep = beat.asleep();
+  worker->progress.done = beat.done();
   worker->progress.activity = beat.activity().substr(0, kActivityBytesMax);
   if (beat.ping_sent_ns() == 0 || beat.ping_sent_ns() > now_ns) return;
   worker->clock.Add(beat.ping_sent_ns(), beat.ping_received_ns(), beat.sent_ns(), now_ns);

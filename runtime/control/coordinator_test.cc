@@ -363,7 +363,7 @@ TEST(CoordinatorTest, HealthTellsProgressAndClocks) {
   TestJob job(1);
   std::atomic<int64_t> acts{0};
   WorkerLinkOptions options = job.WorkerOptions(0);
-  options.progress = [&] { return WorkerProgress{++acts, false, "rank 0: at work"}; };
+  options.progress = [&] { return WorkerProgress{++acts, true, "rank 0: at work"}; };
   auto link = *WorkerLink::Connect(options);
   // The first pings follow one another, each answered by a heartbeat.
   WorkerHealth health;
@@ -372,7 +372,7 @@ TEST(CoordinatorTest, HealthTellsProgressAndClocks) {
     std::this_thread::yield();
   } while (health.progress.acts < 20);
   EXPECT_TRUE(health.connected);
-  EXPECT_FALSE(health.progress.asleep);
+  EXPECT_TRUE(health.progress.done);
   EXPECT_EQ(health.progress.activity, "rank 0: at work");
   EXPECT_EQ(health.pid, getpid());
   EXPECT_LT(health.since_progress_ms, kPatienceMs);

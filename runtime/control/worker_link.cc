@@ -346,7 +346,7 @@ void GrpcWorkerLink::Beat() {
   control::WorkerFrame frame;
   control::Heartbeat* beat = frame.mutable_heartbeat();
   beat->set_acts(progress.acts);
-  beat->set_asleep(progress.asleep);
+  beat->set_done(progress.done);
   beat->set_activity(progress.activity.substr(0, kActivityBytesMax));
   if (ping.has_value()) {
     beat->set_ping_sent_ns(ping->sent_ns);

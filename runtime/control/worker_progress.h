@@ -8,8 +8,8 @@
 namespace weir {
 
 struct WorkerProgress {
-  int64_t acts = 0;    // done by all its ranks together
-  bool asleep = true;  // every rank waits for messages
+  int64_t acts = 0;   // done by all its ranks together
+  bool done = false;  // every rank has done all acts it was asked for
   // For people, as "rank 3: actor 'forward layers.1' since 2.1 s"; a heartbeat carries 4 KiB of the
   // text.
   std::string activity;

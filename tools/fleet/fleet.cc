@@ -297,9 +297,16 @@ void Fleet::CheckProgress() {
   event.time_ns = now_ns;
   event.reason = absl::StrFormat("no actor of any rank has acted for %.1f s",
                                  static_cast<double>(options_.stuck_after_ms) * 1e-3);
-  for (const WorkerHealth& worker : health) {
-    if (worker.since_progress_ms < options_.stuck_after_ms) return;
-    event.details.push_back(worker.progress.activity);
+  std::vector<int> unfinished;
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    if (health[worker].since_progress_ms < options_.stuck_after_ms) return;
+    event.details.push_back(health[worker].progress.activity);
+    if (!health[worker].progress.done) unfinished.push_back(worker);
+  }
+  // No other worker has an actor that waits, so no account of waits names this worker.
+  if (unfinished.size() == 1 && num_workers() > 1) {
+    event.details.push_back(absl::StrCat("all other ranks have done their acts and wait for ",
+                                         RankLabel(ranks_of_[unfinished.front()])));
   }
   watch_progress_.store(false);
   ExplainStandstill(&event);

@@ -137,7 +137,7 @@ class Worker {
     if (group_ == nullptr)
       return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
     SessionProgress progress = group_->Progress();
-    return {progress.acts, progress.asleep, std::move(progress.activity)};
+    return {progress.acts, progress.done, std::move(progress.activity)};
   }
 
   void OnAbort(const absl::Status& reason) {

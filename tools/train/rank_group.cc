@@ -101,8 +101,9 @@ SessionProgress RankGroup::Progress() const {
   if (evaluator_ == nullptr) return progress;
   const SessionProgress evaluating = evaluator_->session()->Progress();
   progress.acts += evaluating.acts;
-  if (!evaluating.asleep) progress.activity = evaluating.activity + " (evaluation)";
+  if (!evaluating.done) progress.activity = evaluating.activity + " (evaluation)";
   progress.asleep = progress.asleep && evaluating.asleep;
+  progress.done = progress.done && evaluating.done;
   return progress;
 }
 
