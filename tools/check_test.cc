@@ -199,6 +199,14 @@ TEST_F(CheckTest, NumbersThatNoRunCanHaveAreRefusedBeforeAnythingElse) {
     EXPECT_EQ(check.code, 2) << flag;
     EXPECT_THAT(check.err, AllOf(HasSubstr(flag), HasSubstr("found " + value)));
   }
+  const std::vector<std::vector<std::string>> verbs = {
+      {"train", job}, {"generate", job, "--init", "none"}, {"sim", job}, {"zoo", "gpt"}};
+  for (std::vector<std::string> verb : verbs) {
+    verb.insert(verb.end(), {"--seed", "18446744073709551616"});
+    const Outcome refused = Weir(verb);
+    EXPECT_EQ(refused.code, 2) << verb.front();
+    EXPECT_THAT(refused.err, HasSubstr("--seed"));
+  }
 }
 
 TEST_F(CheckTest, MetricsHaveAFileOfTheirOwn) {

@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "runtime/base/status.h"
+#include "tools/cli_checks.h"
 #include "tools/cli_verbs.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
@@ -243,6 +244,7 @@ void AddSimVerbs(CLI::App* app, CliContext* context) {
       ->check(CLI::Range(1, 1000));
   verb->add_option("--seed", sim->options.seed, "Seed of jitter, if the cluster has any")
       ->type_name("N")
+      ->check(IsCount())
       ->capture_default_str();
   verb->add_option("--trace", sim->options.trace, "Write a Perfetto trace, as weir train does")
       ->type_name("PATH");

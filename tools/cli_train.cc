@@ -10,6 +10,7 @@
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
 #include "tools/cli.h"
+#include "tools/cli_checks.h"
 #include "tools/cli_verbs.h"
 #include "tools/console/console.h"
 #include "tools/fleet/fleet_runner.h"
@@ -188,6 +189,7 @@ void AddTrainVerbs(CLI::App* app, CliContext* context) {
       ->capture_default_str();
   verb->add_option("--seed", generate->options.seed, "Seed of the choice")
       ->type_name("N")
+      ->check(IsCount())
       ->capture_default_str();
   verb->add_option("--threads", generate->options.threads, "Threads [all cores]")
       ->type_name("N")

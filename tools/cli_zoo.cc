@@ -1,6 +1,7 @@
 // weir zoo: writes complete jobs to start from.
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
+#include "tools/cli_checks.h"
 #include "tools/cli_verbs.h"
 #include "tools/job_text.h"
 #include "tools/zoo/gpt.h"
@@ -46,6 +47,7 @@ void AddTrainingFlags(CLI::App* verb, TrainingOptions* options) {
                    "Steps between evaluations; 0 is at the end only")
       ->capture_default_str();
   verb->add_option("--seed", options->seed, "Seed of weights, data and dropout")
+      ->check(IsCount())
       ->capture_default_str();
   verb->add_option("--schedule", options->schedule,
                    "Of the pipeline: 1f1b, gpipe, interleaved or zero-bubble")

@@ -4,47 +4,14 @@
 #include <cmath>
 #include <memory>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "compiler/check_training.h"
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
+#include "tools/cli_checks.h"
 #include "tools/launch/placement.h"
 
 namespace weir {
-namespace {
-
-// An empty text is mostly an unset variable of a script. Without this check the run would keep
-// nothing.
-const CLI::Validator kIsPath(
-    [](std::string& path) -> std::string {
-      return path.empty() ? "expected a path; found an empty text" : "";
-    },
-    "", "path");
-
-// CLI11 reads a number above 2^63 - 1 as that number.
-const CLI::Validator kIsCount(
-    [](std::string& text) -> std::string {
-      int64_t count = 0;
-      if (absl::SimpleAtoi(text, &count) && count >= 0) return "";
-      return absl::StrCat("expected a whole number from 0 to 2^63 - 1; found ", text);
-    },
-    "", "count");
-
-// "nan" lies in every range of CLI11.
-CLI::Validator IsSeconds(double least) {
-  constexpr double kMost = 1e6;
-  return CLI::Validator(
-      [least](std::string& text) -> std::string {
-        double seconds = 0;
-        if (absl::SimpleAtod(text, &seconds) && seconds >= least && seconds <= kMost) return "";
-        return absl::StrCat("expected ", least, " to ", kMost, " seconds; found ", text);
-      },
-      "", "seconds");
-}
-
-}  // namespace
-
 void FleetArguments::AddTo(CLI::App* verb) {
   const auto seconds = [&](const char* name, double* value, const char* about,
                            double least = 0.01) {
@@ -120,31 +87,31 @@ void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
           "--steps", steps,
           "Step to end at, instead of the job's; the schedule of learning rates stays the job's")
       ->type_name("N")
-      ->check(kIsCount);
-  verb->add_option("--seed", seed, "Seed, instead of the job's")->type_name("N")->check(kIsCount);
+      ->check(IsCount());
+  verb->add_option("--seed", seed, "Seed, instead of the job's")->type_name("N")->check(IsCount());
   verb->add_option("--init", options.init, "Start from these weights (safetensors)")
       ->type_name("PATH")
-      ->check(kIsPath);
+      ->check(IsPath());
   verb->add_option("--resume", options.resume, "Resume from this checkpoint, on any mesh")
       ->type_name("PATH")
-      ->check(kIsPath);
+      ->check(IsPath());
   verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")
       ->type_name("PATH")
-      ->check(kIsPath);
+      ->check(IsPath());
   verb->add_option("--checkpoint", options.checkpoint,
                    "Write weights, optimiser states and the step")
       ->type_name("PATH")
-      ->check(kIsPath);
+      ->check(IsPath());
   verb->add_option("--checkpoint-every", options.checkpoint_every, "Also write it every N steps")
       ->type_name("N")
       ->check(CLI::PositiveNumber);
   verb->add_option("--metrics", options.metrics, "Write a line of JSON per step")
       ->type_name("PATH")
-      ->check(kIsPath);
+      ->check(IsPath());
   verb->add_option("--trace", options.trace,
                    "Write a Perfetto trace of the last acts, also if the job fails")
       ->type_name("PATH")
-      ->check(kIsPath);
+      ->check(IsPath());
   verb->add_option("--on-nonfinite", on_nonfinite,
                    "When the loss or the gradients are NaN or infinite: stop (exit code 3; the "
                    "last finite state is kept in PATH.stopped "

@@ -27,7 +27,6 @@ struct Flight {
   int64_t number = 0;            // among all acts that the rank has issued
   int64_t position = 0;          // in its queue
   std::vector<int64_t> awaited;  // by queue: the position that the act's queue waits for; 0: none
-  bool is_issued = false;        // its effects on this rank have been performed
   bool is_last = false;          // that its actor may do
   float metric = 0;              // of a SINK
   std::vector<Effect> leaving;   // what becomes known outside when it is done

@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
@@ -159,7 +158,6 @@ void RankExecutor::Start(ActorRuntime& actor) {
   flight.number = num_issued_++;
   flight.position = ++positions_[actor.queue];
   flight.awaited.swap(awaited_);
-  flight.is_issued = false;
   flight.leaving.clear();
   flights.Add();
   ++num_running_;
@@ -175,22 +173,26 @@ void RankExecutor::AwaitOthers(const ActorRuntime& actor) {
   for (int i = 0; i < machine.num_inputs(); ++i) {
     const ActorMachine::Port& port = machine.input(i);
     for (int32_t k = 0; k < port.tokens; ++k)
-      AwaitSlot(actor.queue, registers_[port.register_id], port.slot(k), /*writes=*/false);
+      AwaitWriter(actor.queue, registers_[port.register_id], port.slot(k));
   }
   for (int i = 0; i < machine.num_outputs(); ++i) {
     const ActorMachine::Port& port = machine.output(i);
     for (int32_t k = 0; k < port.tokens; ++k)
-      AwaitSlot(actor.queue, registers_[port.register_id], port.slot(k), /*writes=*/true);
+      AwaitReaders(actor.queue, registers_[port.register_id], port.slot(k));
   }
 }
 
-// A reader waits for the writer, a writer for all readers. What crosses to other ranks is done by
-// the time that the host knows of it.
-void RankExecutor::AwaitSlot(int queue, const RegisterRuntime& r, int32_t slot, bool writes) {
+// Lets the queue wait for the act that wrote the slot last. A token from another rank is written by
+// the time that this rank knows of the token.
+void RankExecutor::AwaitWriter(int queue, const RegisterRuntime& r, int32_t slot) {
   if (r.side != RegisterSide::kLocal) return;
-  if (!writes) {
-    return Await(queue, {actors_[r.producer_actor].queue, r.written[slot]});
-  }
+  Await(queue, {actors_[r.producer_actor].queue, r.written[slot]});
+}
+
+// Lets the queue wait for the last readers of the slot. Readers on another rank have read by the
+// time that this rank knows of their credit.
+void RankExecutor::AwaitReaders(int queue, const RegisterRuntime& r, int32_t slot) {
+  if (r.side != RegisterSide::kLocal) return;
   for (int32_t other = 0; other < num_queues_; ++other)
     Await(queue, {other, r.read[slot * num_queues_ + other]});
 }
@@ -236,12 +238,11 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   if (actor.machine.done()) --num_unfinished_;
 }
 
-// The effects on this rank of an act that is issued. On a device that takes no acts ahead it is
+// Performs the effects on this rank of an act that is issued. On a device of depth 1 the act is
 // done, too.
 void RankExecutor::FinishIssue(ActorRuntime& actor, Flight& flight) {
   effects_.clear();
   const bool is_ready = actor.machine.OnActDone(&effects_);
-  flight.is_issued = true;
   flight.is_last = actor.machine.done();
   for (const Effect& effect : effects_) {
     RegisterRuntime& r = registers_[effect.register_id];
@@ -268,7 +269,7 @@ void RankExecutor::FinishFlight(int queue) {
   ActorRuntime& actor = actors_[flight.act.actor];
   now_ = Now();
   if (actor.kind == ActorKind::kSink) ReportMetric(flight.act, flight.metric);
-  if (!flight.is_issued) FinishIssue(actor, flight);
+  if (depth_ == 1) FinishIssue(actor, flight);
   int64_t bytes_sent = 0;
   for (const Effect& effect : flight.leaving) bytes_sent += Perform(actor, flight.act, effect);
   // Its queue came to it when it had done the one before, and others come to theirs now.
@@ -281,10 +282,9 @@ void RankExecutor::FinishFlight(int queue) {
     }
   }
   if (flight.is_last) --num_unfinished_;
-  const Act act = flight.act;
   flights.RemoveOldest();
   --num_running_;
-  Record(actor, act, bytes_sent);
+  Record(actor, flight.act, bytes_sent);  // the ring keeps a removed flight until the next Add
 }
 
 void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {

@@ -299,7 +299,8 @@ class RankExecutor final : private MessageReceiver {
     return registers_[port.register_id].addresses[port.held_slot];
   }
   void AwaitOthers(const ActorRuntime& actor);
-  void AwaitSlot(int queue, const RegisterRuntime& r, int32_t slot, bool writes);
+  void AwaitWriter(int queue, const RegisterRuntime& r, int32_t slot);
+  void AwaitReaders(int queue, const RegisterRuntime& r, int32_t slot);
   void Await(int queue, QueuePosition position);
   void Finish(ActorRuntime& actor);
   void FinishIssue(ActorRuntime& actor, Flight& flight);

@@ -2,11 +2,10 @@
 //
 // Escape sequences can rewrite the contents of a screen, and some terminals answer them as if the
 // user had typed the answer. Text in two directions can show in an order other than its real order.
-// Of control characters, printable text therefore has only line ends and tabs. Other control
+// Printable text therefore has no control characters but line ends and tabs. Other control
 // characters, U+0080 to U+009F, characters that steer the direction of text, and bytes that are not
-// UTF-8 become \xNN, byte by byte, which no reader takes for a character of the text. Thread rule:
-// values; a PrintableText is used by one thread at a time.
-// thread at a time.
+// UTF-8 become \xNN, byte by byte, which no reader takes for a character of the text.
+// Thread rule: values; one thread at a time uses a PrintableText.
 #pragma once
 
 #include <cstddef>

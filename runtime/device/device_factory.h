@@ -30,7 +30,7 @@ struct DeviceOptions {
 // Errors are those of CheckDeviceKind.
 absl::StatusOr<std::unique_ptr<Device>> MakeDevice(const DeviceOptions& options);
 
-// The most that a job may ask for of a kind of device.
+// The most that a job may ask for of a kind of device. An unknown kind has the least of all.
 struct DeviceLimits {
   int num_queues = 1;
   int depth = 1;

@@ -63,7 +63,6 @@ Device::Launched WalledDevice::Launch(const DeviceWork& work) {
   WalledQueue& queue = queues_[work.queue];
   work.run(work.context);
   queue.operations_.push_back({nullptr, nullptr, {}, true});
-  ++queue.num_issued_;
   queue.free_at_ns_ = std::max(now_ns_, queue.free_at_ns_) + work.cost_ns;
   queue.done_at_ns_.push_back(queue.free_at_ns_);
   return Launched::kIssued;
@@ -161,7 +160,7 @@ void WalledDevice::Rewind() {
   for (WalledQueue& queue : queues_) {
     queue.operations_.clear();
     queue.done_at_ns_.clear();
-    queue.num_issued_ = queue.num_done_ = queue.num_told_ = queue.free_at_ns_ = 0;
+    queue.num_done_ = queue.num_told_ = queue.free_at_ns_ = 0;
   }
   num_draws_ = 0;
   now_ns_ = 0;

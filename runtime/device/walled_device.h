@@ -59,7 +59,6 @@ class WalledQueue final : public DeviceQueue {
   WalledDevice* device_ = nullptr;
   int32_t index_ = 0;
   std::deque<Operation> operations_;
-  int64_t num_issued_ = 0;          // works
   int64_t num_done_ = 0;            // works that are done
   int64_t num_told_ = 0;            // works that the owner has told the host of (kOwner)
   std::deque<int64_t> done_at_ns_;  // of works that the host has not been told of, by their costs

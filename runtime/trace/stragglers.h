@@ -35,8 +35,8 @@ struct DeviceSpeed {
   // The time of the rank's acts over that of the same acts on its peers; 1 without peers.
   double factor = 1;
   double busy_ns_per_step = 0;
-  // Of the time in acts that were long enough to be measured, the share in which the rank's thread
-  // had a core; negative: unknown, or known of too few acts.
+  // The share of the time in measured acts for which the rank's thread had a core. Acts that are
+  // long enough are measured. Negative: unknown, or known of too few acts.
   double core_share = -1;
 };
 

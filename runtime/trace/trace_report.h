@@ -25,8 +25,8 @@ struct DeviceReport {
   double waits_for_input = 0;
   double waits_for_credit = 0;
   double between_acts = 0;  // ready, but not started: the engine, the scheduler, short gaps
-  // Of the time in acts that were long enough to be measured, the share in which the rank's thread
-  // had a core; negative: unknown.
+  // The share of the time in measured acts for which the rank's thread had a core. Acts that are
+  // long enough are measured. Negative: unknown.
   double core_share = -1;
   int64_t acts_dropped = 0;  // older than what the ring could keep
 };

@@ -20,9 +20,7 @@ TransformerOptions Small() {
   return options;
 }
 
-using MakeJob = absl::StatusOr<Job> (*)(const TransformerOptions&);
-
-void CheckMatrix(MakeJob make, TransformerOptions options) {
+void CheckMatrix(MakeJob make, const TransformerOptions& options) {
   absl::StatusOr<Job> job = make(options);
   ASSERT_TRUE(job.ok()) << job.status();
   TrainRunOptions run_options;
@@ -33,11 +31,9 @@ void CheckMatrix(MakeJob make, TransformerOptions options) {
   EXPECT_LT(one->losses.back(), one->losses.front());
   for (const Layout& layout : LayoutMatrix()) {
     SCOPED_TRACE(NameOf(layout));
-    options.sequence_parallel = layout.sequence;
-    absl::StatusOr<Job> here = make(options);
+    const absl::StatusOr<Job> here = JobOn(layout, make, options);
     ASSERT_TRUE(here.ok()) << here.status();
-    here->mutable_training()->set_zero_stage(layout.zero);
-    absl::StatusOr<TrainRun> many = Train(WithMesh(*here, layout.mesh), run_options);
+    absl::StatusOr<TrainRun> many = Train(*here, run_options);
     ASSERT_TRUE(many.ok()) << many.status();
     ASSERT_EQ(many->losses.size(), one->losses.size());
     double worst = 0;

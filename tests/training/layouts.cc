@@ -1,6 +1,8 @@
 #include "tests/training/layouts.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "tests/training/train_run.h"
 
 namespace weir::testing {
 
@@ -42,6 +44,13 @@ std::string NameOf(const Layout& layout) {
                       layout.sequence == SequenceParallel::kMegatron  ? " megatron"
                       : layout.sequence == SequenceParallel::kUlysses ? " ulysses"
                                                                       : "");
+}
+
+absl::StatusOr<Job> JobOn(const Layout& layout, MakeJob make, TransformerOptions options) {
+  options.sequence_parallel = layout.sequence;
+  WEIR_ASSIGN_OR_RETURN(Job job, make(options));
+  job.mutable_training()->set_zero_stage(layout.zero);
+  return WithMesh(std::move(job), layout.mesh);
 }
 
 }  // namespace weir::testing

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
 #include "tools/zoo/zoo_options.h"
 
 namespace weir::testing {
@@ -22,5 +24,11 @@ std::string NameOf(const Layout& layout);
 
 // Returns a model of four layers that every layout of the matrix can split.
 TransformerOptions SmallTransformer();
+
+// A function of the zoo, such as GptJob.
+using MakeJob = absl::StatusOr<Job> (*)(const TransformerOptions&);
+
+// Makes the job with the mesh, ZeRO stage and sequence kind of the layout.
+absl::StatusOr<Job> JobOn(const Layout& layout, MakeJob make, TransformerOptions options);
 
 }  // namespace weir::testing

@@ -80,12 +80,9 @@ void ExpectOneLength(const PlayedRun& played, int64_t steps) {
 TEST(StepTime, TheStepsOfARunAddUpToItsTimeOnEveryLayout) {
   for (const Layout& layout : LayoutMatrix()) {
     SCOPED_TRACE(NameOf(layout));
-    TransformerOptions options = SmallTransformer();
-    options.sequence_parallel = layout.sequence;
-    absl::StatusOr<Job> job = GptJob(options);
+    const absl::StatusOr<Job> job = JobOn(layout, GptJob, SmallTransformer());
     ASSERT_TRUE(job.ok()) << job.status();
-    job->mutable_training()->set_zero_stage(layout.zero);
-    ExpectOneLength(Play(WithMesh(*job, layout.mesh), kSteps), kSteps);
+    ExpectOneLength(Play(*job, kSteps), kSteps);
   }
 }
 

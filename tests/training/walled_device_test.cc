@@ -46,12 +46,9 @@ void ExpectTheSameBits(Job job, const std::vector<Queues>& devices) {
 TEST(WalledDevice, TrainsToTheBitsOfTheCpuOnEveryLayoutAndWithAnyQueues) {
   for (const Layout& layout : LayoutMatrix()) {
     SCOPED_TRACE(NameOf(layout));
-    TransformerOptions options = SmallTransformer();
-    options.sequence_parallel = layout.sequence;
-    absl::StatusOr<Job> job = GptJob(options);
+    const absl::StatusOr<Job> job = JobOn(layout, GptJob, SmallTransformer());
     ASSERT_TRUE(job.ok()) << job.status();
-    job->mutable_training()->set_zero_stage(layout.zero);
-    ExpectTheSameBits(WithMesh(*job, layout.mesh), AllQueues());
+    ExpectTheSameBits(*job, AllQueues());
   }
 }
 

@@ -1,26 +1,17 @@
 #include "tools/launch/cpu_starvation.h"
 
-#include <dirent.h>
-
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 #include <vector>
 
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "tools/launch/process_threads.h"
 
 namespace weir {
 namespace {
 
 constexpr int64_t kStarvedShare = 4;  // of a core: 1/4
 constexpr int64_t kWaitingShare = 2;  // of the time: 1/2
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 }  // namespace
 
@@ -54,17 +45,13 @@ bool AddWaits(const std::string& schedstat, ProcessorUse* use) {
 }
 
 std::optional<ProcessorUse> ReadProcessorUse(pid_t pid) {
-  const std::string folder = absl::StrCat("/proc/", pid, "/task");
-  DIR* directory = ::opendir(folder.c_str());
-  if (directory == nullptr) return std::nullopt;
   ProcessorUse use;
-  while (const dirent* entry = ::readdir(directory)) {
-    if (entry->d_name[0] == '.') continue;
+  const bool is_there = ForEachThread(pid, [&use](const std::string& folder) {
     // A thread that has just ended counts for nothing.
-    AddThread(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/stat")), &use);
-    AddWaits(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/schedstat")), &use);
-  }
-  ::closedir(directory);
+    AddThread(ReadProcFile(folder + "/stat"), &use);
+    AddWaits(ReadProcFile(folder + "/schedstat"), &use);
+  });
+  if (!is_there) return std::nullopt;
   return use;
 }
 

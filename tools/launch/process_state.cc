@@ -1,10 +1,6 @@
 #include "tools/launch/process_state.h"
 
-#include <dirent.h>
-
 #include <chrono>
-#include <fstream>
-#include <iterator>
 #include <thread>
 
 #include "absl/strings/match.h"
@@ -12,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "tools/launch/process_threads.h"
 
 namespace weir {
 namespace {
@@ -20,11 +17,6 @@ using Kind = ProcessState::Kind;
 
 constexpr int kLooksMax = 3;
 constexpr auto kBetweenLooks = std::chrono::milliseconds(50);
-
-std::string ReadFile(const std::string& path) {
-  std::ifstream file(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 struct Threads {
   int all = 0, stopped = 0, traced = 0, uninterruptible = 0, ready = 0;
@@ -63,17 +55,11 @@ Kind KindOf(const Threads& threads) {
 }  // namespace
 
 ProcessState ReadProcessState(pid_t pid) {
-  const std::string folder = absl::StrCat("/proc/", pid, "/task");
-  DIR* directory = ::opendir(folder.c_str());
-  if (directory == nullptr) return {};
   ProcessState state;
   Threads threads;
-  while (const dirent* entry = ::readdir(directory)) {
-    if (entry->d_name[0] != '.')
-      AddStatus(ReadFile(absl::StrCat(folder, "/", entry->d_name, "/status")), &threads,
-                &state.num_switches);
-  }
-  ::closedir(directory);
+  ForEachThread(pid, [&](const std::string& folder) {
+    AddStatus(ReadProcFile(folder + "/status"), &threads, &state.num_switches);
+  });
   state.kind = KindOf(threads);
   return state;
 }

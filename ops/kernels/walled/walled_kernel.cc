@@ -15,18 +15,20 @@ namespace weir {
 namespace {
 
 // A kernel marks its workspace when it begins, and finds the mark when it computes, unless a kernel
-// of another queue has been there in between.
+// of another queue has been there in between. A kernel without a workspace has nothing to mark.
 class WorkspaceMark {
  public:
   WorkspaceMark(void* workspace, int64_t bytes)
       : workspace_(workspace), bytes_(bytes), number_(++num_marks) {}
 
   void Set() const {
+    if (bytes_ == 0) return;
     std::memset(workspace_, kPoison, bytes_);
     std::memcpy(workspace_, &number_, std::min<int64_t>(bytes_, sizeof(number_)));
   }
   absl::Status Check() const {
-    if (std::memcmp(workspace_, &number_, std::min<int64_t>(bytes_, sizeof(number_))) == 0)
+    if (bytes_ == 0 ||
+        std::memcmp(workspace_, &number_, std::min<int64_t>(bytes_, sizeof(number_))) == 0)
       return absl::OkStatus();
     return absl::InternalError("W0535 two kernels that run at the same time share a workspace");
   }

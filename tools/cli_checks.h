@@ -1,0 +1,20 @@
+// Checks of the values of options, for `check` of CLI11. CLI11 alone takes values that no option of
+// Weir means.
+// Thread rule: pure functions.
+#pragma once
+
+#include "CLI/CLI.hpp"
+
+namespace weir {
+
+// A text that is not empty. An empty text is mostly an unset variable of a script. Without this
+// check the run would keep nothing.
+CLI::Validator IsPath();
+
+// A whole number from 0 to 2^63 - 1. CLI11 reads a number above 2^63 - 1 as that number.
+CLI::Validator IsCount();
+
+// A number from `least` to 1e6. "nan" lies in every range of CLI11.
+CLI::Validator IsSeconds(double least);
+
+}  // namespace weir
