@@ -1,5 +1,5 @@
-// The program `weir`. Everything is in tools/cli.h, except for the settings of the whole process
-// here.
+// The program `weir`. Everything is in tools/cli/cli.h, except for the settings of the whole
+// process here.
 //
 // WEIR_SANDBOX=off in the environment switches off the sandbox of the verbs that only read
 // (tools/sandbox/sandbox.h).
@@ -10,7 +10,7 @@
 
 #include "absl/strings/string_view.h"
 #include "runtime/limits/process_limits.h"
-#include "tools/cli.h"
+#include "tools/cli/cli.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Runs both engines on the same hand-written jobs, and expects the same bits in any order.
 #include <set>
 
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
 #include "actors/testing/unchecked_run.h"

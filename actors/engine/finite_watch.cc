@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
+#include "actors/plan/certificate.h"
 #include "runtime/base/finite.h"
 
 namespace weir {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 #include "ops/kernels/kernel.h"
 #include "runtime/device/device_memory.h"
 

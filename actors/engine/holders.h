@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 
 namespace weir {
 

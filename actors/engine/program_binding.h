@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "actors/engine/finite_watch.h"
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 #include "ops/kernels/kernel.h"
 
 namespace weir {

@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
 #include "actors/engine/rank_executor.h"
+#include "actors/plan/certificate.h"
+#include "runtime/base/alignment.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -28,10 +29,6 @@ size_t MaxTokens(const Plan& plan) {
 // session, so that the tokens that are there lie in the first slots.
 int64_t FirstNumber(const PlanRegister& r, const RegisterCount& count) {
   return r.side == RegisterSide::kLocal ? 0 : count.released;
-}
-
-int64_t AlignUp(int64_t bytes) {
-  return (bytes + kOperandAlignment - 1) / kOperandAlignment * kOperandAlignment;
 }
 
 // Staging slots start on a cache line each.

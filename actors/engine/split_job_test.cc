@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
 #include "gmock/gmock.h"

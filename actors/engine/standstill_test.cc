@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
-#include "actors/derive_certificate.h"
-#include "actors/launch.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/derive_certificate.h"
+#include "actors/session/session.h"
 #include "actors/testing/job_sketch.h"
 #include "actors/testing/pair_plan.h"
 #include "actors/testing/test_job.h"

@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "absl/strings/match.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
 #include "gmock/gmock.h"

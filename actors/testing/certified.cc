@@ -3,7 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "actors/derive_certificate.h"
+#include "actors/plan/derive_certificate.h"
 
 namespace weir {
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "actors/derive_certificate.h"
+#include "actors/plan/derive_certificate.h"
 #include "runtime/base/status.h"
 
 namespace weir {

@@ -10,7 +10,7 @@
 #include <tuple>
 #include <vector>
 
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "actors/testing/certified.h"
 #include "actors/testing/shared_network.h"
 #include "actors/testing/test_plans.h"

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <vector>
 
-#include "actors/feed.h"
+#include "actors/engine/feed.h"
 #include "proto/plan.pb.h"
 
 namespace weir {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "proto/plan.pb.h"
 
 namespace weir {

@@ -2,7 +2,7 @@
 // and no rank receives. Thread rule: a pure function of its argument.
 #pragma once
 
-#include "compiler/lower/rank_graph.h"
+#include "compiler/ir/rank_graph.h"
 
 namespace weir::compiler {
 

@@ -38,8 +38,8 @@
 #include <utility>
 #include <vector>
 
-#include "compiler/compile.h"
-#include "compiler/lower/rank_graph.h"
+#include "compiler/ir/logical_plan.h"
+#include "compiler/ir/rank_graph.h"
 
 namespace weir::compiler {
 

@@ -11,14 +11,14 @@
 #include "compiler/lower/order_memory.h"
 #include "compiler/lower/segments.h"
 #include "compiler/lower/slot_policy.h"
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
 namespace {
 
-// More than any message has.
-constexpr int64_t kBytesMax = int64_t{1} << 46;
+using plan_limits::kBytesMax;  // more than any message has
 
 // Returns whether a step needs no message, because every rank keeps what it has or a part of it.
 bool MovesNothing(const BoxingStep& step) { return IsLocal({step}); }

@@ -5,8 +5,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
-#include "compiler/compile.h"
-#include "compiler/lower/rank_graph.h"
+#include "compiler/ir/logical_plan.h"
+#include "compiler/ir/rank_graph.h"
 
 namespace weir::compiler {
 
@@ -16,11 +16,5 @@ absl::Status ShapeStages(LogicalPlan* plan);
 
 // Precondition: ShapeStages has run.
 absl::StatusOr<RankGraph> LowerToRankGraph(const LogicalPlan& plan, int64_t rank);
-
-// kInvalidArgument (W0480, W0486): sizes or counts are beyond any device, whatever the slots.
-absl::Status CheckSizes(const RankGraph& graph);
-
-// Returns the finished plan: registers, slot counts (slot_policy.h), memory, programs and times.
-absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph);
 
 }  // namespace weir::compiler

@@ -1,14 +1,14 @@
 // Register counts of the policy SCHEDULE, which follows the pipeline schedule. A register from one
-// pass of a micro-batch to another has the slots that compiler/pipeline_schedule.h gives. A landing
-// buffer has two slots if micro-batches or chunks follow one another. All other registers have one
-// slot. Thread rule: pure functions.
+// pass of a micro-batch to another has the slots that compiler/ir/pipeline_schedule.h gives. A
+// landing buffer has two slots if micro-batches or chunks follow one another. All other registers
+// have one slot. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
-#include "compiler/compile.h"
-#include "compiler/lower/rank_graph.h"
+#include "compiler/ir/logical_plan.h"
+#include "compiler/ir/rank_graph.h"
 
 namespace weir::compiler {
 

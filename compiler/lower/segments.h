@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/ir.h"
+#include "compiler/ir/ir.h"
 #include "sbp/boxing.h"
 
 namespace weir::compiler {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
-#include "compiler/compile.h"
-#include "compiler/lower/rank_graph.h"
+#include "compiler/ir/logical_plan.h"
+#include "compiler/ir/rank_graph.h"
 
 namespace weir::compiler {
 

@@ -2,7 +2,7 @@
 // Thread rule: pure.
 #pragma once
 
-#include "compiler/pass.h"
+#include "compiler/passes/pass.h"
 
 namespace weir::compiler {
 

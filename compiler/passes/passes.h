@@ -1,9 +1,9 @@
-// The passes of the compiler, in the order in which pipeline.cc runs them. Each pass is one file
+// The passes of the compiler, in the order in which compile.cc runs them. Each pass is one file
 // with the name of the pass, and each pass keeps the module verifiable.
 // Thread rule: pure functions of (context, module).
 #pragma once
 
-#include "compiler/pass.h"
+#include "compiler/passes/pass.h"
 #include "proto/job.pb.h"
 
 namespace weir::compiler {

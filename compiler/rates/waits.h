@@ -20,6 +20,7 @@
 
 #include "absl/status/status.h"
 #include "compiler/rates/timed_graph.h"
+#include "runtime/base/floor_div.h"
 
 namespace weir::compiler {
 
@@ -48,8 +49,6 @@ struct Need {
   int64_t other_act = 0;
   int64_t iterations = 0;
 };
-
-inline int64_t FloorDiv(int64_t a, int64_t b) { return a / b - (a % b < 0 ? 1 : 0); }
 
 Wait TokenWait(const TimedGraph& graph, int reg, int consumer);
 Wait SlotWait(const TimedGraph& graph, int reg, int consumer, int64_t slots);

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "compiler/pipeline_schedule.h"
-#include "compiler/play_schedule.h"
+#include "compiler/ir/pipeline_schedule.h"
+#include "compiler/rhythm/play_schedule.h"
 #include "compiler/rhythm/station_graph.h"
 
 namespace weir::compiler {

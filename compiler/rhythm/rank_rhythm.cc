@@ -4,13 +4,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/floor_div.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
 namespace {
-
-// Divides whole numbers and rounds towards minus infinity.
-int64_t FloorDiv(int64_t a, int64_t b) { return a >= 0 ? a / b : -((-a + b - 1) / b); }
 
 // The acts of one actor, numbered over all iterations, as one port sees them.
 struct PortTimes {
@@ -74,7 +72,7 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kHourNs = 3600 * kSecondNs;
-// The limit of a plan (actors/plan.h).
+// The limit of a plan (actors/plan/plan.h).
 constexpr int64_t kIterationNsMax = int64_t{1} << 46;
 
 // Returns the name that the actor at the far end of a message has on its own rank.

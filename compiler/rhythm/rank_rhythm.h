@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "compiler/lower/rank_graph.h"
+#include "compiler/ir/job_rhythm.h"
+#include "compiler/ir/rank_graph.h"
 #include "compiler/rates/start_times.h"
-#include "compiler/rhythm/job_rhythm.h"
 #include "proto/plan.pb.h"
 
 namespace weir::compiler {

@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/lower/check_sizes.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/play_stations.h"
 #include "runtime/base/status.h"
@@ -72,15 +73,6 @@ std::map<int, int64_t> RegisterBytes(const TimedGraph& graph, const std::vector<
     bytes[graph.actors[entry.consumers[0].actor].device] += entry.bytes * slots[r];
   }
   return bytes;
-}
-
-const StationTime* JobRhythm::Find(const Station& station) const {
-  if (station.item < 0 || station.item >= static_cast<int>(stations.size())) return nullptr;
-  const std::vector<StationTime>& places = stations[station.item];
-  if (station.place < 0 || station.place >= static_cast<int>(places.size()) ||
-      places[station.place].time_ns == 0)
-    return nullptr;
-  return &places[station.place];
 }
 
 absl::StatusOr<StationGraph> BuildStationGraph(const LogicalPlan& plan, const CostModel& costs,

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "compiler/compile.h"
 #include "compiler/cost/cost_model.h"
+#include "compiler/ir/job_rhythm.h"
+#include "compiler/ir/logical_plan.h"
 #include "compiler/rates/solve_registers.h"
-#include "compiler/rhythm/job_rhythm.h"
 #include "compiler/rhythm/station_graph.h"
 
 namespace weir::compiler {

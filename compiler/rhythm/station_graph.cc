@@ -5,18 +5,17 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/lower/schedule_slots.h"
 #include "compiler/lower/slot_policy.h"
+#include "runtime/base/alignment.h"
+#include "runtime/base/plan_limits.h"
 
 namespace weir::compiler {
 namespace {
 
-// This limit is far above any plan that runs. It keeps sums of fantastic sizes from overflowing
-// before the plan is refused.
-constexpr int64_t kBytesMax = int64_t{1} << 46;
-constexpr int64_t kAlignment = 64;
+using plan_limits::kBytesMax;
 
+// The limit keeps sums of fantastic sizes from overflowing before the plan is refused.
 int64_t AlignedBytes(int64_t bytes) {
-  return bytes < 0 || bytes > kBytesMax ? kBytesMax
-                                        : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return bytes < 0 || bytes > kBytesMax ? kBytesMax : AlignUp(bytes);
 }
 
 }  // namespace

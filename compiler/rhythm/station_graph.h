@@ -17,11 +17,11 @@
 #include <string>
 #include <vector>
 
-#include "compiler/compile.h"
 #include "compiler/cost/cost_model.h"
-#include "compiler/lower/rank_graph.h"
+#include "compiler/ir/job_rhythm.h"
+#include "compiler/ir/logical_plan.h"
+#include "compiler/ir/rank_graph.h"
 #include "compiler/rates/timed_graph.h"
-#include "compiler/rhythm/job_rhythm.h"
 
 namespace weir::compiler {
 

@@ -3,11 +3,11 @@
 #include <numeric>
 #include <utility>
 
-#include "actors/initialize_state.h"
+#include "actors/session/initialize_state.h"
 #include "compiler/compile.h"
 #include "runtime/base/random.h"
 #include "tests/bench/bench_row.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 
 namespace weir::bench {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "actors/engine/program_binding.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "runtime/device/host_memory.h"
 #include "tools/zoo/gpt.h"
 

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
-#include "actors/plan.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/plan.h"
 #include "tests/bench/bench_row.h"
 #include "tests/bench/hop_plans.h"
 

@@ -28,7 +28,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "compiler/compile.h"
 #include "compiler/cost/cost_model.h"
 #include "compiler/lower/rank_lowering.h"

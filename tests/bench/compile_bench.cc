@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 #include "compiler/compile.h"
 #include "tests/bench/bench_gpt.h"
 #include "tests/bench/bench_row.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 
 namespace weir::bench {
 namespace {

@@ -8,10 +8,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
 #include "actors/engine/caf_engine.h"
 #include "actors/engine/rank_executor.h"
-#include "actors/plan.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/plan.h"
 #include "actors/testing/certified.h"
 #include "caf/all.hpp"
 #include "runtime/device/cpu_device.h"

@@ -15,7 +15,7 @@
 #include "compiler/rhythm/solve_rhythm.h"
 #include "tests/bench/bench_gpt.h"
 #include "tests/bench/bench_row.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 
 namespace weir::bench {
 namespace {

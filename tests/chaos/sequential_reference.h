@@ -14,8 +14,8 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "actors/feed.h"
-#include "actors/plan.h"
+#include "actors/engine/feed.h"
+#include "actors/plan/plan.h"
 
 namespace weir::chaos {
 

@@ -5,9 +5,9 @@
 
 #include <vector>
 
-#include "actors/certificate.h"
-#include "actors/derive_certificate.h"
-#include "actors/plan.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/derive_certificate.h"
+#include "actors/plan/plan.h"
 #include "gtest/gtest.h"
 
 namespace weir::chaos {

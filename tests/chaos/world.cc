@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/verify_plans.h"
+#include "actors/plan/verify_plans.h"
 #include "runtime/base/status.h"
 
 namespace weir::chaos {

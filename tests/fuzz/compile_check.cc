@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
-#include "actors/plan.h"
-#include "actors/verify_plans.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/plan.h"
+#include "actors/plan/verify_plans.h"
 #include "compiler/compile.h"
 #include "runtime/base/status.h"
 

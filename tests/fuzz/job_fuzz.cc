@@ -7,8 +7,8 @@
 #include "google/protobuf/text_format.h"
 #include "tests/fuzz/compile_check.h"
 #include "tests/fuzz/job_mutator.h"
-#include "tools/job_file.h"
-#include "tools/job_text.h"
+#include "tools/job/job_file.h"
+#include "tools/job/job_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   absl::StatusOr<weir::Job> job =

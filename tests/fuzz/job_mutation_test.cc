@@ -9,7 +9,7 @@
 #include "tests/fuzz/compile_check.h"
 #include "tests/fuzz/job_mutator.h"
 #include "tests/fuzz/sound_jobs.h"
-#include "tools/job_text.h"
+#include "tools/job/job_text.h"
 
 namespace weir {
 namespace {

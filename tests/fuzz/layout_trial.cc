@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "actors/feed.h"
+#include "actors/engine/feed.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "tests/fuzz/compile_check.h"

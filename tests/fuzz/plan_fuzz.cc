@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "actors/plan.h"
-#include "actors/verify_plans.h"
+#include "actors/plan/plan.h"
+#include "actors/plan/verify_plans.h"
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "runtime/base/status.h"

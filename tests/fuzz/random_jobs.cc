@@ -18,7 +18,7 @@
 #include "tests/fuzz/layout_trial.h"
 #include "tests/fuzz/sound_jobs.h"
 #include "tests/fuzz/trial_series.h"
-#include "tools/job_text.h"
+#include "tools/job/job_text.h"
 
 namespace weir {
 namespace {

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 
 namespace weir {
 namespace {

@@ -8,7 +8,7 @@
 #include "runtime/base/status.h"
 #include "sbp/layout.h"
 #include "sbp/mesh.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include "gtest/gtest.h"
 #include "tests/golden/golden_file.h"
 #include "tests/golden/plan_text.h"
-#include "tools/job_file.h"
-#include "tools/job_text.h"
+#include "tools/job/job_file.h"
+#include "tools/job/job_text.h"
 #include "tools/plan/plan_sections.h"
 
 namespace weir {

@@ -1,4 +1,6 @@
-"""Who may include whom. Every rule takes a SourceTree and returns violations as lines of text, empty when all is well.
+"""Defines which folder may include which. Every rule takes a SourceTree and returns the violations as lines of text.
+
+The list of violations is empty when all is well. The folders are ordered like this:
 
     proto < runtime/base < sbp < ops/defs < compiler < tools
     proto < runtime/*    < ops/kernels    < actors   < tools
@@ -12,7 +14,7 @@ from tests.layering.source_tree import includes_of
 _COMPILE_TIME = ["proto", "runtime/base", "sbp", "ops/defs", "compiler"]
 _RUN_TIME = ["proto", "runtime", "ops/kernels", "actors"]
 
-# What each part may include, itself included. The most specific prefix of a path decides.
+# ALLOWED maps each part to the parts that it may include, with itself. The most specific prefix of a path decides.
 ALLOWED = {
     "proto": ["proto"],
     "runtime/base": ["proto", "runtime/base"],
@@ -22,19 +24,19 @@ ALLOWED = {
     "runtime": _RUN_TIME[:2],
     "ops/kernels": _RUN_TIME[:3],
     "actors": _RUN_TIME[:4],
-    # Runs each op's meaning against its kernels: the one part of ops that sees both sides.
+    # ops/testing compares each op's meaning with its kernels, so this one part of ops sees both sides.
     "ops/testing": ["proto", "runtime", "sbp", "ops"],
     "tools": ["proto", "runtime", "sbp", "ops", "compiler", "actors", "tools"],
     "tests": ["proto", "runtime", "sbp", "ops", "compiler", "actors", "tools", "tests"],
 }
 FIRST_PARTY = ["proto", "runtime", "sbp", "ops", "compiler", "actors", "tools", "tests", "docs"]
 
-# Library, its headers, where they may be included. Benchmarks of the libraries themselves are exempt.
+# An entry has a library, its headers and the places that may include them. Benchmarks of the libraries are exempt.
 LIBRARY_HOMES = [
     ("CAF", r"caf/", r"actors/engine/"),
     ("UCX", r"(ucp|uct|ucs|ucm)/", r"runtime/transport/ucx_"),
-    ("CUDA", r"(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvrtc|nvml|nvToolsExt|nvtx3?|cub/|thrust/|cooperative_groups)",
-     r".*cuda"),
+    ("CUDA", r"(cuda|cublas|cudnn|curand|cusparse|cusolver|cufft|nvrtc|nvml|nvToolsExt|nvtx3?|cub/|thrust/"
+     r"|cooperative_groups)", r".*cuda"),
     ("NCCL", r"nccl", r"runtime/collective/nccl_"),
     ("oneDNN", r"(oneapi/dnnl/|dnnl)", r"(ops/kernels/cpu/|runtime/device/cpu_)"),
     ("Highway", r"hwy/", r"(ops/kernels/cpu/|runtime/device/cpu_)"),
@@ -45,19 +47,21 @@ LIBRARY_HOMES = [
 ]
 _LIBRARY_BENCHES = re.compile(r"(tests|tools)/bench/")
 
-# Test libraries stay in tests, benchmarks and the suites they share.
+# Test libraries stay in tests, in benchmarks and in the suites that tests and benchmarks share.
 _TEST_LIBRARY = re.compile(r"(gtest|gmock|benchmark)/")
-_TEST_FILE = re.compile(r"(_test|_benchmark|_fuzz|_conformance|conformance_suite|_testing)\.(cc|cu|h)$|(^|/)(testing|tests|bench)/")
+_TEST_FILE = re.compile(r"(_test|_benchmark|_fuzz|_conformance|conformance_suite|_testing)\.(cc|cu|h)$"
+                        r"|(^|/)(testing|tests|bench)/")
 
-# The actor protocol never blocks, reads a clock or draws a random number (architecture, rule 2).
+# The actor protocol never blocks, reads a clock or draws a random number (docs/ARCHITECTURE.md, "The actor protocol").
 _PURE = "actors/protocol/"
-_IMPURE = re.compile(r"(thread|mutex|shared_mutex|condition_variable|future|chrono|ctime|time\.h|random|iostream|fstream|semaphore"
-                     r"|latch|barrier|stop_token|unistd\.h|sys/.*|absl/time/.*|absl/synchronization/.*|absl/random/.*"
+_IMPURE = re.compile(r"(thread|mutex|shared_mutex|condition_variable|future|chrono|ctime|time\.h|random|iostream"
+                     r"|fstream|semaphore|latch|barrier|stop_token|unistd\.h|sys/.*|absl/time/.*"
+                     r"|absl/synchronization/.*|absl/random/.*"
                      r"|runtime/base/clock\.h|runtime/(?!base/).*)$")
 
 
 def part_of(path):
-    """The entry of ALLOWED that governs a path, or None outside the house."""
+    """Returns the entry of ALLOWED that governs a path, or None for a path outside the house."""
     parts = [part for part in ALLOWED if path == part or path.startswith(part + "/")]
     return max(parts, key=len) if parts else None
 
@@ -67,7 +71,7 @@ def _is_under(path, prefixes):
 
 
 def check_direction(tree):
-    """Includes point one way only."""
+    """Checks that includes point one way only."""
     violations = []
     for path, text in tree.cxx():
         part = part_of(path)
@@ -87,7 +91,7 @@ def check_direction(tree):
 
 
 def check_libraries(tree):
-    """Each system library is included in its home only."""
+    """Checks that each system library is included in its home only."""
     violations = []
     for path, text in tree.cxx():
         for line, _, target in includes_of(text):
@@ -102,7 +106,7 @@ def check_libraries(tree):
 
 
 def check_protocol_is_pure(tree):
-    """The actor protocol includes nothing that blocks, tells time or draws."""
+    """Checks that the actor protocol includes nothing that blocks, reads a clock or draws random numbers."""
     return [
         f"{path}:{line}: the protocol is pure and may not include {target}" for path, text in tree.cxx()
         if path.startswith(_PURE) and not _TEST_FILE.search(path) for line, _, target in includes_of(text)
@@ -111,7 +115,7 @@ def check_protocol_is_pure(tree):
 
 
 def check_paths(tree):
-    """A first-party include counts from the root, exists, and a source includes its own header first."""
+    """Checks that a first-party include counts from the root and exists. A source must include its own header first."""
     violations = []
     for path, text in tree.cxx():
         includes = includes_of(text)
@@ -125,18 +129,18 @@ def check_paths(tree):
                 violations.append(f"{path}:{line}: include {beside} by its path from the root")
         own = re.sub(r"\.(cc|cu)$", ".h", path)
         if own != path and own in tree.paths and includes and includes[0][2] != own:
-            violations.append(f"{path}:{includes[0][0]}: includes its own header {own} first, which shows that it stands alone")
+            violations.append(f"{path}:{includes[0][0]}: includes its own header {own} first, "
+                              "which shows that it stands alone")
     return violations
 
 
 def _group_of(path):
-    """The unit among which includes may not turn in a circle: runtime/x, ops/x, else the top folder."""
-    parts = path.split("/")
-    return "/".join(parts[:2]) if parts[0] in ("runtime", "ops") and len(parts) > 2 else parts[0]
+    """Returns the unit among which includes may not form a cycle: the first two folders, such as compiler/ir."""
+    return "/".join(path.split("/")[:-1][:2])
 
 
 def check_cycles(tree):
-    """No include cycles, neither among files nor among folders. Tests may look anywhere below them."""
+    """Checks that neither files nor folders have include cycles. Tests may include anything below them."""
     files = {}
     groups = {}
     for path, text in tree.cxx():
@@ -156,7 +160,7 @@ def check_cycles(tree):
 
 
 def find_cycle(graph):
-    """One cycle of a {node: [node]} graph as a list that starts and ends with the same node, or None."""
+    """Returns one cycle of a {node: [node]} graph, as a list that starts and ends with the same node, or None."""
     state = {}
     for start in sorted(graph):
         if start in state:

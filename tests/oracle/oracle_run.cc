@@ -16,13 +16,13 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/import_graph.h"
+#include "compiler/job/import_graph.h"
 #include "google/protobuf/util/json_util.h"
 #include "ops/defs/type_text.h"
 #include "runtime/base/status.h"
 #include "tests/oracle/tensor_archive.h"
 #include "tests/training/train_run.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 
 namespace weir::testing {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir::testing {

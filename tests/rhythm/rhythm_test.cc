@@ -6,8 +6,8 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
-#include "actors/plan.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/plan.h"
 #include "compiler/compile.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
@@ -15,7 +15,7 @@
 #include "tests/rhythm/rhythm_jobs.h"
 #include "tests/rhythm/virtual_step.h"
 #include "tests/training/train_run.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 #include "tools/zoo/gpt.h"
 #include "tools/zoo/llama.h"
 

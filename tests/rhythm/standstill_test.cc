@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "compiler/compile.h"
 #include "compiler/cost/cost_model.h"
-#include "compiler/function_builder.h"
+#include "compiler/ir/function_builder.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "gtest/gtest.h"

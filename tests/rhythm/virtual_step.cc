@@ -6,8 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "gtest/gtest.h"
-#include "runtime/trace/trace_report.h"
 #include "tests/training/train_run.h"
+#include "tools/trace/trace_report.h"
 
 namespace weir::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <vector>
 
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 #include "proto/job.pb.h"
 
 namespace weir::testing {

@@ -2,7 +2,8 @@
 // on 2, 3, 4 and 2x2 devices, on the same devices and to others, and for whole training steps.
 #include "absl/strings/str_cat.h"
 #include "compiler/cost/cost_model.h"
-#include "compiler/function_builder.h"
+#include "compiler/explain/bytes_per_step.h"
+#include "compiler/ir/function_builder.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
 #include "gtest/gtest.h"

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/explain/bytes_per_step.h"
 #include "gtest/gtest.h"
 #include "tests/training/train_run.h"
 #include "tools/zoo/gpt.h"

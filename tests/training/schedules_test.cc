@@ -9,11 +9,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/play_schedule.h"
+#include "compiler/rhythm/play_schedule.h"
 #include "gtest/gtest.h"
-#include "runtime/trace/trace_report.h"
 #include "tests/training/trace_check.h"
 #include "tests/training/train_run.h"
+#include "tools/trace/trace_report.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir::testing {

@@ -8,14 +8,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "compiler/compile.h"
 #include "gtest/gtest.h"
-#include "runtime/trace/step_times.h"
-#include "runtime/trace/trace_report.h"
-#include "runtime/trace/why_slow.h"
 #include "tests/training/layouts.h"
 #include "tests/training/train_run.h"
+#include "tools/trace/step_times.h"
+#include "tools/trace/trace_report.h"
+#include "tools/trace/why_slow.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir::testing {

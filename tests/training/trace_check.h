@@ -4,7 +4,7 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 
 namespace weir::testing {
 

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "compiler/compile.h"
 #include "proto/job.pb.h"
 

@@ -11,8 +11,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "compiler/explain/bytes_per_step.h"
+#include "compiler/job/mesh_use.h"
 #include "compiler/lower/segments.h"
-#include "compiler/mesh_use.h"
 #include "runtime/base/status.h"
 #include "sbp/boxing.h"
 

@@ -10,7 +10,7 @@
 #include <unordered_map>
 
 #include "absl/status/statusor.h"
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 #include "tools/sim/cluster_map.h"
 #include "tools/sim/device_costs.h"
 

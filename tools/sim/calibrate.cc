@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "actors/virtual_run.h"
+#include "actors/session/virtual_run.h"
 #include "compiler/compile.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/status.h"

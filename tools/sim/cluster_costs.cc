@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 
 namespace weir {
 namespace {

@@ -13,7 +13,7 @@
 #include "runtime/base/dtype.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
-#include "tools/text_bounds.h"
+#include "tools/job/text_bounds.h"
 
 namespace weir {
 namespace {

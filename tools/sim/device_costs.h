@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 #include "proto/cluster.pb.h"
 
 namespace weir {

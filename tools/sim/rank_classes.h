@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "actors/plan.h"
+#include "actors/plan/plan.h"
 #include "sbp/mesh.h"
 
 namespace weir {

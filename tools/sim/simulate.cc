@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/virtual_run.h"
+#include "actors/session/virtual_run.h"
 #include "compiler/compile.h"
 #include "ops/defs/op_def.h"
 #include "runtime/base/clock.h"

@@ -7,8 +7,8 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
-#include "runtime/trace/report_text.h"
 #include "tools/sim/simulate.h"
+#include "tools/trace/report_text.h"
 
 namespace weir {
 namespace {

@@ -8,15 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
-#include "compiler/rhythm/rhythm_curve.h"
+#include "compiler/explain/rhythm_curve.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "runtime/trace/trace_report.h"
-#include "runtime/trace/why_slow.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 #include "tools/sim/cluster_costs.h"
 #include "tools/sim/cluster_file.h"
+#include "tools/trace/trace_report.h"
+#include "tools/trace/why_slow.h"
 #include "tools/zoo/gpt.h"
 
 namespace weir {

@@ -4,7 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "compiler/check_training.h"
+#include "compiler/job/check_training.h"
 #include "runtime/base/status.h"
 
 namespace weir {

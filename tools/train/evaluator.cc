@@ -1,7 +1,7 @@
 #include "tools/train/evaluator.h"
 
 #include "absl/strings/str_cat.h"
-#include "actors/initialize_state.h"
+#include "actors/session/initialize_state.h"
 #include "runtime/base/status.h"
 #include "tools/train/job_variant.h"
 #include "tools/train/prepare_training.h"

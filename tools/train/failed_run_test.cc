@@ -9,7 +9,7 @@
 
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "runtime/trace/trace_report.h"
+#include "tools/trace/trace_report.h"
 #include "tools/train/trainer.h"
 #include "tools/zoo/gpt.h"
 

@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/batch_dim.h"
-#include "compiler/import_graph.h"
-#include "compiler/model_inputs.h"
+#include "compiler/job/batch_dim.h"
+#include "compiler/job/import_graph.h"
+#include "compiler/job/model_inputs.h"
 #include "runtime/base/status.h"
 #include "runtime/store/idx_dataset.h"
 #include "runtime/store/synthetic_dataset.h"

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "actors/feed.h"
+#include "actors/engine/feed.h"
 #include "proto/job.pb.h"
 #include "runtime/store/dataset.h"
 

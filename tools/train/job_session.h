@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "compiler/compile.h"
 #include "proto/job.pb.h"
 #include "runtime/transport/transport.h"

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "compiler/model_inputs.h"
+#include "compiler/job/model_inputs.h"
 #include "runtime/base/status.h"
 
 namespace weir {

@@ -5,7 +5,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "runtime/base/unit_text.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 #include "tools/train/job_session.h"
 #include "tools/zoo/gpt.h"
 

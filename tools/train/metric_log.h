@@ -8,7 +8,7 @@
 #include <mutex>
 #include <string>
 
-#include "actors/feed.h"
+#include "actors/engine/feed.h"
 
 namespace weir {
 

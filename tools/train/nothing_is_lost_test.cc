@@ -190,6 +190,27 @@ TEST_F(NothingIsLostTest, AnInterruptLaterEndsAtAStepAndSaves) {
   EXPECT_EQ(Text(Path("save")), WeightsAfter(SmallJob(), 1));
 }
 
+TEST_F(NothingIsLostTest, TheCheckpointOfALongerRunIsKept) {
+  options_.checkpoint = Path("checkpoint");
+  EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
+  const std::string all = Text(Path("checkpoint"));
+  trouble_.steps = 0;
+  trouble_.interrupt_at = 1;
+  EXPECT_EQ(Run(SmallJob()).steps_done, 1);
+  EXPECT_THAT(log_.str(), HasSubstr(absl::StrCat("holds a checkpoint of step ", kSteps)));
+  EXPECT_THAT(log_.str(), HasSubstr("the checkpoint of a longer run at " + Path("checkpoint") +
+                                    " is kept as "));
+  EXPECT_EQ(Text(Path("checkpoint.before")), all);
+  EXPECT_EQ(SafetensorsReader::Open(Path("checkpoint")).value()->metadata().at("step"), "1");
+  // A run that gets as far replaces the file and leaves what is kept.
+  trouble_.interrupt_at = -1;
+  trouble_.interrupted = false;
+  options_.resume = Path("checkpoint");
+  EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
+  EXPECT_EQ(Text(Path("checkpoint")), all);
+  EXPECT_EQ(Text(Path("checkpoint.before")), all);
+}
+
 TEST_F(NothingIsLostTest, ACheckpointThatTheDiskDoesNotTakeCostsNoStepAndTheNextIsTried) {
   options_.checkpoint = Path("checkpoint");
   options_.checkpoint_every = 4;

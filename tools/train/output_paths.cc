@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/status.h"
-#include "tools/data_paths.h"
+#include "tools/job/data_paths.h"
 
 namespace weir {
 namespace {

@@ -7,18 +7,20 @@
 #include <cerrno>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "actors/certificate.h"
-#include "actors/plan.h"
-#include "actors/verify_plans.h"
-#include "compiler/check_training.h"
-#include "compiler/mesh_use.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/plan.h"
+#include "actors/plan/verify_plans.h"
+#include "compiler/job/check_training.h"
+#include "compiler/job/mesh_use.h"
 #include "runtime/base/status.h"
 #include "runtime/store/pending_file.h"
 #include "tools/launch/placement.h"
 #include "tools/train/checkpoint_header.h"
+#include "tools/train/earlier_checkpoint.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
 #include "tools/train/job_variant.h"
@@ -216,16 +218,32 @@ class Preparation {
                             OpenSound(options_.init, &prepared_.notes));
       WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kWeights, states));
     }
-    if (options_.resume.empty()) return absl::OkStatus();
+    if (options_.resume.empty()) {
+      WarnOfEarlierCheckpoint();
+      return absl::OkStatus();
+    }
     WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<SafetensorsReader> file,
                           OpenSound(options_.resume, &prepared_.notes));
     WEIR_ASSIGN_OR_RETURN(const CheckpointHeader header, ReadCheckpointHeader(*file));
     WEIR_RETURN_IF_ERROR(CheckResume(job_, options_.resume, header));
     WEIR_RETURN_IF_ERROR(CheckStates(*file, StateSet::kAll, states));
     prepared_.first_step = header.step;
+    WarnOfEarlierCheckpoint();
     if (std::string change = ScheduleChange(job_, header); !change.empty())
       prepared_.warnings.push_back(std::move(change));
     return absl::OkStatus();
+  }
+
+  void WarnOfEarlierCheckpoint() {
+    const std::string& path = options_.checkpoint;
+    const std::optional<int64_t> step = FindEarlierCheckpoint(path, prepared_.first_step);
+    if (!step.has_value()) return;
+    prepared_.warnings.push_back(
+        absl::StrCat(path, " holds a checkpoint of step ", *step, ", and this run begins at step ",
+                     prepared_.first_step,
+                     ". A checkpoint of this run with fewer steps replaces the file, which "
+                     "is then kept as ",
+                     path, ".before. To go on from the file: --resume ", path));
   }
 
   absl::Status CheckData() {

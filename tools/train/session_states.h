@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "actors/launch.h"
+#include "actors/session/session.h"
 #include "runtime/store/safetensors.h"
 
 namespace weir {

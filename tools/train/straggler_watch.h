@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "actors/launch.h"
+#include "actors/session/session.h"
 
 namespace weir {
 

@@ -10,7 +10,7 @@
 #include "nlohmann/json.hpp"
 #include "runtime/base/random.h"
 #include "runtime/store/safetensors.h"
-#include "tools/job_file.h"
+#include "tools/job/job_file.h"
 #include "tools/train/generator.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_variant.h"

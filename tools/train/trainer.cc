@@ -4,18 +4,20 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "compiler/check_training.h"
+#include "compiler/job/check_training.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/store/pending_file.h"
 #include "tools/train/checkpoint_header.h"
+#include "tools/train/earlier_checkpoint.h"
 #include "tools/train/job_data.h"
 #include "tools/train/metrics_file.h"
 #include "tools/train/nonfinite_steps.h"
@@ -302,8 +304,21 @@ class Trainer {
     return options_.on_nonfinite == OnNonfinite::kContinue ? Nonfinite::kKeep : Nonfinite::kRefuse;
   }
 
+  // The first checkpoint of a run may replace that of a longer run, which nobody may have meant.
+  absl::Status KeepEarlier(const std::string& path) {
+    if (checkpoint_step_ >= 0) return absl::OkStatus();
+    WEIR_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
+                          KeepEarlierCheckpoint(path, result_.steps_done));
+    if (kept.has_value()) {
+      progress_.Say(
+          absl::StrCat("the checkpoint of a longer run at ", path, " is kept as ", *kept));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status SaveCheckpoint(const std::string& path) {
     const int64_t before = clock_.NowNs();
+    WEIR_RETURN_IF_ERROR(KeepEarlier(path));
     const absl::Status saved = runner_->Save(
         {StateSet::kAll, CheckpointMetadata(job_, result_.steps_done), path, nonfinite_in_files()});
     checkpoint_seconds_ = static_cast<double>(clock_.NowNs() - before) * 1e-9;

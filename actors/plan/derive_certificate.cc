@@ -1,0 +1,393 @@
+#include "actors/plan/derive_certificate.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/plan/plan.h"
+#include "actors/plan/plan_rates.h"
+#include "actors/plan/verify_plans.h"
+#include "actors/protocol/actor_machine.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+struct ActorKey {
+  int rank = 0;
+  int actor = 0;
+  bool operator==(const ActorKey& o) const { return rank == o.rank && actor == o.actor; }
+};
+
+// A Play plays one iteration of a job on machines without devices or messages.
+class Play {
+ public:
+  explicit Play(const std::vector<Plan>& plans) : plans_(plans) {
+    for (const Plan& plan : plans_) {
+      for (const PlanRegister& r : plan.registers) {
+        if (r.side == RegisterSide::kOutbound) out_[r.edge] = {plan.rank, r.id};
+        if (r.side == RegisterSide::kInbound) in_[r.edge] = {plan.rank, r.id};
+      }
+    }
+    for (const Plan& plan : plans_) MakeRank(plan);
+  }
+
+  absl::Status Run() {
+    for (const Plan& plan : plans_) {
+      for (const PlanActor& actor : plan.actors) TryAct({plan.rank, actor.id});
+    }
+    while (!ready_.empty()) {
+      const ActorKey key = ready_.back();
+      ready_.pop_back();
+      Act(key);
+    }
+    for (const Plan& plan : plans_) {
+      for (const PlanActor& actor : plan.actors) {
+        if (!at(plan.rank, actor.id).machine.done()) return Standstill({plan.rank, actor.id});
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  const std::vector<int64_t>& starts(int rank, int actor) const {
+    return ranks_[rank].actors[actor].starts;
+  }
+  int64_t end_ns() const { return end_ns_; }
+  const Plan& plan(int rank) const { return plans_[rank]; }
+  // Returns the inbound half of an outbound register, or the outbound half of an inbound register.
+  std::pair<int, int> OtherEnd(const PlanRegister& r) const {
+    return (r.side == RegisterSide::kOutbound ? in_ : out_).at(r.edge);
+  }
+
+ private:
+  struct ActorPlay {
+    ActorMachine machine;
+    std::vector<int64_t> starts;
+    int64_t free_at = 0;
+    int stream = -1;
+    bool queued = false;
+  };
+  struct RegisterPlay {              // on the rank that has the slots
+    std::vector<int64_t> published;  // by token
+    std::vector<int64_t> released;   // by token: the last consumer so far
+    std::vector<int> readers_left;
+  };
+  struct StreamPlay {
+    std::vector<int> order;  // actors by act, of one step
+    int64_t next = 0;
+    int64_t free_at = 0;
+    int actor() const { return order[next % static_cast<int64_t>(order.size())]; }
+  };
+  struct RankPlay {
+    std::vector<ActorPlay> actors;
+    std::vector<RegisterPlay> registers;
+    std::vector<StreamPlay> streams;
+  };
+
+  static PortSpec Spec(const PlanPort& port, const PlanRegister& r, int64_t available,
+                       int64_t next_token) {
+    PortSpec spec;
+    spec.register_id = port.register_id;
+    spec.period = port.period;
+    spec.slots = r.slots;
+    spec.tokens = port.tokens;
+    spec.position = port.phase;
+    spec.available = static_cast<int32_t>(available);
+    spec.next_token = next_token;
+    return spec;
+  }
+
+  ActorPlay& at(int rank, int actor) { return ranks_[rank].actors[actor]; }
+  // Returns the rank and register that hold the slots: those of the consumers.
+  std::pair<int, int> Home(int rank, int register_id) const {
+    const PlanRegister& r = plans_[rank].registers[register_id];
+    return r.side == RegisterSide::kOutbound ? OtherEnd(r) : std::make_pair(rank, register_id);
+  }
+  // Returns the actor and port that produce into the register whose home is `home`.
+  std::pair<int, PortRef> Producer(std::pair<int, int> home) const {
+    const PlanRegister& r = plans_[home.first].registers[home.second];
+    if (r.side != RegisterSide::kInbound) return {home.first, r.producer};
+    const auto [rank, id] = OtherEnd(r);
+    return {rank, plans_[rank].registers[id].producer};
+  }
+
+  void MakeRank(const Plan& plan);
+  void TryAct(ActorKey key);
+  void Act(ActorKey key);
+  int64_t EarliestStart(ActorKey key);
+  void Publish(std::pair<int, int> home, int64_t token, int64_t at);
+  void Release(std::pair<int, int> home, int64_t token, int64_t at);
+  absl::Status Standstill(ActorKey key);
+  std::pair<ActorKey, std::string> WaitsFor(ActorKey key);
+
+  const std::vector<Plan>& plans_;
+  std::map<uint64_t, std::pair<int, int>> out_, in_;  // by edge: rank and register
+  std::vector<RankPlay> ranks_;
+  std::vector<ActorKey> ready_;
+  int64_t end_ns_ = 0;
+};
+
+void Play::MakeRank(const Plan& plan) {
+  RankPlay& rank = ranks_.emplace_back();
+  for (const PlanRegister& r : plan.registers) {
+    RegisterPlay& play = rank.registers.emplace_back();
+    play.published.assign(r.initial_tokens, 0);
+    play.released.assign(r.initial_tokens, 0);
+    play.readers_left.assign(r.initial_tokens, static_cast<int>(r.consumers.size()));
+  }
+  for (const PlanActor& actor : plan.actors) {
+    std::vector<PortSpec> inputs, outputs;
+    for (const PlanPort& port : actor.inputs) {
+      const PlanRegister& r = plan.registers[port.register_id];
+      inputs.push_back(Spec(port, r, r.initial_tokens, 0));
+    }
+    for (const PlanPort& port : actor.outputs) {
+      const PlanRegister& r = plan.registers[port.register_id];
+      outputs.push_back(Spec(port, r, r.slots - r.initial_tokens, r.initial_tokens));
+    }
+    rank.actors.push_back({ActorMachine(ActorId(actor.id), inputs, outputs), {}});
+    rank.actors.back().machine.RaiseLimit(ActsPerIteration(actor, plan.rhythm));
+  }
+  for (const PlanStream& stream : plan.streams) {
+    StreamPlay& play = rank.streams.emplace_back();
+    int32_t lead = 0;
+    for (const PlanStream::Entry& entry : stream.entries) {
+      lead = std::max(lead, entry.ahead);
+      rank.actors[entry.actor].stream = static_cast<int>(rank.streams.size()) - 1;
+    }
+    const int32_t acts = plan.actors[stream.entries[0].actor].acts_per_step;
+    for (int32_t round = -lead; round < acts; ++round) {
+      for (const PlanStream::Entry& entry : stream.entries) {
+        if (round + entry.ahead >= 0 && round + entry.ahead < acts)
+          play.order.push_back(entry.actor);
+      }
+    }
+  }
+}
+
+void Play::TryAct(ActorKey key) {
+  ActorPlay& actor = at(key.rank, key.actor);
+  if (actor.queued || !actor.machine.ready()) return;
+  if (actor.stream >= 0 && ranks_[key.rank].streams[actor.stream].actor() != key.actor) return;
+  actor.queued = true;
+  ready_.push_back(key);
+}
+
+// Returns the earliest start of the act that the machine has just started; the act's spans already
+// hold their tokens and slots.
+int64_t Play::EarliestStart(ActorKey key) {
+  const ActorPlay& actor = at(key.rank, key.actor);
+  int64_t start = actor.free_at;
+  if (actor.stream >= 0) start = std::max(start, ranks_[key.rank].streams[actor.stream].free_at);
+  for (int i = 0; i < actor.machine.num_inputs() + actor.machine.num_outputs(); ++i) {
+    const bool input = i < actor.machine.num_inputs();
+    const ActorMachine::Port& port =
+        input ? actor.machine.input(i) : actor.machine.output(i - actor.machine.num_inputs());
+    const int64_t latency = plans_[key.rank].registers[port.register_id].latency_ns;
+    const auto home = Home(key.rank, port.register_id);
+    const RegisterPlay& r = ranks_[home.first].registers[home.second];
+    for (int64_t token = port.next_token - port.tokens; token < port.next_token; ++token) {
+      if (input) {
+        start =
+            std::max(start, r.published[token] +
+                                (token < plans_[key.rank].registers[port.register_id].initial_tokens
+                                     ? 0
+                                     : latency));
+      } else if (token >= port.slots) {
+        start = std::max(start, r.released[token - port.slots] + latency);
+      }
+    }
+  }
+  return start;
+}
+
+void Play::Act(ActorKey key) {
+  ActorPlay& actor = at(key.rank, key.actor);
+  actor.queued = false;
+  Effects effects(1);
+  actor.machine.Start(&effects);
+  const int64_t start = EarliestStart(key);
+  const int64_t end = start + plans_[key.rank].actors[key.actor].timing.time_ns;
+  actor.starts.push_back(start);
+  actor.free_at = end;
+  end_ns_ = std::max(end_ns_, end);
+  if (actor.stream >= 0) {
+    StreamPlay& stream = ranks_[key.rank].streams[actor.stream];
+    stream.free_at = end;
+    ++stream.next;
+    TryAct({key.rank, stream.actor()});
+  }
+  size_t tokens = 1;
+  for (int i = 0; i < actor.machine.num_inputs(); ++i) tokens += actor.machine.input(i).tokens;
+  for (int i = 0; i < actor.machine.num_outputs(); ++i) tokens += actor.machine.output(i).tokens;
+  Effects done(tokens);
+  actor.machine.OnActDone(&done);
+  for (const Effect& effect : done) {
+    const auto home = Home(key.rank, effect.register_id);
+    const int64_t latency = plans_[key.rank].registers[effect.register_id].latency_ns;
+    end_ns_ = std::max(end_ns_, end + latency);
+    if (effect.kind == Effect::Kind::kPublishToken) {
+      Publish(home, effect.number, end);
+    } else {
+      Release(home, effect.number, end);
+    }
+  }
+  TryAct(key);
+}
+
+void Play::Publish(std::pair<int, int> home, int64_t token, int64_t at_ns) {
+  RegisterPlay& r = ranks_[home.first].registers[home.second];
+  const PlanRegister& plan = plans_[home.first].registers[home.second];
+  r.published.push_back(at_ns);
+  r.released.push_back(at_ns);
+  r.readers_left.push_back(static_cast<int>(plan.consumers.size()));
+  for (const PortRef& consumer : plan.consumers) {
+    at(home.first, consumer.actor).machine.OnToken(consumer.port);
+    TryAct({home.first, consumer.actor});
+  }
+  if (plan.consumers.empty()) {
+    r.readers_left[token] = 1;
+    Release(home, token, at_ns);
+  }
+}
+
+void Play::Release(std::pair<int, int> home, int64_t token, int64_t at_ns) {
+  RegisterPlay& r = ranks_[home.first].registers[home.second];
+  r.released[token] = std::max(r.released[token], at_ns);
+  if (--r.readers_left[token] > 0) return;
+  const auto [rank, producer] = Producer(home);
+  at(rank, producer.actor).machine.OnCredit(producer.port);
+  TryAct({rank, producer.actor});
+}
+
+// Returns the actor for which an unfinished actor waits, and the reason.
+std::pair<ActorKey, std::string> Play::WaitsFor(ActorKey key) {
+  ActorPlay& actor = at(key.rank, key.actor);
+  const Plan& plan = plans_[key.rank];
+  if (actor.machine.ready()) {  // and it is not its turn
+    const StreamPlay& stream = ranks_[key.rank].streams[actor.stream];
+    return {
+        {key.rank, stream.actor()},
+        absl::StrCat("its turn in stream order '", plan.streams[actor.stream].name, "', after")};
+  }
+  const int reg = actor.machine.waits_for().value();
+  const PlanRegister& spec = plan.registers[reg];
+  const auto home = Home(key.rank, reg);
+  if (actor.machine.state() == ActorState::kWaitsForInput) {
+    const auto [rank, producer] = Producer(home);
+    return {{rank, producer.actor}, absl::StrCat("a token of '", spec.name, "' from")};
+  }
+  const std::string what =
+      absl::StrCat("one of the ", spec.slots, spec.slots == 1 ? " slot" : " slots", " of '",
+                   spec.name, "', held by");
+  const std::vector<int>& left = ranks_[home.first].registers[home.second].readers_left;
+  const std::vector<PortRef>& consumers = plans_[home.first].registers[home.second].consumers;
+  for (size_t token = 0; token < left.size(); ++token) {
+    if (left[token] == 0) continue;
+    for (const PortRef& consumer : consumers) {
+      const ActorMachine::Port& port = at(home.first, consumer.actor).machine.input(consumer.port);
+      if (port.next_token - (port.held_slot >= 0 ? port.tokens : 0) <=
+          static_cast<int64_t>(token)) {
+        return {{home.first, consumer.actor}, what};
+      }
+    }
+  }
+  return {key, what};
+}
+
+absl::Status Play::Standstill(ActorKey key) {
+  std::vector<ActorKey> seen;
+  while (std::find(seen.begin(), seen.end(), key) == seen.end()) {
+    seen.push_back(key);
+    key = WaitsFor(key).first;
+  }
+  std::string text;
+  ActorKey at_actor = key;
+  do {
+    const auto [next, what] = WaitsFor(at_actor);
+    const ActorPlay& actor = at(at_actor.rank, at_actor.actor);
+    absl::StrAppend(&text, "\n  '", plans_[at_actor.rank].actors[at_actor.actor].name, "' on rank ",
+                    at_actor.rank, " (act ", actor.machine.acts_done(), ") waits for ", what, " '",
+                    plans_[next.rank].actors[next.actor].name, "' on rank ", next.rank);
+    at_actor = next;
+  } while (!(at_actor == key));
+  return Rejected({"W0542", "the plans of the job",
+                   "an order in which all acts of an iteration can be done",
+                   absl::StrCat("actors that wait for each other:", text),
+                   "more slots for a register among these, or another order"});
+}
+
+void WriteTiming(const std::vector<int64_t>& starts, int64_t time_ns, ActorTiming* out) {
+  out->Clear();
+  out->set_time_ns(time_ns);
+  out->set_start_ns(starts.empty() ? 0 : starts[0]);
+  for (int64_t start : starts) out->add_act_start_ns(start);
+}
+
+void WriteFar(const Play& play, int rank, const PlanActor& actor, const PlanPort& port,
+              FarActor* out) {
+  out->set_name(actor.name);
+  out->set_acts_per_step(actor.acts_per_step);
+  out->set_chunks(actor.chunks);
+  out->set_every(actor.every);
+  out->set_every_phase(actor.every_phase);
+  out->set_period(port.period);
+  out->set_tokens(port.tokens);
+  out->set_phase(port.phase);
+  WriteTiming(play.starts(rank, actor.id), actor.timing.time_ns, out->mutable_timing());
+}
+
+}  // namespace
+
+absl::Status DeriveCertificate(std::vector<RankPlan>* plans) {
+  std::vector<Plan> checked;
+  for (RankPlan& proto : *plans) {
+    for (RegisterSpec& r : *proto.mutable_registers()) r.clear_far();
+    for (ActorSpec& actor : *proto.mutable_actor()) {
+      const int64_t time_ns = actor.timing().time_ns();
+      actor.clear_timing();
+      actor.mutable_timing()->set_time_ns(time_ns);
+    }
+    WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+    checked.push_back(std::move(plan));
+  }
+  WEIR_RETURN_IF_ERROR(VerifyPlans(checked));
+  Play play(checked);
+  WEIR_RETURN_IF_ERROR(play.Run());
+  for (size_t rank = 0; rank < plans->size(); ++rank) {
+    RankPlan& proto = (*plans)[rank];
+    const Plan& plan = checked[rank];
+    PlanCertificate* certificate = proto.mutable_certificate();
+    const int64_t steps = plan.rhythm.steps_per_iteration;
+    certificate->Clear();
+    certificate->set_steps_per_iteration(steps);
+    certificate->set_iteration_ns(std::max<int64_t>(play.end_ns(), 1));
+    certificate->set_step_ns(play.end_ns() / steps);
+    certificate->set_micro_batch_ns(play.end_ns() / (steps * plan.micro_batches));
+    for (const PlanActor& actor : plan.actors) {
+      WriteTiming(play.starts(static_cast<int>(rank), actor.id), actor.timing.time_ns,
+                  proto.mutable_actor(actor.id)->mutable_timing());
+    }
+    for (const PlanRegister& r : plan.registers) {
+      if (r.side == RegisterSide::kLocal) continue;
+      const auto [other_rank, other_id] = play.OtherEnd(r);
+      const PlanRegister& other = checked[other_rank].registers[other_id];
+      if (r.side == RegisterSide::kInbound) {
+        const PlanActor& actor = checked[other_rank].actors[other.producer.actor];
+        WriteFar(play, other_rank, actor, actor.outputs[other.producer.port],
+                 proto.mutable_registers(r.id)->add_far());
+      }
+      for (const PortRef& consumer : other.consumers) {
+        const PlanActor& actor = checked[other_rank].actors[consumer.actor];
+        WriteFar(play, other_rank, actor, actor.inputs[consumer.port],
+                 proto.mutable_registers(r.id)->add_far());
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

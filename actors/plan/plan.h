@@ -1,0 +1,226 @@
+// A Plan: what one rank runs, as checked value types. Converted once from the
+// RankPlan message at the edge; nothing behind this header sees a protobuf.
+//
+// A Plan that exists is sound by itself: ids are dense, every port names a register,
+// every register has one producer, spans divide an iteration evenly and rates agree,
+// every step can end without the next, every operand lies inside the memory it names,
+// every register and state lies inside the arena.
+// That the plans of several ranks fit together is checked by actors/plan/verify_plans.h, that
+// they cannot come to a standstill by actors/plan/certificate.h.
+// Thread rule: values; read by any number of threads once built.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "proto/plan.pb.h"
+#include "runtime/base/alignment.h"
+#include "runtime/base/attributes.h"
+#include "runtime/base/ids.h"
+#include "runtime/base/tensor_slice.h"
+
+namespace weir {
+
+struct PlanOperand {
+  enum class Place : uint8_t { kInput, kOutput, kScratch, kState, kNone };
+  Place place = Place::kNone;
+  int32_t index = 0;  // port of the actor, or k-th entry of the actor's states
+  int64_t byte_offset = 0;
+  TensorSlice slice;
+  int32_t token = 0;  // kInput, kOutput: which of those that the port holds
+};
+
+struct PlanCall {
+  std::string op;
+  std::string name;
+  Attributes attrs;
+  std::vector<PlanOperand> inputs;
+  std::vector<PlanOperand> outputs;
+  uint64_t rng_key = 0;
+};
+
+struct PlanProgram {
+  std::string name;
+  std::vector<PlanCall> calls;
+  int64_t scratch_bytes = 0;
+};
+
+// Span j is the acts from j * period - phase on; it takes `tokens` tokens (or slots).
+struct PlanPort {
+  int32_t register_id = 0;
+  int32_t period = 1;
+  int32_t tokens = 1;
+  int32_t phase = 0;
+};
+
+// Start times of an actor's acts (see ActorTiming in proto/plan.proto).
+struct PlanTiming {
+  int64_t start_ns = 0;
+  int64_t turn_ns = 0;
+  int64_t chunk_ns = 0;
+  int64_t time_ns = 1;
+  std::vector<int64_t> act_start_ns;  // of each act of an iteration; empty: by the formula
+};
+
+// The rate of an actor: how often it acts, and in which steps.
+struct PlanRate {
+  int32_t acts_per_step = 1;
+  int32_t chunks = 1;
+  int32_t every = 1;  // steps
+  int32_t every_phase = 0;
+};
+
+// The rhythm of the job; iteration i begins with step i * steps_per_iteration.
+struct PlanRhythm {
+  int32_t steps_per_iteration = 1;
+  int64_t iteration_ns = 0;
+  int64_t step_ns = 0;
+  int64_t micro_batch_ns = 0;
+};
+
+enum class ActorKind : uint8_t { kCompute, kSource, kSink, kSend };
+enum class ActorPhase : uint8_t {
+  kNone,
+  kForward,
+  kBackward,
+  kUpdate,
+  kBoxing,
+  kData,
+  kMetric,
+  kWeightGradient
+};
+const char* Name(ActorKind kind);
+const char* Name(ActorPhase phase);
+
+// Among ready acts of equal priority, the act with the least turn goes first.
+struct PlanTurn {
+  int64_t first = 0;
+  int64_t group = 1;
+  int64_t group_stride = 0;
+  int64_t stride = 0;
+  int64_t At(int64_t micro_batch) const {
+    return first + micro_batch / group * group_stride + micro_batch % group * stride;
+  }
+  bool always_same() const { return group_stride == 0 && stride == 0; }
+};
+
+struct PlanActor : PlanRate {
+  int32_t id = 0;
+  std::string name;
+  ActorKind kind = ActorKind::kCompute;
+  int32_t program = -1;
+  std::vector<PlanPort> inputs;
+  std::vector<PlanPort> outputs;
+  std::vector<int32_t> states;
+  int32_t priority = 0;
+  PlanTurn turn;
+  PlanTiming timing;
+  uint64_t instance = 0;
+  std::string feed;
+  TensorSlice feed_slice;
+  int64_t feed_below = 0;   // values of an integer feed are from 0 to below this; 0: any
+  std::string feed_reader;  // why, for people: "an index along dimension vocab of …"
+  std::string function;
+  ActorPhase phase = ActorPhase::kNone;
+  int32_t queue = 0;  // of the device, below num_queues
+};
+
+struct PortRef {
+  int32_t actor = -1;
+  int32_t port = -1;
+};
+
+// The actor at the other end of a remote register, as this rank is told of it.
+struct PlanFarActor : PlanRate {
+  std::string name;
+  PlanPort port;  // of no register here
+  PlanTiming timing;
+};
+
+enum class RegisterSide : uint8_t { kLocal, kInbound, kOutbound };
+const char* Name(RegisterSide side);
+
+struct PlanRegister {
+  int32_t id = 0;
+  std::string name;
+  int64_t bytes = 0;
+  int32_t slots = 1;
+  int32_t initial_tokens = 0;
+  RegisterSide side = RegisterSide::kLocal;
+  int32_t peer = -1;
+  uint64_t edge = 0;
+  int64_t arena_offset = 0;
+  int64_t stride = 0;
+  int64_t tokens_per_step = 1;  // in `every` steps together
+  int32_t every = 1;
+  int64_t latency_ns = 0;
+  std::vector<PlanFarActor> far;  // kOutbound: consumers; kInbound: the producer, if they are given
+  // Derived. No producer for kInbound, no consumers for kOutbound.
+  PortRef producer;
+  std::vector<PortRef> consumers;
+};
+
+struct PlanInitializer {
+  enum class Kind : uint8_t { kZeros, kOnes, kNormal, kUniform };
+  Kind kind = Kind::kZeros;
+  double a = 0;  // kNormal: standard deviation; kUniform: low
+  double b = 0;  // kNormal: mean; kUniform: high
+};
+
+struct PlanState {
+  std::string name;
+  TensorSlice slice;
+  std::string layout;
+  int64_t arena_offset = 0;
+  PlanInitializer init;
+  bool owner = false;
+  int32_t register_id =
+      -1;  // >= 0: in the slot that token `token` of those in this register has between steps
+  int32_t token = 0;
+};
+
+// Round r of a step is act r + ahead of each entry that has it, in this order.
+struct PlanStream {
+  struct Entry {
+    int32_t actor = -1;
+    int32_t ahead = 0;
+  };
+  std::string name;
+  std::vector<Entry> entries;
+};
+
+struct Plan {
+  int32_t rank = 0;
+  int32_t num_ranks = 1;
+  std::string plan_id;
+  uint64_t seed = 0;
+  int64_t micro_batches = 1;
+  std::vector<PlanProgram> programs;
+  std::vector<PlanActor> actors;
+  std::vector<PlanRegister> registers;
+  std::vector<PlanState> states;
+  int64_t arena_bytes = 0;
+  int64_t scratch_bytes = 0;  // at the arena's start; each queue has an equal part
+  int32_t num_queues = 1;     // of the device
+  int32_t depth = 1;          // acts that the device may have been given and not have done
+  std::string device;         // where it stands in the mesh, for people
+  std::string device_kind;    // runtime/device/device_factory.h
+  int32_t stage = 0;
+  int32_t num_stages = 1;
+  std::string schedule;         // of the pipeline, for people
+  double predicted_bubble = 0;  // 0: unknown
+  PlanRhythm rhythm;
+  std::vector<PlanStream> streams;
+
+  int64_t scratch_bytes_of_queue() const { return scratch_bytes / num_queues; }
+};
+
+// Converts and checks. Every error is kInvalidArgument with a code:
+//   W0501 the plan as a whole   W0502 a program or operand   W0503 an actor
+//   W0504 a register            W0505 a state             W0508 start times
+// Safe on any message whatever: no size is trusted before it is bounded.
+absl::StatusOr<Plan> PlanFromProto(const RankPlan& proto);
+
+}  // namespace weir

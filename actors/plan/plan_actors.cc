@@ -1,0 +1,467 @@
+// The part of a plan that acts: actors with their rates, ports and times, the far ends of their
+// edges, and streams.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/plan/plan_rates.h"
+#include "actors/plan/plan_reader.h"
+#include "runtime/base/plan_limits.h"
+#include "runtime/base/status.h"
+
+namespace weir::plan_reader {
+
+using namespace plan_limits;
+
+absl::Status PlanReader::ReadActor(int index) {
+  const ActorSpec& in = proto_.actor(index);
+  PlanActor actor;
+  actor.id = index;
+  actor.name = in.name();
+  const std::string where = ActorText(actor);
+  if (in.id() != index)
+    return Bad("W0503", where, absl::StrCat("dense ids: ", index), absl::StrCat(in.id()));
+  if (in.program() < -1 || in.program() >= static_cast<int>(plan_.programs.size())) {
+    return Bad(
+        "W0503", where,
+        absl::StrCat("a program from -1 to ", static_cast<int64_t>(plan_.programs.size()) - 1),
+        absl::StrCat(in.program()));
+  }
+  actor.program = in.program();
+  actor.priority = in.priority();
+  if (in.queue() < 0 || in.queue() >= plan_.num_queues) {
+    return Bad("W0503", where, absl::StrCat("a queue from 0 to ", plan_.num_queues - 1),
+               absl::StrCat(in.queue()));
+  }
+  actor.queue = in.queue();
+  actor.instance = in.instance();
+  actor.feed = in.feed();
+  actor.function = in.function();
+  if (in.phase() >= ActorSpec::NO_PHASE && in.phase() <= ActorSpec::WEIGHT_GRADIENT) {
+    actor.phase = static_cast<ActorPhase>(in.phase());
+  }
+  WEIR_RETURN_IF_ERROR(ReadRate(
+      in, [&] { return where; }, &actor));
+  WEIR_RETURN_IF_ERROR(ReadTurn(in, where, &actor));
+  WEIR_RETURN_IF_ERROR(ReadTiming(
+      in.timing(), actor, [&] { return where; }, &actor.timing));
+  WEIR_RETURN_IF_ERROR(ReadPorts(in, where, &actor));
+  for (int32_t state : in.state()) {
+    if (state < 0 || state >= static_cast<int>(plan_.states.size())) {
+      return Bad("W0503", where, absl::StrCat("states of this rank (", plan_.states.size(), ")"),
+                 absl::StrCat(state));
+    }
+    const int32_t queue = queue_of_state_.emplace(state, actor.queue).first->second;
+    if (queue != actor.queue) {
+      return Bad("W0503", where,
+                 absl::StrCat("queue ", queue, ", which another actor of state '",
+                              plan_.states[state].name, "' has"),
+                 absl::StrCat(actor.queue));
+    }
+    actor.states.push_back(state);
+  }
+  WEIR_RETURN_IF_ERROR(CheckKind(in, where, &actor));
+  plan_.actors.push_back(std::move(actor));
+  return absl::OkStatus();
+}
+
+// Reads the rate of an actor of this rank or of one at the far end of a register: both messages
+// have the same names for these fields.
+template <typename Spec>
+absl::Status PlanReader::ReadRate(const Spec& in, Where where, PlanRate* out) const {
+  if (in.acts_per_step() < 1 || in.acts_per_step() > kActsPerStepMax) {
+    return Bad("W0503", where, absl::StrCat("acts_per_step from 1 to ", kActsPerStepMax),
+               absl::StrCat(in.acts_per_step()));
+  }
+  const int64_t chunks = in.chunks() == 0 ? 1 : in.chunks();
+  if (chunks < 1 || in.acts_per_step() % chunks != 0) {
+    return Bad("W0503", where,
+               absl::StrCat("chunks that divide acts_per_step = ", in.acts_per_step()),
+               absl::StrCat(in.chunks()));
+  }
+  const int64_t every = in.every() == 0 ? 1 : in.every(), steps = plan_.rhythm.steps_per_iteration;
+  if (every < 1 || every > steps || steps % every != 0) {
+    return Bad("W0503", where,
+               absl::StrCat("an `every` that divides the ", steps, " steps of an iteration"),
+               absl::StrCat(in.every()));
+  }
+  if (in.every_phase() < 0 || in.every_phase() >= every) {
+    return Bad("W0503", where, absl::StrCat("an every_phase from 0 to ", every - 1),
+               absl::StrCat(in.every_phase()));
+  }
+  if (in.acts_per_step() * (steps / every) > kActsPerIterationMax) {
+    return Bad("W0503", where,
+               absl::StrCat("at most ", kActsPerIterationMax, " acts in the ", steps,
+                            " steps of an iteration"),
+               absl::StrCat(in.acts_per_step() * (steps / every)));
+  }
+  out->acts_per_step = static_cast<int32_t>(in.acts_per_step());
+  out->chunks = static_cast<int32_t>(chunks);
+  out->every = static_cast<int32_t>(every);
+  out->every_phase = static_cast<int32_t>(in.every_phase());
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::ReadTurn(const ActorSpec& in, const std::string& where, PlanActor* out) {
+  if (!in.has_turn()) return absl::OkStatus();
+  const ActorSpec::Turn& turn = in.turn();
+  auto in_range = [](int64_t value) { return value >= 0 && value <= kTurnMax; };
+  if (std::abs(static_cast<double>(turn.first())) > static_cast<double>(kTurnMax) ||
+      !in_range(turn.group_stride()) || !in_range(turn.stride()) || !in_range(turn.group()) ||
+      turn.group() == 0) {
+    return Bad("W0503", where,
+               absl::StrCat("a turn with a group from 1 and numbers up to ", kTurnMax),
+               absl::StrCat(turn.first(), ", ", turn.group(), ", ", turn.group_stride(), ", ",
+                            turn.stride()));
+  }
+  out->turn = {turn.first(), turn.group(), turn.group_stride(), turn.stride()};
+  if (out->turn.always_same()) return absl::OkStatus();
+  num_turns_ += out->acts_per_step / out->chunks;
+  if (num_turns_ > kTurnsMax) {
+    return Bad("W0503", where,
+               absl::StrCat("at most ", kTurnsMax, " micro-batches of actors with turns together"),
+               absl::StrCat(num_turns_));
+  }
+  return absl::OkStatus();
+}
+
+// The spans of a port of register `r`; out->register_id stays.
+template <typename Spec>
+absl::Status PlanReader::ReadSpan(const Spec& in, const PlanRate& rate, const PlanRegister& r,
+                                  Where where, PlanPort* out) const {
+  const int64_t acts = ActsPerIteration(rate, plan_.rhythm), period = in.period();
+  if (period < 1 || period > acts || acts % period != 0) {
+    return Bad("W0503", where,
+               plan_.rhythm.steps_per_iteration == 1
+                   ? absl::StrCat("a period that divides acts_per_step = ", acts)
+                   : absl::StrCat("a period that divides the ", acts, " acts of an iteration of ",
+                                  plan_.rhythm.steps_per_iteration, " steps"),
+               absl::StrCat(period));
+  }
+  if (in.phase() < 0 || in.phase() >= period) {
+    return Bad("W0503", where, absl::StrCat("a phase from 0 to ", period - 1),
+               absl::StrCat(in.phase()));
+  }
+  const int64_t tokens = in.tokens() == 0 ? 1 : in.tokens();
+  if (tokens < 1 || tokens > r.slots) {
+    return Bad("W0503", where,
+               absl::StrCat("tokens from 1 to the ", r.slots, " slots of ", RegisterText(r)),
+               absl::StrCat(in.tokens()));
+  }
+  const int64_t of_port = acts / period * tokens;
+  const int64_t of_register = r.tokens_per_step * (plan_.rhythm.steps_per_iteration / r.every);
+  if (of_port != of_register) {
+    if (plan_.rhythm.steps_per_iteration == 1) {
+      return Bad("W0503", where,
+                 absl::StrCat(of_register, " tokens per step, as ", RegisterText(r), " says"),
+                 absl::StrCat(of_port));
+    }
+    return Bad("W0503", where,
+               absl::StrCat(of_register, " tokens in ", plan_.rhythm.steps_per_iteration,
+                            " steps, as ", RegisterText(r), " says"),
+               absl::StrCat(of_port));
+  }
+  out->period = static_cast<int32_t>(period);
+  out->phase = static_cast<int32_t>(in.phase());
+  out->tokens = static_cast<int32_t>(tokens);
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::ReadTiming(const ActorTiming& in, const PlanRate& rate, Where where,
+                                    PlanTiming* out) {
+  const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kTimeMax; };
+  if (in.start_ns() < -kTimeMax || in.start_ns() > kTimeMax || !in_range(in.turn_ns()) ||
+      !in_range(in.chunk_ns()) || !in_range(in.time_ns())) {
+    return Bad("W0508", where,
+               absl::StrCat("times of at most ", kTimeMax, " ns, negative only for a start"),
+               absl::StrCat("start ", in.start_ns(), ", turn ", in.turn_ns(), ", chunk ",
+                            in.chunk_ns(), ", time ", in.time_ns()));
+  }
+  const int64_t acts = ActsPerIteration(rate, plan_.rhythm);
+  if (in.act_start_ns_size() != 0 && in.act_start_ns_size() != acts) {
+    return Bad("W0508", where,
+               absl::StrCat("a start of each of the ", acts, " acts of an iteration, or none"),
+               absl::StrCat(in.act_start_ns_size()));
+  }
+  act_times_total_ += in.act_start_ns_size();
+  WEIR_RETURN_IF_ERROR(Count("act_start_ns in all", act_times_total_, kActTimesMax));
+  for (int64_t ns : in.act_start_ns()) {
+    if (!in_range(ns))
+      return Bad("W0508", where, absl::StrCat("act_start_ns from 0 to ", kTimeMax),
+                 absl::StrCat(ns));
+  }
+  out->start_ns = in.start_ns();
+  out->turn_ns = in.turn_ns();
+  out->chunk_ns = in.chunk_ns();
+  out->time_ns = std::max<int64_t>(in.time_ns(), 1);
+  out->act_start_ns.assign(in.act_start_ns().begin(), in.act_start_ns().end());
+  return absl::OkStatus();
+}
+
+// Reads the plan's statement about the far end of a remote register. The statement may be absent;
+// the edge then has no certificate.
+absl::Status PlanReader::ReadFar(const RegisterSpec& in, Where where, PlanRegister* out) {
+  if (out->side == RegisterSide::kLocal
+          ? in.far_size() > 0
+          : (out->side == RegisterSide::kInbound && in.far_size() > 1)) {
+    return Bad(
+        "W0504", where,
+        out->side == RegisterSide::kLocal ? "far ends of remote registers only" : "one producer",
+        absl::StrCat(in.far_size()));
+  }
+  WEIR_RETURN_IF_ERROR(Count("far actors", in.far_size(), kPortsMax));
+  for (const FarActor& spec : in.far()) {
+    PlanFarActor& far = out->far.emplace_back();
+    far.name = spec.name();
+    const auto at = [&] { return absl::StrCat(where(), ", far actor '", spec.name(), "'"); };
+    WEIR_RETURN_IF_ERROR(ReadRate(spec, at, &far));
+    WEIR_RETURN_IF_ERROR(ReadSpan(spec, far, *out, at, &far.port));
+    WEIR_RETURN_IF_ERROR(ReadTiming(spec.timing(), far, at, &far.timing));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::ReadStream(const StreamOrder& in) {
+  PlanStream stream;
+  stream.name = in.name();
+  streamed_.resize(plan_.actors.size(), false);
+  const std::string where = absl::StrCat("stream order '", in.name(), "'");
+  const PlanActor* first = nullptr;
+  for (const StreamOrder::Entry& entry : in.entry()) {
+    if (entry.actor() < 0 || entry.actor() >= static_cast<int>(plan_.actors.size())) {
+      return Bad("W0503", where, absl::StrCat("actors of this rank (", plan_.actors.size(), ")"),
+                 absl::StrCat(entry.actor()));
+    }
+    const PlanActor& actor = plan_.actors[entry.actor()];
+    if (streamed_[actor.id])
+      return Bad("W0503", where, "each actor once, in one stream", ActorText(actor));
+    streamed_[actor.id] = true;
+    if (first == nullptr) first = &actor;
+    if (actor.acts_per_step != first->acts_per_step || actor.every != first->every ||
+        actor.every_phase != first->every_phase) {
+      return Bad("W0503", where, absl::StrCat("actors that act as often as ", ActorText(*first)),
+                 ActorText(actor));
+    }
+    if (actor.queue != first->queue) {
+      return Bad("W0503", where, absl::StrCat("actors on the queue of ", ActorText(*first)),
+                 ActorText(actor));
+    }
+    if (entry.ahead() < 0 || entry.ahead() >= actor.acts_per_step) {
+      return Bad("W0503", where, absl::StrCat("an `ahead` from 0 to ", actor.acts_per_step - 1),
+                 absl::StrCat(entry.ahead()));
+    }
+    stream.entries.push_back({entry.actor(), entry.ahead()});
+  }
+  if (first == nullptr) return Bad("W0503", where, "an actor at least", "none");
+  WEIR_RETURN_IF_ERROR(
+      Count("acts in a stream", int64_t{first->acts_per_step} * in.entry_size(), kStreamActsMax));
+  plan_.streams.push_back(std::move(stream));
+  return absl::OkStatus();
+}
+
+// The acts of a step never need those of a later one: a run of any number of steps comes to rest.
+absl::Status PlanReader::CheckStepsEnd(const PlanRegister& r) const {
+  const auto bad = [&](int64_t step, const char* what, int64_t wanted, int64_t there) {
+    return Bad("W0504", RegisterText(r),
+               absl::StrCat(what, " for all acts of the first ", step, " steps: ", wanted),
+               absl::StrCat(there));
+  };
+  for (int64_t step = 1; step <= plan_.rhythm.steps_per_iteration; ++step) {
+    const RegisterCount count = CountAt(plan_, r, step);
+    for (int k = 0; k < NumConsumers(r); ++k) {
+      const int64_t taken = ConsumerAt(plan_, r, k, step).taken;
+      if (taken > count.published) return bad(step, "tokens enough", taken, count.published);
+    }
+    const int64_t room = r.slots - r.initial_tokens + count.released;
+    if (count.taken > room) return bad(step, "free slots enough", count.taken, room);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::CheckRegisterId(int64_t register_id, Where where) const {
+  if (register_id >= 0 && register_id < static_cast<int64_t>(plan_.registers.size()))
+    return absl::OkStatus();
+  return Bad("W0503", where, absl::StrCat("a register of this rank (", plan_.registers.size(), ")"),
+             absl::StrCat(register_id));
+}
+
+absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out) {
+  if (in.input_size() > kPortsMax || in.output_size() > kPortsMax) {
+    return Bad("W0503", where, absl::StrCat("at most ", kPortsMax, " ports"),
+               absl::StrCat(in.input_size(), " and ", in.output_size()));
+  }
+  for (int i = 0; i < in.input_size(); ++i) {
+    const InputPort& port = in.input(i);
+    const auto at = [&] { return absl::StrCat(where, ", input port ", i); };
+    WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
+    PlanRegister& r = plan_.registers[port.register_id()];
+    PlanPort& span = out->inputs.emplace_back();
+    span.register_id = port.register_id();
+    WEIR_RETURN_IF_ERROR(ReadSpan(port, *out, r, at, &span));
+    if (r.side == RegisterSide::kOutbound)
+      return Bad("W0503", at, "a local or inbound register", RegisterText(r));
+    r.consumers.push_back({out->id, i});
+  }
+  for (int i = 0; i < in.output_size(); ++i) {
+    const OutputPort& port = in.output(i);
+    const auto at = [&] { return absl::StrCat(where, ", output port ", i); };
+    WEIR_RETURN_IF_ERROR(CheckRegisterId(port.register_id(), at));
+    PlanRegister& r = plan_.registers[port.register_id()];
+    PlanPort& span = out->outputs.emplace_back();
+    span.register_id = port.register_id();
+    WEIR_RETURN_IF_ERROR(ReadSpan(port, *out, r, at, &span));
+    if (r.side == RegisterSide::kInbound)
+      return Bad("W0503", at, "a local or outbound register", RegisterText(r));
+    if (r.producer.actor >= 0) {
+      return Bad("W0504", RegisterText(r), "one producer",
+                 absl::StrCat("actors ", r.producer.actor, " and ", out->id));
+    }
+    r.producer = {out->id, i};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out) {
+  bool outbound = false, local = false;
+  for (const PlanPort& port : out->outputs) {
+    const PlanRegister& r = plan_.registers[port.register_id];
+    if (r.side == RegisterSide::kOutbound) outbound = true;
+    // Whoever acts may say so: a token without bytes is an order.
+    if (r.side != RegisterSide::kOutbound && r.bytes > 0) local = true;
+  }
+  switch (in.kind()) {
+    case ActorSpec::COMPUTE: out->kind = ActorKind::kCompute; break;
+    case ActorSpec::SOURCE: out->kind = ActorKind::kSource; break;
+    case ActorSpec::SINK: out->kind = ActorKind::kSink; break;
+    case ActorSpec::SEND: out->kind = ActorKind::kSend; break;
+    default: return Bad("W0503", where, "a known kind", absl::StrCat(static_cast<int>(in.kind())));
+  }
+  if (out->kind == ActorKind::kSend ? (local || !outbound) : outbound) {
+    return Bad("W0503", where, "outbound outputs on SEND actors and only there", Name(out->kind));
+  }
+  if (out->kind == ActorKind::kSend && out->program < 0) {  // forwards its input as it is
+    const int64_t bytes = plan_.registers[out->outputs[0].register_id].bytes;
+    if (bytes > 0 &&
+        (out->outputs.size() != 1 || out->inputs.empty() || out->outputs[0].tokens != 1 ||
+         plan_.registers[out->inputs[0].register_id].bytes < bytes)) {
+      return Bad("W0503", where,
+                 absl::StrCat("one output and an input of at least ", bytes,
+                              " bytes on a SEND without program"),
+                 absl::StrCat(out->inputs.size(), " inputs, ", out->outputs.size(), " outputs"));
+    }
+  }
+  if (out->kind == ActorKind::kSource) {
+    if (out->outputs.size() != 1 || out->outputs[0].tokens != 1) {
+      return Bad("W0503", where, "one output port of one token on a SOURCE",
+                 absl::StrCat(out->outputs.size()));
+    }
+    WEIR_RETURN_IF_ERROR(ReadSlice(
+        in.feed_slice(), "W0503", [&] { return where + ", feed_slice"; }, &out->feed_slice));
+    const PlanRegister& r = plan_.registers[out->outputs[0].register_id];
+    if (out->feed_slice.bytes() > r.bytes) {
+      return Bad(
+          "W0503", where,
+          absl::StrCat("a feed_slice of at most ", r.bytes, " bytes, those of ", RegisterText(r)),
+          absl::StrCat(out->feed_slice.bytes()));
+    }
+  }
+  if (in.has_feed_range()) {
+    out->feed_below = in.feed_range().below();
+    out->feed_reader = in.feed_range().reader();
+    const bool integers = out->kind == ActorKind::kSource && out->feed_slice.dtype == DType::kI32;
+    if (out->feed_below < 0 || (out->feed_below > 0 && !integers)) {
+      return Bad("W0503", where, "a feed_range of 0 or more, and of a SOURCE of i32 only",
+                 absl::StrCat(out->feed_below));
+    }
+  }
+  if (out->kind == ActorKind::kSink) {
+    if (out->inputs.empty() ||
+        plan_.registers[out->inputs[0].register_id].bytes < SizeOf(DType::kF32)) {
+      return Bad("W0503", where, "an input port with an f32 scalar on a SINK", "none");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::CheckEnds(const PlanRegister& r) const {
+  const std::string where = RegisterText(r);
+  if (r.side != RegisterSide::kInbound && r.producer.actor < 0)
+    return Bad("W0504", where, "a producer", "none");
+  if ((r.side == RegisterSide::kInbound ||
+       (r.side == RegisterSide::kLocal && r.initial_tokens > 0)) &&
+      r.consumers.empty()) {
+    return Bad("W0504", where, "a consumer", "none");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::CheckOperands(const PlanActor& actor) const {
+  if (actor.program < 0 || actor.kind == ActorKind::kSource || actor.kind == ActorKind::kSink)
+    return absl::OkStatus();
+  const PlanProgram& program = plan_.programs[actor.program];
+  for (const PlanCall& call : program.calls) {
+    const auto where = [&] {
+      return absl::StrCat(ActorText(actor), ", program '", program.name, "', call '", call.name,
+                          "' of ", call.op);
+    };
+    for (const PlanOperand& operand : call.inputs) {
+      WEIR_RETURN_IF_ERROR(CheckOperand(actor, operand, program, where));
+    }
+    for (const PlanOperand& operand : call.outputs) {
+      WEIR_RETURN_IF_ERROR(CheckOperand(actor, operand, program, where));
+      if (operand.place != PlanOperand::Place::kInput) continue;
+      const PlanRegister& r = plan_.registers[actor.inputs[operand.index].register_id];
+      if (r.consumers.size() != 1) {
+        return Bad("W0502", where,
+                   absl::StrCat("one consumer of ", RegisterText(r), ", which is written in place"),
+                   absl::StrCat(r.consumers.size()));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PlanReader::CheckOperand(const PlanActor& actor, const PlanOperand& operand,
+                                      const PlanProgram& program, Where where) const {
+  int64_t limit = 0, count = 0;
+  const int64_t index = operand.index;
+  switch (operand.place) {
+    case PlanOperand::Place::kNone: return absl::OkStatus();
+    case PlanOperand::Place::kScratch:
+      count = index + 1;
+      limit = program.scratch_bytes;
+      break;
+    case PlanOperand::Place::kInput:
+    case PlanOperand::Place::kOutput: {
+      const auto& ports =
+          operand.place == PlanOperand::Place::kInput ? actor.inputs : actor.outputs;
+      count = ports.size();
+      if (index < 0 || index >= count) break;
+      limit = plan_.registers[ports[index].register_id].bytes;
+      if (operand.token < 0 || operand.token >= ports[index].tokens) {
+        return Bad("W0502", where,
+                   absl::StrCat("a token from 0 to ", ports[index].tokens - 1, " of port ", index),
+                   absl::StrCat(operand.token));
+      }
+      break;
+    }
+    case PlanOperand::Place::kState:
+      count = actor.states.size();
+      if (index >= 0 && index < count) limit = plan_.states[actor.states[index]].slice.bytes();
+      break;
+  }
+  if (index < 0 || index >= count) {
+    return Bad("W0502", where, absl::StrCat("an operand index below ", count), absl::StrCat(index));
+  }
+  const int64_t bytes = operand.slice.bytes();
+  if (operand.byte_offset > limit || bytes > limit - operand.byte_offset) {
+    return Bad(
+        "W0502", where,
+        absl::StrCat("operand ", index, " inside the ", limit, " bytes of its place"),
+        absl::StrCat(bytes, " bytes at ", operand.byte_offset, " (", ToText(operand.slice), ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir::plan_reader

@@ -1,0 +1,109 @@
+// Reads and checks a RankPlan message, part by part, and makes a Plan of it. Only plan.cc and
+// plan_actors.cc include this header; everybody else calls PlanFromProto (actors/plan/plan.h).
+// Thread rule: one reader per thread.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "actors/plan/plan.h"
+#include "proto/plan.pb.h"
+#include "runtime/base/status.h"
+
+namespace weir::plan_reader {
+
+// Says where an error is; asked only if there is one, since there are many operands.
+using Where = absl::FunctionRef<std::string()>;
+
+// Builds one Plan; holds what is known about it so far.
+class PlanReader {
+ public:
+  explicit PlanReader(const RankPlan& proto) : proto_(proto) {}
+
+  absl::StatusOr<Plan> Read() {
+    WEIR_RETURN_IF_ERROR(ReadHeader());
+    for (int i = 0; i < proto_.program_size(); ++i) WEIR_RETURN_IF_ERROR(ReadProgram(i));
+    for (int i = 0; i < proto_.state_size(); ++i) WEIR_RETURN_IF_ERROR(ReadState(i));
+    for (int i = 0; i < proto_.registers_size(); ++i) WEIR_RETURN_IF_ERROR(ReadRegister(i));
+    for (int i = 0; i < proto_.actor_size(); ++i) WEIR_RETURN_IF_ERROR(ReadActor(i));
+    for (const PlanRegister& r : plan_.registers) {
+      WEIR_RETURN_IF_ERROR(CheckEnds(r));
+      WEIR_RETURN_IF_ERROR(CheckStepsEnd(r));
+    }
+    WEIR_RETURN_IF_ERROR(CheckTokenStates());
+    for (int i = 0; i < proto_.stream_order_size(); ++i)
+      WEIR_RETURN_IF_ERROR(ReadStream(proto_.stream_order(i)));
+    for (const PlanActor& a : plan_.actors) WEIR_RETURN_IF_ERROR(CheckOperands(a));
+    return std::move(plan_);
+  }
+
+ private:
+  absl::Status Bad(const char* code, const std::string& where, const std::string& expected,
+                   const std::string& found) const {
+    return Rejected({code,
+                     absl::StrCat("plan of rank ", proto_.rank(), where.empty() ? "" : ", ", where),
+                     expected, found, ""});
+  }
+  absl::Status Bad(const char* code, Where where, const std::string& expected,
+                   const std::string& found) const {
+    return Bad(code, where(), expected, found);
+  }
+  absl::Status Count(const char* what, int64_t found, int64_t max) const {
+    if (found <= max) return absl::OkStatus();
+    return Bad("W0501", "", absl::StrCat("at most ", max, " ", what), absl::StrCat(found));
+  }
+
+  absl::Status ReadHeader();
+  absl::Status ReadQueues();
+  absl::Status ReadSlice(const TensorSliceProto& in, const char* code, Where where,
+                         TensorSlice* out);
+  absl::Status ReadProgram(int index);
+  absl::Status ReadCall(const KernelCall& in, const PlanProgram& program, PlanCall* out);
+  absl::Status ReadOperand(const Operand& in, Where where, PlanOperand* out);
+  absl::Status ReadState(int index);
+  absl::Status ReadRegister(int index);
+  absl::Status CheckMemory(const PlanRegister& r, const std::string& where);
+  absl::Status ReadActor(int index);
+  absl::Status ReadTurn(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status ReadRhythm();
+  template <typename Spec>
+  absl::Status ReadRate(const Spec& in, Where where, PlanRate* out) const;
+  template <typename Spec>
+  absl::Status ReadSpan(const Spec& in, const PlanRate& rate, const PlanRegister& r, Where where,
+                        PlanPort* out) const;
+  absl::Status ReadTiming(const ActorTiming& in, const PlanRate& rate, Where where,
+                          PlanTiming* out);
+  absl::Status ReadFar(const RegisterSpec& in, Where where, PlanRegister* out);
+  absl::Status ReadStream(const StreamOrder& in);
+  absl::Status CheckStepsEnd(const PlanRegister& r) const;
+  absl::Status CheckTokenStates() const;
+  absl::Status ReadPorts(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status CheckRegisterId(int64_t register_id, Where where) const;
+  absl::Status CheckKind(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status CheckEnds(const PlanRegister& r) const;
+  absl::Status CheckOperands(const PlanActor& actor) const;
+  absl::Status CheckOperand(const PlanActor& actor, const PlanOperand& operand,
+                            const PlanProgram& program, Where where) const;
+
+  const RankPlan& proto_;
+  Plan plan_;
+  int64_t num_turns_ = 0;  // of actors so far
+  int64_t slots_total_ = 0;
+  int64_t act_times_total_ = 0;
+  std::map<int32_t, int32_t> queue_of_state_;
+  std::vector<bool> streamed_;  // actors that have a stream
+};
+
+inline std::string RegisterText(const PlanRegister& r) {
+  return absl::StrCat("register ", r.id, " '", r.name, "'");
+}
+inline std::string ActorText(const PlanActor& a) {
+  return absl::StrCat("actor ", a.id, " '", a.name, "'");
+}
+
+}  // namespace weir::plan_reader

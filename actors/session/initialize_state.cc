@@ -1,0 +1,83 @@
+#include "actors/session/initialize_state.h"
+
+#include <array>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+namespace {
+
+// Calls visit(local element, global element) for each element of the slice, in order.
+template <typename Visit>
+void ForEachElement(const TensorSlice& slice, const Visit& visit) {
+  const int64_t total = slice.num_elements();
+  if (total == 0) return;
+  const int rank = static_cast<int>(slice.shape.size());
+  std::vector<int64_t> global_stride(rank, 1), at(rank, 0);
+  for (int i = rank - 2; i >= 0; --i)
+    global_stride[i] = global_stride[i + 1] * slice.global_shape[i + 1];
+  const int64_t row = rank > 0 ? slice.shape[rank - 1] : 1;
+  for (int64_t local = 0; local < total; local += row) {
+    int64_t global = 0;
+    for (int i = 0; i < rank; ++i) global += (slice.offset[i] + at[i]) * global_stride[i];
+    for (int64_t k = 0; k < row; ++k) visit(local + k, global + k);
+    for (int i = rank - 2; i >= 0 && ++at[i] == slice.shape[i]; --i) at[i] = 0;
+  }
+}
+
+void Store(const TensorSlice& slice, void* memory, int64_t element, float value) {
+  switch (slice.dtype) {
+    case DType::kF32: static_cast<float*>(memory)[element] = value; break;
+    case DType::kBF16: static_cast<BFloat16*>(memory)[element] = ToBFloat16(value); break;
+    case DType::kI32: static_cast<int32_t*>(memory)[element] = static_cast<int32_t>(value); break;
+  }
+}
+
+}  // namespace
+
+absl::Status InitializeState(uint64_t seed, const std::string& name, const TensorSlice& slice,
+                             const PlanInitializer& init, void* memory) {
+  const uint64_t key = MixKey(seed, KeyOf(name.data(), name.size()));
+  const bool random =
+      init.kind == PlanInitializer::Kind::kNormal || init.kind == PlanInitializer::Kind::kUniform;
+  if (random && !IsReal(slice.dtype)) {
+    return Rejected({"W0505", absl::StrCat("state '", name, "'"), "a real dtype for random values",
+                     Name(slice.dtype), ""});
+  }
+  switch (init.kind) {
+    case PlanInitializer::Kind::kZeros:
+      if (slice.bytes() > 0) std::memset(memory, 0, slice.bytes());
+      break;
+    case PlanInitializer::Kind::kOnes:
+      for (int64_t i = 0; i < slice.num_elements(); ++i) Store(slice, memory, i, 1.0f);
+      break;
+    case PlanInitializer::Kind::kNormal: {
+      int64_t pair = -1;
+      std::array<uint32_t, 4> words{};
+      ForEachElement(slice, [&](int64_t local, int64_t global) {
+        if (global >> 1 != pair) words = RandomBits(key, static_cast<uint64_t>(pair = global >> 1));
+        Store(slice, memory, local,
+              static_cast<float>(init.b + init.a * NormalFrom(words, global)));
+      });
+      break;
+    }
+    case PlanInitializer::Kind::kUniform:
+      ForEachElement(slice, [&](int64_t local, int64_t global) {
+        Store(slice, memory, local,
+              static_cast<float>(init.a + (init.b - init.a) * UniformAt(key, global)));
+      });
+      break;
+  }
+  return absl::OkStatus();
+}
+
+StateInitializer SeededInitializer(uint64_t seed) {
+  return [seed](const std::string& name, const TensorSlice& slice, const PlanInitializer& init,
+                void* memory) { return InitializeState(seed, name, slice, init, memory); };
+}
+
+}  // namespace weir

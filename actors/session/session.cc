@@ -1,0 +1,282 @@
+#include "actors/session/session.h"
+
+#include <algorithm>
+#include <fstream>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/engine/stall_report.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/verify_plans.h"
+#include "actors/session/initialize_state.h"
+#include "actors/session/traced_job.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+#include "runtime/device/device_factory.h"
+#include "runtime/device/walled_device.h"
+#include "runtime/trace/trace_file.h"
+#include "runtime/transport/loopback_transport.h"
+
+namespace weir {
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(const std::vector<RankPlan>& plans,
+                                                         SessionOptions options) {
+  std::unique_ptr<Session> session(new Session());
+  session->plans_.reserve(plans.size());
+  for (const RankPlan& proto : plans) {
+    WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
+    session->plans_.push_back(std::move(plan));
+  }
+  WEIR_RETURN_IF_ERROR(session->Verify(options));
+  WEIR_RETURN_IF_ERROR(session->Load(std::move(options)));
+  return session;
+}
+
+Session::~Session() {
+  engine_.reset();  // no rank's thread runs from here
+  if (given_network_ == nullptr) return;
+  for (int rank : local_ranks_) given_network_->endpoint(rank)->Close();
+}
+
+absl::Status Session::Verify(const SessionOptions& options) {
+  if (options.network == nullptr) {
+    WEIR_RETURN_IF_ERROR(VerifyPlans(plans_));
+  } else {
+    if (options.engine == SessionOptions::EngineKind::kSim) {
+      return absl::InvalidArgumentError(
+          "a simulated session has a network of its own; one was given");
+    }
+    WEIR_RETURN_IF_ERROR(VerifyLocalPlans(plans_));
+    std::sort(plans_.begin(), plans_.end(),
+              [](const Plan& a, const Plan& b) { return a.rank < b.rank; });
+  }
+  for (const Plan& plan : plans_) WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
+  place_of_rank_.assign(plans_.empty() ? 0 : plans_[0].num_ranks, -1);
+  for (const Plan& plan : plans_) {
+    place_of_rank_[plan.rank] = static_cast<int>(local_ranks_.size());
+    local_ranks_.push_back(plan.rank);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Session::Load(SessionOptions options) {
+  given_network_ = options.network;
+  first_step_ = steps_done_ = options.first_step;
+  if (options.engine == SessionOptions::EngineKind::kSim) {
+    sim_network_ = std::make_unique<SimNetwork>(num_ranks(), options.sim_mapping);
+    sim_network_->set_latency(options.sim_latency_ns);
+    WEIR_RETURN_IF_ERROR(MakeExecutors(options));
+    WEIR_RETURN_IF_ERROR(Connect());
+    MakeSimEngine(options.sim);
+    return absl::OkStatus();
+  }
+  if (given_network_ == nullptr) loopback_network_ = std::make_unique<LoopbackNetwork>(num_ranks());
+  tick_scale_ = TickScale::Open();
+  WEIR_RETURN_IF_ERROR(MakeExecutors(options));
+  MakeCafEngine(options.caf);  // before connecting, since it hears the endpoints' wake-ups
+  return Connect();
+}
+
+absl::Status Session::MakeExecutors(const SessionOptions& options) {
+  const bool sim = options.engine == SessionOptions::EngineKind::kSim;
+  RankExecutorOptions rank_options;
+  rank_options.feed = options.feed;
+  rank_options.sink = options.sink;
+  rank_options.state_init = options.state_init
+                                ? options.state_init
+                                : SeededInitializer(plans_.empty() ? 0 : plans_[0].seed);
+  rank_options.compute = sim ? options.compute : RankExecutorOptions::Compute::kRun;
+  rank_options.clock = sim ? &virtual_clock_ : nullptr;
+  rank_options.trace_capacity = options.trace_capacity;
+  rank_options.first_step = options.first_step;
+  rank_options.epoch = options.epoch;
+  rank_options.role = options.role;
+  if (sim) rank_options.cost_ns = options.sim_cost_ns;
+  TransportNetwork* network = given_network_;
+  if (network == nullptr)
+    network = sim ? static_cast<TransportNetwork*>(sim_network_.get()) : loopback_network_.get();
+  for (const Plan& plan : plans_) {
+    if (sim) {
+      devices_.push_back(std::make_unique<WalledDevice>(SimDeviceOptions(plan)));
+    } else {
+      DeviceOptions device;
+      device.kind = plan.device_kind;
+      device.num_threads = options.threads_per_device;
+      device.num_queues = plan.num_queues;
+      device.depth = plan.depth;
+      device.seed = MixKey(plan.seed, static_cast<uint64_t>(plan.rank));
+      WEIR_ASSIGN_OR_RETURN(devices_.emplace_back(), MakeDevice(device));
+    }
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
+                          RankExecutor::Create(&plan, devices_.back().get(),
+                                               network->endpoint(plan.rank), rank_options));
+    ranks_.push_back(executor.get());
+    executors_.push_back(std::move(executor));
+  }
+  return absl::OkStatus();
+}
+
+// With a network that others share a rank may wait for ranks of other processes, and those
+// for ranks of this one, so all connect at once. The first error is the cause of the rest.
+absl::Status Session::Connect() {
+  if (given_network_ == nullptr) {
+    for (auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->Connect());
+    return absl::OkStatus();
+  }
+  std::mutex mutex;
+  absl::Status first_error;  // guarded by mutex
+  std::vector<std::thread> threads;
+  for (auto& executor : executors_) {
+    threads.emplace_back([&executor, &mutex, &first_error] {
+      const absl::Status status = executor->Connect();
+      std::lock_guard<std::mutex> lock(mutex);
+      if (first_error.ok()) first_error = status;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return first_error;
+}
+
+void Session::MakeCafEngine(CafEngineOptions options) {
+  options.rest = plans_.size() == place_of_rank_.size() ? CafEngineOptions::Rest::kBalanced
+                                                        : CafEngineOptions::Rest::kLocal;
+  engine_ = weir::MakeCafEngine(ranks_, options);
+}
+
+void Session::MakeSimEngine(const SimEngineOptions& options) {
+  std::vector<WalledDevice*> devices;
+  for (auto& device : devices_) devices.push_back(static_cast<WalledDevice*>(device.get()));
+  auto simulator = std::make_unique<SimEngine>(ranks_, std::move(devices), sim_network_.get(),
+                                               &virtual_clock_, options);
+  simulator_ = simulator.get();
+  engine_ = std::move(simulator);
+}
+
+absl::Status Session::RunSteps(int64_t steps) {
+  if (steps < 0 || steps > (int64_t{1} << 32)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("W0519 expected 0 to 2^32 steps; found ", steps));
+  }
+  WEIR_RETURN_IF_ERROR(engine_->RunSteps(steps));
+  steps_done_ += steps;
+  // Where other processes may begin the next run, the engine has checked each rank as it
+  // came to rest, and its ranks may hear of that run already.
+  return local_ranks_.size() == place_of_rank_.size() ? CheckAtRest() : absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<NonfiniteFinding>> Session::InspectStep(int64_t as_step) {
+  std::vector<FiniteWatch> watches;
+  watches.reserve(executors_.size());
+  for (const auto& executor : executors_)
+    executor->Watch(&watches.emplace_back(&executor->plan(), &executor->device()->memory()),
+                    as_step - steps_done_);
+  const absl::Status status = RunSteps(1);
+  for (const auto& executor : executors_) executor->Unwatch();
+  WEIR_RETURN_IF_ERROR(status);
+  std::vector<NonfiniteFinding> findings;
+  for (const FiniteWatch& watch : watches) {
+    if (watch.first().has_value()) findings.push_back(*watch.first());
+  }
+  return findings;
+}
+
+SessionProgress Session::Progress() const { return ReadProgress(ranks_, ClosedScale()); }
+
+std::string Session::DescribeStall() const {
+  return weir::DescribeStall(ranks_, kStallLogLinesMax);
+}
+
+absl::Status Session::CheckAtRest() const {
+  for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> Session::FindState(int rank, const std::string& name) const {
+  if (rank >= 0 && rank < num_ranks() && place_of_rank_[rank] >= 0) {
+    const std::vector<PlanState>& states = plan(rank).states;
+    for (size_t i = 0; i < states.size(); ++i) {
+      if (states[i].name == name) return static_cast<int>(i);
+    }
+  }
+  return Missing(
+      {"W0507", absl::StrCat("rank ", rank), absl::StrCat("a state '", name, "'"), "none", ""});
+}
+
+absl::StatusOr<HostView> Session::ReadState(int rank, const std::string& name) const {
+  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+  return executor(rank).ReadState(state);
+}
+
+absl::Status Session::FillState(int rank, const std::string& name,
+                                absl::FunctionRef<absl::Status(char* host)> fill) {
+  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+  return executors_[place_of_rank_[rank]]->FillState(state, fill);
+}
+
+absl::Status Session::WriteState(int rank, const std::string& name, absl::Span<const char> bytes) {
+  WEIR_ASSIGN_OR_RETURN(const int state, FindState(rank, name));
+  const int64_t size = plan(rank).states[state].slice.bytes();
+  if (size != static_cast<int64_t>(bytes.size())) {
+    return Rejected({"W0507", absl::StrCat("rank ", rank, ", state '", name, "'"),
+                     absl::StrCat(size, " bytes"), absl::StrCat(bytes.size()), ""});
+  }
+  return FillState(rank, name, [bytes](char* host) {
+    std::copy(bytes.begin(), bytes.end(), host);
+    return absl::OkStatus();
+  });
+}
+
+std::vector<EdgeReport> Session::Edges() const {
+  std::vector<EdgeReport> reports;
+  for (const auto& executor : executors_) {
+    for (const PlanRegister& r : executor->plan().registers) {
+      if (r.side != RegisterSide::kOutbound) continue;
+      const EdgeTraffic traffic = executor->Traffic(r.id);
+      reports.push_back(
+          {r.edge, r.name, executor->plan().rank, r.peer, traffic.payload_bytes, traffic.tokens});
+    }
+  }
+  return reports;
+}
+
+std::vector<RankWorkReport> Session::Work() const {
+  const TickScale scale = ClosedScale();
+  const auto ns = [&scale](int64_t ticks) { return scale.ToNs(ticks) - scale.ToNs(0); };
+  std::vector<RankWorkReport> reports;
+  for (const auto& executor : executors_) {
+    const RankWork work = executor->work();
+    reports.push_back({executor->plan().rank, executor->plan().stage, ns(work.busy_ticks),
+                       work.planned_ns, ns(work.measured_ticks), work.cpu_ns});
+  }
+  return reports;
+}
+
+TickScale Session::ClosedScale() const {
+  TickScale scale = tick_scale_;
+  scale.Close();
+  return scale;
+}
+
+absl::Status Session::WriteTrace(const std::string& path) const {
+  const TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file)
+    return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+  return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
+}
+
+absl::Status Session::WriteTrace(std::ostream& out, const TraceClock& clock) const {
+  TickScale scale = ClosedScale();
+  scale.Subtract(clock.offset_ns);
+  TracedJob job = MakeTracedJob(ranks_, first_step_, scale);
+  job.describing_rank = clock.describing_rank;
+  return weir::WriteTrace(job, clock.begin_ns.value_or(weir::TraceBeginNs(job)), out);
+}
+
+int64_t Session::TraceBeginNs() const {
+  return weir::TraceBeginNs(MakeTracedJob(ranks_, first_step_, ClosedScale()));
+}
+
+}  // namespace weir

@@ -1,0 +1,76 @@
+#include "actors/session/traced_job.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "actors/engine/holders.h"
+
+namespace weir {
+namespace {
+
+std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
+  std::vector<TracedPort> traced;
+  for (const PlanPort& port : ports)
+    traced.push_back({port.register_id, port.period, port.tokens, port.phase});
+  return traced;
+}
+
+// Returns the name of the boxing: "reduce-scatter x rank 2 to 0" belongs to "reduce-scatter x", as
+// do the edges between other ranks.
+std::string BoxingOf(const Plan& plan, const PlanRegister& r) {
+  const bool in = r.side == RegisterSide::kInbound;
+  const std::string ends =
+      absl::StrCat(" rank ", in ? r.peer : plan.rank, " to ", in ? plan.rank : r.peer);
+  return std::string(absl::StripSuffix(r.name, ends));
+}
+
+TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
+                          const TickScale& scale) {
+  const Plan& plan = executor.plan();
+  TracedRank rank;
+  rank.rank = plan.rank;
+  rank.device = plan.device;
+  rank.acts = &executor.trace();
+  rank.scale = scale;
+  for (const PlanActor& actor : plan.actors) {
+    rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step,
+                           actor.chunks, Ports(actor.inputs), Ports(actor.outputs), actor.priority,
+                           actor.every, actor.every_phase});
+    rank.actors.back().planned_ns = actor.timing.time_ns;
+    const PlanTurn& turn = actor.turn;
+    rank.actors.back().turn = {turn.first, turn.group, turn.group_stride, turn.stride};
+  }
+  for (const PlanRegister& r : plan.registers) {
+    const bool crosses = r.side != RegisterSide::kLocal;
+    rank.registers.push_back({r.name, r.bytes, r.slots, r.initial_tokens, r.edge, crosses,
+                              crosses ? BoxingOf(plan, r) : "", holders.OfToken(plan, r.id),
+                              holders.OfSlot(plan, r.id)});
+  }
+  return rank;
+}
+
+}  // namespace
+
+TracedJob MakeTracedJob(absl::Span<RankExecutor* const> ranks, int64_t first_step,
+                        const TickScale& scale) {
+  std::vector<const Plan*> plans;
+  for (const RankExecutor* rank : ranks) plans.push_back(&rank->plan());
+  const Holders holders(plans);
+  TracedJob job;
+  job.first_step = first_step;
+  if (!plans.empty()) {
+    job.plan_id = plans[0]->plan_id;
+    job.num_ranks = plans[0]->num_ranks;
+    job.num_stages = plans[0]->num_stages;
+    job.micro_batches = plans[0]->micro_batches;
+    job.schedule = plans[0]->schedule;
+    job.predicted_bubble = plans[0]->predicted_bubble;
+  }
+  for (const RankExecutor* rank : ranks) job.ranks.push_back(MakeTracedRank(*rank, holders, scale));
+  return job;
+}
+
+}  // namespace weir

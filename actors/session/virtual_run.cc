@@ -1,0 +1,116 @@
+#include "actors/session/virtual_run.h"
+
+#include <algorithm>
+#include <fstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "actors/plan/certificate.h"
+#include "actors/plan/verify_plans.h"
+#include "actors/session/initialize_state.h"
+#include "actors/session/traced_job.h"
+#include "runtime/base/status.h"
+#include "runtime/trace/trace_file.h"
+
+namespace weir {
+namespace {
+
+// Returns the kernel that packs a message, if the producer of `r` ends with such a kernel.
+const PlanCall* PackerOf(const Plan& plan, const PlanRegister& r) {
+  if (r.side != RegisterSide::kOutbound || r.producer.actor < 0) return nullptr;
+  const PlanActor& actor = plan.actors[r.producer.actor];
+  if (actor.program < 0) return nullptr;
+  for (const PlanCall& call : plan.programs[actor.program].calls) {
+    if (call.op == "exchange_pack" && call.outputs[0].place == PlanOperand::Place::kOutput &&
+        call.outputs[0].index == r.producer.port) {
+      return &call;
+    }
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::vector<int64_t> PayloadsOf(const Plan& plan, const PlanRegister& r) {
+  const PlanCall* call = PackerOf(plan, r);
+  if (call == nullptr) return {};
+  const int64_t chunk_elements = call->attrs.Int("chunk_elements");
+  const std::vector<int64_t> pieces = call->attrs.Ints("pieces");
+  std::vector<int64_t> elements(plan.actors[r.producer.actor].chunks, 0);
+  // A piece has the form: tensor, position, rank, begin of each axis, end of each axis. The piece's
+  // elements have consecutive positions that begin at `position`.
+  for (size_t at = 0; at + 3 <= pieces.size();) {
+    const int64_t position = pieces[at + 1], rank = pieces[at + 2];
+    if (rank < 0 || at + 3 + 2 * static_cast<size_t>(rank) > pieces.size()) break;
+    int64_t volume = 1;
+    for (int64_t d = 0; d < rank; ++d) volume *= pieces[at + 3 + rank + d] - pieces[at + 3 + d];
+    for (int64_t from = position; from < position + volume && chunk_elements > 0;) {
+      const int64_t chunk = from / chunk_elements,
+                    end = std::min(position + volume, (chunk + 1) * chunk_elements);
+      if (chunk < static_cast<int64_t>(elements.size())) elements[chunk] += end - from;
+      from = end;
+    }
+    at += 3 + 2 * rank;
+  }
+  std::vector<int64_t> bytes;
+  for (int64_t n : elements)
+    bytes.push_back(std::min(n * SizeOf(call->outputs[0].slice.dtype), r.bytes));
+  return bytes;
+}
+
+absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan> plans,
+                                                               VirtualRunOptions options) {
+  std::unique_ptr<VirtualRun> run(new VirtualRun());
+  run->plans_ = std::move(plans);
+  WEIR_RETURN_IF_ERROR(VerifyLocalPlans(run->plans_));
+  for (const Plan& plan : run->plans_) WEIR_RETURN_IF_ERROR(CheckCertificate(plan));
+  if (!options.ways) options.ways = [](int, int) { return TimeNetwork::Way(); };
+  run->network_ = std::make_unique<TimeNetwork>(&run->clock_, options.ways);
+  run->network_->SetImages(std::move(options.images));
+  run->network_->SetLoose(std::move(options.loose));
+  const bool measured = options.work == TimeDevice::Work::kMeasured;
+  RankExecutorOptions rank_options;
+  rank_options.compute =
+      measured ? RankExecutorOptions::Compute::kRun : RankExecutorOptions::Compute::kSkip;
+  rank_options.feed = options.measured.feed;
+  rank_options.sink = options.measured.sink;
+  if (measured) rank_options.state_init = SeededInitializer(run->plans_[0].seed);
+  rank_options.clock = &run->clock_;
+  rank_options.trace_capacity = std::max<int64_t>(1, options.trace_capacity);
+  rank_options.cost_ns = options.cost_ns;
+  std::vector<TimeDevice*> devices;
+  for (const Plan& plan : run->plans_) {
+    for (const PlanRegister& r : plan.registers) {
+      if (std::vector<int64_t> bytes = PayloadsOf(plan, r); !bytes.empty())
+        run->network_->SetPayloads(r.edge, bytes);
+    }
+    if (measured && options.measured.on_kernels) {
+      rank_options.on_kernels = [&plan, told = options.measured.on_kernels](
+                                    const PlanActor& actor, absl::Span<const int64_t> kernel_ns) {
+        told(plan, actor, kernel_ns);
+      };
+    }
+    const int threads = measured ? std::max(1, options.measured.threads_per_device) : 1;
+    devices.push_back(
+        run->devices_.emplace_back(std::make_unique<TimeDevice>(options.work, threads)).get());
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
+                          RankExecutor::Create(&plan, devices.back(),
+                                               run->network_->endpoint(plan.rank), rank_options));
+    run->ranks_.push_back(executor.get());
+    run->executors_.push_back(std::move(executor));
+  }
+  for (RankExecutor* rank : run->ranks_) WEIR_RETURN_IF_ERROR(rank->Connect());
+  run->engine_ = std::make_unique<TimeEngine>(run->ranks_, devices, run->network_.get(),
+                                              &run->clock_, std::move(options.engine));
+  return run;
+}
+
+absl::Status VirtualRun::WriteTrace(const std::string& path) const {
+  const TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  if (!file)
+    return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+  return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
+}
+
+}  // namespace weir

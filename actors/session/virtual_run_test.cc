@@ -1,0 +1,336 @@
+// Tests virtual time against closed forms: pipelines, transfers, links and cores that several ranks
+// share.
+#include "actors/session/virtual_run.h"
+
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "actors/testing/pipeline_job.h"
+#include "actors/testing/test_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+constexpr int64_t kForwardNs = 1000;
+
+std::vector<Plan> Plans(const std::vector<RankPlan>& protos) {
+  std::vector<Plan> plans;
+  for (const RankPlan& proto : protos) plans.push_back(*PlanFromProto(proto));
+  return plans;
+}
+
+std::vector<Plan> Pipeline(int stages, int micro_batches) {
+  PipelineJob job;
+  job.num_stages = stages;
+  job.micro_batches = micro_batches;
+  return Plans(Certified(MakePipelineJob(job)));
+}
+
+// Forward takes one unit, backward takes two, and all else takes no time.
+int64_t StageCost(const Plan&, const PlanActor& actor) {
+  if (actor.phase == ActorPhase::kForward) return kForwardNs;
+  return actor.phase == ActorPhase::kBackward ? 2 * kForwardNs : 0;
+}
+
+std::unique_ptr<VirtualRun> RunIt(std::vector<Plan> plans, VirtualRunOptions options,
+                                  int64_t steps) {
+  auto run = VirtualRun::Create(std::move(plans), std::move(options));
+  EXPECT_TRUE(run.ok()) << run.status();
+  const absl::Status ran = (*run)->RunSteps(steps);
+  EXPECT_TRUE(ran.ok()) << ran;
+  return *std::move(run);
+}
+
+// Returns the end of the last act; credits may be under way for longer.
+int64_t StepNs(const VirtualRun& run) { return run.engine().step_end_ns().back(); }
+
+VirtualRunOptions Costs() {
+  VirtualRunOptions options;
+  options.cost_ns = StageCost;
+  return options;
+}
+
+TEST(VirtualRunTest, APipelineStepTakesMicroBatchesPlusStagesLessOneSlots) {
+  for (int stages : {1, 2, 4, 7}) {
+    for (int micro_batches : {1, 4, 16}) {
+      auto run = RunIt(Pipeline(stages, micro_batches), Costs(), 1);
+      EXPECT_EQ(run->now_ns(), (micro_batches + stages - 1) * 3 * kForwardNs)
+          << stages << " stages, " << micro_batches;
+    }
+  }
+}
+
+TEST(VirtualRunTest, TheShareOfIdleTimeIsTheFormulaOfTheBubble) {
+  auto run = RunIt(Pipeline(4, 12), Costs(), 1);
+  int64_t busy = 0, idle = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    for (int64_t ns : run->engine().times(rank).busy_ns) busy += ns;
+    idle += run->now_ns();
+  }
+  EXPECT_DOUBLE_EQ(1 - static_cast<double>(busy) / static_cast<double>(idle), 3.0 / (12 + 3));
+}
+
+TEST(VirtualRunTest, LatencyIsPaidOnceOnTheWayUpAndOnceOnTheWayDown) {
+  VirtualRunOptions options = Costs();
+  options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70}; };
+  auto run = RunIt(Pipeline(3, 1), std::move(options), 1);
+  EXPECT_EQ(StepNs(*run), 3 * 3 * kForwardNs + 4 * 70);
+}
+
+TEST(VirtualRunTest, AMessageTakesItsBytesOverTheBandwidth) {
+  VirtualRunOptions options = Costs();
+  options.ways = [](int, int) {
+    return TimeNetwork::Way{.latency_ns = 70, .message_ns = 5, .ns_per_byte = 2.5};
+  };
+  auto run = RunIt(Pipeline(2, 1), std::move(options), 1);
+  EXPECT_EQ(StepNs(*run), 2 * 3 * kForwardNs + 2 * (70 + 5 + 80));  // 32 bytes
+  EXPECT_EQ(run->network().payload_bytes(), 64);
+}
+
+// Builds two pipelines side by side: ranks 0 and 1, 2 and 3.
+std::vector<Plan> TwoPipelines() {
+  std::vector<Plan> plans;
+  for (int copy = 0; copy < 2; ++copy) {
+    for (Plan& plan : Pipeline(2, 1)) {
+      plan.rank += 2 * copy;
+      plan.num_ranks = 4;
+      for (PlanRegister& r : plan.registers) {
+        if (r.side == RegisterSide::kLocal) continue;
+        r.peer += 2 * copy;
+        r.edge += 100 * copy;
+      }
+      plans.push_back(std::move(plan));
+    }
+  }
+  return plans;
+}
+
+TEST(VirtualRunTest, MessagesOnOneLinkFollowOneAnother) {
+  for (int32_t shared : {0, 1}) {
+    VirtualRunOptions options = Costs();
+    // Both senders send at once, over one shared way out or over one each.
+    options.ways = [shared](int from, int) {
+      return TimeNetwork::Way{.ns_per_byte = 10, .out = shared == 1 ? from % 2 : from, .in = -1};
+    };
+    auto run = RunIt(TwoPipelines(), std::move(options), 1);
+    // Each message takes 320 ns. On a shared way the second message up is late by one, and no way
+    // down makes up for the delay.
+    EXPECT_EQ(run->now_ns(), 6 * kForwardNs + 2 * 320 + shared * 320);
+  }
+}
+
+// Returns the arrival times of the messages of `puts` (from, to; put at the same moment, in this
+// order), with 100 ns for each message on every way.
+std::vector<int64_t> ArrivalsOf(const std::vector<std::pair<int, int>>& puts) {
+  ManualClock clock;
+  TimeNetwork network(&clock, [](int from, int to) {
+    return TimeNetwork::Way{.message_ns = 100, .out = from, .in = 10 + to};
+  });
+  std::vector<EdgeHandle> handles;
+  for (size_t i = 0; i < puts.size(); ++i) {
+    const auto [from, to] = puts[i];
+    TransportEdge edge{.direction = TransportEdge::Direction::kOutgoing, .edge = i, .peer = to};
+    handles.push_back(*network.endpoint(from)->AddEdge(edge));
+    edge.direction = TransportEdge::Direction::kIncoming;
+    edge.peer = from;
+    EXPECT_TRUE(network.endpoint(to)->AddEdge(edge).ok());
+  }
+  EXPECT_TRUE(network.endpoint(0)->Connect().ok());
+  for (size_t i = 0; i < puts.size(); ++i)
+    EXPECT_TRUE(network.endpoint(puts[i].first)->Put(handles[i], {}, nullptr).ok());
+  // Lanes are numbered by the order in which senders were joined; the messages of one lane are told
+  // apart by their time.
+  std::map<int32_t, int64_t> arrivals;
+  std::vector<TimeNetwork::Arrival> due;
+  for (;;) {
+    due.insert(due.end(), network.posted().begin(), network.posted().end());
+    network.posted().clear();
+    if (due.empty()) break;
+    const auto next = std::min_element(
+        due.begin(), due.end(), [](const auto& a, const auto& b) { return a.at_ns < b.at_ns; });
+    const TimeNetwork::Arrival arrival = *next;
+    due.erase(next);
+    clock.AdvanceTo(arrival.at_ns);
+    if (arrival.at == TimeNetwork::Arrival::At::kWayIn) {
+      network.Enter(arrival.lane, arrival.takes_ns);
+    } else {
+      arrivals[arrival.lane / 2] = arrival.at_ns;
+    }
+  }
+  std::vector<int64_t> times;
+  for (const auto& [lane, at_ns] : arrivals) times.push_back(at_ns);
+  return times;
+}
+
+TEST(VirtualRunTest, AMessageThatWaitsAtTheReceiverDoesNotHoldUpTheNextOneOfItsSender) {
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {0, 3}}), testing::ElementsAre(100, 200)) << "one way out";
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {1, 2}}), testing::ElementsAre(100, 200)) << "one way in";
+  // The second message of rank 1 leaves while its first waits for the way into rank 2.
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {1, 2}, {1, 3}}), testing::ElementsAre(100, 200, 200));
+  // A message that leaves late does not keep the way in from messages that are there before.
+  EXPECT_THAT(ArrivalsOf({{0, 2}, {0, 3}, {1, 3}}), testing::ElementsAre(100, 200, 100))
+      << "the last to be put is the first there";
+}
+
+TEST(VirtualRunTest, DevicesThatShareACoreTakeTwiceAsLong) {
+  VirtualRunOptions options = Costs();
+  options.engine.hosts = {{.cores = 1}};
+  options.engine.devices.resize(4);
+  auto run = RunIt(TwoPipelines(), std::move(options), 1);
+  EXPECT_EQ(run->now_ns(), 2 * 6 * kForwardNs);
+}
+
+TEST(VirtualRunTest, CoresThatSlowEachOtherDownDoSoWhileBothAreBusy) {
+  VirtualRunOptions options = Costs();
+  options.engine.hosts = {{.cores = 2, .core_speed = {1, 0.8}}};
+  options.engine.devices.resize(4);
+  auto run = RunIt(TwoPipelines(), std::move(options), 1);
+  EXPECT_EQ(run->now_ns(), 6 * kForwardNs * 10 / 8);
+  options = Costs();
+  options.engine.hosts = {{.cores = 2, .core_speed = {1, 0.8}}};
+  options.engine.devices.resize(2);
+  EXPECT_EQ(RunIt(Pipeline(2, 1), std::move(options), 1)->now_ns(), 6 * kForwardNs)
+      << "one after the other";
+}
+
+TEST(VirtualRunTest, AnActThatSaysWhatBusyCoresMakeOfItGoesByThat) {
+  VirtualRunOptions options = Costs();
+  options.engine.hosts = {{.cores = 2, .core_speed = {1, 0.8}}};
+  options.engine.devices.resize(4);
+  options.engine.busy_speed = [](const Plan&, const PlanActor&) { return 0.5; };
+  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 2);
+  options = Costs();
+  options.engine.hosts = {{.cores = 3}};
+  options.engine.devices.resize(4);
+  options.engine.busy_speed = [](const Plan&, const PlanActor&) { return 0.5; };
+  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 4 / 3)
+      << "two of three cores busy: half way";
+  // Two pipelines run side by side. One is slowed down. The other is not, so the other has the
+  // second half of the time for itself.
+  options = Costs();
+  options.engine.hosts = {{.cores = 2}};
+  options.engine.devices.resize(4);
+  options.engine.busy_speed = [](const Plan& plan, const PlanActor&) {
+    return plan.rank < 2 ? 0.5 : 1;
+  };
+  EXPECT_EQ(RunIt(TwoPipelines(), std::move(options), 1)->now_ns(), 6 * kForwardNs * 3 / 2);
+}
+
+TEST(VirtualRunTest, AnIdleDeviceWakesLateAndABusyOneDoesNotSleep) {
+  VirtualRunOptions options = Costs();
+  options.engine.devices.assign(2, {.wake_ns = 40});
+  EXPECT_EQ(StepNs(*RunIt(Pipeline(2, 1), std::move(options), 1)), 6 * kForwardNs + 2 * 40);
+}
+
+TEST(VirtualRunTest, WhatAMessageCostsTheReceiverDelaysItsNextAct) {
+  VirtualRunOptions options = Costs();
+  options.ways = [](int, int) { return TimeNetwork::Way{.receive_ns = 30}; };
+  EXPECT_EQ(RunIt(Pipeline(2, 1), std::move(options), 1)->now_ns(), 6 * kForwardNs + 2 * 30);
+}
+
+TEST(VirtualRunTest, WhatTheBytesOfAMessageCostTheReceiverDelaysItsNextAct) {
+  VirtualRunOptions options = Costs();
+  options.ways = [](int, int) {
+    return TimeNetwork::Way{.receive_ns = 30, .receive_ns_per_byte = 0.5};
+  };
+  EXPECT_EQ(StepNs(*RunIt(Pipeline(2, 1), std::move(options), 1)),
+            2 * 3 * kForwardNs + 2 * (30 + 16));  // 32 bytes
+}
+
+TEST(VirtualRunTest, IdleTimeAfterTheSendIsExposedAndBeforeItIsWaiting) {
+  VirtualRunOptions options = Costs();
+  options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70}; };
+  auto run = RunIt(Pipeline(2, 1), std::move(options), 1);
+  // Rank 0 waits for the way up, for three units of work on rank 1, and for the way down.
+  EXPECT_EQ(run->engine().times(1).exposed_ns, 70);
+  EXPECT_EQ(run->engine().times(1).waiting_ns, kForwardNs);
+  EXPECT_EQ(run->engine().times(0).exposed_ns, 70);
+  EXPECT_EQ(run->engine().times(0).waiting_ns, 70 + 3 * kForwardNs);
+}
+
+TEST(VirtualRunTest, JitterComesFromTheSeed) {
+  std::vector<uint64_t> hashes;
+  std::vector<int64_t> ends;
+  for (uint64_t seed : {7, 7, 8}) {
+    VirtualRunOptions options = Costs();
+    options.engine.seed = seed;
+    options.engine.devices.assign(4, {.jitter = 0.2});
+    auto run = RunIt(Pipeline(4, 8), std::move(options), 2);
+    hashes.push_back(run->engine().history_hash());
+    ends.push_back(run->now_ns());
+  }
+  EXPECT_EQ(hashes[0], hashes[1]);
+  EXPECT_EQ(ends[0], ends[1]);
+  EXPECT_NE(ends[0], ends[2]);
+}
+
+std::string TraceOf(const VirtualRun& run, const std::string& name) {
+  const std::string path = std::string(::testing::TempDir()) + "/" + name;
+  EXPECT_TRUE(run.WriteTrace(path).ok());
+  std::ostringstream bytes;
+  bytes << std::ifstream(path, std::ios::binary).rdbuf();
+  return bytes.str();
+}
+
+TEST(VirtualRunTest, TheTraceIsTheSameByteForByte) {
+  std::vector<std::string> traces;
+  for (const char* name : {"first.pftrace", "second.pftrace"}) {
+    VirtualRunOptions options = Costs();
+    options.trace_capacity = 1000;
+    options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70, .ns_per_byte = 1}; };
+    traces.push_back(TraceOf(*RunIt(Pipeline(4, 8), std::move(options), 3), name));
+  }
+  EXPECT_EQ(traces[0], traces[1]);
+}
+
+TEST(VirtualRunTest, ActsThatAreMeasuredTakeWhatTheyTakeAndTellTheirKernels) {
+  TestFeed feed;
+  VirtualRunOptions options;
+  options.work = TimeDevice::Work::kMeasured;
+  options.measured.feed = &feed;
+  int64_t num_kernels = 0, total = 0;
+  options.measured.on_kernels = [&](const Plan&, const PlanActor&,
+                                    absl::Span<const int64_t> kernel_ns) {
+    num_kernels += static_cast<int64_t>(kernel_ns.size());
+    for (int64_t ns : kernel_ns) total += ns;
+  };
+  auto run = RunIt(Pipeline(2, 4), std::move(options), 1);
+  EXPECT_EQ(num_kernels, 4 * (2 + 1 + 1) + 2 + 4 * (1 + 1 + 1) + 2);
+  EXPECT_GE(total, 0);
+  EXPECT_GE(run->now_ns(), total / 2);
+}
+
+TEST(VirtualRunTest, APlanWithoutACertificateIsRefused) {
+  const absl::Status status = VirtualRun::Create(Plans(LoadTestJob("deadlock")), Costs()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(absl::StrContains(status.message(), "W0541")) << status;
+}
+
+// The plan is that of the middle of three stages, which stands for both its neighbours, so it would
+// have to send before it receives. The proof of the plan holds for the job from which the plan
+// comes.
+TEST(VirtualRunTest, ARunThatCannotGoOnIsReportedWithWhatEachActorWaitsFor) {
+  Plan middle = Pipeline(3, 2)[1];
+  VirtualRunOptions options = Costs();
+  for (const PlanRegister& out : middle.registers) {
+    if (out.side != RegisterSide::kOutbound) continue;
+    for (const PlanRegister& in : middle.registers) {
+      if (in.side == RegisterSide::kInbound && in.peer != out.peer)
+        options.images[out.edge] = in.edge;
+    }
+  }
+  auto run = VirtualRun::Create({std::move(middle)}, std::move(options));
+  ASSERT_TRUE(run.ok()) << run.status();
+  const absl::Status ran = (*run)->RunSteps(1);
+  EXPECT_EQ(ran.code(), absl::StatusCode::kAborted);
+  EXPECT_TRUE(absl::StrContains(ran.message(), "W0516")) << ran;
+  EXPECT_TRUE(absl::StrContains(ran.message(),
+                                "actor 'forward': 0 of 2 acts, waits for input 'activation in'"))
+      << ran;
+}
+
+}  // namespace
+}  // namespace weir

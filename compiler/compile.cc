@@ -1,0 +1,136 @@
+// Sets the order of the passes, in one place.
+#include "compiler/compile.h"
+#include "absl/strings/str_cat.h"
+#include "compiler/job/check_training.h"
+#include "compiler/job/import_graph.h"
+#include "compiler/lower/rank_lowering.h"
+#include "compiler/passes/assign_stages.h"
+#include "compiler/passes/build_program.h"
+#include "compiler/passes/bundle_boxings.h"
+#include "compiler/passes/pass.h"
+#include "compiler/passes/passes.h"
+#include "compiler/registers/allocate_registers.h"
+#include "compiler/rhythm/solve_rhythm.h"
+#include "runtime/base/random.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+// A rank that takes part in an exchange with all other ranks has a transfer for each of them.
+constexpr int64_t kDevicesMax = 16384;
+
+absl::StatusOr<Mesh> MeshOf(const Job& job) {
+  std::vector<MeshAxis> axes;
+  for (const auto& axis : job.mesh().axis()) axes.push_back({axis.name(), axis.size()});
+  Mesh mesh(std::move(axes));
+  WEIR_RETURN_IF_ERROR(mesh.Validate());
+  if (mesh.num_ranks() > kDevicesMax) {
+    return Rejected({"W0447", absl::StrCat("mesh ", mesh.ToText()),
+                     absl::StrCat("at most ", kDevicesMax, " devices"),
+                     absl::StrCat(mesh.num_ranks()), "smaller axes"});
+  }
+  return mesh;
+}
+
+std::string PlanId(const LogicalPlan& plan) {
+  std::string text;
+  plan.job.SerializeToString(&text);
+  absl::StrAppend(&text, static_cast<int>(plan.mode));
+  for (const Function& function : plan.module.functions)
+    absl::StrAppend(&text, ToText(function, plan.stage_mesh));
+  return absl::StrCat(absl::Hex(KeyOf(text.data(), text.size()), absl::kZeroPad16));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
+                                                        const CompileOptions& options) {
+  auto plan = std::make_unique<LogicalPlan>();
+  plan->job = job;
+  plan->mode = options.mode;
+  WEIR_ASSIGN_OR_RETURN(plan->mesh, MeshOf(job));
+  plan->stage_mesh = plan->mesh.StageMesh();
+  WEIR_RETURN_IF_ERROR(CheckTraining(job, plan->stage_mesh, options.mode));
+  plan->micro_batches = std::max<int64_t>(1, job.training().micro_batches());
+  if (job.runtime().chunk_bytes_max() > 0) plan->chunk_bytes_max = job.runtime().chunk_bytes_max();
+
+  PassContext context;
+  context.stage_mesh = plan->stage_mesh;
+  if (options.mode == PlanMode::kTrain) plan->updates = UpdateRateOf(job.training());
+  context.micro_batches_per_update = plan->micro_batches * plan->updates.every;
+  context.precision = job.training().precision() == Training::BF16 ? DType::kBF16 : DType::kF32;
+  WEIR_ASSIGN_OR_RETURN(context.dims, ImportDims(job));
+  WEIR_ASSIGN_OR_RETURN(context.rules, LayoutRules::Create(job, plan->stage_mesh, context.dims));
+  WEIR_ASSIGN_OR_RETURN(plan->schedule,
+                        ScheduleOf(job, plan->mesh.num_stages(), plan->micro_batches));
+
+  PassPipeline passes({options.dump_after, options.disabled, options.dump_to});
+  passes.Add({"import-graph", "the functions and calls of the graph, with a type for every value",
+              true, [&](const PassContext& facts, Module* module) -> absl::Status {
+                WEIR_ASSIGN_OR_RETURN(*module, ImportGraph(job, facts.dims, options.mode));
+                return facts.rules.CheckOverrides(*module);
+              }});
+  passes.Add({"assign-stages", "a part of the pipeline for every call", true,
+              [&](const PassContext&, Module* module) {
+                return AssignStages(job, plan->schedule, module);
+              },
+              [&plan] { return CallsText(plan->module); }});
+  passes.Add({"apply-precision", "parameters and activations to bf16, if the job asks", true,
+              ApplyPrecision});
+  if (options.mode == PlanMode::kTrain) {
+    passes.Add(
+        {"differentiate", "a backward function for every model function", true, Differentiate});
+  }
+  passes.Add({"expand-cross-entropy", "vocabulary-parallel cross entropy where a rule splits it",
+              false, ExpandCrossEntropy});
+  passes.Add({"remove-dead-nodes", "drop what no result needs", false, RemoveDeadNodes});
+  passes.Add({"propagate-layouts", "a layout for every value, and boxings between them", true,
+              PropagateLayouts});
+  if (options.mode == PlanMode::kTrain) {
+    passes.Add({"recompute-values", "what is not kept is computed again by the backward function",
+                false, RecomputeValues});
+  }
+  if (options.mode == PlanMode::kTrain && plan->schedule.splits_backward()) {
+    passes.Add(
+        {"split-backward", "gradients of weights in functions of their own", false, SplitBackward});
+  }
+  passes.Add({"build-program", "sources, forward, backward, gradients, norm, update", true,
+              [&plan](const PassContext&, Module*) { return BuildProgram(plan.get()); }});
+  passes.Add(
+      {"bundle-boxings", "boxings that can travel together do", false,
+       [&plan](const PassContext&, Module* module) { return BundleBoxings(plan->mesh, module); }});
+  passes.Add({"shape-stages", "what the ranks of each stage do together", true,
+              [&plan](const PassContext&, Module*) { return ShapeStages(plan.get()); },
+              [&plan] { return ToText(plan->stages); }});
+  const PeakCosts defaults;
+  const CostModel& costs = options.costs != nullptr ? *options.costs : defaults;
+  passes.Add({"solve-rhythm", "slots of registers, and the start of every act", true,
+              [&](const PassContext&, Module*) -> absl::Status {
+                WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, costs));
+                return absl::OkStatus();
+              },
+              [&plan] { return ToText(plan->rhythm); }});
+  WEIR_RETURN_IF_ERROR(passes.Run(context, &plan->module));
+  plan->timings = passes.timings();
+  plan->plan_id = PlanId(*plan);
+  plan->predicted_bubble = plan->rhythm.bubble;
+  return plan;
+}
+
+int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate) {
+  switch (rate) {
+    case Rate::kMicroBatch: return plan.micro_batches * plan.updates.every;
+    case Rate::kStep: return plan.updates.every;
+    case Rate::kUpdate:
+    case Rate::kAfterUpdate: return 1;
+  }
+  return 1;
+}
+
+absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {
+  WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
+  return AllocateRegisters(plan, graph);
+}
+
+}  // namespace weir::compiler

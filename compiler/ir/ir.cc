@@ -1,0 +1,143 @@
+#include "compiler/ir/ir.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weir::compiler {
+
+ValueId Function::AddValue(std::string value_name, TensorType type) {
+  values.push_back(Value{std::move(value_name), std::move(type), {}, ""});
+  return static_cast<ValueId>(values.size()) - 1;
+}
+
+int Function::ProducerOf(ValueId value) const {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (ValueId output : nodes[i].outputs) {
+      if (output == value) return static_cast<int>(i);
+    }
+  }
+  return -1;
+}
+
+int Function::ArgOf(ValueId value) const {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].value == value) return static_cast<int>(i);
+  }
+  return -1;
+}
+
+namespace {
+
+std::string ValueText(const Function& function, ValueId id, const Mesh& mesh) {
+  if (id < 0) return "-";
+  const Value& value = function.values[id];
+  std::string text = absl::StrCat("%", value.name, ": ", ToText(value.type));
+  if (!value.layout.empty()) absl::StrAppend(&text, " ", ToText(value.layout, mesh));
+  return text;
+}
+
+const char* KindText(ArgKind kind) {
+  switch (kind) {
+    case ArgKind::kActivation: return "arg";
+    case ArgKind::kParameter: return "parameter";
+    case ArgKind::kFixed: return "fixed";
+  }
+  return "?";
+}
+
+const char* KindText(ItemKind kind) {
+  switch (kind) {
+    case ItemKind::kCall: return "call";
+    case ItemKind::kBoxing: return "boxing";
+    case ItemKind::kSource: return "source";
+    case ItemKind::kSink: return "sink";
+    case ItemKind::kKeep: return "keep";
+  }
+  return "?";
+}
+
+const char* RateText(Rate rate) {
+  switch (rate) {
+    case Rate::kMicroBatch: return "";
+    case Rate::kStep: return " per step";
+    case Rate::kUpdate: return " per update";
+    case Rate::kAfterUpdate: return " after update";
+  }
+  return "?";
+}
+
+std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& mesh) {
+  std::string text;
+  for (size_t i = 0; i < item.outputs.size(); ++i) {
+    const ProgramValue& value = module.values[item.outputs[i]];
+    absl::StrAppend(&text, i ? ", " : "", "%", value.name, ": ", ToText(value.type), " ",
+                    ToText(value.layout, mesh), " @", value.stage);
+  }
+  absl::StrAppend(&text, item.outputs.empty() ? "" : " = ", KindText(item.kind));
+  if (item.kind == ItemKind::kCall)
+    absl::StrAppend(&text, " ", module.functions[item.function].name);
+  absl::StrAppend(&text, "(");
+  for (size_t i = 0; i < item.inputs.size(); ++i) {
+    const ProgramValue& value = module.values[item.inputs[i]];
+    absl::StrAppend(&text, i ? ", " : "", "%", value.name, " ", ToText(value.layout, mesh), " @",
+                    value.stage);
+  }
+  absl::StrAppend(&text, ")", item.feed.empty() ? "" : " feed ", item.feed);
+  for (size_t i = 0; i < item.state_names.size(); ++i) {
+    absl::StrAppend(&text, i ? ", " : " state ", item.state_prefix, item.state_names[i], " ",
+                    ToText(item.state_layouts[i], mesh));
+  }
+  for (int output : item.outputs) {
+    if (module.values[output].delay > 0)
+      return absl::StrCat(text, RateText(item.rate), " read ", module.values[output].delay,
+                          " later");
+  }
+  return absl::StrCat(text, RateText(item.rate));
+}
+
+}  // namespace
+
+std::string ProgramText(const Module& module, const Mesh& mesh) {
+  if (module.items.empty()) return "";
+  std::string text = "program\n";
+  for (const Variable& variable : module.variables) {
+    absl::StrAppend(&text, "  variable ", variable.name, ": ", ToText(variable.type), " ",
+                    ToText(variable.layout, mesh), " @", variable.stage,
+                    variable.decay ? " decay" : "", "\n");
+  }
+  for (const ProgramItem& item : module.items)
+    absl::StrAppend(&text, "  ", ItemText(module, item, mesh), "\n");
+  return text;
+}
+
+std::string ToText(const Function& function, const Mesh& mesh) {
+  std::string text = absl::StrCat("function ", function.name, "\n");
+  for (const Arg& arg : function.args) {
+    absl::StrAppend(&text, "  ", KindText(arg.kind), " ", ValueText(function, arg.value, mesh),
+                    "\n");
+  }
+  for (const Node& node : function.nodes) {
+    absl::StrAppend(&text, "  ");
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      absl::StrAppend(&text, i ? ", " : "", ValueText(function, node.outputs[i], mesh));
+    }
+    absl::StrAppend(&text, " = ", node.op, "(");
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      ValueId id = node.inputs[i];
+      absl::StrAppend(&text, i ? ", " : "",
+                      id < 0 ? "-" : absl::StrCat("%", function.values[id].name));
+    }
+    absl::StrAppend(&text, ")");
+    if (!node.attrs.map().empty()) absl::StrAppend(&text, " ", ToText(node.attrs));
+    if (!node.outputs.empty() && !function.values[node.outputs[0]].why.empty()) {
+      absl::StrAppend(&text, "  # ", function.values[node.outputs[0]].why);
+    }
+    absl::StrAppend(&text, "\n");
+  }
+  for (const Result& result : function.results) {
+    absl::StrAppend(&text, "  return ", result.per_step ? "per step " : "",
+                    ValueText(function, result.value, mesh), "\n");
+  }
+  return text;
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,35 @@
+#include "compiler/ir/job_rhythm.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weir::compiler {
+
+const StationTime* JobRhythm::Find(const Station& station) const {
+  if (station.item < 0 || station.item >= static_cast<int>(stations.size())) return nullptr;
+  const std::vector<StationTime>& places = stations[station.item];
+  if (station.place < 0 || station.place >= static_cast<int>(places.size()) ||
+      places[station.place].time_ns == 0)
+    return nullptr;
+  return &places[station.place];
+}
+
+std::string ToText(const JobRhythm& rhythm) {
+  std::string text = absl::StrCat("iteration ", rhythm.iteration_ns, " ns, micro-batch ",
+                                  rhythm.micro_batch_ns, " ns\n");
+  for (size_t item = 0; item < rhythm.stations.size(); ++item) {
+    for (size_t place = 0; place < rhythm.stations[item].size(); ++place) {
+      const StationTime& time = rhythm.stations[item][place];
+      if (time.time_ns == 0) continue;
+      absl::StrAppend(&text, "  station ", item, ".", place, " starts at ", time.start_ns, " + ",
+                      time.turn_ns, " a micro-batch + ", time.chunk_ns, " a chunk, takes ",
+                      time.time_ns, " ns, messages ", time.latency_ns, " ns\n");
+    }
+  }
+  for (const auto& [family, slots] : rhythm.slots) {
+    absl::StrAppend(&text, "  outputs of ", family.producer.item, ".", family.producer.place,
+                    " for ", family.consumers.size(), " readers, slots ", slots, "\n");
+  }
+  return text;
+}
+
+}  // namespace weir::compiler

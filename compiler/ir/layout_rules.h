@@ -1,0 +1,62 @@
+// The layout rules of a job. A rule maps the name of a dimension to a mesh axis.
+// Thread rule: immutable after construction.
+#pragma once
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+#include "proto/job.pb.h"
+#include "sbp/layout.h"
+#include "sbp/mesh.h"
+
+namespace weir::compiler {
+
+class LayoutRules {
+ public:
+  LayoutRules() = default;
+  // Leaves out rules about axes that the mesh does not have, so that a job keeps its rules when the
+  // mesh shrinks. A rule about an unknown dimension is an error that names the nearest dimension.
+  static absl::StatusOr<LayoutRules> Create(const Job& job, const Mesh& stage_mesh,
+                                            const std::map<std::string, TensorDim>& dims);
+
+  // Returns the position of the first rule that maps `dim` to mesh axis `axis`, or -1. A smaller
+  // position is preferred.
+  int Find(const std::string& dim, int axis, Rule::Scope scope) const;
+  std::string Describe(int rule) const;  // "rule batch -> dp"
+
+  // Returns the layout that the rules give a stored tensor of the model, or a tensor that passes
+  // between functions.
+  Layout LayoutOf(const TensorType& type, Rule::Scope scope) const;
+
+  // Explains the layout of LayoutOf: "dp: rule batch -> dp, tp: rule heads -> tp". Empty if no rule
+  // splits the tensor.
+  std::string WhyOf(const TensorType& type, Rule::Scope scope) const;
+
+  // Checks that every override names a function and a tensor of that function, and fits the
+  // tensor's type.
+  absl::Status CheckOverrides(const Module& module) const;
+
+  // Returns the explicit layout of "function/tensor", or nullptr.
+  const Layout* Override(const std::string& function, const std::string& tensor) const;
+
+ private:
+  // Returns the rule that decides over an axis of the mesh, and the tensor's dimension that the
+  // rule names. -1: none.
+  std::pair<int, int> BestFor(const TensorType& type, int axis, Rule::Scope scope) const;
+
+  struct Entry {
+    std::string dim;
+    int axis;
+    Rule::Scope scope;
+    std::string text;
+  };
+  std::vector<Entry> entries_;
+  std::map<std::string, Layout> overrides_;
+  Mesh stage_mesh_;
+};
+
+}  // namespace weir::compiler

@@ -1,0 +1,57 @@
+// The logical plan of a job: all that the compiler decides once for all ranks. The plan does not
+// grow with the number of ranks.
+// Thread rule: immutable once CompileJob (compiler/compile.h) has made it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "compiler/ir/job_rhythm.h"
+#include "compiler/ir/pipeline_schedule.h"
+#include "compiler/ir/stage_shape.h"
+#include "proto/job.pb.h"
+#include "runtime/base/update_rate.h"
+
+namespace weir::compiler {
+
+enum class PlanMode : uint8_t {
+  kTrain,     // forward, backward, update
+  kEvaluate,  // forward; scalar outputs of the model are metrics
+  kGenerate,  // forward up to the logits, which stay in state "fetch/logits"
+};
+
+struct PassTiming {
+  std::string name;
+  double microseconds = 0;
+  int nodes = 0;  // in the module after the pass
+};
+
+struct LogicalPlan {
+  Job job;
+  PlanMode mode = PlanMode::kTrain;
+  Mesh mesh;
+  Mesh stage_mesh;
+  int64_t micro_batches = 1;
+  UpdateRate updates;  // kTrain
+  int64_t chunk_bytes_max = 1 << 20;
+  PipelineSchedule schedule;
+  // The bubble of a training step by the costs that the plan was made with. 0 with one stage.
+  double predicted_bubble = 0;
+  std::string plan_id;  // hash of the compiled job
+  Module module;
+  std::vector<StageShape> stages;  // the combined work of the ranks of each stage
+  JobRhythm rhythm;                // when every station acts
+  std::vector<PassTiming> timings;
+};
+
+// Returns how often something of rate `rate` happens in Training::update_every steps.
+int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate);
+
+}  // namespace weir::compiler
+
+namespace weir {
+using compiler::LogicalPlan;
+using compiler::PlanMode;
+}  // namespace weir

@@ -1,0 +1,162 @@
+#include "compiler/ir/pipeline_schedule.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr int64_t kVirtualStagesMax = 1024;
+
+// Returns how many virtual micro-batches (micro-batches times parts) stage `s` sends forward before
+// its first backward act.
+int64_t Lead(const PipelineSchedule& schedule, int64_t s) {
+  const int64_t p = schedule.num_stages, v = schedule.virtual_stages;
+  return v == 1 ? p - s - 1 : 2 * (p - s - 1) + (v - 1) * p;
+}
+
+struct VirtualAct {
+  int64_t turn = 0;
+  int64_t part = 0;
+  bool forward = true;
+};
+
+// Plays one stage in the order of turns and counts the most that each of its parts holds.
+void CountInFlight(int64_t s, PipelineSchedule* schedule) {
+  std::vector<VirtualAct> forward, backward;
+  for (int64_t part = s; part < schedule->num_parts(); part += schedule->num_stages) {
+    for (int64_t k = 0; k < schedule->micro_batches; ++k) {
+      forward.push_back({schedule->TurnOf(PipelinePass::kForward, part).At(k), part, true});
+      backward.push_back({schedule->TurnOf(PipelinePass::kBackward, part).At(k), part, false});
+    }
+  }
+  auto earlier = [](const VirtualAct& a, const VirtualAct& b) { return a.turn < b.turn; };
+  std::sort(forward.begin(), forward.end(), earlier);
+  std::sort(backward.begin(), backward.end(), earlier);
+  const int64_t lead = Lead(*schedule, s);
+  std::vector<int64_t> held(schedule->num_parts(), 0);
+  size_t next = 0;
+  for (size_t n = 0; n < backward.size(); ++n) {
+    for (; next < forward.size() && static_cast<int64_t>(next) <= static_cast<int64_t>(n) + lead;
+         ++next) {
+      int64_t& count = held[forward[next].part];
+      schedule->in_flight[forward[next].part] =
+          std::max(schedule->in_flight[forward[next].part], ++count);
+    }
+    --held[backward[n].part];
+  }
+}
+
+}  // namespace
+
+std::string Name(weir::Pipeline::ScheduleKind kind) {
+  switch (kind) {
+    case weir::Pipeline::GPIPE: return "GPipe";
+    case weir::Pipeline::INTERLEAVED: return "interleaved 1F1B";
+    case weir::Pipeline::ZERO_BUBBLE: return "zero-bubble";
+    default: return "1F1B";
+  }
+}
+
+PipelineSchedule::Turn PipelineSchedule::TurnOf(PipelinePass pass, int64_t part) const {
+  const int64_t p = num_stages, v = virtual_stages, s = StageOf(part), chunk = part / p;
+  if (kind == weir::Pipeline::ZERO_BUBBLE) {
+    if (pass == PipelinePass::kForward) return {-2 * Lead(*this, s), 1, 2, 0};
+    return {pass == PipelinePass::kBackward ? 1 : 0, 1, 2, 0};
+  }
+  if (kind == weir::Pipeline::GPIPE) return {0, 1, 1, 0};
+  if (kind != weir::Pipeline::INTERLEAVED) return {};
+  // A group of `stages` micro-batches goes through one part after the other before the next group
+  // starts. The n-th forward act of a stage goes just before the stage's backward act n - lead.
+  if (pass == PipelinePass::kForward) return {2 * (chunk * p - Lead(*this, s)), p, 2 * p * v, 2};
+  return {2 * (v - 1 - chunk) * p + 1, p, 2 * p * v, 2};
+}
+
+int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
+  // Forward goes before backward. Slots limit the number of micro-batches under way. A backward
+  // pass frees the slots of one micro-batch, so the next forward pass then runs to its end and
+  // sends its result: 1F1B. In the other order, an early gradient would stop a forward pass that
+  // other stages wait for.
+  constexpr int kForward = 40, kBackward = 30, kWeightGradient = 5;
+  if (pass == PipelinePass::kWeightGradient) return kWeightGradient;
+  // With turns, forward and backward passes alternate as their turns say.
+  const bool by_turns = kind == weir::Pipeline::INTERLEAVED || kind == weir::Pipeline::ZERO_BUBBLE;
+  // A part that has begun a pass continues, whatever becomes ready meanwhile, because the next
+  // stage waits for the result. This matters most on the first stage, where several micro-batches
+  // can begin at once.
+  const bool goes_on = begin == Begin::kGoesOn && num_stages > 1;
+  return (pass == PipelinePass::kForward || by_turns ? kForward : kBackward) + (goes_on ? 1 : 0);
+}
+
+int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePass read,
+                               int64_t read_part) const {
+  if (made == read) {
+    // From one part of a stage to a later part: a whole group passes the first part before it comes
+    // to the second part.
+    return made_part == read_part ? 1 : std::min(num_stages, micro_batches);
+  }
+  if (read != PipelinePass::kWeightGradient)
+    return std::max(in_flight[made_part], in_flight[read_part]);
+  if (made == PipelinePass::kForward) return std::min(num_stages, micro_batches);
+  // Slots that wait for weight gradients replace slots that wait for the backward pass. Their sum
+  // is the same on all stages.
+  return std::min(num_stages + 1 - std::min(num_stages, in_flight[read_part]), micro_batches);
+}
+
+double PipelineSchedule::BubbleFormula(double backward, double weight_gradient) const {
+  const double p = static_cast<double>(num_stages), m = static_cast<double>(micro_batches),
+               v = static_cast<double>(virtual_stages);
+  if (kind != weir::Pipeline::ZERO_BUBBLE) return (p - 1) / (m * v + p - 1);
+  const double idle = (p - 1) * std::max(0.0, 1 + backward - weight_gradient);
+  return idle / (idle + m * (1 + backward + weight_gradient));
+}
+
+std::string PipelineSchedule::FormulaText() const {
+  switch (kind) {
+    case weir::Pipeline::INTERLEAVED: return "(p-1)/(mv+p-1)";
+    case weir::Pipeline::ZERO_BUBBLE: return "(p-1)/(3m+p-1)";
+    default: return "(p-1)/(m+p-1)";
+  }
+}
+
+absl::StatusOr<PipelineSchedule> ScheduleOf(const Job& job, int64_t num_stages,
+                                            int64_t micro_batches) {
+  const weir::Pipeline& pipeline = job.pipeline();
+  const bool interleaved = pipeline.schedule() == weir::Pipeline::INTERLEAVED;
+  const int64_t parts = pipeline.virtual_stages();
+  if (!weir::Pipeline::ScheduleKind_IsValid(pipeline.schedule())) {
+    return Rejected({"W0476", "pipeline.schedule", "ONE_F_ONE_B, GPIPE, INTERLEAVED or ZERO_BUBBLE",
+                     absl::StrCat(static_cast<int>(pipeline.schedule())), ""});
+  }
+  if (parts < 0 || parts > kVirtualStagesMax || (!interleaved && parts > 1)) {
+    return Rejected(
+        {"W0476", "pipeline.virtual_stages",
+         interleaved ? absl::StrCat("0 (which is 2) to ", kVirtualStagesMax)
+                     : absl::StrCat("0 or 1 with schedule ",
+                                    weir::Pipeline::ScheduleKind_Name(pipeline.schedule())),
+         absl::StrCat(parts), interleaved || parts < 0 ? "" : "pipeline.schedule=INTERLEAVED"});
+  }
+  PipelineSchedule schedule;
+  schedule.num_stages = num_stages;
+  schedule.micro_batches = micro_batches;
+  if (num_stages > 1) {
+    schedule.kind = pipeline.schedule();
+    schedule.virtual_stages = interleaved ? (parts == 0 ? 2 : parts) : 1;
+  }
+  schedule.in_flight.assign(schedule.num_parts(), 1);
+  for (int64_t s = 0; s < num_stages; ++s) {
+    switch (schedule.kind) {
+      case weir::Pipeline::GPIPE: schedule.in_flight[s] = micro_batches; break;
+      case weir::Pipeline::INTERLEAVED: CountInFlight(s, &schedule); break;
+      case weir::Pipeline::ZERO_BUBBLE:
+        schedule.in_flight[s] = std::min({num_stages, 2 * (num_stages - s) - 1, micro_batches});
+        break;
+      default: schedule.in_flight[s] = std::min(num_stages - s, micro_batches); break;
+    }
+  }
+  return schedule;
+}
+
+}  // namespace weir::compiler

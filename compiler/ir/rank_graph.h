@@ -1,0 +1,123 @@
+// One rank's share of the program before registers exist: the actors, and the tensors that pass
+// between them. LowerToRankGraph builds the graph, and AllocateRegisters turns the graph into a
+// RankPlan.
+// Thread rule: plain data.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/ir.h"
+#include "proto/plan.pb.h"
+
+namespace weir::compiler {
+
+// The place of an actor in the program, equal on all ranks. `item` is the program item. `place`
+// counts the item's segments and the exchanges of its transfers, in order; an exchange has a place
+// for its sends and the next place for its fill. The other end of a remote tensor is the
+// neighbouring place of the same item.
+struct Station {
+  int item = -1;
+  int place = 0;
+  friend auto operator<=>(const Station&, const Station&) = default;
+};
+
+// A tensor (or message) that leaves an actor. The tensor becomes part of a register.
+struct RankTensor {
+  std::string name;
+  int64_t bytes = 0;
+  int64_t tokens_per_step = 1;
+  int64_t every = 1;           // tokens_per_step tokens come in this number of steps
+  int producer = -1;           // actor; -1: inbound from `peer`
+  std::vector<int> consumers;  // actors, ascending; empty for outbound
+  int output = -1;             // index among the outputs of its station, known to all ranks
+  // Only for a local tensor: the stations that read the tensor on some rank of the stage,
+  // ascending. Slots and times follow from `readers`, and so are the same on all ranks, whatever
+  // stations read the tensor on this rank.
+  std::vector<Station> readers;
+  RegisterSpec::Side side = RegisterSpec::LOCAL;
+  int64_t peer = -1;
+  uint64_t edge = 0;
+  int variable = -1;  // Module::variables: lives in a state
+  // A tensor without bytes, from a send to the fill of the same exchange: see
+  // RankLowering::AddPace.
+  bool paces = false;
+  int64_t delay = 0;     // tokens by which its readers lag
+  int gradient_of = -1;  // with a delay: Module::variables
+  int64_t slots = 0;     // given, whatever the job chooses for others; 0: by the job's choice
+  // Inbound: the peer writes for micro-batch n only after this actor has done all its acts for
+  // micro-batch n - lag.
+  struct After {
+    int actor = -1;  // -1: the peer writes whenever it has credit
+    int64_t lag = 0;
+  } written_after = {};
+};
+
+// Returns the number of tokens that exist before the first step. A weight that no actor reads here
+// (a shard without samples) has none, because its token would wait for ever.
+inline int64_t InitialTokens(const RankTensor& tensor) {
+  if (tensor.variable >= 0) return tensor.consumers.empty() ? 0 : 1;
+  return tensor.delay;
+}
+
+struct RankOperand {
+  enum Kind : uint8_t { kNone, kTensor, kScratch, kState } kind = kNone;
+  int index = -1;  // RankTensor, scratch block of the actor, or RankState
+  TensorSlice slice;
+};
+
+struct RankKernel {
+  std::string op, name;
+  Attributes attrs;
+  std::vector<RankOperand> inputs, outputs;
+  uint64_t rng_key = 0;
+};
+
+struct RankState {
+  std::string name;
+  TensorSlice slice;
+  Layout layout;
+  Initializer init;
+  int variable = -1;  // >= 0: the memory of that variable's register
+};
+
+// The pass of a micro-batch through the pipeline that an actor works for.
+enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
+
+struct RankActor {
+  std::string name;
+  Station station;
+  ActorSpec::Kind kind = ActorSpec::COMPUTE;
+  PhaseKind phase = PhaseKind::kForward;
+  Wave wave = Wave::kNone;
+  int64_t part = 0;     // of the pipeline
+  std::string program;  // name of its kernel chain
+  std::vector<RankKernel> kernels;
+  std::vector<int64_t> scratch;  // bytes of each scratch block
+  std::vector<int> inputs;       // RankTensors
+  std::vector<int> outputs;
+  int64_t acts_per_step = 1;
+  int64_t every = 1;  // acts only in steps n with n % every == every_phase
+  int64_t every_phase = 0;
+  int64_t chunks = 1;
+  uint64_t instance = 0;
+  std::string feed;
+  TensorSlice feed_slice;
+  std::optional<IndexRange> feed_range;
+  std::string function;
+};
+
+struct RankGraph {
+  int64_t rank = 0;
+  int64_t stage = 0;
+  std::vector<RankActor> actors;
+  std::vector<RankTensor> tensors;
+  std::vector<RankState> states;
+  // The places of the sends of each exchange; the fill is at the next place. Includes the exchanges
+  // that this rank has no part in.
+  std::vector<Station> exchanges;
+};
+
+}  // namespace weir::compiler

@@ -1,0 +1,72 @@
+#include "compiler/job/batch_dim.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+absl::Status NotInTable(const std::string& where, const std::string& name, const DimTable& dims) {
+  std::vector<std::string> names;
+  for (const auto& [known, dim] : dims) names.push_back(known);
+  return Rejected({"W0436", where,
+                   "the dimension that is cut into micro-batches, one of the graph's dim table",
+                   absl::StrCat("\"", name, "\""), Nearest(name, names)});
+}
+
+const Function* MainOf(const Job& job) {
+  for (const Function& function : job.graph().function()) {
+    if (function.name() == job.graph().main()) return &function;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+absl::Status NoMain(const Job& job) {
+  std::vector<std::string> names;
+  for (const Function& function : job.graph().function()) names.push_back(function.name());
+  const std::string& main = job.graph().main();
+  return Rejected({"W0410", "graph", "`main` to name a function",
+                   main.empty() ? "nothing" : absl::StrCat("\"", main, "\""),
+                   Nearest(main, names)});
+}
+
+absl::StatusOr<std::string> BatchDim(const Job& job, const DimTable& dims) {
+  const std::string& given = job.training().batch_dim();
+  if (!given.empty())
+    return dims.count(given) > 0 ? absl::StatusOr<std::string>(given)
+                                 : NotInTable("training.batch_dim", given, dims);
+  const Function* main = MainOf(job);
+  if (main == nullptr) return NoMain(job);
+  std::string common;
+  bool agree = main->input_size() > 0;
+  std::vector<std::string> found;
+  for (int i = 0; agree && i < main->input_size(); ++i) {
+    const TensorDecl& input = main->input(i);
+    absl::StatusOr<DeclaredType> declared = ParseDeclaredType(input.type(), dims);
+    if (!declared.ok())
+      return At(absl::StrCat("function ", main->name(), ", input ", input.name()),
+                declared.status());
+    const std::string first = declared->type.dims.empty() ? "" : declared->type.dims[0].name;
+    found.push_back(
+        absl::StrCat(first.empty() ? "no dimension" : first, " (input ", input.name(), ")"));
+    if (i == 0) common = first;
+    if (first != common || first.empty()) {
+      agree = false;
+    }
+  }
+  if (agree)
+    return dims.count(common) > 0 ? absl::StatusOr<std::string>(common)
+                                  : NotInTable(absl::StrCat("function ", main->name(), ", input ",
+                                                            main->input(0).name()),
+                                               common, dims);
+  return Rejected({"W0904", "training.batch_dim",
+                   "one first dimension of all inputs of main, to be cut into micro-batches, or "
+                   "the name of the dimension to cut",
+                   found.empty() ? "no inputs of main" : absl::StrJoin(found, ", "),
+                   "training { batch_dim: \"...\" }"});
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,199 @@
+#include "compiler/job/check_training.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/plan_limits.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+absl::Status CheckZero(const Training& training, const Mesh& stage_mesh) {
+  if (training.zero_stage() < 0 || training.zero_stage() > 3) {
+    return Rejected(
+        {"W0440", "training.zero_stage", "0, 1, 2 or 3", absl::StrCat(training.zero_stage()), ""});
+  }
+  if (training.zero_stage() > 0 && !training.zero_axis().empty() &&
+      stage_mesh.AxisIndex(training.zero_axis()) < 0) {
+    std::vector<std::string> names;
+    for (const MeshAxis& axis : stage_mesh.axes()) names.push_back(axis.name);
+    return Rejected(
+        {"W0441", "training.zero_axis",
+         names.empty() ? "a mesh with the axis"
+                       : absl::StrCat("an axis of the mesh: ", absl::StrJoin(names, ", ")),
+         absl::StrCat("\"", training.zero_axis(), "\""), Nearest(training.zero_axis(), names)});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckCounts(const Training& training) {
+  const std::vector<std::pair<const char*, int64_t>> counts = {
+      {"training.steps", training.steps()},
+      {"training.eval_every", training.eval_every()},
+      {"training.eval_batches", training.eval_batches()},
+      {"training.schedule.warmup_steps", training.schedule().warmup_steps()},
+      {"training.schedule.decay_steps", training.schedule().decay_steps()},
+  };
+  for (const auto& [where, count] : counts) {
+    if (count < 0) return Rejected({"W0442", where, "0 or more", absl::StrCat(count), ""});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckUpdates(const Training& training) {
+  if (training.update_every() < 0 || training.update_every() > plan_limits::kStepsPerIterationMax) {
+    return Rejected({"W0545", "training.update_every",
+                     absl::StrCat("1 to ", plan_limits::kStepsPerIterationMax, ", or 0 for 1"),
+                     absl::StrCat(training.update_every()),
+                     "more training.micro_batches, if more is to be accumulated"});
+  }
+  if (training.gradient_delay() < 0 || training.gradient_delay() > kGradientDelayMax) {
+    return Rejected({"W0545", "training.gradient_delay", absl::StrCat("0 to ", kGradientDelayMax),
+                     absl::StrCat(training.gradient_delay()), ""});
+  }
+  const UpdateRate updates = UpdateRateOf(training);
+  if (updates.phase >= 0 && updates.phase < updates.every) return absl::OkStatus();
+  return Rejected({"W0546", "training.update_phase",
+                   updates.every == 1 ? std::string("0, as weights are updated in every step")
+                                      : absl::StrCat("0 to ", updates.every - 1,
+                                                     ", as weights are updated in one of ",
+                                                     updates.every, " steps"),
+                   absl::StrCat(updates.phase),
+                   absl::StrCat("leave it out for ", updates.every - 1,
+                                ", the last of them, or set training.update_every")});
+}
+
+absl::Status CheckAnyUpdate(const Training& training) {
+  const UpdateRate updates = UpdateRateOf(training);
+  const int64_t needed = updates.delay * updates.every + updates.phase + 1;
+  if (training.steps() == 0 || training.steps() >= needed) return absl::OkStatus();
+  return Rejected(
+      {"W0547", "training.steps",
+       absl::StrCat("at least ", needed, ", as weights change for the first time in step ", needed,
+                    ": update_every ", updates.every, ", update_phase ", updates.phase,
+                    ", gradient_delay ", updates.delay),
+       absl::StrCat(training.steps(), ", which would change no weight"),
+       "more steps, or a smaller training.update_every or gradient_delay"});
+}
+
+absl::Status CheckNumbers(const Training& training) {
+  struct Number {
+    const char* code;
+    const char* where;
+    double value;
+    double below;  // the first value that is too large
+  };
+  constexpr double kNoBound = std::numeric_limits<double>::infinity();
+  const Optimizer& optimizer = training.optimizer();
+  const std::vector<Number> numbers = {
+      {"W0443", "training.schedule.learning_rate", training.schedule().learning_rate(), kNoBound},
+      {"W0443", "training.schedule.min_learning_rate", training.schedule().min_learning_rate(),
+       kNoBound},
+      {"W0444", "training.optimizer.clip_norm", optimizer.clip_norm(), kNoBound},
+      {"W0445", "training.optimizer.adamw.beta1", optimizer.adamw().beta1(), 1},
+      {"W0445", "training.optimizer.adamw.beta2", optimizer.adamw().beta2(), 1},
+      {"W0445", "training.optimizer.adamw.epsilon", optimizer.adamw().epsilon(), kNoBound},
+      {"W0445", "training.optimizer.adamw.weight_decay", optimizer.adamw().weight_decay(),
+       kNoBound},
+      {"W0445", "training.optimizer.sgd.momentum", optimizer.sgd().momentum(), 1},
+      {"W0445", "training.optimizer.sgd.weight_decay", optimizer.sgd().weight_decay(), kNoBound},
+  };
+  for (const Number& number : numbers) {
+    if (number.value >= 0 && number.value < number.below) continue;
+    std::string expected = number.below == kNoBound
+                               ? std::string("a finite number, 0 or more")
+                               : absl::StrCat("from 0 to below ", number.below);
+    return Rejected({number.code, number.where, expected, absl::StrCat(number.value), ""});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckRuntime(const Runtime& runtime) {
+  struct Count {
+    const char* where;
+    int64_t value;
+    int64_t max;
+  };
+  const std::vector<Count> counts = {
+      {"runtime.threads_per_device", runtime.threads_per_device(), kThreadsPerDeviceMax},
+      {"runtime.device_queues", runtime.device_queues(), plan_limits::kQueuesMax},
+      {"runtime.device_depth", runtime.device_depth(), plan_limits::kDepthMax},
+      {"runtime.chunk_bytes_max", runtime.chunk_bytes_max(), std::numeric_limits<int64_t>::max()},
+      {"runtime.debug_register_slots", runtime.debug_register_slots(), kRegisterSlotsMax},
+      {"runtime.register_bytes_max", runtime.register_bytes_max(),
+       std::numeric_limits<int64_t>::max()},
+  };
+  for (const Count& count : counts) {
+    if (count.value >= 0 && count.value <= count.max) continue;
+    return Rejected({"W0446", count.where, absl::StrCat("0, the default, or up to ", count.max),
+                     absl::StrCat(count.value), ""});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+UpdateRate UpdateRateOf(const Training& training) {
+  UpdateRate updates;
+  updates.every = std::max<int64_t>(1, training.update_every());
+  updates.phase = training.has_update_phase() ? training.update_phase() : updates.every - 1;
+  updates.delay = training.gradient_delay();
+  return updates;
+}
+
+LearningRateSchedule LearningRatesOf(const Training& training) {
+  const Schedule& from = training.schedule();
+  LearningRateSchedule schedule;
+  schedule.learning_rate = from.learning_rate();
+  schedule.warmup_steps = from.warmup_steps();
+  schedule.decay = from.decay() == Schedule::COSINE   ? "cosine"
+                   : from.decay() == Schedule::LINEAR ? "linear"
+                                                      : "constant";
+  schedule.decay_steps = from.decay_steps() > 0 ? from.decay_steps()
+                                                : OptimizerSteps(training, UpdateRateOf(training));
+  schedule.min_learning_rate = from.min_learning_rate();
+  return schedule;
+}
+
+absl::Status CheckLearningRates(const Training& training) {
+  const LearningRateSchedule rates = LearningRatesOf(training);
+  if (!(rates.learning_rate > 0)) {
+    return Rejected({"W0921", "training.schedule.learning_rate",
+                     "a number above 0: how far each update moves the weights",
+                     training.has_schedule() ? "0, or none" : "no training.schedule",
+                     "training { schedule { learning_rate: 0.001 } }, or --set "
+                     "training.schedule.learning_rate=0.001"});
+  }
+  const int64_t updates = OptimizerSteps(training, UpdateRateOf(training));
+  if (updates == 0 || rates.At(updates - 1) > 0) return absl::OkStatus();
+  return Rejected(
+      {"W0922", "training.schedule",
+       absl::StrCat("a learning rate above 0 in each of the ", updates, " updates of the run"),
+       absl::StrCat("0 from update ", rates.decay_steps + 1,
+                    " on: ", Schedule::Decay_Name(training.schedule().decay()),
+                    " decay ends at update ", rates.decay_steps, ", and min_learning_rate is 0"),
+       absl::StrCat("--set training.schedule.decay_steps=", updates,
+                    ", which stretches the decay over the run, or a min_learning_rate above 0")});
+}
+
+int64_t OptimizerSteps(const Training& training, const UpdateRate& updates) {
+  return std::max<int64_t>(0, updates.OptimizerStep(training.steps()));
+}
+
+absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode) {
+  WEIR_RETURN_IF_ERROR(CheckRuntime(job.runtime()));
+  WEIR_RETURN_IF_ERROR(CheckUpdates(job.training()));
+  if (mode != PlanMode::kTrain) return absl::OkStatus();
+  WEIR_RETURN_IF_ERROR(CheckZero(job.training(), stage_mesh));
+  WEIR_RETURN_IF_ERROR(CheckCounts(job.training()));
+  WEIR_RETURN_IF_ERROR(CheckAnyUpdate(job.training()));
+  return CheckNumbers(job.training());
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,35 @@
+// Checks the parts of a job beside its graph: how to train, and how to run.
+// Not whether they suit the graph; that is for importing it.
+// Thread rule: pure functions.
+#pragma once
+
+#include "absl/status/status.h"
+#include "compiler/ir/logical_plan.h"
+#include "proto/job.pb.h"
+#include "runtime/base/schedule.h"
+#include "runtime/base/update_rate.h"
+#include "sbp/mesh.h"
+
+namespace weir::compiler {
+
+// Bounds of Runtime, far above what helps.
+inline constexpr int64_t kRegisterSlotsMax = 4096;
+inline constexpr int64_t kThreadsPerDeviceMax = 1024;
+// Bound of Training: the gradients that are under way must lie somewhere.
+inline constexpr int64_t kGradientDelayMax = 64;
+
+// kInvalidArgument (W0440 to W0446, W0545 to W0547) names the field. What only training needs is
+// looked at only if `mode` trains.
+absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode);
+
+// Returns the updates that `training` asks for, with defaults filled in. Precondition:
+// CheckTraining.
+UpdateRate UpdateRateOf(const Training& training);
+// What `training` says of learning rates, defaults filled in; its steps are those of the optimiser.
+LearningRateSchedule LearningRatesOf(const Training& training);
+// kInvalidArgument: W0921 if there is no learning rate, W0922 if it is 0 in some steps of the run.
+absl::Status CheckLearningRates(const Training& training);
+// Steps that the optimiser makes in the run.
+int64_t OptimizerSteps(const Training& training, const UpdateRate& updates);
+
+}  // namespace weir::compiler

@@ -1,0 +1,27 @@
+// Imports the graph of a job into the compiler's model. The import parses and infers types, checks
+// schemas, flattens calls of calls, and gathers the loose nodes of `main` into functions between
+// the calls of `main` ("main.0", "main.1"). The import finds every error of a graph (W04xx, W09xx)
+// and names the function, the node, the expectation, the finding and the nearest legal choice.
+// Thread rule: pure function.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/ir.h"
+#include "compiler/ir/logical_plan.h"
+
+namespace weir::compiler {
+
+// Returns the checked dimension table of a graph.
+absl::StatusOr<std::map<std::string, TensorDim>> ImportDimTable(const Job& job);
+
+// Returns the dimension table of one micro-batch: the batch dimension (batch_dim.h) is divided by
+// the number of micro-batches.
+absl::StatusOr<std::map<std::string, TensorDim>> ImportDims(const Job& job);
+
+absl::StatusOr<Module> ImportGraph(const Job& job, const std::map<std::string, TensorDim>& dims,
+                                   PlanMode mode);
+
+}  // namespace weir::compiler

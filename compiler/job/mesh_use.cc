@@ -1,0 +1,158 @@
+#include "compiler/job/mesh_use.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr size_t kRangesShown = 6;
+
+bool Splits(const Layout& layout, int axis) {
+  return axis < static_cast<int>(layout.size()) && layout[axis].is_split();
+}
+
+bool SplitsAnything(const Module& module, int axis) {
+  for (const ProgramValue& value : module.values) {
+    if (Splits(value.layout, axis)) return true;
+  }
+  for (const ProgramItem& item : module.items) {
+    if (item.kind != ItemKind::kCall) continue;
+    for (const Value& value : module.functions[item.function].values) {
+      if (Splits(value.layout, axis)) return true;
+    }
+  }
+  return false;
+}
+
+// Returns the names of axes that the rules of the job mention and the mesh lacks.
+std::vector<std::string> AxesOfRulesAlone(const LogicalPlan& plan) {
+  std::set<std::string> names;
+  for (const Rule& rule : plan.job.rule()) {
+    if (plan.stage_mesh.AxisIndex(rule.axis()) < 0) names.insert(rule.axis());
+  }
+  return {names.begin(), names.end()};
+}
+
+// Returns the coordinates along `axis` that hold nothing of a tensor. If other axes split the
+// tensor too, the first devices of those axes hold the most.
+std::set<int64_t> EmptyCoordinates(const TensorType& type, const Layout& layout, const Mesh& mesh,
+                                   int axis) {
+  std::set<int64_t> empty;
+  const TensorDim& dim = type.dims[layout[axis].axis];
+  int64_t parts = 1;
+  bool even = true;
+  for (size_t a = 0; a < layout.size(); ++a) {
+    if (!layout[a].is_split() || layout[a].axis != layout[axis].axis) continue;
+    parts *= mesh.size(static_cast<int>(a));
+    even = even && layout[a].offsets.empty();
+  }
+  if (even && dim.size / dim.unit >= parts) return empty;
+  for (int64_t at = 0; at < mesh.size(axis); ++at) {
+    Coords coords(mesh.num_axes(), 0);
+    coords[axis] = at;
+    if (ShardRect(type, layout, mesh, coords).volume() == 0) empty.insert(at);
+  }
+  return empty;
+}
+
+// The use of an axis: the dimensions that leave some of its devices without a part, and the devices
+// that hold a part of any tensor.
+struct AxisUse {
+  struct Gap {
+    std::set<int64_t> empty;  // coordinates
+    std::string tensor;       // the first found, "block/wq"
+    int64_t units = 0;
+  };
+  std::map<std::string, Gap> gaps;  // by dimension
+  std::set<int64_t> busy;           // coordinates
+};
+
+AxisUse UseOf(const LogicalPlan& plan, int axis) {
+  AxisUse use;
+  for (const ModelFunction& model_function : plan.module.model.functions) {
+    const Function& function = plan.module.functions[model_function.forward];
+    for (const Value& value : function.values) {
+      if (!Splits(value.layout, axis)) continue;
+      const std::set<int64_t> empty =
+          EmptyCoordinates(value.type, value.layout, plan.stage_mesh, axis);
+      for (int64_t at = 0; at < plan.stage_mesh.size(axis); ++at) {
+        if (empty.count(at) == 0) use.busy.insert(at);
+      }
+      if (empty.empty()) continue;
+      const TensorDim& dim = value.type.dims[value.layout[axis].axis];
+      AxisUse::Gap& gap = use.gaps[dim.name];
+      if (gap.empty.size() >= empty.size()) continue;
+      gap = {empty, absl::StrCat(function.name, "/", value.name), dim.size / dim.unit};
+    }
+  }
+  return use;
+}
+
+// Returns the ranks of the job whose coordinate along `axis` is among `at`: "2 to 7, 10".
+std::string RanksText(const LogicalPlan& plan, int axis, const std::set<int64_t>& at) {
+  std::vector<std::string> ranges;
+  int64_t begin = -1;
+  for (int64_t rank = 0; rank <= plan.mesh.num_ranks(); ++rank) {
+    const bool inside = rank < plan.mesh.num_ranks() &&
+                        at.count(plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank))[axis]) > 0;
+    if (inside && begin < 0) begin = rank;
+    if (inside || begin < 0) continue;
+    ranges.push_back(rank - begin > 1 ? absl::StrCat(begin, " to ", rank - 1)
+                                      : absl::StrCat(begin));
+    begin = -1;
+  }
+  const bool one = ranges.size() == 1 && ranges[0].find(' ') == std::string::npos;
+  if (ranges.size() > kRangesShown) {
+    ranges.resize(kRangesShown);
+    ranges.push_back("…");
+  }
+  return absl::StrCat(one ? "rank " : "ranks ", absl::StrJoin(ranges, ", "));
+}
+
+}  // namespace
+
+absl::Status CheckMeshUse(const LogicalPlan& plan) {
+  for (int axis = 0; axis < plan.stage_mesh.num_axes(); ++axis) {
+    if (plan.stage_mesh.size(axis) < 2 || SplitsAnything(plan.module, axis)) continue;
+    const std::string& name = plan.stage_mesh.axes()[axis].name;
+    const std::vector<std::string> others = AxesOfRulesAlone(plan);
+    const std::string rule =
+        absl::StrCat("a rule for it, such as rule { dim: \"batch\" axis: \"", name, "\" }");
+    return Rejected(
+        {"W0920", absl::StrCat("mesh axis ", name), "an axis that splits some tensor of the job",
+         absl::StrCat("none that is split over ", name, ", so that its ",
+                      plan.stage_mesh.size(axis), " devices would all do the same work"),
+         others.empty() ? rule
+                        : absl::StrCat(rule, ", or another axis: the rules of the job speak of ",
+                                       absl::StrJoin(others, ", "))});
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> DevicesWithoutWork(const LogicalPlan& plan) {
+  std::vector<std::string> sentences;
+  for (int axis = 0; axis < plan.stage_mesh.num_axes(); ++axis) {
+    const MeshAxis& of = plan.stage_mesh.axes()[axis];
+    if (of.size < 2) continue;
+    const AxisUse use = UseOf(plan, axis);
+    for (const auto& [dim, gap] : use.gaps) {
+      const bool idle = std::none_of(gap.empty.begin(), gap.empty.end(),
+                                     [&](int64_t at) { return use.busy.count(at) > 0; });
+      sentences.push_back(
+          absl::StrCat("mesh axis ", of.name, " splits dimension ", dim, ", which has ", gap.units,
+                       gap.units == 1 ? " unit" : " units", ", over ", of.size,
+                       " devices: ", RanksText(plan, axis, gap.empty),
+                       gap.empty.size() == 1 ? " holds" : " hold", " no part of it (", gap.tensor,
+                       ")", idle ? ", nor of anything else that the axis splits" : ""));
+    }
+  }
+  return sentences;
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,752 @@
+#include "compiler/passes/build_program.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/ir/function_builder.h"
+#include "compiler/job/check_training.h"
+#include "runtime/base/schedule.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+class ProgramBuilder {
+ public:
+  explicit ProgramBuilder(LogicalPlan* plan)
+      : plan_(*plan),
+        module_(plan->module),
+        model_(plan->module.model),
+        everywhere_(Broadcast(plan->stage_mesh)) {}
+
+  absl::Status Run() {
+    at_.resize(model_.values.size());
+    grads_.resize(model_.values.size());
+    WEIR_RETURN_IF_ERROR(AddVariables());
+    for (size_t c = 0; c < model_.calls.size(); ++c) AddForward(static_cast<int>(c));
+    if (plan_.mode == PlanMode::kGenerate) return AddFetch();
+    for (const auto& [name, value] : model_.metrics) AddMetric(name, value);
+    if (plan_.mode == PlanMode::kEvaluate) return absl::OkStatus();
+    for (size_t c = model_.calls.size(); c-- > 0;) AddBackward(static_cast<int>(c));
+    AddNorm();
+    for (size_t c = 0; c < model_.calls.size(); ++c)
+      WEIR_RETURN_IF_ERROR(AddUpdate(static_cast<int>(c)));
+    return absl::OkStatus();
+  }
+
+ private:
+  // The values that belong to one call of the model.
+  struct CallState {
+    std::vector<int> variables;  // Module::variables, by parameter
+    std::vector<int> weights;    // program values in the layout at rest, in compute type
+    std::vector<int> forward_outputs;
+    std::vector<int> forward_inputs;
+    std::vector<int> backward_outputs;  // of the call of the backward function
+    std::map<int, int> result_grads;    // by model value
+    std::vector<int> gradients;         // by parameter: per step, update layout
+  };
+
+  const Function& ForwardOf(const ModelCall& call) const {
+    return module_.functions[model_.functions[call.model_function].forward];
+  }
+  // Evaluation keeps weights at rest in the same places as training, so that each rank hands over
+  // its own weights.
+  int zero() const {
+    return plan_.mode == PlanMode::kGenerate ? 0 : plan_.job.training().zero_stage();
+  }
+
+  // at_update is the rate of work that happens when weights are updated; after_update is the rate
+  // of values made from new weights. The first step needs these values too. So if the first step
+  // does not come right after an update (see Training::update_phase), every step makes them anew.
+  Rate at_update() const { return plan_.updates.every > 1 ? Rate::kUpdate : Rate::kStep; }
+  Rate after_update() const {
+    return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1
+               ? Rate::kAfterUpdate
+               : Rate::kStep;
+  }
+  bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
+
+  int NewValue(const std::string& name, const TensorType& type, const Layout& layout, int64_t stage,
+               Rate rate) {
+    ProgramValue value;
+    value.name = name;
+    value.type = type;
+    value.layout = layout;
+    value.stage = stage;
+    value.rate = rate;
+    return module_.AddValue(std::move(value));
+  }
+
+  ProgramItem& NewItem(ItemKind kind, PhaseKind phase, const std::string& name, Rate rate) {
+    ProgramItem item;
+    item.kind = kind;
+    item.phase = phase;
+    item.name = name;
+    item.rate = rate;
+    item.part = part_;
+    module_.items.push_back(std::move(item));
+    return module_.items.back();
+  }
+
+  // Returns `value` at another place, boxed there at `rate` (the value of a step may be boxed again
+  // for every micro-batch). There is one boxing for each place, rate and purpose.
+  int Boxed(int value, const Layout& layout, int64_t stage, Rate rate,
+            const std::string& purpose = "") {
+    const ProgramValue have = module_.values[value];
+    if (have.layout == layout && have.stage == stage) return value;
+    std::string key = absl::StrCat(value, "|", stage, "|", static_cast<int>(rate), "|", purpose,
+                                   "|", ToText(layout, plan_.stage_mesh));
+    auto known = boxed_.find(key);
+    if (known != boxed_.end()) return known->second;
+    int out = NewValue(have.name, have.type, layout, stage, rate);
+    ProgramItem& item =
+        NewItem(ItemKind::kBoxing, PhaseKind::kBoxing,
+                purpose.empty() ? have.name : absl::StrCat(have.name, " for ", purpose), rate);
+    item.inputs = {value};
+    item.outputs = {out};
+    boxed_[key] = out;
+    return out;
+  }
+
+  // Returns the zero-stage split of a weight: the first tensor axis that no mesh axis splits and
+  // that has at least one unit per part; else the first axis that no mesh axis splits; else axis 0.
+  absl::StatusOr<Layout> UpdateLayout(const Layout& compute, const TensorType& type) const {
+    Layout layout = compute;
+    if (zero() == 0) return layout;
+    std::string name =
+        plan_.job.training().zero_axis().empty() ? "dp" : plan_.job.training().zero_axis();
+    int axis = plan_.stage_mesh.AxisIndex(name);
+    if (axis < 0 || plan_.stage_mesh.size(axis) == 1 || type.dims.empty() ||
+        !layout[axis].is_broadcast())
+      return layout;
+    int64_t parts = plan_.stage_mesh.size(axis);
+    int best = -1;
+    for (size_t d = 0; d < type.dims.size(); ++d) {
+      bool taken = false;
+      for (const Sbp& sbp : layout)
+        taken = taken || (sbp.is_split() && sbp.axis == static_cast<int>(d));
+      if (taken) continue;
+      if (best < 0) best = static_cast<int>(d);
+      if (type.dims[d].size / type.dims[d].unit >= parts) {
+        best = static_cast<int>(d);
+        break;
+      }
+    }
+    layout[axis] = Sbp::S(best < 0 ? 0 : best);
+    return layout;
+  }
+
+  absl::Status AddVariables() {
+    calls_.resize(model_.calls.size());
+    std::map<std::string, int> names;
+    for (size_t c = 0; c < model_.calls.size(); ++c) {
+      const ModelCall& call = model_.calls[c];
+      const Function& function = ForwardOf(call);
+      std::vector<int> values;
+      std::vector<char> used = UsedArgs(model_.functions[call.model_function]);
+      std::vector<int> gradients = model_.functions[call.model_function].backward_results;
+      const std::vector<int>& later = model_.functions[call.model_function].weight_gradient_results;
+      gradients.insert(gradients.end(), later.begin(), later.end());
+      for (const ParameterInfo& parameter : function.parameters) {
+        bool has_gradient =
+            std::find(gradients.begin(), gradients.end(), parameter.arg) != gradients.end();
+        if ((!used[parameter.arg] || !has_gradient) && plan_.mode == PlanMode::kTrain) {
+          return Rejected({"W0475",
+                           absl::StrCat("function ", function.name, ", parameter ", parameter.name),
+                           "a parameter the loss depends on",
+                           used[parameter.arg] ? "one that only other outputs depend on"
+                                               : "one that no output depends on",
+                           "remove it, or use it"});
+        }
+        if (!used[parameter.arg]) {
+          calls_[c].variables.push_back(-1);
+          calls_[c].weights.push_back(-1);
+          continue;
+        }
+        const Value& compute = function.values[function.args[parameter.arg].value];
+        Variable variable;
+        bool of_main = call.name == function.name;
+        variable.name = of_main ? parameter.name : absl::StrCat(call.name, ".", parameter.name);
+        if (!names.emplace(variable.name, 0).second) {
+          return Rejected({"W0473", absl::StrCat("call ", call.name), "each weight name once",
+                           absl::StrCat("\"", variable.name, "\" again"),
+                           "rename the call or the parameter"});
+        }
+        variable.type = compute.type;
+        variable.type.dtype = DType::kF32;
+        variable.init = parameter.init;
+        variable.decay = parameter.decay;
+        variable.stage = call.stage;
+        WEIR_ASSIGN_OR_RETURN(variable.layout, UpdateLayout(compute.layout, variable.type));
+        int index = static_cast<int>(module_.variables.size());
+        variable.value =
+            NewValue(variable.name, variable.type, variable.layout, call.stage, at_update());
+        module_.values[variable.value].variable = index;
+        calls_[c].variables.push_back(index);
+        calls_[c].weights.push_back(variable.value);
+        values.push_back(variable.value);
+        module_.variables.push_back(std::move(variable));
+      }
+      if (values.empty()) continue;
+      if (plan_.mode != PlanMode::kTrain) AddKeep(static_cast<int>(c), values);
+      AddWeightCast(static_cast<int>(c));
+    }
+    return absl::OkStatus();
+  }
+
+  void AddKeep(int c, const std::vector<int>& values) {
+    ProgramItem& keep = NewItem(ItemKind::kKeep, PhaseKind::kUpdate,
+                                absl::StrCat("weights ", model_.calls[c].name), at_update());
+    keep.instance = c;
+    keep.outputs = values;
+  }
+
+  // With mixed precision the master weights are cast at rest, after each update.
+  void AddWeightCast(int c) {
+    const ModelCall& call = model_.calls[c];
+    const Function& function = ForwardOf(call);
+    DType compute = function.values[function.args[function.parameters[0].arg].value].type.dtype;
+    if (compute == DType::kF32) return;
+    FunctionBuilder builder(absl::StrCat("cast.", function.name), plan_.stage_mesh);
+    std::vector<int> inputs, outputs;
+    for (size_t p = 0; p < function.parameters.size(); ++p) {
+      if (calls_[c].variables[p] < 0) continue;
+      const Variable& variable = module_.variables[calls_[c].variables[p]];
+      ValueId arg = builder.AddArg(variable.name, variable.type, variable.layout);
+      TensorType type = variable.type;
+      type.dtype = compute;
+      ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}},
+                                  {{"to", std::string(Name(compute))}})[0];
+      builder.AddResult(cast, Rate::kMicroBatch);
+      inputs.push_back(calls_[c].weights[p]);
+      outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type,
+                                 variable.layout, call.stage, after_update()));
+      calls_[c].weights[p] = outputs.back();
+    }
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                absl::StrCat("cast ", call.name), after_update());
+    item.function = InternFunction(builder);
+    item.instance = c;
+    item.inputs = inputs;
+    item.outputs = outputs;
+  }
+
+  // All calls with the same text share a function that is built here.
+  int InternFunction(FunctionBuilder& builder) {
+    Function function = builder.Take();
+    std::string text = ToText(function, plan_.stage_mesh);
+    auto known = interned_.find(text);
+    if (known != interned_.end()) return known->second;
+    module_.functions.push_back(std::move(function));
+    int index = static_cast<int>(module_.functions.size()) - 1;
+    interned_[text] = index;
+    return index;
+  }
+
+  int WeightFor(int c, size_t p, const Layout& layout, const char* purpose) {
+    const ModelCall& call = model_.calls[c];
+    bool each_use = zero() == 3;
+    return Boxed(calls_[c].weights[p], layout, call.stage,
+                 each_use ? Rate::kMicroBatch : after_update(), each_use ? purpose : "");
+  }
+
+  // Returns a model value on `stage`. Data is fed at the stage that uses it.
+  int ModelValueAt(int v, int64_t stage, const Layout& layout) {
+    const ModelValue& value = model_.values[v];
+    if (value.call >= 0) return Boxed(at_[v].at(-1), layout, stage, Rate::kMicroBatch);
+    auto known = at_[v].find(stage);
+    if (known != at_[v].end()) return Boxed(known->second, layout, stage, Rate::kMicroBatch);
+    int out = NewValue(value.name, value.type, layout, stage, Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kSource, PhaseKind::kData,
+                                absl::StrCat("data ", value.name), Rate::kMicroBatch);
+    item.feed = value.name;
+    item.range = value.use.range;
+    item.outputs = {out};
+    at_[v][stage] = out;
+    return out;
+  }
+
+  void AddForward(int c) {
+    const ModelCall& call = model_.calls[c];
+    part_ = call.part;
+    const ModelFunction& model_function = model_.functions[call.model_function];
+    const Function& function = module_.functions[model_function.forward];
+    std::vector<int> inputs, outputs;
+    size_t next_activation = 0, next_parameter = 0;
+    std::vector<char> used = UsedArgs(model_function);
+    for (size_t a = 0; a < function.args.size(); ++a) {
+      const Layout& layout = function.values[function.args[a].value].layout;
+      bool parameter = function.args[a].kind == ArgKind::kParameter;
+      size_t position = parameter ? next_parameter++ : next_activation++;
+      if (!used[a]) {
+        inputs.push_back(-1);
+      } else if (parameter) {
+        inputs.push_back(WeightFor(c, position, layout, "forward"));
+      } else {
+        inputs.push_back(ModelValueAt(call.args[position], call.stage, layout));
+      }
+    }
+    for (size_t r = 0; r < function.results.size(); ++r) {
+      const Value& value = function.values[function.results[r].value];
+      int out = NewValue(absl::StrCat(call.name, ".", value.name), value.type, value.layout,
+                         call.stage, Rate::kMicroBatch);
+      outputs.push_back(out);
+      if (static_cast<int>(r) < model_function.num_results) at_[call.results[r]][-1] = out;
+    }
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kForward,
+                                absl::StrCat("forward ", call.name), Rate::kMicroBatch);
+    item.function = model_function.forward;
+    item.instance = c;
+    item.inputs = calls_[c].forward_inputs = inputs;
+    item.outputs = calls_[c].forward_outputs = outputs;
+  }
+
+  // Marks the arguments that some node of the forward or backward function reads (in kGenerate, no
+  // node reads targets).
+  std::vector<char> UsedArgs(const ModelFunction& model_function) const {
+    const Function& function = module_.functions[model_function.forward];
+    std::vector<char> used(function.args.size(), 0);
+    for (const Node& node : function.nodes) {
+      for (ValueId input : node.inputs) {
+        int arg = function.ArgOf(input);
+        if (arg >= 0) used[arg] = 1;
+      }
+    }
+    for (const auto* args : {&model_function.backward_args, &model_function.weight_gradient_args}) {
+      for (const ModelFunction::BackwardArg& from : *args) {
+        if (from.kind == ModelFunction::BackwardArg::kForwardArg) used[from.index] = 1;
+      }
+    }
+    return used;
+  }
+
+  // Returns the gradient of a result of a call: the sum over the readers of the result, in program
+  // order.
+  int ResultGrad(int c, int v, const Layout& layout) {
+    auto known = calls_[c].result_grads.find(v);
+    if (known == calls_[c].result_grads.end()) {
+      known =
+          calls_[c].result_grads.emplace(v, SumOfGradients(v, layout, model_.calls[c].stage)).first;
+    }
+    return Boxed(known->second, layout, model_.calls[c].stage, Rate::kMicroBatch);
+  }
+
+  int SumOfGradients(int v, const Layout& layout, int64_t stage) {
+    std::vector<int> parts;
+    for (int grad : grads_[v]) parts.push_back(Boxed(grad, layout, stage, Rate::kMicroBatch));
+    if (parts.size() == 1) return parts[0];
+    const TensorType type = model_.values[v].type;
+    FunctionBuilder builder(parts.empty() ? "zeros" : "sum", plan_.stage_mesh);
+    ValueId total = -1;
+    if (parts.empty()) {
+      total = builder.EmitConstant(0.0, type, layout);
+    }
+    for (size_t i = 0; i < parts.size(); ++i) {
+      ValueId arg = builder.AddArg(absl::StrCat("part", i), type, layout);
+      total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
+    }
+    builder.AddResult(total, Rate::kMicroBatch);
+    int out =
+        NewValue(absl::StrCat("d_", model_.values[v].name), type, layout, stage, Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kBackward,
+                                absl::StrCat("sum d_", model_.values[v].name), Rate::kMicroBatch);
+    item.function = InternFunction(builder);
+    item.inputs = parts;
+    item.outputs = {out};
+    return out;
+  }
+
+  void AddBackward(int c) {
+    const ModelCall& call = model_.calls[c];
+    part_ = call.part;
+    const ModelFunction& model_function = model_.functions[call.model_function];
+    if (model_function.backward < 0) return;
+    AccumulateInside(model_function, model_function.backward, model_function.backward_results);
+    calls_[c].gradients.assign(ForwardOf(call).parameters.size(), -1);
+    // If a call has no inputs but weights, the whole backward function may have moved to the weight
+    // gradients.
+    if (!module_.functions[model_function.backward].results.empty()) {
+      calls_[c].backward_outputs = AddGradientCall(
+          c, PhaseKind::kBackward, absl::StrCat("backward ", call.name), model_function.backward,
+          model_function.backward_args, model_function.backward_results);
+    }
+    if (model_function.weight_gradient >= 0) {
+      AccumulateInside(model_function, model_function.weight_gradient,
+                       model_function.weight_gradient_results);
+      AddGradientCall(c, PhaseKind::kWeightGradient, absl::StrCat("weight gradients ", call.name),
+                      model_function.weight_gradient, model_function.weight_gradient_args,
+                      model_function.weight_gradient_results);
+    }
+    AddGradientBoxing(c);
+  }
+
+  // Adds a call of a function that computes gradients, and returns the outputs of the call.
+  std::vector<int> AddGradientCall(int c, PhaseKind phase, const std::string& name,
+                                   int function_index,
+                                   const std::vector<ModelFunction::BackwardArg>& args,
+                                   const std::vector<int>& results) {
+    const ModelCall& call = model_.calls[c];
+    const Function& function = module_.functions[function_index];
+    const Function& forward = ForwardOf(call);
+    std::vector<int> inputs, outputs;
+    for (size_t a = 0; a < function.args.size(); ++a) {
+      inputs.push_back(GradientInput(c, args[a], function.values[function.args[a].value].layout));
+    }
+    size_t next_activation = 0;
+    std::vector<int> activation_of(forward.args.size(), -1);
+    for (size_t a = 0; a < forward.args.size(); ++a) {
+      if (forward.args[a].kind != ArgKind::kParameter)
+        activation_of[a] = static_cast<int>(next_activation++);
+    }
+    for (size_t r = 0; r < function.results.size(); ++r) {
+      const int arg = r < results.size() ? results[r] : -1;  // -1: kept for the weight gradients
+      const Value& value = function.values[function.results[r].value];
+      Rate rate = function.results[r].per_step ? at_update() : Rate::kMicroBatch;
+      int out = NewValue(
+          arg < 0 ? absl::StrCat(call.name, ".", value.name)
+                  : absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name),
+          value.type, value.layout, call.stage, rate);
+      outputs.push_back(out);
+      if (arg < 0) continue;
+      if (activation_of[arg] >= 0) {
+        int v = call.args[activation_of[arg]];
+        if (model_.values[v].call >= 0) grads_[v].push_back(out);
+      } else {
+        calls_[c].gradients[ParameterOf(forward, arg)] = out;
+      }
+    }
+    ProgramItem& item = NewItem(ItemKind::kCall, phase, name, Rate::kMicroBatch);
+    item.function = function_index;
+    item.instance = c;
+    item.inputs = inputs;
+    item.outputs = outputs;
+    return outputs;
+  }
+
+  int GradientInput(int c, const ModelFunction::BackwardArg& from, const Layout& layout) {
+    const ModelCall& call = model_.calls[c];
+    const Function& forward = ForwardOf(call);
+    switch (from.kind) {
+      case ModelFunction::BackwardArg::kForwardArg:
+        if (forward.args[from.index].kind == ArgKind::kParameter)
+          return WeightFor(c, ParameterOf(forward, from.index), layout, "backward");
+        return calls_[c].forward_inputs[from.index];
+      case ModelFunction::BackwardArg::kForwardResult: return calls_[c].forward_outputs[from.index];
+      case ModelFunction::BackwardArg::kResultGrad:
+        return ResultGrad(c, call.results[from.index], layout);
+      case ModelFunction::BackwardArg::kBackwardResult:
+        return calls_[c].backward_outputs[from.index];
+    }
+    return -1;
+  }
+
+  static size_t ParameterOf(const Function& forward, int arg) {
+    for (size_t p = 0; p < forward.parameters.size(); ++p) {
+      if (forward.parameters[p].arg == arg) return p;
+    }
+    return 0;
+  }
+
+  // Lets the backward function itself accumulate gradients that are boxed once an update (or
+  // never). The sum is a result that is kept over the micro-batches.
+  void AccumulateInside(const ModelFunction& model_function, int function,
+                        const std::vector<int>& results) {
+    Function& backward = module_.functions[function];
+    const Function& forward = module_.functions[model_function.forward];
+    if (!accumulates()) return;
+    for (size_t r = 0; r < results.size(); ++r) {
+      int arg = results[r];
+      if (forward.args[arg].kind != ArgKind::kParameter || backward.results[r].per_step) continue;
+      const Value value = backward.values[backward.results[r].value];
+      absl::StatusOr<Layout> update =
+          UpdateLayout(forward.values[forward.args[arg].value].layout, value.type);
+      if (zero() >= 2 && !(value.layout == *update)) continue;
+      Node node;
+      node.name = absl::StrCat("accumulate_", forward.values[forward.args[arg].value].name);
+      node.op = "accumulate";
+      node.inputs = {backward.results[r].value};
+      node.where = absl::StrCat("function ", backward.name, ", node ", node.name);
+      ValueId sum = backward.AddValue(node.name, value.type);
+      backward.values[sum].layout = value.layout;
+      backward.values[sum].why = "over the micro-batches";
+      node.outputs = {sum};
+      backward.nodes.push_back(std::move(node));
+      backward.results[r].value = sum;
+      backward.results[r].per_step = true;
+    }
+  }
+
+  // Boxes gradients once an update, from the layout that the backward ops produced to the layout of
+  // the update.
+  void AddGradientBoxing(int c) {
+    const ModelCall& call = model_.calls[c];
+    CallState& state = calls_[c];
+    std::vector<size_t> to_accumulate;
+    for (size_t p = 0; p < state.gradients.size(); ++p) {
+      const Variable& variable = module_.variables[state.variables[p]];
+      Rate rate = module_.values[state.gradients[p]].rate;
+      state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, rate);
+      if (module_.values[state.gradients[p]].rate == Rate::kMicroBatch && accumulates())
+        to_accumulate.push_back(p);
+    }
+    if (!to_accumulate.empty()) AddAccumulation(c, to_accumulate);
+    for (size_t p = 0; p < state.gradients.size() && plan_.updates.delay > 0; ++p) {
+      module_.values[state.gradients[p]].delay = plan_.updates.delay;
+      module_.values[state.gradients[p]].gradient_of = state.variables[p];
+    }
+  }
+
+  // Accumulates gradients that are boxed one by one, over the micro-batches of an update.
+  void AddAccumulation(int c, const std::vector<size_t>& to_accumulate) {
+    const ModelCall& call = model_.calls[c];
+    CallState& state = calls_[c];
+    FunctionBuilder builder(absl::StrCat("accumulate.", ForwardOf(call).name), plan_.stage_mesh);
+    std::vector<int> inputs, outputs;
+    for (size_t p : to_accumulate) {
+      const Variable& variable = module_.variables[state.variables[p]];
+      ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
+      ValueId sum = builder.Emit("accumulate", {arg}, {{variable.type, variable.layout}}, {})[0];
+      builder.AddResult(sum, Rate::kStep);
+      inputs.push_back(state.gradients[p]);
+      state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type,
+                                    variable.layout, call.stage, at_update());
+      outputs.push_back(state.gradients[p]);
+    }
+    ProgramItem& item = NewItem(
+        ItemKind::kCall,
+        plan_.schedule.splits_backward() ? PhaseKind::kWeightGradient : PhaseKind::kBackward,
+        absl::StrCat("accumulate ", call.name), Rate::kMicroBatch);
+    item.function = InternFunction(builder);
+    item.instance = c;
+    item.inputs = inputs;
+    item.outputs = outputs;
+  }
+
+  Layout AllPartial() const { return Layout(plan_.stage_mesh.num_axes(), Sbp::P()); }
+
+  // Adds |g|^2 over all gradients. The sum of a call is P over the mesh. The sums are added from
+  // the last call to the first, whatever their stages, and merged on stage 0. So cuts do not change
+  // the order of the sum, and the sum travels in the direction in which backward passes end.
+  void AddNorm() {
+    const TensorType scalar{DType::kF32, {}};
+    std::vector<std::vector<int>> by_part;
+    int64_t last_part = -1;
+    for (size_t c = model_.calls.size(); c-- > 0;) {
+      CallState& state = calls_[c];
+      if (state.gradients.empty()) continue;
+      part_ = model_.calls[c].part;
+      FunctionBuilder builder(absl::StrCat("norm.", ForwardOf(model_.calls[c]).name),
+                              plan_.stage_mesh);
+      ValueId total = -1;
+      for (size_t p = 0; p < state.gradients.size(); ++p) {
+        const Variable& variable = module_.variables[state.variables[p]];
+        Layout square_layout = everywhere_;
+        for (size_t axis = 0; axis < square_layout.size(); ++axis) {
+          if (variable.layout[axis].is_split()) square_layout[axis] = Sbp::P();
+        }
+        ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
+        ValueId square = builder.Emit("sum_squares", {arg}, {{scalar, square_layout}}, {})[0];
+        square = builder.Boxed(square, AllPartial());
+        total = total < 0 ? square
+                          : builder.Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
+      }
+      builder.AddResult(total, Rate::kMicroBatch);
+      int64_t stage = model_.calls[c].stage;
+      int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage,
+                         at_update());
+      ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                  absl::StrCat("norm ", model_.calls[c].name), at_update());
+      item.function = InternFunction(builder);
+      item.instance = c;
+      item.inputs = state.gradients;
+      item.outputs = {out};
+      if (part_ != last_part) by_part.emplace_back();
+      last_part = part_;
+      by_part.back().push_back(out);
+    }
+    int total = -1;
+    for (std::vector<int>& norms : by_part) {
+      const int64_t stage = module_.values[norms[0]].stage;
+      if (total >= 0) norms.insert(norms.begin(), Boxed(total, AllPartial(), stage, at_update()));
+      total = Sum("norm so far", norms, scalar, AllPartial(), stage);
+    }
+    part_ = 0;
+    total = Boxed(total, everywhere_, 0, at_update());
+    FunctionBuilder builder("clip", plan_.stage_mesh);
+    ValueId arg = builder.AddArg("norm2", scalar, everywhere_);
+    Attributes attrs{{"clip_norm", plan_.job.training().optimizer().clip_norm()}};
+    plan_.updates.ToAttributes(&attrs);
+    // A micro-batch always has the weight of a micro-batch of a whole update, but the first update
+    // may have fewer micro-batches.
+    const double steps = static_cast<double>(plan_.updates.every),
+                 first_steps = static_cast<double>(plan_.updates.phase + 1);
+    if (plan_.updates.every > 1 && first_steps < steps)
+      attrs.Set("first_scale", steps / first_steps);
+    std::vector<ValueId> out =
+        builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}}, attrs);
+    builder.AddResult(out[0], Rate::kMicroBatch);
+    builder.AddResult(out[1], Rate::kMicroBatch);
+    clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, at_update());
+    int norm = NewValue("grad_norm", scalar, everywhere_, 0, at_update());
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", at_update());
+    item.function = InternFunction(builder);
+    item.inputs = {total};
+    item.outputs = {clip_scale_, norm};
+    AddSink("grad_norm", norm);
+  }
+
+  int Sum(const std::string& name, const std::vector<int>& parts, const TensorType& type,
+          const Layout& layout, int64_t stage) {
+    if (parts.size() == 1) return parts[0];
+    FunctionBuilder builder("add", plan_.stage_mesh);
+    ValueId total = -1;
+    for (size_t i = 0; i < parts.size(); ++i) {
+      ValueId arg = builder.AddArg(absl::StrCat("x", i), type, layout);
+      total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
+    }
+    builder.AddResult(total, Rate::kMicroBatch);
+    int out = NewValue(name, type, layout, stage, at_update());
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, name, at_update());
+    item.function = InternFunction(builder);
+    item.inputs = parts;
+    item.outputs = {out};
+    return out;
+  }
+
+  absl::Status AddUpdate(int c) {
+    CallState& state = calls_[c];
+    if (state.gradients.empty()) {
+      // The call is not on the way to the loss, so its weights stay as they are.
+      std::vector<int> values;
+      for (int variable : state.variables) {
+        if (variable >= 0) values.push_back(module_.variables[variable].value);
+      }
+      if (!values.empty()) AddKeep(c, values);
+      return absl::OkStatus();
+    }
+    const ModelCall& call = model_.calls[c];
+    part_ = call.part;
+    const Training& training = plan_.job.training();
+    const TensorType scalar{DType::kF32, {}};
+    FunctionBuilder builder(absl::StrCat("update.", ForwardOf(call).name), plan_.stage_mesh);
+    std::vector<std::string> state_names;
+    std::vector<Layout> state_layouts;
+    std::vector<int> inputs, outputs;
+    std::vector<ValueId> gradients;
+    for (size_t p = 0; p < state.gradients.size(); ++p) {
+      const Variable& variable = module_.variables[state.variables[p]];
+      gradients.push_back(builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout));
+      inputs.push_back(state.gradients[p]);
+      outputs.push_back(variable.value);
+    }
+    ValueId scale = builder.AddArg("scale", scalar, everywhere_);
+    inputs.push_back(Boxed(clip_scale_, everywhere_, call.stage, at_update()));
+    for (size_t p = 0; p < state.gradients.size(); ++p) {
+      const Variable& variable = module_.variables[state.variables[p]];
+      Attributes attrs;
+      LearningRatesOf(training).ToAttributes(&attrs);
+      plan_.updates.ToAttributes(&attrs);
+      std::pair<TensorType, Layout> slot{variable.type, variable.layout};
+      std::vector<ValueId> out;
+      if (training.optimizer().has_sgd()) {
+        const Optimizer::Sgd& sgd = training.optimizer().sgd();
+        attrs.Set("momentum", sgd.momentum());
+        attrs.Set("weight_decay", variable.decay ? sgd.weight_decay() : 0.0);
+        std::vector<std::pair<TensorType, Layout>> slots = {slot};
+        if (sgd.momentum() != 0) slots.push_back(slot);
+        out = builder.Emit("sgd", {gradients[p], scale}, slots, attrs);
+        if (sgd.momentum() != 0) builder.MarkState(out[1], "momentum");
+      } else {
+        const Optimizer::AdamW& adamw = training.optimizer().adamw();
+        attrs.Set("beta1", adamw.beta1() > 0 ? adamw.beta1() : 0.9);
+        attrs.Set("beta2", adamw.beta2() > 0 ? adamw.beta2() : 0.999);
+        attrs.Set("epsilon", adamw.epsilon() > 0 ? adamw.epsilon() : 1e-8);
+        attrs.Set("weight_decay", variable.decay ? adamw.weight_decay() : 0.0);
+        out = builder.Emit("adamw", {gradients[p], scale}, {slot, slot, slot}, attrs);
+        builder.MarkState(out[1], "adam_m");
+        builder.MarkState(out[2], "adam_v");
+      }
+      builder.AddResult(out[0], Rate::kMicroBatch);
+      for (size_t k = 1; k < out.size(); ++k) {
+        state_names.push_back(absl::StrCat(variable.name, "/", builder.StateName(out[k])));
+        state_layouts.push_back(variable.layout);
+      }
+    }
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
+                                absl::StrCat("update ", call.name), at_update());
+    item.function = InternFunction(builder);
+    item.instance = c;
+    item.inputs = inputs;
+    item.outputs = outputs;
+    item.state_names = state_names;
+    item.state_layouts = state_layouts;
+    return absl::OkStatus();
+  }
+
+  // Reports scalars of the model once a step, as the mean over the micro-batches of the step.
+  void AddMetric(const std::string& name, int v) {
+    int value = at_[v].at(-1);
+    const ProgramValue have = module_.values[value];
+    FunctionBuilder builder(absl::StrCat("metric.", name), plan_.stage_mesh);
+    ValueId x = builder.AddArg(name, have.type, have.layout);
+    x = builder.Emit("scale", {x}, {{have.type, have.layout}},
+                     {{"factor", 1.0 / static_cast<double>(plan_.micro_batches)}})[0];
+    if (plan_.micro_batches > 1)
+      x = builder.Emit("accumulate", {x}, {{have.type, have.layout}}, {})[0];
+    builder.AddResult(x, Rate::kStep);
+    int out = NewValue(name, have.type, have.layout, have.stage, Rate::kStep);
+    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("metric ", name),
+                                Rate::kMicroBatch);
+    item.function = InternFunction(builder);
+    item.inputs = {value};
+    item.outputs = {out};
+    AddSink(name, Boxed(out, everywhere_, have.stage, Rate::kStep));
+  }
+
+  void AddSink(const std::string& name, int value) {
+    ProgramItem& sink = NewItem(ItemKind::kSink, PhaseKind::kMetric, absl::StrCat("report ", name),
+                                module_.values[value].rate);
+    sink.feed = name;
+    sink.inputs = {value};
+  }
+
+  absl::Status AddFetch() {
+    if (model_.logits < 0) {
+      return Rejected({"W0474", "graph",
+                       "a softmax_cross_entropy in main, whose logits generate text", "none", ""});
+    }
+    int value = at_[model_.logits].at(-1);
+    const ProgramValue have = module_.values[value];
+    int whole = Boxed(value, everywhere_, have.stage, Rate::kMicroBatch);
+    FunctionBuilder builder("fetch", plan_.stage_mesh);
+    ValueId arg = builder.AddArg("logits", have.type, everywhere_);
+    ValueId out = builder.Emit("scale", {arg}, {{have.type, everywhere_}}, {{"factor", 1.0}})[0];
+    builder.MarkState(out, "logits");
+    ProgramItem& item =
+        NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Rate::kMicroBatch);
+    item.function = InternFunction(builder);
+    item.inputs = {whole};
+    item.state_names = {"fetch/logits"};
+    item.state_layouts = {everywhere_};
+    return absl::OkStatus();
+  }
+
+  LogicalPlan& plan_;
+  Module& module_;
+  Model& model_;
+  Layout everywhere_;
+  std::vector<CallState> calls_;
+  std::vector<std::map<int64_t, int>>
+      at_;  // by model value: stage (or -1 where computed) -> program value
+  std::vector<std::vector<int>> grads_;  // by model value
+  std::map<std::string, int> boxed_;
+  std::map<std::string, int> interned_;
+  int64_t part_ = 0;  // of the call that items are added for
+  int clip_scale_ = -1;
+};
+
+}  // namespace
+
+absl::Status BuildProgram(LogicalPlan* plan) { return ProgramBuilder(plan).Run(); }
+
+}  // namespace weir::compiler

@@ -1,0 +1,55 @@
+#include "compiler/passes/bundle_boxings.h"
+
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "sbp/boxing.h"
+
+namespace weir::compiler {
+
+absl::Status BundleBoxings(const Mesh& mesh, Module* module) {
+  std::vector<int> producer(module->values.size(), -1);
+  std::vector<std::set<int>> readers(module->values.size());
+  for (size_t i = 0; i < module->items.size(); ++i) {
+    for (int output : module->items[i].outputs) producer[output] = static_cast<int>(i);
+    for (int input : module->items[i].inputs) {
+      if (input >= 0) readers[input].insert(static_cast<int>(i));
+    }
+  }
+  std::map<std::string, size_t> first;  // key -> index in `kept`
+  std::vector<ProgramItem> kept;
+  for (ProgramItem& item : module->items) {
+    if (item.kind != ItemKind::kBoxing) {
+      kept.push_back(std::move(item));
+      continue;
+    }
+    const ProgramValue& from = module->values[item.inputs[0]];
+    const ProgramValue& to = module->values[item.outputs[0]];
+    absl::StatusOr<std::vector<BoxingStep>> steps =
+        PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh);
+    if (!steps.ok()) return steps.status();
+    std::string key = absl::StrCat(producer[item.inputs[0]], "|", from.stage, "|", to.stage, "|",
+                                   static_cast<int>(item.rate), "|", Name(from.type.dtype), "|",
+                                   steps->size(), "|", static_cast<int>(from.rate), "|");
+    for (const BoxingStep& step : *steps)
+      absl::StrAppend(&key, step.from.stage, ">", step.to.stage, ",");
+    for (int reader : readers[item.outputs[0]]) absl::StrAppend(&key, reader, ",");
+    auto known = first.emplace(key, kept.size());
+    if (known.second) {
+      kept.push_back(std::move(item));
+      continue;
+    }
+    ProgramItem& bundle = kept[known.first->second];
+    bundle.inputs.insert(bundle.inputs.end(), item.inputs.begin(), item.inputs.end());
+    bundle.outputs.insert(bundle.outputs.end(), item.outputs.begin(), item.outputs.end());
+  }
+  for (ProgramItem& item : kept) {
+    if (item.kind == ItemKind::kBoxing && item.inputs.size() > 1)
+      absl::StrAppend(&item.name, " +", item.inputs.size() - 1);
+  }
+  module->items = std::move(kept);
+  return absl::OkStatus();
+}
+
+}  // namespace weir::compiler

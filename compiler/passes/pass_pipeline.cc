@@ -1,0 +1,76 @@
+#include <chrono>
+#include <iostream>
+#include <regex>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/passes/pass.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+absl::Status Verify(const PassContext& context, const Module& module, const std::string& pass) {
+  for (const Function& function : module.functions) {
+    absl::Status status = VerifyFunction(function, context);
+    if (!status.ok())
+      return absl::InternalError(absl::StrCat("after pass ", pass, ": ", status.message()));
+  }
+  return absl::OkStatus();
+}
+
+std::string ToText(const Module& module, const Mesh& stage_mesh) {
+  std::string text;
+  for (const Function& function : module.functions)
+    absl::StrAppend(&text, ToText(function, stage_mesh), "\n");
+  return text + ProgramText(module, stage_mesh);
+}
+
+}  // namespace
+
+absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
+  std::vector<std::string> optional;
+  for (const Pass& pass : passes_) {
+    if (!pass.required) optional.push_back(pass.name);
+  }
+  for (const std::string& name : options_.disabled) {
+    auto found = std::find_if(passes_.begin(), passes_.end(),
+                              [&](const Pass& pass) { return pass.name == name; });
+    if (found == passes_.end()) {
+      return Rejected({"W0490", "--disable", absl::StrCat("one of ", absl::StrJoin(optional, ", ")),
+                       absl::StrCat("\"", name, "\""), Nearest(name, optional)});
+    }
+    if (found->required) {
+      return Rejected({"W0491", "--disable", "a pass that may be left out",
+                       absl::StrCat("\"", name, "\", which is required"), ""});
+    }
+  }
+  std::regex dump;
+  if (!options_.dump_after.empty()) {
+    try {
+      dump = std::regex(options_.dump_after);
+    } catch (const std::regex_error& error) {
+      return Rejected(
+          {"W0492", "--dump-after", "a regular expression", options_.dump_after, error.what()});
+    }
+  }
+  for (const Pass& pass : passes_) {
+    if (options_.disabled.count(pass.name) > 0) continue;
+    auto begin = std::chrono::steady_clock::now();
+    WEIR_RETURN_IF_ERROR(pass.run(context, module));
+    auto end = std::chrono::steady_clock::now();
+    WEIR_RETURN_IF_ERROR(Verify(context, *module, pass.name));
+    PassTiming timing{pass.name, std::chrono::duration<double, std::micro>(end - begin).count(), 0};
+    for (const Function& function : module->functions)
+      timing.nodes += static_cast<int>(function.nodes.size());
+    timings_.push_back(timing);
+    if (!options_.dump_after.empty() && std::regex_search(pass.name, dump)) {
+      std::ostream& out = options_.dump_to ? *options_.dump_to : std::cerr;
+      out << "# after " << pass.name << "\n"
+          << (pass.dump ? pass.dump() : ToText(*module, context.stage_mesh));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,361 @@
+#include "compiler/registers/allocate_registers.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/lower/check_sizes.h"
+#include "compiler/lower/rank_lowering.h"
+#include "compiler/lower/schedule_slots.h"
+#include "compiler/lower/slot_policy.h"
+#include "compiler/registers/place_memory.h"
+#include "compiler/registers/scratch_plan.h"
+#include "compiler/rhythm/rank_rhythm.h"
+#include "runtime/base/alignment.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+namespace {
+
+void SetSlice(const TensorSlice& slice, TensorSliceProto* out) {
+  out->set_dtype(Name(slice.dtype));
+  out->mutable_shape()->Assign(slice.shape.begin(), slice.shape.end());
+  if (slice.is_whole()) return;
+  out->mutable_offset()->Assign(slice.offset.begin(), slice.offset.end());
+  out->mutable_global_shape()->Assign(slice.global_shape.begin(), slice.global_shape.end());
+}
+
+void SetAttrs(const Attributes& attrs, google::protobuf::RepeatedPtrField<NamedAttr>* out) {
+  for (const auto& [name, value] : attrs.map()) {
+    NamedAttr* attr = out->Add();
+    attr->set_name(name);
+    if (const auto* i = std::get_if<int64_t>(&value)) attr->mutable_value()->set_i(*i);
+    if (const auto* f = std::get_if<double>(&value)) attr->mutable_value()->set_f(*f);
+    if (const auto* b = std::get_if<bool>(&value)) attr->mutable_value()->set_b(*b);
+    if (const auto* s = std::get_if<std::string>(&value)) attr->mutable_value()->set_s(*s);
+    if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+      attr->mutable_value()->mutable_ints()->mutable_values()->Assign(list->begin(), list->end());
+    }
+  }
+}
+
+ActorSpec::Phase ToProto(PhaseKind phase) {
+  switch (phase) {
+    case PhaseKind::kForward: return ActorSpec::FORWARD;
+    case PhaseKind::kBackward: return ActorSpec::BACKWARD;
+    case PhaseKind::kWeightGradient: return ActorSpec::WEIGHT_GRADIENT;
+    case PhaseKind::kUpdate: return ActorSpec::UPDATE;
+    case PhaseKind::kBoxing: return ActorSpec::BOXING;
+    case PhaseKind::kData: return ActorSpec::DATA;
+    case PhaseKind::kMetric: return ActorSpec::METRIC;
+  }
+  return ActorSpec::NO_PHASE;
+}
+
+class RegisterAllocator {
+ public:
+  RegisterAllocator(const LogicalPlan& plan, const RankGraph& graph) : plan_(plan), graph_(graph) {}
+
+  absl::StatusOr<RankPlan> Run() {
+    out_.set_rank(static_cast<int>(graph_.rank));
+    out_.set_num_ranks(static_cast<int>(plan_.mesh.num_ranks()));
+    out_.set_plan_id(plan_.plan_id);
+    out_.set_seed(plan_.job.training().seed());
+    out_.set_micro_batches(plan_.micro_batches);
+    out_.set_stage(static_cast<int>(graph_.stage));
+    out_.set_num_stages(static_cast<int>(plan_.mesh.num_stages()));
+    out_.set_device(DeviceText());
+    out_.set_device_kind(plan_.job.runtime().device());
+    out_.set_num_queues(plan_.job.runtime().device_queues());
+    out_.set_depth(plan_.job.runtime().device_depth());
+    WEIR_RETURN_IF_ERROR(CheckSizes(graph_));
+    if (plan_.schedule.num_stages > 1) out_.set_schedule(Name(plan_.schedule.kind));
+    out_.set_predicted_bubble(plan_.predicted_bubble);
+    GroupTensors();
+    for (size_t a = 0; a < graph_.actors.size(); ++a) AddActor(static_cast<int>(a));
+    WEIR_RETURN_IF_ERROR(ApplyRhythm(plan_.rhythm, plan_.updates.every, graph_, readers_, &out_));
+    WEIR_RETURN_IF_ERROR(CheckMemory());
+    PlaceMemory(AddStates(), LandingOrders(), &out_);
+    return std::move(out_);
+  }
+
+ private:
+  struct Place {
+    int register_id = -1;  // -1: nobody reads it: scratch
+    int64_t offset = 0;
+  };
+
+  // With the slots that every register has.
+  absl::Status CheckMemory() const {
+    double registers = 0;
+    for (const RegisterSpec& spec : out_.registers())
+      registers += static_cast<double>(spec.bytes()) * spec.slots();
+    return CheckBytes(graph_, registers);
+  }
+
+  std::string DeviceText() const {
+    std::string text = absl::StrCat("stage ", graph_.stage);
+    Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    for (size_t i = 0; i < coords.size(); ++i) {
+      absl::StrAppend(&text, ", ", plan_.stage_mesh.axes()[i].name, "=", coords[i]);
+    }
+    return text;
+  }
+
+  // Outputs of one actor with the same readers share a register: fewer messages.
+  void GroupTensors() {
+    places_.resize(graph_.tensors.size());
+    std::map<std::string, int> groups;
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const RankTensor& tensor = graph_.tensors[t];
+      bool outbound = tensor.side == RegisterSpec::OUTBOUND;
+      if (tensor.producer < 0 && tensor.side == RegisterSpec::LOCAL) continue;  // of another stage
+      if (tensor.consumers.empty() && !outbound && tensor.variable < 0) continue;
+      std::string key =
+          absl::StrCat(tensor.producer, "|", tensor.tokens_per_step, "|", tensor.every, "|",
+                       tensor.variable >= 0, "|", tensor.delay, "|");
+      for (int consumer : tensor.consumers) absl::StrAppend(&key, consumer, ",");
+      for (const Station& reader : tensor.readers)
+        absl::StrAppend(&key, "|", reader.item, ".", reader.place);
+      if (tensor.side != RegisterSpec::LOCAL) absl::StrAppend(&key, "edge ", tensor.edge);
+      auto known = groups.emplace(key, out_.registers_size());
+      if (known.second) AddRegister(tensor);
+      RegisterSpec* spec = out_.mutable_registers(known.first->second);
+      if (!known.second)
+        spec->set_name(absl::StrCat(
+            spec->name(), spec->name().size() < 60 ? absl::StrCat(", ", tensor.name) : ""));
+      places_[t] = {known.first->second, spec->bytes()};
+      // Wire messages have their exact size; local tensors start on a cache line.
+      spec->set_bytes(tensor.side == RegisterSpec::LOCAL ? spec->bytes() + AlignUp(tensor.bytes)
+                                                         : tensor.bytes);
+    }
+  }
+
+  void AddRegister(const RankTensor& tensor) {
+    RegisterSpec* spec = out_.add_registers();
+    spec->set_id(out_.registers_size() - 1);
+    spec->set_name(tensor.name);
+    spec->set_slots(static_cast<int>(GivenSlots(plan_, graph_, tensor)));
+    spec->set_tokens_per_step(tensor.tokens_per_step);
+    if (tensor.every > 1) spec->set_every(tensor.every);
+    spec->set_side(tensor.side);
+    if (tensor.side != RegisterSpec::LOCAL) {
+      spec->set_peer(static_cast<int>(tensor.peer));
+      spec->set_edge(tensor.edge);
+    }
+    spec->set_initial_tokens(static_cast<int>(InitialTokens(tensor)));
+    readers_.push_back(tensor.readers);
+  }
+
+  // Acts from one token of the tensor to the next.
+  static int64_t Period(const RankActor& actor, const RankTensor& tensor) {
+    return actor.acts_per_step * tensor.every / (tensor.tokens_per_step * actor.every);
+  }
+
+  // Spans over several steps end with a step that updates; the first began so many acts before step
+  // 0.
+  int64_t PhaseOf(const RankActor& actor, const RankTensor& tensor) const {
+    if (tensor.every <= actor.every) return 0;
+    return (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
+  }
+
+  // Computing, transfers, feeds and metrics have a queue each, as far as there are queues.
+  int QueueOf(const RankActor& actor) const {
+    int role = actor.phase == PhaseKind::kBoxing || actor.kind == ActorSpec::SEND ? 1 : 0;
+    if (actor.kind == ActorSpec::SOURCE) role = 2;
+    if (actor.kind == ActorSpec::SINK) role = 3;
+    return role % std::max(1, out_.num_queues());
+  }
+
+  void AddActor(int a) {
+    const RankActor& actor = graph_.actors[a];
+    ActorSpec* spec = out_.add_actor();
+    spec->set_id(a);
+    spec->set_name(actor.name);
+    spec->set_kind(actor.kind);
+    spec->set_priority(SchedulePriority(plan_, graph_, actor));
+    const PipelineSchedule::Turn turn = ScheduleTurn(plan_, actor);
+    if (!turn.always_zero()) {
+      spec->mutable_turn()->set_first(turn.first);
+      spec->mutable_turn()->set_group(turn.group);
+      spec->mutable_turn()->set_group_stride(turn.group_stride);
+      spec->mutable_turn()->set_stride(turn.stride);
+    }
+    spec->set_queue(QueueOf(actor));
+    spec->set_acts_per_step(actor.acts_per_step);
+    spec->set_chunks(actor.chunks);
+    if (actor.every > 1) spec->set_every(actor.every);
+    spec->set_every_phase(actor.every_phase);
+    spec->set_instance(actor.instance);
+    spec->set_feed(actor.feed);
+    spec->set_function(actor.function);
+    spec->set_phase(ToProto(actor.phase));
+    if (actor.kind == ActorSpec::SOURCE) SetSlice(actor.feed_slice, spec->mutable_feed_slice());
+    if (actor.feed_range.has_value()) {
+      spec->mutable_feed_range()->set_below(actor.feed_range->below);
+      spec->mutable_feed_range()->set_reader(actor.feed_range->reader);
+    }
+    std::map<int, int> in_ports, out_ports;
+    for (int input : actor.inputs) {
+      int id = places_[input].register_id;
+      if (id < 0 || !in_ports.emplace(id, spec->input_size()).second) continue;
+      InputPort* port = spec->add_input();
+      port->set_register_id(id);
+      port->set_period(Period(actor, graph_.tensors[input]));
+      port->set_phase(PhaseOf(actor, graph_.tensors[input]));
+    }
+    for (int output : actor.outputs) {
+      int id = places_[output].register_id;
+      if (id < 0 || !out_ports.emplace(id, spec->output_size()).second) continue;
+      OutputPort* port = spec->add_output();
+      port->set_register_id(id);
+      port->set_period(Period(actor, graph_.tensors[output]));
+      port->set_phase(PhaseOf(actor, graph_.tensors[output]));
+    }
+    spec->set_program(actor.kernels.empty() ? -1 : AddProgram(actor, in_ports, out_ports, spec));
+  }
+
+  int AddProgram(const RankActor& actor, const std::map<int, int>& in_ports,
+                 const std::map<int, int>& out_ports, ActorSpec* spec) {
+    Program program;
+    program.set_name(actor.program);
+    std::vector<ScratchBlock> blocks(actor.scratch.size());
+    for (size_t i = 0; i < blocks.size(); ++i) blocks[i] = {actor.scratch[i], -1, -1, 0};
+    std::map<int, int> unread;  // outputs nobody reads, as scratch blocks
+    std::map<int, int> states;
+    auto block_of = [&](const RankOperand& operand) {
+      if (operand.kind == RankOperand::kScratch) return operand.index;
+      if (operand.kind != RankOperand::kTensor || places_[operand.index].register_id >= 0)
+        return -1;
+      auto known = unread.emplace(operand.index, static_cast<int>(blocks.size()));
+      if (known.second) blocks.push_back({graph_.tensors[operand.index].bytes, -1, -1, 0});
+      return known.first->second;
+    };
+    for (size_t k = 0; k < actor.kernels.size(); ++k) {
+      for (const auto* list : {&actor.kernels[k].inputs, &actor.kernels[k].outputs}) {
+        for (const RankOperand& operand : *list) {
+          int block = block_of(operand);
+          if (block < 0) continue;
+          if (blocks[block].first < 0) blocks[block].first = static_cast<int>(k);
+          blocks[block].last = static_cast<int>(k);
+        }
+      }
+    }
+    program.set_scratch_bytes(PlanScratch(&blocks));
+    auto set_operand = [&](const RankOperand& operand, Operand* out) {
+      if (operand.kind == RankOperand::kNone) {
+        out->set_place(Operand::NONE);
+        return;
+      }
+      SetSlice(operand.slice, out->mutable_slice());
+      int block = block_of(operand);
+      if (block >= 0) {
+        out->set_place(Operand::SCRATCH);
+        out->set_byte_offset(blocks[block].offset);
+      } else if (operand.kind == RankOperand::kState) {
+        auto known = states.emplace(operand.index, spec->state_size());
+        if (known.second) spec->add_state(operand.index);
+        out->set_place(Operand::STATE);
+        out->set_index(known.first->second);
+      } else {
+        const Place& place = places_[operand.index];
+        auto produced = out_ports.find(place.register_id);
+        bool is_output = produced != out_ports.end();
+        out->set_place(is_output ? Operand::OUTPUT : Operand::INPUT);
+        out->set_index(is_output ? produced->second : in_ports.at(place.register_id));
+        out->set_byte_offset(place.offset);
+      }
+    };
+    for (const RankKernel& kernel : actor.kernels) {
+      KernelCall* call = program.add_call();
+      call->set_op(kernel.op);
+      call->set_name(kernel.name);
+      call->set_rng_key(kernel.rng_key);
+      SetAttrs(kernel.attrs, call->mutable_attr());
+      for (const RankOperand& input : kernel.inputs) set_operand(input, call->add_input());
+      for (const RankOperand& output : kernel.outputs) set_operand(output, call->add_output());
+    }
+    std::string bytes = program.SerializeAsString();
+    auto known = programs_.emplace(bytes, out_.program_size());
+    if (known.second) *out_.add_program() = std::move(program);
+    return known.first->second;
+  }
+
+  // Optimiser slots first, each with memory of its own; then weights, which lie in their registers.
+  std::vector<StateHome> AddStates() {
+    std::vector<StateHome> homes;
+    for (const RankState& state : graph_.states) {
+      AddState(state.name, state.slice, state.layout, state.init);
+      homes.push_back({});
+    }
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const RankTensor& tensor = graph_.tensors[t];
+      if (tensor.variable < 0 || places_[t].register_id < 0) continue;
+      const Variable& variable = plan_.module.variables[tensor.variable];
+      Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+      TensorSlice slice = LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
+      AddState(variable.name, slice, variable.layout, variable.init);
+      homes.push_back({places_[t].register_id, places_[t].offset});
+    }
+    for (size_t t = 0; t < graph_.tensors.size(); ++t)
+      AddDelayedGradients(static_cast<int>(t), &homes);
+    return homes;
+  }
+
+  std::vector<LandingOrder> LandingOrders() const {
+    std::vector<LandingOrder> landings;
+    for (size_t t = 0; t < graph_.tensors.size(); ++t) {
+      const RankTensor::After& after = graph_.tensors[t].written_after;
+      if (after.actor >= 0) landings.push_back({places_[t].register_id, after.actor, after.lag});
+    }
+    return landings;
+  }
+
+  // Gradients that are under way from step to step have names, so that a checkpoint has them.
+  void AddDelayedGradients(int t, std::vector<StateHome>* homes) {
+    const RankTensor& tensor = graph_.tensors[t];
+    if (tensor.gradient_of < 0 || places_[t].register_id < 0) return;
+    const Variable& variable = plan_.module.variables[tensor.gradient_of];
+    Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    Initializer zeros;
+    zeros.set_zeros(true);
+    for (int64_t token = 0; token < tensor.delay; ++token) {
+      AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
+               LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
+               variable.layout, zeros);
+      StateSpec::Token* where = out_.mutable_state(out_.state_size() - 1)->mutable_token();
+      where->set_register_id(places_[t].register_id);
+      where->set_token(static_cast<int>(token));
+      homes->push_back({places_[t].register_id, places_[t].offset});
+    }
+  }
+
+  void AddState(const std::string& name, const TensorSlice& slice, const Layout& layout,
+                const Initializer& init) {
+    StateSpec* spec = out_.add_state();
+    spec->set_name(name);
+    SetSlice(slice, spec->mutable_slice());
+    spec->set_layout(ToText(layout, plan_.stage_mesh));
+    *spec->mutable_init() = init;
+    Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
+    bool owner = true;
+    for (size_t axis = 0; axis < layout.size(); ++axis)
+      owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);
+    spec->set_owner(owner);
+  }
+
+  const LogicalPlan& plan_;
+  const RankGraph& graph_;
+  RankPlan out_;
+  std::vector<Place> places_;
+  std::vector<std::vector<Station>> readers_;  // by register, on all ranks of the stage
+  std::map<std::string, int> programs_;
+};
+
+}  // namespace
+
+absl::StatusOr<RankPlan> AllocateRegisters(const LogicalPlan& plan, const RankGraph& graph) {
+  return RegisterAllocator(plan, graph).Run();
+}
+
+}  // namespace weir::compiler

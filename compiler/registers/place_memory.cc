@@ -1,0 +1,336 @@
+#include "compiler/registers/place_memory.h"
+
+#include <algorithm>
+#include <set>
+
+#include "runtime/base/alignment.h"
+#include "runtime/base/dtype.h"
+
+namespace weir::compiler {
+namespace {
+
+// The number of the largest registers that may share a place. All other registers together are
+// small.
+constexpr size_t kSharersMax = 4096;
+
+int64_t BytesOf(const TensorSliceProto& slice) {
+  int64_t bytes = SizeOf(DTypeFromName(slice.dtype()).value_or(DType::kF32));
+  for (int64_t size : slice.shape()) bytes *= size;
+  return bytes;
+}
+
+int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
+
+// Proves, from tokens and credits alone, that one event on this rank comes before another under
+// every schedule.
+//
+// A beat is a step, or a micro-batch. Of every actor that acts in each beat there are two events,
+// the start of its first act of beat n and the end of its last. A register ties them together:
+//   - a consumer starts after the token has been published, in the same beat, or a beat later if it
+//   lags by one;
+//   - a producer starts after the slot that it needs has been released: one that holds all of a
+//   beat's tokens but
+//     one slot waits for the readers of the beat before;
+//   - an actor starts a beat after it has ended the one before.
+//   - a peer writes after what its landing order says; it stands here as an actor like any other.
+// Ties of later beats, and others across ranks, are left out: what is found holds, not all that
+// holds is found.
+enum class Beat : uint8_t { kStep, kMicroBatch };
+
+class Precedence {
+ public:
+  // `registers`: those that may be asked about, without initial tokens, local or with a landing
+  // order.
+  Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+             const std::vector<int>& registers);
+
+  // Tokens of two of `registers`, by their index there, never exist at the same time: those of each
+  // lie between those of the other.
+  bool Apart(size_t a, size_t b) const;
+
+ private:
+  struct Tie {
+    int to;     // event
+    bool next;  // of the next beat
+  };
+  int64_t ActsPerBeat(const ActorSpec& actor) const;   // 0: not in every beat alike
+  int64_t TokensPerBeat(const RegisterSpec& r) const;  // likewise
+  void AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings);
+  void TieLanding(const LandingOrder& landing, int peer);
+  void TieRegister(const RegisterSpec& r);
+  void Close();
+  bool Has(const std::vector<uint64_t>& rows, size_t row, int column) const {
+    return (rows[row * words_ + static_cast<size_t>(column) / 64] >> (column % 64)) & 1;
+  }
+  void JoinReaders(const std::vector<int>& registers);
+
+  Beat beat_;
+  int64_t micro_batches_;
+  std::vector<char> in_beat_;                // by actor
+  std::vector<int> producer_;                // by register; -1: none, or not in every beat alike
+  std::vector<std::vector<int>> consumers_;  // by register
+  std::vector<char> known_;                  // by register: all its ends are in_beat_
+  std::vector<std::vector<Tie>> ties_;       // by event: start of actor a is 2a, its end 2a + 1
+  std::vector<int> column_;  // by actor, then by landing order; -1: makes none of `registers`
+  size_t words_ = 0;
+  std::vector<uint64_t> same_,
+      next_;  // by event: writers whose start is known to come later, in the same beat or the next
+  std::vector<int> asked_;  // by index in `registers`: column of the producer; -1: nothing is known
+  std::vector<uint64_t> all_same_, all_next_;  // likewise: what comes after all its readers
+};
+
+int StartOf(int actor) { return 2 * actor; }
+int EndOf(int actor) { return 2 * actor + 1; }
+
+template <typename Port>
+bool IsPlain(const Port& port) {
+  return port.tokens() <= 1 && port.phase() == 0;
+}
+
+Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+                       const std::vector<int>& registers)
+    : beat_(beat), micro_batches_(std::max<int64_t>(1, plan.micro_batches())) {
+  const size_t writers = static_cast<size_t>(plan.actor_size()) + landings.size();
+  ties_.resize(2 * writers);
+  column_.assign(writers, -1);
+  AddTies(plan, landings);
+  int columns = 0;
+  for (int reg : registers) {
+    if (producer_[reg] >= 0 && column_[producer_[reg]] < 0) column_[producer_[reg]] = columns++;
+  }
+  words_ = (static_cast<size_t>(columns) + 63) / 64;
+  Close();
+  JoinReaders(registers);
+}
+
+int64_t Precedence::ActsPerBeat(const ActorSpec& actor) const {
+  if (actor.every() > 1) return 0;
+  if (beat_ == Beat::kStep) return actor.acts_per_step();
+  return actor.acts_per_step() % micro_batches_ == 0 ? actor.acts_per_step() / micro_batches_ : 0;
+}
+
+int64_t Precedence::TokensPerBeat(const RegisterSpec& r) const {
+  if (r.every() > 1) return 0;
+  if (beat_ == Beat::kStep) return r.tokens_per_step();
+  return r.tokens_per_step() % micro_batches_ == 0 ? r.tokens_per_step() / micro_batches_ : 0;
+}
+
+void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
+  in_beat_.assign(static_cast<size_t>(plan.actor_size()), 0);
+  producer_.assign(static_cast<size_t>(plan.registers_size()), -1);
+  consumers_.resize(static_cast<size_t>(plan.registers_size()));
+  known_.assign(static_cast<size_t>(plan.registers_size()), 1);
+  for (int a = 0; a < plan.actor_size(); ++a) {
+    const ActorSpec& actor = plan.actor(a);
+    in_beat_[a] = ActsPerBeat(actor) > 0;
+    for (const InputPort& port : actor.input()) {
+      consumers_[port.register_id()].push_back(a);
+      if (!in_beat_[a] || !IsPlain(port)) known_[port.register_id()] = 0;
+    }
+    for (const OutputPort& port : actor.output()) {
+      producer_[port.register_id()] = a;
+      if (!in_beat_[a] || !IsPlain(port)) known_[port.register_id()] = 0;
+    }
+    if (!in_beat_[a]) continue;
+    ties_[StartOf(a)].push_back({EndOf(a), false});
+    ties_[EndOf(a)].push_back({StartOf(a), true});
+  }
+  for (size_t i = 0; i < landings.size(); ++i) {
+    if (known_[landings[i].register_id] && in_beat_[landings[i].actor])
+      TieLanding(landings[i], plan.actor_size() + static_cast<int>(i));
+  }
+  for (const RegisterSpec& r : plan.registers()) {
+    if (producer_[r.id()] < 0 || consumers_[r.id()].empty() || TokensPerBeat(r) == 0)
+      known_[r.id()] = 0;
+    if (known_[r.id()]) TieRegister(r);
+  }
+}
+
+// A beat that is a step can begin a lag later only if the step has one micro-batch.
+void Precedence::TieLanding(const LandingOrder& landing, int peer) {
+  producer_[landing.register_id] = peer;
+  ties_[StartOf(peer)].push_back({EndOf(peer), false});
+  ties_[EndOf(peer)].push_back({StartOf(peer), true});
+  if (beat_ == Beat::kMicroBatch || micro_batches_ == 1) {
+    ties_[EndOf(landing.actor)].push_back({StartOf(peer), landing.lag > 0});
+  } else if (landing.lag == 0) {
+    ties_[StartOf(landing.actor)].push_back({StartOf(peer), false});
+    ties_[EndOf(landing.actor)].push_back({EndOf(peer), false});
+  }
+}
+
+void Precedence::TieRegister(const RegisterSpec& r) {
+  const int64_t tokens = TokensPerBeat(r), lag = r.initial_tokens(), free = r.slots() - lag;
+  const int producer = producer_[r.id()];
+  for (int consumer : consumers_[r.id()]) {
+    if (lag == 0 || lag == tokens) {
+      const bool next = lag != 0;
+      if (tokens == 1) {
+        ties_[EndOf(producer)].push_back({StartOf(consumer), next});
+      } else {
+        ties_[StartOf(producer)].push_back({StartOf(consumer), next});
+        ties_[EndOf(producer)].push_back({EndOf(consumer), next});
+      }
+    }
+    // The first token of a beat goes into the slot of the last but `free`: with one free slot that
+    // of the last token of the beat before, with none, where a beat has one token, the one that the
+    // readers hold from the start.
+    if (free == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), true});
+    if (free == 0 && tokens == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), false});
+  }
+}
+
+// Ties within a beat have no cycle in a plan that can run; in one that cannot, nothing is said to
+// be apart.
+void Precedence::Close() {
+  const size_t events = ties_.size();
+  std::vector<int> open(events, 0), order;
+  for (const auto& list : ties_) {
+    for (const Tie& tie : list) open[tie.to] += !tie.next;
+  }
+  for (size_t e = 0; e < events; ++e) {
+    if (open[e] == 0) order.push_back(static_cast<int>(e));
+  }
+  for (size_t i = 0; i < order.size(); ++i) {
+    for (const Tie& tie : ties_[order[i]]) {
+      if (!tie.next && --open[tie.to] == 0) order.push_back(tie.to);
+    }
+  }
+  same_.assign(events * words_, 0);
+  next_.assign(events * words_, 0);
+  if (order.size() != events) return;
+  auto add = [&](std::vector<uint64_t>* rows, int event, const std::vector<uint64_t>& from,
+                 int later) {
+    for (size_t w = 0; w < words_; ++w) (*rows)[event * words_ + w] |= from[later * words_ + w];
+  };
+  auto add_start = [&](std::vector<uint64_t>* rows, int event, int later) {
+    const int column = later % 2 == 0 ? column_[later / 2] : -1;
+    if (column >= 0)
+      (*rows)[event * words_ + static_cast<size_t>(column) / 64] |= uint64_t{1} << (column % 64);
+  };
+  for (size_t i = order.size(); i-- > 0;) {
+    for (const Tie& tie : ties_[order[i]]) {
+      if (tie.next) continue;
+      add(&same_, order[i], same_, tie.to);
+      add_start(&same_, order[i], tie.to);
+    }
+  }
+  for (size_t i = order.size(); i-- > 0;) {
+    for (const Tie& tie : ties_[order[i]]) {
+      if (tie.next) {
+        add(&next_, order[i], same_, tie.to);
+        add_start(&next_, order[i], tie.to);
+      } else {
+        add(&next_, order[i], next_, tie.to);
+      }
+    }
+  }
+}
+
+void Precedence::JoinReaders(const std::vector<int>& registers) {
+  all_same_.assign(registers.size() * words_, ~uint64_t{0});
+  all_next_ = all_same_;
+  for (size_t i = 0; i < registers.size(); ++i) {
+    asked_.push_back(known_[registers[i]] ? column_[producer_[registers[i]]] : -1);
+    for (int reader : consumers_[registers[i]]) {
+      const size_t end = static_cast<size_t>(EndOf(reader)) * words_;
+      for (size_t w = 0; w < words_; ++w) {
+        all_same_[i * words_ + w] &= same_[end + w];
+        all_next_[i * words_ + w] &= same_[end + w] | next_[end + w];
+      }
+    }
+  }
+}
+
+bool Precedence::Apart(size_t a, size_t b) const {
+  const int column_a = asked_[a], column_b = asked_[b];
+  if (column_a < 0 || column_b < 0) return false;
+  return (Has(all_same_, a, column_b) && Has(all_next_, b, column_a)) ||
+         (Has(all_next_, a, column_b) && Has(all_same_, b, column_a));
+}
+
+// Registers that may share, the largest first. What lies in a state's home stays from step to step.
+std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& homes,
+                         const std::vector<LandingOrder>& landings) {
+  std::set<int> kept;
+  for (const StateHome& home : homes) kept.insert(home.register_id);
+  std::vector<int> sharers;
+  for (const RegisterSpec& r : plan.registers()) {
+    if (r.side() == RegisterSpec::LOCAL && kept.count(r.id()) == 0 && r.initial_tokens() == 0 &&
+        r.bytes() > 0)
+      sharers.push_back(r.id());
+  }
+  for (const LandingOrder& landing : landings) sharers.push_back(landing.register_id);
+  std::stable_sort(sharers.begin(), sharers.end(), [&](int a, int b) {
+    return SpaceOf(plan.registers(a)) > SpaceOf(plan.registers(b));
+  });
+  if (sharers.size() > kSharersMax) sharers.resize(kSharersMax);
+  return sharers;
+}
+
+// Each at the lowest place that is free of all that may live beside it; returns the end of them
+// all.
+int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings,
+                     int64_t begin, RankPlan* plan) {
+  std::vector<Precedence> precedence;
+  precedence.emplace_back(*plan, landings, Beat::kStep, sharers);
+  if (plan->micro_batches() > 1)
+    precedence.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
+  int64_t end = begin;
+  std::vector<std::pair<int64_t, int64_t>> busy;
+  for (size_t i = 0; i < sharers.size(); ++i) {
+    RegisterSpec* r = plan->mutable_registers(sharers[i]);
+    busy.clear();
+    for (size_t j = 0; j < i; ++j) {
+      const RegisterSpec& other = plan->registers(sharers[j]);
+      const bool apart = std::any_of(precedence.begin(), precedence.end(),
+                                     [&](const Precedence& p) { return p.Apart(i, j); });
+      if (!apart) busy.push_back({other.arena_offset(), other.arena_offset() + SpaceOf(other)});
+    }
+    std::sort(busy.begin(), busy.end());
+    int64_t at = begin;
+    for (const auto& [from, to] : busy) {
+      if (at + SpaceOf(*r) <= from) break;
+      at = std::max(at, to);
+    }
+    r->set_arena_offset(at);
+    end = std::max(end, at + SpaceOf(*r));
+  }
+  return end;
+}
+
+}  // namespace
+
+void PlaceMemory(const std::vector<StateHome>& homes, const std::vector<LandingOrder>& landings,
+                 RankPlan* plan) {
+  int64_t scratch = 0;
+  for (const Program& program : plan->program())
+    scratch = std::max(scratch, program.scratch_bytes());
+  if (plan->num_queues() > 1) scratch = AlignUp(scratch) * plan->num_queues();
+  plan->set_scratch_bytes(scratch);
+  for (RegisterSpec& r : *plan->mutable_registers()) {
+    if (r.side() != RegisterSpec::OUTBOUND) r.set_stride(AlignUp(r.bytes()));
+  }
+  const std::vector<int> sharers = Sharers(*plan, homes, landings);
+  int64_t at = PlaceSharers(sharers, landings, AlignUp(scratch), plan);
+  std::vector<char> placed(static_cast<size_t>(plan->registers_size()), 0);
+  for (int reg : sharers) placed[reg] = 1;
+  for (RegisterSpec& r : *plan->mutable_registers()) {
+    if (r.side() == RegisterSpec::OUTBOUND || placed[r.id()]) continue;
+    r.set_arena_offset(at);
+    at += SpaceOf(r);
+  }
+  for (size_t i = 0; i < homes.size(); ++i) {
+    StateSpec* state = plan->mutable_state(static_cast<int>(i));
+    if (homes[i].register_id >= 0) {
+      state->set_arena_offset(plan->registers(homes[i].register_id).arena_offset() +
+                              homes[i].offset);
+      continue;
+    }
+    state->set_arena_offset(at);
+    at += AlignUp(BytesOf(state->slice()));
+  }
+  plan->set_arena_bytes(at);
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,136 @@
+// Tests which registers share memory, with plans written by hand.
+#include "compiler/registers/place_memory.h"
+
+#include "absl/strings/str_cat.h"
+#include "gtest/gtest.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr int64_t kBytes = 4096;
+
+// Makes actors 0, 1, …, and register i from actor i to actor i + 1.
+RankPlan Chain(int actors, int slots) {
+  RankPlan plan;
+  plan.set_micro_batches(1);
+  for (int a = 0; a < actors; ++a) {
+    ActorSpec* actor = plan.add_actor();
+    actor->set_id(a);
+    actor->set_acts_per_step(1);
+  }
+  for (int r = 0; r + 1 < actors; ++r) {
+    RegisterSpec* spec = plan.add_registers();
+    spec->set_id(r);
+    spec->set_bytes(kBytes);
+    spec->set_slots(slots);
+    spec->set_tokens_per_step(1);
+    OutputPort* out = plan.mutable_actor(r)->add_output();
+    out->set_register_id(r);
+    out->set_period(1);
+    InputPort* in = plan.mutable_actor(r + 1)->add_input();
+    in->set_register_id(r);
+    in->set_period(1);
+  }
+  return plan;
+}
+
+// Orders `after` to act once `before` has acted in the step `lag` earlier.
+void AddOrder(int before, int after, int lag, RankPlan* plan) {
+  RegisterSpec* spec = plan->add_registers();
+  spec->set_id(plan->registers_size() - 1);
+  spec->set_slots(1);
+  spec->set_initial_tokens(lag);
+  spec->set_tokens_per_step(1);
+  OutputPort* out = plan->mutable_actor(before)->add_output();
+  out->set_register_id(spec->id());
+  out->set_period(1);
+  InputPort* in = plan->mutable_actor(after)->add_input();
+  in->set_register_id(spec->id());
+  in->set_period(1);
+}
+
+bool Overlap(const RankPlan& plan, int a, int b) {
+  const RegisterSpec& x = plan.registers(a);
+  const RegisterSpec& y = plan.registers(b);
+  return x.arena_offset() < y.arena_offset() + y.stride() * y.slots() &&
+         y.arena_offset() < x.arena_offset() + x.stride() * x.slots();
+}
+
+TEST(PlaceMemory, AChainWhoseBeginningMayRunAheadSharesNothing) {
+  RankPlan plan = Chain(4, 1);
+  PlaceMemory({}, {}, &plan);
+  EXPECT_EQ(plan.arena_bytes(), 3 * kBytes);
+}
+
+TEST(PlaceMemory, AChainWhoseBeginningWaitsForItsEndSharesAllButNeighbours) {
+  RankPlan plan = Chain(6, 1);
+  AddOrder(5, 0, 1, &plan);
+  PlaceMemory({}, {}, &plan);
+  EXPECT_EQ(plan.arena_bytes(), 2 * kBytes);
+  for (int r = 0; r + 1 < 5; ++r) EXPECT_FALSE(Overlap(plan, r, r + 1)) << r;
+}
+
+TEST(PlaceMemory, SlotsForSeveralStepsAtOnceSharedOnlyWhereTheLoopHoldsOneStep) {
+  RankPlan loose = Chain(6, 2), tight = Chain(6, 2);
+  AddOrder(5, 0, 1, &tight);
+  PlaceMemory({}, {}, &loose);
+  PlaceMemory({}, {}, &tight);
+  EXPECT_EQ(loose.arena_bytes(), 5 * 2 * kBytes);
+  EXPECT_EQ(tight.arena_bytes(), 2 * 2 * kBytes);
+}
+
+TEST(PlaceMemory, ASecondReaderThatNobodyWaitsForKeepsTheMemory) {
+  RankPlan plan = Chain(6, 1);
+  AddOrder(5, 0, 1, &plan);
+  ActorSpec* late = plan.add_actor();
+  late->set_id(6);
+  late->set_acts_per_step(1);
+  InputPort* in = late->add_input();
+  in->set_register_id(1);
+  in->set_period(1);
+  PlaceMemory({}, {}, &plan);
+  for (int r = 0; r < 5; ++r) EXPECT_TRUE(r == 1 || !Overlap(plan, 1, r)) << r;
+  // An order makes the writer of register 3, and so the beginning of the next step, wait for
+  // actor 6.
+  AddOrder(6, 3, 0, &plan);
+  PlaceMemory({}, {}, &plan);
+  EXPECT_TRUE(Overlap(plan, 1, 3));
+}
+
+TEST(PlaceMemory, WhatAPeerWritesAndWhatHoldsATokenFromTheStartIsAlone) {
+  RankPlan plan = Chain(6, 1);
+  AddOrder(5, 0, 1, &plan);
+  plan.mutable_registers(1)->set_initial_tokens(1);
+  RegisterSpec* inbound = plan.add_registers();
+  inbound->set_id(plan.registers_size() - 1);
+  inbound->set_side(RegisterSpec::INBOUND);
+  inbound->set_bytes(kBytes);
+  inbound->set_slots(1);
+  inbound->set_tokens_per_step(1);
+  plan.mutable_actor(3)->add_input()->set_register_id(inbound->id());
+  plan.mutable_actor(3)->mutable_input(plan.actor(3).input_size() - 1)->set_period(1);
+  PlaceMemory({}, {}, &plan);
+  for (int alone : {1, inbound->id()}) {
+    for (int r = 0; r < 5; ++r)
+      EXPECT_TRUE(r == alone || !Overlap(plan, alone, r)) << alone << " and " << r;
+  }
+}
+
+TEST(PlaceMemory, TheMemoryOfTheMicroBatchesServesWhatTheStepDoesAfterThem) {
+  // Actors 0 -> 1 -> 2 act by micro-batch, 2 hands its sum to 3 once a step, and 3 -> 4. The next
+  // step begins after 4.
+  RankPlan plan = Chain(5, 1);
+  plan.set_micro_batches(4);
+  for (int a = 0; a < 3; ++a) plan.mutable_actor(a)->set_acts_per_step(4);
+  for (int r = 0; r < 2; ++r) plan.mutable_registers(r)->set_tokens_per_step(4);
+  plan.mutable_actor(2)->mutable_output(0)->set_period(4);
+  AddOrder(4, 0, 1, &plan);
+  plan.mutable_actor(0)->mutable_input(0)->set_period(4);
+  PlaceMemory({}, {}, &plan);
+  EXPECT_TRUE(Overlap(plan, 0, 3)) << "of the first micro-batches, and of the end of the step";
+  EXPECT_FALSE(Overlap(plan, 1, 2)) << "the sum grows while micro-batches come in";
+  EXPECT_FALSE(Overlap(plan, 0, 1));
+}
+
+}  // namespace
+}  // namespace weir::compiler

@@ -1,0 +1,32 @@
+// The limits of a plan. The compiler refuses a job whose plan would exceed a limit, and the runtime
+// trusts no number of a plan before it has compared the number with its limit. Sums and products of
+// numbers within these limits do not overflow.
+#pragma once
+
+#include <cstdint>
+
+namespace weir::plan_limits {
+
+inline constexpr int64_t kBytesMax = int64_t{1} << 46;
+inline constexpr int64_t kElementsMax = int64_t{1} << 46;
+inline constexpr int kActorsMax = 1 << 20;
+inline constexpr int kRegistersMax = 1 << 20;
+inline constexpr int kStatesMax = 1 << 20;
+inline constexpr int kProgramsMax = 1 << 20;
+inline constexpr int kPortsMax = 1 << 16;
+inline constexpr int kTensorRankMax = 16;
+inline constexpr int kQueuesMax = 64;
+inline constexpr int kDepthMax = 1 << 16;
+inline constexpr int kRanksMax = 1 << 20;
+inline constexpr int64_t kSlotsMax = 1 << 16;
+inline constexpr int64_t kSlotsTotalMax = 1 << 24;
+inline constexpr int64_t kActsPerStepMax = 1 << 24;
+inline constexpr int64_t kTurnMax = int64_t{1} << 32;   // with any number of acts no turn overflows
+inline constexpr int64_t kTurnsMax = int64_t{1} << 22;  // of all actors together
+inline constexpr int64_t kActsPerIterationMax = 1 << 26;
+inline constexpr int64_t kStepsPerIterationMax = 1 << 10;
+inline constexpr int64_t kTimeMax = int64_t{1} << 46;  // ns, 19 hours
+inline constexpr int64_t kActTimesMax = 1 << 24;       // of all actors, one by one
+inline constexpr int64_t kStreamActsMax = 1 << 24;
+
+}  // namespace weir::plan_limits

@@ -1,0 +1,306 @@
+// Tests that `weir check` and `weir train` refuse the same jobs with the same words, before
+// anything is trained, and tests the effect of --steps and --resume on a run.
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/cli/cli.h"
+
+namespace weir {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+Outcome Weir(const std::vector<std::string>& args) {
+  std::ostringstream out, err;
+  const int code = RunCli(args, out, err);
+  return {code, out.str(), err.str()};
+}
+
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
+
+std::string WriteFile(const std::string& name, const std::string& text) {
+  std::ofstream(PathFor(name), std::ios::binary) << text;
+  return PathFor(name);
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ostringstream text;
+  text << std::ifstream(path, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
+
+std::string Zoo(const std::string& name, const std::vector<std::string>& flags) {
+  std::vector<std::string> words = {"zoo"};
+  words.insert(words.end(), flags.begin(), flags.end());
+  const Outcome zoo = Weir(words);
+  EXPECT_EQ(zoo.code, 0) << zoo.err;
+  return WriteFile(name, zoo.out);
+}
+
+// Returns a small model of images over synthetic data.
+std::string ImageJob() {
+  return Zoo("check_images.textproto", {"mlp", "--pixels", "16", "--hidden", "8", "--classes", "4",
+                                        "--batch", "8", "--steps", "6", "--warmup", "0"});
+}
+
+// Returns a small language model that holds out a part of its text.
+std::string TextJob() {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += "the quick fox. ";
+  return Zoo("check_text.textproto", {"gpt", "--layers", "1", "--hidden", "16", "--heads", "2",
+                                      "--sequence", "16", "--batch", "4", "--steps", "6", "--data",
+                                      WriteFile("check_fox.txt", text), "--held-out", "0.2"});
+}
+
+struct BadJob {
+  const char* name;
+  std::vector<std::string> words;  // the arguments after the verb
+  int exit_code;
+  std::string code;
+};
+
+// Orders of the axes of 32 devices. The stages of the pipeline are neighbours in some orders and
+// far apart in others.
+const char* const kMeshesOf32[] = {"dp=4,pp=4,tp=2", "dp=4,tp=2,pp=4", "pp=4,dp=4,tp=2",
+                                   "pp=4,tp=2,dp=4", "tp=2,pp=4,dp=4", "tp=2,dp=4,pp=4"};
+
+class CheckTest : public ::testing::Test {
+ protected:
+  std::vector<BadJob> BadJobs() {
+    const std::string images = ImageJob(), text = TextJob();
+    const std::string checkpoint = PathFor("check_six.safetensors"),
+                      weights = PathFor("check_weights.safetensors");
+    EXPECT_EQ(Weir({"train", images, "--checkpoint", checkpoint, "--save", weights}).code, 0);
+    return {
+        {"no learning rate", {images, "--set", "training.schedule.learning_rate=0"}, 65, "W0921"},
+        {"a decay to 0 before the end",
+         {images, "--steps", "9", "--set", "training.schedule.min_learning_rate=0"},
+         65,
+         "W0922"},
+        {"no steps", {images, "--set", "training.steps=0"}, 65, "W0924"},
+        {"an axis that splits nothing", {images, "--mesh", "dp=2,sp=2"}, 65, "W0920"},
+        {"more stages than calls", {text, "--mesh", "pp=9"}, 65, "W0470"},
+        {"targets of another type",
+         {text, "--set", "graph.function[main].input[tokens].type=f32[batch, sequence]"},
+         65,
+         ""},
+        {"a text that is not there", {text, "--set", "data.text.path=/no/such/text"}, 66, "W0040"},
+        {"too little held out", {text, "--set", "data.text.held_out=0.0001"}, 65, "W0054"},
+        {"memory of a device", {images, "--set", "runtime.memory_bytes_max=1000"}, 65, "W0487"},
+        {"threads", {images, "--threads", "100000"}, 65, "W0081"},
+        {"processes without ranks", {images, "--mesh", "dp=2", "--processes", "3"}, 65, ""},
+        {"heartbeats that are too slow",
+         {images, "--mesh", "dp=2", "--processes", "2", "--heartbeat", "3"},
+         65,
+         "W0074"},
+        {"--init and --resume", {images, "--init", weights, "--resume", checkpoint}, 65, "W0074"},
+        {"--checkpoint-every alone", {images, "--checkpoint-every", "2"}, 65, "W0074"},
+        {"weights of another model",
+         {images, "--init", weights, "--set", "graph.dim[hidden].size=4"},
+         65,
+         "W0044"},
+        {"weights as a checkpoint", {images, "--resume", weights}, 65, "W0076"},
+        {"a checkpoint from beyond the end",
+         {images, "--resume", checkpoint, "--steps", "4"},
+         65,
+         "W0923"},
+        {"a checkpoint of other updates",
+         {images, "--resume", checkpoint, "--steps", "12", "--set", "training.gradient_delay=1"},
+         65,
+         "W0548"},
+        {"one file for two outputs",
+         {images, "--save", PathFor("one"), "--checkpoint", PathFor("one")},
+         65,
+         "W0926"},
+        {"weights over the checkpoint",
+         {images, "--resume", checkpoint, "--save", checkpoint},
+         65,
+         "W0926"},
+        {"a trace over the weights", {images, "--init", weights, "--trace", weights}, 65, "W0926"},
+        {"no folder for --save", {images, "--save", "/no/such/folder/w.safetensors"}, 66, "W0046"},
+        {"no folder for --checkpoint",
+         {images, "--checkpoint", "/no/such/folder/c.safetensors"},
+         66,
+         "W0046"},
+        {"no folder for --trace", {images, "--trace", "/no/such/folder/t.pftrace"}, 66, "W0075"},
+        {"a folder as --save", {images, "--save", ::testing::TempDir()}, 66, "W0046"},
+    };
+  }
+};
+
+TEST_F(CheckTest, AxesMayStandInAnyOrder) {
+  const std::string job =
+      Zoo("check_axes.textproto", {"gpt", "--layers", "4", "--hidden", "32", "--heads", "4",
+                                   "--sequence", "16", "--batch", "16"});
+  for (const char* mesh : kMeshesOf32) {
+    SCOPED_TRACE(mesh);
+    const Outcome check = Weir({"check", job, "--mesh", mesh, "--any-machine"});
+    EXPECT_EQ(check.code, 0) << check.err;
+  }
+}
+
+TEST_F(CheckTest, WhatTrainRefusesCheckRefusesWithTheSameWordsAndNothingIsTrained) {
+  for (const BadJob& bad : BadJobs()) {
+    SCOPED_TRACE(bad.name);
+    const std::string metrics = PathFor("check_refused.jsonl");
+    std::remove(metrics.c_str());
+    std::vector<std::string> words = bad.words;
+    words.insert(words.end(), {"--metrics", metrics});
+    words.insert(words.begin(), "check");
+    const Outcome checked = Weir(words);
+    words[0] = "train";
+    const Outcome trained = Weir(words);
+    EXPECT_EQ(checked.code, bad.exit_code) << checked.err;
+    EXPECT_THAT(checked.err, HasSubstr(absl::StrCat("weir: ", bad.code)));
+    EXPECT_EQ(trained.code, checked.code) << trained.err;
+    EXPECT_THAT(trained.err, HasSubstr(checked.err.substr(checked.err.find("weir: W"))));
+    EXPECT_FALSE(Exists(metrics)) << "something was trained, or its files begun";
+  }
+}
+
+TEST_F(CheckTest, CheckTakesACommandOfTrainAndWritesNothing) {
+  const std::string save = PathFor("check_nothing.safetensors");
+  const std::string metrics = PathFor("check_nothing.jsonl");
+  const Outcome check = Weir({"check", TextJob(), "--mesh", "dp=2", "--processes", "2", "--save",
+                              save, "--metrics", metrics, "--steps", "3"});
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_THAT(check.out, AllOf(HasSubstr("is sound"), HasSubstr("bytes to train on")));
+  EXPECT_FALSE(Exists(save));
+  EXPECT_FALSE(Exists(metrics));
+}
+
+TEST_F(CheckTest, NumbersThatNoRunCanHaveAreRefusedBeforeAnythingElse) {
+  const std::string job = ImageJob();
+  for (const auto& [flag, value] :
+       std::vector<std::pair<std::string, std::string>>{{"--seed", "18446744073709551616"},
+                                                        {"--steps", "9223372036854775808"},
+                                                        {"--steps", "-1"},
+                                                        {"--heartbeat", "nan"},
+                                                        {"--stuck-after", "0.01"},
+                                                        {"--grace", "inf"}}) {
+    const Outcome check = Weir({"check", job, flag, value});
+    EXPECT_EQ(check.code, 2) << flag;
+    EXPECT_THAT(check.err, AllOf(HasSubstr(flag), HasSubstr("found " + value)));
+  }
+  const std::vector<std::vector<std::string>> verbs = {
+      {"train", job}, {"generate", job, "--init", "none"}, {"sim", job}, {"zoo", "gpt"}};
+  for (std::vector<std::string> verb : verbs) {
+    verb.insert(verb.end(), {"--seed", "18446744073709551616"});
+    const Outcome refused = Weir(verb);
+    EXPECT_EQ(refused.code, 2) << verb.front();
+    EXPECT_THAT(refused.err, HasSubstr("--seed"));
+  }
+}
+
+TEST_F(CheckTest, MetricsHaveAFileOfTheirOwn) {
+  const std::string job = ImageJob();
+  const Outcome over_the_job = Weir({"check", job, "--metrics", job});
+  EXPECT_EQ(over_the_job.code, 65);
+  EXPECT_THAT(over_the_job.err, HasSubstr("W0926"));
+  const Outcome folder = Weir({"check", job, "--metrics", ::testing::TempDir()});
+  EXPECT_EQ(folder.code, 66);
+  EXPECT_THAT(folder.err, HasSubstr("W0075"));
+  const Outcome empty = Weir({"check", job, "--metrics", ""});
+  EXPECT_EQ(empty.code, 2);
+  EXPECT_THAT(empty.err, HasSubstr("expected a path; found an empty text"));
+}
+
+TEST_F(CheckTest, WhatOnlyThisMachineLacksMayBeLeftOut) {
+  const std::vector<std::string> large = {"check",   ImageJob(), "--mesh",
+                                          "dp=5000", "--set",    "graph.dim[batch].size=5000"};
+  EXPECT_THAT(Weir(large).err, HasSubstr("W0080"));
+  std::vector<std::string> anywhere = large;
+  anywhere.push_back("--any-machine");
+  EXPECT_EQ(Weir(anywhere).code, 0);
+}
+
+TEST_F(CheckTest, RanksWithoutWorkAreNamedByCheckPlanAndTrain) {
+  for (const char* verb : {"check", "plan", "train"}) {
+    const Outcome run = Weir({verb, TextJob(), "--mesh", "tp=4"});
+    EXPECT_EQ(run.code, 0) << run.err;
+    // plan prints the sentence on its screen, where lines break.
+    const std::string said = absl::StrReplaceAll(run.out + run.err, {{"\n          ", " "}});
+    EXPECT_THAT(said, AllOf(HasSubstr("mesh axis tp splits dimension heads, which has 2 units, "
+                                      "over 4 devices: ranks 2 to 3 hold no part of it"),
+                            Not(HasSubstr("nor of anything"))))
+        << verb;
+  }
+  EXPECT_THAT(Weir({"plan", TextJob(), "--mesh", "sp=4"}).err, HasSubstr("W0920"));
+}
+
+TEST_F(CheckTest, ARunInTwoPiecesEndsWithTheBytesOfOne) {
+  const std::string job = ImageJob(), whole = PathFor("pieces_whole.safetensors"),
+                    half = PathFor("pieces_half.safetensors"),
+                    pieces = PathFor("pieces.safetensors");
+  EXPECT_EQ(Weir({"train", job, "--checkpoint", whole}).code, 0);
+  const Outcome first = Weir({"train", job, "--steps", "3", "--checkpoint", half});
+  EXPECT_EQ(first.code, 0) << first.err;
+  EXPECT_THAT(
+      first.err,
+      HasSubstr(
+          "learning rates follow the job's 6 steps (training.steps), and this run ends at step 3"));
+  const Outcome second = Weir({"train", job, "--resume", half, "--checkpoint", pieces});
+  EXPECT_EQ(second.code, 0) << second.err;
+  EXPECT_THAT(second.err, Not(HasSubstr("another schedule")));
+  EXPECT_EQ(ReadFile(pieces), ReadFile(whole));
+}
+
+TEST_F(CheckTest, ACheckpointOfAnotherScheduleIsNoticed) {
+  const std::string job = ImageJob(), half = PathFor("schedule_half.safetensors");
+  EXPECT_EQ(Weir({"train", job, "--set", "training.steps=3", "--checkpoint", half}).code, 0);
+  for (const char* verb : {"check", "train"}) {
+    const Outcome second = Weir({verb, job, "--resume", half});
+    EXPECT_EQ(second.code, 0) << second.err;
+    EXPECT_THAT(second.err,
+                AllOf(HasSubstr("WARNING: the checkpoint is of a run with another schedule"),
+                      HasSubstr("COSINE to 0.0001 at update 3"),
+                      HasSubstr("COSINE to 0.0001 at update 6")));
+  }
+}
+
+TEST_F(CheckTest, AFinishedRunThatIsResumedSaysSoAndHandsOutItsWeights) {
+  const std::string job = ImageJob(), done = PathFor("done.safetensors"),
+                    weights = PathFor("done_weights.safetensors"),
+                    again = PathFor("again.safetensors");
+  EXPECT_EQ(Weir({"train", job, "--checkpoint", done, "--save", weights}).code, 0);
+  const Outcome resumed = Weir({"train", job, "--resume", done, "--save", again});
+  EXPECT_EQ(resumed.code, 0) << resumed.err;
+  EXPECT_EQ(resumed.out, "6 steps, none of them in this run\n");
+  EXPECT_EQ(ReadFile(again), ReadFile(weights));
+}
+
+TEST_F(CheckTest, IntermediateCheckpointsAreOnTheConsoleAndInTheMetrics) {
+  const std::string metrics = PathFor("intermediate.jsonl");
+  const Outcome run =
+      Weir({"train", ImageJob(), "--checkpoint", PathFor("intermediate.safetensors"),
+            "--checkpoint-every", "2", "--metrics", metrics});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.err, AllOf(HasSubstr("checkpoint of step 2 written to "),
+                             HasSubstr("checkpoint of step 4 written to "),
+                             Not(HasSubstr("checkpoint of step 3"))));
+  std::istringstream lines(ReadFile(metrics));
+  std::string line;
+  for (int step = 1; std::getline(lines, line); ++step) {
+    EXPECT_EQ(line.find("checkpoint_seconds") != std::string::npos, step == 2 || step == 4) << line;
+  }
+}
+
+}  // namespace
+}  // namespace weir

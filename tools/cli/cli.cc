@@ -1,0 +1,276 @@
+#include "tools/cli/cli.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <exception>
+#include <new>
+#include <set>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
+#include "runtime/base/status.h"
+#include "runtime/base/wrap_text.h"
+#include "runtime/limits/process_limits.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/console/console.h"
+#include "tools/errors/error_pages.h"
+#include "tools/job/data_paths.h"
+#include "tools/job/job_file.h"
+
+namespace weir {
+namespace {
+
+constexpr char kVersion[] = "weir 0.1.0";
+
+constexpr char kFooter[] =
+    "A first run:\n"
+    "  weir zoo gpt --data book.txt > gpt.textproto   write a small language model as a job\n"
+    "  weir plan gpt.textproto --mesh dp=2,tp=2       see how it lies over four devices\n"
+    "  weir train gpt.textproto --save gpt.safetensors\n"
+    "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once '\n\n"
+    "Exit codes: 0 done, 2 wrong usage, 3 loss or gradients not finite, 65 job rejected,\n"
+    "            66 input missing or damaged, or output not written,\n"
+    "            69 the machine refused something or was in the way, 70 internal error,\n"
+    "            130 interrupted.";
+
+// Returns the names of the verbs for people: those in a group, which help shows.
+std::vector<std::string> VerbNames(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* verb :
+       app.get_subcommands([](const CLI::App* verb) { return !verb->get_group().empty(); })) {
+    names.push_back(verb->get_name());
+  }
+  return names;
+}
+
+std::vector<std::string> FlagNames(const CLI::App& verb) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : verb.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  }
+  return names;
+}
+
+// Returns the verb that the arguments name, as deep as they go: "zoo", then "gpt".
+CLI::App* DeepestVerb(CLI::App* app) {
+  while (!app->get_subcommands().empty()) app = app->get_subcommands().front();
+  return app;
+}
+
+std::string FullName(const CLI::App* verb) {
+  std::string name = verb->get_name();
+  for (verb = verb->get_parent(); verb != nullptr; verb = verb->get_parent())
+    name = verb->get_name() + " " + name;
+  return name;
+}
+
+// Returns the message of CLI11 with the nearest flag or verb added.
+std::string UsageText(CLI::App* app, const CLI::ParseError& error) {
+  CLI::App* verb = DeepestVerb(app);
+  std::string text = absl::StrCat(FullName(verb), ": ", error.what());
+  std::vector<std::string> remaining = verb->remaining();
+  for (const std::string& word : remaining) {
+    bool is_flag = word.size() > 1 && word[0] == '-';
+    std::string bare = word.substr(0, word.find('='));
+    std::string nearest = Nearest(bare, is_flag ? FlagNames(*verb) : VerbNames(*verb));
+    if (is_flag) text = absl::StrCat(FullName(verb), ": unknown flag ", bare);
+    if (!is_flag && !VerbNames(*verb).empty())
+      text = absl::StrCat(FullName(verb), ": unknown verb ", bare);
+    if (!nearest.empty()) absl::StrAppend(&text, ". Try: ", nearest);
+    if (is_flag || !nearest.empty()) break;
+  }
+  return absl::StrCat(text, "\nSee: ", FullName(verb), " --help\n");
+}
+
+// Returns a message for a first word that is no verb. CLI11 would only say that a verb is required.
+std::string UnknownVerb(const CLI::App& app, const std::vector<std::string>& args) {
+  if (args.empty() || args[0].empty() || args[0][0] == '-') return "";
+  const auto is_named = [&](const CLI::App* verb) { return verb->get_name() == args[0]; };
+  if (!app.get_subcommands(is_named).empty()) return "";
+  const std::vector<std::string> names = VerbNames(app);
+  const std::string nearest = Nearest(args[0], names);
+  return absl::StrCat("weir: unknown verb ", args[0],
+                      ". Try: ", nearest.empty() ? "one of " + absl::StrJoin(names, ", ") : nearest,
+                      "\nSee: weir --help\n");
+}
+
+// Checks the size of all values of --set together. Each value takes several times its text as a
+// part of a job.
+absl::Status CheckSetBytes(const std::vector<std::string>& assignments) {
+  constexpr size_t kSetBytesMax = 1 << 20;
+  size_t bytes = 0;
+  for (const std::string& assignment : assignments) bytes += assignment.size();
+  if (bytes <= kSetBytesMax) return absl::OkStatus();
+  return Rejected({"W0812", "--set", absl::StrCat("at most ", kSetBytesMax, " bytes in all"),
+                   absl::StrCat(bytes, " bytes"), "say it in the job file"});
+}
+
+// Adds the fields of the data that `assignment` has changed, or names in full.
+void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& after,
+             const std::string& assignment, std::set<std::string>* said) {
+  for (const DataPath& now : after) {
+    const bool was_there = std::any_of(before.begin(), before.end(), [&](const DataPath& old) {
+      return old.field == now.field && old.path == now.path;
+    });
+    if (!was_there || absl::StartsWith(assignment, now.field + "=")) said->insert(now.field);
+  }
+}
+
+// Returns an error as people read it: the advice and the reference stand on separate lines.
+std::string ErrorText(const CliContext& context) {
+  const std::string message(WithPlace(context.source, context.status).message());
+  std::string text =
+      absl::StrCat("weir: ", absl::StrReplaceAll(message, {{". Try: ", ".\n  Try: "}}), "\n");
+  if (const std::string code = CodeOf(message); !code.empty())
+    absl::StrAppend(&text, "  See: weir explain ", code, "\n");
+  return WrapText(text, context.columns);
+}
+
+// Turns `weir help train` into `weir train --help`.
+std::vector<std::string> HelpAsFlag(std::vector<std::string> args) {
+  if (args[0] != "help") return args;
+  args.erase(args.begin());
+  args.push_back("--help");
+  return args;
+}
+
+int Finish(const CliContext& context) {
+  if (context.status.ok()) return context.exit_code;
+  if (context.reader == Reader::kPeople) {
+    *context.err << ErrorText(context);
+  } else {
+    *context.err << "weir: " << std::string(context.status.message()) << "\n";
+  }
+  if (absl::IsOutOfRange(context.status)) return kExitNonfinite;
+  int code = ExitCode(context.status);
+  if (code == 70)
+    *context.err << "This is a fault of weir (" << context.status.code() << "), not of the job.\n";
+  return code;
+}
+
+}  // namespace
+
+SandboxFacts CliContext::Confine(const SandboxRules& rules, CpuTime time) const {
+  if (sandbox == CliSandbox::kOff) return {0, false, "it is switched off (WEIR_SANDBOX)"};
+  LimitProcess(time);
+  return EnterSandbox(rules);
+}
+
+void JobArguments::AddTo(CLI::App* verb, CliContext* of, Data opens) {
+  context = of;
+  data = opens;
+  verb->add_option("JOB", path, "Job file (protobuf text); - is standard input")->required();
+  verb->add_option_function<std::string>(
+          "--mesh",
+          [this](const std::string& text) {
+            mesh = text;
+            has_mesh = true;
+          },
+          "Devices, replacing the job's mesh: dp=2,tp=2; '' is one device")
+      ->type_name("AXES");
+  verb->add_option(
+          "--set", set,
+          "Change a field of the job: training.steps=10, graph.dim[hidden].size=64; repeatable")
+      ->type_name("PATH=VALUE")
+      ->allow_extra_args(false);
+  if (opens == Data::kNotOpened) return;
+  verb->add_option("--allow-path", allowed_paths,
+                   "Let the job name data in this folder, too [its own folder, the current one, "
+                   "/usr/share]; repeatable")
+      ->type_name("DIR")
+      ->allow_extra_args(false);
+}
+
+absl::StatusOr<Job> JobArguments::Read() const {
+  WEIR_ASSIGN_OR_RETURN(std::string text, ReadJobText(path));
+  WEIR_ASSIGN_OR_RETURN(Job job, ParseJob(text, JobName(path)));
+  if (text.size() > kPlacedJobBytesMax) text = std::string();
+  context->source = {JobName(path), std::move(text), set, has_mesh, mesh};
+  WEIR_RETURN_IF_ERROR(CheckSetBytes(set));
+  std::set<std::string> said;  // data fields that the command line sets
+  for (const std::string& assignment : set) {
+    const std::vector<DataPath> before = DataPathsOf(job);
+    WEIR_RETURN_IF_ERROR(SetField(assignment, &job));
+    AddSaid(before, DataPathsOf(job), assignment, &said);
+  }
+  if (data == Data::kOpened) {
+    std::vector<DataPath> written = DataPathsOf(job);
+    std::erase_if(written, [&](const DataPath& named) { return said.count(named.field) > 0; });
+    WEIR_RETURN_IF_ERROR(CheckDataPaths(written, {path, allowed_paths}));
+  }
+  if (has_mesh) WEIR_RETURN_IF_ERROR(SetMesh(mesh, &job));
+  return job;
+}
+
+CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
+                  const std::string& about, const std::string& examples,
+                  std::function<absl::Status()> work) {
+  CLI::App* verb = app->add_subcommand(name, about);
+  verb->footer("Examples:\n" + examples);
+  verb->callback([context, work = std::move(work)] { context->status = work(); });
+  return verb;
+}
+
+int RunCli(const std::vector<std::string>& args, std::ostream& out, std::ostream& err,
+           CliSandbox sandbox) {
+  CliContext context;
+  context.sandbox = sandbox;
+  PrintableStream printable_out(&out), printable_err(&err);
+  context.out = &printable_out;
+  context.err = &printable_err;
+  context.raw_out = &out;
+  context.raw_err = &err;
+  context.columns = TextColumns(STDERR_FILENO);  // in a sandbox this query is forbidden
+  CLI::App app("Weir: distributed training and running of neural networks.", "weir");
+  app.set_version_flag("--version", kVersion);
+  app.footer(kFooter);
+  app.require_subcommand(1);
+  AddCheckVerb(&app, &context);
+  AddPlanVerb(&app, &context);
+  AddTrainVerbs(&app, &context);
+  AddZooVerbs(&app, &context);
+  AddOpsVerb(&app, &context);
+  AddSimVerbs(&app, &context);
+  AddTraceVerbs(&app, &context);
+  AddExplainVerb(&app, &context);
+  if (args.empty()) {
+    printable_out << app.help();
+    return kExitUsage;
+  }
+  const std::vector<std::string> words = HelpAsFlag(args);
+  if (std::string unknown = UnknownVerb(app, words); !unknown.empty()) {
+    printable_err << unknown;
+    return kExitUsage;
+  }
+  try {
+    // CLI11 takes the words in reverse order.
+    std::vector<std::string> reversed(words.rbegin(), words.rend());
+    app.parse(reversed);
+  } catch (const CLI::CallForHelp&) {
+    printable_out << app.help();  // of the given verb, with the names before it
+    return 0;
+  } catch (const CLI::CallForVersion&) {
+    printable_out << kVersion << "\n";
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    printable_err << UsageText(&app, error);
+    return kExitUsage;
+  } catch (const std::bad_alloc&) {
+    context.status = Refused("this process", "memory", ENOMEM);
+  } catch (const std::system_error& error) {  // mostly a failed thread
+    context.status =
+        ShortageAdvice(error.code().value()).empty()
+            ? absl::InternalError(absl::StrCat("unexpected exception: ", error.what()))
+            : Refused("this process", "what it asked the system for", error.code().value());
+  } catch (const std::exception& error) {
+    context.status = absl::InternalError(absl::StrCat("unexpected exception: ", error.what()));
+  }
+  return Finish(context);
+}
+
+}  // namespace weir

@@ -1,0 +1,89 @@
+// weir check: tests whether a job would train, without a step.
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/cli/train_arguments.h"
+#include "tools/job/data_paths.h"
+#include "tools/train/prepare_training.h"
+
+namespace weir {
+namespace {
+
+struct CheckArguments {
+  TrainArguments train;
+  bool without_data = false;
+  bool any_machine = false;
+  bool verbose = false;
+};
+
+// From now on the process may read the files that the job and the command name, and nothing else.
+void EnterSandboxOf(const Job& job, const CheckArguments& arguments, const CliContext& context) {
+  SandboxRules rules;
+  rules.read = {arguments.train.options.init, arguments.train.options.resume,
+                arguments.train.options.checkpoint};
+  std::erase(rules.read, "");
+  if (!arguments.without_data) {
+    for (const DataPath& data : DataPathsOf(job)) rules.read.push_back(data.path);
+  }
+  const SandboxFacts sandbox = context.Confine(rules, CpuTime::kLimited);
+  if (arguments.verbose) *context.err << sandbox.Text() << "\n";
+}
+
+absl::Status Check(CheckArguments arguments, CliContext* context) {
+  if (arguments.without_data) arguments.train.job.data = JobArguments::Data::kNotOpened;
+  WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.train.Read());
+  if (!read.note.empty()) *context->err << read.note << "\n";
+  EnterSandboxOf(read.job, arguments, *context);
+  PrepareScope scope;
+  if (arguments.without_data) scope.data = PrepareScope::Data::kLeave;
+  if (arguments.any_machine) scope.machine = PrepareScope::Machine::kAny;
+  arguments.train.options.processes = arguments.train.fleet.processes;
+  const std::string& job_path = arguments.train.job.path;
+  arguments.train.options.job_file = job_path == "-" ? "" : job_path;
+  if (arguments.train.fleet.processes > 0)
+    WEIR_RETURN_IF_ERROR(arguments.train.fleet.Options(read.job, nullptr).status());
+  WEIR_ASSIGN_OR_RETURN(const PreparedTraining prepared,
+                        PrepareTraining(read.job, arguments.train.options, scope));
+  const LogicalPlan& plan = *prepared.plans.training;
+  const int64_t ranks = plan.mesh.num_ranks();
+  for (const std::string& note : prepared.notes) *context->err << note << "\n";
+  for (const std::string& warning : prepared.warnings)
+    *context->err << "WARNING: " << warning << "\n";
+  int64_t parameters = 0;
+  for (const auto& variable : plan.module.variables) parameters += variable.type.num_elements();
+  *context->out << (read.job.name().empty() ? arguments.train.job.path : read.job.name())
+                << " is sound: " << Plural(parameters, "parameter") << " in "
+                << Plural(static_cast<int64_t>(plan.module.variables.size()), "weight") << ", "
+                << Plural(ranks, "device") << ", at most " << Plural(prepared.actors, "actor")
+                << " and " << BytesText(static_cast<double>(prepared.bytes_per_device))
+                << (ranks > 1 ? " each" : "") << "\n"
+                << (prepared.dataset == nullptr ? "data not looked at"
+                                                : prepared.dataset->Describe())
+                << "\n";
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddCheckVerb(CLI::App* app, CliContext* context) {
+  auto check = std::make_shared<CheckArguments>();
+  CLI::App* verb =
+      AddVerb(app, context, "check",
+              "Say whether a job would train: model, layouts, plan, memory, data, files",
+              "  weir check gpt.textproto\n"
+              "  weir check gpt.textproto --mesh dp=2 --save w.safetensors   any command of train, "
+              "with check in its place\n"
+              "  weir check gpt.textproto --mesh dp=64,tp=8 --no-data --any-machine\n"
+              "  weir check gpt.textproto --allow-path /data\n"
+              "A job from somebody else is read in a sandbox; --verbose says of what it is made on "
+              "this machine.",
+              [check, context] { return Check(*check, context); });
+  check->train.AddTo(verb, context);
+  verb->add_flag("--no-data", check->without_data, "Do not open the files of the data");
+  verb->add_flag("--verbose", check->verbose,
+                 "Say what of the sandbox is in place, in which the job is read");
+  verb->add_flag("--any-machine", check->any_machine,
+                 "Do not compare memory and devices with those of this machine");
+}
+
+}  // namespace weir

@@ -1,0 +1,40 @@
+#include "tools/cli/cli_checks.h"
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+
+CLI::Validator IsPath() {
+  return CLI::Validator(
+      [](std::string& path) -> std::string {
+        return path.empty() ? "expected a path; found an empty text" : "";
+      },
+      "", "path");
+}
+
+CLI::Validator IsCount() {
+  return CLI::Validator(
+      [](std::string& text) -> std::string {
+        int64_t count = 0;
+        if (absl::SimpleAtoi(text, &count) && count >= 0) return "";
+        return absl::StrCat("expected a whole number from 0 to 2^63 - 1; found ", text);
+      },
+      "", "count");
+}
+
+CLI::Validator IsSeconds(double least) {
+  constexpr double kMost = 1e6;
+  return CLI::Validator(
+      [least](std::string& text) -> std::string {
+        double seconds = 0;
+        if (absl::SimpleAtod(text, &seconds) && seconds >= least && seconds <= kMost) return "";
+        return absl::StrCat("expected ", least, " to ", kMost, " seconds; found ", text);
+      },
+      "", "seconds");
+}
+
+}  // namespace weir

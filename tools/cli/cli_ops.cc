@@ -1,0 +1,117 @@
+// weir ops: shows the catalogue of operations, from the registry itself.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "ops/defs/op_def.h"
+#include "runtime/base/status.h"
+#include "tools/cli/cli_verbs.h"
+
+namespace weir {
+namespace {
+
+struct OpsArguments {
+  std::string name;
+  bool all = false;
+};
+
+std::string ValueText(const std::string& name, const AttrValue& value) {
+  std::string text = ToText(Attributes({{name, value}}));  // "{name: value}"
+  size_t colon = text.find(": ");
+  return text.substr(colon + 2, text.size() - colon - 3);
+}
+
+std::string OperandNames(const std::vector<OperandSchema>& operands) {
+  std::vector<std::string> names;
+  for (const OperandSchema& operand : operands) {
+    names.push_back(
+        absl::StrCat(operand.name, operand.optional ? "?" : "", operand.variadic ? "..." : ""));
+  }
+  return absl::StrJoin(names, ", ");
+}
+
+// Returns "indices along dimension 0 of table".
+std::string IndexText(const OpSchema& schema, const IndexedAxis& index) {
+  const std::vector<OperandSchema>& of =
+      index.side == IndexedAxis::Side::kInput ? schema.inputs : schema.outputs;
+  return absl::StrCat("indices along ",
+                      index.axis >= 0    ? absl::StrCat("dimension ", index.axis)
+                      : index.axis == -1 ? "the last dimension"
+                                         : absl::StrCat("dimension ", index.axis, " from the end"),
+                      " of ", of[index.operand].name, ": from 0 to below its size, checked");
+}
+
+void PrintIndices(const OpSchema& schema, std::ostream& out) {
+  for (const OperandSchema& operand : schema.inputs) {
+    if (operand.index.has_value())
+      out << absl::StrFormat("  %-14s %s\n", operand.name, IndexText(schema, *operand.index));
+  }
+}
+
+void PrintOperands(const std::string& title, const std::vector<OperandSchema>& operands,
+                   std::ostream& out) {
+  if (operands.empty()) return;
+  out << title << "\n";
+  for (const OperandSchema& operand : operands) {
+    std::string note = absl::StrCat(operand.optional ? " (optional)" : "",
+                                    operand.variadic ? " (one or more)" : "");
+    out << absl::StrFormat("  %-14s %s%s\n", operand.name, operand.doc, note);
+  }
+}
+
+void PrintOp(const OpSchema& schema, bool has_gradient, std::ostream& out) {
+  out << schema.name << "(" << OperandNames(schema.inputs) << ") -> "
+      << OperandNames(schema.outputs) << "\n"
+      << schema.doc << "\n\n";
+  PrintOperands("inputs", schema.inputs, out);
+  PrintOperands("outputs", schema.outputs, out);
+  if (!schema.attrs.empty()) out << "attributes\n";
+  for (const AttrSchema& attr : schema.attrs) {
+    std::string fallback =
+        attr.fallback.has_value() ? "default " + ValueText(attr.name, *attr.fallback) : "required";
+    out << absl::StrFormat("  %-14s %s (%s, %s)\n", attr.name, attr.doc, Name(attr.kind), fallback);
+  }
+  if (std::any_of(schema.inputs.begin(), schema.inputs.end(),
+                  [](const OperandSchema& operand) { return operand.index.has_value(); })) {
+    out << "indices\n";
+    PrintIndices(schema, out);
+  }
+  if (!schema.factors.empty()) out << "factors\n  " << schema.factors << "\n";
+  out << "gradient\n  " << (has_gradient ? "yes" : "none") << "\n";
+}
+
+absl::Status ListOps(const OpsArguments& arguments, std::ostream& out) {
+  std::vector<std::string> names = OpRegistry::Names();
+  std::sort(names.begin(), names.end());
+  if (!arguments.name.empty()) {
+    const OpDef* def = OpRegistry::Find(arguments.name);
+    if (def == nullptr) {
+      std::string nearest = Nearest(arguments.name, names);
+      return Rejected({"W0009", "weir ops", "the name of an op", arguments.name,
+                       nearest.empty() ? "weir ops" : nearest});
+    }
+    PrintOp(def->schema, static_cast<bool>(def->gradient), out);
+    return absl::OkStatus();
+  }
+  for (const std::string& name : names) {
+    const OpSchema& schema = OpRegistry::Find(name)->schema;
+    if (schema.internal && !arguments.all) continue;
+    out << absl::StrFormat("%-28s %s\n", schema.name, schema.doc);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddOpsVerb(CLI::App* app, CliContext* context) {
+  auto arguments = std::make_shared<OpsArguments>();
+  CLI::App* verb =
+      AddVerb(app, context, "ops", "List the operations a graph may use, or explain one",
+              "  weir ops\n  weir ops attention\n  weir ops --all",
+              [arguments, context] { return ListOps(*arguments, *context->out); });
+  verb->add_option("NAME", arguments->name, "The op to explain");
+  verb->add_flag("--all", arguments->all, "Include ops that only the compiler uses");
+}
+
+}  // namespace weir

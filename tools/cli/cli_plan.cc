@@ -1,0 +1,341 @@
+// weir plan: shows how a job would run, without a device.
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/compile.h"
+#include "compiler/explain/memory_view.h"
+#include "compiler/explain/rhythm_curve.h"
+#include "compiler/job/mesh_use.h"
+#include "google/protobuf/text_format.h"
+#include "nlohmann/json.hpp"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/plan/plan_screen.h"
+#include "tools/plan/plan_sections.h"
+#include "tools/sim/job_costs.h"
+#include "tools/sim/predict_step.h"
+#include "tools/train/memory_budget.h"
+
+namespace weir {
+namespace {
+
+absl::StatusOr<PlanMode> ParseMode(const std::string& mode) {
+  if (mode == "train") return PlanMode::kTrain;
+  if (mode == "evaluate") return PlanMode::kEvaluate;
+  if (mode == "generate") return PlanMode::kGenerate;
+  return Rejected({"W0007", "--mode", "train, evaluate or generate", mode,
+                   Nearest(mode, std::vector<std::string>{"train", "evaluate", "generate"})});
+}
+
+struct PlanArguments {
+  JobArguments job;
+  std::string mode = "train";
+  bool json = false;
+  bool curve = false;
+  int64_t rank = -1;
+  bool timings = false;
+  std::string dump_after;
+  std::vector<std::string> disabled;
+  std::string cluster;
+  // Sections below the screen.
+  bool layouts = false, boxings = false, schedule = false, memory = false, actors = false,
+       all = false;
+  std::string layouts_of;
+};
+
+constexpr int kChartColumns = 72, kChartRows = 8, kChartRowsOfMany = 4, kTensorsShown = 10,
+              kStagesCharted = 8;
+
+// Returns the memory view as JSON: each tensor, its time and its reason, as `weir plan` draws them.
+nlohmann::ordered_json MemoryJson(const compiler::MemoryView& view) {
+  nlohmann::ordered_json columns = nlohmann::ordered_json::array(),
+                         largest = nlohmann::ordered_json::array();
+  for (const auto& column : view.columns)
+    columns.push_back({{"alive_bytes", column.bytes}, {"phase", std::string(1, column.phase)}});
+  for (const auto& tensor : view.largest) {
+    largest.push_back({{"name", tensor.name},
+                       {"bytes", tensor.bytes},
+                       {"slots", tensor.slots},
+                       {"held_slots", tensor.held},
+                       {"from", tensor.from},
+                       {"until", tensor.until},
+                       {"alive_ns", tensor.alive_ns},
+                       {"shares_with", tensor.sharers},
+                       {"why", tensor.why}});
+  }
+  return {{"weight_bytes", view.weight_bytes},     {"optimiser_bytes", view.optimiser_bytes},
+          {"register_bytes", view.register_bytes}, {"landing_bytes", view.landing_bytes},
+          {"scratch_bytes", view.scratch_bytes},   {"unshared_bytes", view.unshared_bytes},
+          {"most_alive_bytes", view.most_bytes},   {"most_alive_ns", view.most_ns},
+          {"iteration_ns", view.iteration_ns},     {"over_the_step", std::move(columns)},
+          {"largest", std::move(largest)}};
+}
+
+// Returns the memory over the step: a chart of the first rank of each stage, and the largest
+// tensors of the fullest rank.
+std::string MemorySection(const LogicalPlan& plan, const NeedAndPlans& of) {
+  std::string text =
+      "\nmemory over the step, by planned starts (f forward, b backward, w weight gradients, u "
+      "update)\n";
+  const int64_t stages = std::min<int64_t>(plan.mesh.num_stages(), kStagesCharted);
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    const RankPlan& lowered = of.plans.at(plan.mesh.GlobalRank(stage, 0));
+    absl::StrAppend(&text, "rank ", lowered.rank(), " (", lowered.device(), ")\n",
+                    ChartText(compiler::ViewMemory(lowered, kChartColumns, 0),
+                              stages > 1 ? kChartRowsOfMany : kChartRows));
+  }
+  if (stages < plan.mesh.num_stages())
+    absl::StrAppend(&text, "… and ", Plural(plan.mesh.num_stages() - stages, "more stage"), "\n");
+  absl::StrAppend(
+      &text, "rank ", of.need.rank, ", which needs most\n",
+      LargestText(compiler::ViewMemory(of.plans.at(of.need.rank), kChartColumns, kTensorsShown)));
+  return text;
+}
+
+nlohmann::ordered_json RankJson(const RankPlan& plan) {
+  nlohmann::ordered_json states = nlohmann::ordered_json::array();
+  for (const StateSpec& state : plan.state()) {
+    const TensorSliceProto& slice = state.slice();
+    nlohmann::ordered_json entry = {
+        {"name", state.name()}, {"layout", state.layout()}, {"dtype", slice.dtype()}};
+    entry["shape"] = std::vector<int64_t>(slice.shape().begin(), slice.shape().end());
+    entry["offset"] = std::vector<int64_t>(slice.offset().begin(), slice.offset().end());
+    entry["owner"] = state.owner();
+    states.push_back(entry);
+  }
+  int64_t sent = 0;
+  for (const RegisterSpec& spec : plan.registers()) {
+    if (spec.side() == RegisterSpec::OUTBOUND) sent += spec.bytes() * spec.tokens_per_step();
+  }
+  return {{"rank", plan.rank()},
+          {"device", plan.device()},
+          {"stage", plan.stage()},
+          {"actors", plan.actor_size()},
+          {"registers", plan.registers_size()},
+          {"arena_bytes", plan.arena_bytes()},
+          {"scratch_bytes", plan.scratch_bytes()},
+          {"sent_bytes_per_step_at_most", sent},
+          {"memory", MemoryJson(compiler::ViewMemory(plan, kChartColumns, kTensorsShown))},
+          {"states", states}};
+}
+
+nlohmann::ordered_json ScheduleJson(const LogicalPlan& plan) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  for (int64_t part = 0; part < plan.schedule.num_parts(); ++part) {
+    std::vector<std::string> calls;
+    for (const auto& call : plan.module.model.calls) {
+      if (call.part == part) calls.push_back(call.name);
+    }
+    parts.push_back({{"stage", plan.schedule.StageOf(part)},
+                     {"in_flight", plan.schedule.in_flight[part]},
+                     {"calls", calls}});
+  }
+  return {{"kind", compiler::Name(plan.schedule.kind)},
+          {"bubble_of_even_parts", plan.schedule.BubbleFormula(1, 1)},
+          {"predicted_bubble", plan.predicted_bubble},
+          {"parts", parts}};
+}
+
+nlohmann::ordered_json PredictionJson(const LogicalPlan& plan, const JobCosts& costs) {
+  const StepPrediction prediction = PredictStep(plan, costs);
+  nlohmann::ordered_json json = {{"costs", costs.Text()},
+                                 {"step_seconds", prediction.step_ns * 1e-9},
+                                 {"simulated", prediction.report.has_value()}};
+  if (!prediction.why_not.empty()) json["not_simulated_because"] = prediction.why_not;
+  return json;
+}
+
+absl::Status PrintJson(const LogicalPlan& plan, const JobCosts& costs, std::ostream& out) {
+  nlohmann::ordered_json ranks = nlohmann::ordered_json::array();
+  for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank) {
+    WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan, rank));
+    ranks.push_back(RankJson(lowered));
+  }
+  nlohmann::ordered_json passes = nlohmann::ordered_json::array();
+  for (const auto& timing : plan.timings) {
+    passes.push_back(
+        {{"name", timing.name}, {"microseconds", timing.microseconds}, {"nodes", timing.nodes}});
+  }
+  nlohmann::ordered_json json = {{"job", plan.job.name()},
+                                 {"plan_id", plan.plan_id},
+                                 {"mesh", plan.mesh.ToText()},
+                                 {"micro_batches", plan.micro_batches},
+                                 {"prediction", PredictionJson(plan, costs)},
+                                 {"schedule", ScheduleJson(plan)},
+                                 {"passes", passes},
+                                 {"ranks", ranks}};
+  out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+  return absl::OkStatus();
+}
+
+// The number of points between the least memory and the shortest period.
+constexpr int kCurvePointsMax = 12;
+
+nlohmann::ordered_json PointsJson(const std::vector<compiler::RhythmPoint>& points) {
+  nlohmann::ordered_json json = nlohmann::ordered_json::array();
+  for (const compiler::RhythmPoint& point : points) {
+    nlohmann::ordered_json entry;
+    if (!point.name.empty()) entry["registers"] = point.name;
+    if (point.refused.empty()) {
+      entry["device_bytes"] = point.device_bytes;
+      entry["all_stages_bytes"] = point.all_bytes;
+      entry["micro_batch_ns"] = point.micro_batch_ns;
+      entry["step_ns"] = point.step_ns;
+    } else {
+      entry["refused"] = point.refused;
+    }
+    json.push_back(entry);
+  }
+  return json;
+}
+
+// Prints the gain from register counts, by the costs that the plan was compiled with.
+absl::Status PrintCurve(const LogicalPlan& plan, const compiler::CostModel& costs,
+                        const PlanArguments& arguments, std::ostream& out) {
+  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> choices,
+                        compiler::CompareRegisterChoices(plan, costs));
+  WEIR_ASSIGN_OR_RETURN(std::vector<compiler::RhythmPoint> curve,
+                        compiler::RegisterCurve(plan, costs, kCurvePointsMax));
+  if (arguments.json) {
+    nlohmann::ordered_json json = {{"job", plan.job.name()},
+                                   {"mesh", plan.mesh.ToText()},
+                                   {"choices", PointsJson(choices)},
+                                   {"curve", PointsJson(curve)}};
+    out << json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) << "\n";
+    return absl::OkStatus();
+  }
+  out << "memory and throughput of "
+      << (plan.job.name().empty() ? arguments.job.path : plan.job.name())
+      << " by register counts (runtime.registers)\n"
+      << compiler::CurveText(choices, curve);
+  return absl::OkStatus();
+}
+
+absl::Status PrintRank(const LogicalPlan& plan, int64_t rank, std::ostream& out) {
+  if (rank >= plan.mesh.num_ranks()) {
+    return Rejected({"W0008", "--rank",
+                     absl::StrCat("a rank from 0 to ", plan.mesh.num_ranks() - 1),
+                     absl::StrCat(rank), ""});
+  }
+  WEIR_ASSIGN_OR_RETURN(RankPlan lowered, LowerForRank(plan, rank));
+  std::string text;
+  google::protobuf::TextFormat::PrintToString(lowered, &text);
+  out << "# proto-file: proto/plan.proto\n# proto-message: weir.RankPlan\n" << text;
+  return absl::OkStatus();
+}
+
+// Prints the screen and the requested sections.
+absl::Status PrintText(const LogicalPlan& plan, const JobCosts& costs,
+                       const PlanArguments& arguments, std::ostream& out) {
+  const Beside beside = plan.mode == PlanMode::kTrain ? Beside::kEvaluation : Beside::kNothing;
+  WEIR_ASSIGN_OR_RETURN(const NeedAndPlans memory, NeedAndPlansOf(plan, beside));
+  WEIR_ASSIGN_OR_RETURN(std::string text,
+                        PlanScreen(plan, costs, PredictStep(plan, costs), memory));
+  const auto add = [&text](absl::StatusOr<std::string> section) -> absl::Status {
+    WEIR_RETURN_IF_ERROR(section.status());
+    absl::StrAppend(&text, *section);
+    return absl::OkStatus();
+  };
+  const bool all = arguments.all;
+  if (all || arguments.layouts)
+    WEIR_RETURN_IF_ERROR(add(LayoutsSection(plan, arguments.layouts_of)));
+  if (all || arguments.boxings) WEIR_RETURN_IF_ERROR(add(BoxingsSection(plan)));
+  if (all || arguments.schedule) WEIR_RETURN_IF_ERROR(add(ScheduleSection(plan, costs.model())));
+  if (all || arguments.actors) WEIR_RETURN_IF_ERROR(add(ActorsSection(plan)));
+  if (all || arguments.memory) WEIR_RETURN_IF_ERROR(add(MemorySection(plan, memory)));
+  out << text;
+  return absl::OkStatus();
+}
+
+absl::Status ShowPlan(const PlanArguments& arguments, const CliContext& context) {
+  std::ostream& out = *context.out;
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  CompileOptions options;
+  WEIR_ASSIGN_OR_RETURN(options.mode, ParseMode(arguments.mode));
+  options.dump_after = arguments.dump_after;
+  options.dump_to = context.err;
+  options.disabled.insert(arguments.disabled.begin(), arguments.disabled.end());
+  WEIR_ASSIGN_OR_RETURN(const JobCosts costs, JobCosts::Choose(arguments.cluster));
+  options.costs = &costs.model();
+  context.Confine({}, CpuTime::kLimited);
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileJob(job, options));
+  WEIR_RETURN_IF_ERROR(compiler::CheckMeshUse(*plan));
+  // The screen itself has these warnings.
+  const bool on_screen = arguments.rank < 0 && !arguments.curve && !arguments.json;
+  for (const std::string& sentence : compiler::DevicesWithoutWork(*plan)) {
+    if (!on_screen) *context.err << "WARNING: " << sentence << "\n";
+  }
+  if (arguments.rank >= 0) return PrintRank(*plan, arguments.rank, out);
+  if (arguments.curve) return PrintCurve(*plan, costs.model(), arguments, out);
+  if (arguments.json) return PrintJson(*plan, costs, out);
+  WEIR_RETURN_IF_ERROR(PrintText(*plan, costs, arguments, out));
+  if (arguments.timings) {
+    out << "\npasses\n";
+    for (const auto& timing : plan->timings) {
+      out << absl::StrFormat("  %-24s %10.1f us  %6d nodes after\n", timing.name,
+                             timing.microseconds, timing.nodes);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddPlanVerb(CLI::App* app, CliContext* context) {
+  auto plan = std::make_shared<PlanArguments>();
+  CLI::App* verb = AddVerb(
+      app, context, "plan",
+      "Show how a job would run: whether it fits, the step's time, bytes, memory, what looks wrong",
+      "  weir plan gpt.textproto --mesh dp=2,tp=2\n"
+      "  weir plan gpt.textproto --mesh pp=4 --set training.micro_batches=8\n"
+      "  weir plan gpt.textproto --mesh dp=2,tp=2 --layouts block    how each tensor of function "
+      "block lies on the mesh, and why\n"
+      "  weir plan gpt.textproto --mesh dp=2,tp=2 --all\n"
+      "  weir plan gpt.textproto --json | jq '.ranks[].arena_bytes'\n"
+      "  weir plan gpt.textproto --rank 0            the plan of one rank as protobuf text\n"
+      "  weir plan gpt.textproto --mesh pp=4 --curve  what register counts buy: memory against "
+      "speed\n"
+      "  weir plan gpt.textproto --mesh pp=4 --cluster here.textproto --set "
+      "runtime.registers=SOLVED\n"
+      "  weir plan gpt.textproto --dump-after 'propagate-.*'",
+      [plan, context] { return ShowPlan(*plan, *context); });
+  plan->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
+  verb->add_option("--cluster", plan->cluster, kClusterHelp)->type_name("PATH");
+  verb->add_option_function<std::string>(
+          "--layouts",
+          [plan](const std::string& function) {
+            plan->layouts = true;
+            plan->layouts_of = function;
+          },
+          "Add every tensor with its layout and why, of one function of the graph or of all")
+      ->type_name("[FUNCTION]")
+      ->expected(0, 1);
+  verb->add_flag("--boxings", plan->boxings,
+                 "Add what each boxing sends, over which link, and the rule behind it");
+  verb->add_flag(
+      "--schedule", plan->schedule,
+      "Add the stages with their calls, the chart of the pipeline, and the planned times");
+  verb->add_flag("--memory", plan->memory, "Add the memory over the step and the largest tensors");
+  verb->add_flag("--actors", plan->actors, "Add the actors, registers and memory of every rank");
+  verb->add_flag("--all", plan->all, "Add all of these");
+  verb->add_option("--mode", plan->mode, "train, evaluate or generate")
+      ->type_name("MODE")
+      ->capture_default_str();
+  verb->add_flag("--json", plan->json, "Print figures of every rank as JSON");
+  verb->add_flag("--curve", plan->curve,
+                 "Print memory against speed for all register counts worth having");
+  verb->add_option("--rank", plan->rank, "Print the plan of one rank as protobuf text")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  verb->add_flag("--timings", plan->timings, "Add the time of every pass");
+  verb->add_option("--dump-after", plan->dump_after,
+                   "Print the module after the passes whose name matches")
+      ->type_name("REGEX");
+  verb->add_option("--disable", plan->disabled, "Leave out a pass; repeatable")
+      ->type_name("PASS")
+      ->allow_extra_args(false);
+}
+
+}  // namespace weir

@@ -1,0 +1,261 @@
+// weir sim and weir calibrate: a job on machines that need not exist here.
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "runtime/base/status.h"
+#include "tools/cli/cli_checks.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/console/console.h"
+#include "tools/fleet/fleet_runner.h"
+#include "tools/launch/log_directory.h"
+#include "tools/sim/calibrate.h"
+#include "tools/sim/cluster_file.h"
+#include "tools/sim/job_costs.h"
+#include "tools/sim/simulate.h"
+
+namespace weir {
+namespace {
+
+constexpr int kProcessesMeasured = 2;
+
+struct SimArguments {
+  JobArguments job;
+  std::string cluster;
+  std::string symmetry = "auto";
+  bool json = false;
+  SimulateOptions options;
+};
+
+absl::Status Sim(SimArguments arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(const JobCosts costs, JobCosts::Choose(arguments.cluster));
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  using Symmetry = SimulateOptions::Symmetry;
+  arguments.options.symmetry = arguments.symmetry == "on"    ? Symmetry::kOn
+                               : arguments.symmetry == "off" ? Symmetry::kOff
+                                                             : Symmetry::kAuto;
+  SandboxRules rules;
+  if (!arguments.options.trace.empty())
+    rules.write_folders = {
+        std::filesystem::absolute(arguments.options.trace).parent_path().string()};
+  context->Confine(rules, CpuTime::kUnlimited);
+  CompileOptions compile;
+  compile.costs = &costs.model();
+  WEIR_ASSIGN_OR_RETURN(const std::unique_ptr<LogicalPlan> plan, CompileJob(job, compile));
+  WEIR_ASSIGN_OR_RETURN(
+      SimulateReport report,
+      SimulatePlan(*plan, costs.ClusterFor(plan->mesh.num_ranks()), arguments.options));
+  report.costs = costs.Text();
+  *context->out << (arguments.json ? ToJson(report) : ToText(report));
+  *context->err << absl::StrFormat(
+      "simulated %d step%s, %d acts and %d events, in %.1f s, after %.1f s of compiling\n",
+      report.steps, report.steps == 1 ? "" : "s", report.acts, report.events,
+      report.simulate_seconds, report.compile_seconds);
+  return absl::OkStatus();
+}
+
+struct CalibrateArguments {
+  JobArguments job;
+  std::string out;
+  bool keep = false;
+  std::string transport;  // between processes; empty: one process
+  std::string logs = kLogBaseDefault;
+  std::vector<std::string> also;
+  CalibrateOptions options;
+};
+
+// Returns the job in another layout: "dp=2,tp=2 training.zero_stage=1" is a mesh and other
+// settings, in any order. A word without "=" is the file of another job, with the same model
+// written in another way.
+absl::StatusOr<Job> InLayout(JobArguments job, const std::string& layout) {
+  for (absl::string_view word : absl::StrSplit(layout, ' ', absl::SkipWhitespace())) {
+    if (!absl::StrContains(word, '=')) {
+      job.path = std::string(word);
+    } else if (absl::StrContains(word.substr(0, word.find('=')), '.')) {
+      job.set.emplace_back(word);
+    } else {
+      job.mesh = std::string(word);
+      job.has_mesh = true;
+    }
+  }
+  return job.Read();
+}
+
+// Times the steps of a job in processes that run only for this measurement.
+absl::StatusOr<std::vector<int64_t>> TimeInProcesses(const FleetOptions& options, const Job& job,
+                                                     int threads_per_device, int64_t rounds,
+                                                     int64_t steps) {
+  std::unique_ptr<Fleet> fleet;
+  const auto timed = [&]() -> absl::StatusOr<std::vector<int64_t>> {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<JobRunner> runner,
+                          FleetRunner::Open(options, job, {threads_per_device, 0}, &fleet));
+    return TimeRounds(runner.get(), rounds, steps);
+  };
+  absl::StatusOr<std::vector<int64_t>> samples = timed();
+  if (fleet != nullptr) {
+    if (const FailureReport report = fleet->Finish(samples.status()); !report.text.empty())
+      return absl::UnavailableError(report.text);
+  }
+  return samples;
+}
+
+// Returns the path where --keep writes, and makes the folders above it.
+absl::StatusOr<std::string> MakeKeptPlace(const CalibrateArguments& arguments) {
+  if (!arguments.out.empty())
+    return Rejected({"W0942", "-o and --keep", "one of them", "both",
+                     "--keep alone: other verbs then find the costs"});
+  const std::string path = KeptClusterPath();
+  if (path.empty())
+    return Missing({"W0942", "--keep", "a folder of the user's ($HOME)", "none",
+                    "-o PATH, and --cluster PATH with other verbs"});
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error)
+    return Missing({"W0942", "--keep " + path, "a folder that can be made", error.message(),
+                    "-o PATH, and --cluster PATH with other verbs"});
+  return path;
+}
+
+absl::Status RunCalibrate(CalibrateArguments arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  if (arguments.keep) {
+    WEIR_ASSIGN_OR_RETURN(arguments.out, MakeKeptPlace(arguments));
+  }
+  for (const std::string& layout : arguments.also) {
+    WEIR_ASSIGN_OR_RETURN(Job other, InLayout(arguments.job, layout));
+    arguments.options.layouts.push_back(std::move(other));
+  }
+  arguments.options.say = [context](const std::string& line) {
+    *context->err << "measuring " << line << std::endl;
+  };
+  Console console(Console::Style::kPlain, context->raw_err);
+  if (!arguments.transport.empty()) {
+    FleetOptions fleet;
+    fleet.processes = kProcessesMeasured;
+    fleet.lanes = arguments.transport == "shm"   ? OpenCommand::SHARED_MEMORY
+                  : arguments.transport == "tcp" ? OpenCommand::TCP
+                                                 : OpenCommand::AUTOMATIC;
+    fleet.log_base = arguments.logs;
+    fleet.console = &console;
+    arguments.options.in_processes = [fleet](const Job& measured, int threads, int64_t rounds,
+                                             int64_t steps) {
+      return TimeInProcesses(fleet, measured, threads, rounds, steps);
+    };
+  }
+  WEIR_ASSIGN_OR_RETURN(Cluster cluster, Calibrate(job, arguments.options));
+  const std::string text = ClusterText(cluster);
+  if (arguments.out.empty()) {
+    *context->out << text;
+    return absl::OkStatus();
+  }
+  std::ofstream file(arguments.out, std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) {
+    return Missing({"W0706", "-o " + arguments.out, "a file that can be written", "none",
+                    "check that the folder exists"});
+  }
+  *context->out << absl::StrFormat(
+      "%s: %d kernels on a device of %d thread%s; acts cost %.0f ns, waking %.0f ns; %d cores",
+      arguments.out, cluster.device(0).kernel_size(), cluster.device(0).cores(),
+      cluster.device(0).cores() == 1 ? "" : "s", cluster.device(0).act_ns(),
+      cluster.device(0).wake_ns(), cluster.host(0).cores());
+  if (!arguments.transport.empty()) {
+    const double per_second = cluster.within_host().send_bytes_per_second();
+    *context->out << (per_second > 0
+                          ? absl::StrFormat("; sender and receiver each work through %.1f GB/s",
+                                            per_second * 1e-9)
+                          : std::string(
+                                "; bytes between processes cost nothing that could be measured"));
+  }
+  *context->out << "\n";
+  return absl::OkStatus();
+}
+
+void AddCalibrate(CLI::App* app, CliContext* context) {
+  auto calibrate = std::make_shared<CalibrateArguments>();
+  CLI::App* verb = AddVerb(
+      app, context, "calibrate", "Measure what a job's kernels take on this machine, for weir sim",
+      "  weir calibrate gpt.textproto --keep               for plan and sim of jobs like this one\n"
+      "  weir calibrate gpt.textproto -o here.textproto\n"
+      "  weir calibrate gpt.textproto --also dp=2 --also 'dp=2 training.zero_stage=3' -o "
+      "here.textproto\n"
+      "  weir sim gpt.textproto --cluster here.textproto --mesh dp=2\n"
+      "  weir calibrate gpt.textproto --also dp=2 --between-processes auto -o processes.textproto\n"
+      "  weir calibrate gpt.textproto --mesh pp=4 -o here.textproto --trace measured.pftrace\n"
+      "Let nothing else run meanwhile.",
+      [calibrate, context] { return RunCalibrate(*calibrate, context); });
+  calibrate->job.AddTo(verb, context, JobArguments::Data::kOpened);
+  verb->add_option("-o,--out", calibrate->out, "Where to write the cluster [standard output]")
+      ->type_name("PATH");
+  verb->add_flag("--keep", calibrate->keep,
+                 "Write it where plan and sim look for the costs of this machine ($WEIR_CLUSTER, "
+                 "~/.config/weir/here.textproto)");
+  verb->add_option("--also", calibrate->also,
+                   "Measure kernels as this layout has them, too: a mesh, what --set takes, "
+                   "another job file; repeatable")
+      ->type_name("LAYOUT")
+      ->allow_extra_args(false);
+  verb->add_option("--between-processes", calibrate->transport,
+                   "Describe devices that are processes (weir train --processes), with tensors "
+                   "between them by auto, shm or tcp [one process]")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"auto", "shm", "tcp"}));
+  verb->add_option("--logs", calibrate->logs, "Folder for the logs of processes")
+      ->type_name("DIR")
+      ->capture_default_str();
+  verb->add_option("--threads", calibrate->options.threads_per_device, "Threads of a device")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  verb->add_option("--steps", calibrate->options.steps, "Steps to measure, of each layout")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
+  verb->add_option("--trace", calibrate->options.trace,
+                   "Write a Perfetto trace of the job's own mesh: acts as measured, one at a time, "
+                   "as if each device had a core of its own")
+      ->type_name("PATH");
+}
+
+}  // namespace
+
+void AddSimVerbs(CLI::App* app, CliContext* context) {
+  auto sim = std::make_shared<SimArguments>();
+  CLI::App* verb = AddVerb(
+      app, context, "sim", "Predict a step of a job on a cluster that need not exist",
+      "  weir sim gpt.textproto --cluster docs/examples/two_hosts.textproto --mesh dp=2,tp=4\n"
+      "  weir sim gpt.textproto --cluster c.textproto --mesh pp=4,dp=2 --trace sim.pftrace\n"
+      "  weir trace report sim.pftrace                      as of a real run\n"
+      "  weir sim gpt.textproto --cluster c.textproto --json | jq .step_seconds\n"
+      "Costs are those of --cluster (proto/cluster.proto), else those of this machine that `weir "
+      "calibrate --keep` measured,\n"
+      "else the defaults of a server's core. `weir plan` predicts the same step.",
+      [sim, context] { return Sim(*sim, context); });
+  sim->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
+  verb->add_option("--cluster", sim->cluster, kClusterHelp)->type_name("PATH");
+  verb->add_option("--steps", sim->options.steps,
+                   "Steps to simulate; figures are of those after the first that updates [up to "
+                   "the second update, of very large jobs the first]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000));
+  verb->add_option("--seed", sim->options.seed, "Seed of jitter, if the cluster has any")
+      ->type_name("N")
+      ->check(IsCount())
+      ->capture_default_str();
+  verb->add_option("--trace", sim->options.trace, "Write a Perfetto trace, as weir train does")
+      ->type_name("PATH");
+  verb->add_option(
+          "--symmetry", sim->symmetry,
+          "One rank of each stage stands for all of it: auto (beyond 256 ranks), on or off")
+      ->type_name("SWITCH")
+      ->check(CLI::IsMember({"auto", "on", "off"}))
+      ->capture_default_str();
+  verb->add_flag("--json", sim->json, "Print figures of every device as JSON");
+  AddCalibrate(app, context);
+}
+
+}  // namespace weir

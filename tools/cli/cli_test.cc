@@ -1,0 +1,372 @@
+#include "tools/cli/cli.h"
+
+#include <stdlib.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace weir {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+struct Outcome {
+  int code;
+  std::string out, err;
+};
+
+// Joins lines that were broken to fit the width.
+std::string Unwrapped(const std::string& text) {
+  std::string unwrapped;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\n' && i + 1 < text.size() && text[i + 1] == ' ') {
+      i = text.find_first_not_of(' ', i + 1) - 1;
+      unwrapped.push_back(' ');
+    } else {
+      unwrapped.push_back(text[i]);
+    }
+  }
+  return unwrapped;
+}
+
+Outcome Weir(const std::vector<std::string>& args) {
+  // This folder keeps no costs of this machine.
+  ::setenv("HOME", ::testing::TempDir().c_str(), 1);
+  std::ostringstream out, err;
+  int code = RunCli(args, out, err);
+  return {code, out.str(), Unwrapped(err.str())};
+}
+
+std::string PathFor(const std::string& name) {
+  return std::string(::testing::TempDir()) + "/" + name;
+}
+
+std::string WriteFile(const std::string& name, const std::string& text) {
+  std::ofstream(PathFor(name)) << text;
+  return PathFor(name);
+}
+
+// Returns a small model of images over synthetic data.
+std::string SmallJob() {
+  Outcome zoo =
+      Weir({"zoo", "mlp", "--pixels", "16", "--hidden", "8", "--batch", "8", "--steps", "3"});
+  EXPECT_EQ(zoo.code, 0) << zoo.err;
+  return WriteFile("small.textproto", zoo.out);
+}
+
+TEST(CliTest, WithoutArgumentsShowsHelpAsWrongUsage) {
+  Outcome run = Weir({});
+  EXPECT_EQ(run.code, 2);
+  EXPECT_THAT(run.out, HasSubstr("weir zoo gpt"));
+}
+
+TEST(CliTest, EveryVerbHasHelpWithExamples) {
+  std::vector<std::vector<std::string>> verbs = {
+      {"check"}, {"plan"},       {"train"},        {"eval"},       {"generate"},
+      {"zoo"},   {"zoo", "gpt"}, {"zoo", "llama"}, {"zoo", "mlp"}, {"ops"},
+      {"sim"},   {"calibrate"},  {"explain"},      {"trace"},      {"trace", "report"}};
+  for (std::vector<std::string> verb : verbs) {
+    verb.push_back("--help");
+    Outcome run = Weir(verb);
+    EXPECT_EQ(run.code, 0) << verb[0];
+    EXPECT_THAT(run.out, HasSubstr("Examples:\n  weir " + verb[0])) << verb[0];
+  }
+  EXPECT_EQ(Weir({"--help"}).code, 0);
+  EXPECT_THAT(Weir({"--version"}).out, HasSubstr("weir "));
+}
+
+TEST(CliTest, HelpSaysTheWholeCommandAndIsAVerbToo) {
+  const Outcome flag = Weir({"zoo", "gpt", "--help"}), verb = Weir({"help", "zoo", "gpt"});
+  EXPECT_EQ(verb.code, 0);
+  EXPECT_EQ(verb.out, flag.out);
+  EXPECT_THAT(flag.out, HasSubstr("Usage: weir zoo gpt [OPTIONS]"));
+  EXPECT_THAT(Weir({"train", "--help"}).out, HasSubstr("Usage: weir train [OPTIONS] JOB"));
+  EXPECT_EQ(Weir({"help"}).out, Weir({"--help"}).out);
+  EXPECT_EQ(Weir({"help", "trian"}).code, 2);
+}
+
+TEST(CliTest, AnUnknownVerbListsThoseForPeople) {
+  const Outcome verb = Weir({"fnord"});
+  EXPECT_EQ(verb.code, 2);
+  EXPECT_THAT(verb.err, AllOf(HasSubstr("one of check, plan, train"), Not(HasSubstr("worker"))));
+}
+
+TEST(CliTest, AnUnknownFlagOrVerbIsWrongUsageAndTheNearestIsNamed) {
+  Outcome flag = Weir({"train", "x", "--stepz", "5"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_THAT(flag.err, HasSubstr("unknown flag --stepz. Try: --steps"));
+  flag = Weir({"zoo", "gpt", "--hiden=5"});
+  EXPECT_EQ(flag.code, 2);
+  EXPECT_THAT(flag.err, HasSubstr("Try: --hidden"));
+  Outcome verb = Weir({"trian", "x"});
+  EXPECT_EQ(verb.code, 2);
+  EXPECT_THAT(verb.err, HasSubstr("Try: train"));
+  verb = Weir({"zoo", "gtp"});
+  EXPECT_EQ(verb.code, 2);
+  EXPECT_EQ(Weir({"check"}).code, 2) << "without a job";
+  EXPECT_EQ(Weir({"train", "x", "--steps", "many"}).code, 2);
+  EXPECT_EQ(Weir({"train", "x", "--steps", "-1"}).code, 2);
+  EXPECT_EQ(Weir({"generate", "x"}).code, 2) << "without --init";
+}
+
+TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
+  const std::string cluster = WriteFile("cluster.textproto", R"(
+    device { name: "d" peak { dtype: "f32" flops_per_second: 1e10 } bytes_per_second: 1e9 }
+    host { device: "d" devices: 4 }
+    within_host { latency_ns: 1000 bytes_per_second: 1e9 })");
+  Outcome run = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=2", "--trace",
+                      PathFor("sim.pftrace")});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("2 devices (dp=2)"));
+  EXPECT_THAT(run.out, HasSubstr("samples/s"));
+  EXPECT_EQ(Weir({"trace", "report", PathFor("sim.pftrace")}).code, 0);
+  EXPECT_EQ(
+      nlohmann::json::parse(Weir({"sim", SmallJob(), "--cluster", cluster, "--json"}).out)["ranks"],
+      1);
+  Outcome few = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=8"});
+  EXPECT_EQ(few.code, 65);
+  EXPECT_THAT(few.err, HasSubstr("W0704"));
+  EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster, "--curve"}).out,
+            Weir({"plan", SmallJob(), "--curve"}).out);
+  EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster}).out, Weir({"plan", SmallJob()}).out);
+  EXPECT_EQ(Weir({"plan", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
+  EXPECT_THAT(Weir({"sim", SmallJob()}).out, HasSubstr("the default costs")) << "without a cluster";
+  EXPECT_EQ(Weir({"sim", SmallJob(), "--cluster", "/no/such/cluster"}).code, 66);
+  Outcome bad =
+      Weir({"sim", SmallJob(), "--cluster", WriteFile("bad_cluster.textproto", "devise {}")});
+  EXPECT_EQ(bad.code, 65);
+  EXPECT_THAT(bad.err, HasSubstr("bad_cluster.textproto:1:"));
+}
+
+TEST(CliTest, CalibrateWritesAClusterThatSimReads) {
+  const std::string job = SmallJob(), cluster = PathFor("here.textproto");
+  Outcome measured = Weir({"calibrate", job, "--also", "dp=2", "--also",
+                           "dp=2 training.zero_stage=3", "--steps", "2", "-o", cluster});
+  EXPECT_EQ(measured.code, 0) << measured.err;
+  EXPECT_THAT(measured.err, HasSubstr("measuring kernels of 2 devices"));
+  Outcome run = Weir({"sim", job, "--cluster", cluster, "--mesh", "dp=2"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_THAT(run.out, HasSubstr("on this machine, "));
+  for (const char* stage : {"training.zero_stage=0", "training.zero_stage=3"}) {
+    run = Weir({"sim", job, "--cluster", cluster, "--mesh", "dp=2", "--set", stage, "--json"});
+    EXPECT_EQ(nlohmann::json::parse(run.out)["kernels_estimated"], 0) << stage;
+  }
+  run = Weir({"sim", job, "--cluster", cluster, "--mesh", "tp=2", "--json"});
+  EXPECT_EQ(run.code, 0) << run.err;
+  EXPECT_GT(nlohmann::json::parse(run.out)["kernels_estimated"], 0)
+      << "its shapes were not measured";
+  const std::string trace = PathFor("calibrate.pftrace");
+  Outcome traced =
+      Weir({"calibrate", job, "--mesh", "pp=2", "--steps", "2", "-o", cluster, "--trace", trace});
+  EXPECT_EQ(traced.code, 0) << traced.err;
+  EXPECT_THAT(Weir({"trace", "report", trace}).out,
+              AllOf(HasSubstr("2 devices, 2 stages"), HasSubstr("pipeline, 1F1B: bubble ")));
+  EXPECT_EQ(Weir({"calibrate", job, "--steps", "1", "-o", "/no/such/folder/c.textproto"}).code, 66);
+  EXPECT_EQ(Weir({"calibrate", job, "--also", "dp=two"}).code, 65);
+}
+
+// Returns the text after the name of a line: "85.2 ms" of "  step    85.2 ms, 24,045 tokens/s".
+std::string LineCalled(const std::string& name, const std::string& text) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t begin = line.find_first_not_of(' ');
+    if (begin == std::string::npos || line.compare(begin, name.size() + 1, name + " ") != 0)
+      continue;
+    const std::string rest = line.substr(line.find_first_not_of(' ', begin + name.size()));
+    return rest.substr(0, rest.find(','));
+  }
+  return "";
+}
+
+TEST(CliTest, PlanAndSimPrintTheSameStep) {
+  const std::string job = SmallJob(), cluster = WriteFile("same.textproto", R"(
+    name: "same" device { name: "d" act_ns: 2000 peak { dtype: "f32" flops_per_second: 1e10 } bytes_per_second: 1e9 }
+    host { device: "d" devices: 4 cores: 2 }
+    within_host { latency_ns: 1000 bytes_per_second: 1e9 })");
+  for (const char* costs : {cluster.c_str(), "defaults"}) {
+    for (const char* mesh : {"dp=2", "dp=2,tp=2", "pp=2"}) {
+      const std::string plan = Weir({"plan", job, "--mesh", mesh, "--cluster", costs}).out,
+                        sim = Weir({"sim", job, "--mesh", mesh, "--cluster", costs}).out;
+      EXPECT_EQ(LineCalled("step", plan), LineCalled("step", sim)) << plan << sim;
+      EXPECT_THAT(LineCalled("step", plan), HasSubstr("s")) << plan;
+    }
+  }
+}
+
+TEST(CliTest, AnErrorInTheGraphHasItsLineAndSaysWhereToLook) {
+  const std::string job = SmallJob();
+  std::ifstream file(job);
+  std::string text((std::istreambuf_iterator<char>(file)), {});
+  const size_t at = text.find("op: \"matmul\"");
+  ASSERT_NE(at, std::string::npos) << text;
+  const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<ptrdiff_t>(at), '\n');
+  text.replace(at, 12, "op: \"matmull\"");
+  const std::string spoilt = WriteFile("spoilt.textproto", text);
+  Outcome check = Weir({"check", spoilt});
+  EXPECT_EQ(check.code, 65);
+  EXPECT_THAT(check.err, HasSubstr(absl::StrCat("W0301 at ", spoilt, ":", line, ", function ")));
+  EXPECT_THAT(check.err, ::testing::EndsWith("See: weir explain W0301\n"));
+  Outcome set = Weir({"check", job, "--set", "training.micro_batches=-1"});
+  EXPECT_THAT(set.err,
+              HasSubstr(" at --set training.micro_batches=-1, training.micro_batches: expected"));
+}
+
+TEST(CliTest, ExplainPrintsThePageOfACodeAndListsAll) {
+  Outcome page = Weir({"explain", "W0417"});
+  EXPECT_EQ(page.code, 0) << page.err;
+  EXPECT_THAT(page.out, AllOf(HasSubstr("W0417: "), HasSubstr("What to do.")));
+  EXPECT_THAT(Weir({"explain"}).out, HasSubstr("W0417  "));
+  Outcome unknown = Weir({"explain", "W0409"});
+  EXPECT_EQ(unknown.code, 65);
+  EXPECT_THAT(unknown.err, HasSubstr("Try: weir explain W0407"));
+}
+
+TEST(CliTest, AMissingJobIs66AndARejectedOneIs65) {
+  EXPECT_EQ(Weir({"check", "/no/such/job"}).code, 66);
+  Outcome broken = Weir({"check", WriteFile("broken.textproto", "trainin { steps: 1 }")});
+  EXPECT_EQ(broken.code, 65);
+  EXPECT_THAT(broken.err, HasSubstr("broken.textproto:1:"));
+  EXPECT_THAT(broken.err, HasSubstr("Try: training"));
+  EXPECT_EQ(Weir({"check", WriteFile("empty.textproto", "")}).code, 65);
+  std::string job = SmallJob();
+  EXPECT_EQ(Weir({"check", job, "--set", "training.stepz=1"}).code, 65);
+  EXPECT_EQ(Weir({"check", job, "--mesh", "dp=x"}).code, 65);
+  EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=/no/such/text"}).code, 66);
+  EXPECT_EQ(Weir({"eval", job, "--init", "/no/such/weights"}).code, 66);
+  EXPECT_EQ(Weir({"eval", job, "--init", WriteFile("damaged.safetensors", "12345678901")}).code,
+            66);
+}
+
+// Returns a language model over bytes. The job is in one folder, and its text of 5,000 bytes in
+// another.
+std::string TextJob(const std::string& text_path) {
+  Outcome zoo = Weir({"zoo", "gpt", "--layers", "1", "--hidden", "8", "--heads", "2", "--sequence",
+                      "8", "--batch", "2", "--steps", "1", "--data", text_path});
+  EXPECT_EQ(zoo.code, 0) << zoo.err;
+  std::filesystem::create_directories(PathFor("jobs"));
+  return WriteFile("jobs/gpt.textproto", zoo.out);
+}
+
+TEST(CliTest, NoNameControlsTheTerminal) {
+  const std::string name =
+      "name=a\x1b]0;title\x07\xc2\x9b"
+      "31mb";
+  Outcome check = Weir({"check", SmallJob(), "--set", name});
+  EXPECT_EQ(check.code, 0) << check.err;
+  EXPECT_THAT(check.out, HasSubstr("a\\x1b]0;title\\x07\\xc2\\x9b31mb is sound"));
+  Outcome train = Weir({"train", SmallJob(), "--set", name, "--steps", "1"});
+  EXPECT_THAT(train.err,
+              AllOf(HasSubstr("a\\x1b]0;title"), Not(HasSubstr("\x1b")), Not(HasSubstr("\x07"))));
+  EXPECT_THAT(Weir({"check", "/no/such/\x1b[2J\xff"}).err,
+              AllOf(HasSubstr("\\x1b[2J\\xff"), Not(HasSubstr("\x1b"))));
+  EXPECT_THAT(Weir({"plan", SmallJob(), "--set", name, "--json"}).out, Not(HasSubstr("\x1b")));
+}
+
+TEST(CliTest, AJobNamesDataNearItselfUnlessTheUserAllowsMore) {
+  std::filesystem::create_directories(PathFor("texts"));
+  const std::string text = WriteFile("texts/text", std::string(5000, 'a')), job = TextJob(text);
+  const std::string texts = std::filesystem::canonical(PathFor("texts")).string();
+  for (const char* verb : {"check", "train", "calibrate"}) {
+    Outcome refused = Weir({verb, job});
+    EXPECT_EQ(refused.code, 65) << verb;
+    EXPECT_THAT(refused.err, AllOf(HasSubstr("W0813"), HasSubstr("data.text.path"),
+                                   HasSubstr("--allow-path " + texts)));
+  }
+  EXPECT_EQ(Weir({"check", job, "--allow-path", PathFor("texts")}).code, 0);
+  EXPECT_EQ(Weir({"check", job, "--set", "data.text.path=" + text}).code, 0)
+      << "the user's own word";
+  EXPECT_EQ(Weir({"check", job, "--set", "training.steps=2"}).code, 65);
+  EXPECT_EQ(Weir({"check", job, "--no-data"}).code, 0) << "opens nothing";
+  EXPECT_EQ(Weir({"plan", job}).code, 0) << "opens nothing";
+  EXPECT_EQ(Weir({"plan", job, "--allow-path", "/"}).code, 2);
+}
+
+TEST(CliTest, CheckAndPlanDescribeAJobOnAnyMesh) {
+  std::string job = SmallJob();
+  for (const char* mesh : {"", "dp=2", "dp=2,tp=2", "pp=2"}) {
+    Outcome check = Weir({"check", job, "--mesh", mesh});
+    EXPECT_EQ(check.code, 0) << check.err;
+    EXPECT_THAT(check.out, HasSubstr("mlp is sound"));
+  }
+  Outcome plan = Weir({"plan", job, "--mesh", "tp=2", "--timings"});
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_THAT(plan.out, ::testing::StartsWith("fit "));
+  EXPECT_THAT(plan.out, ::testing::Not(HasSubstr("\nlayouts")));
+  const std::string all = Weir({"plan", job, "--mesh", "tp=2", "--all"}).out;
+  for (const char* section : {"\nlayouts", "\nboxings: ", "\nstages", "\ntimes as planned",
+                              "\nactors", "\nmemory over the step"}) {
+    EXPECT_THAT(all, HasSubstr(section));
+  }
+  EXPECT_THAT(Weir({"plan", job, "--mesh", "tp=2", "--layouts"}).out,
+              HasSubstr("\nlayouts: every tensor"));
+  EXPECT_EQ(Weir({"plan", job, "--layouts", "no_such_function"}).code, 65);
+  EXPECT_THAT(plan.out, HasSubstr("tp=2"));
+  EXPECT_THAT(plan.out, HasSubstr("propagate-layouts"));
+  Outcome rank = Weir({"plan", job, "--mesh", "tp=2", "--rank", "1"});
+  EXPECT_THAT(rank.out, HasSubstr("rank: 1"));
+  EXPECT_EQ(Weir({"plan", job, "--rank", "1"}).code, 65);
+  EXPECT_EQ(Weir({"plan", job, "--mode", "trane"}).code, 65);
+}
+
+TEST(CliTest, PlanPrintsFiguresOfEveryRankAsJson) {
+  Outcome plan = Weir({"plan", SmallJob(), "--mesh", "dp=2,tp=2", "--json"});
+  ASSERT_EQ(plan.code, 0) << plan.err;
+  auto json = nlohmann::json::parse(plan.out);
+  ASSERT_EQ(json["ranks"].size(), 4u);
+  EXPECT_EQ(json["mesh"], "dp=2,tp=2");
+  EXPECT_GT(json["ranks"][3]["arena_bytes"], 0);
+  EXPECT_FALSE(json["ranks"][3]["states"].empty());
+}
+
+TEST(CliTest, OpsListsAndExplainsOps) {
+  Outcome list = Weir({"ops"});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_THAT(list.out, HasSubstr("matmul "));
+  EXPECT_THAT(list.out, Not(HasSubstr("matmul_grad_w")));
+  EXPECT_THAT(Weir({"ops", "--all"}).out, HasSubstr("matmul_grad_w"));
+  EXPECT_THAT(Weir({"ops", "attention"}).out, HasSubstr("causal"));
+  Outcome unknown = Weir({"ops", "atention"});
+  EXPECT_EQ(unknown.code, 65);
+  EXPECT_THAT(unknown.err, HasSubstr("Try: attention"));
+}
+
+TEST(CliTest, TrainsSavesAndTellsTheLoss) {
+  std::string job = SmallJob(), weights = PathFor("cli.safetensors");
+  Outcome train = Weir({"train", job, "--mesh", "dp=2", "--save", weights, "--metrics",
+                        PathFor("cli.jsonl"), "--threads", "1"});
+  ASSERT_EQ(train.code, 0) << train.err;
+  EXPECT_THAT(train.out, HasSubstr("3 steps, loss "));
+  EXPECT_THAT(train.err, HasSubstr("step 3/3"));
+  EXPECT_EQ(Weir({"train", job, "--init", weights, "--steps", "1"}).code, 0);
+  Outcome seed = Weir({"train", job, "--seed", "9", "--steps", "1"});
+  EXPECT_NE(seed.out, Weir({"train", job, "--seed", "8", "--steps", "1"}).out);
+  EXPECT_EQ(Weir({"train", job, "--save", "/no/such/folder/w.safetensors"}).code, 66);
+  EXPECT_EQ(Weir({"train", job, "--checkpoint-every", "1"}).code, 65);
+  EXPECT_EQ(Weir({"generate", job, "--init", weights}).code, 65) << "images are not text";
+  EXPECT_EQ(Weir({"eval", job, "--init", weights}).code, 65) << "synthetic data holds nothing out";
+}
+
+TEST(CliTest, ATraceIsWrittenAndReported) {
+  std::string trace = PathFor("cli.pftrace");
+  Outcome train = Weir({"train", SmallJob(), "--mesh", "pp=2", "--trace", trace, "--threads", "1"});
+  ASSERT_EQ(train.code, 0) << train.err;
+  Outcome report = Weir({"trace", "report", trace});
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_THAT(report.out, HasSubstr("busy"));
+  EXPECT_EQ(Weir({"trace", "report", "/no/such/trace"}).code, 66);
+  EXPECT_EQ(Weir({"trace", "report", WriteFile("damaged.pftrace", "not a trace")}).code, 66);
+  EXPECT_EQ(Weir({"train", SmallJob(), "--trace", "/no/such/folder/t.pftrace"}).code, 66);
+}
+
+}  // namespace
+}  // namespace weir

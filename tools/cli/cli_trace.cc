@@ -1,0 +1,93 @@
+// weir trace: reports the content of a trace file.
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/store/mapped_file.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/trace/report_text.h"
+#include "tools/trace/trace_json.h"
+#include "tools/trace/trace_reader.h"
+#include "tools/trace/trace_report.h"
+#include "tools/trace/why_slow.h"
+
+namespace weir {
+namespace {
+
+struct ReportArguments {
+  std::string path;
+  int64_t rows = 5;
+  std::optional<int64_t> step;
+  std::vector<std::string> what_ifs;
+  bool json = false;
+};
+
+absl::Status Report(const ReportArguments& arguments, const CliContext& context) {
+  std::ostream& out = *context.out;
+  WEIR_ASSIGN_OR_RETURN(auto file,
+                        MappedFile::Open(arguments.path, "trace of `weir train --trace`"));
+  context.Confine({}, CpuTime::kLimited);
+  TraceReader reader;
+  WEIR_RETURN_IF_ERROR(reader.Read(absl::string_view(reinterpret_cast<const char*>(file->data()),
+                                                     static_cast<size_t>(file->size())),
+                                   arguments.path));
+  file.reset();  // the reader has its own copy of the data that it keeps
+  const TraceReport report = MakeTraceReport(reader);
+  const absl::StatusOr<WhySlow> why = FindWhySlow(reader, {arguments.step, arguments.what_ifs});
+  // A trace that lacks the data for a replay still has the rest of its report. A wrong argument is
+  // an error.
+  const bool asked = arguments.step.has_value() || !arguments.what_ifs.empty();
+  if (!why.ok() && (asked || !absl::IsFailedPrecondition(why.status()))) return why.status();
+  if (arguments.json) {
+    out << ToJson(report, why);
+    return absl::OkStatus();
+  }
+  const size_t rows = static_cast<size_t>(arguments.rows);
+  out << OverviewText(report);
+  if (why.ok()) {
+    out << ToText(*why, rows);
+  } else {
+    std::string line;
+    AppendLine(absl::StrCat("\nno critical path: ", why.status().message()), 2, &line);
+    out << line;
+  }
+  if (!asked) out << WaitsText(report, rows);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+void AddTraceVerbs(CLI::App* app, CliContext* context) {
+  CLI::App* trace = app->add_subcommand("trace", "Read the trace of a run");
+  trace->footer("Examples:\n  weir trace report run.pftrace");
+  trace->require_subcommand(1);
+  auto arguments = std::make_shared<ReportArguments>();
+  CLI::App* verb = AddVerb(
+      trace, context, "report",
+      "Say how busy the devices were, what they waited for, where the critical path of a step "
+      "goes, "
+      "and what a change would gain",
+      "  weir trace report run.pftrace\n  weir trace report run.pftrace --step 7 --rows 20\n"
+      "  weir trace report run.pftrace --what-if 'slots:activation=2' --what-if 'free:forward "
+      "layers.3'\n"
+      "Changes for --what-if, several at once joined by `;`, a `*` in a NAME stands for anything:\n"
+      "  slots:NAME=N or =+N   as many, or more slots of a register\n"
+      "  free:NAME             a function, actor or phase takes no time\n"
+      "  link:A-B=F            messages from rank A to rank B are F times as fast; link:all=F\n"
+      "  rank:R=F              acts of rank R are F times as fast; rank:all=F",
+      [arguments, context] { return Report(*arguments, *context); });
+  verb->add_option("FILE", arguments->path,
+                   "Trace written by weir train --trace or weir sim --trace")
+      ->required();
+  verb->add_option("--rows,--waits", arguments->rows, "Rows of each table")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  verb->add_option("--step", arguments->step, "Critical path of this step alone");
+  verb->add_option("--what-if", arguments->what_ifs,
+                   "Replay the run with this change; may be given again")
+      ->allow_extra_args(false);
+  verb->add_flag("--json", arguments->json, "One JSON object, all rows");
+}
+
+}  // namespace weir

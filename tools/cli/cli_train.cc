@@ -1,0 +1,199 @@
+// weir train, weir eval and weir generate, and weir worker, which train starts.
+#include <unistd.h>
+
+#include <cmath>
+#include <iostream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "compiler/compile.h"
+#include "runtime/base/status.h"
+#include "tools/cli/cli.h"
+#include "tools/cli/cli_checks.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/cli/train_arguments.h"
+#include "tools/console/console.h"
+#include "tools/fleet/fleet_runner.h"
+#include "tools/fleet/worker.h"
+#include "tools/launch/failure_report.h"
+#include "tools/launch/signal_watch.h"
+#include "tools/train/generator.h"
+#include "tools/train/job_session.h"
+#include "tools/train/trainer.h"
+
+namespace weir {
+namespace {
+
+absl::Status RunTrain(TrainArguments arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(const JobToTrain read, arguments.Read());
+  const Job& job = read.job;
+  arguments.options.on_nonfinite = arguments.on_nonfinite == "stop"   ? OnNonfinite::kStop
+                                   : arguments.on_nonfinite == "skip" ? OnNonfinite::kSkip
+                                                                      : OnNonfinite::kContinue;
+  SignalWatch signals(SecondSignal::kEndsTheProcess);
+  signals.EndAtOnce("weir: interrupted before the first step: no file is written or changed\n",
+                    kExitInterrupted);
+  arguments.options.before_steps = [&signals] { signals.KeepGoing(); };
+  Console console(::isatty(STDERR_FILENO) ? Console::Style::kTerminal : Console::Style::kPlain,
+                  context->raw_err, [] { return TerminalColumns(STDERR_FILENO); });
+  arguments.options.console = &console;
+  arguments.options.interrupted = &signals.interrupted();
+  if (!read.note.empty()) console.Say(read.note);
+  std::unique_ptr<Fleet> fleet;
+  if (arguments.fleet.processes > 0) {
+    arguments.options.processes = arguments.fleet.processes;
+    arguments.options.job_file = arguments.job.path == "-" ? "" : arguments.job.path;
+    WEIR_ASSIGN_OR_RETURN(FleetOptions options, arguments.fleet.Options(job, &console));
+    options.trace = arguments.options.trace;
+    arguments.options.runner = [&fleet, options](const Job& trained,
+                                                 const RunnerOptions& runner_options) {
+      return FleetRunner::Open(options, trained, runner_options, &fleet);
+    };
+  }
+  absl::StatusOr<TrainResult> trained = Train(job, arguments.options);
+  if (fleet != nullptr) {
+    if (FailureReport report = fleet->Finish(trained.status()); !report.text.empty()) {
+      *context->err << report.text << std::flush;
+      context->exit_code = report.exit_code;
+      fleet->AwaitRemaining();
+      return absl::OkStatus();
+    }
+    fleet->AwaitRemaining();
+  }
+  WEIR_ASSIGN_OR_RETURN(TrainResult result, std::move(trained));
+  *context->out << absl::StrFormat("%d steps", result.steps_done);
+  *context->out << (result.steps_here > 0 ? absl::StrFormat(", loss %.6f", result.last_loss)
+                                          : ", none of them in this run");
+  if (result.evaluation.has_value())
+    *context->out << ", " << EvaluationText(job, *result.evaluation);
+  *context->out << "\n";
+  if (result.interrupted) context->exit_code = kExitInterrupted;
+  return absl::OkStatus();
+}
+
+struct EvalArguments {
+  JobArguments job;
+  std::string init;
+  int threads = 0;
+};
+
+absl::Status RunEval(const EvalArguments& arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  WEIR_ASSIGN_OR_RETURN(Evaluation evaluation,
+                        EvaluateWeights(job, arguments.init, arguments.threads));
+  *context->out << EvaluationText(job, evaluation) << "\n";
+  return absl::OkStatus();
+}
+
+struct GenerateArguments {
+  JobArguments job;
+  GenerateOptions options;
+};
+
+absl::Status RunGenerate(GenerateArguments arguments, CliContext* context) {
+  WEIR_ASSIGN_OR_RETURN(Job job, arguments.job.Read());
+  SignalWatch signals(SecondSignal::kEndsTheProcess);
+  arguments.options.interrupted = &signals.interrupted();
+  // A file or a pipe gets the model's bytes. A terminal gets printable text, because it would obey
+  // some bytes.
+  std::ostream& out = ::isatty(STDOUT_FILENO) ? *context->out : *context->raw_out;
+  // The prompt comes with the first byte, so that a job that cannot generate prints only its error.
+  bool has_begun = false;
+  const auto begin = [&] {
+    if (!std::exchange(has_begun, true)) out << arguments.options.prompt;
+  };
+  const absl::Status status = Generate(job, arguments.options, [&](char byte) {
+    begin();
+    out << byte << std::flush;
+  });
+  if (status.ok()) begin();
+  if (has_begun) out << "\n" << std::flush;
+  if (signals.interrupted().load()) context->exit_code = kExitInterrupted;
+  return status;
+}
+
+void AddTrain(CLI::App* app, CliContext* context) {
+  auto train = std::make_shared<TrainArguments>();
+  CLI::App* verb = AddVerb(
+      app, context, "train", "Train a job on the devices of this machine",
+      "  weir train gpt.textproto --save gpt.safetensors\n"
+      "  weir train gpt.textproto --mesh dp=2,tp=2 --steps 100 --metrics m.jsonl --trace "
+      "t.pftrace\n"
+      "  weir train gpt.textproto --checkpoint c.safetensors --checkpoint-every 100\n"
+      "  weir train gpt.textproto --resume c.safetensors --mesh tp=4    any mesh may resume it\n"
+      "  weir train gpt.textproto --mesh dp=2,tp=2 --processes 2      two devices in each process\n"
+      "Ctrl-C, SIGTERM or a closed terminal (SIGHUP) ends after the step and still writes --save, "
+      "--checkpoint and\n"
+      "--trace; before the first step it ends at once and writes nothing. A second one ends at "
+      "once, too.\n"
+      "A disk that is full costs no step: metrics and checkpoints on the way are warned of and "
+      "tried again.",
+      [train, context] { return RunTrain(*train, context); });
+  train->AddTo(verb, context);
+}
+
+// Not for people, and hidden from --help. The label only shows in the list of processes.
+void AddWorker(CLI::App* app, CliContext* context) {
+  CLI::App* verb =
+      AddVerb(app, context, "worker",
+              "Hold some ranks of a job that weir train --processes started", "", [context] {
+                context->reader = Reader::kProgram;
+                absl::Status status = RunWorker(std::cin, *context->err);
+                if (!absl::IsAborted(status)) return status;
+                context->exit_code = kExitFollowing;  // the starter reports what happened
+                return absl::OkStatus();
+              });
+  verb->group("");
+  verb->add_option_function<std::string>(
+      "LABEL", [](const std::string&) {}, "Ranks, for people");
+}
+
+}  // namespace
+
+void AddTrainVerbs(CLI::App* app, CliContext* context) {
+  AddTrain(app, context);
+  AddWorker(app, context);
+
+  auto eval = std::make_shared<EvalArguments>();
+  CLI::App* verb =
+      AddVerb(app, context, "eval", "Evaluate weights on the held-out part of a job's data",
+              "  weir eval gpt.textproto --init gpt.safetensors",
+              [eval, context] { return RunEval(*eval, context); });
+  eval->job.AddTo(verb, context, JobArguments::Data::kOpened);
+  verb->add_option("--init", eval->init, "The weights (safetensors)")
+      ->type_name("PATH")
+      ->required();
+  verb->add_option("--threads", eval->threads, "Threads per device [cores / devices]")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+
+  auto generate = std::make_shared<GenerateArguments>();
+  verb = AddVerb(
+      app, context, "generate", "Continue a text with a trained language model",
+      "  weir generate gpt.textproto --init gpt.safetensors --prompt 'Once upon' --tokens 300\n"
+      "  weir generate gpt.textproto --init gpt.safetensors --temperature 0",
+      [generate, context] { return RunGenerate(*generate, context); });
+  generate->job.AddTo(verb, context, JobArguments::Data::kNotOpened);
+  verb->add_option("--init", generate->options.init, "The weights (safetensors)")
+      ->type_name("PATH")
+      ->required();
+  verb->add_option("--prompt", generate->options.prompt, "Text to continue [a new line]")
+      ->type_name("TEXT");
+  verb->add_option("--tokens", generate->options.tokens, "Bytes to add")
+      ->type_name("N")
+      ->capture_default_str();
+  verb->add_option("--temperature", generate->options.temperature,
+                   "0: always the likeliest; 1: as the model says")
+      ->type_name("T")
+      ->capture_default_str();
+  verb->add_option("--seed", generate->options.seed, "Seed of the choice")
+      ->type_name("N")
+      ->check(IsCount())
+      ->capture_default_str();
+  verb->add_option("--threads", generate->options.threads, "Threads [all cores]")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+}
+
+}  // namespace weir

@@ -1,0 +1,79 @@
+// The verbs of the command line. Each function adds one verb or a few verbs to the parser. A verb
+// does its work in its callback and leaves the outcome in the context.
+// Thread rule: one thread.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "tools/cli/cli.h"
+#include "tools/job/job_places.h"
+#include "tools/sandbox/process_limits.h"
+#include "tools/sandbox/sandbox.h"
+
+namespace weir {
+
+// The reader of a verb's text on `err`: people, in lines that fit the terminal, or a program.
+enum class Reader : uint8_t { kPeople, kProgram };
+
+struct CliContext {
+  std::ostream* out = nullptr;  // printable: control characters are escaped
+  std::ostream* err = nullptr;  // likewise
+  // The streams behind `out` and `err`, for raw bytes and for a Console, which escapes by itself.
+  std::ostream* raw_out = nullptr;
+  std::ostream* raw_err = nullptr;
+  absl::Status status;  // of the verb that ran
+  int exit_code = 0;    // if status is ok
+  Reader reader = Reader::kPeople;
+  int columns = 0;   // width of a line on `err`
+  JobSource source;  // the job that was read last, for the places of errors
+  CliSandbox sandbox = CliSandbox::kOff;
+
+  // Confines the process for good, if `sandbox` is on. A verb calls Confine after it has opened its
+  // inputs, when it only reads and computes from then on. Returns what is in place.
+  SandboxFacts Confine(const SandboxRules& rules, CpuTime time) const;
+};
+
+// The place of a job and the changes that the command line makes to the job.
+struct JobArguments {
+  std::string path;
+  std::string mesh;
+  bool has_mesh = false;
+  std::vector<std::string> set;
+  // kOpened: the verb opens the data of the job, whose paths must then be allowed (data_paths.h).
+  enum class Data : uint8_t { kOpened, kNotOpened } data = Data::kOpened;
+  std::vector<std::string> allowed_paths;
+  CliContext* context = nullptr;  // of the verb that the arguments belong to
+
+  // Adds the positional JOB, --mesh and --set, and --allow-path if the verb opens the data.
+  void AddTo(CLI::App* verb, CliContext* of, Data opens);
+  // Returns the job with the changes of the command line.
+  absl::StatusOr<Job> Read() const;
+};
+
+// The help of the option --cluster of the verbs that plan or predict.
+inline constexpr char kClusterHelp[] =
+    "Machines whose costs the plan is made for (proto/cluster.proto), or `defaults` [those kept by "
+    "weir calibrate --keep, else the defaults]";
+
+// Adds a verb with a description, examples and the work to do.
+CLI::App* AddVerb(CLI::App* app, CliContext* context, const std::string& name,
+                  const std::string& about, const std::string& examples,
+                  std::function<absl::Status()> work);
+
+void AddCheckVerb(CLI::App* app, CliContext* context);    // check
+void AddPlanVerb(CLI::App* app, CliContext* context);     // plan
+void AddTrainVerbs(CLI::App* app, CliContext* context);   // train, eval, generate
+void AddZooVerbs(CLI::App* app, CliContext* context);     // zoo gpt | llama | mlp
+void AddOpsVerb(CLI::App* app, CliContext* context);      // ops
+void AddSimVerbs(CLI::App* app, CliContext* context);     // sim, calibrate
+void AddTraceVerbs(CLI::App* app, CliContext* context);   // trace report
+void AddExplainVerb(CLI::App* app, CliContext* context);  // explain
+
+}  // namespace weir

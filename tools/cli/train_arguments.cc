@@ -1,0 +1,150 @@
+#include "tools/cli/train_arguments.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/compile.h"
+#include "compiler/job/check_training.h"
+#include "runtime/base/status.h"
+#include "tools/cli/cli_checks.h"
+#include "tools/launch/placement.h"
+
+namespace weir {
+void FleetArguments::AddTo(CLI::App* verb) {
+  const auto seconds = [&](const char* name, double* value, const char* about,
+                           double least = 0.01) {
+    verb->add_option(name, *value, about)
+        ->type_name("SECONDS")
+        ->check(IsSeconds(least))
+        ->capture_default_str()
+        ->group("Processes");
+  };
+  verb->add_option("--processes", processes,
+                   "Spread the devices over N processes of this machine [all in this one]")
+      ->type_name("N")
+      ->check(CLI::Range(1, 4096))
+      ->group("Processes");
+  verb->add_option("--transport", transport,
+                   "How tensors travel between processes: auto, shm or tcp")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"auto", "shm", "tcp"}))
+      ->capture_default_str()
+      ->group("Processes");
+  verb->add_option("--checksums", checksums, "CRC32C of every tensor between processes: on or off")
+      ->type_name("SWITCH")
+      ->check(CLI::IsMember({"on", "off"}))
+      ->capture_default_str()
+      ->group("Processes");
+  verb->add_option("--logs", logs, "Folder of the processes' logs; a folder per run is made in it")
+      ->type_name("DIR")
+      ->capture_default_str()
+      ->group("Processes");
+  verb->add_option("--ranks", ranks,
+                   "Show only what these ranks print, such as 0,3-5; logs have all [all]")
+      ->type_name("LIST")
+      ->group("Processes");
+  seconds("--heartbeat", &heartbeat_seconds, "How often a process says that it is alive");
+  seconds("--dead-after", &dead_after_seconds,
+          "A process that is silent for longer counts as dead, and the job ends");
+  seconds("--stuck-after", &stuck_after_seconds,
+          "End the job if no actor acts for longer, and say what each waits for", 0.1);
+  seconds("--grace", &grace_seconds, "Between asking a process to end and killing it");
+}
+
+absl::StatusOr<FleetOptions> FleetArguments::Options(const Job& job, Console* console) const {
+  FleetOptions options;
+  options.processes = processes;
+  options.lanes = transport == "shm"   ? OpenCommand::SHARED_MEMORY
+                  : transport == "tcp" ? OpenCommand::TCP
+                                       : OpenCommand::AUTOMATIC;
+  options.checksums =
+      checksums == "on" ? FleetOptions::Checksums::kOn : FleetOptions::Checksums::kOff;
+  options.log_base = logs;
+  if (!ranks.empty()) {
+    WEIR_ASSIGN_OR_RETURN(std::unique_ptr<LogicalPlan> plan, CompileConfined(job, {}));
+    WEIR_ASSIGN_OR_RETURN(options.ranks_shown,
+                          ParseRanks(ranks, static_cast<int>(plan->mesh.num_ranks())));
+  }
+  const auto ms = [](double seconds) { return std::max<int64_t>(1, std::llround(seconds * 1e3)); };
+  options.heartbeat_ms = ms(heartbeat_seconds);
+  options.dead_after_ms = ms(dead_after_seconds);
+  options.stuck_after_ms = ms(stuck_after_seconds);
+  options.grace_ms = ms(grace_seconds);
+  options.console = console;
+  if (options.heartbeat_ms * 2 > options.dead_after_ms) {
+    return Rejected({"W0074", "--dead-after",
+                     absl::StrCat("at least twice --heartbeat ", heartbeat_seconds, " s"),
+                     absl::StrCat(dead_after_seconds, " s"), "a smaller --heartbeat"});
+  }
+  return options;
+}
+
+void TrainArguments::AddTo(CLI::App* verb, CliContext* context) {
+  job.AddTo(verb, context, JobArguments::Data::kOpened);
+  verb->add_option(
+          "--steps", steps,
+          "Step to end at, instead of the job's; the schedule of learning rates stays the job's")
+      ->type_name("N")
+      ->check(IsCount());
+  verb->add_option("--seed", seed, "Seed, instead of the job's")->type_name("N")->check(IsCount());
+  verb->add_option("--init", options.init, "Start from these weights (safetensors)")
+      ->type_name("PATH")
+      ->check(IsPath());
+  verb->add_option("--resume", options.resume, "Resume from this checkpoint, on any mesh")
+      ->type_name("PATH")
+      ->check(IsPath());
+  verb->add_option("--save", options.save, "Write the weights at the end (safetensors)")
+      ->type_name("PATH")
+      ->check(IsPath());
+  verb->add_option("--checkpoint", options.checkpoint,
+                   "Write weights, optimiser states and the step")
+      ->type_name("PATH")
+      ->check(IsPath());
+  verb->add_option("--checkpoint-every", options.checkpoint_every, "Also write it every N steps")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  verb->add_option("--metrics", options.metrics, "Write a line of JSON per step")
+      ->type_name("PATH")
+      ->check(IsPath());
+  verb->add_option("--trace", options.trace,
+                   "Write a Perfetto trace of the last acts, also if the job fails")
+      ->type_name("PATH")
+      ->check(IsPath());
+  verb->add_option("--on-nonfinite", on_nonfinite,
+                   "When the loss or the gradients are NaN or infinite: stop (exit code 3; the "
+                   "last finite state is kept in PATH.stopped "
+                   "files), skip (leave that update out) or continue")
+      ->type_name("HOW")
+      ->check(CLI::IsMember({"stop", "skip", "continue"}))
+      ->capture_default_str();
+  verb->add_option("--threads", options.threads_per_device, "Threads per device [cores / devices]")
+      ->type_name("N")
+      ->check(CLI::PositiveNumber);
+  fleet.AddTo(verb);
+}
+
+absl::StatusOr<JobToTrain> TrainArguments::Read() const {
+  JobToTrain read;
+  WEIR_ASSIGN_OR_RETURN(read.job, job.Read());
+  Training* training = read.job.mutable_training();
+  if (seed >= 0) training->set_seed(static_cast<uint64_t>(seed));
+  const int64_t planned = training->steps();
+  if (steps < 0 || steps == planned) return read;
+  const bool follows_steps =
+      training->schedule().decay() != Schedule::CONSTANT && training->schedule().decay_steps() == 0;
+  if (planned > 0 && follows_steps) {
+    training->mutable_schedule()->set_decay_steps(compiler::LearningRatesOf(*training).decay_steps);
+    read.note =
+        absl::StrCat("learning rates follow the job's ", planned, planned == 1 ? " step" : " steps",
+                     " (training.steps), ",
+                     steps < planned ? absl::StrCat("and this run ends at step ", steps)
+                                     : absl::StrCat("and later steps have min_learning_rate ",
+                                                    training->schedule().min_learning_rate()));
+  }
+  training->set_steps(steps);
+  return read;
+}
+
+}  // namespace weir

@@ -1,0 +1,55 @@
+// The command-line arguments of `weir train`. `weir check` accepts the same arguments, so a user
+// checks a run by writing check instead of train. Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "CLI/CLI.hpp"
+#include "absl/status/statusor.h"
+#include "proto/job.pb.h"
+#include "tools/cli/cli_verbs.h"
+#include "tools/console/console.h"
+#include "tools/fleet/fleet.h"
+#include "tools/launch/log_directory.h"
+#include "tools/train/trainer.h"
+
+namespace weir {
+
+// The spread of a job over processes.
+struct FleetArguments {
+  int processes = 0;  // 0: all ranks in this one
+  std::string transport = "auto";
+  std::string checksums = "on";
+  std::string logs = kLogBaseDefault;
+  std::string ranks;
+  double heartbeat_seconds = 1;
+  double dead_after_seconds = 4;
+  double stuck_after_seconds = 60;
+  double grace_seconds = 5;
+
+  void AddTo(CLI::App* verb);
+  absl::StatusOr<FleetOptions> Options(const Job& job, Console* console) const;
+};
+
+// A job with the changes of a run. --steps makes the run shorter or longer than training.steps and
+// does not change the job's schedule of learning rates, so that a run may be made in pieces.
+struct JobToTrain {
+  Job job;
+  // A sentence on learning rates, if --steps differs from the job; may be empty.
+  std::string note;
+};
+
+struct TrainArguments {
+  JobArguments job;
+  TrainOptions options;
+  int64_t steps = -1;  // below 0: the job's
+  int64_t seed = -1;   // below 0: the job's
+  std::string on_nonfinite = "stop";
+  FleetArguments fleet;
+
+  void AddTo(CLI::App* verb, CliContext* context);
+  absl::StatusOr<JobToTrain> Read() const;
+};
+
+}  // namespace weir

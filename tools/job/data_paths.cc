@@ -1,0 +1,110 @@
+#include "tools/job/data_paths.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
+#include "runtime/base/status.h"
+
+namespace weir {
+
+std::filesystem::path ResolvedPath(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path absolute = std::filesystem::absolute(path, error);
+  if (error) return {};
+  std::filesystem::path resolved = std::filesystem::weakly_canonical(absolute, error);
+  return error ? std::filesystem::path() : resolved;
+}
+
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::Reflection;
+
+constexpr char kSystemData[] = "/usr/share";
+
+void AddTexts(const Message& message, const std::string& where, std::vector<DataPath>* found) {
+  const Reflection* reflection = message.GetReflection();
+  std::vector<const FieldDescriptor*> fields;
+  reflection->ListFields(message, &fields);
+  for (const FieldDescriptor* field : fields) {
+    const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
+    for (int i = 0; i < count; ++i) {
+      const std::string place = absl::StrCat(where, ".", std::string(field->name()),
+                                             field->is_repeated() ? absl::StrCat("[", i, "]") : "");
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+        AddTexts(field->is_repeated() ? reflection->GetRepeatedMessage(message, field, i)
+                                      : reflection->GetMessage(message, field),
+                 place, found);
+      } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+        std::string text = field->is_repeated() ? reflection->GetRepeatedString(message, field, i)
+                                                : reflection->GetString(message, field);
+        if (!text.empty()) found->push_back({place, std::move(text)});
+      }
+    }
+  }
+}
+
+bool LiesIn(const std::filesystem::path& file, const std::filesystem::path& folder) {
+  return !folder.empty() &&
+         std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first ==
+             folder.end();
+}
+
+// Returns the folders that are allowed without a flag.
+std::vector<std::filesystem::path> ImpliedFolders(const std::string& job_path) {
+  std::vector<std::filesystem::path> folders = {ResolvedPath("."), ResolvedPath(kSystemData)};
+  if (job_path != "-")
+    folders.push_back(ResolvedPath(std::filesystem::absolute(job_path).parent_path()));
+  std::erase_if(folders,
+                [](const std::filesystem::path& folder) { return folder == folder.root_path(); });
+  return folders;
+}
+
+}  // namespace
+
+std::vector<DataPath> DataPathsOf(const Job& job) {
+  std::vector<DataPath> found;
+  const Reflection* reflection = job.data().GetReflection();
+  const FieldDescriptor* kind =
+      reflection->GetOneofFieldDescriptor(job.data(), Data::descriptor()->FindOneofByName("kind"));
+  if (kind != nullptr)
+    AddTexts(reflection->GetMessage(job.data(), kind),
+             absl::StrCat("data.", std::string(kind->name())), &found);
+  return found;
+}
+
+absl::Status CheckDataPaths(const std::vector<DataPath>& paths, const DataPathRules& rules) {
+  std::vector<std::filesystem::path> folders = ImpliedFolders(rules.job_path);
+  for (const std::string& allowed : rules.allowed) {
+    const std::filesystem::path folder = ResolvedPath(allowed);
+    std::error_code error;
+    if (!std::filesystem::is_directory(folder, error)) {
+      return Rejected({"W0814", "--allow-path", "a folder", allowed,
+                       "check the path; relative paths count from the current directory"});
+    }
+    folders.push_back(folder);
+  }
+  for (const DataPath& named : paths) {
+    const std::filesystem::path file = ResolvedPath(named.path);
+    if (std::any_of(folders.begin(), folders.end(),
+                    [&](const auto& folder) { return LiesIn(file, folder); }))
+      continue;
+    const bool is_link =
+        !file.empty() && file != std::filesystem::absolute(named.path).lexically_normal();
+    return Rejected(
+        {"W0813",
+         absl::StrCat(rules.job_path == "-" ? "standard input" : rules.job_path, ", ", named.field),
+         absl::StrCat("a file in the folder of the job, in the current folder or in ", kSystemData),
+         absl::StrCat(named.path, is_link ? absl::StrCat(", which is ", file.string()) : ""),
+         absl::StrCat("--allow-path ", file.parent_path().string(),
+                      ", if you trust the job with the files there")});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace weir

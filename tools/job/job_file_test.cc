@@ -1,0 +1,171 @@
+#include "tools/job/job_file.h"
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tools/job/job_text.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::string Message(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(JobFileTest, AnUnknownFieldIsNamedWithPlaceAndNearestField) {
+  auto job = ParseJob("name: \"x\"\ntraining {\n  step: 10\n}\n", "job.textproto");
+  ASSERT_FALSE(job.ok());
+  EXPECT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(Message(job.status()), HasSubstr("W0003 at job.textproto:3:"));
+  EXPECT_THAT(Message(job.status()), HasSubstr("found \"step\". Try: steps."));
+}
+
+TEST(JobFileTest, AnUnknownEnumValueIsNamedWithTheNearestOne) {
+  auto job = ParseJob("training { precision: BF_16 }", "job.textproto");
+  EXPECT_THAT(Message(job.status()), HasSubstr("found \"BF_16\". Try: BF16."));
+  job = ParseJob("rule { dim: \"a\" axis: \"b\" scope: PARAMS }", "job.textproto");
+  EXPECT_THAT(Message(job.status()), HasSubstr("PARAMETERS"));
+}
+
+TEST(JobFileTest, SyntaxErrorsHaveLineAndColumn) {
+  auto job = ParseJob("training {\n  steps: ten\n}\n", "job.textproto");
+  EXPECT_THAT(Message(job.status()), HasSubstr("W0002 at job.textproto:2:10"));
+  EXPECT_FALSE(ParseJob("training {", "job.textproto").ok());
+  EXPECT_FALSE(ParseJob("\x01\xff", "job.textproto").ok());
+}
+
+TEST(JobFileTest, DeepNestingIsRefusedAndNotFatal) {
+  std::string deep = "graph ";
+  for (int i = 0; i < 100000; ++i) deep += "{ graph ";
+  EXPECT_FALSE(ParseJob(deep, "deep").ok());
+  // Nesting inside a skipped field counts as well.
+  std::string unknown;
+  for (int i = 0; i < 100000; ++i) unknown += "x { ";
+  EXPECT_FALSE(ParseJob(unknown, "deep").ok());
+}
+
+TEST(JobFileTest, AJobBeyondTheLimitIsRefusedAndAMissingOneNotFound) {
+  EXPECT_THAT(
+      Message(ParseJob(std::string(static_cast<size_t>(kJobBytesMax) + 1, ' '), "big").status()),
+      HasSubstr("W0001"));
+  EXPECT_EQ(ReadJobFile("/no/such/job").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(ReadJobFile(::testing::TempDir()).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(JobFileTest, AByteOrderMarkBeforeTheTextIsNoPartOfIt) {
+  const auto job = ParseJob("\xEF\xBB\xBFname: \"x\"", "job.textproto");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->name(), "x");
+  EXPECT_THAT(Message(ParseJob("name: \"x\"\n\xEF\xBB\xBF", "job.textproto").status()),
+              HasSubstr("job.textproto:2:1"));
+}
+
+class SetFieldTest : public ::testing::Test {
+ protected:
+  SetFieldTest() {
+    job_ = *ParseJob(R"(
+      graph { dim { name: "batch" size: 8 } dim { name: "hidden" size: 64 } }
+      rule { dim: "batch" axis: "dp" }
+      training { steps: 5 seed: 3 optimizer { sgd { momentum: 0.9 } } })",
+                     "t");
+  }
+  std::string Error(const std::string& assignment) {
+    Job before = job_;
+    absl::Status status = SetField(assignment, &job_);
+    EXPECT_FALSE(status.ok()) << assignment;
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(job_.DebugString(), before.DebugString()) << "a refused change changed the job";
+    return Message(status);
+  }
+  Job job_;
+};
+
+TEST_F(SetFieldTest, SetsNumbersStringsEnumsAndElements) {
+  ASSERT_TRUE(SetField("training.steps=10", &job_).ok());
+  ASSERT_TRUE(SetField("training.seed=0", &job_).ok());
+  ASSERT_TRUE(SetField("training.precision=bf16", &job_).ok());
+  ASSERT_TRUE(SetField("training.schedule.learning_rate=3e-4", &job_).ok());
+  ASSERT_TRUE(SetField("graph.dim[hidden].size=128", &job_).ok());
+  ASSERT_TRUE(SetField("graph.dim[0].unit=2", &job_).ok());
+  ASSERT_TRUE(SetField("rule[0].axis=tp", &job_).ok());
+  ASSERT_TRUE(SetField("data.text.path=a=b.txt", &job_).ok());
+  ASSERT_TRUE(SetField("pipeline.cut=layers.2", &job_).ok());
+  ASSERT_TRUE(SetField("pipeline.cut=layers.4", &job_).ok());
+  ASSERT_TRUE(SetField("pipeline.cut[0]=layers.1", &job_).ok());
+  ASSERT_TRUE(SetField("training.optimizer.adamw=beta1: 0.5", &job_).ok());
+  EXPECT_EQ(job_.training().steps(), 10);
+  EXPECT_EQ(job_.training().seed(), 0u);
+  EXPECT_EQ(job_.training().precision(), Training::BF16);
+  EXPECT_EQ(job_.training().schedule().learning_rate(), 3e-4);
+  EXPECT_EQ(job_.graph().dim(1).size(), 128);
+  EXPECT_EQ(job_.graph().dim(0).unit(), 2);
+  EXPECT_EQ(job_.rule(0).axis(), "tp");
+  EXPECT_EQ(job_.data().text().path(), "a=b.txt");
+  EXPECT_THAT(job_.pipeline().cut(), ::testing::ElementsAre("layers.1", "layers.4"));
+  EXPECT_EQ(job_.training().optimizer().adamw().beta1(), 0.5);
+}
+
+TEST_F(SetFieldTest, AMessageIsWrittenWithOrWithoutBraces) {
+  ASSERT_TRUE(SetField("rule={ dim: \"hidden\" axis: \"tp\" }", &job_).ok());
+  ASSERT_TRUE(SetField("rule=dim: \"hidden\" axis: \"sp\"", &job_).ok());
+  ASSERT_EQ(job_.rule_size(), 3);
+  EXPECT_EQ(job_.rule(1).axis(), "tp");
+  EXPECT_EQ(job_.rule(2).axis(), "sp");
+  const std::string error = Error("rule=dim \"hidden\"");
+  EXPECT_THAT(error, HasSubstr("W0002 at --set rule=dim \"hidden\":1:"));
+  EXPECT_THAT(
+      error,
+      HasSubstr(
+          "expected fields of rule (dim, axis, scope) in protobuf text form, as in 'rule=dim: …'"));
+}
+
+TEST_F(SetFieldTest, ASelectorOfAnEmptyListHasNoRemedy) {
+  EXPECT_THAT(Error("layout[x].sbp=B"), Not(HasSubstr("Try")));
+}
+
+TEST_F(SetFieldTest, ErrorsNameTheNearestFieldElementOrValue) {
+  EXPECT_THAT(Error("trainin.steps=10"), HasSubstr("Try: training."));
+  EXPECT_THAT(Error("training.stepz=10"), HasSubstr("Try: steps."));
+  EXPECT_THAT(Error("training.steps=ten"), HasSubstr("int64"));
+  EXPECT_THAT(Error("training.precision=bf15"), HasSubstr("BF16"));
+  EXPECT_THAT(Error("graph.dim[hiden].size=1"), HasSubstr("Try: hidden."));
+  EXPECT_THAT(Error("graph.dim[7].size=1"), HasSubstr("which has 2"));
+  EXPECT_THAT(Error("graph.dim.size=1"), HasSubstr("dim[0]"));
+  EXPECT_THAT(Error("training.steps.x=1"), HasSubstr("plain value"));
+  EXPECT_THAT(Error("training[0].steps=1"), HasSubstr("not a list"));
+  EXPECT_THAT(Error("training.optimizer={adam {}}"), HasSubstr("W000"));
+  Error("training");
+  Error("=5");
+  Error("graph.dim[0.size=1");
+  Error("training..steps=1");
+}
+
+TEST(SetMeshTest, ReplacesTheMeshAndRefusesNonsense) {
+  Job job = *ParseJob("mesh { axis { name: \"dp\" size: 8 } }", "t");
+  ASSERT_TRUE(SetMesh("dp=2,tp=3", &job).ok());
+  ASSERT_EQ(job.mesh().axis_size(), 2);
+  EXPECT_EQ(job.mesh().axis(1).name(), "tp");
+  EXPECT_EQ(job.mesh().axis(1).size(), 3);
+  EXPECT_EQ(SetMesh("dp=x", &job).code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(job.mesh().axis_size(), 2);
+  ASSERT_TRUE(SetMesh("", &job).ok());
+  EXPECT_EQ(job.mesh().axis_size(), 0);
+}
+
+TEST(JobTextTest, RoundTripsAndIsStable) {
+  Job job = *ParseJob(R"(name: "x" graph { dim { name: "batch" size: 8 } function { name: "f"
+    node { name: "n" op: "relu" input: "x" attr { name: "a" value { ints { values: 1 values: 2 } } } } } main: "f" }
+    pipeline { cut: "a" cut: "b" } training { schedule { learning_rate: 0.1 } })",
+                      "t");
+  std::string text = JobText(job, "a title\nof two lines");
+  auto back = ParseJob(text, "t");
+  ASSERT_TRUE(back.ok()) << back.status() << text;
+  EXPECT_EQ(back->DebugString(), job.DebugString());
+  EXPECT_EQ(JobText(*back, "a title\nof two lines"), text);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,164 @@
+#include "tools/trace/critical_path.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+
+namespace weir {
+namespace {
+
+// A PathWalk walks back and adds up.
+class PathWalk {
+ public:
+  PathWalk(const RecordedRun& run, int64_t first_step, int64_t last_step)
+      : run_(run), first_step_(first_step), last_step_(last_step) {}
+
+  CriticalPath Find() {
+    const int64_t end = run_.TimeOf(last_step_).end;
+    const RecordedAct* act = nullptr;  // the last to end in these steps
+    for (const RecordedRank& rank : run_.ranks) {
+      for (const RecordedAct& a : rank.acts) {
+        if (a.end <= end && (act == nullptr || a.end > act->end)) act = &a;
+      }
+    }
+    if (act == nullptr) return {};
+    begin_ = run_.TimeOf(first_step_).begin;
+    at_ = act->end;
+    while (act != nullptr && at_ > begin_) act = Before(act);
+    if (at_ > begin_) between_ += static_cast<double>(at_ - begin_);
+    return Sum();
+  }
+
+ private:
+  struct ActSum {
+    double ns = 0;
+    int64_t acts = 0;
+  };
+  struct EdgeSum {
+    double ns = 0;
+    int64_t times = 0;
+  };
+
+  // Returns the time from `from` until at_, as far as it lies in the steps, and moves to `from`.
+  double Take(int64_t from) {
+    from = std::min(at_, std::max(from, begin_));
+    const double ns = static_cast<double>(at_ - from);
+    at_ = from;
+    return ns;
+  }
+
+  // Adds the act, and the time between the act and its cause; returns the cause.
+  const RecordedAct* Before(const RecordedAct* act) {
+    const RecordedActor& actor = run_.actors[act->actor];
+    const RecordedRank& rank = run_.ranks[actor.rank_index];
+    const int32_t place = static_cast<int32_t>(act - rank.acts.data());
+    const RecordedAct* previous = place > 0 ? &rank.acts[place - 1] : nullptr;
+    ActSum& sum = acts_[{rank.rank, actor.function, actor.phase}];
+    sum.ns += Take(previous != nullptr ? std::max(act->start, previous->end) : act->start);
+    ++sum.acts;
+    if (at_ <= begin_) return nullptr;
+    const RecordedAct* cause = run_.Cause(*act);
+    if (cause != nullptr && cause->start < act->start) {
+      AddWay(*act, *cause);
+      return cause;
+    }
+    if (const RecordedRank::RunBegin* run = RunBegin(rank, place)) {
+      const int64_t run_begin = RunBeginOfAll(act->step, run->at);
+      between_ += Take(run_begin);
+      previous = LastBefore(run_begin);
+      if (previous != nullptr) rest_ += Take(previous->end);
+      return previous;
+    }
+    if (previous != nullptr) between_ += Take(previous->end);
+    return previous;
+  }
+
+  void AddWay(const RecordedAct& act, const RecordedAct& cause) {
+    const double ns = Take(cause.end);
+    const RecordedRegister& r = run_.registers[act.waited_register];
+    if (!r.crosses_ranks) {
+      between_ += ns;
+      return;
+    }
+    const int from = run_.ranks[run_.actors[cause.actor].rank_index].rank;
+    const int to = run_.ranks[run_.actors[act.actor].rank_index].rank;
+    const auto kind =
+        act.wait == RecordedAct::Wait::kInput ? PathEdge::Kind::kToken : PathEdge::Kind::kSlot;
+    EdgeSum& sum = edges_[{r.name, from, to, kind}];
+    sum.ns += ns;
+    ++sum.times;
+  }
+
+  static const RecordedRank::RunBegin* RunBegin(const RecordedRank& rank, int32_t act) {
+    auto at =
+        std::lower_bound(rank.runs.begin(), rank.runs.end(), act,
+                         [](const RecordedRank::RunBegin& run, int32_t a) { return run.act < a; });
+    return at != rank.runs.end() && at->act == act ? &*at : nullptr;
+  }
+  // Returns the begin of the run of the step, over all ranks; `own` if that run began before the
+  // acts that are kept.
+  int64_t RunBeginOfAll(int64_t step, int64_t own) const {
+    for (int64_t s = std::min(step, run_.last_step); s >= run_.first_step; --s) {
+      if (run_.TimeOf(s).place == StepTime::Place::kFirstOfRun)
+        return std::min(own, run_.TimeOf(s).begin);
+    }
+    return own;
+  }
+  const RecordedAct* LastBefore(int64_t ns) const {
+    const RecordedAct* last = nullptr;
+    for (const RecordedRank& rank : run_.ranks) {
+      auto at = std::upper_bound(rank.acts.begin(), rank.acts.end(), ns,
+                                 [](int64_t t, const RecordedAct& act) { return t < act.end; });
+      if (at == rank.acts.begin()) continue;
+      if (last == nullptr || std::prev(at)->end > last->end) last = &*std::prev(at);
+    }
+    return last;
+  }
+
+  CriticalPath Sum() const {
+    CriticalPath path;
+    path.first_step = first_step_;
+    path.last_step = last_step_;
+    const double steps = static_cast<double>(last_step_ - first_step_ + 1);
+    double total = between_;
+    for (const auto& [key, sum] : acts_) total += sum.ns;
+    for (const auto& [key, sum] : edges_) total += sum.ns;
+    path.step_ns = total / steps;
+    total = std::max(total, 1.0);
+    path.between_acts = between_ / total;
+    for (const auto& [key, sum] : acts_) {
+      const auto& [rank, function, phase] = key;
+      path.acts.push_back({rank, function, phase, sum.ns / total, sum.ns / steps,
+                           static_cast<double>(sum.acts) / steps});
+      path.phases[phase] += sum.ns / total;
+      path.ranks[rank] += sum.ns / total;
+    }
+    for (const auto& [key, sum] : edges_) {
+      const auto& [name, from, to, kind] = key;
+      path.edges.push_back({name, from, to, kind, sum.ns / total, sum.ns / steps,
+                            static_cast<double>(sum.times) / steps});
+      path.in_transfer += sum.ns / total;
+    }
+    const auto more = [](const auto& a, const auto& b) { return a.share > b.share; };
+    std::stable_sort(path.acts.begin(), path.acts.end(), more);
+    std::stable_sort(path.edges.begin(), path.edges.end(), more);
+    return path;
+  }
+
+  const RecordedRun& run_;
+  const int64_t first_step_, last_step_;
+  int64_t begin_ = 0;
+  int64_t at_ = 0;  // what is later has been added
+  double between_ = 0, rest_ = 0;
+  std::map<std::tuple<int, std::string, std::string>, ActSum> acts_;  // by rank, function, phase
+  std::map<std::tuple<std::string, int, int, PathEdge::Kind>, EdgeSum> edges_;
+};
+
+}  // namespace
+
+CriticalPath FindCriticalPath(const RecordedRun& run, int64_t first_step, int64_t last_step) {
+  return PathWalk(run, first_step, last_step).Find();
+}
+
+}  // namespace weir

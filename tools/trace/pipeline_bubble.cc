@@ -1,0 +1,64 @@
+#include "tools/trace/pipeline_bubble.h"
+
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <string>
+
+#include "runtime/trace/trace_names.h"
+
+namespace weir {
+namespace {
+
+struct StepSpan {
+  int64_t begin = std::numeric_limits<int64_t>::max();
+  int64_t end = 0;
+  double busy_ns = 0;
+};
+
+// Names of the actors of a rank that compute a pass.
+std::set<std::string> PassActors(const trace::PlanFacts& facts) {
+  auto text = [&facts](uint32_t index) {
+    return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
+                                                            : std::string();
+  };
+  std::set<std::string> names;
+  for (const trace::ActorFacts& actor : facts.actor()) {
+    const std::string phase = text(actor.phase_text());
+    if (phase == "forward" || phase == "backward" || phase == "weight gradient")
+      names.insert(text(actor.name_text()));
+  }
+  return names;
+}
+
+}  // namespace
+
+double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int64_t last_step) {
+  std::map<int64_t, StepSpan> steps;
+  double devices = 0;
+  for (const auto& [track, process] : reader.processes) {
+    auto facts = reader.plans.find(process.rank);
+    if (process.rank < 0 || facts == reader.plans.end()) continue;
+    ++devices;
+    const std::set<std::string> actors = PassActors(facts->second);
+    for (const TraceSlice& slice : process.slices) {
+      auto step = slice.numbers.find("step");
+      if (slice.category != kTraceAct || step == slice.numbers.end() ||
+          actors.count(slice.name) == 0)
+        continue;
+      if (step->second < first_step || step->second > last_step) continue;
+      StepSpan& span = steps[step->second];
+      span.begin = std::min(span.begin, slice.begin);
+      span.end = std::max(span.end, slice.end);
+      span.busy_ns += static_cast<double>(slice.end - slice.begin);
+    }
+  }
+  double sum = 0;
+  for (const auto& [step, span] : steps) {
+    if (span.end > span.begin)
+      sum += 1 - span.busy_ns / (static_cast<double>(span.end - span.begin) * devices);
+  }
+  return steps.empty() ? 0 : sum / static_cast<double>(steps.size());
+}
+
+}  // namespace weir

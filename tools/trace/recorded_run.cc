@@ -1,0 +1,301 @@
+#include "tools/trace/recorded_run.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/status.h"
+#include "runtime/trace/trace_names.h"
+
+namespace weir {
+namespace {
+
+// A larger number is damage; products of a step, acts per step and tokens stay within 63 bits.
+constexpr int64_t kNumberMax = int64_t{1} << 31;
+constexpr int64_t kActsPerStepMax = 1 << 20;
+constexpr int64_t kTokensMax = 1 << 10;
+constexpr int64_t kTurnMax = int64_t{1} << 40;
+
+absl::Status Unusable(const std::string& found) {
+  return absl::FailedPreconditionError(absl::StrCat("the run cannot be replayed: ", found));
+}
+
+bool IsCount(int64_t n, int64_t least) { return n >= least && n < kNumberMax; }
+
+// A RunBuilder joins the ranks' facts of their plans.
+class RunBuilder {
+ public:
+  explicit RunBuilder(const TraceReader& trace) : trace_(trace), enders_(FindStepEnders(trace)) {}
+
+  absl::StatusOr<RecordedRun> Build() {
+    for (const auto& [track, process] : trace_.processes) {
+      if (process.rank >= 0) processes_[process.rank] = &process;
+    }
+    if (processes_.empty()) return Unusable("the trace names no rank");
+    for (const auto& [rank, process] : processes_) {
+      auto facts = trace_.plans.find(rank);
+      if (facts == trace_.plans.end()) {
+        return Unusable(absl::StrCat("the trace does not say what the plan of rank ", rank,
+                                     " is; traces of older builds do not: write a new one"));
+      }
+      WEIR_RETURN_IF_ERROR(AddRank(*process, facts->second));
+    }
+    for (const RecordedRegister& r : run_.registers) {
+      if (r.crosses_ranks && (r.producer.actor < 0 || r.consumers.empty())) {
+        return Unusable(absl::StrCat("the other end of register '", r.name,
+                                     "' is on a rank that the trace lacks"));
+      }
+    }
+    WEIR_RETURN_IF_ERROR(ChooseSteps());
+    return std::move(run_);
+  }
+
+ private:
+  absl::Status AddRank(const TraceProcess& process, const trace::PlanFacts& facts);
+  absl::Status AddRegisters(const trace::PlanFacts& facts, std::vector<int32_t>* register_of);
+  absl::Status AddActor(const trace::PlanFacts& facts, const trace::ActorFacts& from,
+                        const std::vector<int32_t>& register_of);
+  absl::Status AddPorts(const google::protobuf::RepeatedPtrField<trace::PortFacts>& from,
+                        const std::vector<int32_t>& register_of, std::vector<RecordedPort>* to);
+  absl::Status AddActs(const TraceProcess& process);
+  void SetWait(const TraceSlice& wait, RecordedAct* act) const;
+  absl::Status ChooseSteps();
+  static std::string Text(const trace::PlanFacts& facts, uint32_t index) {
+    return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
+                                                            : std::string();
+  }
+
+  const TraceReader& trace_;
+  const std::map<int, std::vector<char>> enders_;
+  std::map<int, const TraceProcess*> processes_;  // by rank
+  std::unordered_map<uint64_t, int32_t> register_of_edge_;
+  // The next fields belong to the rank that is being added.
+  int32_t first_actor_ = 0;
+  std::set<std::pair<std::string, int32_t>> registers_named_;
+  RecordedRun run_;
+};
+
+absl::Status RunBuilder::AddRank(const TraceProcess& process, const trace::PlanFacts& facts) {
+  RecordedRank& rank = run_.ranks.emplace_back();
+  rank.rank = process.rank;
+  rank.name = process.name;
+  first_actor_ = static_cast<int32_t>(run_.actors.size());
+  registers_named_.clear();
+  std::vector<int32_t> register_of;
+  WEIR_RETURN_IF_ERROR(AddRegisters(facts, &register_of));
+  const std::vector<char>& ends_step = enders_.at(process.rank);
+  for (const trace::ActorFacts& actor : facts.actor())
+    WEIR_RETURN_IF_ERROR(AddActor(facts, actor, register_of));
+  for (size_t a = first_actor_; a < run_.actors.size(); ++a)
+    run_.actors[a].ends_step = ends_step[a - first_actor_] != 0;
+  return AddActs(process);
+}
+
+absl::Status RunBuilder::AddRegisters(const trace::PlanFacts& facts,
+                                      std::vector<int32_t>* register_of) {
+  for (const trace::RegisterFacts& from : facts.registers()) {
+    int32_t index = static_cast<int32_t>(run_.registers.size());
+    if (from.crosses_ranks())
+      index = register_of_edge_.try_emplace(from.edge(), index).first->second;
+    register_of->push_back(index);
+    registers_named_.emplace(Text(facts, from.name_text()), index);
+    if (index < static_cast<int32_t>(run_.registers.size())) continue;  // its other end told of it
+    RecordedRegister& to = run_.registers.emplace_back();
+    to.name = Text(facts, from.name_text());
+    to.family = from.crosses_ranks() ? Text(facts, from.boxing_text()) : to.name;
+    to.bytes = from.bytes();
+    to.slots = from.slots();
+    to.initial_tokens = from.initial_tokens();
+    to.crosses_ranks = from.crosses_ranks();
+    if (to.bytes < 0 || !IsCount(to.slots, 1) || !IsCount(to.initial_tokens, 0) ||
+        to.initial_tokens > to.slots) {
+      return Unusable(absl::StrCat("register '", to.name, "' has impossible numbers"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<trace::PortFacts>& from,
+                                  const std::vector<int32_t>& register_of,
+                                  std::vector<RecordedPort>* to) {
+  for (const trace::PortFacts& port : from) {
+    if (port.register_id() < 0 || port.register_id() >= static_cast<int32_t>(register_of.size()) ||
+        !IsCount(port.period(), 1) || !IsCount(port.tokens(), 1) || port.tokens() > kTokensMax ||
+        !IsCount(port.phase(), 0) || port.phase() >= port.period() ||
+        port.tokens() > run_.registers[register_of[port.register_id()]].slots) {
+      return Unusable("a port has impossible numbers");
+    }
+    to->push_back({register_of[port.register_id()], port.period(), port.tokens(), port.phase()});
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::ActorFacts& from,
+                                  const std::vector<int32_t>& register_of) {
+  const int32_t index = static_cast<int32_t>(run_.actors.size());
+  RecordedActor& to = run_.actors.emplace_back();
+  to.rank_index = static_cast<int32_t>(run_.ranks.size()) - 1;
+  to.name = Text(facts, from.name_text());
+  to.function = Text(facts, from.function_text());
+  if (to.function.empty()) to.function = to.name;
+  to.phase = Text(facts, from.phase_text());
+  to.priority = from.priority();
+  const trace::TurnFacts& turn = from.turn();
+  to.turn = {turn.first(), turn.group(), turn.group_stride(), turn.stride()};
+  to.planned_ns = std::max<int64_t>(0, from.planned_ns());
+  to.acts_per_step = from.acts_per_step();
+  to.chunks = from.chunks();
+  to.every = from.every();
+  to.every_phase = from.every_phase();
+  if (!IsCount(to.acts_per_step, 1) || to.acts_per_step > kActsPerStepMax ||
+      !IsCount(to.chunks, 1) || !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) ||
+      to.every_phase >= to.every || turn.first() <= -kTurnMax || turn.first() >= kTurnMax ||
+      !IsCount(turn.group(), 1) || !IsCount(turn.group_stride(), 0) || !IsCount(turn.stride(), 0)) {
+    return Unusable(absl::StrCat("actor '", to.name, "' has impossible numbers"));
+  }
+  WEIR_RETURN_IF_ERROR(AddPorts(from.input(), register_of, &to.inputs));
+  WEIR_RETURN_IF_ERROR(AddPorts(from.output(), register_of, &to.outputs));
+  for (size_t i = 0; i < to.inputs.size(); ++i) {
+    RecordedRegister& r = run_.registers[to.inputs[i].register_index];
+    r.consumers.push_back({index, static_cast<int32_t>(i)});
+    if (!r.crosses_ranks) continue;  // of two names, the reader's
+    const trace::RegisterFacts& own =
+        facts.registers(from.input(static_cast<int>(i)).register_id());
+    r.name = Text(facts, own.name_text());
+    r.family = Text(facts, own.boxing_text());
+  }
+  for (size_t i = 0; i < to.outputs.size(); ++i) {
+    RecordedPortRef& producer = run_.registers[to.outputs[i].register_index].producer;
+    if (producer.actor >= 0)
+      return Unusable(absl::StrCat("two actors produce what '", to.name, "' does"));
+    producer = {index, static_cast<int32_t>(i)};
+  }
+  return absl::OkStatus();
+}
+
+absl::Status RunBuilder::AddActs(const TraceProcess& process) {
+  std::unordered_map<std::string, int32_t> actor_of;
+  for (size_t i = first_actor_; i < run_.actors.size(); ++i)
+    actor_of[run_.actors[i].name] = static_cast<int32_t>(i);
+  RecordedRank& rank = run_.ranks.back();
+  const TraceSlice* wait = nullptr;
+  for (const TraceSlice& slice : process.slices) {
+    if (slice.category == kTraceRest)
+      rank.runs.push_back({static_cast<int32_t>(rank.acts.size()), slice.end});
+    if (slice.category == kTraceWaitsForInput || slice.category == kTraceWaitsForCredit)
+      wait = &slice;
+    if (slice.category != kTraceAct) continue;
+    const auto number = [&slice](const char* name) {
+      auto at = slice.numbers.find(name);
+      return at == slice.numbers.end() ? int64_t{0} : at->second;
+    };
+    int32_t actor = -1;
+    if (auto at = actor_of.find(slice.name); at != actor_of.end()) actor = at->second;
+    if (auto at = slice.numbers.find(kTraceActor);
+        at != slice.numbers.end() && at->second >= 0 && at->second < kNumberMax) {
+      actor = first_actor_ + static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28));
+    }
+    if (actor < 0 || actor >= static_cast<int32_t>(run_.actors.size())) {
+      return Unusable(
+          absl::StrCat("the plan of rank ", rank.rank, " has no actor '", slice.name.text(), "'"));
+    }
+    const RecordedActor& of = run_.actors[actor];
+    RecordedAct act;
+    act.actor = actor;
+    act.step = number("step");
+    const int64_t in_step = number("micro-batch") * of.chunks + number("chunk");
+    if (!IsCount(act.step, 0) || act.step % of.every != of.every_phase ||
+        !IsCount(number("micro-batch"), 0) || !IsCount(number("chunk"), 0) ||
+        number("micro-batch") >= of.acts_per_step || in_step >= of.acts_per_step) {
+      return Unusable(absl::StrCat("an act of '", of.name, "' has impossible numbers"));
+    }
+    act.number = of.ActsBefore(act.step) + in_step;
+    act.start = slice.begin;
+    act.end = slice.end;
+    if (auto at = slice.numbers.find(kTraceCpu);
+        at != slice.numbers.end() && IsCount(at->second, 0))
+      act.cpu_ns = at->second * 1000;
+    if (wait != nullptr && wait->end <= act.start) SetWait(*wait, &act);
+    rank.acts.push_back(act);
+    wait = nullptr;
+  }
+  return absl::OkStatus();
+}
+
+void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {
+  const bool input = wait.category == kTraceWaitsForInput;
+  auto name = wait.texts.find("register");
+  if (name == wait.texts.end()) return;
+  const RecordedActor& actor = run_.actors[act->actor];
+  for (const RecordedPort& port : input ? actor.inputs : actor.outputs) {
+    if (!port.Begins(act->number) ||
+        registers_named_.count({name->second, port.register_index}) == 0)
+      continue;
+    act->wait = input ? RecordedAct::Wait::kInput : RecordedAct::Wait::kCredit;
+    act->waited_register = port.register_index;
+    return;
+  }
+}
+
+// Chooses the last steps of which everything is kept; then indexes their acts.
+absl::Status RunBuilder::ChooseSteps() {
+  run_.times = FindStepTimes(trace_);
+  if (run_.times.steps.empty())
+    return Unusable("no step is complete in the trace, which keeps the last acts only");
+  run_.first_step = run_.times.steps.front().step;
+  run_.last_step = run_.times.steps.back().step;
+  for (RecordedRank& rank : run_.ranks) {
+    for (size_t i = 0; i < rank.acts.size(); ++i) {
+      const RecordedAct& act = rank.acts[i];
+      if (act.step < run_.first_step || act.step > run_.last_step) continue;
+      RecordedActor& actor = run_.actors[act.actor];
+      actor.first_act = actor.ActsBefore(run_.first_step);
+      actor.acts.resize(actor.ActsBefore(run_.last_step + 1) - actor.first_act, -1);
+      actor.acts[act.number - actor.first_act] = static_cast<int32_t>(i);
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+const RecordedAct* RecordedRun::Publisher(int32_t register_index, int64_t token) const {
+  const RecordedRegister& r = registers[register_index];
+  if (token < r.initial_tokens || r.producer.actor < 0) return nullptr;
+  const RecordedPort& port = actors[r.producer.actor].outputs[r.producer.port];
+  return Act(r.producer.actor, port.LastAct((token - r.initial_tokens) / port.tokens));
+}
+
+const RecordedAct* RecordedRun::LastReader(int32_t register_index, int64_t token) const {
+  const RecordedAct* last = nullptr;
+  for (const RecordedPortRef& consumer : registers[register_index].consumers) {
+    const RecordedPort& port = actors[consumer.actor].inputs[consumer.port];
+    const RecordedAct* act =
+        token < 0 ? nullptr : Act(consumer.actor, port.LastAct(token / port.tokens));
+    if (act == nullptr) return nullptr;
+    if (last == nullptr || act->end > last->end) last = act;
+  }
+  return last;
+}
+
+const RecordedAct* RecordedRun::Cause(const RecordedAct& act) const {
+  const RecordedActor& actor = actors[act.actor];
+  if (act.wait == RecordedAct::Wait::kNone) return nullptr;
+  const bool input = act.wait == RecordedAct::Wait::kInput;
+  for (const RecordedPort& port : input ? actor.inputs : actor.outputs) {
+    if (port.register_index != act.waited_register) continue;
+    return input ? Publisher(port.register_index, TokenTaken(port, act.number))
+                 : LastReader(port.register_index, TokenInTheWay(port, act.number));
+  }
+  return nullptr;
+}
+
+absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace) {
+  return RunBuilder(trace).Build();
+}
+
+}  // namespace weir

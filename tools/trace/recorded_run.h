@@ -1,0 +1,162 @@
+// A RecordedRun is a recorded run as a graph: the actors and registers of all ranks as the trace
+// describes them, and every act with its time and its wait. A register between ranks, of which each
+// rank knows one end, is one register here.
+//
+// Tokens and acts are numbered from step 0 of the job, even if a trace begins later: a plan is the
+// same after each step, so the numbers follow from the step. Not here: reading files
+// (trace_reader.h), causes (critical_path.h), other runs (replay.h).
+// Thread rule: a value.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/trace/step_times.h"
+#include "tools/trace/trace_reader.h"
+
+namespace weir {
+
+// Span j of a port is the acts from j * period - phase on. A span moves `tokens` tokens, which are
+// taken before its first act and given up after its last.
+struct RecordedPort {
+  int32_t register_index = -1;
+  int64_t period = 1;
+  int64_t tokens = 1;
+  int64_t phase = 0;
+
+  int64_t SpanOf(int64_t act) const { return (act + phase) / period; }
+  bool Begins(int64_t act) const { return act == 0 || (act + phase) % period == 0; }
+  bool Ends(int64_t act) const { return (act + 1 + phase) % period == 0; }
+  int64_t FirstAct(int64_t span) const { return span == 0 ? 0 : span * period - phase; }
+  int64_t LastAct(int64_t span) const { return (span + 1) * period - phase - 1; }
+  // Return the number of spans before act `act`: those that have begun, and those that are over.
+  int64_t BegunBefore(int64_t act) const { return act == 0 ? 0 : SpanOf(act - 1) + 1; }
+  int64_t OverBefore(int64_t act) const { return SpanOf(act); }
+};
+
+// A RecordedTurn decides the order of ready acts of equal priority: the least turn goes first, then
+// the least actor.
+struct RecordedTurn {
+  int64_t first = 0;
+  int64_t group = 1;
+  int64_t group_stride = 0;
+  int64_t stride = 0;
+  int64_t At(int64_t micro_batch) const {
+    return first + micro_batch / group * group_stride + micro_batch % group * stride;
+  }
+};
+
+struct RecordedActor {
+  int32_t rank_index = 0;
+  std::string name;
+  std::string function;  // the user's name of the actor's function; else the actor's own
+  std::string phase;
+  int32_t priority = 0;  // the larger goes first
+  RecordedTurn turn;
+  int64_t acts_per_step = 1;
+  int64_t chunks = 1;
+  int64_t every = 1;
+  int64_t every_phase = 0;
+  int64_t planned_ns = 0;  // of an act; 0: unknown
+  bool ends_step = true;   // its acts may end a step (step_rule.h)
+  std::vector<RecordedPort> inputs;
+  std::vector<RecordedPort> outputs;
+  // The acts kept, by number: places in the acts of the rank, -1 if an act is missing.
+  int64_t first_act = 0;
+  std::vector<int32_t> acts;
+
+  int64_t ActsBefore(int64_t step) const {
+    return step <= every_phase ? 0 : ((step - 1 - every_phase) / every + 1) * acts_per_step;
+  }
+  int64_t MicroBatchOf(int64_t act) const { return act % acts_per_step / chunks; }
+  int64_t StepOf(int64_t act) const { return act / acts_per_step * every + every_phase; }
+};
+
+struct RecordedPortRef {
+  int32_t actor = -1;
+  int32_t port = -1;
+};
+
+struct RecordedRegister {
+  std::string name;
+  // The name without ranks that all registers of one exchange share; otherwise the name.
+  std::string family;
+  int64_t bytes = 0;  // of a slot
+  int64_t slots = 1;
+  int64_t initial_tokens = 0;
+  bool crosses_ranks = false;
+  RecordedPortRef producer;
+  std::vector<RecordedPortRef> consumers;
+};
+
+struct RecordedAct {
+  enum class Wait : uint8_t { kNone, kInput, kCredit };
+  int32_t actor = -1;
+  Wait wait = Wait::kNone;  // of the device, before this act
+  int32_t waited_register = -1;
+  int64_t number = 0;
+  int64_t step = 0;
+  int64_t start = 0;
+  int64_t end = 0;
+  int64_t cpu_ns = -1;  // of the rank's thread; negative: not measured
+};
+
+struct RecordedRank {
+  int rank = 0;
+  std::string name;               // "rank 0 · stage 0"
+  std::vector<RecordedAct> acts;  // in order of time
+  // A RunBegin is an act before which the session rested and waited for its next call.
+  struct RunBegin {
+    int32_t act = 0;  // the first after the rest, a place in `acts`
+    int64_t at = 0;   // the end of the rest
+  };
+  std::vector<RunBegin> runs;
+};
+
+struct RecordedRun {
+  std::vector<RecordedRank> ranks;  // ascending
+  std::vector<RecordedActor> actors;
+  std::vector<RecordedRegister> registers;
+  // The steps of which every act of every rank is kept, with no step missing between them:
+  // times.steps from first to last.
+  int64_t first_step = 0;
+  int64_t last_step = 0;
+  StepTimes times;
+
+  const StepTime& TimeOf(int64_t step) const { return times.steps[step - first_step]; }
+
+  // Returns the act of that number; null if the act is not kept.
+  const RecordedAct* Act(int32_t actor, int64_t number) const {
+    const RecordedActor& a = actors[actor];
+    const int64_t at = number - a.first_act;
+    if (at < 0 || at >= static_cast<int64_t>(a.acts.size()) || a.acts[at] < 0) return nullptr;
+    return &ranks[a.rank_index].acts[a.acts[at]];
+  }
+  // Returns the act that published token `token` of a register; null if the token is initial or the
+  // act is not kept.
+  const RecordedAct* Publisher(int32_t register_index, int64_t token) const;
+  // Returns the act, among those of all consumers, that gave up the token last; null if one of them
+  // is not kept.
+  const RecordedAct* LastReader(int32_t register_index, int64_t token) const;
+  // TokenTaken returns the last token that an act takes from the register of `port`. The next
+  // function returns the token that must have been given up before an act has its slots. Negative
+  // if none.
+  static int64_t TokenTaken(const RecordedPort& port, int64_t act) {
+    return (port.SpanOf(act) + 1) * port.tokens - 1;
+  }
+  int64_t TokenInTheWay(const RecordedPort& port, int64_t act) const {
+    const RecordedRegister& r = registers[port.register_index];
+    return r.initial_tokens + (port.SpanOf(act) + 1) * port.tokens - 1 - r.slots;
+  }
+  // Returns the act whose end this act waited for, as the record says: the publisher of the token
+  // or the last reader of the slot. Null if the act waited for nothing, or the cause is not kept.
+  const RecordedAct* Cause(const RecordedAct& act) const;
+};
+
+// kFailedPrecondition if the trace does not hold the facts that a replay needs: it was written
+// without facts of the plans, a rank is missing, or no step is complete; the message says which.
+absl::StatusOr<RecordedRun> ReadRecordedRun(const TraceReader& trace);
+
+}  // namespace weir

@@ -1,0 +1,545 @@
+#include "tools/trace/replay.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <optional>
+#include <queue>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace weir {
+namespace {
+
+int64_t MedianOf(std::vector<int64_t> values) {
+  if (values.empty()) return 0;
+  std::nth_element(values.begin(), values.begin() + values.size() / 2, values.end());
+  return values[values.size() / 2];
+}
+
+// MessageTimes estimates the times of messages from the acts around them.
+class MessageTimes {
+ public:
+  MessageTimes(const RecordedRun& run, RecordedAct::Wait way) : run_(run), way_(way) {
+    known_.resize(run.registers.size());
+  }
+
+  // Returns the tokens that were published, or given up, in the steps that are replayed: [first,
+  // end).
+  std::pair<int64_t, int64_t> Range(int32_t index) const {
+    const RecordedRegister& r = run_.registers[index];
+    const bool token = way_ == RecordedAct::Wait::kInput;
+    const RecordedPortRef& ref = token ? r.producer : r.consumers[0];
+    const RecordedActor& actor = run_.actors[ref.actor];
+    const RecordedPort& port = token ? actor.outputs[ref.port] : actor.inputs[ref.port];
+    const auto before = [&](int64_t step) {
+      return port.OverBefore(actor.ActsBefore(step)) * port.tokens + (token ? r.initial_tokens : 0);
+    };
+    return {before(run_.first_step), before(run_.last_step + 1)};
+  }
+
+  struct Observation {
+    bool exact = false;
+    int64_t ns = 0;  // the time, or no less than it
+  };
+  // Returns nothing if the acts around the message are not kept.
+  std::optional<Observation> Observe(int32_t index, int64_t token) const {
+    return way_ == RecordedAct::Wait::kInput ? ObserveToken(index, token)
+                                             : ObserveCredit(index, token);
+  }
+
+  // Returns the medians, after all exact times have been added.
+  void Add(int32_t index, int64_t ns) {
+    known_[index].push_back(ns);
+    of_pair_[Pair(index)].push_back(ns);
+    all_.push_back(ns);
+  }
+  int64_t Median(int32_t index) {
+    if (!known_[index].empty()) return MedianOf(known_[index]);
+    auto pair = of_pair_.find(Pair(index));
+    return MedianOf(pair != of_pair_.end() ? pair->second : all_);
+  }
+
+ private:
+  std::pair<int, int> Pair(int32_t index) const {
+    const RecordedRegister& r = run_.registers[index];
+    return {run_.actors[r.producer.actor].rank_index, run_.actors[r.consumers[0].actor].rank_index};
+  }
+  std::optional<Observation> ObserveToken(int32_t index, int64_t token) const {
+    const RecordedAct* from = run_.Publisher(index, token);
+    if (from == nullptr) return std::nullopt;
+    std::optional<Observation> seen;
+    for (const RecordedPortRef& consumer : run_.registers[index].consumers) {
+      const RecordedPort& port = run_.actors[consumer.actor].inputs[consumer.port];
+      const RecordedAct* to = run_.Act(consumer.actor, port.FirstAct(token / port.tokens));
+      if (to == nullptr) continue;
+      const int64_t ns = std::max<int64_t>(0, to->start - from->end);
+      const bool exact = to->wait == RecordedAct::Wait::kInput && to->waited_register == index &&
+                         RecordedRun::TokenTaken(port, to->number) == token;
+      if (!seen.has_value() || ns < seen->ns) seen = Observation{exact, ns};
+    }
+    return seen;
+  }
+  std::optional<Observation> ObserveCredit(int32_t index, int64_t token) const {
+    const RecordedRegister& r = run_.registers[index];
+    const RecordedAct* from = run_.LastReader(index, token);
+    const RecordedPort& port = run_.actors[r.producer.actor].outputs[r.producer.port];
+    const int64_t span = (token + r.slots - r.initial_tokens) / port.tokens;
+    const RecordedAct* to = run_.Act(r.producer.actor, port.FirstAct(span));
+    if (from == nullptr || to == nullptr) return std::nullopt;
+    const bool exact = to->wait == RecordedAct::Wait::kCredit && to->waited_register == index &&
+                       run_.TokenInTheWay(port, to->number) == token;
+    return Observation{exact, std::max<int64_t>(0, to->start - from->end)};
+  }
+
+  const RecordedRun& run_;
+  const RecordedAct::Wait way_;
+  std::vector<std::vector<int64_t>> known_;  // exact, by register
+  std::map<std::pair<int, int>, std::vector<int64_t>> of_pair_;
+  std::vector<int64_t> all_;
+};
+
+}  // namespace
+
+Replayer::Replayer(const RecordedRun* run) : run_(run) {
+  FindDurations();
+  FindRests();
+  FindMessages();
+  Record();
+  as_it_was_ = Play({});
+}
+
+// An act's time is that of the device: the act began when the act before it had ended. The time
+// between the two belongs to the act too, if the rank waited for nothing: the engine's time, or the
+// time in which another thread had the core.
+void Replayer::FindDurations() {
+  constexpr int64_t kUnknown = -1;
+  for (const RecordedActor& actor : run_->actors)
+    durations_.emplace_back(actor.acts.size(), kUnknown);
+  for (const RecordedRank& rank : run_->ranks) {
+    int64_t free_since = std::numeric_limits<int64_t>::min();
+    auto run = rank.runs.begin();
+    for (size_t i = 0; i < rank.acts.size(); ++i) {
+      const RecordedAct& act = rank.acts[i];
+      for (; run != rank.runs.end() && run->act <= static_cast<int32_t>(i); ++run)
+        free_since = std::max(free_since, run->at);
+      const bool waited = act.wait != RecordedAct::Wait::kNone || i == 0;
+      const int64_t ns =
+          std::max<int64_t>(0, act.end - (waited ? std::max(act.start, free_since) : free_since));
+      free_since = std::max(free_since, act.end);
+      if (act.step < run_->first_step || act.step > run_->last_step) continue;
+      durations_[act.actor][act.number - run_->actors[act.actor].first_act] = ns;
+    }
+  }
+  for (std::vector<int64_t>& durations : durations_) {
+    std::vector<int64_t> known;
+    for (int64_t ns : durations) {
+      if (ns != kUnknown) known.push_back(ns);
+    }
+    const int64_t median = MedianOf(known);
+    for (int64_t& ns : durations) {
+      if (ns == kUnknown) ns = median;
+    }
+  }
+}
+
+void Replayer::FindRests() {
+  for (int64_t step = run_->first_step + 1; step <= run_->last_step; ++step) {
+    if (run_->TimeOf(step).place != StepTime::Place::kFirstOfRun) continue;
+    Rest& rest = rests_.emplace_back();
+    rest.step = step;
+    const int64_t end = run_->TimeOf(step - 1).end, begin = run_->TimeOf(step).begin;
+    for (const RecordedRank& rank : run_->ranks) {
+      // Finds the first run that began no earlier; a rank whose rest was too short to be recorded
+      // began with the others.
+      auto at =
+          std::find_if(rank.runs.begin(), rank.runs.end(),
+                       [begin](const RecordedRank::RunBegin& run) { return run.at >= begin; });
+      const bool known = at != rank.runs.end() && at->at <= run_->TimeOf(step).end;
+      rest.begin_after.push_back((known ? at->at : begin) - end);
+    }
+  }
+}
+
+void Replayer::FindMessages() {
+  for (auto [way, messages] :
+       {std::pair(RecordedAct::Wait::kInput, &tokens_), {RecordedAct::Wait::kCredit, &credits_}}) {
+    messages->resize(run_->registers.size());
+    MessageTimes times(*run_, way);
+    std::vector<std::vector<std::optional<MessageTimes::Observation>>> seen(run_->registers.size());
+    for (size_t i = 0; i < run_->registers.size(); ++i) {
+      if (!run_->registers[i].crosses_ranks) continue;
+      const auto [first, end] = times.Range(static_cast<int32_t>(i));
+      (*messages)[i].first_token = first;
+      for (int64_t token = first; token < end; ++token) {
+        seen[i].push_back(times.Observe(static_cast<int32_t>(i), token));
+        if (seen[i].back().has_value() && seen[i].back()->exact)
+          times.Add(static_cast<int32_t>(i), seen[i].back()->ns);
+      }
+    }
+    for (size_t i = 0; i < run_->registers.size(); ++i) {
+      if (!run_->registers[i].crosses_ranks) continue;
+      Messages& m = (*messages)[i];
+      m.median_ns = times.Median(static_cast<int32_t>(i));
+      for (const auto& o : seen[i]) {
+        m.ns.push_back(!o.has_value() ? m.median_ns
+                       : o->exact     ? o->ns
+                                      : std::min(o->ns, m.median_ns));
+      }
+    }
+  }
+}
+
+void Replayer::Record() {
+  recorded_.finished = true;
+  for (const StepTime& step : run_->times.steps) recorded_.step_ns_of.push_back(step.ns());
+  recorded_.step_ns = MeanStepNs(recorded_.step_ns_of);
+}
+
+double Replayer::MeanStepNs(const std::vector<int64_t>& step_ns_of) {
+  if (step_ns_of.size() == 1) return static_cast<double>(step_ns_of[0]);
+  const int64_t sum = std::accumulate(step_ns_of.begin() + 1, step_ns_of.end(), int64_t{0});
+  return static_cast<double>(sum) / static_cast<double>(step_ns_of.size() - 1);
+}
+
+// A ReplayState is one replay in progress.
+class ReplayState {
+ public:
+  ReplayState(const Replayer& replayer, const ReplayChanges& changes)
+      : replayer_(replayer), run_(*replayer.run_), changes_(changes) {}
+
+  ReplayResult Play();
+
+ private:
+  struct Port {
+    RecordedPort port;
+    int64_t available = 0;  // tokens, or free slots
+    bool input = false;
+    bool wanted = false;
+  };
+  struct Actor {
+    int32_t first_port = 0;
+    int32_t num_ports = 0;
+    int32_t missing = 0;
+    int64_t acts_done = 0;
+    int64_t limit = 0;
+    int64_t since = 0;  // when it last got something that it lacked, or ended an act
+    bool running = false;
+    bool ready() const { return missing == 0 && !running && acts_done < limit; }
+  };
+  struct Register {
+    int32_t producer_port = -1;
+    std::vector<std::pair<int32_t, int32_t>> consumers;  // actor, port
+    std::vector<int64_t> released;                       // by consumer: tokens given up
+    int64_t freed = 0;                                   // by all of them
+    int64_t published = 0;
+    int64_t slots = 0;
+    double transfer_factor = 1;
+    int64_t last_token_at = 0, last_credit_at = 0;  // messages do not overtake each other
+  };
+  struct Rank {
+    using Ready =
+        std::tuple<int64_t, int64_t, int32_t>;  // less priority, turn, actor: the least goes first
+    std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
+    int32_t running = -1;
+    int64_t last_end = 0;
+  };
+  struct Event {
+    enum Kind : int32_t { kActDone, kToken, kCredit, kRunBegins };
+    int64_t at = 0;
+    int64_t order = 0;
+    Kind kind = kActDone;
+    int32_t index = 0;  // rank or register
+    bool operator>(const Event& other) const {
+      return std::tie(at, order) > std::tie(other.at, other.order);
+    }
+  };
+
+  void MakePorts();
+  void RaiseLimits(int32_t rank, int64_t before_step);
+  void Push(int64_t at, Event::Kind kind, int32_t index) {
+    events_.push({at, num_events_++, kind, index});
+  }
+  void Happen(const Event& event);
+  void Start(int32_t rank);
+  void Finish(int32_t rank);
+  void Publish(int32_t index, int64_t tokens);
+  void Release(int32_t index, int32_t port, int64_t tokens);
+  void Arrive(int32_t actor, int32_t port, int64_t count);
+  void OnReady(int32_t actor) {
+    const RecordedActor& a = run_.actors[actor];
+    ranks_[a.rank_index].ready.emplace(-int64_t{a.priority},
+                                       a.turn.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
+    Touch(a.rank_index);
+  }
+  void Touch(int32_t rank) { touched_.insert(rank); }
+  int64_t LastEnd() const {
+    int64_t end = 0;
+    for (const Rank& rank : ranks_) end = std::max(end, rank.last_end);
+    return end;
+  }
+
+  const Replayer& replayer_;
+  const RecordedRun& run_;
+  const ReplayChanges& changes_;
+  std::vector<Port> ports_;
+  std::vector<Actor> actors_;
+  std::vector<Register> registers_;
+  std::vector<Rank> ranks_;
+  std::set<int32_t> touched_;  // ranks that may have an act to start
+  std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
+  int64_t num_events_ = 0;
+  int64_t now_ = 0;
+  int64_t acts_left_ = 0;          // of the present run
+  size_t run_number_ = 0;          // the rest before it, less 1
+  std::vector<int64_t> step_end_;  // by step from the first
+  // The rest between the run that begins with the step and the run before, by step from the first.
+  std::vector<int64_t> rest_before_;
+  ReplayResult result_;
+};
+
+// Sets all ports to their state when the steps before the first step are over.
+void ReplayState::MakePorts() {
+  registers_.resize(run_.registers.size());
+  ranks_.resize(run_.ranks.size());
+  for (size_t i = 0; i < registers_.size(); ++i) {
+    Register& r = registers_[i];
+    r.slots = changes_.slots.empty() ? run_.registers[i].slots : changes_.slots[i];
+    if (!changes_.transfer_factor.empty()) r.transfer_factor = changes_.transfer_factor[i];
+    r.published = run_.registers[i].initial_tokens;
+  }
+  for (size_t a = 0; a < run_.actors.size(); ++a) {
+    const RecordedActor& from = run_.actors[a];
+    Actor& actor = actors_.emplace_back();
+    actor.first_port = static_cast<int32_t>(ports_.size());
+    actor.num_ports = static_cast<int32_t>(from.inputs.size() + from.outputs.size());
+    actor.acts_done = actor.limit = from.ActsBefore(run_.first_step);
+    for (const RecordedPort& port : from.inputs) {
+      Register& r = registers_[port.register_index];
+      r.consumers.emplace_back(static_cast<int32_t>(a), static_cast<int32_t>(ports_.size()));
+      r.released.push_back(port.OverBefore(actor.acts_done) * port.tokens);
+      ports_.push_back({port, -port.BegunBefore(actor.acts_done) * port.tokens, true});
+    }
+    for (const RecordedPort& port : from.outputs) {
+      Register& r = registers_[port.register_index];
+      r.producer_port = static_cast<int32_t>(ports_.size());
+      r.published += port.OverBefore(actor.acts_done) * port.tokens;
+      ports_.push_back({port, -port.BegunBefore(actor.acts_done) * port.tokens, false});
+    }
+  }
+  for (size_t i = 0; i < registers_.size(); ++i) {
+    Register& r = registers_[i];
+    r.freed =
+        r.released.empty() ? r.published : *std::min_element(r.released.begin(), r.released.end());
+    for (const auto& [actor, port] : r.consumers) ports_[port].available += r.published;
+    if (r.producer_port >= 0)
+      ports_[r.producer_port].available += r.slots - run_.registers[i].initial_tokens + r.freed;
+  }
+  for (Actor& actor : actors_) {
+    for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
+      Port& port = ports_[p];
+      port.wanted = port.port.Begins(actor.acts_done) && port.available < port.port.tokens;
+      actor.missing += port.wanted;
+    }
+  }
+}
+
+// Allows the acts of the steps before `before_step`.
+void ReplayState::RaiseLimits(int32_t rank, int64_t before_step) {
+  for (size_t a = 0; a < actors_.size(); ++a) {
+    if (run_.actors[a].rank_index != rank) continue;
+    Actor& actor = actors_[a];
+    const bool was_ready = actor.ready();
+    actor.limit = run_.actors[a].ActsBefore(before_step);
+    actor.since = now_;
+    if (!was_ready && actor.ready()) OnReady(static_cast<int32_t>(a));
+  }
+  Touch(rank);
+}
+
+ReplayResult ReplayState::Play() {
+  MakePorts();
+  step_end_.assign(run_.last_step - run_.first_step + 1, 0);
+  rest_before_.assign(step_end_.size(), 0);
+  result_.waited_for_slot_ns.assign(registers_.size(), 0);
+  const std::vector<Replayer::Rest>& rests = replayer_.rests_;
+  for (size_t run = 0; run <= rests.size(); ++run) {
+    const int64_t end = run == rests.size() ? run_.last_step + 1 : rests[run].step;
+    acts_left_ = 0;
+    for (size_t a = 0; a < actors_.size(); ++a)
+      acts_left_ += run_.actors[a].ActsBefore(end) - actors_[a].acts_done;
+    run_number_ = run;
+    const int64_t last_end = LastEnd();
+    if (run > 0) {
+      const Replayer::Rest& rest = rests[run - 1];
+      step_end_[rest.step - 1 - run_.first_step] = last_end;  // of the run before
+      rest_before_[rest.step - run_.first_step] =
+          *std::min_element(rest.begin_after.begin(), rest.begin_after.end());
+    }
+    for (size_t r = 0; r < ranks_.size(); ++r) {
+      const int64_t after = run == 0 ? 0 : rests[run - 1].begin_after[r];
+      Push(std::max(now_, last_end + after), Event::kRunBegins, static_cast<int32_t>(r));
+    }
+    while (!events_.empty()) {
+      now_ = events_.top().at;
+      // All due events come before new acts, also events that a new act has made due.
+      for (;;) {
+        if (!events_.empty() && events_.top().at == now_) {
+          const Event event = events_.top();
+          events_.pop();
+          Happen(event);
+        } else if (!touched_.empty()) {
+          const int32_t rank = *touched_.begin();
+          touched_.erase(touched_.begin());
+          Start(rank);
+        } else {
+          break;
+        }
+      }
+    }
+    if (acts_left_ > 0) return result_;  // a standstill
+  }
+  result_.finished = true;
+  if (run_.times.last_ends_run) step_end_.back() = LastEnd();
+  int64_t before = 0;
+  for (size_t i = 0; i < step_end_.size(); ++i) {
+    const int64_t begin = before + rest_before_[i];
+    before = std::max(step_end_[i], begin);
+    result_.step_ns_of.push_back(before - begin);
+  }
+  result_.step_ns = Replayer::MeanStepNs(result_.step_ns_of);
+  return result_;
+}
+
+void ReplayState::Happen(const Event& event) {
+  switch (event.kind) {
+    case Event::kActDone: Finish(event.index); break;
+    case Event::kToken:
+      for (const auto& [actor, port] : registers_[event.index].consumers) Arrive(actor, port, 1);
+      break;
+    case Event::kCredit:
+      Arrive(run_.registers[event.index].producer.actor, registers_[event.index].producer_port, 1);
+      break;
+    case Event::kRunBegins: {
+      const std::vector<Replayer::Rest>& rests = replayer_.rests_;
+      RaiseLimits(event.index,
+                  run_number_ == rests.size() ? run_.last_step + 1 : rests[run_number_].step);
+      break;
+    }
+  }
+}
+
+void ReplayState::Start(int32_t index) {
+  Rank& rank = ranks_[index];
+  if (rank.running >= 0 || rank.ready.empty()) return;
+  const int32_t a = std::get<2>(rank.ready.top());
+  rank.ready.pop();
+  Actor& actor = actors_[a];
+  actor.running = true;
+  rank.running = a;
+  for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
+    if (ports_[p].port.Begins(actor.acts_done)) ports_[p].available -= ports_[p].port.tokens;
+  }
+  int64_t ns = replayer_.durations_[a][actor.acts_done - run_.actors[a].first_act];
+  if (!changes_.act_factor.empty() && changes_.act_factor[a] != 1) {
+    ns = std::lround(static_cast<double>(ns) * changes_.act_factor[a]);
+  }
+  Push(now_ + ns, Event::kActDone, index);
+}
+
+void ReplayState::Finish(int32_t index) {
+  Rank& rank = ranks_[index];
+  const int32_t a = rank.running;
+  Actor& actor = actors_[a];
+  rank.running = -1;
+  rank.last_end = now_;
+  actor.since = now_;
+  const int64_t number = actor.acts_done++;
+  --acts_left_;
+  if (run_.actors[a].ends_step) {
+    int64_t& step_end = step_end_[run_.actors[a].StepOf(number) - run_.first_step];
+    step_end = std::max(step_end, now_);
+  }
+  for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
+    Port& port = ports_[p];
+    if (!port.port.Ends(number)) continue;
+    port.wanted = port.available < port.port.tokens;
+    actor.missing += port.wanted;
+  }
+  for (int32_t p = actor.first_port + actor.num_ports - 1; p >= actor.first_port; --p) {
+    Port& port = ports_[p];
+    if (!port.port.Ends(number)) continue;
+    if (port.input) {
+      Release(port.port.register_index, p, port.port.tokens);
+    } else {
+      Publish(port.port.register_index, port.port.tokens);
+    }
+  }
+  // The flag changes only now, so that tokens that the actor gives to itself do not make it ready
+  // twice.
+  actor.running = false;
+  if (actor.ready()) OnReady(a);
+  Touch(index);
+}
+
+void ReplayState::Arrive(int32_t index, int32_t p, int64_t count) {
+  Port& port = ports_[p];
+  port.available += count;
+  if (!port.wanted || port.available < port.port.tokens) return;
+  port.wanted = false;
+  Actor& actor = actors_[index];
+  const int64_t since = std::exchange(actor.since, now_);
+  if (--actor.missing > 0 || actor.running) return;
+  if (!port.input) result_.waited_for_slot_ns[port.port.register_index] += now_ - since;
+  if (actor.ready()) OnReady(index);
+}
+
+void ReplayState::Publish(int32_t index, int64_t tokens) {
+  Register& r = registers_[index];
+  const int64_t first = r.published;
+  r.published += tokens;
+  if (r.consumers.empty()) {
+    r.freed = r.published;
+    Arrive(run_.registers[index].producer.actor, r.producer_port, tokens);
+    return;
+  }
+  if (!run_.registers[index].crosses_ranks) {
+    for (const auto& [actor, port] : r.consumers) Arrive(actor, port, tokens);
+    return;
+  }
+  for (int64_t token = first; token < r.published; ++token) {
+    const double ns = static_cast<double>(replayer_.TokenNs(index, token)) * r.transfer_factor;
+    r.last_token_at = std::max(r.last_token_at, now_ + std::lround(ns));
+    Push(r.last_token_at, Event::kToken, index);
+  }
+}
+
+void ReplayState::Release(int32_t index, int32_t port, int64_t tokens) {
+  Register& r = registers_[index];
+  for (size_t i = 0; i < r.consumers.size(); ++i) {
+    if (r.consumers[i].second == port) r.released[i] += tokens;
+  }
+  const int64_t first = r.freed;
+  r.freed = *std::min_element(r.released.begin(), r.released.end());
+  if (r.freed == first) return;
+  if (!run_.registers[index].crosses_ranks) {
+    if (r.producer_port >= 0)
+      Arrive(run_.registers[index].producer.actor, r.producer_port, r.freed - first);
+    return;
+  }
+  for (int64_t token = first; token < r.freed; ++token) {
+    const double ns = static_cast<double>(replayer_.CreditNs(index, token)) * r.transfer_factor;
+    r.last_credit_at = std::max(r.last_credit_at, now_ + std::lround(ns));
+    Push(r.last_credit_at, Event::kCredit, index);
+  }
+}
+
+ReplayResult Replayer::Play(const ReplayChanges& changes) const {
+  return ReplayState(*this, changes).Play();
+}
+
+}  // namespace weir

@@ -1,0 +1,94 @@
+// A Replayer plays a recorded run again under the protocol's rules. Every act and every message
+// takes as long as in the record. An act starts when its tokens, its slots and its device are
+// there, and the best of the ready acts goes first. A replay without changes must come out with the
+// recorded time: the difference is the measure of trust in a replay with changes.
+//
+// A change affects only the changed acts and messages: acts keep their times even if others then
+// run beside them on the same cores, and messages keep their times even if links are shared. The
+// record shows that a message was late only if a rank waited for it. For other messages the time is
+// the median of the messages of the same register (or of the pair of ranks, or of all), but no
+// longer than is possible. Not here: the choice of changes to try (what_if.h). Thread rule:
+// Replayer is immutable; Play may be called from several threads.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "tools/trace/recorded_run.h"
+
+namespace weir {
+
+struct ReplayChanges {
+  std::vector<int64_t> slots;  // by register; empty: as recorded
+  // By register: the factor of the time of its tokens and credits; empty: 1.
+  std::vector<double> transfer_factor;
+  std::vector<double> act_factor;  // by actor, of the time of its acts; empty: 1
+};
+
+struct ReplayResult {
+  // False: the replay came to a standstill, and there are no times.
+  bool finished = false;
+  double step_ns = 0;  // mean, as of the recorded run
+  // Step times from the first step on, by the rule of step_rule.h; rests between runs belong to no
+  // step.
+  std::vector<int64_t> step_ns_of;
+  // By register: the time for which producers lacked only a free slot of the register.
+  std::vector<int64_t> waited_for_slot_ns;
+};
+
+class Replayer {
+ public:
+  // `run` must outlive the replayer.
+  explicit Replayer(const RecordedRun* run);
+
+  ReplayResult Play(const ReplayChanges& changes) const;
+  // Returns the same figures of the record itself; waited_for_slot_ns is empty.
+  const ReplayResult& recorded() const { return recorded_; }
+  // Returns the result of a replay without changes.
+  const ReplayResult& as_it_was() const { return as_it_was_; }
+
+  // Return the time from the publisher's end until the reader had the token, and the same time for
+  // a credit back.
+  int64_t TokenNs(int32_t register_index, int64_t token) const {
+    return tokens_[register_index].At(token);
+  }
+  int64_t CreditNs(int32_t register_index, int64_t token) const {
+    return credits_[register_index].At(token);
+  }
+
+ private:
+  friend class ReplayState;
+
+  // Messages holds the times of the messages of one register, by token.
+  struct Messages {
+    int64_t first_token = 0;
+    std::vector<int64_t> ns;
+    int64_t median_ns = 0;
+    int64_t At(int64_t token) const {
+      const int64_t at = token - first_token;
+      return at >= 0 && at < static_cast<int64_t>(ns.size()) ? ns[at] : median_ns;
+    }
+  };
+  // A Rest is a point where a run of the session ended and all ranks rested until the next run.
+  struct Rest {
+    int64_t step = 0;  // the first of the next run
+    // By rank: the time from the end of the last act of all ranks to the run's begin.
+    std::vector<int64_t> begin_after;
+  };
+
+  void FindDurations();
+  void FindRests();
+  void FindMessages();
+  void Record();
+  // Returns the mean over all steps but the first, or the first alone if there is no other.
+  static double MeanStepNs(const std::vector<int64_t>& step_ns_of);
+
+  const RecordedRun* run_;
+  std::vector<std::vector<int64_t>> durations_;  // by actor and act, from first_act
+  std::vector<Messages> tokens_, credits_;       // by register; empty for those within a rank
+  std::vector<Rest> rests_;                      // by step, ascending
+  ReplayResult recorded_;
+  ReplayResult as_it_was_;
+};
+
+}  // namespace weir

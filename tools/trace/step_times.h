@@ -1,0 +1,51 @@
+// Finds when each step of a recorded run began and ended, by the rule of step_rule.h, from a trace
+// file alone.
+//
+// A step counts only if all of its acts are there: a trace keeps the last acts of each rank, and a
+// job that failed ends in the middle of a step. Of the whole steps, the result has the last ones
+// without a gap between them.
+// Thread rule: a value.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "tools/trace/trace_reader.h"
+
+namespace weir {
+
+struct StepTime {
+  int64_t step = 0;
+  int64_t begin = 0;  // ns, as everything in a trace
+  int64_t end = 0;
+  enum class Place : uint8_t { kWithinRun, kFirstOfRun } place = Place::kWithinRun;
+
+  int64_t ns() const { return end - begin; }
+};
+
+struct StepTimes {
+  std::vector<StepTime> steps;  // one after another; empty if no step is whole
+  // The session went no further than the last of the steps: that step ends with the run.
+  bool last_ends_run = false;
+
+  // Returns the sum of the steps from steps[from] on: their wall time without rests.
+  int64_t SumFrom(size_t from) const {
+    int64_t ns = 0;
+    for (size_t i = from; i < steps.size(); ++i) ns += steps[i].ns();
+    return ns;
+  }
+  // Returns the first steady step. Steady steps are all but the first, which fills pipelines and
+  // caches; a single step counts as steady.
+  size_t FirstSteady() const { return steps.size() > 1 ? 1 : 0; }
+  // Returns the part of [from, to) that lies in steps from steps[first] on.
+  int64_t Inside(int64_t from, int64_t to, size_t first) const;
+};
+
+StepTimes FindStepTimes(const TraceReader& trace);
+
+// Returns, by rank and then by actor of its plan, whether the actor's acts may end a step. Empty
+// for a rank whose plan the trace lacks.
+std::map<int, std::vector<char>> FindStepEnders(const TraceReader& trace);
+
+}  // namespace weir

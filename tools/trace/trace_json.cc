@@ -1,0 +1,135 @@
+#include "tools/trace/trace_json.h"
+
+#include <string>
+
+#include "nlohmann/json.hpp"
+
+namespace weir {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json ReportJson(const TraceReport& report) {
+  Json json;
+  json["plan"] = report.plan_id;
+  json["ranks"] = report.num_ranks;
+  json["stages"] = report.num_stages;
+  json["micro_batches"] = report.micro_batches;
+  json["first_step"] = report.first_step;
+  json["last_step"] = report.last_step;
+  json["window_ns"] = report.window_ns;
+  json["step_ns"] = report.step_ns;
+  json["bubble"] = report.bubble;
+  json["bubble_formula"] = report.bubble_formula;
+  json["schedule"] = report.schedule;
+  json["pipeline_bubble"] = report.pipeline_bubble;
+  json["predicted_bubble"] = report.predicted_bubble;
+  json["devices"] = Json::array();
+  for (const DeviceReport& d : report.devices) {
+    json["devices"].push_back({{"rank", d.rank},
+                               {"name", d.name},
+                               {"busy", d.busy},
+                               {"waits_for_input", d.waits_for_input},
+                               {"waits_for_credit", d.waits_for_credit},
+                               {"between_acts", d.between_acts},
+                               {"acts_dropped", d.acts_dropped}});
+    if (d.core_share >= 0) json["devices"].back()["core_share"] = d.core_share;
+  }
+  json["exposed"] = Json::array();
+  for (const ExposedReport& e : report.exposed) {
+    json["exposed"].push_back({{"boxing", e.boxing},
+                               {"ns_per_step", e.ns_per_step},
+                               {"share", e.share},
+                               {"share_sent", e.share_sent},
+                               {"times", e.times}});
+  }
+  json["waits"] = Json::array();
+  for (const WaitReport& w : report.waits) {
+    json["waits"].push_back({{"rank", w.rank},
+                             {"for", w.kind == WaitReport::Kind::kInput ? "input" : "credit"},
+                             {"register", w.register_name},
+                             {"holder", w.holder},
+                             {"total_ns", w.total_ns},
+                             {"times", w.times},
+                             {"share", w.share}});
+  }
+  return json;
+}
+
+Json PathJson(const CriticalPath& path) {
+  Json json;
+  json["first_step"] = path.first_step;
+  json["last_step"] = path.last_step;
+  json["step_ns"] = path.step_ns;
+  json["phases"] = path.phases;
+  json["ranks"] = Json::object();
+  for (const auto& [rank, share] : path.ranks) json["ranks"][std::to_string(rank)] = share;
+  json["in_transfer"] = path.in_transfer;
+  json["between_acts"] = path.between_acts;
+  json["acts"] = Json::array();
+  for (const PathActs& a : path.acts) {
+    json["acts"].push_back({{"rank", a.rank},
+                            {"function", a.function},
+                            {"phase", a.phase},
+                            {"share", a.share},
+                            {"ns_per_step", a.ns_per_step},
+                            {"acts_per_step", a.acts_per_step}});
+  }
+  json["edges"] = Json::array();
+  for (const PathEdge& e : path.edges) {
+    json["edges"].push_back({{"register", e.name},
+                             {"from", e.from},
+                             {"to", e.to},
+                             {"what", e.kind == PathEdge::Kind::kToken ? "token" : "slot"},
+                             {"share", e.share},
+                             {"ns_per_step", e.ns_per_step},
+                             {"times_per_step", e.times_per_step}});
+  }
+  return json;
+}
+
+Json WhyJson(const WhySlow& why) {
+  Json json;
+  json["critical_path"] = PathJson(why.path);
+  json["recorded_step_ns"] = why.recorded_step_ns;
+  json["replayed_step_ns"] = why.replayed_step_ns;
+  json["slow_ranks"] = Json::array();
+  for (const Straggler& slow : why.speeds.stragglers) {
+    Json& to = json["slow_ranks"].emplace_back(Json{{"rank", slow.rank},
+                                                    {"factor", slow.factor},
+                                                    {"more_ns_per_step", slow.more_ns_per_step},
+                                                    {"peers", slow.peers}});
+    to["functions"] = Json::array();
+    for (const SlowFunction& f : slow.functions) {
+      to["functions"].push_back({{"name", f.name},
+                                 {"ns", f.own_ns},
+                                 {"elsewhere_ns", f.others_ns},
+                                 {"more_ns_per_step", f.more_ns_per_step}});
+    }
+  }
+  json["advice"] = Advice(why);
+  json["what_if"] = Json::array();
+  for (const WhatIfRow& row : why.what_ifs) {
+    Json& to = json["what_if"].emplace_back(
+        Json{{"change", row.spec}, {"about", row.about}, {"finished", row.finished}});
+    if (!row.finished) continue;
+    to["step_ns"] = row.step_ns;
+    to["gain"] = row.gain;
+    to["more_bytes"] = row.more_bytes;
+  }
+  return json;
+}
+
+}  // namespace
+
+std::string ToJson(const TraceReport& report, const absl::StatusOr<WhySlow>& why) {
+  Json json = ReportJson(report);
+  if (why.ok()) {
+    json["why_slow"] = WhyJson(*why);
+  } else {
+    json["why_slow_error"] = std::string(why.status().message());
+  }
+  return json.dump(2, ' ', true, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace weir

@@ -1,0 +1,311 @@
+// Goes from a simulated run to the trace file and its report. Virtual time makes every number
+// exact.
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "actors/session/session.h"
+#include "actors/session/virtual_run.h"
+#include "actors/testing/pipeline_job.h"
+#include "actors/testing/test_job.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "proto/trace.pb.h"
+#include "tools/trace/trace_report.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string TracePath() {
+  const char* dir = std::getenv("TEST_TMPDIR");
+  return std::string(dir != nullptr ? dir : "/tmp") + "/run.pftrace";
+}
+
+std::string ReadFile(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::stringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+std::unique_ptr<Session> SimulatedPipeline(const PipelineJob& job, int64_t latency_ns) {
+  SessionOptions options;
+  options.engine = SessionOptions::EngineKind::kSim;
+  options.sim.chooser = SimEngineOptions::Chooser::kByTime;
+  options.compute = RankExecutorOptions::Compute::kSkip;
+  options.sim_cost_ns = [](const Plan&, const PlanActor& actor) {
+    if (actor.name == "forward") return 10000;
+    return actor.name == "backward" ? 20000 : 0;
+  };
+  options.sim_latency_ns = [latency_ns](int64_t bytes, int, int) {
+    return bytes > 0 ? latency_ns : 0;
+  };
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(MakePipelineJob(job)), options);
+  EXPECT_TRUE(session.ok()) << session.status();
+  return *std::move(session);
+}
+
+TEST(TraceTest, ATraceInVirtualTimeReadsAsThatOfARun) {
+  PipelineJob job;
+  job.num_stages = 4;
+  job.micro_batches = 8;
+  std::vector<Plan> plans;
+  for (const RankPlan& plan : Certified(MakePipelineJob(job)))
+    plans.push_back(*PlanFromProto(plan));
+  VirtualRunOptions options;
+  options.trace_capacity = 1000;
+  options.cost_ns = [](const Plan&, const PlanActor& actor) -> int64_t {
+    if (actor.phase == ActorPhase::kForward) return 1000;
+    return actor.phase == ActorPhase::kBackward ? 2000 : 0;
+  };
+  options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70, .ns_per_byte = 1}; };
+  absl::StatusOr<std::unique_ptr<VirtualRun>> run =
+      VirtualRun::Create(std::move(plans), std::move(options));
+  ASSERT_TRUE(run.ok()) << run.status();
+  ASSERT_EQ((*run)->RunSteps(3), absl::OkStatus());
+  ASSERT_EQ((*run)->WriteTrace(TracePath()), absl::OkStatus());
+  absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->devices.size(), 4u);
+  EXPECT_GT(report->step_ns, (8 + 4 - 1) * 3000);
+  EXPECT_GT(report->bubble, report->bubble_formula - 1e-9);
+}
+
+TEST(TraceTest, AOneForwardOneBackwardPipelineShowsTheBubbleOfTheFormula) {
+  PipelineJob job;
+  job.num_stages = 4;
+  job.micro_batches = 8;
+  job.message_slots = 4;
+  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  ASSERT_EQ(session->RunSteps(5), absl::OkStatus());
+  ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
+  absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->num_stages, 4);
+  EXPECT_EQ(report->micro_batches, 8);
+  EXPECT_EQ(report->first_step, 1);
+  EXPECT_EQ(report->last_step, 4);
+  EXPECT_DOUBLE_EQ(report->bubble_formula, 3.0 / 11.0);
+  ASSERT_EQ(report->devices.size(), 4u);
+  for (const DeviceReport& device : report->devices) {
+    EXPECT_NEAR(
+        device.busy + device.waits_for_input + device.waits_for_credit + device.between_acts, 1,
+        1e-9);
+    EXPECT_LE(device.between_acts, 0.1) << device.name;
+  }
+  // Between a step's first forward act and its last backward act, no act of another step runs.
+  EXPECT_NEAR(report->pipeline_bubble, 3.0 / 11.0, 1e-9);
+  // Steps overlap a little across the weight update, so the bubble is at most that of the formula.
+  EXPECT_LE(report->bubble, report->bubble_formula + 1e-9);
+  EXPECT_GE(report->bubble, 0.5 * report->bubble_formula);
+}
+
+TEST(TraceTest, CommunicationThatNoWorkHidesIsSummedByBoxing) {
+  PipelineJob job;
+  job.num_stages = 2;
+  job.micro_batches = 2;
+  for (const int64_t latency_ns : {0, 500000}) {
+    std::unique_ptr<Session> session = SimulatedPipeline(job, latency_ns);
+    ASSERT_EQ(session->RunSteps(3), absl::OkStatus());
+    ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
+    absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
+    ASSERT_TRUE(report.ok()) << report.status();
+    ASSERT_FALSE(report->exposed.empty());
+    double waits = 0, share = 0;
+    for (const DeviceReport& device : report->devices) waits += device.waits_for_input / 2;
+    for (const ExposedReport& exposed : report->exposed) {
+      EXPECT_TRUE(exposed.boxing == "activation in" || exposed.boxing == "gradient in")
+          << exposed.boxing;
+      EXPECT_NEAR(exposed.ns_per_step, exposed.share * report->step_ns, 1);
+      share += exposed.share;
+      if (latency_ns == 0) {
+        EXPECT_EQ(exposed.share_sent, 0);
+      } else {
+        // While one rank waits for a message under way, the other rank waits for the consequences
+        // of that message.
+        EXPECT_GT(exposed.share_sent, 0.4);
+      }
+    }
+    // All waits of these ranks are for the other rank.
+    EXPECT_NEAR(share, waits, 1e-9);
+    EXPECT_THAT(ToText(*report), HasSubstr("exposed communication"));
+    EXPECT_THAT(ToText(*report), HasSubstr("(all)"));
+    EXPECT_THAT(ToText(*report, 1), HasSubstr("(1 more)"));
+  }
+}
+
+// Returns the part of a trace that does not depend on speed: every act with its numbers and flows.
+std::multiset<std::string> ActsAndFlows(const std::string& file) {
+  trace::Trace parsed;
+  EXPECT_TRUE(parsed.ParseFromString(file));
+  using Texts = std::map<uint64_t, std::string>;
+  std::map<uint32_t, std::pair<Texts, Texts>>
+      texts;  // by sequence: names of events, of annotations
+  std::map<uint64_t, std::string> tracks;
+  std::multiset<std::string> acts;
+  for (const trace::TracePacket& packet : parsed.packet()) {
+    auto& [names, annotations] = texts[packet.trusted_packet_sequence_id()];
+    if (packet.sequence_flags() & 1) names = annotations = {};
+    for (const auto& entry : packet.interned_data().event_names()) names[entry.iid()] = entry.str();
+    for (const auto& entry : packet.interned_data().debug_annotation_names())
+      annotations[entry.iid()] = entry.str();
+    const trace::TrackDescriptor& track = packet.track_descriptor();
+    if (packet.has_track_descriptor()) {
+      tracks[track.uuid()] =
+          tracks[track.parent_uuid()] + "/" + track.name() + track.process().process_name();
+    }
+    const trace::TrackEvent& event = packet.track_event();
+    if (event.type() != trace::TrackEvent::TYPE_SLICE_BEGIN &&
+        event.type() != trace::TrackEvent::TYPE_INSTANT)
+      continue;
+    std::string text = absl::StrCat(tracks[event.track_uuid()], " ", names[event.name_iid()]);
+    if (absl::StrContains(text, "/waits ")) continue;
+    for (const auto& a : event.debug_annotations()) {
+      if (annotations[a.name_iid()] == "cpu_us") continue;
+      absl::StrAppend(&text, " ", annotations[a.name_iid()], "=", a.int_value());
+    }
+    for (uint64_t flow : event.flow_ids()) absl::StrAppend(&text, " sends ", flow);
+    for (uint64_t flow : event.terminating_flow_ids()) absl::StrAppend(&text, " takes ", flow);
+    acts.insert(text);
+  }
+  return acts;
+}
+
+TEST(TraceTest, PartsOfSeveralSessionsAreTogetherTheTraceOfTheJob) {
+  PipelineJob job;
+  job.num_stages = 4;
+  const std::vector<RankPlan> plans = MakePipelineJob(job);
+  TestFeed feed;
+  SessionOptions options;
+  options.feed = &feed;
+  absl::StatusOr<std::unique_ptr<Session>> whole = Session::Create(Certified(plans), options);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  ASSERT_EQ((*whole)->RunSteps(3), absl::OkStatus());
+  ASSERT_EQ((*whole)->WriteTrace(TracePath()), absl::OkStatus());
+
+  absl::StatusOr<std::unique_ptr<SplitJob>> split =
+      SplitJob::Create(Certified(plans), {.parts = {{3, 1}, {0, 2}}, .session = options});
+  ASSERT_TRUE(split.ok()) << split.status();
+  ASSERT_EQ((*split)->RunSteps(3), absl::OkStatus());
+  Session::TraceClock clock;
+  // The begin is earlier by more than the uncertainty of a tick's length, so that no act is left
+  // out.
+  clock.begin_ns =
+      std::min((*split)->session(0).TraceBeginNs(), (*split)->session(1).TraceBeginNs()) - 1000000;
+  EXPECT_GT(*clock.begin_ns, 0);
+  std::stringstream parts;
+  for (int i : {0, 1}) ASSERT_EQ((*split)->session(i).WriteTrace(parts, clock), absl::OkStatus());
+
+  const std::multiset<std::string> acts = ActsAndFlows(parts.str());
+  EXPECT_EQ(acts, ActsAndFlows(ReadFile(TracePath())));
+  const auto contains = [](const char* part) {
+    return [part](const std::string& act) { return absl::StrContains(act, part); };
+  };
+  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains("weir.job")), 1);
+  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains(" sends ")),
+            3 * 2 * 3 * 4);  // steps, ways, neighbours, micro-batches
+  EXPECT_EQ(std::count_if(acts.begin(), acts.end(), contains(" takes ")), 3 * 2 * 3 * 4);
+
+  absl::StatusOr<TraceReport> report = ReadTraceReport(parts.str());
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->devices.size(), 4u);
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(report->devices[rank].rank, rank);
+  EXPECT_EQ(report->num_stages, 4);
+  EXPECT_EQ(report->last_step, 2);
+  for (const WaitReport& wait :
+       report->waits) {  // all holders are known, also those of the other session
+    EXPECT_THAT(wait.holder, ::testing::StartsWith("actor '"));
+  }
+}
+
+TEST(TraceTest, TimesAreThoseOfTheJobsClock) {
+  PipelineJob job;
+  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  ASSERT_EQ(session->RunSteps(2), absl::OkStatus());
+  std::stringstream here, there;
+  ASSERT_EQ(session->WriteTrace(here, {}), absl::OkStatus());
+  ASSERT_EQ(session->WriteTrace(there, {.offset_ns = -7000, .begin_ns = 7000}), absl::OkStatus());
+  trace::Trace a, b;
+  ASSERT_TRUE(a.ParseFromString(here.str()));
+  ASSERT_TRUE(b.ParseFromString(there.str()));
+  ASSERT_EQ(a.packet_size(), b.packet_size());
+  for (int i = 0; i < a.packet_size(); ++i)
+    EXPECT_EQ(a.packet(i).timestamp() + 7000, b.packet(i).timestamp());
+  // Acts that began before the trace begins are not in the trace.
+  std::stringstream late;
+  ASSERT_EQ(session->WriteTrace(late, {.begin_ns = 100000}), absl::OkStatus());
+  EXPECT_LT(ActsAndFlows(late.str()).size(), ActsAndFlows(here.str()).size());
+}
+
+TEST(TraceTest, TheReportNamesWhoIsWaitedForOnWhichRank) {
+  PipelineJob job;
+  job.num_stages = 2;
+  job.micro_batches = 2;
+  std::unique_ptr<Session> session = SimulatedPipeline(job, 500000);
+  ASSERT_EQ(session->RunSteps(3), absl::OkStatus());
+  ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
+  absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_FALSE(report->waits.empty());
+  const std::string text = ToText(*report);
+  EXPECT_THAT(text, HasSubstr("rank 0 for gradient in from rank 1\n"));
+  EXPECT_THAT(text, HasSubstr("rank 1 for activation in from rank 0\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("rank 0 · stage 0 +[0-9.]+ %"));
+  EXPECT_THAT(text, HasSubstr("33.3 % by the formula (p-1)/(m+p-1)"));
+}
+
+TEST(TraceTest, RunsOnThreadsAreTracedToo) {
+  TestFeed feed;
+  SessionOptions options;
+  options.feed = &feed;
+  options.trace_capacity = 64;
+  absl::StatusOr<std::unique_ptr<Session>> session =
+      Session::Create(Certified(LoadTestJob("ring")), options);
+  ASSERT_TRUE(session.ok()) << session.status();
+  for (int run = 0; run < 30; ++run) ASSERT_EQ((*session)->RunSteps(1), absl::OkStatus());
+  ASSERT_EQ((*session)->WriteTrace(TracePath()), absl::OkStatus());
+  absl::StatusOr<TraceReport> report = ReadTraceReport(ReadFile(TracePath()));
+  ASSERT_TRUE(report.ok()) << report.status();
+  ASSERT_EQ(report->devices.size(), 2u);
+  EXPECT_GT(report->devices[0].acts_dropped, 0);
+  EXPECT_EQ(report->last_step, 29);
+  EXPECT_GT(report->devices[0].busy, 0);
+}
+
+TEST(TraceTest, AFileThatIsNoTraceIsRefusedAndNeverCrashes) {
+  PipelineJob job;
+  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  ASSERT_EQ(session->RunSteps(2), absl::OkStatus());
+  ASSERT_EQ(session->WriteTrace(TracePath()), absl::OkStatus());
+  const std::string good = ReadFile(TracePath());
+  EXPECT_FALSE(ReadTraceReport("").ok());
+  EXPECT_FALSE(ReadTraceReport("not a trace").ok());
+  for (size_t length = 0; length < good.size(); length += 7)
+    (void)ReadTraceReport(good.substr(0, length));
+  for (size_t at = 0; at < good.size(); at += 3) {
+    std::string bad = good;
+    bad[at] = static_cast<char>(bad[at] ^ (1 << (at % 8)));
+    (void)ReadTraceReport(bad);
+  }
+}
+
+TEST(TraceTest, AnUnwritableFileIsAnError) {
+  PipelineJob job;
+  std::unique_ptr<Session> session = SimulatedPipeline(job, 0);
+  EXPECT_EQ(session->WriteTrace("/no/such/folder/run.pftrace").code(),
+            absl::StatusCode::kUnavailable);
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,414 @@
+#include "tools/trace/why_slow.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "runtime/base/status.h"
+#include "runtime/base/unit_text.h"
+#include "tools/trace/recorded_run.h"
+#include "tools/trace/replay.h"
+#include "tools/trace/report_text.h"
+
+namespace weir {
+namespace {
+
+constexpr double kShareShownMin = 0.001;
+constexpr double kErrorTrusted = 0.1;  // of the replay; above it, its figures are hints
+// A rank whose acts take more than its peers' by this share of the step is the first thing to look
+// at.
+constexpr double kStragglerShareOfStep = 0.05;
+constexpr double kUneven = 1.25;  // of the mean of the others: one rank has too much to do
+// The share of the step from which a gain by slots or links is worth a look before the work itself.
+constexpr double kChangeWorthIt = 0.1;
+constexpr size_t kRowIndent = 24;
+
+// A Line is one line of the path: the work of ranks under one name, or one exchange between them,
+// in all layers.
+struct Line {
+  double share = 0;
+  double ns = 0;
+  std::string before, family, after;  // of the name
+  std::set<std::string> names;        // that the family stands for here
+  std::set<std::string> places;       // "1", or "0 to 1"
+
+  // Returns "`backward layers.*` x4"; for one layer, that layer's own name.
+  std::string Name() const {
+    if (names.size() == 1) return absl::StrCat("`", *names.begin(), "`");
+    return absl::StrCat("`", family, "` x", names.size());
+  }
+};
+
+std::string EdgeName(const PathEdge& edge) {
+  return std::string(
+      absl::StripSuffix(edge.name, absl::StrCat(" rank ", edge.from, " to ", edge.to)));
+}
+
+std::vector<Line> LinesOf(const CriticalPath& path) {
+  std::map<std::tuple<std::string, std::string, std::string>, Line> lines_by_name;
+  const auto add = [&lines_by_name](const char* before, const std::string& name, const char* after,
+                                    const std::string& place, double share, double ns) {
+    const std::string family = LayerFamily(name);
+    Line& line = lines_by_name[{before, family, after}];
+    line.before = before;
+    line.family = family;
+    line.after = after;
+    line.share += share;
+    line.ns += ns;
+    line.names.insert(name);
+    if (share >= kShareShownMin) line.places.insert(place);
+  };
+  for (const PathActs& acts : path.acts) {
+    add("", acts.function, " on rank ", absl::StrCat(acts.rank), acts.share, acts.ns_per_step);
+  }
+  for (const PathEdge& edge : path.edges) {
+    const bool token = edge.kind == PathEdge::Kind::kToken;
+    add(token ? "waits for " : "waits for a free slot of ", EdgeName(edge),
+        token ? " under way, rank " : " given back but not there, rank ",
+        absl::StrCat(edge.from, " to ", edge.to), edge.share, edge.ns_per_step);
+  }
+  std::vector<Line> lines;
+  for (auto& [name, line] : lines_by_name) lines.push_back(std::move(line));
+  std::stable_sort(lines.begin(), lines.end(),
+                   [](const Line& a, const Line& b) { return a.share > b.share; });
+  return lines;
+}
+
+std::string Places(const std::set<std::string>& places) {
+  constexpr size_t kShown = 4;
+  return Listed(std::vector<std::string>(places.begin(), places.end()), kShown);
+}
+
+template <typename Key>
+std::string Shares(const std::map<Key, double>& shares, const char* before) {
+  std::vector<std::pair<double, std::string>> order;
+  for (const auto& [key, share] : shares) {
+    if (share >= kShareShownMin) order.emplace_back(-share, absl::StrCat(before, key));
+  }
+  std::sort(order.begin(), order.end());
+  return absl::StrJoin(order, ", ", [](std::string* out, const auto& part) {
+    absl::StrAppend(out, part.second, " ", PercentText(-part.first));
+  });
+}
+
+void AppendPath(const CriticalPath& path, size_t rows_max, std::string* text) {
+  *text += "\n";
+  AppendLine(absl::StrCat("critical path of ",
+                          path.first_step == path.last_step
+                              ? absl::StrCat("step ", path.first_step)
+                              : absl::StrCat("a step, mean of steps ", path.first_step, " to ",
+                                             path.last_step),
+                          ": what held the job at each moment of ", MillisecondsText(path.step_ns)),
+             2, text);
+  const std::vector<Line> lines = LinesOf(path);
+  double left_out = 0;
+  size_t num_left_out = 0;
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const Line& line = lines[i];
+    if (i < rows_max && line.share >= kShareShownMin) {
+      AppendLine(
+          absl::StrFormat("  %8s  %9.3f ms  %s%s%s%s", PercentText(line.share), line.ns * 1e-6,
+                          line.before, line.Name(), line.after, Places(line.places)),
+          kRowIndent, text);
+    } else {
+      left_out += line.share;
+      ++num_left_out;
+    }
+  }
+  if (left_out >= kShareShownMin) {
+    absl::StrAppendFormat(text, "  %8s  %9.3f ms  (%d more)\n", PercentText(left_out),
+                          left_out * path.step_ns * 1e-6, num_left_out);
+  }
+  std::map<std::string, double> phases = path.phases;
+  if (path.in_transfer > 0) phases["on the way between ranks"] = path.in_transfer;
+  if (path.between_acts > 0) phases["between acts"] = path.between_acts;
+  AppendLine("  by phase: " + Shares(phases, ""), 4, text);
+  if (path.ranks.size() > 1) AppendLine("  by rank: " + Shares(path.ranks, "rank "), 4, text);
+}
+
+const DeviceSpeed* SpeedOf(const SpeedReport& speeds, int rank) {
+  for (const DeviceSpeed& device : speeds.devices) {
+    if (device.rank == rank) return &device;
+  }
+  return nullptr;
+}
+
+// Returns the reason why a rank is slow: whether its thread is kept from a core while it acts.
+std::string SlowBecause(const SpeedReport& speeds, int rank) {
+  const DeviceSpeed* device = SpeedOf(speeds, rank);
+  if (device == nullptr || device->core_share < 0)
+    return "its device or its core is slower, or shared";
+  if (device->core_share >= kHasACoreMin)
+    return "it has a core all the time, so its device is slower, or its memory is shared";
+  return absl::StrFormat(
+      "it has a core for only %.0f %% of that time: other programs use the core, or the process is "
+      "stopped now and then",
+      device->core_share * 100);
+}
+
+std::string RanksText(const std::vector<int>& ranks) {
+  std::vector<std::string> names;
+  for (int rank : ranks) names.push_back(absl::StrCat(rank));
+  return absl::StrCat(ranks.size() == 1 ? "rank " : "ranks ", Listed(names, 4));
+}
+
+void AppendStragglers(const SpeedReport& speeds, size_t rows_max, std::string* text) {
+  if (speeds.stragglers.empty()) return;
+  *text += "\nslow ranks: the same acts, on other ranks\n";
+  for (const Straggler& straggler : speeds.stragglers) {
+    AppendLine(absl::StrFormat("  rank %d: its acts take %.2f times as long as the same acts of "
+                               "%s, %s a step more; %s",
+                               straggler.rank, straggler.factor, RanksText(straggler.peers),
+                               MillisecondsText(straggler.more_ns_per_step),
+                               SlowBecause(speeds, straggler.rank)),
+               4, text);
+    for (size_t i = 0; i < straggler.functions.size() && i < rows_max; ++i) {
+      const SlowFunction& function = straggler.functions[i];
+      if (function.more_ns_per_step <= 0) break;
+      AppendLine(
+          absl::StrFormat("  %9.3f ms a step more  `%s`: an act takes %s, elsewhere %s",
+                          function.more_ns_per_step * 1e-6, function.name,
+                          MillisecondsText(function.own_ns), MillisecondsText(function.others_ns)),
+          kRowIndent, text);
+    }
+  }
+}
+
+// Returns the name of the mesh axis along which two devices are neighbours, from "stage 0, dp=0,
+// tp=0"; empty if they differ in more than one place or the trace does not say.
+std::string AxisBetween(const WhySlow& why, int from, int to) {
+  const auto a = why.devices.find(from), b = why.devices.find(to);
+  if (a == why.devices.end() || b == why.devices.end()) return "";
+  const std::vector<std::string> here = absl::StrSplit(a->second, ", "),
+                                 there = absl::StrSplit(b->second, ", ");
+  if (here.size() != there.size()) return "";
+  std::string axis;
+  for (size_t i = 0; i < here.size(); ++i) {
+    if (here[i] == there[i]) continue;
+    if (!axis.empty()) return "";
+    axis = absl::StartsWith(here[i], "stage ") ? "pp" : here[i].substr(0, here[i].find('='));
+  }
+  return axis;
+}
+
+// `gain` is the gain of the best change that touches communication.
+std::string AdviceOnExchanges(const WhySlow& why, double gain) {
+  std::map<std::string, Line> exchanges;
+  for (const PathEdge& edge : why.path.edges) {
+    const std::string name = EdgeName(edge);
+    Line& line = exchanges[LayerFamily(name)];
+    line.family = LayerFamily(name);
+    line.names.insert(name);
+    line.share += edge.share;
+    line.places.insert(AxisBetween(why, edge.from, edge.to));
+  }
+  const auto most = std::max_element(
+      exchanges.begin(), exchanges.end(),
+      [](const auto& a, const auto& b) { return a.second.share < b.second.share; });
+  if (most == exchanges.end())
+    return absl::StrCat("communication costs up to ", PercentText(gain),
+                        " of a step: try another layout");
+  const Line& line = most->second;
+  const std::string axis = line.places.size() == 1 ? *line.places.begin() : "";
+  const std::string what = absl::StrCat(
+      "communication costs up to ", PercentText(gain),
+      " of a step and can be changed; the longest on the critical path is ", line.Name(),
+      axis.empty() ? "" : absl::StrCat(" over axis ", axis), " (", PercentText(line.share), "): ");
+  if (axis == "pp")
+    return absl::StrCat(what,
+                        "cut the stages elsewhere, or take more micro-batches to hide it behind");
+  return absl::StrCat(
+      what, axis.empty() ? "change the rules" : absl::StrCat("change the rules that name ", axis),
+      " (`weir plan` names the rule behind each exchange and its bytes), or take more "
+      "micro-batches to hide it behind");
+}
+
+// Returns an empty text unless all devices whose CPU time is known lack a core. If all lack a core,
+// the job is not the first thing to change.
+std::string AdviceOnCores(const SpeedReport& speeds) {
+  const DeviceSpeed *least = nullptr, *most = nullptr;
+  for (const DeviceSpeed& device : speeds.devices) {
+    if (device.core_share < 0) continue;
+    if (least == nullptr || device.core_share < least->core_share) least = &device;
+    if (most == nullptr || device.core_share > most->core_share) most = &device;
+  }
+  if (most == nullptr || most->core_share >= kHasACoreMin) return "";
+  const std::string shares =
+      most->core_share < kStragglerFactorMin * least->core_share
+          ? absl::StrFormat("a device has one for %.0f to %.0f %%", least->core_share * 100,
+                            most->core_share * 100)
+          : absl::StrFormat(
+                "rank %d has one for only %.0f %%, and rank %d, the best off, for %.0f "
+                "%%,",
+                least->rank, least->core_share * 100, most->rank, most->core_share * 100);
+  return absl::StrCat("cores are missing: ", shares,
+                      " of the time that it works. Take fewer devices or --threads, or end the "
+                      "programs beside it; what the job itself could do better shows once each "
+                      "device has a core");
+}
+
+std::string AdviceOnSlots(const WhySlow& why) {
+  const WhatIfRow* best = nullptr;  // that names registers
+  double most = 0;                  // that slots can gain
+  for (const WhatIfRow& row : why.what_ifs) {
+    if (!absl::StartsWith(row.spec, "slots:")) continue;
+    most = std::max(most, row.gain);
+    if (!absl::StrContains(row.spec, "*=+1000") && (best == nullptr || row.gain > best->gain))
+      best = &row;
+  }
+  const std::string solve = "runtime.registers=SOLVED lets the compiler choose their counts";
+  if (best == nullptr) return absl::StrCat("registers are too few: ", solve);
+  return absl::StrCat("registers are too few: ", best->about, " saves ", PercentText(best->gain),
+                      " (any number everywhere: ", PercentText(most), "); ", solve);
+}
+
+std::string AdviceOnWork(const WhySlow& why) {
+  const std::vector<Line> lines = LinesOf(why.path);
+  const auto most = std::find_if(lines.begin(), lines.end(),
+                                 [](const Line& line) { return line.before.empty(); });
+  std::string text = "work is in the way";
+  if (most != lines.end()) {
+    absl::StrAppend(&text, ", most of all ", most->Name(), " on rank ", Places(most->places), " (",
+                    PercentText(most->share), " of the step)");
+  }
+  double all = 0;
+  for (const DeviceSpeed& device : why.speeds.devices) all += device.busy_ns_per_step;
+  for (const DeviceSpeed& device : why.speeds.devices) {
+    const double others = (all - device.busy_ns_per_step) /
+                          static_cast<double>(std::max<size_t>(1, why.speeds.devices.size() - 1));
+    if (why.speeds.devices.size() > 1 && device.busy_ns_per_step > kUneven * others) {
+      return absl::StrFormat(
+          "%s; rank %d works %s a step, the others %s: give it less (another cut or layout), or "
+          "more threads",
+          text, device.rank, MillisecondsText(device.busy_ns_per_step), MillisecondsText(others));
+    }
+  }
+  return absl::StrCat(
+      text, ": make it faster, give devices more threads, or spread it over more devices");
+}
+
+void AppendWhatIfs(const WhySlow& why, size_t rows_max, std::string* text) {
+  if (why.replayed_step_ns == 0) {
+    absl::StrAppend(text,
+                    "\nwhat if: the recorded run, replayed, came to a standstill, so nothing can "
+                    "be predicted\n");
+    return;
+  }
+  *text += "\n";
+  AppendLine(
+      absl::StrCat("what if: the recorded run replayed with one change. Without any it takes ",
+                   MillisecondsText(why.replayed_step_ns), " per step, recorded ",
+                   MillisecondsText(why.recorded_step_ns), ": ",
+                   absl::StrFormat("%+.1f %%", why.replay_error() * 100),
+                   std::abs(why.replay_error()) > kErrorTrusted
+                       ? ", so take what follows as hints only"
+                       : ""),
+      2, text);
+  if (why.what_ifs.empty()) {
+    absl::StrAppend(
+        text, "  nothing that was tried (slots, links, single ops for nothing) gains 0.2 %\n");
+    return;
+  }
+  absl::StrAppend(text, "    saves    per step     memory  change\n");
+  for (size_t i = 0; i < why.what_ifs.size() && i < rows_max; ++i) {
+    const WhatIfRow& row = why.what_ifs[i];
+    if (!row.finished) {
+      AppendLine("    would come to a standstill: " + row.about, kRowIndent, text);
+      continue;
+    }
+    const bool bound = absl::StrContains(row.spec, "*=+1000");
+    const std::string memory =
+        row.more_bytes == 0 || bound
+            ? ""
+            : absl::StrCat(row.more_bytes > 0 ? "+" : "-",
+                           BytesText(static_cast<double>(std::abs(row.more_bytes))));
+    AppendLine(absl::StrFormat("  %7s  %10s  %9s  %s", PercentText(row.gain),
+                               MillisecondsText(row.step_ns), memory, row.about),
+               34, text);
+  }
+  if (const std::string advice = Advice(why); !advice.empty())
+    AppendLine("  so: " + advice, 6, text);
+}
+
+}  // namespace
+
+absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptions& options) {
+  WEIR_ASSIGN_OR_RETURN(const RecordedRun run, ReadRecordedRun(trace));
+  int64_t first = std::min(run.first_step + 1, run.last_step), last = run.last_step;
+  if (options.step.has_value()) {
+    if (*options.step < run.first_step || *options.step > run.last_step) {
+      return Rejected({"W0534", absl::StrCat("--step ", *options.step),
+                       absl::StrCat("a step from ", run.first_step, " to ", run.last_step,
+                                    ", which the trace holds in full"),
+                       absl::StrCat(*options.step), ""});
+    }
+    first = last = *options.step;
+  }
+  const Replayer replayer(&run);
+  WhySlow why;
+  why.speeds = CompareRanks(run);
+  for (const RecordedRank& rank : run.ranks) {
+    constexpr absl::string_view kBeforeDevice = " · ";
+    if (const size_t at = rank.name.find(kBeforeDevice.data()); at != std::string::npos) {
+      why.devices[rank.rank] = rank.name.substr(at + kBeforeDevice.size());
+    }
+  }
+  why.path = FindCriticalPath(run, first, last);
+  why.recorded_step_ns = replayer.recorded().step_ns;
+  why.replayed_step_ns = replayer.as_it_was().finished ? replayer.as_it_was().step_ns : 0;
+  if (options.what_ifs.empty()) {
+    why.what_ifs = TryWhatIfs(replayer, run, why.path, why.speeds.stragglers);
+    return why;
+  }
+  for (const std::string& spec : options.what_ifs) {
+    WEIR_ASSIGN_OR_RETURN(WhatIfRow row, TryWhatIf(replayer, run, spec));
+    why.what_ifs.push_back(std::move(row));
+  }
+  std::stable_sort(why.what_ifs.begin(), why.what_ifs.end(),
+                   [](const WhatIfRow& a, const WhatIfRow& b) { return a.gain > b.gain; });
+  return why;
+}
+
+std::string Advice(const WhySlow& why) {
+  if (why.what_ifs.empty() || why.what_ifs[0].gain <= 0) return "";
+  if (const std::string cores = AdviceOnCores(why.speeds); !cores.empty()) return cores;
+  if (!why.speeds.stragglers.empty() &&
+      why.speeds.stragglers[0].more_ns_per_step >= kStragglerShareOfStep * why.recorded_step_ns) {
+    const Straggler& slow = why.speeds.stragglers[0];
+    return absl::StrFormat(
+        "rank %d is slow: its acts take %.1f times as long as the same acts of %s; %s. Look at its "
+        "machine first",
+        slow.rank, slow.factor, RanksText(slow.peers), SlowBecause(why.speeds, slow.rank));
+  }
+  // No change makes an op take no time, but slots and layouts can be changed, so changes of these
+  // come first if they gain enough.
+  double slots = 0, exchanges = 0, work = 0;
+  for (const WhatIfRow& row : why.what_ifs) {
+    const bool exchange = absl::StartsWith(row.spec, "link:") || row.spec == "free:boxing";
+    double& gain = absl::StartsWith(row.spec, "slots:") ? slots : exchange ? exchanges : work;
+    gain = std::max(gain, row.gain);
+  }
+  if (slots >= std::max(exchanges, kChangeWorthIt) || (slots >= exchanges && slots >= work))
+    return AdviceOnSlots(why);
+  if (exchanges >= kChangeWorthIt || exchanges >= work) return AdviceOnExchanges(why, exchanges);
+  return AdviceOnWork(why);
+}
+
+std::string ToText(const WhySlow& why, size_t rows_max) {
+  std::string text;
+  AppendPath(why.path, rows_max, &text);
+  AppendStragglers(why.speeds, rows_max, &text);
+  AppendWhatIfs(why, rows_max, &text);
+  return text;
+}
+
+}  // namespace weir

@@ -1,0 +1,50 @@
+// The second half of `weir trace report`: the shares of a step's time along its critical path, the
+// effects of changes by replays of the recorded run, and advice. The first figure is the difference
+// between the replay without changes and the record, since that difference is the measure of trust
+// in the rest. Thread rule: pure functions.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tools/trace/critical_path.h"
+#include "tools/trace/stragglers.h"
+#include "tools/trace/trace_reader.h"
+#include "tools/trace/what_if.h"
+
+namespace weir {
+
+struct WhySlowOptions {
+  std::optional<int64_t> step;  // the step of the path; none: all but the first
+  // The changes to try (what_if.h); empty: the changes that the record suggests.
+  std::vector<std::string> what_ifs;
+};
+
+struct WhySlow {
+  CriticalPath path;
+  SpeedReport speeds;
+  // By rank: "stage 0, dp=0, tp=1"; empty if the trace does not say.
+  std::map<int, std::string> devices;
+  double recorded_step_ns = 0;      // mean over all steps but the first
+  double replayed_step_ns = 0;      // the same of a replay without changes; 0: a standstill
+  std::vector<WhatIfRow> what_ifs;  // best first
+  // Returns the error of the replay, as a share of the recorded time.
+  double replay_error() const { return replayed_step_ns / std::max(recorded_step_ns, 1.0) - 1; }
+};
+
+// kFailedPrecondition if the trace does not hold the facts that a replay needs (recorded_run.h);
+// W0533 for an invalid change, W0534 for a step that is not in the trace.
+absl::StatusOr<WhySlow> FindWhySlow(const TraceReader& trace, const WhySlowOptions& options);
+
+// Returns at most `rows_max` rows in each table; equal rows of many layers are one.
+std::string ToText(const WhySlow& why, size_t rows_max);
+
+// Returns the change to make first, in a sentence or two; empty if no tried change gains anything.
+std::string Advice(const WhySlow& why);
+
+}  // namespace weir

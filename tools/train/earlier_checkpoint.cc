@@ -1,0 +1,41 @@
+#include "tools/train/earlier_checkpoint.h"
+
+#include <filesystem>
+#include <memory>
+#include <system_error>
+
+#include "runtime/store/pending_file.h"
+#include "runtime/store/safetensors.h"
+#include "tools/train/checkpoint_header.h"
+
+namespace weir {
+
+namespace fs = std::filesystem;
+
+std::optional<int64_t> FindEarlierCheckpoint(const std::string& path, int64_t steps_done) {
+  std::error_code error;
+  if (path.empty() || !fs::is_regular_file(path, error)) return std::nullopt;
+  const absl::StatusOr<std::unique_ptr<SafetensorsReader>> file = SafetensorsReader::Open(path);
+  if (!file.ok()) return std::nullopt;
+  const absl::StatusOr<CheckpointHeader> header = ReadCheckpointHeader(**file);
+  if (!header.ok() || header->step <= steps_done) return std::nullopt;
+  return header->step;
+}
+
+absl::StatusOr<std::optional<std::string>> KeepEarlierCheckpoint(const std::string& path,
+                                                                 int64_t steps_done) {
+  if (!FindEarlierCheckpoint(path, steps_done).has_value()) return std::nullopt;
+  std::error_code error;
+  const fs::path earlier = fs::canonical(path, error);
+  const std::string kept = earlier.string() + ".before";
+  if (!error) fs::remove(kept, error);
+  if (!error) fs::create_hard_link(earlier, kept, error);
+  if (error) {  // some file systems have no links
+    error.clear();
+    fs::copy_file(earlier, kept, fs::copy_options::overwrite_existing, error);
+  }
+  if (error) return CannotWrite(kept, "keep the earlier checkpoint", error.value());
+  return kept;
+}
+
+}  // namespace weir
