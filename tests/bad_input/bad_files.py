@@ -1,4 +1,4 @@
-"""Files that the cases of tests/bad_input name: data, weights and jobs that no person writes."""
+"""Writes the files that the cases of tests/bad_input name: data, weights and jobs that no person writes."""
 
 import gzip
 import json
@@ -6,7 +6,7 @@ import os
 import random
 import struct
 
-# The weights of good.textproto.
+# SHAPES lists the weights of good.textproto.
 SHAPES = {"head": [8, 16], "table": [16, 8]}
 for _layer in (0, 1):
     SHAPES.update({f"layers.{_layer}.gamma": [8], f"layers.{_layer}.wq": [8, 8], f"layers.{_layer}.wo": [8, 8]})
@@ -24,7 +24,7 @@ def _elements(shape):
 
 
 def _safetensors(shapes=None, edit=None, data=None, dtype="F32"):
-    """The bytes of a file of zeros. `edit` may spoil the header, `data` replace the tensors."""
+    """Returns the bytes of a file of zeros. `edit` may spoil the header, and `data` may replace the tensors."""
     header, offset = {}, 0
     for name, shape in sorted((shapes or SHAPES).items()):
         end = offset + 4 * _elements(shape)

@@ -1,15 +1,15 @@
-"""The cases of tests/bad_input: a good job, spoilt, and what `weir` must say.
+"""Reads the cases of tests/bad_input. A case is a spoilt copy of the good job, with the answer that `weir` must give.
 
 A file of cases/ reads like a diff of good.textproto with the expected answer below:
 
     # Why this is wrong, in a sentence.
     - node { name: "loss" op: "reduce_mean" input: "token_loss" }     a line of the good job, without its indent
-    + node { name: "loss" op: "reduce_meen" input: "token_loss" }     what stands in its place
+    + node { name: "loss" op: "reduce_meen" input: "token_loss" }     the line in its place
     $ check JOB                                                       the arguments (this is the default)
     ! 65                                                              the exit code
     ! W0408 at function main, node loss                               texts that the message contains
 
-A `+` line after no `-` is added at the end of the job. Several `-` lines in a row are replaced together.
+A `+` line that follows no `-` line is added at the end of the job. Several `-` lines in a row are replaced together.
 """
 
 import dataclasses
@@ -37,7 +37,7 @@ def read_cases(folder):
 
 
 def parse_case(name, text, good):
-    """The case that `text` describes; ValueError says what is wrong with the description."""
+    """Returns the case that `text` describes. A ValueError says what is wrong with the description."""
     case = Case(name, reason="")
     lines = list(good)
     insert_at = None

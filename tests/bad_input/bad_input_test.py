@@ -1,6 +1,7 @@
-"""Runs the program `weir` on every spoilt job: the exit code and what the message says.
+"""Runs the program `weir` on every spoilt job and checks the exit code and the message.
 
-A crash, a hang (TIMEOUT_S) or a taste for memory (MEMORY_BYTES) fails, as does a message without its place.
+A crash, a hang (TIMEOUT_S) or a large need for memory (MEMORY_BYTES) fails the test. A message without its place fails
+the test, too.
 """
 
 import os
@@ -19,7 +20,7 @@ WEIR = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
 TIMEOUT_S = 60
 MEMORY_BYTES = 8 << 30
 USAGE = 2
-CHECK_ALONE = {"--no-data", "--any-machine"}  # flags that train has not
+CHECK_ALONE = {"--no-data", "--any-machine"}  # flags that train lacks
 
 
 def _limit_memory():
@@ -27,11 +28,12 @@ def _limit_memory():
 
 
 def unwrapped(message):
-    """Lines that were broken to fit the width are one again."""
+    """Joins the lines that were broken to fit the width."""
     return re.sub(r"\n +", " ", message)
 
 
-# Where the job file or the command line says what is wrong; it comes before the place in the job.
+# SOURCE matches the place of an error in the job file or on the command line. A message names this place before the
+# place in the job.
 SOURCE = re.compile(r"(W\d{4}) at (?:\S+\.textproto(?::\d+)+|--(?:set|mesh) \S+), ")
 
 
@@ -56,7 +58,7 @@ class BadInputTest(unittest.TestCase):
 
     def check(self, case):
         result = self.run_weir(case.arguments, case.job)
-        message = unwrapped(result.stderr.decode("utf-8"))  # strictly: a message is text
+        message = unwrapped(result.stderr.decode("utf-8"))  # strict, because a message is text
         self.assertEqual(result.returncode, case.exit_code, f"{case.reason}\n{message}")
         self.assertTrue(message.startswith("weir") or "\nweir: W" in message, message)
         in_the_job = SOURCE.sub(r"\1 at ", message)
@@ -78,7 +80,8 @@ class BadInputTest(unittest.TestCase):
     def test_what_train_refuses_at_its_start_check_refuses_with_the_same_words(self):
         compared = 0
         for case in bad_input_cases.read_cases(FOLDER):
-            if case.arguments[0] not in ("check", "train") or case.exit_code == USAGE or CHECK_ALONE.intersection(case.arguments):
+            if (case.arguments[0] not in ("check", "train") or case.exit_code == USAGE
+                    or CHECK_ALONE.intersection(case.arguments)):
                 continue
             with self.subTest(case=case.name):
                 answers = [self.run_weir([verb] + case.arguments[1:], case.job) for verb in ("train", "check")]

@@ -1,5 +1,7 @@
-"""Reading a file takes at most 4 times its size and 64 MiB, whatever is in it: the largest memory of `weir` on files that
-are made to need much of it."""
+"""Tests that reading a file takes at most 4 times its size plus 64 MiB, whatever the file contains.
+
+The test measures the largest memory of `weir` on files that are made to need much memory.
+"""
 
 import gzip
 import json
@@ -15,7 +17,7 @@ WEIR = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
 MIB = 1 << 20
 TIMES, SPARE = 4, 64 * MIB
 TIMEOUT_S = 120
-# Small, since the largest memory of a program counts that of the process that became it.
+# The launcher is small, because the largest memory of a program includes that of the process that became the program.
 LAUNCHER = """
 import json, os, resource, subprocess, sys
 code = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
@@ -33,7 +35,7 @@ def varint(value):
 
 
 def message(number, content):
-    """A field of a protobuf message that holds a message or bytes."""
+    """Returns a field of a protobuf message that holds a message or bytes."""
     return varint(number << 3 | 2) + varint(len(content)) + content
 
 
@@ -51,12 +53,13 @@ class MemoryTest(unittest.TestCase):
         return path
 
     def check(self, *words, size, refusal=None):
-        """Runs weir and looks at its largest memory. `size` is that of what it reads."""
-        ended = subprocess.run([sys.executable, "-S", "-c", LAUNCHER, WEIR, *words], cwd=self.folder.name, capture_output=True,
-                               timeout=TIMEOUT_S, check=True)
+        """Runs weir and checks its largest memory. `size` is the size of the input that weir reads."""
+        ended = subprocess.run([sys.executable, "-S", "-c", LAUNCHER, WEIR, *words], cwd=self.folder.name,
+                               capture_output=True, timeout=TIMEOUT_S, check=True)
         code, peak, seconds = json.loads(ended.stdout.splitlines()[-1])
         text = ended.stderr.decode()
-        print(f"{self.id().rsplit('.', 1)[1]}: {size / MIB:.1f} MiB read, {peak / MIB:.0f} MiB taken, {seconds:.1f} s, code {code}")
+        print(f"{self.id().rsplit('.', 1)[1]}: {size / MIB:.1f} MiB read, {peak / MIB:.0f} MiB taken, "
+              f"{seconds:.1f} s, code {code}")
         self.assertLess(peak, TIMES * size + SPARE, text[:500])
         self.assertIn(code, (0, 65, 66), text[:500])
         if refusal is not None:
@@ -81,7 +84,8 @@ class MemoryTest(unittest.TestCase):
         self.check_job(b"graph { function { output: [" + b'"",' * (5 * MIB) + b'""] } }', "W0811")
 
     def test_a_job_of_numbers_in_a_list(self):
-        self.check_job(b"graph { function { node { attr { value { ints { values: [" + b"1," * (8 * MIB) + b"1] } } } } } }", "W0811")
+        self.check_job(b"graph { function { node { attr { value { ints { values: [" + b"1," * (8 * MIB)
+                       + b"1] } } } } } }", "W0811")
 
     def test_a_job_of_one_string(self):
         self.check_job(b'name: "' + b"x" * (60 * MIB) + b'"', "W0812")
@@ -114,19 +118,23 @@ class MemoryTest(unittest.TestCase):
         return len(content)
 
     def test_weights_of_many_tensors(self):
-        entries = b",".join(b'"%d":{"dtype":"F32","shape":[%s],"data_offsets":[0,0]}' % (i, b",".join([b"0"] * 16)) for i in range(200_000))
+        entries = b",".join(b'"%d":{"dtype":"F32","shape":[%s],"data_offsets":[0,0]}' % (i, b",".join([b"0"] * 16))
+                            for i in range(200_000))
         size = self.weights(b"{" + entries + b"}")
         self.check("eval", self.good, "--init", "w.safetensors", size=size, refusal="more than 100000 tensors")
 
     def test_weights_of_as_many_tensors_as_are_read(self):
         for shape in (b"0", b",".join([b"0"] * 16)):
-            entries = b",".join(b'"%d":{"dtype":"F32","shape":[%s],"data_offsets":[0,0]}' % (i, shape) for i in range(99_999))
+            entries = b",".join(b'"%d":{"dtype":"F32","shape":[%s],"data_offsets":[0,0]}' % (i, shape)
+                                for i in range(99_999))
             size = self.weights(b"{" + entries + b"}")
             self.check("train", self.good, "--init", "w.safetensors", size=size)
 
     def test_weights_of_much_metadata(self):
-        size = self.weights(json.dumps({"__metadata__": {str(i): "" for i in range(300_000)}}, separators=(",", ":")).encode())
-        self.check("train", self.good, "--init", "w.safetensors", size=size, refusal="more than 200000 entries of metadata")
+        size = self.weights(json.dumps({"__metadata__": {str(i): "" for i in range(300_000)}},
+                                       separators=(",", ":")).encode())
+        self.check("train", self.good, "--init", "w.safetensors", size=size,
+                   refusal="more than 200000 entries of metadata")
         size = self.weights(json.dumps({"__metadata__": {"a": "x" * (60 * MIB)}}).encode())
         self.check("train", self.good, "--init", "w.safetensors", size=size, refusal="metadata of more than")
 
@@ -134,7 +142,8 @@ class MemoryTest(unittest.TestCase):
         images = gzip.compress(struct.pack(">IIII", 0x803, 50_000, 28, 28) + bytes(50_000 * 784), 9, mtime=0)
         self.write("images.gz", images)
         self.write("labels", struct.pack(">II", 0x801, 16) + bytes(16))
-        self.check("check", self.good, "--set", 'data={idx{images:"images.gz" labels:"labels"}}', size=len(images), refusal="W0057")
+        self.check("check", self.good, "--set", 'data={idx{images:"images.gz" labels:"labels"}}', size=len(images),
+                   refusal="W0057")
 
     def check_trace(self, packets, refusal):
         content = b"".join(message(1, packet) for packet in packets)

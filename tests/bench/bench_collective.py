@@ -1,9 +1,9 @@
-"""The section `collective` of tools/bench: boxings between two processes beside Open MPI and PyTorch's gloo.
+"""The section `collective` of tools/bench compares boxings between two processes with Open MPI and PyTorch's gloo.
 
-All parties are started once, wait on pipes, and are asked in turn: ours, theirs, ours, theirs, so that a pair is
-milliseconds apart. Between questions they sleep. Every process but gloo's has one core, with all its threads.
-Open MPI is asked twice: over its own transports (its default on one host, point-to-point layer ob1), and over UCX with the lanes
-that ours has.
+All parties start once and wait on pipes. The bench asks the parties in turn: ours, theirs, ours, theirs. The two
+answers of a pair are therefore milliseconds apart. Between questions the parties sleep. Every process except gloo's has
+one core for all its threads. The bench asks Open MPI twice: over its own transports (the default on one host,
+point-to-point layer ob1), and over UCX with the lanes that Weir has.
 """
 
 import os
@@ -19,40 +19,44 @@ from tests.bench import bench_report
 
 ANSWER_SECONDS = 120
 SIZES = [4, 64, 1 << 10, 16 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20]
-LATENCY_BELOW = 64 << 10  # bytes; below it rows are times, from it on speeds
+LATENCY_BELOW = 64 << 10  # bytes: the rows of smaller tensors are times, the other rows are speeds
 TENSOR = 4 << 20
-# Boxing, and the share of the tensor's bytes that each process sends: the closed form, for two ranks.
-BOXINGS = [("P->S", "reduce_scatter", 0.5), ("S->B", "all_gather", 0.5), ("S->S", "all_to_all", 0.25), ("to another device", "move", 1.0),
-           ("B->S", "slice", 0), ("S->P", "split_to_partial", 0), ("B->P", "broadcast_to_partial", 0)]
+# An entry is a boxing, its operation, and the share of the tensor's bytes that each process sends: the closed form, for
+# two ranks.
+BOXINGS = [("P->S", "reduce_scatter", 0.5), ("S->B", "all_gather", 0.5), ("S->S", "all_to_all", 0.25),
+           ("to another device", "move", 1.0), ("B->S", "slice", 0), ("S->P", "split_to_partial", 0),
+           ("B->P", "broadcast_to_partial", 0)]
 MPI_FLAGS = {
     "Open MPI shm": ["--mca", "pml", "ob1", "--mca", "btl", "self,vader"],
     "Open MPI tcp": ["--mca", "pml", "ob1", "--mca", "btl", "self,tcp", "--mca", "btl_tcp_if_include", "lo"],
-    "Open MPI over UCX, shm": ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_TLS=sysv,cma,self"],
-    "Open MPI over UCX, tcp": ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "-x", "UCX_TLS=tcp,self",
-                               "-x", "UCX_NET_DEVICES=lo"],
+    "Open MPI over UCX, shm": ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",
+                               "-x", "UCX_TLS=sysv,cma,self"],
+    "Open MPI over UCX, tcp": ["--mca", "pml", "ucx", "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any",
+                               "-x", "UCX_TLS=tcp,self", "-x", "UCX_NET_DEVICES=lo"],
 }
-THREE_TIMES, ALMOST = 3.0, 0.9  # as fast as gloo, as Open MPI
+THREE_TIMES, ALMOST = 3.0, 0.9  # times as fast as gloo, and as Open MPI
 
 
 class Party:
-    """Two processes that answer how long something takes."""
+    """A Party is two processes that answer how long an operation takes."""
 
     def __init__(self, name, command_of):
-        """`command_of(folder)`: a list of commands to start, one or one per process."""
+        """Starts the commands that `command_of(folder)` returns: one command, or one per process."""
         self.name = name
         self.folder = tempfile.TemporaryDirectory(prefix="weir_bench_")
         path = pathlib.Path(self.folder.name)
         for pipe in ("commands.0", "commands.1", "answers"):
             os.mkfifo(path / pipe)
-        # Opened for both, so that opening waits for nobody; the processes see the end when this one ends.
+        # Each pipe is open in both directions, so that opening waits for nobody. The processes see the end when this
+        # process ends.
         self.commands = [os.open(path / f"commands.{rank}", os.O_RDWR) for rank in (0, 1)]
         self.answers = os.open(path / "answers", os.O_RDWR | os.O_NONBLOCK)
         self.log = open(path / "log", "w+", encoding="utf-8")
-        self.processes = [subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
-                          for command in command_of(path)]
+        self.processes = [subprocess.Popen([str(part) for part in command], stdin=subprocess.DEVNULL, stdout=self.log,
+                                           stderr=self.log) for command in command_of(path)]
 
     def seconds(self, operation, size, count):
-        """Of one operation, on average over `count`."""
+        """Returns the seconds of one operation, on average over `count` operations."""
         for pipe in self.commands:
             os.write(pipe, f"{operation} {size} {count}\n".encode())
         text, deadline = b"", time.monotonic() + ANSWER_SECONDS
@@ -63,11 +67,12 @@ class Party:
                 time.sleep(0.0005)
             if time.monotonic() > deadline or any(process.poll() for process in self.processes):
                 self.log.seek(0)
-                raise RuntimeError(f"{self.name} gave no answer to {operation} of {size} bytes: {self.log.read()[-2000:]}")
+                raise RuntimeError(f"{self.name} gave no answer to {operation} of {size} bytes: "
+                                   f"{self.log.read()[-2000:]}")
         return float(text) / count
 
     def count(self, operation, size, lasting):
-        """How often it fits into `lasting` seconds."""
+        """Returns how often the operation fits into `lasting` seconds."""
         self.seconds(operation, size, 1)
         few = self.seconds(operation, size, 8)
         return max(8, min(100_000, int(lasting / few)))
@@ -88,9 +93,10 @@ class Party:
 
 
 def compile_mpi(cache):
-    """The program that asks Open MPI, or None where it is not installed."""
+    """Compiles the program that asks Open MPI. Returns its path, or None where Open MPI is not installed."""
     if not shutil.which("mpicxx") or not shutil.which("mpirun"):
-        print("collective: skips the comparison with Open MPI, which is not installed. Try: tools/bench collective --install", file=sys.stderr)
+        print("collective: skips the comparison with Open MPI, which is not installed. "
+              "Try: tools/bench collective --install", file=sys.stderr)
         return None
     cache.mkdir(parents=True, exist_ok=True)
     program = cache / "mpi_collective"
@@ -100,17 +106,21 @@ def compile_mpi(cache):
 
 
 class Parties:
-    """All that can be asked; a context."""
+    """Parties is a context manager that holds all parties that can be asked."""
 
     def __init__(self, forward, ours, mpi, torch):
-        """`forward`: what to put before a command so that it comes ahead of others; `mpi`, `torch`: None where absent."""
+        """Puts `forward` before each command, so that the command runs ahead of others.
+
+        `mpi` and `torch` are None where the program is absent.
+        """
         self.forward, self.mpi, self.torch = forward, mpi, torch
         self.parties = {}
         for lanes in ("shm", "tcp"):
             for checksum in ("checksum", "plain"):
                 self.add(f"{lanes} {checksum}", lambda folder, l=lanes, c=checksum: [[ours, folder, l, c]])
         for name, flags in MPI_FLAGS.items() if mpi else []:
-            self.add(name, lambda folder, f=flags: [["mpirun", "--allow-run-as-root", "-np", 2, "--bind-to", "core"] + f + [mpi, folder]])
+            self.add(name, lambda folder, f=flags: [
+                ["mpirun", "--allow-run-as-root", "-np", 2, "--bind-to", "core"] + f + [mpi, folder]])
         if torch:
             script = pathlib.Path(__file__).parent / "torch_collective.py"
             lo = ["env", "GLOO_SOCKET_IFNAME=lo"]
@@ -130,7 +140,7 @@ class Parties:
             party.close()
 
     def in_turn(self, names, operation, size, pairs, lasting):
-        """{name: [seconds]}, asked one after another, `pairs` times."""
+        """Asks the named parties one after another, `pairs` times, and returns {name: [seconds]}."""
         counts = {name: self.parties[name].count(operation, size, lasting) for name in names}
         samples = {name: [] for name in names}
         for _ in range(pairs):
@@ -147,15 +157,20 @@ def bytes_text(size):
 
 
 def row(what, size, moved, ours, against, theirs, at_least, note):
-    """A time where the tensor is small, else a speed: `moved` bytes that each process sends. `at_least`: how many
-    times as fast as theirs."""
+    """Returns a row that shows a time if the tensor is small, and otherwise a speed.
+
+    `moved` is the number of bytes that each process sends. `at_least` is the required speed of ours as a multiple
+    of theirs.
+    """
     if size < LATENCY_BELOW or not moved:
         limit = None if at_least is None else 1 / at_least
         other = f"{moved / statistics.median(ours) / 1e9:.3f} GB/s" if moved else ""
-        made = bench_report.row(what, "us", [s * 1e6 for s in ours], against, [s * 1e6 for s in theirs], "lower", limit, other)
+        made = bench_report.row(what, "us", [s * 1e6 for s in ours], against, [s * 1e6 for s in theirs], "lower",
+                                limit, other)
     else:
         other = f"{statistics.median(ours) * 1e6:,.0f} us"
-        made = bench_report.row(what, "GB/s", [moved / s / 1e9 for s in ours], against, [moved / s / 1e9 for s in theirs], "higher", at_least, other)
+        made = bench_report.row(what, "GB/s", [moved / s / 1e9 for s in ours], against,
+                                [moved / s / 1e9 for s in theirs], "higher", at_least, other)
     made["note"] = "; ".join(part for part in (made["note"], note) if part)
     return made
 
@@ -181,10 +196,12 @@ def boxing_rows(parties, pairs, lasting):
         for what, operation, share in BOXINGS:
             if not share and lanes == "tcp":
                 continue  # nothing crosses
-            names = [f"{lanes} checksum", f"{lanes} plain"] + [name for name in (f"Open MPI {lanes}",) if share and parties.has(name)]
+            names = ([f"{lanes} checksum", f"{lanes} plain"]
+                     + [name for name in (f"Open MPI {lanes}",) if share and parties.has(name)])
             taken = parties.in_turn(names, operation, TENSOR, pairs, lasting)
             against, theirs = (names[2], taken[names[2]]) if len(names) > 2 else ("", [])
-            note = "Open MPI's blocks lie in one piece" if against and operation == "all_to_all" else "" if share else "nothing crosses"
+            note = ("Open MPI's blocks lie in one piece" if against and operation == "all_to_all"
+                    else "" if share else "nothing crosses")
             for checksum in names[:2] if share else names[:1]:
                 text = f"{what} of {bytes_text(TENSOR)}, {lanes}{'' if 'checksum' in checksum else ', no checksum'}"
                 rows.append(row(text, TENSOR, share * TENSOR, taken[checksum], against, theirs, None, note))
@@ -192,9 +209,10 @@ def boxing_rows(parties, pairs, lasting):
 
 
 def collective_rows(bench, cache):
-    """`bench`: that of tools/bench; `cache`: a folder to compile in."""
+    """Returns the rows of the section. `bench` is the bench of tools/bench, and `cache` is a folder to compile in."""
     if not bench.torch:
-        print("collective: skips the comparison with gloo: no interpreter here can import torch. Try: tools/bench collective --install", file=sys.stderr)
+        print("collective: skips the comparison with gloo: no interpreter here can import torch. "
+              "Try: tools/bench collective --install", file=sys.stderr)
     forward = [sys.executable, bench.root / "tests/bench/foreground.py", "--nice", bench.args.nice, "--"]
     pairs, lasting, sizes = bench.sized((11, 0.1, SIZES), (5, 0.03, SIZES), (1, 0.001, SIZES[:2]))
     with Parties(forward, bench.binaries / "tests/bench/collective_bench", compile_mpi(cache), bench.torch) as parties:

@@ -1,8 +1,8 @@
-"""The sections `parallel` and `launch` of tools/bench: Weir's processes beside PyTorch's over gloo.
+"""The sections `parallel` and `launch` of tools/bench compare Weir's processes with PyTorch's over gloo.
 
-Efficiency = seconds of a step in one process on one core / (2 x those in two processes on a core each), for the same
-net and batch. Every round runs all ways once, ours and theirs in turn, with one process at its begin.
-Not here: how a step is made (weir train, torch_parallel.py), priority and pinning (foreground.py).
+Efficiency = seconds of a step in one process on one core / (2 x seconds of a step in two processes on a core each), for
+the same net and batch. Every round begins with one process and runs all ways once, ours and theirs in turn.
+Other programs make the steps (weir train, torch_parallel.py) and set priority and pinning (foreground.py).
 """
 
 import dataclasses
@@ -19,7 +19,7 @@ PROCESSES = 2
 MICRO_BATCHES = 8
 WARMUP_STEPS = 5
 BUBBLE = MICRO_BATCHES / (MICRO_BATCHES + PROCESSES - 1)
-# Of the launch section: tensors of both sides are small beside what is measured.
+# The launch section uses this net, whose tensors are small on both sides beside the measured quantities.
 TINY_NET = {"layers": 2, "hidden": 64, "heads": 4, "vocab": 256, "sequence": 64, "batch": 8}
 
 
@@ -28,7 +28,7 @@ class Way:
     name: str
     zoo: list  # options of `weir zoo gpt`
     mesh: str
-    how: str  # torch_parallel.py's
+    how: str  # the --how of torch_parallel.py
     theirs: str
     budget: float = None
     micro_batches: int = 1
@@ -40,7 +40,8 @@ WAYS = [
     Way("TP", [], "tp=2", "tp", "DTensor TP", 0.75),
     Way("sequence, Megatron", ["--sequence-parallel", "megatron"], "tp=2", "megatron", "SequenceParallel"),
     Way("sequence, Ulysses", ["--sequence-parallel", "ulysses"], "sp=2", "ulysses", "all-to-all by hand"),
-    Way(f"1F1B, {MICRO_BATCHES} micro-batches", ["--micro-batches", MICRO_BATCHES], "pp=2", "1f1b", "Schedule1F1B", 0.85, MICRO_BATCHES),
+    Way(f"1F1B, {MICRO_BATCHES} micro-batches", ["--micro-batches", MICRO_BATCHES], "pp=2", "1f1b", "Schedule1F1B",
+        0.85, MICRO_BATCHES),
 ]
 
 
@@ -49,7 +50,7 @@ def flags_of(net):
 
 
 class Runs:
-    """Runs of one net, ours and theirs, in a folder of their own."""
+    """A Runs object starts the runs of one net, ours and theirs, in a folder of their own."""
 
     def __init__(self, bench, net, folder):
         self.bench, self.net, self.folder = bench, net, pathlib.Path(folder)
@@ -62,16 +63,17 @@ class Runs:
     def job(self, name, *options):
         path = self.folder / f"{name.replace(' ', '_')}.textproto"
         if not path.exists():
-            flags = {**{"--" + size: value for size, value in self.net.items()}, **dict(zip(options[::2], options[1::2]))}
+            flags = {**{"--" + size: value for size, value in self.net.items()},
+                     **dict(zip(options[::2], options[1::2]))}
             text = self.bench.run([self.bench.weir, "zoo", "gpt", *(part for flag in flags.items() for part in flag)])
             path.write_text(text, encoding="utf-8")
         return path
 
     def train(self, job, *options, steps=None):
-        """The command, and the file of its metrics."""
+        """Returns the command and the file of its metrics."""
         metrics = self.folder / f"{next(self.numbers)}.jsonl"
-        return [self.bench.weir, "train", job, "--threads", 1, "--steps", steps or self.warmup_steps + self.steps, "--metrics", metrics,
-                *options], metrics
+        return [self.bench.weir, "train", job, "--threads", 1, "--steps", steps or self.warmup_steps + self.steps,
+                "--metrics", metrics, *options], metrics
 
     def fleet(self, job, mesh, steps=None):
         return self.train(job, "--mesh", mesh, "--processes", PROCESSES, "--logs", self.folder / "logs", steps=steps)
@@ -87,7 +89,7 @@ class Runs:
         return self.step_seconds(metrics)
 
     def side_by_side(self, job):
-        """As many processes as cores, which know nothing of each other; the slower one's."""
+        """Runs one independent process per core, and returns the seconds of a step of the slower process."""
         runs = [self.train(job, "--seed", core) for core in range(PROCESSES)]
         self.bench.run_at_once([(command, str(core)) for core, (command, _) in enumerate(runs)])
         return max(self.step_seconds(metrics) for _, metrics in runs)
@@ -111,7 +113,7 @@ class Runs:
 
 @dataclasses.dataclass
 class Seconds:
-    """Of a step, a sample per round."""
+    """Seconds holds the seconds of a step, with a sample per round."""
     ours: list = dataclasses.field(default_factory=list)
     theirs: list = dataclasses.field(default_factory=list)
 
@@ -121,15 +123,17 @@ def efficiencies(one, two):
 
 
 def ways_of_torch(bench, net):
-    """Those that the installed PyTorch has; the others are named on standard error."""
+    """Returns the ways that the installed PyTorch has, and names the other ways on standard error."""
     if not bench.torch:
-        print("parallel: skips the comparison with PyTorch, which no interpreter here can import. Try: tools/bench parallel --install", file=sys.stderr)
+        print("parallel: skips the comparison with PyTorch, which no interpreter here can import. "
+              "Try: tools/bench parallel --install", file=sys.stderr)
         return []
     script = bench.root / "tests/bench/torch_parallel.py"
     answer = json.loads(bench.run([bench.torch, script, "--how", "list", *flags_of(net)]))
     for way in WAYS:
         if way.how in answer["lacks"]:
-            print(f"parallel: skips {way.theirs}: PyTorch {answer['version']} lacks {answer['lacks'][way.how]}. Try: --install-torch", file=sys.stderr)
+            print(f"parallel: skips {way.theirs}: PyTorch {answer['version']} lacks {answer['lacks'][way.how]}. "
+                  "Try: --install-torch", file=sys.stderr)
     return [way.how for way in WAYS if way.how not in answer["lacks"]]
 
 
@@ -164,32 +168,39 @@ def rows_of(net, one, pieces, apart, two, version):
     if version:
         rows.append(row("one process, one core", "tokens/s", [tokens / s for s in one.ours], f"PyTorch {version}",
                         [tokens / s for s in one.theirs], "higher", None, "the base of what follows"))
-    rows.append(row("two processes that do not talk, half the batch each", "", efficiencies(one.ours, apart.ours), "", [], "higher", None,
-                    "what shared caches and memory and the whole update in each leave of 1: no way that copies weights can do better"))
+    rows.append(row("two processes that do not talk, half the batch each", "", efficiencies(one.ours, apart.ours), "",
+                    [], "higher", None, "what shared caches and memory and the whole update in each leave of 1: "
+                    "no way that copies weights can do better"))
     for way in WAYS:
-        ours, theirs = (efficiencies(base, times) for base, times in ((one.ours, two[way.name].ours), (one.theirs, two[way.name].theirs)))
+        ours, theirs = (efficiencies(base, times)
+                        for base, times in ((one.ours, two[way.name].ours), (one.theirs, two[way.name].theirs)))
         if way.budget:
-            rows.append(row(f"{way.name}: efficiency", "", ours, f"budget {way.budget}", [way.budget], "higher", 1.0, ""))
+            rows.append(row(f"{way.name}: efficiency", "", ours, f"budget {way.budget}", [way.budget], "higher", 1.0,
+                            ""))
         if theirs:
-            rows.append(row(f"{way.name}: efficiency", "", ours, way.theirs, theirs, "higher", None if way.budget else 1.0, ""))
+            rows.append(row(f"{way.name}: efficiency", "", ours, way.theirs, theirs, "higher",
+                            None if way.budget else 1.0, ""))
             rows.append(row(f"{way.name}: training", "tokens/s", [tokens / s for s in two[way.name].ours], way.theirs,
                             [tokens / s for s in two[way.name].theirs], "higher", None, ""))
     pipeline = two[WAYS[-1].name]
-    ours, theirs = (efficiencies(base, times) for base, times in ((pieces.ours, pipeline.ours), (pieces.theirs, pipeline.theirs)))
+    ours, theirs = (efficiencies(base, times)
+                    for base, times in ((pieces.ours, pipeline.ours), (pieces.theirs, pipeline.theirs)))
     schedule = [e / BUBBLE for e in ours]
     note = f"against one process with the same micro-batches, over m / (m + p - 1) = {BUBBLE:.3f}"
     rows.append(row("1F1B: schedule efficiency", "", schedule, "budget 0.95", [0.95], "higher", 1.0, note))
     if theirs:
-        rows.append(row("1F1B: schedule efficiency", "", schedule, WAYS[-1].theirs, [e / BUBBLE for e in theirs], "higher", None, ""))
+        rows.append(row("1F1B: schedule efficiency", "", schedule, WAYS[-1].theirs, [e / BUBBLE for e in theirs],
+                        "higher", None, ""))
     return rows
 
 
 def launch_rows(bench, net):
-    """From exec to the first step's metrics and to the end, and the memory of a worker."""
+    """Measures the time from exec to the first step's metrics and to the end, and the memory of a worker."""
     row = bench_report.row
     rounds = bench.sized(11, 5, 1)
     if not bench.torch:
-        print("launch: skips the comparison with PyTorch, which no interpreter here can import. Try: tools/bench launch --install", file=sys.stderr)
+        print("launch: skips the comparison with PyTorch, which no interpreter here can import. "
+              "Try: tools/bench launch --install", file=sys.stderr)
     rows = []
     for name, sizes in (("tiny GPT", TINY_NET), ("small GPT", net)):
         first, end, theirs_first, theirs_end = [], [], [], []
@@ -208,30 +219,38 @@ def launch_rows(bench, net):
                     theirs_end.append(report["seconds"])
             if name == "tiny GPT":
                 rows += memory_rows(runs, job)
-        rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "budget 0.5 s", [0.5], "lower", 1.0, ""))
+        rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "budget 0.5 s", [0.5], "lower", 1.0,
+                        ""))
         if bench.torch:
-            rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "PyTorch", theirs_first, "lower", None,
-                            "theirs without torchrun's agent"))
-            rows.append(row(f"{name}, 2 processes: launch to the end of one step", "s", end, "PyTorch", theirs_end, "lower", None, ""))
+            rows.append(row(f"{name}, 2 processes: launch to first step", "s", first, "PyTorch", theirs_first, "lower",
+                            None, "theirs without torchrun's agent"))
+            rows.append(row(f"{name}, 2 processes: launch to the end of one step", "s", end, "PyTorch", theirs_end,
+                            "lower", None, ""))
     return rows
 
 
 def memory_rows(runs, job):
-    """What a worker holds at most, less its plan; their tensors are counted as beside tensors too, all 2 MiB of them."""
+    """Measures the largest memory of a worker minus its planned memory.
+
+    The figures of PyTorch include its tensors, which take only 2 MiB in all.
+    """
     bench, row = runs.bench, bench_report.row
     ours, theirs, private, theirs_private = [], [], [], []
     for _ in range(bench.sized(3, 3, 1)):
-        # Enough steps that memory is seen at work.
+        # A run has enough steps to show the memory at work.
         command, metrics = runs.fleet(job, "dp=2", steps=bench.sized(1500, 1500, 300))
         report = bench.report(command)
         planned = planned_bytes(report["errors"])
         ours.append(mib(peak_of(report) - planned))
-        private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"]) - planned))
+        private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])
+                           - planned))
         if bench.torch:
             report = bench.report(runs.torch_command("ddp", 1, bench.sized(100, 100, 2), 0))
             theirs.append(mib(peak_of(report)))
-            theirs_private.append(mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])))
-    rows = [row("memory of a process beside tensors", "MiB", ours, "budget 40 MB", [mib(40e6)], "lower", 1.0, "libraries included"),
+            theirs_private.append(
+                mib(max(child["anonymous_bytes"] + child["shared_bytes"] for child in report["children"])))
+    rows = [row("memory of a process beside tensors", "MiB", ours, "budget 40 MB", [mib(40e6)], "lower", 1.0,
+                "libraries included"),
             row("of that without pages of files, which processes share", "MiB", private, "", [], "lower", None, "")]
     if theirs:
         rows.insert(1, row("memory of a process beside tensors", "MiB", ours, "PyTorch", theirs, "lower", None, ""))
@@ -240,8 +259,10 @@ def memory_rows(runs, job):
 
 
 def fleet_memory_rows(bench, net):
-    """What two processes hold for tensors, both together, beside what is planned: what they hold of the medium GPT less what they hold of the tiny
-    one, whose own tensors are the plan's too."""
+    """Compares the memory that two processes together hold for tensors with the planned memory.
+
+    Both figures are those of the medium GPT minus those of the tiny GPT.
+    """
     held, planned = [], []
     for _ in range(bench.sized(3, 1, 1)):
         of = []
@@ -250,13 +271,15 @@ def fleet_memory_rows(bench, net):
                 runs = Runs(bench, sizes, folder)
                 command, _ = runs.fleet(runs.job("dp", "--held-out", 0), "dp=2", steps=steps)
                 report = bench.report(command)
-            # Landing memory is written by one process and read by the other: both count it.
-            of.append((sum(child["anonymous_bytes"] + child["shared_bytes"] / PROCESSES for child in report["children"]),
-                       PROCESSES * planned_bytes(report["errors"])))
+            # One process writes landing memory and the other process reads it, so both processes count it.
+            of.append((
+                sum(child["anonymous_bytes"] + child["shared_bytes"] / PROCESSES for child in report["children"]),
+                PROCESSES * planned_bytes(report["errors"])))
         held.append(mib(of[1][0] - of[0][0]))
         planned.append(mib(of[1][1] - of[0][1]))
-    return [bench_report.row("medium GPT, 2 processes on dp=2: data at the most", "MiB", held, "planned", planned, "lower", 1.02,
-                             f"{held[-1] - planned[-1]:+.1f} MiB; landing memory counted once; beyond the tiny GPT's")]
+    return [bench_report.row("medium GPT, 2 processes on dp=2: data at the most", "MiB", held, "planned", planned,
+                             "lower", 1.02, f"{held[-1] - planned[-1]:+.1f} MiB; landing memory counted once; "
+                             "beyond the tiny GPT's")]
 
 
 def peak_of(report):
@@ -264,7 +287,7 @@ def peak_of(report):
 
 
 def planned_bytes(said):
-    """"..., 208.4 MiB per device" """
+    """Returns the number of bytes in a text such as "..., 208.4 MiB per device"."""
     number, unit = said.split(" per device")[0].split()[-2:]
     return float(number) * 1024 ** ("B", "KiB", "MiB", "GiB", "TiB").index(unit)
 

@@ -1,8 +1,9 @@
-"""tools/bench predict: the simulator's step time against the measured one, for layouts of a GPT on this machine's devices.
+"""The section `predict` of tools/bench compares the simulator's step time with the measured one, for layouts of a GPT.
 
-Kernels are measured by `weir calibrate`, in every layout, and transfers between processes where devices are processes; then each layout is trained for some steps and simulated. Every
-device has one thread; where a layout has more devices than the machine has cores, they share them, in both. A row's ratio
-is predicted over measured.
+`weir calibrate` measures the kernels on this machine's devices, in every layout, and the transfers between processes if
+devices are processes. The bench then trains and simulates each layout for some steps. Every device has one thread. If a
+layout has more devices than the machine has cores, the devices share the cores in the training and in the simulation.
+The ratio of a row is predicted over measured.
 """
 
 import dataclasses
@@ -21,9 +22,9 @@ SMOKE_NET = {**NET, "hidden": 16, "sequence": 8}
 @dataclasses.dataclass
 class Layout:
     mesh: str
-    zoo: tuple = ()  # options of `weir zoo gpt`, where the model is written otherwise
+    zoo: tuple = ()  # options of `weir zoo gpt` that write the model in another way
     sets: tuple = ()
-    processes: int = 0  # 0: one
+    processes: int = 0  # 0 means one process
 
     def name(self):
         options = [str(part).removeprefix("--") for part in self.zoo]
@@ -74,10 +75,12 @@ def predict_rows(bench):
         jobs = job_files(bench, folder)
         samples = {index: ([], []) for index in range(len(layouts))}
         for _ in range(rounds):
-            # In turn with what it is to predict, since the machine is not the same from minute to minute.
-            clusters = {processes: calibrated(bench, folder, jobs, layouts, processes) for processes in {layout.processes for layout in layouts}}
+            # Predictions and measurements take turns, since the machine changes from minute to minute.
+            clusters = {processes: calibrated(bench, folder, jobs, layouts, processes)
+                        for processes in {layout.processes for layout in layouts}}
             for index, layout in enumerate(layouts):
-                job = [jobs[layout.zoo], "--mesh", layout.mesh, *[part for path in layout.sets for part in ("--set", path)]]
+                job = [jobs[layout.zoo], "--mesh", layout.mesh,
+                       *[part for path in layout.sets for part in ("--set", path)]]
                 spread = ["--processes", layout.processes, "--logs", folder / "logs"] if layout.processes else []
                 samples[index][0].append(predicted(bench, job, clusters[layout.processes]))
                 samples[index][1].append(measured(bench, [*job, *spread], folder / "metrics.jsonl", steps))
@@ -93,7 +96,7 @@ def predict_rows(bench):
 
 
 def calibrated(bench, folder, jobs, layouts, processes):
-    """The file of this machine as it is for all layouts in so many processes."""
+    """Calibrates this machine for all layouts in `processes` processes, and returns the cluster file."""
     cluster = folder / f"cluster{processes}.textproto"
     here = [layout for layout in layouts if layout.processes == processes]
     also = [part for layout in here if layout.mesh or layout.zoo
@@ -104,7 +107,7 @@ def calibrated(bench, folder, jobs, layouts, processes):
 
 
 def job_files(bench, folder):
-    """Of each way in which the layouts write the model."""
+    """Writes a job file for each way in which the layouts write the model, and returns {options: path}."""
     jobs = {}
     for zoo in {layout.zoo for layout in LAYOUTS}:
         flags = [part for name, value in bench.sized(NET, NET, SMOKE_NET).items() for part in ("--" + name, value)]
@@ -116,7 +119,8 @@ def job_files(bench, folder):
 def predicted(bench, job, cluster):
     report = json.loads(bench.run([bench.weir, "sim", *job, "--cluster", cluster, "--json", "--steps", 3]))
     if report["kernels_estimated"] > 0:
-        print(f"predict: {report['kernels_estimated']} of {report['kernels']} kernels of {job[2:]} were not measured", file=sys.stderr)
+        print(f"predict: {report['kernels_estimated']} of {report['kernels']} kernels of {job[2:]} were not measured",
+              file=sys.stderr)
     return report["step_seconds"]
 
 

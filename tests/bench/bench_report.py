@@ -1,13 +1,13 @@
-"""From the rows that the benches print (bench_row.h) to lines with ratio, range and verdict.
+"""Turns the rows that the benches print (bench_row.h) into lines with ratio, range and verdict.
 
-A row is a dictionary: what, unit, ours (samples), against (a name), theirs (samples taken in turn with ours, or one
-budget), better ("lower" or "higher"), limit (of the median ratio; absent: for information) and note.
+A row is a dictionary with the fields what, unit, ours (samples), against (a name), theirs (samples taken in turn with
+ours, or one budget), better ("lower" or "higher"), limit (of the median ratio; absent: for information) and note.
 """
 
 import dataclasses
 import statistics
 
-# Beyond this spread of the ratio, largest over smallest, a figure is called noisy.
+# A figure counts as noisy if its largest ratio over its smallest ratio exceeds this spread.
 NOISY_SPREAD = 1.5
 
 
@@ -23,20 +23,21 @@ class Line:
 
 @dataclasses.dataclass
 class Table:
-    """What does not compare two sides: texts, a list for each line."""
+    """A Table holds texts that do not compare two sides, with a list for each line."""
     columns: list
     lines: list
 
 
 def row(what, unit, ours, against, theirs, better, limit, note):
-    made = {"what": what, "unit": unit, "ours": ours, "against": against, "theirs": theirs, "better": better, "note": note}
+    made = {"what": what, "unit": unit, "ours": ours, "against": against, "theirs": theirs, "better": better,
+            "note": note}
     if limit is not None:
         made["limit"] = limit
     return made
 
 
 def number(value):
-    """Three digits that count, no exponent."""
+    """Returns a number as a text with three significant digits and no exponent."""
     if value == 0:
         return "0"
     digits = max(0, 2 - len(str(int(abs(value)))) + 1) if abs(value) >= 1 else 3
@@ -44,7 +45,7 @@ def number(value):
 
 
 def ratios(row):
-    """Ours over theirs, pair by pair; empty where there is nothing to divide by."""
+    """Returns ours over theirs, pair by pair. The result is empty if there is nothing to divide by."""
     ours, theirs = row["ours"], row["theirs"]
     if len(theirs) == 1:
         theirs = theirs * len(ours)
@@ -79,7 +80,7 @@ def line_of(row):
 
 
 def text_of(rows):
-    """Aligned lines for a terminal, of rows or a Table."""
+    """Returns aligned lines for a terminal, from rows or a Table."""
     if isinstance(rows, Table):
         return aligned([rows.columns, *rows.lines])
     lines = [Line("what", "ours", "theirs or budget", "ours / theirs", "verdict", "")] + [line_of(row) for row in rows]

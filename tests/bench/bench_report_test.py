@@ -1,4 +1,4 @@
-"""The table of a bench says what the samples say."""
+"""Tests that the table of a bench agrees with the samples."""
 
 import unittest
 

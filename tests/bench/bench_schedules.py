@@ -1,11 +1,12 @@
-"""tools/bench schedules: what each pipeline schedule leaves idle, of one GPT with 16 micro-batches: predicted, simulated, measured.
+"""The section `schedules` of tools/bench compares the idle time of pipeline schedules: predicted, simulated, measured.
 
-Four stages: more devices than this machine may have cores, so two columns stand for a run.
-  virtual    `weir sim` with kernels as `weir calibrate` measured them, medians, and a core for every device
-  real acts  the trace of `weir calibrate`: the plan's actors with real kernels, one act at a time, each taking what its
-             thread took just then; messages between devices take no time
-Two stages: `weir train` on two cores, wall time, in one process and in two. A bubble is what `weir trace report` says of
-the trace. Weights are compared byte by byte.
+All schedules run one GPT with 16 micro-batches. Four stages are more devices than this machine may have cores, so two
+columns stand for a run:
+  virtual    `weir sim` with the median times of the kernels from `weir calibrate`, and a core for every device
+  real acts  the trace of `weir calibrate`: the plan's actors run real kernels, one act at a time. An act takes the time
+             that its thread takes just then. Messages between devices take no time.
+Two stages run under `weir train` on two cores, in wall time, in one process and in two. The bubble is that of the trace
+as `weir trace report` gives it. The bench compares weights byte by byte.
 """
 
 import json
@@ -42,7 +43,7 @@ class Schedules:
         return self.folder / f"{schedule}.textproto"
 
     def plan(self, schedule, mesh):
-        """With costs as they were calibrated last for the schedule, if they were."""
+        """Returns the plan of a schedule, with the costs of its last calibration if there is one."""
         cluster = self.cluster(schedule)
         costs = ["--cluster", cluster] if cluster.exists() else []
         return json.loads(self.weir("plan", self.job(schedule), "--mesh", mesh, "--json", *costs))
@@ -54,16 +55,17 @@ class Schedules:
         return json.loads(self.weir("trace", "report", trace, "--json"))["pipeline_bubble"]
 
     def calibrated(self, schedule):
-        """Bubbles with simulated and with real acts."""
+        """Returns the bubble with simulated acts and the bubble with real acts."""
         trace, cluster = self.folder / "trace.pftrace", self.cluster(schedule)
-        self.weir("calibrate", self.job(schedule), "--mesh", FOUR, "--steps", self.steps, "-o", cluster, "--trace", trace)
+        self.weir("calibrate", self.job(schedule), "--mesh", FOUR, "--steps", self.steps, "-o", cluster,
+                  "--trace", trace)
         real = self.bubble_of(trace)
         cluster.write_text(with_a_core_each(cluster.read_text(encoding="utf-8"), 4), encoding="utf-8")
         self.weir("sim", self.job(schedule), "--mesh", FOUR, "--cluster", cluster, "--steps", 3, "--trace", trace)
         return self.bubble_of(trace), real
 
     def trained(self, schedule, mesh, *arguments):
-        """Bubble, and the file of weights."""
+        """Trains, and returns the bubble and the content of the file of weights."""
         trace, weights = self.folder / "trace.pftrace", self.folder / f"{schedule}.{mesh}.safetensors"
         self.weir("train", self.job(schedule), "--mesh", mesh, "--threads", 1, "--steps", self.steps, "--trace", trace,
                   "--save", weights, *arguments)
@@ -71,14 +73,15 @@ class Schedules:
 
 
 def with_a_core_each(cluster, devices):
-    """The text of a cluster with devices that do not share cores, so that none slows another down."""
+    """Returns the text of a cluster whose devices do not share cores, so that no device slows another down."""
     host = cluster.index("host {")
     device = re.sub(r"\n *busy_ns: .*", "", cluster[:host])
-    return device + re.sub(r"\n  core_speed: .*", "", re.sub(r"\n  cores: \d+", f"\n  cores: {devices}", cluster[host:]))
+    return device + re.sub(r"\n  core_speed: .*", "",
+                           re.sub(r"\n  cores: \d+", f"\n  cores: {devices}", cluster[host:]))
 
 
 def tensors_of(weights):
-    """Safetensors: the bytes of each tensor by name."""
+    """Returns the bytes of each tensor of a safetensors file by name."""
     length = struct.unpack("<Q", weights[:8])[0]
     header = json.loads(weights[8:8 + length])
     body = weights[8 + length:]
@@ -86,14 +89,14 @@ def tensors_of(weights):
 
 
 def compared(weights, others):
-    """Whether these are the same tensors; if not, which differ."""
+    """Returns "same" if the tensors are equal, and otherwise a text that says which tensors differ."""
     ours, theirs = tensors_of(weights), tensors_of(others)
     differ = sorted(name for name in ours.keys() | theirs.keys() if ours.get(name) != theirs.get(name))
     return "same" if not differ else f"{len(differ)} of {len(theirs)} tensors differ, the first is {differ[0]}"
 
 
 def percent(values):
-    """The median, and the range if there is one."""
+    """Returns the median as a text, with the range if there is one."""
     text = f"{statistics.median(values) * 100:.1f}"
     return text + (f" [{min(values) * 100:.1f} .. {max(values) * 100:.1f}]" if len(values) > 1 else "")
 
@@ -122,8 +125,8 @@ def four_stages(runs, rounds):
         lines.append([plan["schedule"]["kind"], percent([plan["schedule"]["bubble_of_even_parts"]]),
                       percent([plan["schedule"]["predicted_bubble"]]), percent(virtual), percent(real), memory(plan),
                       compared(weights[schedule], weights["1f1b"])])
-    columns = ["4 stages x 16", "even parts, %", "predicted, %", "virtual, %", "real acts, %", "memory of each stage, MiB",
-               f"weights after {runs.steps} steps, beside 1F1B's"]
+    columns = ["4 stages x 16", "even parts, %", "predicted, %", "virtual, %", "real acts, %",
+               "memory of each stage, MiB", f"weights after {runs.steps} steps, beside 1F1B's"]
     return bench_report.Table(columns, lines)
 
 
@@ -139,8 +142,10 @@ def two_stages(runs, rounds):
     for schedule in SCHEDULES:
         plan = runs.plan(schedule, TWO)
         lines.append([plan["schedule"]["kind"], percent([plan["schedule"]["bubble_of_even_parts"]]),
-                      percent([plan["schedule"]["predicted_bubble"]]), percent(samples[schedule, 1]), percent(samples[schedule, 2]),
-                      memory(plan), *[compared(weights[schedule, way], weights["1f1b", 1]) for way in ways]])
-    columns = ["2 stages x 16", "even parts, %", "predicted, %", "one process, %", "two processes, %", "memory of each stage, MiB",
-               f"weights after {runs.steps} steps, beside 1F1B's in one process", "of two processes"]
+                      percent([plan["schedule"]["predicted_bubble"]]), percent(samples[schedule, 1]),
+                      percent(samples[schedule, 2]), memory(plan),
+                      *[compared(weights[schedule, way], weights["1f1b", 1]) for way in ways]])
+    columns = ["2 stages x 16", "even parts, %", "predicted, %", "one process, %", "two processes, %",
+               "memory of each stage, MiB", f"weights after {runs.steps} steps, beside 1F1B's in one process",
+               "of two processes"]
     return bench_report.Table(columns, lines)

@@ -1,4 +1,7 @@
-"""Every section of tools/bench runs, with and without what it compares with. Tiny sizes: what it prints means nothing."""
+"""Tests that every section of tools/bench runs, with and without the programs that the section compares with.
+
+The sizes are tiny, so the printed figures mean nothing.
+"""
 
 import os
 import pathlib
@@ -12,13 +15,14 @@ LIMIT_S = 600
 
 
 def sections():
-    """As tools/bench names them where it names none: its error for one that is not there."""
-    said = subprocess.run([sys.executable, BENCH, "no-such-section"], capture_output=True, text=True, check=False).stderr
+    """Returns the sections that tools/bench names in its error for an unknown section."""
+    said = subprocess.run([sys.executable, BENCH, "no-such-section"], capture_output=True, text=True,
+                          check=False).stderr
     return re.search(r"there are (.*)", said).group(1).split(", ")
 
 
 def run(*arguments):
-    # Not ahead of the tests that run at the same time.
+    # The bench must not run ahead of the tests that run at the same time, so its niceness is 0.
     command = [sys.executable, BENCH, *arguments, "--smoke", "--no-build", "--nice", "0", "--binaries", os.getcwd()]
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, timeout=LIMIT_S, check=False)
 

@@ -1,16 +1,19 @@
-"""Runs a command ahead of everything else on the machine, and says how long it took and what it held.
+"""Runs a command ahead of everything else on the machine, and reports how long it took and how much it held.
 
     foreground.py [--nice N] [--cores 0] [--pin-children] [--first-line PATH] [--report PATH] -- COMMAND...
 
-Priority: niceness counts only within a session where the kernel groups sessions (sched_autogroup), so the command
-gets a session of its own, and the session the niceness too. Where that is not allowed it runs as it is.
---cores          the command and all that it starts stay on these cores
---pin-children   the k-th program that the command starts stays on core k (forks of the command itself do not count)
---first-line     a file that the command writes; when its first line came is part of the report
---report         JSON: seconds, first_line_seconds, children: [{peak_bytes, anonymous_bytes, file_bytes, shared_bytes}]
+The kernel may group sessions (sched_autogroup), and niceness then counts only within a session. The command therefore
+gets a session of its own, and the session gets the niceness, too. Where this is not allowed, the command runs as it is.
 
-Memory is that of the command's children, or its own if it starts none, read ten times a second: the highest seen of
-the peak, and the last seen of the kinds. Exits as the command does.
+--cores          keeps the command and all that it starts on these cores
+--pin-children   keeps the k-th program that the command starts on core k (forks of the command itself do not count)
+--first-line     names a file that the command writes; the report then has the time of the first line
+--report         writes JSON: seconds, first_line_seconds,
+                 children: [{peak_bytes, anonymous_bytes, file_bytes, shared_bytes}]
+
+The memory is that of the command's children, or of the command itself if it starts none. The program reads the memory
+ten times a second. The report has the highest peak and the last value of each kind of memory. The exit code is that of
+the command.
 """
 
 import argparse
@@ -30,13 +33,13 @@ PF_FORKNOEXEC = 0x40
 
 
 def come_forward(nice):
-    """This process, and all it will start, before the rest; quietly not where that is not allowed."""
+    """Puts this process, and all that it will start, before the rest. Does nothing where that is not allowed."""
     if nice == 0:
         return
     try:
         os.setsid()
     except PermissionError:
-        pass  # leads a session already
+        pass  # the process leads a session already
     try:
         with open("/proc/self/autogroup", "w", encoding="ascii") as group:
             group.write(str(nice))
@@ -55,12 +58,12 @@ def children_of(pid):
             with open(f"/proc/{pid}/task/{task}/children", encoding="ascii") as listed:
                 children += [int(child) for child in listed.read().split()]
     except OSError:
-        pass  # gone
+        pass  # the process has ended
     return sorted(children)
 
 
 def has_forked_only(pid):
-    """Whether the process still runs the program of the one that made it, or has ended."""
+    """Returns whether the process still runs the program of its parent, or has ended."""
     try:
         with open(f"/proc/{pid}/stat", encoding="ascii", errors="replace") as stat:
             return bool(int(stat.read().rpartition(")")[2].split()[6]) & PF_FORKNOEXEC)
@@ -69,7 +72,7 @@ def has_forked_only(pid):
 
 
 def pin(pid, core):
-    """All threads there are; those that come later follow the one that starts them."""
+    """Pins all present threads of a process to a core. A later thread follows the thread that starts it."""
     try:
         for task in os.listdir(f"/proc/{pid}/task"):
             os.sched_setaffinity(int(task), {core})
@@ -78,7 +81,7 @@ def pin(pid, core):
 
 
 def memory_of(pid):
-    """The kinds of resident memory, or None when the process has ended."""
+    """Returns the kinds of resident memory, or None if the process has ended."""
     names = {"VmHWM": "peak_bytes", "RssAnon": "anonymous_bytes", "RssFile": "file_bytes", "RssShmem": "shared_bytes"}
     try:
         with open(f"/proc/{pid}/status", encoding="ascii") as status:
@@ -89,12 +92,12 @@ def memory_of(pid):
 
 
 class Watch:
-    """Follows the processes of a command while it runs."""
+    """A Watch follows the processes of a command while the command runs."""
 
     def __init__(self, command, pin_children):
         self.command, self.pin_children = command, pin_children
-        self.seen = {}  # memory by pid, in the order of their start
-        self.own = None  # the command's
+        self.seen = {}  # memory by pid, in the order in which the processes started
+        self.own = None  # the memory of the command itself
         self.over = threading.Event()
         self.thread = threading.Thread(target=self.follow)
         self.thread.start()
@@ -145,7 +148,7 @@ def main():
     seconds = time.perf_counter() - began
     report = {"seconds": seconds, "children": watch.end()}
     if args.first_line and os.path.exists(args.first_line):
-        # Of a run whose file has one line: when it was last written.
+        # The file of such a run has one line, so the time of the last write is the time of that line.
         report["first_line_seconds"] = os.stat(args.first_line).st_mtime - began_date
     if args.report:
         with open(args.report, "w", encoding="utf-8") as file:

@@ -1,6 +1,7 @@
-"""The same questions as collective_bench.cc, answered by PyTorch's gloo: torch_collective.py FOLDER RANK.
+"""Answers the same questions as collective_bench.cc with PyTorch's gloo. Usage: torch_collective.py FOLDER RANK.
 
-The processes run where the kernel puts them: gloo hands every operation from thread to thread, and is slower on one core.
+The processes run where the kernel puts them, because gloo is slower on one core: gloo hands every operation from thread
+to thread.
 """
 
 import sys
@@ -11,7 +12,7 @@ import torch.distributed as dist
 
 
 def operation(name, size):
-    """One operation on a tensor of `size` bytes as a whole."""
+    """Returns one operation on a tensor of `size` bytes as a whole."""
     whole = torch.ones(max(1, size // 4), dtype=torch.float32)
     if name == "all_reduce":
         return lambda: dist.all_reduce(whole)

@@ -1,10 +1,10 @@
-"""The zoo's GPT in PyTorch, as a user of it would write it, trained for a few steps. Prints one line of JSON.
+"""Trains the zoo's GPT for a few steps in PyTorch, as a user of PyTorch would write it. Prints one line of JSON.
 
     torch_gpt.py --layers 8 --hidden 256 --heads 4 --vocab 256 --sequence 64 --batch 8 --steps 10 --threads 1
 
-It gets what PyTorch has: the fused projection of q, k and v, scaled_dot_product_attention and AdamW's fused
-implementation where the installed one has them, clipping over all tensors at once, autocast for bf16.
-`--eager` measures single small operations instead. Not imported by anything: it runs in its own process.
+The model uses what PyTorch has: the fused projection of q, k and v, scaled_dot_product_attention and AdamW's fused
+implementation where the installed PyTorch has them, clipping over all tensors at once, and autocast for bf16. `--eager`
+measures single small operations instead. tools/bench runs this program in its own process and does not import it.
 """
 
 import argparse
@@ -19,7 +19,7 @@ import torch.nn.functional as F
 def causal_attention(q, k, v):
     if hasattr(F, "scaled_dot_product_attention"):
         return F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    # Before PyTorch 2.
+    # PyTorch before version 2 lacks scaled_dot_product_attention.
     tokens = q.shape[-2]
     mask = torch.full((tokens, tokens), float("-inf"), dtype=q.dtype).triu(1)
     return torch.softmax(q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5 + mask, dim=-1) @ v
@@ -88,7 +88,7 @@ def resident_bytes(field):
 
 def train(args):
     torch.manual_seed(1)
-    (torch.ones(8, 8) @ torch.ones(8, 8)).sum()  # libraries that load late
+    (torch.ones(8, 8) @ torch.ones(8, 8)).sum()  # loads the libraries that load late
     before = resident_bytes("VmRSS")
     model = Gpt(args)
     step_model = torch.compile(model) if args.compile else model
@@ -118,7 +118,7 @@ def train(args):
 
 
 def eager(args):
-    """Nanoseconds of CPU time of an operation on 8 x 8 numbers, which is nearly all overhead; two samples a round."""
+    """Returns samples of the CPU time in nanoseconds of an operation on 8 x 8 numbers, which is nearly all overhead."""
     a, b, c = torch.ones(8, 8), torch.ones(8, 8), torch.empty(8, 8)
     samples, count = [], 20000
     for _ in range(args.steps):

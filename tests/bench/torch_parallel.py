@@ -1,14 +1,20 @@
-"""The GPT of torch_gpt.py over several processes, with what PyTorch has for it, over gloo. Prints one line of JSON.
+"""Trains the GPT of torch_gpt.py in several processes over gloo, with PyTorch's own means. Prints one line of JSON.
 
     torch_parallel.py --how ddp --layers 8 --hidden 256 --heads 4 --vocab 256 --sequence 64 --batch 8 --steps 10
 
---how: single (one process; micro-batches are accumulated), ddp (DistributedDataParallel), fsdp (fully_shard, so
-ZeRO-3), tp (DTensor: columns, then rows), megatron (the same with SequenceParallel), ulysses (all-to-all around
-attention, which PyTorch lacks and a user writes; gradients by DDP), 1f1b (Schedule1F1B), or list, which only says what
-the installed PyTorch lacks for each of them. The batch is that of all
-processes together, and they compute what one process does.
+--how names a way:
+  single    one process, which accumulates micro-batches
+  ddp       DistributedDataParallel
+  fsdp      fully_shard, so ZeRO-3
+  tp        DTensor: columns, then rows
+  megatron  the same with SequenceParallel
+  ulysses   all-to-all around attention, which PyTorch lacks and a user writes; gradients by DDP
+  1f1b      Schedule1F1B
+  list      only says what the installed PyTorch lacks for each of the ways
 
-Without RANK in its environment it starts its processes itself: torchrun without its agent, so a little faster.
+The batch is that of all processes together, and all processes together compute the same as one process. Without RANK in
+its environment, the program starts its processes itself. This start is like torchrun without its agent, and therefore
+a little faster.
 """
 
 import argparse
@@ -34,11 +40,12 @@ def arguments():
     return parser.parse_args()
 
 
-# Name on the command line: the class below.
-WAYS = {"ddp": "Ddp", "fsdp": "Fsdp", "tp": "TensorParallel", "megatron": "MegatronParallel", "ulysses": "Ulysses", "1f1b": "OneForwardOneBackward"}
+# WAYS maps a name on the command line to a class below.
+WAYS = {"ddp": "Ddp", "fsdp": "Fsdp", "tp": "TensorParallel", "megatron": "MegatronParallel", "ulysses": "Ulysses",
+        "1f1b": "OneForwardOneBackward"}
 
 
-# What each takes from where; older releases lack some.
+# MODULES lists the modules and the names that each way needs. Older releases of PyTorch lack some of these names.
 MODULES = {
     "fsdp": [("torch.distributed.device_mesh", "init_device_mesh"), ("torch.distributed.fsdp", "fully_shard")],
     "tp": [("torch.distributed.tensor.parallel", "loss_parallel"), ("torch.nn.utils", "get_total_norm")],
@@ -63,7 +70,7 @@ if __name__ == "__main__":
     if ARGS.how not in ("single", "list") and "RANK" not in os.environ:
         sys.exit(start_processes(ARGS.processes))
 
-import torch  # noqa: E402  (the starter does without)
+import torch  # noqa: E402  (the starter runs without torch)
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 import torch_gpt  # noqa: E402
@@ -76,7 +83,7 @@ def mean_loss(logits, targets):
 
 
 class Trainer:
-    """One process with the whole batch; the others say what they do differently."""
+    """A Trainer trains the whole batch in one process. Each subclass overrides only what it does differently."""
 
     def __init__(self, args):
         self.args = args
@@ -91,11 +98,12 @@ class Trainer:
         return torch_gpt.Gpt(self.args)
 
     def parameter_groups(self):
-        """By decay, and DTensors apart, since the fused optimiser takes no mixture."""
+        """Groups the parameters by decay, with DTensors apart, since the fused optimiser takes no mixture."""
         groups = {}
         for parameter in self.model.parameters():
             decay = 0.1 if parameter.ndim > 1 else 0.0
-            groups.setdefault((decay, type(parameter.data)), {"params": [], "weight_decay": decay})["params"].append(parameter)
+            groups.setdefault((decay, type(parameter.data)),
+                              {"params": [], "weight_decay": decay})["params"].append(parameter)
         return list(groups.values())
 
     def step(self):
@@ -121,7 +129,7 @@ class Trainer:
 
 
 class OwnShare(Trainer):
-    """Each process has its part of the batch."""
+    """An OwnShare trains on its process's part of the batch."""
 
     def shard(self):
         self.tokens, self.targets = (part.chunk(self.world)[self.rank] for part in (self.tokens, self.targets))
@@ -148,7 +156,10 @@ class Fsdp(OwnShare):
 
 
 class Attention(torch.nn.Module):
-    """With q, k and v apart, so that each is split by heads; how many heads come in says the split."""
+    """Attention keeps q, k and v apart, so that each of the three is split by heads.
+
+    The number of heads that come in shows the split.
+    """
 
     def __init__(self, hidden, heads):
         super().__init__()
@@ -156,7 +167,8 @@ class Attention(torch.nn.Module):
         self.q, self.k, self.v, self.out = (torch.nn.Linear(hidden, hidden) for _ in range(4))
 
     def forward(self, x):
-        q, k, v = (part.view(*part.shape[:2], -1, self.head_size).transpose(1, 2) for part in (self.q(x), self.k(x), self.v(x)))
+        q, k, v = (part.view(*part.shape[:2], -1, self.head_size).transpose(1, 2)
+                   for part in (self.q(x), self.k(x), self.v(x)))
         attended = torch_gpt.causal_attention(q, k, v)
         return self.out(attended.transpose(1, 2).flatten(2))
 
@@ -184,7 +196,7 @@ class SplitBlock(torch.nn.Module):
 
 
 class TensorParallel(Trainer):
-    """Columns, then rows, with the vocabulary split in embedding, head and loss."""
+    """TensorParallel splits columns, then rows. It also splits the vocabulary in embedding, head and loss."""
 
     def make_model(self):
         from torch.distributed.device_mesh import init_device_mesh
@@ -226,12 +238,13 @@ class TensorParallel(Trainer):
         return self.loss_of(self.tokens, self.targets).full_tensor().item()
 
     def clip(self):
-        """clip_grad_norm_ takes no mixture of DTensors and others."""
+        """Clips DTensors and other tensors apart, since clip_grad_norm_ takes no mixture of them."""
         from torch.distributed.tensor import DTensor
         gradients = [parameter.grad for parameter in self.model.parameters()]
         split = [gradient for gradient in gradients if isinstance(gradient, DTensor)]
         whole = [gradient for gradient in gradients if not isinstance(gradient, DTensor)]
-        norms = [torch.nn.utils.get_total_norm(split).full_tensor()] + ([torch.nn.utils.get_total_norm(whole)] if whole else [])
+        norms = ([torch.nn.utils.get_total_norm(split).full_tensor()]
+                 + ([torch.nn.utils.get_total_norm(whole)] if whole else []))
         torch._foreach_mul_([gradient.to_local() for gradient in split] + whole, clip_factor(norms))
 
 
@@ -240,7 +253,7 @@ def clip_factor(norms):
 
 
 class MegatronParallel(TensorParallel):
-    """Between the products the tokens are split too."""
+    """MegatronParallel also splits the tokens between the products."""
 
     def make_model(self):
         from torch.distributed.tensor import Shard, distribute_tensor
@@ -261,7 +274,8 @@ class MegatronParallel(TensorParallel):
     def plan_of_ends(self):
         from torch.distributed.tensor import Replicate, Shard
         from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, SequenceParallel
-        return {"tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)), "final_norm": SequenceParallel(),
+        return {"tokens": RowwiseParallel(input_layouts=Replicate(), output_layouts=Shard(1)),
+                "final_norm": SequenceParallel(),
                 "vocab": ColwiseParallel(input_layouts=Shard(1), output_layouts=Shard(-1), use_local_output=False)}
 
     def positions(self):
@@ -269,7 +283,7 @@ class MegatronParallel(TensorParallel):
 
 
 class UlyssesBlock(torch_gpt.Block):
-    """Tokens are split but inside attention, where heads are."""
+    """A UlyssesBlock splits the heads inside attention, and the tokens everywhere else."""
 
     def forward(self, x):
         batch, tokens, hidden = x.shape
@@ -292,7 +306,8 @@ class UlyssesGpt(torch_gpt.Gpt):
 
     def __init__(self, args):
         super().__init__(args)
-        self.blocks = torch.nn.ModuleList(UlyssesBlock(args.hidden, args.heads, 4 * args.hidden) for _ in range(args.layers))
+        self.blocks = torch.nn.ModuleList(UlyssesBlock(args.hidden, args.heads, 4 * args.hidden)
+                                          for _ in range(args.layers))
 
     def forward(self, tokens, targets):
         x = self.tokens(tokens) + self.positions.chunk(dist.get_world_size())[dist.get_rank()]
@@ -309,7 +324,10 @@ class Ulysses(Trainer):
 
 
 class Stage(torch.nn.Module):
-    """A part of the blocks, the first with what comes before them and the last with what comes after."""
+    """A Stage is a part of the blocks.
+
+    The first stage also has what comes before the blocks, and the last stage has what comes after them.
+    """
 
     def __init__(self, model, stage, stages):
         super().__init__()
@@ -346,7 +364,7 @@ class OneForwardOneBackward(Trainer):
         return sum(loss.item() for loss in losses) / max(1, len(losses))
 
     def clip(self):
-        """The norm is over all stages."""
+        """Clips by the norm over all stages."""
         gradients = [parameter.grad for parameter in self.model.parameters()]
         squares = torch.nn.utils.get_total_norm(gradients) ** 2
         dist.all_reduce(squares)
@@ -354,7 +372,7 @@ class OneForwardOneBackward(Trainer):
 
 
 def lacks(how):
-    """The module that the installed PyTorch would need for this, or ""."""
+    """Returns the module that this way needs and that the installed PyTorch lacks, or ""."""
     for module in MODULES.get(how, []):
         try:
             found = importlib.import_module(module[0])
@@ -385,7 +403,7 @@ def main(args):
     if trainer.rank == trainer.world - 1:
         print(json.dumps({"wall": walls[args.warmup:], "loss": loss, "version": torch.__version__}), flush=True)
     if dist.is_initialized():
-        # Its threads now and then end a process with an error when they are taken down in order.
+        # The threads of gloo now and then end a process with an error when they are taken down in order.
         dist.barrier()
         sys.stdout.flush()
         os._exit(0)

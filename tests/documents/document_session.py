@@ -9,7 +9,7 @@ LIMIT_S = 300  # for one command
 
 
 class DocumentSession:
-    """A folder in which `weir`, `tools/…` and `docs/…` mean what they mean in a checkout."""
+    """A DocumentSession is a folder in which `weir`, `tools/…` and `docs/…` mean the same as in a checkout."""
 
     def __init__(self, root, program):
         self.folder = tempfile.mkdtemp(prefix="weir-document-")
@@ -18,7 +18,7 @@ class DocumentSession:
         programs = os.path.join(self.folder, "bazel-bin", "tools")
         os.makedirs(programs)
         os.symlink(program, os.path.join(programs, "weir"))
-        # As in a reader's shell: the modules of this test are not on Python's path.
+        # As in a reader's shell, the modules of this test are not on Python's path.
         self.environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
         self.environment.update(PATH=f"{programs}:{os.environ.get('PATH', '/usr/bin:/bin')}", TERM="dumb")
 
@@ -30,7 +30,7 @@ class DocumentSession:
             file.write(content)
 
     def run(self, text):
-        """(exit code, lines of standard output and standard error as they came)."""
+        """Runs a command and returns (exit code, lines of standard output and standard error as they came)."""
         result = subprocess.run(["bash", "-o", "pipefail", "-c", text], cwd=self.folder, env=self.environment,
                                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                 timeout=LIMIT_S, check=False)

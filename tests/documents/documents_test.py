@@ -1,8 +1,9 @@
-"""Every command in README.md and docs/ works: it is run here, or the document says beside it why it is not.
+"""Tests that every command in README.md and docs/ works.
 
-Each document is a test of its own. Its commands run in the order of the document in one folder, so that a later command
-finds what an earlier one wrote. The test reads the tree through its own place in the checkout and not through declared
-data, so it is tagged `external`: Bazel runs it every time.
+A command runs in this test, or the document says beside the command why it does not run. Each document is a test of its
+own. The commands of a document run in their order in one folder, so that a later command finds the files of an earlier
+one. The test reads the tree through its own place in the checkout and not through declared data. The test is therefore
+tagged `external`, and Bazel runs it every time.
 """
 
 import os
@@ -21,7 +22,7 @@ LABEL = re.compile(r"//([\w/.-]*)(?::([\w.-]+))?")
 
 
 def documents():
-    """Paths of all documents, from the root of the tree."""
+    """Returns the paths of all documents, from the root of the tree."""
     found = ["README.md"]
     for folder, _, names in os.walk(os.path.join(ROOT, "docs")):
         found += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names if name.endswith(".md")]
@@ -34,7 +35,7 @@ def text_of(path):
 
 
 def target_exists(package, name):
-    """Whether the BUILD file of a package defines a target, also one whose name is made in a loop."""
+    """Returns whether the BUILD file of a package defines a target, even if a loop makes the name of the target."""
     build = os.path.join(ROOT, package, "BUILD")
     if not os.path.exists(build):
         return False
@@ -65,23 +66,26 @@ class DocumentsTest(unittest.TestCase):
             return
         for command in block.commands():
             if command.text.startswith("bazel "):
-                continue  # looked at by check_labels
+                continue  # check_labels checks these commands
             code, output = session.run(command.text)
             shown = f"{path}:{command.line}: {command.text}\n" + "\n".join(output)
             self.assertEqual(code, command.exit_code, shown)
             if command.output:
                 missing = markdown_blocks.first_difference(command.output, output)
-                self.assertIsNone(missing, f"the document shows this line, the command does not print it: {missing}\n{shown}")
+                self.assertIsNone(
+                    missing, f"the document shows this line, the command does not print it: {missing}\n{shown}")
 
     def check_commands_are_marked(self, path):
         for block in markdown_blocks.read_blocks(text_of(path)):
             if block.language in ("sh", "console"):
                 continue
-            commands = [line for line in block.lines if COMMAND.match(line) and line.isascii()]  # a drawing is not ASCII
-            self.assertEqual(commands, [], f"{path}:{block.line}: begin this block with ```sh or ```console, so that it is run")
+            # A line that is not ASCII belongs to a drawing.
+            commands = [line for line in block.lines if COMMAND.match(line) and line.isascii()]
+            self.assertEqual(commands, [],
+                             f"{path}:{block.line}: begin this block with ```sh or ```console, so that it is run")
 
     def check_labels(self, path):
-        """Each `bazel build|test|run LABEL` names a target that exists."""
+        """Checks that each `bazel build|test|run LABEL` names a target that exists."""
         for number, line in enumerate(text_of(path).splitlines(), 1):
             for command in re.findall(r"bazel (?:build|test|run) ([^`#|]*)", line):
                 for package, name in LABEL.findall(command):
@@ -92,7 +96,7 @@ class DocumentsTest(unittest.TestCase):
                     self.assertTrue(exists, f"{path}:{number}: no such target: //{package}:{name}")
 
     def check_flags(self, session, path):
-        """The flags of commands that are not run stand in the program's help."""
+        """Checks that the program's help lists the flags of commands that are not run."""
         helps = {}
         for block in markdown_blocks.read_blocks(text_of(path)):
             if not block.not_run:
@@ -117,7 +121,8 @@ class DocumentsTest(unittest.TestCase):
     def check_flags_of(self, session, helps, place, words):
         if not words or not (words[0] == "weir" or words[0].startswith("tools/")):
             return
-        asked = words[:1] + [word for word in words[1:3] if re.fullmatch(r"[a-z]+", word)] if words[0] == "weir" else words[:1]
+        asked = (words[:1] + [word for word in words[1:3] if re.fullmatch(r"[a-z]+", word)]
+                 if words[0] == "weir" else words[:1])
         if tuple(asked) not in helps:
             code, output = session.run(shlex.join([*asked, "--help"]))
             if code != 0 and len(asked) == 3:

@@ -1,4 +1,4 @@
-"""The code blocks of a Markdown document, and the commands in them.
+"""Reads the code blocks of a Markdown document, and the commands in these blocks.
 
 The language of a block says what the block is:
 
@@ -7,11 +7,11 @@ The language of a block says what the block is:
     ```textproto file=F    the content of file F; a later block of the same file replaces it
     ```                    anything else: a drawing, an output, code
 
-In the output of a session a line `…` stands for any lines, and each number, with its unit, stands for any number.
-A command goes on in the next line after a backslash. A comment of HTML in the line before a block changes
-what happens with that block:
+In the output of a session, a line `…` stands for any lines, and each number with its unit stands for any number.
+A backslash at the end of a line continues the command in the next line. An HTML comment in the line before a block
+changes the treatment of that block:
 
-    <!-- not run: REASON -->        its commands are looked at, but not run
+    <!-- not run: REASON -->        the commands of the block are checked, but not run
     <!-- prepare: COMMAND -->       COMMAND is run first, because the reader is expected to have its result
     <!-- exit: N -->                the last command of the block ends with exit code N
 """
@@ -27,7 +27,7 @@ _NOTE = re.compile(r"^<!-- (not run|prepare|exit): (.*?) -->$")
 class Command:
     text: str
     line: int  # in the document, from 1
-    output: list = None  # the lines shown below the command; None: nothing is said about the output
+    output: list = None  # the lines that the document shows below the command; None: the document shows no output
     exit_code: int = 0
 
 
@@ -57,7 +57,10 @@ class Block:
 
 
 def read_blocks(text):
-    """All blocks of a document, in order. ValueError: a block that never ends, or a note without a block."""
+    """Returns all blocks of a document, in order.
+
+    Raises ValueError for a block without an end and for a note without a block.
+    """
     blocks, block, notes = [], None, []
     for number, line in enumerate(text.splitlines(), 1):
         fence, note = _FENCE.match(line), _NOTE.match(line)
@@ -96,7 +99,7 @@ def _begin(info, number, notes):
 
 
 def _joined(lines, number):
-    """(line number, text) of each line, with lines that end in a backslash joined to the next."""
+    """Yields (line number, text) of each line. A line that ends in a backslash is joined to the next line."""
     text, begin = "", number
     for offset, line in enumerate(lines):
         if not text:
@@ -129,19 +132,19 @@ def _commands_of_session(lines, number):
     return commands
 
 
-# Units come with their number, because 950 ms and 1.2 s are the same quantity on two machines.
+# The pattern includes the unit of a number, because 950 ms and 1.2 s are the same quantity on two machines.
 _NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?(?: ?(?:[kMG]|B|[KMG]iB|ns|us|ms|s)\b)?")
 
 
 def _shape(line):
-    """A line without its numbers and without the width of its columns."""
+    """Returns a line without its numbers and without the width of its columns."""
     return re.sub(r"[\s]+", " ", _NUMBER.sub("#", line)).strip()
 
 
 def first_difference(expected, actual):
-    """The first line of `expected` that `actual` lacks at its place, or None if they agree. Both are lists of lines.
+    """Returns the first line of `expected` that `actual` lacks at its place, or None if these two lists of lines agree.
 
-    A last line of `actual` that `expected` lacks is a difference too: the result is then "(the end)".
+    A last line of `actual` that `expected` lacks is a difference, too. The result is then "(the end)".
     """
     text = "".join(_shape(line) + "\n" for line in actual if line.strip())
     wanted = [line for line in expected if line.strip()]

@@ -1,4 +1,4 @@
-"""What tests/documents takes for a command, and when an output counts as the shown one."""
+"""Tests which lines tests/documents takes for commands, and which outputs agree with the shown output."""
 
 import unittest
 
@@ -12,10 +12,12 @@ class MarkdownBlocksTest(unittest.TestCase):
 
     def test_a_session_has_commands_with_their_output(self):
         block, = markdown_blocks.read_blocks("```console\n$ weir check j\nj is sound\n$ true\n```\n")
-        self.assertEqual([(c.text, c.output) for c in block.commands()], [("weir check j", ["j is sound"]), ("true", [])])
+        self.assertEqual([(c.text, c.output) for c in block.commands()],
+                         [("weir check j", ["j is sound"]), ("true", [])])
 
     def test_notes_belong_to_the_block_below(self):
-        text = "<!-- prepare: touch x -->\n<!-- exit: 65 -->\n```sh\nweir check x\n```\n<!-- not run: it takes an hour -->\n```sh\ntools/bench\n```\n"
+        text = ("<!-- prepare: touch x -->\n<!-- exit: 65 -->\n```sh\nweir check x\n```\n"
+                "<!-- not run: it takes an hour -->\n```sh\ntools/bench\n```\n")
         first, second = markdown_blocks.read_blocks(text)
         self.assertEqual((first.prepare, first.commands()[-1].exit_code, first.not_run), (["touch x"], 65, ""))
         self.assertEqual((second.prepare, second.not_run), ([], "it takes an hour"))
@@ -25,7 +27,8 @@ class MarkdownBlocksTest(unittest.TestCase):
         self.assertEqual((block.file, block.content(), block.commands()), ("min.textproto", 'name: "min"\n', []))
 
     def test_mistakes_are_told_with_their_line(self):
-        for text in ("```sh\nweir ops\n", "<!-- exit: 65 -->\nSome words.\n", "```console\nno command\n```\n", "```sh quick\n```\n"):
+        for text in ("```sh\nweir ops\n", "<!-- exit: 65 -->\nSome words.\n", "```console\nno command\n```\n",
+                     "```sh quick\n```\n"):
             with self.assertRaisesRegex(ValueError, "line [12]:"):
                 for block in markdown_blocks.read_blocks(text):
                     block.commands()

@@ -1,6 +1,6 @@
-"""What docs/reference and the indexes list is complete: fields, operations, verbs, exit codes, how-tos.
+"""Tests that docs/reference and the indexes are complete: fields, operations, verbs, how-tos and references.
 
-Reads the tree through this file's own place in the checkout, so it is tagged `external`.
+The test reads the tree through this file's own place in the checkout, so the test is tagged `external`.
 """
 
 import os
@@ -18,14 +18,16 @@ def text_of(*parts):
 
 
 def fields_of_proto(text):
-    """Names of all fields of all messages."""
+    """Returns the names of all fields of all messages."""
     code = re.sub(r"//.*", "", text)
-    return set(re.findall(r"^\s*(?:(?:repeated|optional)\s+)?[\w.]+\s+(\w+)\s*=\s*\d+;", re.sub(r"[{}]", "\n", re.sub(r";", ";\n", code)), re.MULTILINE))
+    return set(re.findall(r"^\s*(?:(?:repeated|optional)\s+)?[\w.]+\s+(\w+)\s*=\s*\d+;",
+                          re.sub(r"[{}]", "\n", re.sub(r";", ";\n", code)), re.MULTILINE))
 
 
 def enum_values(text):
     code = re.sub(r"//.*", "", text)
-    return {value for body in re.findall(r"enum \w+ {([^}]*)}", code) for value in re.findall(r"(\w+)\s*=\s*\d+;", body)}
+    return {value for body in re.findall(r"enum \w+ {([^}]*)}", code)
+            for value in re.findall(r"(\w+)\s*=\s*\d+;", body)}
 
 
 def weir(*words):
@@ -40,7 +42,8 @@ class ReferenceTest(unittest.TestCase):
             text = text_of("proto", proto)
             fields = fields_of_proto(text)
             self.assertGreater(len(fields), 20)
-            self.assertEqual(sorted((fields | enum_values(text)) - words), [], f"proto/{proto}: not in docs/reference/job_file.md")
+            self.assertEqual(sorted((fields | enum_values(text)) - words), [],
+                             f"proto/{proto}: not in docs/reference/job_file.md")
 
     def test_the_reference_of_operations_names_every_operation(self):
         names = [line.split()[0] for line in weir("ops").splitlines()]

@@ -1,7 +1,7 @@
-"""Every error code in the sources has a page in docs/errors, and every page a code.
+"""Tests that every error code in the sources has a page in docs/errors, and that every page has a code in the sources.
 
-Reads the tree through this file's own place in the checkout, not through declared data, so it is tagged `external`: Bazel
-runs it every time.
+The test reads the tree through this file's own place in the checkout, not through declared data. The test is therefore
+tagged `external`, and Bazel runs it every time.
 """
 
 import os
@@ -11,12 +11,13 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
 SOURCES = ("actors", "compiler", "ops", "runtime", "sbp", "tools")
 PAGES = os.path.join(ROOT, "docs", "errors")
-# A code stands at the beginning of a string, perhaps after the program's name: as the first part of a Problem, or of a message written out.
+# A code stands at the beginning of a string, perhaps after the program's name. The string is the first part of a
+# Problem, or of a message that is written out.
 CODE = re.compile(r'"(?:weir: )?(W\d{4})\b')
 
 
 def codes_in_sources():
-    """{code: [paths]} of what is not a test."""
+    """Returns {code: [paths]} of the sources that are not tests."""
     codes = {}
     for folder in SOURCES:
         for parent, _, names in os.walk(os.path.join(ROOT, folder)):
@@ -40,7 +41,8 @@ class ErrorPagesTest(unittest.TestCase):
         self.assertGreater(len(self.codes), 100)
 
     def test_every_code_has_a_page(self):
-        missing = [f"{code} ({', '.join(sorted(set(paths)))})" for code, paths in sorted(self.codes.items()) if code not in self.pages]
+        missing = [f"{code} ({', '.join(sorted(set(paths)))})" for code, paths in sorted(self.codes.items())
+                   if code not in self.pages]
         self.assertEqual(missing, [], "write docs/errors/CODE.md, like docs/errors/W0301.md")
 
     def test_every_page_has_a_code(self):

@@ -1,7 +1,7 @@
-"""Holds the real tree to the rules: one test per rule, all violations listed at once.
+"""Holds the real tree to the rules. Each rule is one test, and a test lists all violations at once.
 
-Reads the sources through this file's own place in the checkout, not through declared data, so it is tagged `external`:
-Bazel runs it every time.
+The test reads the sources through this file's own place in the checkout, not through declared data. The test is
+therefore tagged `external`, and Bazel runs it every time.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Each rule finds a violation planted for it and lets the lawful twin pass."""
+"""Tests that each rule finds a violation planted for the rule, and lets the lawful twin of the violation pass."""
 
 import unittest
 
@@ -11,7 +11,7 @@ MARK = "TO" + "DO"
 
 
 def tree_of(**texts):
-    """A tree of keyword files: sbp__layout_h="..." is sbp/layout.h."""
+    """Returns a tree of keyword files: sbp__layout_h="..." is the file sbp/layout.h."""
     suffixes = ("h", "cc", "cu", "proto", "md", "py")
     files = {}
     for name, text in texts.items():
@@ -51,13 +51,15 @@ class IncludeRulesTest(PlantedViolationTest):
             "ops/kernels": {"proto", "runtime/base", "runtime/device", "ops/kernels"},
             "compiler": {"proto", "runtime/base", "sbp", "ops/defs", "compiler"},
             "actors": {"proto", "runtime/base", "runtime/device", "ops/kernels", "actors"},
-            "tools": {"proto", "runtime/base", "runtime/device", "sbp", "ops/defs", "ops/kernels", "compiler", "actors", "tools"},
+            "tools": {"proto", "runtime/base", "runtime/device", "sbp", "ops/defs", "ops/kernels", "compiler", "actors",
+                      "tools"},
         }
         lawful["tests"] = set(lawful) | {"tests"}
         for source, targets in lawful.items():
             for target in lawful:
                 with self.subTest(source=source, target=target):
-                    self.assert_include(include_rules.check_direction, f"{source}/x.cc", f'"{target}/y.h"', target in targets)
+                    self.assert_include(include_rules.check_direction, f"{source}/x.cc", f'"{target}/y.h"',
+                                        target in targets)
 
     def test_angle_brackets_hide_nothing(self):
         self.assert_include(include_rules.check_direction, "compiler/x.cc", "<actors/y.h>", lawful=False)
@@ -71,7 +73,8 @@ class IncludeRulesTest(PlantedViolationTest):
     def test_a_schema_outside_proto_or_with_a_foreign_import_is_found(self):
         self.assert_found(include_rules.check_direction(tree_of(sbp__x_proto="")), "sbp/x.proto")
         self.assert_found(include_rules.check_direction(tree_of(proto__x_proto='import "sbp/y.proto";')), "sbp/y.proto")
-        self.assertEqual(include_rules.check_direction(tree_of(proto__x_proto='import "google/protobuf/any.proto";')), [])
+        self.assertEqual(
+            include_rules.check_direction(tree_of(proto__x_proto='import "google/protobuf/any.proto";')), [])
 
     def test_each_library_is_held_to_its_home(self):
         for header, home, stranger in [
@@ -96,15 +99,18 @@ class IncludeRulesTest(PlantedViolationTest):
                        '"runtime/device/device.h"'):
             with self.subTest(header=header):
                 self.assert_include(include_rules.check_protocol_is_pure, "actors/protocol/x.cc", header, lawful=False)
-        self.assert_include(include_rules.check_protocol_is_pure, "actors/protocol/x.cc", '"runtime/base/ids.h"', lawful=True)
+        self.assert_include(include_rules.check_protocol_is_pure, "actors/protocol/x.cc", '"runtime/base/ids.h"',
+                            lawful=True)
         self.assert_include(include_rules.check_protocol_is_pure, "actors/engine/x.cc", "<thread>", lawful=True)
 
     def test_an_include_that_does_not_exist_is_found(self):
         self.assert_found(include_rules.check_paths(tree_of(sbp__x_cc='#include "sbp/gone.h"\n')), "sbp/x.cc:1")
-        self.assertEqual(include_rules.check_paths(tree_of(sbp__x_cc='#include "proto/a.pb.h"\n', proto__a_proto="")), [])
+        self.assertEqual(
+            include_rules.check_paths(tree_of(sbp__x_cc='#include "proto/a.pb.h"\n', proto__a_proto="")), [])
 
     def test_an_include_beside_the_file_is_found(self):
-        self.assert_found(include_rules.check_paths(tree_of(sbp__x_cc='#include "y.h"\n', sbp__y_h="// Y.\n")), "sbp/y.h")
+        self.assert_found(
+            include_rules.check_paths(tree_of(sbp__x_cc='#include "y.h"\n', sbp__y_h="// Y.\n")), "sbp/y.h")
 
     def test_a_source_that_hides_its_header_is_found(self):
         texts = {"sbp/x.h": "// X.\n", "sbp/x.cc": '#include <vector>\n#include "sbp/x.h"\n'}
@@ -122,7 +128,8 @@ class IncludeRulesTest(PlantedViolationTest):
             "runtime/memory/c.h": '#include "runtime/device/d.h"\n',
             "runtime/device/d.h": "",
         }
-        self.assert_found(include_rules.check_cycles(SourceTree(folders)), "runtime/device -> runtime/memory -> runtime/device")
+        self.assert_found(include_rules.check_cycles(SourceTree(folders)),
+                          "runtime/device -> runtime/memory -> runtime/device")
         folders["runtime/memory/c.h"] = ""
         self.assertEqual(include_rules.check_cycles(SourceTree(folders)), [])
 
@@ -130,14 +137,16 @@ class IncludeRulesTest(PlantedViolationTest):
 class DefinitionRulesTest(PlantedViolationTest):
     def test_two_types_of_one_name_in_one_namespace_are_found(self):
         header = "// A.\n#pragma once\nnamespace weir {\nstruct Rect {\n  int a;\n};\n}  // namespace weir\n"
-        for other in ("class Rect final : public Shape {};", "enum class Rect : uint8_t { kA };", "struct Rect { enum E { kB } e; };"):
+        for other in ("class Rect final : public Shape {};", "enum class Rect : uint8_t { kA };",
+                      "struct Rect { enum E { kB } e; };"):
             tree = tree_of(sbp__x_h=header, ops__y_cc="namespace weir {\n" + other + "\n}\n")
             self.assert_found(definition_rules.check_one_definition(tree), "weir::Rect", "ops/y.cc and in sbp/x.h")
 
     def test_types_that_cannot_meet_are_lawful(self):
         header = "// A.\n#pragma once\nnamespace weir {\nclass Rect {};\n}\n"
-        for other in ("class Rect;", "namespace {\nclass Rect {};\n}", "struct Other {\n  class Rect {};\n};", "class Rect::Impl {};",
-                      "void F() {\n  struct Rect {};\n}", "namespace ops {\nclass Rect {};\n}", "// class Rect {};", "enum class Turn { kA };"):
+        for other in ("class Rect;", "namespace {\nclass Rect {};\n}", "struct Other {\n  class Rect {};\n};",
+                      "class Rect::Impl {};", "void F() {\n  struct Rect {};\n}", "namespace ops {\nclass Rect {};\n}",
+                      "// class Rect {};", "enum class Turn { kA };"):
             tree = tree_of(sbp__x_h=header, ops__y_cc="namespace weir {\n" + other + "\n}\n")
             self.assertEqual(definition_rules.check_one_definition(tree), [], other)
 
@@ -158,23 +167,27 @@ class StyleRulesTest(PlantedViolationTest):
         self.assertEqual(style_rules.parse_allow_list("# c\nsbp/x.cc 900  # why\n\n"), {"sbp/x.cc": 900})
 
     def test_names_without_a_concept_are_found(self):
-        for path in ("sbp/shape_util.cc", "sbp/helper.h", "runtime/common/x.cc", "actors/actor_manager.cc", "tests/misc/a.txt"):
+        for path in ("sbp/shape_util.cc", "sbp/helper.h", "runtime/common/x.cc", "actors/actor_manager.cc",
+                     "tests/misc/a.txt"):
             with self.subTest(path=path):
                 self.assert_found(style_rules.check_names(SourceTree({path: ""})), path)
         self.assertEqual(style_rules.check_names(tree_of(sbp__utility_of_split_cc="", sbp__commonality_h="")), [])
         self.assert_found(style_rules.check_names(tree_of(sbp__Layout_cc="")), "snake_case")
 
     def test_types_without_a_concept_are_found(self):
-        for text in ("class ActorManager {", "struct ShapeHelper;\nstruct ShapeHelper final : Base {", "enum class MiscKind {"):
+        for text in ("class ActorManager {", "struct ShapeHelper;\nstruct ShapeHelper final : Base {",
+                     "enum class MiscKind {"):
             with self.subTest(text=text):
                 self.assert_found(style_rules.check_names(tree_of(sbp__x_h=text)), "sbp/x.h")
         self.assertEqual(style_rules.check_names(tree_of(sbp__x_h="class Management {};\nclass Actor {};")), [])
 
     def test_a_header_without_comment_or_guard_is_found(self):
-        self.assert_found(style_rules.check_headers(tree_of(sbp__x_h="#pragma once\n// Late.\n")), "opens with a comment")
+        self.assert_found(style_rules.check_headers(tree_of(sbp__x_h="#pragma once\n// Late.\n")),
+                          "opens with a comment")
         self.assert_found(style_rules.check_headers(tree_of(sbp__x_h="//\n#pragma once\n")), "opens with a comment")
         self.assert_found(style_rules.check_headers(tree_of(sbp__x_h="// X.\n")), "double inclusion")
-        self.assert_found(style_rules.check_headers(tree_of(sbp__x_h="// X.\n#pragma once\nusing namespace std;\n")), "namespace")
+        self.assert_found(
+            style_rules.check_headers(tree_of(sbp__x_h="// X.\n#pragma once\nusing namespace std;\n")), "namespace")
         self.assertEqual(style_rules.check_headers(tree_of(sbp__x_h="// X.\n#pragma once\n")), [])
 
     def test_a_part_compiled_per_instruction_set_is_guarded_by_its_toggle(self):
@@ -196,7 +209,8 @@ class StyleRulesTest(PlantedViolationTest):
         for link in ("gone.md", "#gone", "b.md#gone", "/docs/b.md", "../sbp/gone.h"):
             with self.subTest(link=link):
                 self.assert_found(
-                    style_rules.check_links(tree_of(docs__a_md=f"# A\n\n[x]({link})\n", docs__b_md="# B\n")), "docs/a.md:3")
+                    style_rules.check_links(tree_of(docs__a_md=f"# A\n\n[x]({link})\n", docs__b_md="# B\n")),
+                    "docs/a.md:3")
 
 
 if __name__ == "__main__":

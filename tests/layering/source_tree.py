@@ -1,13 +1,13 @@
-"""The source tree as text: what the layering rules read.
+"""Holds the source tree as text for the layering rules.
 
-A SourceTree maps repository paths ("sbp/layout.h") to their text, so that a rule can be tried on a planted tree as well as on
-the real one. It does not ask git: a file that is not committed yet is judged too.
+A SourceTree maps repository paths ("sbp/layout.h") to the text of the files, so that a rule can be tried on a planted
+tree as well as on the real one. A SourceTree does not ask git, so the rules also judge files that are not committed.
 """
 
 import os
 import re
 
-# Folders at the root that are no source: build outputs, downloads, version control.
+# These folders at the root are no source: build outputs, downloads, version control.
 _SKIPPED_ROOT = re.compile(r"^(bazel-.*|out|\.git|\.bazel|\.cache)$")
 _SKIPPED_ANYWHERE = {"__pycache__", "node_modules"}
 _TEXT_NAMES = {"BUILD", "WORKSPACE"}
@@ -17,10 +17,13 @@ _INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]', re.MULTILINE)
 
 
 class SourceTree:
-    """Repository paths and texts. Immutable once made."""
+    """A SourceTree holds repository paths and texts. The tree is immutable after its construction."""
 
     def __init__(self, texts, paths=None):
-        """`texts`: path to text of every file a rule reads; `paths`: every file there is (default: those of `texts`)."""
+        """Makes a tree of files. `texts` maps a path to its text, for every file that a rule reads.
+
+        `paths` lists every file that exists; the default is the paths of `texts`.
+        """
         self.texts = dict(texts)
         self.paths = set(paths if paths is not None else texts)
         self.folders = set()
@@ -32,7 +35,7 @@ class SourceTree:
 
     @staticmethod
     def read(root):
-        """The tree on disk below `root`."""
+        """Reads the tree on disk below `root`."""
         texts = {}
         paths = set()
         for folder, folders, files in os.walk(root):
@@ -52,17 +55,18 @@ class SourceTree:
         return SourceTree(texts, paths)
 
     def with_suffix(self, *suffixes):
-        """(path, text) of the files whose names end so, in path order."""
+        """Returns (path, text) of the files whose names end with one of the suffixes, in path order."""
         return [(path, text) for path, text in sorted(self.texts.items()) if path.endswith(suffixes)]
 
     def cxx(self):
-        """(path, text) of every C++ and CUDA file."""
+        """Returns (path, text) of every C++ and CUDA file."""
         return self.with_suffix(".h", ".cc", ".cu", ".cuh")
 
 
 def includes_of(text):
-    """[(line number, quote, included path)] of a C++ text; `quote` is '"' or '<'."""
-    return [(text.count("\n", 0, match.start(1)) + 1, match.group(1), match.group(2)) for match in _INCLUDE.finditer(text)]
+    """Returns [(line number, quote, included path)] of a C++ text. `quote` is '"' or '<'."""
+    return [(text.count("\n", 0, match.start(1)) + 1, match.group(1), match.group(2))
+            for match in _INCLUDE.finditer(text)]
 
 
 def _is_script(path):

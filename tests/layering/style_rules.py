@@ -1,4 +1,7 @@
-"""What the style guide asks of files and can be read off them. Same shape as include_rules: SourceTree in, violations out."""
+"""Checks those demands of the style guide that a program can read off the text of a file.
+
+A rule has the same shape as in include_rules: it takes a SourceTree and returns violations.
+"""
 
 import posixpath
 import re
@@ -7,10 +10,11 @@ LINES_MAX = {".cc": 800, ".cu": 800, ".h": 400, ".cuh": 400}
 
 _BANNED_WORDS = {"util", "utils", "helper", "helpers", "common", "manager", "managers", "misc"}
 _BANNED_TYPE = re.compile(r"^\s*(?:class|struct|enum class|enum|union)\s+(?:\w+\s+)*?"
-                          r"(\w*(?:Util|Utils|Helper|Helpers|Common|Manager|Managers|Misc)(?![a-z])\w*)\s*(?:final\s*)?(?:[:{]|$)",
+                          r"(\w*(?:Util|Utils|Helper|Helpers|Common|Manager|Managers|Misc)(?![a-z])\w*)"
+                          r"\s*(?:final\s*)?(?:[:{]|$)",
                           re.MULTILINE)
 
-# Spelled so that this file does not break its own rule.
+# The words are split so that this file does not break its own rule.
 _MARK = "TO" + "DO"
 _ANY_MARK = re.compile(r"\b(" + _MARK + "|FIX" + "ME|XX" + r"X|HA" + r"CK)\b.*")
 _GOOD_MARK = re.compile(_MARK + r"\(#\d+\): \S")
@@ -21,7 +25,7 @@ _HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
 
 
 def check_length(tree, allowed):
-    """Sources keep to LINES_MAX. `allowed` maps a path to the length it may still have: it may only shrink."""
+    """Checks that sources keep to LINES_MAX. `allowed` maps a path to its permitted length, which may only shrink."""
     violations = []
     for path, text in tree.cxx():
         cap = LINES_MAX[posixpath.splitext(path)[1]]
@@ -40,7 +44,7 @@ def check_length(tree, allowed):
 
 
 def parse_allow_list(text):
-    """{path: lines} of long_files.txt: `path lines` a line, `#` begins a comment."""
+    """Returns {path: lines} of long_files.txt. A line of the file is `path lines`, and `#` begins a comment."""
     allowed = {}
     for line in text.splitlines():
         line = line.split("#")[0].strip()
@@ -51,7 +55,7 @@ def parse_allow_list(text):
 
 
 def check_names(tree):
-    """No file, folder or type is called util, helper, common, manager or misc; files are snake_case."""
+    """Checks that no file, folder or type is called util, helper, common, manager or misc. Files are snake_case."""
     violations = []
     for path in sorted(tree.paths):
         words = re.split(r"[/_.\-]", path.lower())
@@ -59,7 +63,7 @@ def check_names(tree):
         if banned:
             violations.append(f"{path}: '{banned[0]}' names no concept")
     for path, text in tree.cxx():
-        # Highway's parts, compiled once per instruction set, are called foo-inl.h.
+        # The parts for Highway are compiled once per instruction set and are called foo-inl.h.
         if not re.fullmatch(r"[a-z0-9_]+(-inl\.h|\.(h|cc|cu|cuh))", posixpath.basename(path)):
             violations.append(f"{path}: file names are snake_case")
         for match in _BANNED_TYPE.finditer(text):
@@ -69,7 +73,7 @@ def check_names(tree):
 
 
 def check_headers(tree):
-    """A header opens with a comment that says what it is, and is guarded against double inclusion."""
+    """Checks that a header opens with a comment that describes it, and is guarded against double inclusion."""
     violations = []
     for path, text in tree.with_suffix(".h", ".cuh"):
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
@@ -86,7 +90,7 @@ def check_headers(tree):
 
 
 def check_marks(tree):
-    """A mark left for later names its issue."""
+    """Checks that a mark left for later names its issue."""
     violations = []
     for path, text in sorted(tree.texts.items()):
         if path.endswith(".md"):
@@ -99,7 +103,7 @@ def check_marks(tree):
 
 
 def slugs_of(text):
-    """The anchors that a Markdown text's headings make, the way code hosts do it."""
+    """Returns the anchors that code hosts make from the headings of a Markdown text."""
     slugs = set()
     seen = {}
     for match in _HEADING.finditer(_FENCE.sub("", text)):
@@ -112,10 +116,10 @@ def slugs_of(text):
 
 
 def check_links(tree):
-    """Relative links in Markdown lead to a file, a folder or a heading that exists."""
+    """Checks that relative links in Markdown lead to a file, a folder or a heading that exists."""
     violations = []
     for path, text in tree.with_suffix(".md"):
-        # Keep the line numbers: blank out what stands in fences and code spans.
+        # The replacement blanks out fences and code spans, but keeps the line numbers.
         prose = _FENCE.sub(lambda match: "\n" * match.group(0).count("\n"), text)
         prose = re.sub(r"`[^`\n]*`", "", prose)
         for match in _LINK.finditer(prose):

@@ -1,5 +1,8 @@
-"""The program itself on real images: two passes over Fashion-MNIST on two devices come near the accuracy that the data
-set's README lists for an MLP (0.8833, trained for longer; tools/examples/fashion_mnist reaches it)."""
+"""Tests the program itself on real images.
+
+Two passes over Fashion-MNIST on two devices come near the accuracy that the README of the data set lists for an MLP:
+0.8833, after longer training. tools/examples/fashion_mnist reaches that accuracy.
+"""
 
 import json
 import os
@@ -25,7 +28,7 @@ class FashionMnist(unittest.TestCase):
                 last = [json.loads(line) for line in lines][-1]
         self.assertEqual(last["step"], STEPS)
         self.assertGreater(last["eval_accuracy"], 0.86)
-        # More than an MLP of this size can have after so little training would mean that test images leaked.
+        # An MLP of this size cannot reach 0.90 after so little training unless test images leaked.
         self.assertLess(last["eval_accuracy"], 0.90)
 
 

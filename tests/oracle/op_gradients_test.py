@@ -1,7 +1,7 @@
-"""Every differentiable op, forward and backward, against PyTorch's in double precision.
+"""Compares every differentiable op, forward and backward, with PyTorch's op in double precision.
 
-The program op_gradients runs the cases of ops/testing and some longer ones on the CPU kernels. Here the same operands go
-through PyTorch. Two tensors agree if max |a - b| <= TOLERANCE * max |b|, b being PyTorch's.
+The program op_gradients runs the cases of ops/testing and some longer cases on the CPU kernels. This test passes the
+same operands through PyTorch. Two tensors agree if max |a - b| <= TOLERANCE * max |b|, where b is PyTorch's tensor.
 """
 
 import json
@@ -26,7 +26,7 @@ ACTIVATIONS = {
 
 
 def sizes_of(text):
-    """"batch=5, heads=4/2" -> [5, 4]"""
+    """Returns the sizes in a text: "batch=5, heads=4/2" gives [5, 4]."""
     return [int(item.split("=")[1].split("/")[0]) for item in text.split(",")]
 
 
@@ -34,8 +34,8 @@ def axes_of(x, attrs):
     return attrs["axes"] or list(range(x.dim()))
 
 
-# Each takes (attrs, Weir's outputs, *inputs) and returns the differentiable output or outputs. Weir's outputs are looked at
-# only where an op draws random numbers.
+# Each function below takes (attrs, Weir's outputs, *inputs) and returns the differentiable output or outputs. A
+# function uses Weir's outputs only if the op draws random numbers.
 
 
 def matmul(attrs, outputs, x, w, bias=None):
@@ -70,8 +70,9 @@ def attention(attrs, outputs, q, k, v):
 
 def rotary(attrs, outputs, x):
     half = x.shape[-1] // 2
-    angle = torch.arange(x.shape[1], dtype=x.dtype)[:, None] * attrs["base"] ** (-torch.arange(half, dtype=x.dtype) / half)
-    # A rotation of the complex plane for each pair of elements.
+    angle = (torch.arange(x.shape[1], dtype=x.dtype)[:, None]
+             * attrs["base"] ** (-torch.arange(half, dtype=x.dtype) / half))
+    # The op rotates each pair of elements in the complex plane.
     turn = torch.polar(torch.ones_like(angle), -angle if attrs["inverse"] else angle)[:, None, :]
     turned = torch.complex(x[..., :half], x[..., half:]) * turn
     return torch.cat([turned.real, turned.imag], -1)
@@ -93,7 +94,8 @@ OPS = {
     "gelu": lambda attrs, outputs, x: ACTIVATIONS["gelu"](x),
     "silu": lambda attrs, outputs, x: F.silu(x),
     "softmax": lambda attrs, outputs, x: torch.softmax(x, -1),
-    "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(x.movedim(-1, 1), targets, reduction="none"),
+    "softmax_cross_entropy": lambda attrs, outputs, x, targets: F.cross_entropy(
+        x.movedim(-1, 1), targets, reduction="none"),
     "add": lambda attrs, outputs, a, b: a + b,
     "sub": lambda attrs, outputs, a, b: a - b,
     "mul": lambda attrs, outputs, a, b: a * b,
@@ -110,7 +112,7 @@ OPS = {
 
 
 def difference(found, expected):
-    """max |found - expected| / max |expected|, or of the largest difference itself if all is 0."""
+    """Returns max |found - expected| / max |expected|, or max |found - expected| if all of expected is 0."""
     scale = expected.abs().max().item() if expected.numel() else 0.0
     gap = (found - expected).abs().max().item() if expected.numel() else 0.0
     return gap / scale if scale > 0 else gap

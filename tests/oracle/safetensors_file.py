@@ -1,4 +1,4 @@
-"""Reads safetensors files: eight bytes of header length, a JSON header, then the tensors, row-major."""
+"""Reads safetensors files: eight bytes of header length, a JSON header, then the tensors in row-major order."""
 
 import json
 import struct
@@ -10,7 +10,7 @@ _DTYPES = {"F32": numpy.float32, "I32": numpy.int32}
 
 
 def read(path):
-    """({name: tensor}, {name: note}): f32 tensors as torch.float64, i32 tensors as torch.int64."""
+    """Returns ({name: tensor}, {name: note}). The f32 tensors become torch.float64, the i32 tensors torch.int64."""
     with open(path, "rb") as file:
         (header_bytes,) = struct.unpack("<Q", file.read(8))
         header = json.loads(file.read(header_bytes))

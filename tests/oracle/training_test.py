@@ -1,12 +1,14 @@
-"""Training runs against PyTorch: the same weights and batches at the start, fifty steps of AdamW or SGD, the same losses,
-gradient norms and weights at the end, however the run is cut over devices and micro-batches.
+"""Compares training runs with PyTorch.
 
-PyTorch computes in double precision, so what differs is the rounding of Weir:
+Both sides start with the same weights and batches and do fifty steps of AdamW or SGD. Weir gives the same losses,
+gradient norms and final weights as PyTorch, however the run is split over devices and micro-batches.
+
+PyTorch computes in double precision, so the differences are the rounding errors of Weir. The limits are:
   losses          |a - b| <= LOSS_TOLERANCE, at every step
   gradient norms  |a - b| <= NORM_TOLERANCE * b, at every step
   weights         ||a - b|| <= WEIGHT_TOLERANCE * ||b - initial||, for every tensor after the last step
-The bias of the keys is the one tensor whose true gradient is zero (it moves all scores of a query alike), and Adam
-scales its rounding up: all there is to ask is that it stays near zero.
+The bias of the keys is the one tensor with a true gradient of zero, because it moves all scores of a query alike. Adam
+scales up the rounding error of this gradient. The test therefore asks only that the bias stays near zero.
 """
 
 import json
@@ -32,7 +34,7 @@ def activation_rule(dim, axis):
     return f'rule=dim: "{dim}" axis: "{axis}" scope: ACTIVATIONS'
 
 
-# How Weir may run a job, beside on one device and whole.
+# RUNS names the ways in which Weir may run a job, from one whole run on one device to runs that are split.
 RUNS = {
     "one device": [],
     "two micro-batches": ["training.micro_batches=2"],
@@ -45,7 +47,7 @@ RUNS = {
 
 
 class Run:
-    """One run of Weir, read back."""
+    """A Run is one run of Weir, read back from its output file."""
 
     def __init__(self, model, changes):
         with tempfile.TemporaryDirectory() as folder:
@@ -57,18 +59,18 @@ class Run:
         self.losses, self.grad_norms = self._tensors["loss"], self._tensors["grad_norm"]
 
     def weights(self, when):
-        """Weights by name, "initial" or "final"; not what the optimiser keeps."""
+        """Returns {name: weight}, without the state of the optimiser. `when` is "initial" or "final"."""
         prefix = when + "/"
         return {name[len(prefix):]: value.clone() for name, value in self._tensors.items()
                 if name.startswith(prefix) and name.count("/") == 1}
 
     def batches(self):
-        """(tokens, targets) of each step, the micro-batches joined."""
+        """Returns (tokens, targets) of each step, with the micro-batches joined."""
         return list(zip(self._tensors["data/tokens"].flatten(1, 2), self._tensors["data/targets"].flatten(1, 2)))
 
 
 class Reference:
-    """The same job trained by PyTorch."""
+    """A Reference is the job of a Run, trained by PyTorch."""
 
     def __init__(self, run):
         self.job = run.job
@@ -82,18 +84,18 @@ class Reference:
         return (run.losses - self.losses).abs().max().item()
 
     def weight_differences(self, run):
-        """{name: ||difference|| / ||way from the start||}, but for the biases of keys."""
+        """Returns {name: ||difference|| / ||way from the start||}, without the biases of the keys."""
         final = run.weights("final")
         return {name: ((final[name] - weight).norm() / (weight - self.initial[name]).norm()).item()
                 for name, weight in self.weights.items() if not name.endswith(".bk")}
 
 
 class Training:
-    """The tests of one model; `model` names its job, `heads` the dimensions that count heads."""
+    """Holds the tests of one model. `model` names the job, and `heads` lists the dimensions that count heads."""
 
     @classmethod
     def setUpClass(cls):
-        # Small products: more threads only wait for each other.
+        # The products are small, so more threads would only wait for each other.
         torch.set_num_threads(1)
         cls.reference = Reference(Run(cls.model, []))
 
@@ -115,7 +117,8 @@ class Training:
 
     def test_sgd_with_momentum_and_linear_decay_agrees_with_pytorch(self):
         run = Run(self.model, ["training.optimizer.sgd.momentum=0.9", "training.optimizer.sgd.weight_decay=0.01",
-                               "training.schedule.learning_rate=0.05", "training.schedule.decay=LINEAR", "mesh=dp=2,tp=2"])
+                               "training.schedule.learning_rate=0.05", "training.schedule.decay=LINEAR",
+                               "mesh=dp=2,tp=2"])
         reference = Reference(run)
         self.assertLess(reference.losses[-1], reference.losses[0] - 0.5)
         self.assertLessEqual(reference.loss_difference(run), LOSS_TOLERANCE)
@@ -137,7 +140,7 @@ class Training:
 
     def test_slightly_other_training_is_told_apart(self):
         adamw = "training.optimizer.adamw."
-        # Only where some steps are clipped and some are not does Adam see by how much.
+        # Adam sees the amount of clipping only if some steps are clipped and some are not.
         for change in [adamw + "weight_decay=0.105", adamw + "beta2=0.951", "training.optimizer.clip_norm=1.5",
                        "training.schedule.warmup_steps=4"]:
             with self.subTest(change=change):

@@ -1,6 +1,7 @@
-"""The zoo's GPT and Llama, and their training, written again in PyTorch from the parameter names of a run.
+"""Computes the zoo's GPT and Llama and their training again, in PyTorch, from the parameter names of a run.
 
-Weights are a plain dictionary under Weir's names: "layers.2.wq" for a block's, "token_table" for the model's own.
+The weights are a plain dictionary under Weir's names: "layers.2.wq" is a weight of a block, and "token_table" is a
+weight of the model itself.
 """
 
 import math
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 
 
 class Block:
-    """The parameters of one block by the names its function gives them."""
+    """A Block holds the parameters of one block under the names that its function gives them."""
 
     def __init__(self, weights, layer):
         self._weights = weights
@@ -25,7 +26,7 @@ def _num_layers(weights):
 
 
 def _causal_attention(q, k, v):
-    """q [b, s, h, d]; k and v [b, s, g, d]: query head i looks at head i // (h / g)."""
+    """Computes attention for q [b, s, h, d] and for k and v [b, s, g, d]. Query head i attends to head i // (h / g)."""
     group = q.shape[2] // k.shape[2]
     k, v = k.repeat_interleave(group, 2), v.repeat_interleave(group, 2)
     scores = torch.einsum("bqhd,bkhd->bhqk", q, k) / math.sqrt(q.shape[-1])
@@ -43,7 +44,7 @@ def _rms_norm(x, gamma):
 
 
 def _rotate(x):
-    """Turns the pair (i, i + d/2) of position p by p * 10000^(-2i/d)."""
+    """Rotates the pair (i, i + d/2) of position p by the angle p * 10000^(-2i/d)."""
     half = x.shape[-1] // 2
     rates = 10000.0 ** (-torch.arange(half, dtype=x.dtype) / half)
     angles = torch.outer(torch.arange(x.shape[1], dtype=x.dtype), rates)[:, None, :]
@@ -56,7 +57,8 @@ def gpt_logits(weights, tokens, head_dim):
     for layer in range(_num_layers(weights)):
         p = Block(weights, layer)
         norm = _layer_norm(x, p.attention_norm_gamma, p.attention_norm_beta)
-        q, k, v = (y.unflatten(-1, (-1, head_dim)) for y in (norm @ p.wq + p.bq, norm @ p.wk + p.bk, norm @ p.wv + p.bv))
+        q, k, v = (y.unflatten(-1, (-1, head_dim))
+                   for y in (norm @ p.wq + p.bq, norm @ p.wk + p.bk, norm @ p.wv + p.bv))
         x = x + _causal_attention(q, k, v).flatten(-2) @ p.wo + p.bo
         norm = _layer_norm(x, p.ffn_norm_gamma, p.ffn_norm_beta)
         x = x + F.gelu(norm @ p.w_up + p.b_up, approximate="tanh") @ p.w_down + p.b_down
@@ -79,7 +81,7 @@ LOGITS = {"gpt": gpt_logits, "llama": llama_logits}
 
 
 def _learning_rate(schedule, steps, step):
-    """Linear warm-up, then half a cosine or a line down to the least rate at the last step."""
+    """Returns the rate of a step: linear warm-up, then half a cosine or a line to the least rate at the last step."""
     rate, least, warmup = schedule["learning_rate"], schedule["min_learning_rate"], int(schedule["warmup_steps"])
     if step < warmup:
         return rate * (step + 1) / warmup
@@ -90,16 +92,18 @@ def _learning_rate(schedule, steps, step):
 
 
 def _decays(job):
-    """The names of parameters, inside their functions, that decay."""
-    return {parameter["name"] for function in job["graph"]["function"] for parameter in function["parameter"] if parameter["decay"]}
+    """Returns the names, inside their functions, of the parameters that decay."""
+    return {parameter["name"] for function in job["graph"]["function"] for parameter in function["parameter"]
+            if parameter["decay"]}
 
 
 def _optimizer(job, weights):
-    """PyTorch's optimiser as the job says, without a learning rate yet."""
+    """Returns the PyTorch optimiser that the job describes, without a learning rate yet."""
     (kind, options), = ((k, v) for k, v in job["training"]["optimizer"].items() if k != "clip_norm")
     decays = _decays(job)
     groups = [
-        {"params": [w for name, w in weights.items() if name.split(".")[-1] in decays], "weight_decay": options["weight_decay"]},
+        {"params": [w for name, w in weights.items() if name.split(".")[-1] in decays],
+         "weight_decay": options["weight_decay"]},
         {"params": [w for name, w in weights.items() if name.split(".")[-1] not in decays], "weight_decay": 0.0},
     ]
     if kind == "sgd":
@@ -108,7 +112,10 @@ def _optimizer(job, weights):
 
 
 def train(job, weights, batches):
-    """Trains `weights` in place as the job says, one step a batch of (tokens, targets); returns (losses, gradient norms)."""
+    """Trains `weights` in place as the job says, and returns (losses, gradient norms).
+
+    Each step uses one batch of (tokens, targets).
+    """
     training = job["training"]
     head_dim = next(int(dim["size"]) for dim in job["graph"]["dim"] if dim["name"] == "head_dim")
     logits_of = LOGITS[job["name"]]

@@ -1,7 +1,8 @@
-"""Perfetto's trace processor reads every kind of trace that Weir writes: without an error, with a process per rank, slices that
-end, and arrows that have two ends.
+"""Tests that Perfetto's trace processor reads every kind of trace that Weir writes.
 
-It is the one of Perfetto's pages, run by Node.js: `tools/deps/install --with-perfetto` fetches it.
+The trace processor reads a trace without an error. The trace has a process per rank, slices that end, and arrows that
+have two ends. The trace processor is the one of Perfetto's pages, run by Node.js. `tools/deps/install --with-perfetto`
+fetches the trace processor.
 """
 
 import json
@@ -14,13 +15,16 @@ import unittest
 
 from tests.processes import weir_jobs
 
-FOLDER = os.environ.get("WEIR_PERFETTO",
-                        os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".cache")), "weir/perfetto"))
+FOLDER = os.environ.get(
+    "WEIR_PERFETTO",
+    os.path.join(os.environ.get("XDG_CACHE_HOME", os.path.join(pwd.getpwuid(os.getuid()).pw_dir, ".cache")),
+                 "weir/perfetto"))
 NODE = shutil.which("node") or "/usr/bin/node"
 PROCESSOR = os.path.join(os.path.dirname(os.path.abspath(__file__)), "trace_processor.js")
 
 CLUSTER = """name: "a host"
-device { name: "d" memory_bytes: 1e9 act_ns: 500 kernel_ns: 1000 bytes_per_second: 1e11 peak { dtype: "f32" flops_per_second: 1e12 efficiency: 0.5 } }
+device { name: "d" memory_bytes: 1e9 act_ns: 500 kernel_ns: 1000 bytes_per_second: 1e11 \
+peak { dtype: "f32" flops_per_second: 1e12 efficiency: 0.5 } }
 host { device: "d" devices: 4 count: 1 }
 within_host { latency_ns: 2000 bytes_per_second: 1e10 message_ns: 300 }
 """
@@ -34,8 +38,8 @@ QUERIES = {
                            "(select 1 from args a where a.arg_set_id = s.arg_set_id and a.key = 'debug.step')",
     "slices over their neighbours": "select a.name from slice a where a.depth > 0",
     "flows": "select count(*) as n from flow",
-    "flows back in time": "select a.name from flow f join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id "
-                          "where a.ts > b.ts + b.dur",
+    "flows back in time": "select a.name from flow f join slice a on f.slice_out = a.id "
+                          "join slice b on f.slice_in = b.id where a.ts > b.ts + b.dur",
 }
 
 
@@ -43,16 +47,19 @@ QUERIES = {
                      f"no trace processor in {FOLDER}: tools/deps/install --with-perfetto")
 class Perfetto(weir_jobs.JobCase):
     def ask(self, path):
-        """{what: rows} of all queries."""
-        result = subprocess.run([NODE, PROCESSOR, FOLDER, path, *QUERIES.values()], capture_output=True, text=True, timeout=300, check=False)
+        """Runs all queries on a trace and returns {what: rows}."""
+        result = subprocess.run([NODE, PROCESSOR, FOLDER, path, *QUERIES.values()], capture_output=True, text=True,
+                                timeout=300, check=False)
         self.assertEqual(result.returncode, 0, result.stderr)
         return dict(zip(QUERIES, map(json.loads, result.stdout.splitlines())))
 
     def expect_sound(self, name, ranks, flows):
         found = self.ask(self.place.path(name))
-        for none in ("errors", "open slices", "acts without a step", "slices over their neighbours", "flows back in time"):
+        for none in ("errors", "open slices", "acts without a step", "slices over their neighbours",
+                     "flows back in time"):
             self.assertEqual(found[none][:5], [], none)
-        self.assertEqual([row["name"].split(" \u00b7 ")[0] for row in found["ranks"]], [f"rank {rank}" for rank in ranks])
+        self.assertEqual([row["name"].split(" \u00b7 ")[0] for row in found["ranks"]],
+                         [f"rank {rank}" for rank in ranks])
         self.assertGreater(found["acts"][0]["n"], 100)
         self.assertGreaterEqual(found["acts"][0]["tracks"], 3 * len(ranks))
         self.assertEqual(found["flows"][0]["n"] > 0, flows)
@@ -61,7 +68,8 @@ class Perfetto(weir_jobs.JobCase):
         self.place.write_job(*weir_jobs.SMALL, "--steps", "8")
         for mesh, processes, ranks in (("", 0, 1), ("dp=2", 0, 2), ("tp=2", 2, 2), ("dp=2,pp=2", 4, 4)):
             with self.subTest(mesh=mesh, processes=processes):
-                self.place.train("--mesh", mesh, "--trace", "t.pftrace", *(["--processes", str(processes)] if processes else []))
+                self.place.train("--mesh", mesh, "--trace", "t.pftrace",
+                                 *(["--processes", str(processes)] if processes else []))
                 self.expect_sound("t.pftrace", range(ranks), ranks > 1)
 
     def test_traces_of_simulated_runs(self):
@@ -70,7 +78,8 @@ class Perfetto(weir_jobs.JobCase):
             file.write(CLUSTER)
         for mesh, ranks in (("dp=2,tp=2", 4), ("pp=4", 4)):
             with self.subTest(mesh=mesh):
-                self.place.run("sim", "job.textproto", "--cluster", "cluster.textproto", "--mesh", mesh, "--trace", "s.pftrace")
+                self.place.run("sim", "job.textproto", "--cluster", "cluster.textproto", "--mesh", mesh,
+                               "--trace", "s.pftrace")
                 self.expect_sound("s.pftrace", range(ranks), True)
 
     def test_the_trace_of_a_job_that_failed(self):

@@ -1,6 +1,7 @@
-"""What the processes of a job hold on this machine, and what is still there when they are gone.
+"""Lists what the processes of a job hold on this machine, and what remains when they are gone.
 
-Reads /proc alone. A thing counts as left behind only if it is the job's for certain: others may run on the same machine.
+The module reads /proc alone. A thing counts as left behind only if it certainly belongs to the job, because others may
+run on the same machine.
 """
 
 import dataclasses
@@ -10,7 +11,7 @@ import socket
 import struct
 
 LISTENING = "0A"
-# TIME_WAIT: the kernel's own memory of a connection; no process holds it.
+# TIME_WAIT is the state of a connection that only the kernel remembers. No process holds such a connection.
 TIME_WAIT = "06"
 
 
@@ -18,7 +19,7 @@ def _read(path):
     try:
         with open(path, "rb") as file:
             return file.read()
-    except OSError:  # its process has ended since
+    except OSError:  # the process has ended since
         return b""
 
 
@@ -27,13 +28,13 @@ def all_pids():
 
 
 def _state_and_parent(pid):
-    """('S', 1), or ('', 0) if there is no such process."""
+    """Returns the state and the parent of a process, such as ('S', 1), or ('', 0) if there is no such process."""
     fields = _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return (fields[0].decode(), int(fields[1])) if fields else ("", 0)
 
 
 def is_running(pid):
-    """False too for a zombie: it holds nothing but its exit code."""
+    """Returns whether a process runs. A zombie does not run, since it holds nothing but its exit code."""
     return _state_and_parent(pid)[0] not in ("", "Z", "X")
 
 
@@ -56,7 +57,7 @@ def arguments_of(pid):
 
 
 def processes_of(program, marker):
-    """Pids of those that run the file `program` or have `marker` in their environment."""
+    """Returns the pids of the processes that run the file `program` or have `marker` in their environment."""
     found = []
     for pid in all_pids():
         try:
@@ -91,7 +92,7 @@ def tcp_sockets():
 
 
 def _unix_names():
-    """{inode: name} of the local sockets that have a name."""
+    """Returns {inode: name} of the local sockets that have a name."""
     rows = [line.split(None, 7) for line in _read("/proc/net/unix").decode("utf-8", "replace").splitlines()[1:]]
     return {int(row[6]): row[7] for row in rows if len(row) == 8}
 
@@ -114,14 +115,14 @@ def _inodes_of(pids):
 
 
 def listeners_of(pids):
-    """[(address, port)] where these processes listen."""
+    """Returns [(address, port)] of the places where these processes listen."""
     inodes = _inodes_of(pids)
     return sorted({(s.address, s.port) for s in tcp_sockets() if s.state == LISTENING and s.inode in inodes})
 
 
 @dataclasses.dataclass
 class Sockets:
-    """Those that processes of the job were seen with."""
+    """Sockets collects the listening ports and the names of local sockets that processes of the job had."""
 
     ports: set = dataclasses.field(default_factory=set)
     names: set = dataclasses.field(default_factory=set)
@@ -132,12 +133,13 @@ class Sockets:
         self.names |= {name for inode, name in _unix_names().items() if inode in inodes}
 
     def leftovers(self):
-        left = [f"TCP port {s.port}, state {s.state}" for s in tcp_sockets() if s.state != TIME_WAIT and s.port in self.ports]
+        left = [f"TCP port {s.port}, state {s.state}" for s in tcp_sockets()
+                if s.state != TIME_WAIT and s.port in self.ports]
         return left + [f"local socket {name}" for name in sorted(self.names & set(_unix_names().values()))]
 
 
 def _system_v_segments():
-    """{id: pid of its maker}"""
+    """Returns {id: pid of the maker}."""
     rows = [line.split() for line in _read("/proc/sysvipc/shm").decode().splitlines()[1:]]
     return {int(row[1]): int(row[4]) for row in rows}
 
@@ -150,7 +152,7 @@ def _shared_files():
 
 
 def _opened_shared_files():
-    """Names in /dev/shm that some process has open or mapped."""
+    """Returns the names in /dev/shm that some process has open or mapped."""
     found = set()
     for pid in all_pids():
         found |= set(re.findall(r"/dev/shm/(\S+)", _read(f"/proc/{pid}/maps").decode("utf-8", "replace")))
@@ -165,14 +167,14 @@ def _opened_shared_files():
 
 
 class SharedMemory:
-    """The segments of this machine at one moment, to be compared with a later one."""
+    """SharedMemory is the set of segments of this machine at one moment, to be compared with a later moment."""
 
     def __init__(self):
         self.segments = _system_v_segments()
         self.files = _shared_files()
 
     def leftovers(self):
-        """Made since then, and nobody is there who could remove it."""
+        """Returns the segments that have been made since that moment and that no process is left to remove."""
         left = [f"System V segment {segment} of process {maker}" for segment, maker in _system_v_segments().items()
                 if segment not in self.segments and not is_running(maker)]
         new = _shared_files() - self.files

@@ -1,6 +1,7 @@
-"""A text that somebody writes into while a job trains: the job ends and names the file, in whatever process it is read.
+"""Tests a job that trains on a text while somebody writes into this text.
 
-The new bytes are out of range, too; actors/feed_test.cc tests what becomes of such values.
+The job ends and names the file, in whatever process the file is read. The new bytes are also out of range.
+actors/engine/feed_test.cc tests the effect of such values.
 """
 
 import unittest
@@ -13,7 +14,7 @@ BAD_INPUT = 66
 class ChangedData(weir_jobs.JobCase):
     def expect_the_file_named(self, *arguments):
         self.place.write_text()
-        # A table of 128 rows: room for ASCII, which the file holds when the job opens it.
+        # A table of 128 rows has room for ASCII, which the file holds when the job opens it.
         self.write_job("--steps", "1000000", "--vocab", "128", "--data", "text.txt")
         job = self.place.start(*arguments)
         job.wait_for_step()

@@ -1,7 +1,8 @@
-"""Drills: one of each kind of fault that happens to a job from outside, and whether the job names the right culprit, says what
-to try, and ends with the right exit code. "This is a fault of weir" is the wrong answer to every one of them.
+"""Runs drills: one for each kind of fault that happens to a job from outside.
 
-Drills that need more rights than the test has are skipped, and say so. All of them, with all limits, N times over:
+A drill checks that the job names the right culprit, says what to try, and ends with the right exit code. The text "This
+is a fault of weir" is the wrong answer to every drill. A drill that needs more rights than the test has is skipped, and
+the test says so. This command runs all drills, with all limits, N times over:
 WEIR_DRILLS=N WEIR=bazel-bin/tools/weir python3 -m tests.processes.drills_test
 """
 
@@ -32,12 +33,12 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def some(*values):
-    """Of many values of a limit enough for every day."""
+    """Returns all values of a limit in a full run, and otherwise enough of the values for every day."""
     return values if IS_FULL else values[1::3]
 
 
 def drill(test):
-    """Repeats it; what may not be done here is skipped aloud."""
+    """Repeats a drill. A drill that is not allowed here is skipped with a message."""
 
     @functools.wraps(test)
     def run(self):
@@ -58,7 +59,7 @@ class Drill(weir_jobs.JobCase):
         return job
 
     def expect(self, ended, code, *texts):
-        """The end of a job whose surroundings failed it."""
+        """Checks the end of a job whose surroundings failed it."""
         print(ended.err[-1500:], flush=True)
         self.assertEqual(ended.code, code, ended.err)
         unwrapped = re.sub(r"\s+", " ", ended.err)
@@ -77,7 +78,8 @@ class Connections(Drill):
         for descriptor in faults.connections_between(workers["0"], workers["1"]):
             faults.reset(workers["0"], descriptor)
         ended = job.wait(30)
-        self.expect(ended, SURROUNDINGS, r"first failure: rank [01] \(pid \d+\): W0980 at rank [01]: .* rank [01] until .* it broke",
+        self.expect(ended, SURROUNDINGS,
+                    r"first failure: rank [01] \(pid \d+\): W0980 at rank [01]: .* rank [01] until .* it broke",
                     "try: .*firewall")
 
     @drill
@@ -95,7 +97,7 @@ class Connections(Drill):
 
 
 class Suspension(Drill):
-    """A starter that is stopped is no failure at all."""
+    """Tests that a starter that is stopped is no failure at all."""
 
     STEPS = "60"
 
@@ -117,7 +119,7 @@ class Suspension(Drill):
             else:
                 job.wait_for_workers(2)
             os.kill(job.starter.pid, signal.SIGSTOP)
-            time.sleep(6)  # several times what counts as dead, and as stuck
+            time.sleep(6)  # several times the limits of --dead-after and --stuck-after
             self.assertEqual(len(job.workers()), 2, "workers wait for a starter that is stopped")
             os.kill(job.starter.pid, signal.SIGCONT)
             self.expect_undisturbed(job.wait(60))
@@ -125,7 +127,7 @@ class Suspension(Drill):
     @drill
     def test_ctrl_z_and_fg_in_a_terminal_lose_nothing(self):
         words = [self.place.program, "train", "job.textproto", *TWO, *QUICK, "--save", "weights.st"]
-        script = 'set -m; "$@"; sleep 4; fg; exit $?'  # what a person types, after Ctrl-Z
+        script = 'set -m; "$@"; sleep 4; fg; exit $?'  # the commands that a person types after Ctrl-Z
         shell, terminal = pty.fork()
         if shell == 0:
             os.chdir(self.place.folder)
@@ -156,7 +158,8 @@ class Suspension(Drill):
         os.kill(worker, signal.SIGSTOP)
         ended = job.wait(60)
         self.assertEqual(ended.first_failure()[:2], ("1", worker), ended.err)
-        self.expect(ended, SURROUNDINGS, r"frozen: no heartbeat for 1\.0 s; its process is stopped \(state T\)", "try: .*kill -CONT")
+        self.expect(ended, SURROUNDINGS, r"frozen: no heartbeat for 1\.0 s; its process is stopped \(state T\)",
+                    "try: .*kill -CONT")
 
     @drill
     def test_a_stopped_worker_is_named_also_if_the_job_is_stuck_before_the_worker_counts_as_dead(self):
@@ -170,7 +173,7 @@ class Suspension(Drill):
 
 class Unkillable(Drill):
     def check(self, job, worker):
-        """The report comes first, then the end, within its limit, and says who remains."""
+        """Checks that the report comes first, that it names who remains, and that the end comes within its limit."""
         reported_s = job.wait_for_text("first failure: ", 30)
         job.wait_for_text("still there: rank 1", 30)
         ended = job.wait(60)
@@ -239,10 +242,13 @@ class Data(Drill):
 
 
 class Limits(Drill):
-    """`ulimit`: the limit is named, as an option of ulimit, or the job trains on; never a crash, never a fault of weir."""
+    """Tests `ulimit`. The job names the limit, as an option of ulimit, or trains on.
+
+    The job never crashes, and never reports a fault of weir.
+    """
 
     def train(self, limit, value, *arguments, user=None):
-        """Ends by itself, in 20 steps."""
+        """Trains under a limit. The job ends by itself, in 20 steps."""
 
         def restrict():
             resource.setrlimit(limit, (value, value))
@@ -257,9 +263,9 @@ class Limits(Drill):
             for folder, _, _ in os.walk(os.path.dirname(self.place.folder)):
                 os.chmod(folder, 0o777)
         try:
-            result = subprocess.run([self.place.program, "train", "job.textproto", *arguments], cwd=self.place.folder,
-                                    env=self.place.environment, preexec_fn=restrict, capture_output=True, text=True, timeout=60,
-                                    check=False)
+            result = subprocess.run([self.place.program, "train", "job.textproto", *arguments],
+                                    cwd=self.place.folder, env=self.place.environment, preexec_fn=restrict,
+                                    capture_output=True, text=True, timeout=60, check=False)
         except subprocess.TimeoutExpired as hung:
             for pid in self.place.processes():
                 os.kill(pid, signal.SIGKILL)
@@ -323,7 +329,7 @@ class Limits(Drill):
 
 
 class Network(Drill):
-    """In a network of its own, whose loopback interface goes down."""
+    """Tests a job in a network of its own, whose loopback interface goes down."""
 
     @drill
     def test_an_interface_that_goes_down_is_told_from_a_fault_of_weir(self):
@@ -364,7 +370,7 @@ class Sockets(Drill):
         job = self.place.start(*TWO)
         workers = job.wait_for_workers(2)
         for pid in workers.values():
-            os.kill(pid, signal.SIGSTOP)  # before they have come
+            os.kill(pid, signal.SIGSTOP)  # before the workers reach the port
         ports = weir_jobs.until("the port", lambda: census.listeners_of([job.starter.pid]), 30)
         silent = [socket.create_connection(ports[0]) for _ in range(200)]
         for pid in workers.values():

@@ -1,6 +1,6 @@
-"""Faults that a test brings about in the processes of a job: connections that are cut, processes that nothing ends.
+"""Causes faults in the processes of a job: connections that are cut, and processes that nothing ends.
 
-Whatever needs more rights than the test has raises PermissionError.
+A fault that needs more rights than the test has raises PermissionError.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ def _fail():
 
 
 def _sockets_of(pid):
-    """{inode: descriptor} of a process."""
+    """Returns {inode: descriptor} of the sockets of a process."""
     found = {}
     for name in os.listdir(f"/proc/{pid}/fd"):
         try:
@@ -38,7 +38,7 @@ def _sockets_of(pid):
 
 
 def connections_between(one, other):
-    """Descriptors of process `one` that are TCP connections to process `other`."""
+    """Returns the descriptors of process `one` that are TCP connections to process `other`."""
     mine, theirs = _sockets_of(one), _sockets_of(other)
     sockets = census.tcp_sockets()
     ports = {s.port for s in sockets if s.inode in theirs and s.state != census.LISTENING}
@@ -46,13 +46,13 @@ def connections_between(one, other):
 
 
 def reset(pid, descriptor):
-    """Cuts a TCP connection of another process, as `ss -K` does: both ends see a reset."""
+    """Cuts a TCP connection of another process, as `ss -K` does. Both ends see a reset."""
     pidfd = os.pidfd_open(pid)
     try:
         copy = _libc.syscall(PIDFD_GETFD, pidfd, descriptor, 0)
         if copy < 0:
             _fail()
-        # To connect to nowhere is to disconnect, and TCP does that by a reset.
+        # A connect to nowhere is a disconnect, and TCP disconnects with a reset.
         nowhere = struct.pack("=H14x", socket.AF_UNSPEC)
         result = _libc.connect(copy, nowhere, len(nowhere))
         os.close(copy)
@@ -63,20 +63,20 @@ def reset(pid, descriptor):
 
 
 class Unkillable:
-    """A process that SIGKILL does not end for as long as this holds its threads."""
+    """An Unkillable is a process that SIGKILL does not end while this object holds the threads of the process."""
 
     def __init__(self, pid):
         threads = [int(name) for name in os.listdir(f"/proc/{pid}/task")]
         self._held = held_threads.HeldThreads(threads)
 
     def let_go(self, ended, limit_s):
-        """Lets the kill take effect, until ended()."""
+        """Lets the kill take effect, and waits until ended() is true."""
         self._held.collect_until(ended, limit_s)
 
 
 @contextlib.contextmanager
 def frozen_control_group(pid):
-    """The process in a control group of its own that is frozen."""
+    """Keeps the process in a frozen control group of its own."""
     root = "/sys/fs/cgroup/freezer"
     if not os.path.isdir(root):
         raise PermissionError("no freezer of version 1 here")

@@ -1,6 +1,7 @@
-"""A worker that is stopped for good is named as frozen, soon, and the job ends; one that is merely kept from running is not.
+"""Tests that a worker that is stopped for good is soon named as frozen, and that the job ends.
 
-WEIR_LOAD_S: how long the test of false alarms trains on a loaded machine; an hour is
+A worker that is merely kept from running is not named as frozen. WEIR_LOAD_S sets how long the test of false alarms
+trains on a loaded machine. This command trains for an hour:
 WEIR_LOAD_S=3600 WEIR=bazel-bin/tools/weir python3 -m tests.processes.freeze_test
 """
 
@@ -30,7 +31,7 @@ class Freeze(weir_jobs.JobCase):
         self.write_job("--steps", MANY_STEPS)
 
     def freeze(self, rank, *options):
-        """Seconds from SIGSTOP until it is named, and until nobody is there any more."""
+        """Stops a worker. Returns the seconds until the job names this worker, and until no process is left."""
         memory, sockets = census.SharedMemory(), census.Sockets()
         job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", *options)
         job.wait_for_step()
@@ -55,9 +56,10 @@ class Freeze(weir_jobs.JobCase):
             for transport in ("shm", "tcp"):
                 with self.subTest(rank=rank, transport=transport):
                     named_s, ended_s = self.freeze(rank, "--transport", transport, *QUICK)
-                    print(f"rank {rank}, {transport}: named after {named_s:.3f} s, all ended after {ended_s:.3f} s", flush=True)
+                    print(f"rank {rank}, {transport}: named after {named_s:.3f} s, all ended after {ended_s:.3f} s",
+                          flush=True)
                     times.append(named_s)
-        # Single ones may be late for the machine's sake.
+        # The job may name single workers late because of the machine.
         self.assertLess(statistics.median(times), QUICK_S)
         self.assertLess(max(times), DEFAULT_S)
 
@@ -67,7 +69,7 @@ class Freeze(weir_jobs.JobCase):
         self.assertLess(named_s, DEFAULT_S)
 
     def train_under_load(self, *options):
-        """How the job ended, of itself or interrupted after LOAD_S; and the step it had come to."""
+        """Trains beside busy loops, for LOAD_S at most. Returns how the job ended and the step that it had reached."""
         loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(LOAD_PROCESSES)]
         try:
             job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", "--metrics", "metrics.jsonl", *options)

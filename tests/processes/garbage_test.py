@@ -1,7 +1,8 @@
-"""Strangers at every port that the processes of a job listen on, from its start to its end: nobody crashes or grows, and
-the answer stays.
+"""Tests a job while strangers send to every port that its processes listen on, from the start of the job to its end.
 
-WEIR_FRAMES: how many frames; a million is
+No process crashes or grows, and the answer stays the same.
+
+WEIR_FRAMES sets the number of frames. This command sends a million:
 WEIR_FRAMES=1000000 WEIR=bazel-bin/tools/weir python3 -m tests.processes.garbage_test
 WEIR_TEST_SEED repeats the frames.
 """
@@ -27,11 +28,12 @@ START_UPS = 10
 
 
 def frame(chance):
-    """Random bytes, some dressed up as what the ports may speak: TLS, HTTP/2, a length and a body, UCX's magic number."""
+    """Returns random bytes, some in the form of a protocol: TLS, HTTP/2, a length and a body, UCX's magic number."""
     body = chance.randbytes(chance.randrange(1, chance.choice((16, 256, BYTES_MAX))))
     dress = chance.randrange(6)
     if dress == 0:  # a TLS record
-        return struct.pack(">BHH", chance.choice((20, 21, 22, 23)), chance.choice((0x0301, 0x0303)), min(len(body), 0xFFFF)) + body
+        return struct.pack(">BHH", chance.choice((20, 21, 22, 23)), chance.choice((0x0301, 0x0303)),
+                           min(len(body), 0xFFFF)) + body
     if dress == 1:
         return b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + body
     if dress == 2:  # an HTTP/2 frame
@@ -44,7 +46,7 @@ def frame(chance):
 
 
 class Scout(threading.Thread):
-    """Looks which ports the processes of a job listen on, until it has ended."""
+    """A Scout watches on which ports the processes of a job listen, until the job has ended."""
 
     def __init__(self, job):
         super().__init__(daemon=True)
@@ -60,7 +62,10 @@ class Scout(threading.Thread):
 
 
 class Stranger(threading.Thread):
-    """Sends frames to whatever ports are open until told to stop. A connection that is closed on it is followed by another."""
+    """A Stranger sends frames to whatever ports are open, until the thread is told to stop.
+
+    After a connection that the job closes, the Stranger makes another connection.
+    """
 
     def __init__(self, seed, ports, budget):
         super().__init__(daemon=True)
@@ -84,7 +89,7 @@ class Stranger(threading.Thread):
                 for _ in range(self._chance.randrange(1, FRAMES_OF_A_CONNECTION)):
                     peer.sendall(frame(self._chance))
                     self.sent += 1
-        except OSError:  # hung up: as it should
+        except OSError:  # the job hung up, as it should
             self.refused += 1
 
 
@@ -109,8 +114,9 @@ class Garbage(weir_jobs.JobCase):
         ports = census.listeners_of(pids)
         self.assertTrue(ports, "the starter listens for its workers")
         for address, _ in ports:
-            self.assertTrue(address.startswith("127.") or address == "::1", f"{address} can be reached from other machines")
-        # Not before the job has grown to its size by itself.
+            self.assertTrue(address.startswith("127.") or address == "::1",
+                            f"{address} can be reached from other machines")
+        # The test waits until the job has grown to its size by itself.
         weir_jobs.until("a few steps", lambda: self.place.metrics("metrics.jsonl")[-1]["step"] > 50)
         before = {pid: census.resident_bytes(pid) for pid in pids}
         peaks = dict(before)
@@ -122,8 +128,8 @@ class Garbage(weir_jobs.JobCase):
         growth = {pid: peaks[pid] - before[pid] for pid in pids}
         job.starter.send_signal(signal.SIGTERM)
         ended = job.wait()
-        print(f"{sum(s.sent for s in strangers)} frames in {sum(s.connections for s in strangers)} connections to {len(ports)} ports; "
-              f"memory grew by {max(growth.values()) / 2**20:.2f} MiB at most", flush=True)
+        print(f"{sum(s.sent for s in strangers)} frames in {sum(s.connections for s in strangers)} connections "
+              f"to {len(ports)} ports; memory grew by {max(growth.values()) / 2**20:.2f} MiB at most", flush=True)
         self.assertEqual(ended.code, 130, ended.err)
         self.assertLess(max(growth.values()), GROWTH_MAX)
         steps = self.place.metrics("metrics.jsonl")[-1]["step"]
@@ -136,7 +142,8 @@ class Garbage(weir_jobs.JobCase):
         met, num_ports = 0, []
         for number in range(START_UPS):
             with self.subTest(number=number):
-                job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", "--transport", "tcp", "--save", "many.st")
+                job = self.place.start("--mesh", "dp=2,tp=2", "--processes", "4", "--transport", "tcp",
+                                       "--save", "many.st")
                 scout = Scout(job)
                 scout.start()
                 strangers = self.strangers(lambda scout=scout: scout.open, 1 << 30)
@@ -151,9 +158,10 @@ class Garbage(weir_jobs.JobCase):
                 self.assertTrue(self.place.bytes_of("many.st") == self.place.bytes_of("one.st"))
                 met += sum(stranger.sent for stranger in strangers)
                 num_ports.append(len(scout.seen))
-        print(f"{START_UPS} jobs, with so many ports: {num_ports}, met {met} frames while they started and ran", flush=True)
+        print(f"{START_UPS} jobs, with so many ports: {num_ports}, met {met} frames while they started and ran",
+              flush=True)
         self.assertGreater(met, 0)
-        # The workers' own are open only until all are in.
+        # The ports of the workers are open only until all workers have joined.
         self.assertGreater(max(num_ports), 1, "not a port of the workers was met")
 
 

@@ -1,6 +1,7 @@
-"""Threads of a process held still, while its other threads run on: what a wedged scheduler looks like from outside.
+"""Holds threads of a process still while its other threads run on. From outside, this looks like a wedged scheduler.
 
-By ptrace, so only of processes that this user may trace. One thread of the caller holds and lets go.
+The module uses ptrace, so it can hold only processes that this user may trace. One thread of the caller holds the
+threads and lets them go.
 """
 
 import ctypes
@@ -8,7 +9,7 @@ import os
 import time
 
 PTRACE_DETACH, PTRACE_SEIZE, PTRACE_INTERRUPT = 17, 0x4206, 0x4207
-WALL = 0x40000000  # __WALL: threads too
+WALL = 0x40000000  # __WALL: wait for threads, too
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
@@ -31,7 +32,7 @@ def _ptrace(request, thread):
 
 
 class HeldThreads:
-    """PermissionError if they may not be held."""
+    """HeldThreads are threads that stand still. The constructor raises PermissionError if they may not be held."""
 
     def __init__(self, threads):
         self._threads = list(threads)
@@ -41,7 +42,10 @@ class HeldThreads:
             os.waitpid(thread, WALL)
 
     def collect(self):
-        """A held thread that was killed is not gone before its holder has seen it: call this until all have ended."""
+        """Collects held threads that have ended. Call this until all threads have ended.
+
+        A held thread that was killed is gone only when its holder has seen the end.
+        """
         for thread in list(self._threads):
             try:
                 _, status = os.waitpid(thread, WALL | os.WNOHANG)

@@ -1,8 +1,8 @@
-"""Kills processes of a job at random moments, from before the first worker to after the last: the job ends soon, names
-who was killed, and leaves nothing.
+"""Kills processes of a job at random moments, from before the first worker to after the last.
 
-A run of 200 kills: WEIR_KILLS=200 WEIR=bazel-bin/tools/weir python3 -m tests.processes.kill_test
-WEIR_TEST_SEED repeats the choices of a run; moments repeat as far as the machine does.
+The job ends soon, names the process that was killed, and leaves nothing behind. This command does 200 kills:
+WEIR_KILLS=200 WEIR=bazel-bin/tools/weir python3 -m tests.processes.kill_test
+WEIR_TEST_SEED repeats the choices of a run. The moments repeat as far as the machine repeats itself.
 """
 
 import os
@@ -17,16 +17,17 @@ from tests.processes import weir_jobs
 
 KILLS = int(os.environ.get("WEIR_KILLS", "40"))
 PROCESSES = 4
-TRIALS_MAX = 3 * KILLS  # some come too late
-END_S = 2.0  # from the kill to the end of the last process, on a machine that runs us when we ask
+TRIALS_MAX = 3 * KILLS  # some kills come too late
+END_S = 2.0  # from the kill to the end of the last process, on a machine that runs this test without delay
 KILLED = 128 + signal.SIGKILL
-ARGUMENTS = ("--mesh", "dp=2,tp=2", "--processes", str(PROCESSES), "--checkpoint", "checkpoint.st", "--checkpoint-every", "10",
-             "--save", "weights.st", "--metrics", "metrics.jsonl", "--trace", "trace.pftrace")
+ARGUMENTS = ("--mesh", "dp=2,tp=2", "--processes", str(PROCESSES), "--checkpoint", "checkpoint.st",
+             "--checkpoint-every", "10", "--save", "weights.st", "--metrics", "metrics.jsonl",
+             "--trace", "trace.pftrace")
 OUTPUTS = {"job.textproto", "checkpoint.st", "weights.st", "metrics.jsonl", "trace.pftrace", "weir-logs"}
 
 
 class Trial:
-    """One job and what is done to it."""
+    """A Trial is one job and the kill that the test does to it."""
 
     def __init__(self, test, place, transport):
         self.test, self.place = test, place
@@ -37,13 +38,16 @@ class Trial:
         self.job = place.start(*ARGUMENTS, "--transport", transport)
 
     def workers(self):
-        """[(pid, rank)] of those that exist by now; one that is not yet `weir worker` counts by its place."""
+        """Returns [(pid, rank)] of the workers that exist by now.
+
+        A process that is not yet `weir worker` counts by its place.
+        """
         named = self.job.workers()
         pids = sorted(census.children_of(self.job.starter.pid))
         return [(pid, named.get(pid, str(place))) for place, pid in enumerate(pids)]
 
     def kill(self, pid):
-        """When it was done; None if there was nobody to kill."""
+        """Kills a process, and returns the time of the kill, or None if there was no process to kill."""
         self.sockets.see(self.job.pids())
         if not census.is_running(pid):
             return None
@@ -55,12 +59,13 @@ class Trial:
         return now_s
 
     def wait_for_all(self, begin_s):
-        """Seconds from begin_s until no process is left, and how many of them the machine was late."""
+        """Returns the seconds from begin_s until no process is left, and for how many of them the machine was late."""
         lateness = weir_jobs.Lateness()
-        # The starter is this test's child and a zombie until it is waited for.
+        # The starter is a child of this test, and a zombie until the test waits for it.
         while self.job.starter.poll() is None or self.place.processes():
             if time.monotonic() > begin_s + 20:
-                self.test.fail(f"still there after 20 s: {[(p, census.arguments_of(p)) for p in self.place.processes()]}\n"
+                self.test.fail("still there after 20 s: "
+                               f"{[(p, census.arguments_of(p)) for p in self.place.processes()]}\n"
                                f"{self.job.errors()}")
             lateness.nap()
         return time.monotonic() - begin_s, lateness.total_s
@@ -105,7 +110,7 @@ class Kill(weir_jobs.JobCase):
                 while time.monotonic() < trial.job.started_s + moment_s:
                     time.sleep(0.001)
                 workers = trial.workers()
-                # The starter, too, if that worker is not there (yet).
+                # The victim is the starter, too, if the chosen worker is not there (yet).
                 victim, rank = workers[choice] if choice < len(workers) else (trial.job.starter.pid, None)
                 killed_s = trial.kill(victim)
                 took_s, late_s = trial.wait_for_all(killed_s or time.monotonic())
@@ -117,7 +122,7 @@ class Kill(weir_jobs.JobCase):
                     self.assertTrue(self.place.bytes_of("weights.st") == weights)
                 else:
                     counts["starter" if rank is None else "worker"] += 1
-                    # The machine may be slower by now: the end stays within reach.
+                    # The machine may be slower by now. The longer length keeps the end of the job within reach.
                     lengths[transport] = max(lengths[transport], 1.1 * moment_s)
                     times.append(took_s)
                     self.assertEqual(ended.code, KILLED, ended.err)

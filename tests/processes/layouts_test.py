@@ -1,7 +1,9 @@
-"""Numbers of processes and transports leave no mark on the answer: every layout of tests/training/layout_matrix_test.cc gives
-the weights, losses and evaluations of the same layout in one process, bit for bit; so does every pipeline schedule.
+"""Tests that the number of processes and the transport do not change the answer.
 
-Argument: gpt or llama.
+Every layout of tests/training/layout_matrix_test.cc gives the weights, losses and evaluations of the same layout in one
+process, bit for bit. Every pipeline schedule does so, too.
+
+The argument is gpt or llama.
 """
 
 import sys
@@ -15,12 +17,12 @@ MODEL = "gpt"
 
 
 def layouts():
-    """(mesh, ZeRO stage, sequence parallelism)"""
-    found = [(mesh, 0, "none") for mesh in ("dp=2", "dp=3", "dp=4", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2", "dp=2,pp=2",
-                                            "tp=2,pp=2", "dp=2,tp=2,pp=2")]
+    """Returns a list of (mesh, ZeRO stage, sequence parallelism)."""
+    found = [(mesh, 0, "none") for mesh in ("dp=2", "dp=3", "dp=4", "tp=2", "tp=4", "pp=2", "pp=4", "dp=2,tp=2",
+                                            "dp=2,pp=2", "tp=2,pp=2", "dp=2,tp=2,pp=2")]
     found += [(mesh, zero, "none") for mesh in ("dp=2", "dp=4", "dp=2,tp=2", "dp=2,pp=2") for zero in (1, 2, 3)]
-    return found + [("tp=2", 0, "megatron"), ("dp=2,tp=2", 3, "megatron"), ("sp=2", 0, "ulysses"), ("sp=2,tp=2", 0, "ulysses"),
-                    ("dp=2,sp=2,pp=2", 1, "ulysses"), ("tp=3", 0, "none")]
+    return found + [("tp=2", 0, "megatron"), ("dp=2,tp=2", 3, "megatron"), ("sp=2", 0, "ulysses"),
+                    ("sp=2,tp=2", 0, "ulysses"), ("dp=2,sp=2,pp=2", 1, "ulysses"), ("tp=3", 0, "none")]
 
 
 def num_ranks(mesh):
@@ -31,7 +33,7 @@ def num_ranks(mesh):
 
 
 def ways(mesh):
-    """(processes, transport): one process talks to nobody."""
+    """Returns a list of (processes, transport). One process talks to no other process, so one transport is enough."""
     return [(count, transport) for count in PROCESSES if count <= num_ranks(mesh)
             for transport in (TRANSPORTS if count > 1 else TRANSPORTS[:1])]
 
@@ -42,16 +44,17 @@ class Layouts(weir_jobs.JobCase):
         self.place.write_text()
 
     def write_job(self, *options):
-        self.place.write_job(*weir_jobs.SMALL, "--steps", "12", "--data", "text.txt", "--held-out", "0.2", "--eval-every", "5",
-                             *options, model=MODEL)
+        self.place.write_job(*weir_jobs.SMALL, "--steps", "12", "--data", "text.txt", "--held-out", "0.2",
+                             "--eval-every", "5", *options, model=MODEL)
 
     def train(self, name, *arguments):
-        self.place.remove(f"{name}.jsonl")  # a resumed run adds to it
+        self.place.remove(f"{name}.jsonl")  # a resumed run adds to this file
         self.place.train("--metrics", f"{name}.jsonl", "--save", f"{name}.st", *arguments)
 
     def expect_same(self, name, other):
         self.assertEqual(self.place.metrics(f"{name}.jsonl"), self.place.metrics(f"{other}.jsonl"))
-        self.assertTrue(self.place.bytes_of(f"{name}.st") == self.place.bytes_of(f"{other}.st"), f"{name} and {other} differ")
+        self.assertTrue(self.place.bytes_of(f"{name}.st") == self.place.bytes_of(f"{other}.st"),
+                        f"{name} and {other} differ")
 
     def test_every_layout_gives_the_same_bits_in_any_number_of_processes(self):
         for mesh, zero, sequence in layouts():
@@ -109,7 +112,8 @@ class Layouts(weir_jobs.JobCase):
         self.train("one", "--mesh", "dp=2,tp=2", "--init", "start.st")
         for count, transport in ways("dp=2,tp=2"):
             with self.subTest(processes=count, transport=transport):
-                self.train("many", "--mesh", "dp=2,tp=2", "--init", "start.st", "--processes", str(count), "--transport", transport)
+                self.train("many", "--mesh", "dp=2,tp=2", "--init", "start.st", "--processes", str(count),
+                           "--transport", transport)
                 self.expect_same("many", "one")
 
 

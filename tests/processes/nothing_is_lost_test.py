@@ -1,5 +1,8 @@
-"""What a job keeps when it is disturbed: signals before and after its first step, closed pipes and terminals, full disks,
-values that are not finite, files that have changed."""
+"""Tests what a job keeps when it is disturbed.
+
+The disturbances are signals before and after the first step, closed pipes and terminals, full disks, values that are
+not finite, and files that have changed.
+"""
 
 import os
 import pty
@@ -18,12 +21,12 @@ NOT_FINITE = 3
 DAMAGED = 66
 MANY_STEPS = "1000000"
 SPREADS = {"one process": ("--mesh", "dp=2"), "two processes": ("--mesh", "dp=2", "--processes", "2")}
-# A model that takes a while to load, and its first values more than a while to draw.
+# A model of this size takes a while to load, and more than a while to draw its first values.
 LARGE = ["--layers", "8", "--hidden", "512", "--heads", "8", "--sequence", "16", "--batch", "8"]
 
 
 def unwrapped(text):
-    """What was said, whatever the width of the lines."""
+    """Returns a text on one line, independent of the width of its lines."""
     return " ".join(text.split())
 
 
@@ -55,9 +58,11 @@ class NothingIsLost(weir_jobs.JobCase):
                 pid, terminal = pty.fork()
                 if pid == 0:
                     os.chdir(self.place.folder)
-                    os.execve(self.place.program, [self.place.program, "train", "job.textproto", *spread, "--save", "w.st", "--metrics", "m.jsonl"],
+                    os.execve(self.place.program, [self.place.program, "train", "job.textproto", *spread,
+                                                   "--save", "w.st", "--metrics", "m.jsonl"],
                               self.place.environment)
-                weir_jobs.until("the first step", lambda: os.path.exists(self.place.path("m.jsonl")) and self.place.bytes_of("m.jsonl").count(b"\n") > 1)
+                weir_jobs.until("the first step", lambda: os.path.exists(self.place.path("m.jsonl"))
+                                and self.place.bytes_of("m.jsonl").count(b"\n") > 1)
                 os.close(terminal)
                 _, status = os.waitpid(pid, 0)
                 self.assertEqual(os.waitstatus_to_exitcode(status), INTERRUPTED)
@@ -69,8 +74,8 @@ class NothingIsLost(weir_jobs.JobCase):
     def test_whoever_ignores_hangups_is_not_ended_by_one(self):
         self.write_job("--steps", MANY_STEPS)
         command = [self.place.program, "train", "job.textproto", "--metrics", "m.jsonl"]
-        job = subprocess.Popen(["nohup", *command], cwd=self.place.folder, env=self.place.environment, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        job = subprocess.Popen(["nohup", *command], cwd=self.place.folder, env=self.place.environment,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
         def steps():
             return self.place.bytes_of("m.jsonl").count(b"\n") if os.path.exists(self.place.path("m.jsonl")) else 0
@@ -88,8 +93,9 @@ class NothingIsLost(weir_jobs.JobCase):
         for name, spread in SPREADS.items():
             with self.subTest(spread=name):
                 read, write = os.pipe()
-                job = subprocess.Popen([self.place.program, "train", "job.textproto", *spread, "--save", "w.st"], cwd=self.place.folder,
-                                       env=self.place.environment, stdin=subprocess.DEVNULL, stdout=write, stderr=write)
+                job = subprocess.Popen([self.place.program, "train", "job.textproto", *spread, "--save", "w.st"],
+                                       cwd=self.place.folder, env=self.place.environment, stdin=subprocess.DEVNULL,
+                                       stdout=write, stderr=write)
                 os.close(write)
                 os.read(read, 1)
                 os.close(read)
@@ -107,7 +113,8 @@ class NothingIsLost(weir_jobs.JobCase):
         for name, spread in SPREADS.items():
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 with self.subTest(spread=name, number=number):
-                    job = self.place.start(*spread, "--save", "w.st", "--checkpoint", "c.st", "--metrics", "m.jsonl", "--trace", "t.pftrace")
+                    job = self.place.start(*spread, "--save", "w.st", "--checkpoint", "c.st", "--metrics", "m.jsonl",
+                                           "--trace", "t.pftrace")
                     weir_jobs.until("a signal is heard", lambda job=job: self._catches(job.starter.pid, number))
                     if len(spread) > 2:
                         job.wait_for_workers(2)
@@ -121,28 +128,34 @@ class NothingIsLost(weir_jobs.JobCase):
 
     @staticmethod
     def _catches(pid, number):
-        """Whether the process has a handler of its own for the signal: SIGTERM's tells, since UCX takes others."""
+        """Returns whether the process has a handler of its own for the signal.
+
+        UCX handles other signals, so a handler of SIGTERM shows that the handlers are those of weir.
+        """
         with open(f"/proc/{pid}/status", encoding="ascii") as status:
             caught = next(int(line.split()[1], 16) for line in status if line.startswith("SigCgt:"))
         return caught >> (signal.SIGTERM - 1) & caught >> (number - 1) & 1
 
     def test_values_that_are_not_finite_end_the_job_and_are_named_alike_by_one_process_and_two(self):
         self.write_job("--steps", "30")
-        rows = ["--set", "training.schedule.learning_rate=1e30", "--set", "training.schedule.warmup_steps=0", "--set", "training.optimizer.clip_norm=0"]
+        rows = ["--set", "training.schedule.learning_rate=1e30", "--set", "training.schedule.warmup_steps=0",
+                "--set", "training.optimizer.clip_norm=0"]
         said = []
         for name, spread in SPREADS.items():
             with self.subTest(spread=name):
                 for file in ("w.st", "c.st"):
                     with open(self.place.path(file), "w", encoding="ascii") as good:
                         good.write("of an earlier run")
-                ended = self.place.start(*spread, *rows, "--save", "w.st", "--checkpoint", "c.st", "--checkpoint-every", "7").wait(60)
+                ended = self.place.start(*spread, *rows, "--save", "w.st", "--checkpoint", "c.st",
+                                         "--checkpoint-every", "7").wait(60)
                 self.assertEqual(ended.code, NOT_FINITE, ended.err)
                 said.append(re.search(r"weir: W0962 at step 2: .*", unwrapped(ended.err)).group())
                 self.assertRegex(said[-1], r"first not finite: rank \d+, forward \S+, micro-batch 0: call ")
                 for file in ("w.st", "c.st"):
                     self.assertEqual(self.place.bytes_of(file), b"of an earlier run")
                 self.place.train("--mesh", "dp=2", *rows, "--steps", "1", "--save", "one.st")
-                self.assertTrue(self.place.bytes_of("w.st.stopped") == self.place.bytes_of("one.st"), "the state before that step")
+                self.assertTrue(self.place.bytes_of("w.st.stopped") == self.place.bytes_of("one.st"),
+                                "the state before that step")
                 self.expect_nothing_left()
         self.assertEqual(said[0], said[-1])
 
@@ -163,25 +176,30 @@ class NothingIsLost(weir_jobs.JobCase):
                     ended = self.place.start(*spread, "--steps", "4", "--resume", "changed.st").wait(60)
                     self.assertEqual(ended.code, DAMAGED, ended.err)
                     self.assertRegex(unwrapped(ended.err), r"weir: W0960 at changed\.st, tensor \S+:")
-        self.assertIn("going on after step 2", self.place.train("--mesh", "dp=2", "--steps", "4", "--resume", "c.st").err)
+        self.assertIn("going on after step 2",
+                      self.place.train("--mesh", "dp=2", "--steps", "4", "--resume", "c.st").err)
 
     def test_a_full_disk_costs_what_is_on_it_and_no_more(self):
         self.write_job("--steps", "40")
         os.mkdir(self.place.path("full"))
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "weir", self.place.path("full")], capture_output=True, check=False)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8k", "weir", self.place.path("full")],
+                                 capture_output=True, check=False)
         if mounted.returncode != 0:
-            print("NOT TESTED: a full disk needs a file system of its own, and this user may not mount one", file=sys.stderr)
+            print("NOT TESTED: a full disk needs a file system of its own, and this user may not mount one",
+                  file=sys.stderr)
             self.skipTest("cannot mount a tmpfs")
         self.addCleanup(subprocess.run, ["umount", "-l", self.place.path("full")], check=False)
         self.place.train("--mesh", "dp=2", "--save", "reference.st")
         for name, spread in SPREADS.items():
             with self.subTest(spread=name):
-                ended = self.place.start(*spread, "--checkpoint", "full/c.st", "--checkpoint-every", "10", "--save", "w.st", "--metrics", "full/m.jsonl",
+                ended = self.place.start(*spread, "--checkpoint", "full/c.st", "--checkpoint-every", "10",
+                                         "--save", "w.st", "--metrics", "full/m.jsonl",
                                          "--trace", "full/t.pftrace").wait()
                 self.assertEqual(ended.code, DAMAGED, ended.err)
                 self.assertIn("WARNING: no checkpoint of step 10: W0046 at full/c.st", ended.err)
                 self.assertIn("WARNING: no trace: ", ended.err)
-                self.assertRegex(unwrapped(ended.err), r"weir: W0046 at full/c\.st: .*No space left on device.*Try: make room")
+                self.assertRegex(unwrapped(ended.err),
+                                 r"weir: W0046 at full/c\.st: .*No space left on device.*Try: make room")
                 self.assertTrue(self.place.bytes_of("w.st") == self.place.bytes_of("reference.st"))
                 self.place.remove("w.st")
                 self.place.remove("full/m.jsonl")
@@ -211,7 +229,8 @@ class NothingIsLost(weir_jobs.JobCase):
         finally:
             os.umask(mask)
         self.assertTrue(os.path.islink(self.place.path("w.st")))
-        modes = {name: os.stat(self.place.path(name)).st_mode & 0o777 for name in ("elsewhere/w.st", "c.st", "t.pftrace")}
+        modes = {name: os.stat(self.place.path(name)).st_mode & 0o777
+                 for name in ("elsewhere/w.st", "c.st", "t.pftrace")}
         self.assertEqual(modes, {"elsewhere/w.st": 0o600, "c.st": 0o640, "t.pftrace": 0o600})
 
     def test_a_second_job_with_the_same_metrics_is_told_and_starts_nothing(self):
@@ -220,8 +239,8 @@ class NothingIsLost(weir_jobs.JobCase):
         job.wait_for_step()
         second = self.place.start("--mesh", "dp=2", "--metrics", "m.jsonl").wait(60)
         self.assertEqual(second.code, DAMAGED, second.err)
-        self.assertIn(f"W0961 at --metrics m.jsonl: expected a file that no other job writes; found one that a running job writes (pid {job.starter.pid})",
-                      unwrapped(second.err))
+        self.assertIn("W0961 at --metrics m.jsonl: expected a file that no other job writes; "
+                      f"found one that a running job writes (pid {job.starter.pid})", unwrapped(second.err))
         job.starter.send_signal(signal.SIGTERM)
         job.wait(60)
         self.assertTrue(self.place.metrics("m.jsonl"), "every line can be read")

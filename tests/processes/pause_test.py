@@ -1,6 +1,7 @@
-"""A worker that pauses: the others wait at their registers without growing and without working, and the answer stays.
+"""Tests a worker that pauses. The others wait at their registers without growing and without working.
 
-What a worker was doing when it paused must not matter, so many repetitions tell more than one, best beside a busy loop:
+The answer stays the same. The work of a worker at the moment of its pause must not matter, so many repetitions tell
+more than one, best beside a busy loop:
 for i in $(seq 100); do WEIR=bazel-bin/tools/weir python3 -m tests.processes.pause_test || break; done
 """
 
@@ -13,9 +14,9 @@ from tests.processes import census
 from tests.processes import weir_jobs
 
 PAUSE_S = 6
-SETTLE_S = 2  # until the others have used what credits they had
+SETTLE_S = 2  # until the others have used the credits that they had
 GROWTH_MAX = 0.05
-CPU_MAX = 0.05  # of one core, all who wait taken together
+CPU_MAX = 0.05  # of one core, for all waiting processes together
 STEPS = "200"
 
 
@@ -28,8 +29,8 @@ class Pause(weir_jobs.JobCase):
         arguments = ("--mesh", mesh, "--metrics", "metrics.jsonl")
         self.place.train(*arguments, "--save", "one.st")
         losses = self.place.metrics("metrics.jsonl")
-        job = self.place.start(*arguments, "--save", "many.st", "--processes", str(processes), "--transport", transport, "--dead-after", "60",
-                               "--stuck-after", "120")
+        job = self.place.start(*arguments, "--save", "many.st", "--processes", str(processes),
+                               "--transport", transport, "--dead-after", "60", "--stuck-after", "120")
         job.wait_for_step()
         workers = job.wait_for_workers(processes)
         paused = workers["2"]
@@ -49,7 +50,8 @@ class Pause(weir_jobs.JobCase):
         os.kill(paused, signal.SIGCONT)
         self.assertEqual(job.wait().code, 0)
         growth = max(peaks[pid] / memory[pid] - 1 for pid in waiting)
-        print(f"{transport} {mesh}: memory grew by {growth:.2%} at most, {max(memory.values()) / 2**20:.1f} MiB at most; "
+        print(f"{transport} {mesh}: memory grew by {growth:.2%} at most, "
+              f"{max(memory.values()) / 2**20:.1f} MiB at most; "
               f"CPU {cpu_share:.2%} of a core in {len(waiting)} processes", flush=True)
         self.assertLess(growth, GROWTH_MAX)
         self.assertLess(cpu_share, CPU_MAX)

@@ -1,5 +1,7 @@
-"""What a user does to a job in many processes, on purpose or by mistake: interrupts it, names what is not there, looks
-for its logs. And that nobody can read its secrets.
+"""Tests what a user does to a job in many processes, on purpose or by mistake.
+
+The user interrupts the job, names things that are not there, and looks for the logs. Other tests check that nobody can
+read the secrets of the job.
 """
 
 import os
@@ -45,7 +47,7 @@ class Signals(weir_jobs.JobCase):
             with self.subTest(number=number):
                 job = self.place.start(*FOUR, "--dead-after", "60")
                 job.wait_for_step()
-                # So that the step does not end.
+                # The stopped worker keeps the step from ending.
                 os.kill(job.wait_for_workers(4)["3"], signal.SIGSTOP)
                 job.starter.send_signal(number)
                 with self.assertRaises(AssertionError):
@@ -59,7 +61,8 @@ class Signals(weir_jobs.JobCase):
         for rank in ("0", "2", "3"):
             with self.subTest(rank=rank):
                 job = self.place.start(*FOUR)
-                pid = weir_jobs.until("the worker", lambda job=job, rank=rank: {r: p for p, r in job.workers().items()}.get(rank))
+                pid = weir_jobs.until("the worker", lambda job=job, rank=rank: {
+                    r: p for p, r in job.workers().items()}.get(rank))
                 os.kill(pid, signal.SIGKILL)
                 ended = job.wait(10)
                 self.assertEqual(ended.code, 128 + signal.SIGKILL, ended.err)
@@ -76,7 +79,8 @@ class Signals(weir_jobs.JobCase):
                 os.kill(pid, number)
                 ended = job.wait(10)
                 self.assertEqual(ended.code, 128 + number, ended.err)
-                self.assertEqual(ended.first_failure(), ("2-3", pid, f"killed by {number.name} ({int(number)})"), ended.err)
+                self.assertEqual(ended.first_failure(), ("2-3", pid, f"killed by {number.name} ({int(number)})"),
+                                 ended.err)
 
     def test_logs_that_cannot_be_written_end_the_job_before_it_begins(self):
         self.write_job("--steps", "5")
@@ -89,7 +93,7 @@ class Signals(weir_jobs.JobCase):
 
     def test_the_console_shows_the_ranks_asked_for_and_the_logs_have_all(self):
         self.write_job("--steps", "5")
-        # UCX tells which lanes it uses: something for every worker to say.
+        # UCX tells which lanes it uses, so every worker has something to say.
         self.place.environment["UCX_LOG_LEVEL"] = "info"
         for shown, hidden, options in (("0-1", "2-3", ("--ranks", "1")), ("2-3", "0-1", ("--ranks", "2-3"))):
             with self.subTest(shown=shown):
@@ -98,7 +102,8 @@ class Signals(weir_jobs.JobCase):
                 self.assertNotIn(f"[rank {hidden}] ", ended.err)
                 (folder,) = set(os.listdir(self.place.path(f"logs of {shown}"))) - {"latest"}
                 self.assertEqual(os.readlink(self.place.path(f"logs of {shown}/latest")), folder)
-                printed = [line.removeprefix(f"[rank {shown}] ") for line in ended.err.splitlines() if line.startswith("[rank ")]
+                printed = [line.removeprefix(f"[rank {shown}] ") for line in ended.err.splitlines()
+                           if line.startswith("[rank ")]
                 for ranks in (shown, hidden):
                     with open(self.place.path(f"logs of {shown}/{folder}/rank-{ranks}.log"), encoding="utf-8") as file:
                         lines = file.read().splitlines()
@@ -147,7 +152,11 @@ class Signals(weir_jobs.JobCase):
 
 
 class Secrets(weir_jobs.JobCase):
-    """The key of a process proves who it is; the job's key, that a peer is of the job. Both reach a worker by a pipe alone."""
+    """Tests that keys stay secret.
+
+    The key of a process proves who the process is. The key of the job proves that a peer belongs to the job. A worker
+    gets both keys by a pipe alone.
+    """
 
     MARKS = (b"PRIVATE KEY", b"-----BEGIN")
 
@@ -161,7 +170,7 @@ class Secrets(weir_jobs.JobCase):
         yield from (os.path.join(self.place.temporary, name) for name in os.listdir(self.place.temporary))
 
     def keys_of(self, pid):
-        """The private keys in the memory of a process: a line of 64 characters of each."""
+        """Returns the private keys in the memory of a process, as a line of 64 characters of each key."""
         keys = set()
         with open(f"/proc/{pid}/maps", encoding="utf-8") as maps, open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
             for line in maps:
@@ -170,7 +179,8 @@ class Secrets(weir_jobs.JobCase):
                     continue
                 try:
                     memory.seek(begin)
-                    keys |= set(re.findall(rb"-----BEGIN (?:EC |RSA )?PRIVATE KEY-----\n(\S{64})\n", memory.read(end - begin)))
+                    keys |= set(re.findall(rb"-----BEGIN (?:EC |RSA )?PRIVATE KEY-----\n(\S{64})\n",
+                                           memory.read(end - begin)))
                 except (OSError, ValueError, OverflowError):  # not readable after all
                     continue
         return keys
@@ -201,7 +211,8 @@ class Secrets(weir_jobs.JobCase):
 
     def test_no_key_is_in_logs_in_files_or_on_the_console(self):
         self.place.environment["UCX_LOG_LEVEL"] = "info"
-        job = self.place.start(*TWO, "--save", "weights.st", "--checkpoint", "all.st", "--trace", "trace.pftrace", "--metrics", "m.jsonl")
+        job = self.place.start(*TWO, "--save", "weights.st", "--checkpoint", "all.st", "--trace", "trace.pftrace",
+                               "--metrics", "m.jsonl")
         job.wait_for_step()
         keys = set().union(*(self.keys_of(pid) for pid in job.wait_for_workers(2).values()))
         self.assertTrue(keys, "no worker has a key")

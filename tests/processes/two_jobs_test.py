@@ -1,4 +1,7 @@
-"""Two jobs of one folder at the same time: each with its own answer, its own logs, and none of the other's troubles."""
+"""Tests two jobs of one folder at the same time.
+
+Each job has its own answer and its own logs, and has none of the troubles of the other job.
+"""
 
 import os
 import signal
@@ -30,7 +33,8 @@ class TwoJobs(weir_jobs.JobCase):
                     self.assertEqual(job.wait().code, 0)
                 for name in "ab":
                     self.expect_own_answer(name)
-                self.assertFalse(os.path.exists(self.place.path("weir-logs")), "jobs that end well and print nothing leave no logs")
+                self.assertFalse(os.path.exists(self.place.path("weir-logs")),
+                                 "jobs that end well and print nothing leave no logs")
 
     def test_a_job_whose_neighbour_is_killed_goes_on(self):
         for transport in ("shm", "tcp"):

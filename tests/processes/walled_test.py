@@ -1,5 +1,7 @@
-"""A job on devices whose memory the host cannot touch: trained in processes, evaluated, saved and resumed, to the bytes of a job
-on CPUs."""
+"""Tests a job on devices whose memory the host cannot touch.
+
+The job trains in processes, evaluates, saves, resumes, and gives the same bytes as a job on CPUs.
+"""
 
 import unittest
 
@@ -13,7 +15,8 @@ QUEUES = (*WALLED, "--set", "runtime.device_queues=4", "--set", "runtime.device_
 class Walled(weir_jobs.JobCase):
     def test_a_job_in_two_processes_is_saved_and_resumed_to_the_same_bytes(self):
         self.place.write_text()
-        self.write_job("--steps", "20", "--zero", "1", "--data", "text.txt", "--held-out", "0.2", "--eval-every", "5", "--min-lr", "0.003")
+        self.write_job("--steps", "20", "--zero", "1", "--data", "text.txt", "--held-out", "0.2", "--eval-every", "5",
+                       "--min-lr", "0.003")
         for transport in ("shm", "tcp"):
             with self.subTest(transport=transport):
                 lanes = ("--transport", transport)
@@ -39,7 +42,8 @@ class Walled(weir_jobs.JobCase):
         ended = self.place.start("--set", "runtime.device=cpus").wait()
         self.assertEqual(ended.code, 65, ended.err)
         said = " ".join(ended.err.split())
-        self.assertIn("W0529 at --set runtime.device=cpus, runtime.device: expected a kind of device: cpu or walled; found \"cpus\"", said)
+        self.assertIn("W0529 at --set runtime.device=cpus, runtime.device: expected a kind of device: cpu or walled; "
+                      "found \"cpus\"", said)
         self.assertIn("Try: cpu", said)
 
     def test_more_queues_than_a_device_has_are_refused(self):

@@ -1,6 +1,6 @@
-"""`weir train` as its user sees it: started in a folder of its own, looked at, disturbed, waited for.
+"""Runs `weir train` as a user sees it: starts it in a folder of its own, looks at it, disturbs it and waits for it.
 
-The program is a copy that nobody else runs, so that all processes of a job are found by it.
+The program is a copy that nobody else runs, so that the tests can find all processes of a job by their program.
 """
 
 import dataclasses
@@ -19,21 +19,21 @@ import uuid
 from tests.processes import census
 
 PROGRAM = os.path.abspath(os.environ.get("WEIR", "tools/weir"))
-LIMIT_S = 300  # of anything that should end by itself
-LOOK_S = 0.005  # between two looks at what others do
+LIMIT_S = 300  # for anything that should end by itself
+LOOK_S = 0.005  # between two looks at other processes
 
-# A small model in the proportions of tests/training/layout_matrix_test.cc.
+# SMALL is a small model in the proportions of tests/training/layout_matrix_test.cc.
 SMALL = ["--layers", "4", "--hidden", "32", "--heads", "4", "--ffn", "64", "--sequence", "16", "--batch", "12",
          "--micro-batches", "2", "--lr", "0.003", "--warmup", "3"]
 
 
 def seed():
-    """WEIR_TEST_SEED, or one that is new each time; the caller prints it."""
+    """Returns WEIR_TEST_SEED, or a seed that is new each time. The caller prints the seed."""
     return int(os.environ.get("WEIR_TEST_SEED", time.time_ns() % 1_000_000))
 
 
 def until(what, holds, limit_s=LIMIT_S):
-    """Waits until holds() is true, and returns it."""
+    """Waits until holds() is true, and returns its result."""
     end = time.monotonic() + limit_s
     while True:
         result = holds()
@@ -45,7 +45,7 @@ def until(what, holds, limit_s=LIMIT_S):
 
 
 class Lateness:
-    """How long this process was kept from running while it napped: what a loaded machine takes from everybody."""
+    """A Lateness is the time by which a loaded machine prolongs the naps of this process."""
 
     def __init__(self):
         self.total_s = 0.0
@@ -60,31 +60,32 @@ class Lateness:
 
 @dataclasses.dataclass
 class Ended:
-    """A job that has ended."""
+    """An Ended is a job that has ended."""
 
-    code: int  # as a shell says it: 128 + signal if a signal ended it
+    code: int  # as in a shell: 128 + signal if a signal ended the job
     out: str
     err: str
 
     def first_failure(self):
-        """(ranks, pid, what happened) of the report, or None."""
+        """Returns (ranks, pid, what happened) of the first failure in the report, or None."""
         match = re.search(r"^  first failure: (?:rank (\S+) \(pid (\d+)\)|the job): (.*)$", self.err, re.MULTILINE)
         return (match.group(1), int(match.group(2) or 0), match.group(3)) if match else None
 
 
 class Job:
-    """A `weir train` that runs. Its processes end with it."""
+    """A Job is a running `weir train`. The processes of a Job end with it."""
 
     def __init__(self, place, arguments, job="job.textproto"):
         self._place = place
         self._out = tempfile.TemporaryFile("w+", dir=place.records)
         self._err = tempfile.TemporaryFile("w+", dir=place.records)
         self.started_s = time.monotonic()
-        self.starter = subprocess.Popen([place.program, "train", job, *arguments], cwd=place.folder, env=place.environment,
-                                        stdin=subprocess.DEVNULL, stdout=self._out, stderr=self._err)
+        self.starter = subprocess.Popen([place.program, "train", job, *arguments], cwd=place.folder,
+                                        env=place.environment, stdin=subprocess.DEVNULL, stdout=self._out,
+                                        stderr=self._err)
 
     def workers(self):
-        """{pid: ranks, such as "2-3"} of those that run by now."""
+        """Returns {pid: ranks} of the workers that run by now, with ranks such as "2-3"."""
         found = {}
         for pid in census.children_of(self.starter.pid):
             words = census.arguments_of(pid)
@@ -99,7 +100,7 @@ class Job:
         return self._text(self._err)
 
     def wait_for_text(self, text, limit_s=LIMIT_S):
-        """Waits until the job has printed it to its standard error; the time when."""
+        """Waits until the job has printed the text to its standard error, and returns the time."""
 
         def seen():
             return text in self.errors() or self.starter.poll() is not None
@@ -111,7 +112,7 @@ class Job:
         return now_s
 
     def wait_for_workers(self, count):
-        """{ranks: pid} once so many run."""
+        """Waits until `count` workers run, and returns {ranks: pid}."""
 
         def all_there():
             if self.starter.poll() is not None:
@@ -122,7 +123,7 @@ class Job:
         return until(f"{count} workers", all_there)
 
     def wait_for_step(self):
-        """Returns while the job trains: its first step is done."""
+        """Waits until the job has done its first step, and returns while the job trains."""
         self.wait_for_text("step 1/")
 
     def wait(self, limit_s=LIMIT_S):
@@ -154,11 +155,15 @@ class Job:
 
 
 class Place:
-    """A folder with a program of its own: whatever is in it, or runs it, is the jobs' that were started here."""
+    """A Place is a folder with a program of its own.
+
+    Everything in the folder, and every process that runs the program, belongs to the jobs that were started here.
+    """
 
     def __init__(self):
         self._root = tempfile.mkdtemp(prefix="weir-")
-        self.folder, self.temporary, self.records = (os.path.join(self._root, name) for name in ("cwd", "tmp", "records"))
+        self.folder, self.temporary, self.records = (os.path.join(self._root, name)
+                                                     for name in ("cwd", "tmp", "records"))
         for name in (self.folder, self.temporary, self.records):
             os.mkdir(name)
         self.program = os.path.realpath(os.path.join(self._root, "weir"))
@@ -185,14 +190,14 @@ class Place:
             return file.read()
 
     def remove(self, name):
-        """If it is there."""
+        """Removes a file if it is there."""
         if os.path.exists(self.path(name)):
             os.unlink(self.path(name))
 
     def run(self, *words):
-        """Any verb of the program, to its end; fails if it does."""
-        result = subprocess.run([self.program, *words], cwd=self.folder, env=self.environment, capture_output=True, text=True,
-                                timeout=LIMIT_S, check=False)
+        """Runs any verb of the program to its end. Fails if the program fails."""
+        result = subprocess.run([self.program, *words], cwd=self.folder, env=self.environment, capture_output=True,
+                                text=True, timeout=LIMIT_S, check=False)
         if result.returncode != 0:
             raise AssertionError(f"weir {' '.join(words)}: {result.returncode}\n{result.stderr}")
         return result
@@ -202,23 +207,24 @@ class Place:
             file.write(self.run("zoo", model, *options).stdout)
 
     def write_text(self, name="text.txt", num_words=3000):
-        """Something to learn, with a part to hold out: the same on every call."""
+        """Writes a text to learn, with a part to hold out. The text is the same on every call."""
         chance = random.Random(1)
         words = ["".join(chance.choices("aeinorst", k=chance.randint(1, 7))) for _ in range(50)]
         with open(self.path(name), "w", encoding="ascii") as file:
             file.write(" ".join(chance.choices(words, k=num_words)))
 
     def metrics(self, name):
-        """What each step reported, without what time decides."""
+        """Returns what each step reported, without the values that time decides."""
         with open(self.path(name), encoding="utf-8") as file:
             rows = [json.loads(line) for line in file]
-        return [{key: value for key, value in row.items() if not key.endswith(("_per_second", "_seconds"))} for row in rows]
+        return [{key: value for key, value in row.items() if not key.endswith(("_per_second", "_seconds"))}
+                for row in rows]
 
     def start(self, *arguments, job="job.textproto"):
         return Job(self, list(arguments), job)
 
     def train(self, *arguments, job="job.textproto"):
-        """To its end; fails if it does."""
+        """Trains to the end. Fails if the job fails."""
         ended = self.start(*arguments, job=job).wait()
         if ended.code != 0:
             raise AssertionError(f"weir train {' '.join(arguments)}: {ended.code}\n{ended.err}")
@@ -226,12 +232,12 @@ class Place:
 
 
 class JobCase(unittest.TestCase):
-    """Tests of jobs: each has a place of its own, which is gone when the test ends."""
+    """A JobCase tests jobs. Each test has a place of its own, which is gone when the test ends."""
 
     def setUp(self):
         self.place = Place()
         self.addCleanup(self.place.close)
 
     def write_job(self, *options):
-        """A small model, with these options of `weir zoo`."""
+        """Writes the job of a small model, with these options of `weir zoo`."""
         self.place.write_job(*SMALL, *options)

@@ -1,4 +1,7 @@
-"""SPIN explores every interleaving of credit.pml: the protocol holds and ends, and each planted error is found."""
+"""Tests credit.pml with SPIN, which explores every interleaving.
+
+The protocol holds and ends, and SPIN finds each planted error.
+"""
 
 import os
 import re
@@ -10,7 +13,7 @@ import unittest
 MODEL = os.path.abspath(os.path.join(os.path.dirname(__file__), "credit.pml"))
 DEPTH = "-m100000"
 
-# Each macro of credit.pml that plants an error, and how the checker must find it.
+# PLANTED lists each macro of credit.pml that plants an error, and how the checker must find the error.
 ASSERTION = "assertion violated"
 STUCK = "invalid end state"
 PLANTED = {
@@ -27,7 +30,7 @@ PLANTED = {
 
 
 def check(macros, compiler_options, checker_options):
-    """What the checker of the model prints."""
+    """Returns the output of the checker of the model."""
     with tempfile.TemporaryDirectory() as folder:
         for command in (
             ["spin", *[f"-D{macro}" for macro in macros], "-a", MODEL],
@@ -36,7 +39,8 @@ def check(macros, compiler_options, checker_options):
             made = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
             if made.returncode != 0:
                 raise RuntimeError(f"{' '.join(command)}:\n{made.stdout}{made.stderr}")
-        run = subprocess.run(["./pan", DEPTH, *checker_options], cwd=folder, capture_output=True, text=True, check=False)
+        run = subprocess.run(["./pan", DEPTH, *checker_options], cwd=folder, capture_output=True, text=True,
+                             check=False)
     if "errors: " not in run.stdout or "max search depth too small" in run.stdout:
         raise RuntimeError(f"the search was not complete:\n{run.stdout}{run.stderr}")
     return run.stdout

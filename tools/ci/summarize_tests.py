@@ -2,10 +2,11 @@
 
 Usage: summarize_tests.py RUN_DIRECTORY...
 
-Each directory holds events.json (bazel --build_event_json_file) and exit_code. A target with a GoogleTest report counts by
-its cases; any other target counts as one case. A target that did not build, did not end or crashed counts as failed even when
-its report is missing; so does a non-test target or a package that fails. Skipped and disabled cases count as neither.
-Exits 0 only if something passed, nothing failed, and Bazel itself ended well.
+Each directory holds events.json (bazel --build_event_json_file) and exit_code. A target with a GoogleTest report counts
+by its cases. Any other target counts as one case. A target that did not build, did not end or crashed counts as failed
+even when its report is missing. A non-test target or a package that fails counts as failed, too. Skipped and disabled
+cases count as neither passed nor failed. The program exits with 0 only if something passed, nothing failed, and Bazel
+itself ended well.
 """
 
 import dataclasses
@@ -15,14 +16,14 @@ import sys
 import urllib.parse
 import xml.etree.ElementTree as ElementTree
 
-# Bazel's exit codes that the counts below already account for: success, build failure, test failure.
+# The counts below already account for these exit codes of Bazel: success, build failure, test failure.
 EXPECTED_EXIT_CODES = {0, 1, 3}
 NO_TESTS_FOUND = 4
 
 
 @dataclasses.dataclass
 class Outcome:
-    """What one target came to."""
+    """An Outcome is the result of one target."""
 
     passed: int = 0
     failed: int = 0
@@ -31,7 +32,7 @@ class Outcome:
 
 
 def count_cases(report_path):
-    """(passed, failed, skipped) of one JUnit-like report, or None if it cannot be read."""
+    """Returns (passed, failed, skipped) of one JUnit-like report, or None if the report cannot be read."""
     try:
         root = ElementTree.parse(report_path).getroot()
     except (OSError, ElementTree.ParseError):
@@ -50,12 +51,12 @@ def count_cases(report_path):
 
 
 def path_of(uri):
-    """The local path behind a file: address."""
+    """Returns the local path behind a file: address."""
     return urllib.parse.unquote(urllib.parse.urlparse(uri).path)
 
 
 def read_events(path):
-    """The events of one run; a line cut short by a crash of Bazel ends the list."""
+    """Returns the events of one run. A line that a crash of Bazel cut short ends the list."""
     events = []
     try:
         with open(path, encoding="utf-8") as lines:
@@ -68,7 +69,7 @@ def read_events(path):
 
 
 def outcomes_of(events):
-    """Maps label to Outcome over one run's events."""
+    """Returns {label: Outcome} for the events of one run."""
     kinds = {}
     attempts = {}
     unbuilt = {}
@@ -115,7 +116,7 @@ def outcomes_of(events):
 
 
 def summarize(directories):
-    """Prints what failed and the totals of all runs; returns the exit code."""
+    """Prints the failures and the totals of all runs, and returns the exit code."""
     passed = failed = skipped = 0
     for directory in directories:
         outcomes = outcomes_of(read_events(os.path.join(directory, "events.json")))

@@ -1,4 +1,4 @@
-"""What tools/test counts, from planted build events."""
+"""Tests the counts of tools/test on planted build events."""
 
 import json
 import os

@@ -1,21 +1,22 @@
-"""Writes C++ that holds the pages of docs/errors: embed_pages.py PAGE... > embedded_pages.cc"""
+"""Writes C++ that holds the pages of docs/errors. Usage: embed_pages.py PAGE... > embedded_pages.cc"""
 
 import os
 import re
 import sys
 
-PIECE_MAX = 8000  # of a literal
+PIECE_MAX = 8000  # characters of a literal
 
 
 def literal(text):
-    """Text as adjacent C++ raw strings."""
+    """Returns the text as adjacent C++ raw strings."""
     assert ')PAGE"' not in text
     return " ".join('R"PAGE(' + text[at:at + PIECE_MAX] + ')PAGE"' for at in range(0, len(text), PIECE_MAX))
 
 
 def main(paths):
     print('#include "tools/errors/error_pages.h"\n\nnamespace weir {\n')
-    print("const std::vector<ErrorPage>& ErrorPages() {\n  static const std::vector<ErrorPage>* const kPages = new std::vector<ErrorPage>{")
+    print("const std::vector<ErrorPage>& ErrorPages() {\n"
+          "  static const std::vector<ErrorPage>* const kPages = new std::vector<ErrorPage>{")
     for path in sorted(paths, key=os.path.basename):
         code = os.path.splitext(os.path.basename(path))[0]
         with open(path, encoding="utf-8") as file:

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Draws the bits per character of a run's metrics: training, smoothed, and held-out.
+"""Draws the bits per character from the metrics of a run: the smoothed training curve and the held-out curve.
 
     draw_curve.py METRICS.jsonl PICTURE [--line NAME=BITS]...
 
-Each --line is a level to compare with.
+Each --line adds a level to compare with.
 """
 import argparse
 import json
@@ -15,7 +15,7 @@ matplotlib.use("Agg")
 matplotlib.rcParams["svg.hashsalt"] = "weir"  # equal runs give equal files
 from matplotlib import pyplot
 
-# Steps that a point of the training curve averages.
+# A point of the training curve is the average of WINDOW steps.
 WINDOW = 50
 
 
@@ -36,7 +36,8 @@ def main():
 
     figure, axes = pyplot.subplots(figsize=(8, 4.5))
     axes.plot(*zip(*training), color="#9db4c8", label=f"training, mean of {WINDOW} steps")
-    axes.plot(*zip(*held_out), color="#1f4e79", marker="o", markersize=3, label=f"held out: {held_out[-1][1]:.3f} at the end")
+    axes.plot(*zip(*held_out), color="#1f4e79", marker="o", markersize=3,
+              label=f"held out: {held_out[-1][1]:.3f} at the end")
     for line in arguments.line:
         name, bits = line.rsplit("=", 1)
         axes.axhline(float(bits), color="#b5482a", linestyle="--", label=f"{name}: {float(bits):.3f}")

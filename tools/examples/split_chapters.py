@@ -3,8 +3,8 @@
 
     split_chapters.py TEXT OUT [EVERY]
 
-Writes to OUT first all chapters but every EVERY-th (default 20), then those, so that the end of the file
-is a sample of all books rather than the last of them, and prints the share to hold out:
+Writes to OUT first all chapters except every EVERY-th (default 20), then every EVERY-th chapter. The end of the file is
+therefore a sample of all books rather than the last of the books. Prints the share to hold out:
 
     weir zoo gpt --data OUT --held-out SHARE ...
 """
@@ -25,7 +25,7 @@ def main():
     with open(sys.argv[2], "w", encoding="latin-1") as out:
         out.write("".join(train + held))
     size = sum(map(len, parts))
-    # A little less than the share, so that nothing of the training chapters is evaluated.
+    # The printed share is a little too small, so that the evaluation uses nothing of the training chapters.
     print(f"{int(1e5 * sum(map(len, held)) / size) / 1e5:.5f}")
 
 
