@@ -107,6 +107,10 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
   const CostModel& costs = options.costs != nullptr ? *options.costs : defaults;
   passes.Add({"solve-rhythm", "slots of registers, and the start of every act", true,
               [&](const PassContext&, Module*) -> absl::Status {
+                if (options.rhythm != nullptr) {
+                  plan->rhythm = *options.rhythm;
+                  return absl::OkStatus();
+                }
                 WEIR_ASSIGN_OR_RETURN(plan->rhythm, SolveRhythm(*plan, costs));
                 return absl::OkStatus();
               },

@@ -27,6 +27,10 @@ struct CompileOptions {
   // costs. Null: PeakCosts. All ranks of a job must be compiled with equal costs, because the
   // plan's id does not depend on the costs.
   const CostModel* costs = nullptr;
+  // The rhythm that another compilation of the same job has solved with the same costs. Null: this
+  // compilation solves the rhythm, which takes most of its time. A rhythm of another job cannot do
+  // harm: LowerForRank proves the plan of each rank with it, and fails.
+  const JobRhythm* rhythm = nullptr;
 };
 
 absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,

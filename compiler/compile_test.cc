@@ -1,5 +1,6 @@
 #include "compiler/compile.h"
 
+#include "compiler/ir/rhythm_codec.h"
 #include "compiler/lower/rank_lowering.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
@@ -204,6 +205,75 @@ TEST(Compile, EveryRankOfEveryMeshLowers) {
       }
     }
   }
+}
+
+// Returns the rhythm as another process gets it.
+JobRhythm Sent(const JobRhythm& rhythm) {
+  RhythmSpec spec;
+  EXPECT_TRUE(spec.ParseFromString(ToProto(rhythm).SerializeAsString()));
+  absl::StatusOr<JobRhythm> got = RhythmFromProto(spec);
+  EXPECT_TRUE(got.ok()) << got.status();
+  return *std::move(got);
+}
+
+TEST(Compile, ARhythmThatAnotherProcessSolvedGivesTheSamePlans) {
+  for (PlanMode mode : {PlanMode::kTrain, PlanMode::kEvaluate}) {
+    for (const char* mesh : {"", "dp=3", "tp=2", "pp=2", "dp=2,tp=2,pp=2"}) {
+      Job job = TinyJob(mesh);
+      job.mutable_training()->set_zero_stage(3);
+      job.mutable_runtime()->set_registers(Runtime::SOLVED);
+      CompileOptions options;
+      options.mode = mode;
+      auto solved = CompileJob(job, options);
+      ASSERT_TRUE(solved.ok()) << mesh << ": " << solved.status();
+      const JobRhythm rhythm = Sent((*solved)->rhythm);
+      options.rhythm = &rhythm;
+      auto given = CompileJob(job, options);
+      ASSERT_TRUE(given.ok()) << mesh << ": " << given.status();
+      EXPECT_FALSE(rhythm.slots.empty());
+      EXPECT_EQ((*given)->plan_id, (*solved)->plan_id);
+      for (int64_t rank = 0; rank < (*solved)->mesh.num_ranks(); ++rank) {
+        EXPECT_EQ(LowerForRank(**given, rank)->SerializeAsString(),
+                  LowerForRank(**solved, rank)->SerializeAsString())
+            << mesh << " rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(Compile, ARhythmOfAnotherJobDoesNoHarm) {
+  const char* const meshes[] = {"", "dp=2", "pp=2", "dp=2,tp=2,pp=2"};
+  int num_refused = 0;
+  for (const char* solved : meshes) {
+    const JobRhythm rhythm = Sent((*CompileJob(TinyJob(solved), {}))->rhythm);
+    for (const char* mesh : meshes) {
+      CompileOptions options;
+      options.rhythm = &rhythm;
+      auto plan = CompileJob(TinyJob(mesh), options);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      for (int64_t rank = 0; rank < (*plan)->mesh.num_ranks(); ++rank) {
+        const absl::StatusOr<RankPlan> lowered = LowerForRank(**plan, rank);
+        if (!lowered.ok()) ++num_refused;
+        if (mesh == solved) {
+          EXPECT_TRUE(lowered.ok()) << lowered.status();
+        }
+      }
+    }
+  }
+  EXPECT_GT(num_refused, 0);
+}
+
+TEST(Compile, ADamagedRhythmIsRefused) {
+  const RhythmSpec whole = ToProto((*CompileJob(TinyJob("pp=2"), {}))->rhythm);
+  RhythmSpec spec = whole;
+  spec.mutable_time(0)->mutable_station()->set_item(-1);
+  EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
+  spec = whole;
+  spec.mutable_time(0)->mutable_station()->set_place(1 << 30);
+  EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
+  spec = whole;
+  spec.add_family()->mutable_producer()->set_item(1 << 30);
+  EXPECT_EQ(RhythmFromProto(spec).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(Compile, EvaluateAndGenerateLower) {

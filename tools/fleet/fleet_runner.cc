@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
+#include "compiler/ir/rhythm_codec.h"
 #include "runtime/base/status.h"
 #include "tools/launch/placement.h"
 #include "tools/train/prepare_training.h"
@@ -63,6 +64,10 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
   std::unique_ptr<FleetRunner> runner(new FleetRunner(fleet));
   runner->facts_.num_ranks = plan->mesh.num_ranks();
   runner->facts_.mesh = plan->mesh.ToText();
+  const LogicalPlan* const evaluation = prepared->plans.evaluation.get();
+  const RhythmSpec rhythm = compiler::ToProto(plan->rhythm);
+  const RhythmSpec evaluation_rhythm =
+      evaluation != nullptr ? compiler::ToProto(evaluation->rhythm) : RhythmSpec();
   std::vector<WorkerCommand> commands(fleet->num_workers());
   for (int worker = 0; worker < fleet->num_workers(); ++worker) {
     OpenCommand* open = commands[worker].mutable_open();
@@ -74,6 +79,8 @@ absl::StatusOr<std::unique_ptr<JobRunner>> FleetRunner::Open(const FleetOptions&
     open->set_lanes(options.lanes);
     open->set_checksums(options.checksums == FleetOptions::Checksums::kOn);
     open->set_plan_id(plan->plan_id);
+    *open->mutable_rhythm() = rhythm;
+    if (evaluation != nullptr) *open->mutable_evaluation_rhythm() = evaluation_rhythm;
   }
   WEIR_ASSIGN_OR_RETURN(std::vector<WorkerAnswer> answers,
                         fleet->CallEach(commands, Fleet::Watch::kNone));

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "compiler/ir/rhythm_codec.h"
 #include "proto/worker.pb.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/clock.h"
@@ -51,6 +52,11 @@ UcxTransportOptions::Lanes LanesOf(OpenCommand::Lanes lanes) {
     case OpenCommand::TCP: return UcxTransportOptions::Lanes::kTcp;
     default: return UcxTransportOptions::Lanes::kAutomatic;
   }
+}
+
+absl::StatusOr<std::shared_ptr<const compiler::JobRhythm>> RhythmOf(const RhythmSpec& spec) {
+  WEIR_ASSIGN_OR_RETURN(compiler::JobRhythm rhythm, compiler::RhythmFromProto(spec));
+  return std::make_shared<const compiler::JobRhythm>(std::move(rhythm));
 }
 
 OnNonfinite OnNonfiniteOf(OpenCommand::OnNonfinite on_nonfinite) {
@@ -283,6 +289,12 @@ class Worker {
     options.plan_id = command.plan_id();
     options.epoch = bundle_.epoch();
     options.on_nonfinite = OnNonfiniteOf(command.on_nonfinite());
+    if (command.has_rhythm()) {
+      WEIR_ASSIGN_OR_RETURN(options.rhythm, RhythmOf(command.rhythm()));
+    }
+    if (command.has_evaluation_rhythm()) {
+      WEIR_ASSIGN_OR_RETURN(options.evaluation_rhythm, RhythmOf(command.evaluation_rhythm()));
+    }
     options.network = [&](GroupRole role) -> NetworkFactory {
       UcxTransportOptions ucx;
       ucx.lanes = LanesOf(command.lanes());

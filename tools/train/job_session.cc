@@ -106,6 +106,7 @@ absl::Status CheckMachine(const LogicalPlan& plan, int threads_per_device) {
 absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOptions& options) {
   CompileOptions compile;
   compile.mode = options.mode;
+  compile.rhythm = options.rhythm.get();
   JobSession opened;
   opened.plan = options.plan;
   if (opened.plan == nullptr) {

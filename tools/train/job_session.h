@@ -37,6 +37,8 @@ struct JobSessionOptions {
   // The acts that WriteTrace of the session reports: none, or those of the last steps
   // (kTracedSteps).
   enum class Trace : uint8_t { kNone, kLastSteps } trace = Trace::kLastSteps;
+  // Solved by another process for the same job; null: OpenJobSession solves it.
+  std::shared_ptr<const compiler::JobRhythm> rhythm;
   StateInitializer state_init;  // null: as the plan says
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
 };

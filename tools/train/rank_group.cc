@@ -29,12 +29,14 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job,
   session.role = static_cast<uint16_t>(GroupRole::kTraining);
   session.plan_id = options.plan_id;
   session.plan = plans.training;
+  session.rhythm = options.rhythm;
   session.on_nonfinite = options.on_nonfinite;
   if (options.network) session.network = options.network(GroupRole::kTraining);
   WEIR_ASSIGN_OR_RETURN(group->training_, OpenJobSession(job, session));
   session.role = static_cast<uint16_t>(GroupRole::kEvaluation);
   session.plan_id.clear();  // the evaluation's id follows from the job, as the training's does
   session.plan = plans.evaluation;
+  session.rhythm = options.evaluation_rhythm;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
   WEIR_ASSIGN_OR_RETURN(group->evaluator_, Evaluator::Create(job, group->dataset_.get(), session));
   if (group->evaluator_ != nullptr) group->evaluation_batches_ = group->evaluator_->batches();

@@ -40,6 +40,8 @@ struct RankGroupOptions {
   std::string plan_id;  // required result of compiling; empty: any plan
   // Only with all ranks: the result of earlier compiling and opening. Null: nothing is prepared.
   const PreparedTraining* prepared = nullptr;
+  // Solved by another process for the same job; null: Open solves them.
+  std::shared_ptr<const compiler::JobRhythm> rhythm, evaluation_rhythm;
   uint32_t epoch = 1;  // of the plan; messages carry the epoch
   // Makes the network of a role; null: all ranks are in this process.
   std::function<NetworkFactory(GroupRole role)> network;

@@ -1,0 +1,92 @@
+#include "compiler/ir/rhythm_codec.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr int kItemsMax = 1 << 20;
+constexpr int kPlacesMax = 1 << 16;  // of an item
+constexpr int64_t kStationsMax = int64_t{1} << 24;
+
+void Set(const Station& station, RhythmSpec::Station* out) {
+  out->set_item(station.item);
+  out->set_place(station.place);
+}
+
+bool IsStation(const RhythmSpec::Station& in) {
+  return in.item() >= 0 && in.item() < kItemsMax && in.place() >= 0 && in.place() < kPlacesMax;
+}
+
+Station StationOf(const RhythmSpec::Station& in) { return {in.item(), in.place()}; }
+
+absl::Status Bad(const RhythmSpec::Station& in) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("a rhythm names the station ", in.item(), ".", in.place()));
+}
+
+}  // namespace
+
+RhythmSpec ToProto(const JobRhythm& rhythm) {
+  RhythmSpec spec;
+  spec.set_iteration_ns(rhythm.iteration_ns);
+  spec.set_micro_batch_ns(rhythm.micro_batch_ns);
+  spec.set_bubble(rhythm.bubble);
+  for (size_t item = 0; item < rhythm.stations.size(); ++item) {
+    for (size_t place = 0; place < rhythm.stations[item].size(); ++place) {
+      const StationTime& from = rhythm.stations[item][place];
+      RhythmSpec::Time* time = spec.add_time();
+      Set({static_cast<int>(item), static_cast<int>(place)}, time->mutable_station());
+      time->set_start_ns(from.start_ns);
+      time->set_turn_ns(from.turn_ns);
+      time->set_chunk_ns(from.chunk_ns);
+      time->set_time_ns(from.time_ns);
+      time->set_latency_ns(from.latency_ns);
+    }
+  }
+  for (const auto& [key, slots] : rhythm.slots) {
+    RhythmSpec::Family* family = spec.add_family();
+    Set(key.producer, family->mutable_producer());
+    for (const Station& consumer : key.consumers) Set(consumer, family->add_consumer());
+    family->set_tokens(key.tokens);
+    family->set_initial_tokens(key.initial_tokens);
+    family->set_slots(slots);
+  }
+  return spec;
+}
+
+absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec) {
+  JobRhythm rhythm;
+  rhythm.iteration_ns = spec.iteration_ns();
+  rhythm.micro_batch_ns = spec.micro_batch_ns();
+  rhythm.bubble = spec.bubble();
+  int64_t num_stations = 0;
+  for (const RhythmSpec::Time& time : spec.time()) {
+    if (!IsStation(time.station())) return Bad(time.station());
+    const size_t item = time.station().item(), place = time.station().place();
+    if (rhythm.stations.size() <= item) rhythm.stations.resize(item + 1);
+    std::vector<StationTime>& places = rhythm.stations[item];
+    if (places.size() <= place) {
+      num_stations += static_cast<int64_t>(place + 1 - places.size());
+      if (num_stations > kStationsMax) return Bad(time.station());
+      places.resize(place + 1);
+    }
+    places[place] = {time.start_ns(), time.turn_ns(), time.chunk_ns(), time.time_ns(),
+                     time.latency_ns()};
+  }
+  for (const RhythmSpec::Family& family : spec.family()) {
+    RegisterFamily key;
+    if (!IsStation(family.producer())) return Bad(family.producer());
+    key.producer = StationOf(family.producer());
+    for (const RhythmSpec::Station& consumer : family.consumer()) {
+      if (!IsStation(consumer)) return Bad(consumer);
+      key.consumers.push_back(StationOf(consumer));
+    }
+    key.tokens = family.tokens();
+    key.initial_tokens = family.initial_tokens();
+    rhythm.slots[std::move(key)] = family.slots();
+  }
+  return rhythm;
+}
+
+}  // namespace weir::compiler

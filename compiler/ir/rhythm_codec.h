@@ -1,0 +1,17 @@
+// A rhythm as a message, so that one process solves the rhythm of a job and others use the result.
+// Thread rule: pure functions.
+#pragma once
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/job_rhythm.h"
+#include "proto/rhythm.pb.h"
+
+namespace weir::compiler {
+
+RhythmSpec ToProto(const JobRhythm& rhythm);
+
+// kInvalidArgument: a station is negative, or an item or place is beyond any program. The times are
+// not checked here: each rank proves its plan with them.
+absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec);
+
+}  // namespace weir::compiler
