@@ -1,7 +1,10 @@
 #include "compiler/compile.h"
 
 #include "compiler/ir/rhythm_codec.h"
+#include "compiler/job/import_graph.h"
 #include "compiler/lower/rank_lowering.h"
+#include "compiler/passes/bundle_boxings.h"
+#include "compiler/passes/passes.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"
 
@@ -203,6 +206,38 @@ TEST(Compile, EveryRankOfEveryMeshLowers) {
         ASSERT_TRUE(lowered.ok()) << mesh << " rank " << rank << ": " << lowered.status();
         EXPECT_GT(lowered->actor_size(), 0);
       }
+    }
+  }
+}
+
+std::string TextOf(const LogicalPlan& plan) {
+  std::string text;
+  for (const Function& function : plan.module.functions) text += ToText(function, plan.stage_mesh);
+  return text + ProgramText(plan.module, plan.stage_mesh);
+}
+
+TEST(Compile, PassesThatHaveDoneTheirWorkChangeNothingMore) {
+  for (const char* mesh : {"tp=2", "dp=2,tp=2", "dp=2,tp=2,pp=2"}) {
+    for (int zero : {0, 3}) {
+      Job job = TinyJob(mesh);
+      job.mutable_training()->set_zero_stage(zero);
+      auto plan = CompileJob(job, {});
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      PassContext context;
+      context.stage_mesh = (*plan)->stage_mesh;
+      context.micro_batches_per_update = (*plan)->micro_batches;
+      context.dims = *ImportDims(job);
+      context.rules = *LayoutRules::Create(job, context.stage_mesh, context.dims);
+      const std::string before = TextOf(**plan);
+      Module* const module = &(*plan)->module;
+      ASSERT_TRUE(ApplyPrecision(context, module).ok());
+      EXPECT_EQ(TextOf(**plan), before) << "apply-precision on " << mesh;
+      ASSERT_TRUE(ExpandCrossEntropy(context, module).ok());
+      EXPECT_EQ(TextOf(**plan), before) << "expand-cross-entropy on " << mesh;
+      ASSERT_TRUE(RemoveDeadNodes(context, module).ok());
+      EXPECT_EQ(TextOf(**plan), before) << "remove-dead-nodes on " << mesh;
+      ASSERT_TRUE(BundleBoxings((*plan)->mesh, module).ok());
+      EXPECT_EQ(TextOf(**plan), before) << "bundle-boxings on " << mesh;
     }
   }
 }

@@ -95,6 +95,11 @@ bool SaysToken(int fd, const std::string& token) {
          ::CRYPTO_memcmp(said, token.data(), token.size()) == 0;
 }
 
+// Returns whether an accept failed because there is no connection: the door is closed, perhaps
+// since this moment. UCX must hear EAGAIN then. Any other error makes UCX delete its listener while
+// the worker still has it, and UCX fails later.
+bool IsClosedDoor(int fd) { return errno == EINVAL && FamilyOf(fd) == AF_UNIX; }
+
 void Reset(int fd) {
   const linger at_once{1, 0};
   ::setsockopt(fd, SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
@@ -106,7 +111,9 @@ void Reset(int fd) {
 UcxDoor::Scope::Scope(UcxDoor* door) : outer_(std::exchange(current_door, door)) {}
 UcxDoor::Scope::~Scope() { current_door = outer_; }
 
-UcxDoor::~UcxDoor() {
+UcxDoor::~UcxDoor() { Release(); }
+
+void UcxDoor::Release() {
   Close();
   Guarded& guarded = AllGuarded();
   std::lock_guard<std::mutex> lock(guarded.mutex);
@@ -116,6 +123,7 @@ UcxDoor::~UcxDoor() {
     ::close(found->second.file);
     guarded.names.erase(found);
   }
+  private_sockets_.clear();
   guarded.Count();
 }
 
@@ -206,15 +214,15 @@ extern "C" int accept(int fd, sockaddr* address, socklen_t* size) {
   const std::string token = weir::TokenOf(fd);
   if (token.empty()) {
     const int accepted = next(fd, address, size);
-    // The door is closed, so no connection is there. Any other error would make UCX forget the
-    // descriptor and fail later.
-    if (accepted < 0 && errno == EINVAL && weir::FamilyOf(fd) == AF_UNIX) errno = EAGAIN;
+    if (accepted < 0 && weir::IsClosedDoor(fd)) errno = EAGAIN;
     return accepted;
   }
   const socklen_t room = size == nullptr ? 0 : *size;
   for (int i = 0; i < weir::kStrangersPerCall; ++i) {
     if (size != nullptr) *size = room;
     const int accepted = next(fd, address, size);
+    // A connection whose other end gave up before this accept is no connection either.
+    if (accepted < 0 && (errno == ECONNABORTED || weir::IsClosedDoor(fd))) errno = EAGAIN;
     if (accepted < 0 || weir::SaysToken(accepted, token)) return accepted;
     weir::Reset(accepted);
   }

@@ -43,6 +43,9 @@ class UcxDoor {
 
   // Stops listening, because no other connection is expected. Idempotent.
   void Close();
+  // Closes the door and forgets its sockets. Must come before UCX closes the sockets, because their
+  // numbers then belong to others. Idempotent.
+  void Release();
 
   const std::string& token() const { return token_; }
   void AddListener(int fd);

@@ -89,6 +89,7 @@ absl::Status UcxEndpoint::MakeWorker() {
 
 UcxEndpoint::~UcxEndpoint() {
   Close();
+  door_.Release();
   CloseUcx();
   if (timer_fd_ >= 0) ::close(timer_fd_);
 }
