@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <functional>
 #include <new>
 #include <thread>
@@ -132,6 +133,24 @@ INSTANTIATE_TEST_SUITE_P(Lanes, UcxLanesTest, ::testing::Values(Lanes::kSharedMe
 
 // On TCP a payload of this size is read when the consumer asks for it, after Put.
 constexpr int64_t kLarge = 256 << 10;
+
+int64_t NumDescriptors() {
+  const std::filesystem::directory_iterator open("/proc/self/fd");
+  return std::distance(begin(open), end(open));
+}
+
+// A door that is still open when its endpoint ends must not touch sockets that UCX has closed.
+TEST(UcxTransport, ANetworkThatNeverConnectedLeavesNoDescriptors) {
+  int64_t before = 0;
+  for (int round = 0; round < 4; ++round) {
+    if (round == 1) before = NumDescriptors();  // the first round starts UCX itself
+    for (const Lanes lanes : {Lanes::kTcp, Lanes::kSharedMemory}) {
+      LocalExchange exchange(10'000);
+      EXPECT_TRUE(UcxNetwork::Create(2, {0}, &exchange, OptionsFor(lanes)).ok());
+    }
+  }
+  EXPECT_EQ(NumDescriptors(), before);
+}
 
 TEST_P(UcxLanesTest, APayloadThatChangesOnItsWayIsCaught) {
   pair_.Make(OptionsFor(GetParam()), kLarge);
