@@ -57,6 +57,9 @@ class PassPipeline {
   std::vector<PassTiming> timings_;
 };
 
+// Returns the functions of the module, and its program if there is one, as stable text.
+std::string ToText(const Module& module, const Mesh& stage_mesh);
+
 // Checks structure and types: operands are defined before use, every node's op is known, and
 // inferred types equal the stored types. Once layouts exist, the operands of every node must form a
 // legal signature. An error is the compiler's own fault (kInternal) and names the pass.

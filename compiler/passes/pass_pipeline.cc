@@ -19,14 +19,14 @@ absl::Status Verify(const PassContext& context, const Module& module, const std:
   return absl::OkStatus();
 }
 
+}  // namespace
+
 std::string ToText(const Module& module, const Mesh& stage_mesh) {
   std::string text;
   for (const Function& function : module.functions)
     absl::StrAppend(&text, ToText(function, stage_mesh), "\n");
   return text + ProgramText(module, stage_mesh);
 }
-
-}  // namespace
 
 absl::Status PassPipeline::Run(const PassContext& context, Module* module) {
   std::vector<std::string> optional;

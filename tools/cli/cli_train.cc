@@ -133,7 +133,8 @@ void AddTrain(CLI::App* app, CliContext* context) {
   train->AddTo(verb, context);
 }
 
-// Not for people, and hidden from --help. The label only shows in the list of processes.
+// The starter of a job calls this verb, so --help hides it. The label only shows in the list of
+// processes.
 void AddWorker(CLI::App* app, CliContext* context) {
   CLI::App* verb =
       AddVerb(app, context, "worker",

@@ -1,6 +1,6 @@
 // Runs a function in the sandbox, on a separate thread, while the rest of the process stays free.
 //
-// For the compiling part of a process that then trains: the compiled job may have any author. The
+// A process that trains compiles its job in this way, because the job may have any author. The
 // thread shares its memory with the process, so RunConfined only keeps a job from making the
 // compiler open, send or start anything. It is no protection against an attacker who controls the
 // compiler itself, and with it the memory. `weir check` is such a protection, because its whole

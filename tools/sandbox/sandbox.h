@@ -43,7 +43,7 @@ struct SandboxFacts {
 
 SandboxFacts EnterSandbox(const SandboxRules& rules);
 
-// For a process that needs files and the network, but never a program. The process and all its
+// Serves a process that needs files and the network, but never a program. The process and all its
 // threads may no longer start a program, trace others, mount, load modules or use the kernel's more
 // dangerous interfaces. Returns true if that is in place.
 bool ForbidPrograms();
