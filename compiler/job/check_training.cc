@@ -128,6 +128,7 @@ absl::Status CheckRuntime(const Runtime& runtime) {
       {"runtime.debug_register_slots", runtime.debug_register_slots(), kRegisterSlotsMax},
       {"runtime.register_bytes_max", runtime.register_bytes_max(),
        std::numeric_limits<int64_t>::max()},
+      {"runtime.memory_bytes_max", runtime.memory_bytes_max(), std::numeric_limits<int64_t>::max()},
   };
   for (const Count& count : counts) {
     if (count.value >= 0 && count.value <= count.max) continue;

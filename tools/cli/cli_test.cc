@@ -56,6 +56,11 @@ std::string WriteFile(const std::string& name, const std::string& text) {
   return PathFor(name);
 }
 
+std::string ReadFile(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
 // Returns a small model of images over synthetic data.
 std::string SmallJob() {
   Outcome zoo =
@@ -135,7 +140,7 @@ TEST(CliTest, SimPredictsAStepOnAClusterThatIsGiven) {
       1);
   Outcome few = Weir({"sim", SmallJob(), "--cluster", cluster, "--mesh", "dp=8"});
   EXPECT_EQ(few.code, 65);
-  EXPECT_THAT(few.err, HasSubstr("W0704"));
+  EXPECT_THAT(few.err, AllOf(HasSubstr("W0704"), HasSubstr("Try: a smaller --mesh, or the file")));
   EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster, "--curve"}).out,
             Weir({"plan", SmallJob(), "--curve"}).out);
   EXPECT_NE(Weir({"plan", SmallJob(), "--cluster", cluster}).out, Weir({"plan", SmallJob()}).out);
@@ -270,6 +275,21 @@ TEST(CliTest, NoNameControlsTheTerminal) {
   EXPECT_THAT(Weir({"check", "/no/such/\x1b[2J\xff"}).err,
               AllOf(HasSubstr("\\x1b[2J\\xff"), Not(HasSubstr("\x1b"))));
   EXPECT_THAT(Weir({"plan", SmallJob(), "--set", name, "--json"}).out, Not(HasSubstr("\x1b")));
+}
+
+TEST(CliTest, NoNameInATraceControlsTheTerminal) {
+  const std::string trace = PathFor("names.pftrace");
+  ASSERT_EQ(Weir({"train", SmallJob(), "--steps", "3", "--trace", trace}).code, 0);
+  std::string bytes = ReadFile(trace);
+  const std::string name = "forward", hostile = "\x1b]0;hi\x07";
+  ASSERT_EQ(name.size(), hostile.size());
+  ASSERT_NE(bytes.find(name), std::string::npos);
+  for (size_t at = 0; (at = bytes.find(name, at)) != std::string::npos;)
+    bytes.replace(at, name.size(), hostile);
+  Outcome report = Weir({"trace", "report", WriteFile("hostile.pftrace", bytes)});
+  EXPECT_EQ(report.code, 0) << report.err;
+  EXPECT_THAT(report.out,
+              AllOf(HasSubstr("\\x1b]0;hi\\x07"), Not(HasSubstr("\x1b")), Not(HasSubstr("\x07"))));
 }
 
 TEST(CliTest, AJobNamesDataNearItselfUnlessTheUserAllowsMore) {

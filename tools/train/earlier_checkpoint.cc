@@ -24,10 +24,12 @@ std::optional<int64_t> FindEarlierCheckpoint(const std::string& path, int64_t st
 
 absl::StatusOr<std::optional<std::string>> KeepEarlierCheckpoint(const std::string& path,
                                                                  int64_t steps_done) {
-  if (!FindEarlierCheckpoint(path, steps_done).has_value()) return std::nullopt;
+  const std::optional<int64_t> step = FindEarlierCheckpoint(path, steps_done);
+  if (!step.has_value()) return std::nullopt;
   std::error_code error;
   const fs::path earlier = fs::canonical(path, error);
   const std::string kept = earlier.string() + ".before";
+  if (!error && FindEarlierCheckpoint(kept, *step).has_value()) return std::nullopt;
   if (!error) fs::remove(kept, error);
   if (!error) fs::create_hard_link(earlier, kept, error);
   if (error) {  // some file systems have no links

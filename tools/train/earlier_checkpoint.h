@@ -14,9 +14,10 @@ namespace weir {
 // `steps_done` steps.
 std::optional<int64_t> FindEarlierCheckpoint(const std::string& path, int64_t steps_done);
 
-// Keeps that checkpoint as PATH.before, in place of an earlier file of that name. The file at
-// `path` stays, too. Links are followed. Returns the path of the kept file; nullopt if there is
-// nothing to keep. CannotWrite (runtime/store/pending_file.h) if the checkpoint cannot be kept.
+// Keeps that checkpoint as PATH.before, in place of an earlier file of that name, unless the
+// earlier file is a checkpoint of more steps. The file at `path` stays, too. Links are followed.
+// Returns the path of the kept file; nullopt if the function kept nothing. CannotWrite
+// (runtime/store/pending_file.h) if the checkpoint cannot be kept.
 absl::StatusOr<std::optional<std::string>> KeepEarlierCheckpoint(const std::string& path,
                                                                  int64_t steps_done);
 

@@ -9,13 +9,10 @@
 namespace weir {
 
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace) {
-  const absl::Status written = WriteWholeFile(path, [&trace](std::ostream& out) {
+  return WriteWholeFile(path, [&trace](std::ostream& out) {
     out << trace;
     return absl::OkStatus();
   });
-  if (written.ok()) return written;
-  return Missing({"W0075", "--trace " + path, "a file that can be written",
-                  std::string(written.message()), ""});
 }
 
 absl::StatusOr<std::unique_ptr<JobRunner>> LocalRunner::Open(const Job& job,

@@ -28,8 +28,8 @@ struct RunnerFacts {
   std::string where;                        // "" or "in 2 processes", for people
 };
 
-// Writes a trace to `path`, completely or not at all. kNotFound (W0075): the file cannot be
-// written.
+// Writes a trace to `path`, completely or not at all. CannotWrite (runtime/store/pending_file.h) if
+// the file cannot be written.
 absl::Status WriteTraceFile(const std::string& path, const std::string& trace);
 
 struct PreparedTraining;  // prepare_training.h

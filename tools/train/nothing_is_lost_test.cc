@@ -211,6 +211,18 @@ TEST_F(NothingIsLostTest, TheCheckpointOfALongerRunIsKept) {
   EXPECT_EQ(Text(Path("checkpoint.before")), all);
 }
 
+TEST_F(NothingIsLostTest, OfSeveralLongerRunsTheLongestIsKept) {
+  options_.checkpoint = Path("checkpoint");
+  EXPECT_EQ(Run(SmallJob()).steps_done, kSteps);
+  const std::string all = Text(Path("checkpoint"));
+  for (const int64_t steps : {3, 2, 1}) {
+    Job shorter = SmallJob();
+    shorter.mutable_training()->set_steps(steps);
+    EXPECT_EQ(Run(shorter).steps_done, steps);
+    EXPECT_EQ(Text(Path("checkpoint.before")), all) << "after a run of " << steps << " steps";
+  }
+}
+
 TEST_F(NothingIsLostTest, ACheckpointThatTheDiskDoesNotTakeCostsNoStepAndTheNextIsTried) {
   options_.checkpoint = Path("checkpoint");
   options_.checkpoint_every = 4;
@@ -283,7 +295,7 @@ TEST_F(NothingIsLostTest, ATraceThatCannotBeWrittenIsAWarning) {
   options_.trace = Path("small/trace");
   options_.save = Path("save");
   Run(SmallJob());
-  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no trace: W0075 at --trace " + options_.trace));
+  EXPECT_THAT(log_.str(), HasSubstr("WARNING: no trace: W0046 at " + options_.trace));
   EXPECT_FALSE(std::filesystem::exists(options_.trace));
   EXPECT_EQ(::umount(Path("small").c_str()), 0);
 }
