@@ -39,19 +39,6 @@ void RankExecutor::BindSlots(ActorRuntime& actor) {
     } else {
       BindPort(actor, port, i, &BoundProgram::BindOutput);
     }
-    if (Planted(PlantedBug::kBindsFirstSlot)) {
-      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[0]);
-    }
-  }
-  if (Planted(PlantedBug::kArrivalOrder) && machine.num_inputs() > 1) {
-    const ActorMachine::Port& a = machine.input(0);
-    const ActorMachine::Port& b = machine.input(1);
-    if (registers_[a.register_id].bytes != registers_[b.register_id].bytes) return;
-    const bool b_came_last = machine.last_cause().register_id == b.register_id;
-    actor.program->BindInput(b_came_last ? 0 : 1, 0,
-                             registers_[a.register_id].addresses[a.held_slot]);
-    actor.program->BindInput(b_came_last ? 1 : 0, 0,
-                             registers_[b.register_id].addresses[b.held_slot]);
   }
 }
 

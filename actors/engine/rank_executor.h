@@ -38,7 +38,6 @@
 #include "actors/protocol/actor_machine.h"
 #include "actors/protocol/slot_ledger.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/planted_bug.h"
 #include "runtime/device/device.h"
 #include "runtime/device/queue_clock.h"
 #include "runtime/trace/act_record.h"
@@ -284,7 +283,6 @@ class RankExecutor final : private MessageReceiver {
   bool TakesPlace(ActorRuntime& actor) const;
   void PassTurn(Stream& stream);
   void BindSlots(ActorRuntime& actor);
-  void PerformTooEarly(const ActorRuntime& actor);
   void BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
                 void (BoundProgram::*bind)(int port, int token, char* address));
   static void RunBody(void* actor);
@@ -314,12 +312,11 @@ class RankExecutor final : private MessageReceiver {
   int64_t Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r, const Effect& effect);
   void Release(RegisterRuntime& r, int32_t slot);
   void* WorkspaceOf(int queue) const {
-    if (workspace_.base() == nullptr || Planted(PlantedBug::kWorkspaceShared))
-      return workspace_.base();
+    if (workspace_.base() == nullptr) return nullptr;
     return workspace_.base() + queue * workspace_stride_;
   }
   void Fault(const absl::Status& status) {
-    if (fault_.ok() && !Planted(PlantedBug::kErrorDropped)) fault_ = status;
+    if (fault_.ok()) fault_ = status;
   }
 
   absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override;

@@ -297,8 +297,6 @@ PortSpec RankExecutor::SpanSpec(const PlanPort& port, int64_t acts) const {
   spec.slots = plan_->registers[port.register_id].slots;
   spec.tokens = port.tokens;
   spec.position = static_cast<int32_t>((acts + port.phase) % port.period);
-  if (Planted(PlantedBug::kPhaseForgotten))
-    spec.position = static_cast<int32_t>(acts % port.period);
   if (SpansBegun(port, acts) > SpansEnded(port, acts)) spec.span = PortSpec::Span::kBegun;
   return spec;
 }
@@ -379,7 +377,6 @@ void RankExecutor::BindConstantSlots() {
   for (ActorRuntime& actor : actors_) {
     if (actor.program == nullptr) continue;
     const ActorMachine& machine = actor.machine;
-    actor.rebinds = kPlantsBugs;
     for (int i = 0; i < machine.num_inputs(); ++i) {
       BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
       const ActorMachine::Port& port = machine.input(i);
