@@ -7,7 +7,6 @@ namespace {
 
 constexpr int kItemsMax = 1 << 20;
 constexpr int kPlacesMax = 1 << 16;  // of an item
-constexpr int64_t kStationsMax = int64_t{1} << 24;
 
 void Set(const Station& station, RhythmSpec::Station* out) {
   out->set_item(station.item);
@@ -68,7 +67,8 @@ absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec) {
     std::vector<StationTime>& places = rhythm.stations[item];
     if (places.size() <= place) {
       num_stations += static_cast<int64_t>(place + 1 - places.size());
-      if (num_stations > kStationsMax) return Bad(time.station());
+      // A sound message names every place, so a few bytes cannot ask for much memory.
+      if (num_stations > spec.time_size()) return Bad(time.station());
       places.resize(place + 1);
     }
     places[place] = {time.start_ns(), time.turn_ns(), time.chunk_ns(), time.time_ns(),
