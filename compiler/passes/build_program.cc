@@ -747,6 +747,9 @@ class ProgramBuilder {
 
 }  // namespace
 
-absl::Status BuildProgram(LogicalPlan* plan) { return ProgramBuilder(plan).Run(); }
+absl::Status BuildProgram(LogicalPlan* plan) {
+  if (!plan->module.items.empty()) return absl::OkStatus();
+  return ProgramBuilder(plan).Run();
+}
 
 }  // namespace weir::compiler

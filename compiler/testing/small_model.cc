@@ -210,6 +210,15 @@ std::string EverythingOf(const Module& module, const Mesh& stage_mesh) {
                     absl::StrJoin(call.args, " "), ") -> ", absl::StrJoin(call.results, " "),
                     ", part ", call.part, " on ", call.stage, "\n");
   }
+  for (const ProgramValue& value : module.values) {
+    absl::StrAppend(&text, "value ", value.name, ", rate ", static_cast<int>(value.rate),
+                    ", variable ", value.variable, ", delay ", value.delay, " of ",
+                    value.gradient_of, "\n");
+  }
+  for (const ProgramItem& item : module.items) {
+    absl::StrAppend(&text, "item ", item.name, ", phase ", static_cast<int>(item.phase),
+                    ", instance ", item.instance, ", part ", item.part, "\n");
+  }
   return text + ProgramText(module, stage_mesh);
 }
 
