@@ -44,7 +44,9 @@ LogicalPlan PlanOf(Module module, const Settings& settings) {
   plan.module.model.calls.back().part = plan.module.model.calls.back().stage =
       settings.num_stages - 1;
   const PassContext context = ContextOf(settings.mesh, {{"batch", "dp"}, {"deep", "tp"}});
-  if (settings.mode == PlanMode::kTrain) EXPECT_TRUE(Differentiate(context, &plan.module).ok());
+  if (settings.mode == PlanMode::kTrain) {
+    EXPECT_TRUE(Differentiate(context, &plan.module).ok());
+  }
   EXPECT_TRUE(PropagateLayouts(context, &plan.module).ok());
   return plan;
 }
