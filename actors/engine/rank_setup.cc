@@ -367,9 +367,8 @@ absl::Status RankExecutor::Connect() {
   if (!options_.state_init) return absl::OkStatus();
   for (size_t i = 0; i < plan_->states.size(); ++i) {
     const PlanState& state = plan_->states[i];
-    WEIR_RETURN_IF_ERROR(FillState(static_cast<int>(i), [&](char* host) {
-      return options_.state_init(state.name, state.slice, state.init, host);
-    }));
+    WEIR_RETURN_IF_ERROR(FillState(static_cast<int>(i),
+                                   [&](char* host) { return options_.state_init(state, host); }));
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,27 @@
 #include "runtime/base/status.h"
 
 namespace weir {
+
+std::optional<StateClass> FromProto(StateSpec::Class state_class) {
+  switch (state_class) {
+    case StateSpec::WEIGHT: return StateClass::kWeight;
+    case StateSpec::OPTIMIZER_SLOT: return StateClass::kOptimizerSlot;
+    case StateSpec::DELAYED_GRADIENT: return StateClass::kDelayedGradient;
+    case StateSpec::FETCHED: return StateClass::kFetched;
+    default: return std::nullopt;
+  }
+}
+
+StateSpec::Class ToProto(StateClass state_class) {
+  switch (state_class) {
+    case StateClass::kWeight: return StateSpec::WEIGHT;
+    case StateClass::kOptimizerSlot: return StateSpec::OPTIMIZER_SLOT;
+    case StateClass::kDelayedGradient: return StateSpec::DELAYED_GRADIENT;
+    case StateClass::kFetched: return StateSpec::FETCHED;
+  }
+  return StateSpec::WEIGHT;
+}
+
 namespace plan_reader {
 
 using namespace plan_limits;
@@ -221,6 +242,20 @@ absl::Status PlanReader::ReadState(int index) {
   const std::string where = absl::StrCat("state ", index, " '", in.name(), "'");
   PlanState state;
   state.name = in.name();
+  const std::optional<StateClass> state_class = FromProto(in.state_class());
+  if (!state_class.has_value()) {
+    return Bad("W0505", where, "a weight, or what belongs to one, or a fetched result",
+               absl::StrCat("class ", in.state_class()));
+  }
+  state.state_class = *state_class;
+  state.weight = in.weight();
+  const bool has_weight = state.state_class == StateClass::kOptimizerSlot ||
+                          state.state_class == StateClass::kDelayedGradient;
+  if (has_weight == state.weight.empty()) {
+    return Bad("W0505", where,
+               has_weight ? "the weight that it belongs to" : "a state that belongs to no weight",
+               absl::StrCat("weight '", in.weight(), "'"));
+  }
   state.layout = in.layout();
   state.owner = in.owner();
   WEIR_RETURN_IF_ERROR(ReadSlice(

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -169,8 +170,16 @@ struct PlanInitializer {
   double b = 0;  // kNormal: mean; kUniform: high
 };
 
+// What a state is for (StateSpec::Class).
+enum class StateClass : uint8_t { kWeight, kOptimizerSlot, kDelayedGradient, kFetched };
+// Convert between the value and its form in a message; nullopt: a class of another version.
+std::optional<StateClass> FromProto(StateSpec::Class state_class);
+StateSpec::Class ToProto(StateClass state_class);
+
 struct PlanState {
   std::string name;
+  StateClass state_class = StateClass::kWeight;
+  std::string weight;  // kOptimizerSlot, kDelayedGradient: whose
   TensorSlice slice;
   std::string layout;
   int64_t arena_offset = 0;

@@ -82,9 +82,9 @@ std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& 
                     value.stage);
   }
   absl::StrAppend(&text, ")", item.feed.empty() ? "" : " feed ", item.feed);
-  for (size_t i = 0; i < item.state_names.size(); ++i) {
-    absl::StrAppend(&text, i ? ", " : " state ", item.state_prefix, item.state_names[i], " ",
-                    ToText(item.state_layouts[i], mesh));
+  for (size_t i = 0; i < item.states.size(); ++i) {
+    absl::StrAppend(&text, i ? ", " : " state ", item.states[i].name, " ",
+                    ToText(item.states[i].layout, mesh));
   }
   for (int output : item.outputs) {
     if (module.values[output].delay > 0)

@@ -209,6 +209,14 @@ struct ProgramValue {
   int gradient_of = -1;
 };
 
+// Persistent memory that a call of the program writes.
+struct ItemState {
+  std::string name;  // unique in the program
+  std::string
+      weight;  // the weight for which the optimiser keeps the state; empty: a fetched result
+  Layout layout;
+};
+
 struct ProgramItem {
   ItemKind kind = ItemKind::kCall;
   PhaseKind phase = PhaseKind::kForward;
@@ -221,9 +229,7 @@ struct ProgramItem {
   std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new place
   std::string feed;                 // kSource, kSink
   std::optional<IndexRange> range;  // kSource: of the values fed
-  std::string state_prefix;         // kCall with function states: state k is named state_names[k]
-  std::vector<std::string> state_names;
-  std::vector<Layout> state_layouts;
+  std::vector<ItemState> states;    // kCall: those of the function, in the order of their values
 };
 
 // A trained weight of one call.

@@ -19,7 +19,7 @@ namespace weir::compiler {
 enum class PlanMode : uint8_t {
   kTrain,     // forward, backward, update
   kEvaluate,  // forward; scalar outputs of the model are metrics
-  kGenerate,  // forward up to the logits, which stay in state "fetch/logits"
+  kGenerate,  // forward up to the logits, which stay in a fetched state
 };
 
 struct PassTiming {

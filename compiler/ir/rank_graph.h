@@ -77,6 +77,7 @@ struct RankKernel {
 
 struct RankState {
   std::string name;
+  std::string weight;  // as in ItemState
   TensorSlice slice;
   Layout layout;
   Initializer init;

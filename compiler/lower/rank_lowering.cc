@@ -394,12 +394,14 @@ class RankLowering {
 
   int StateOf(const ProgramItem& item, const Function& function, ValueId value) {
     size_t k = std::distance(function.states.begin(), function.states.find(value));
-    const std::string& name = item.state_names[k];
-    const auto [known, is_new] = state_of_.emplace(name, static_cast<int>(graph_.states.size()));
+    const ItemState& spec = item.states[k];
+    const auto [known, is_new] =
+        state_of_.emplace(spec.name, static_cast<int>(graph_.states.size()));
     if (!is_new) return known->second;
     RankState state;
-    state.name = name;
-    state.layout = item.state_layouts[k];
+    state.name = spec.name;
+    state.weight = spec.weight;
+    state.layout = spec.layout;
     state.slice = Local(function.values[value].type, state.layout);
     state.init.set_zeros(true);
     graph_.states.push_back(std::move(state));

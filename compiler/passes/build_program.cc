@@ -629,8 +629,7 @@ class ProgramBuilder {
     const Training& training = plan_.job.training();
     const TensorType scalar{DType::kF32, {}};
     FunctionBuilder builder(absl::StrCat("update.", ForwardOf(call).name), plan_.stage_mesh);
-    std::vector<std::string> state_names;
-    std::vector<Layout> state_layouts;
+    std::vector<ItemState> states;
     std::vector<int> inputs, outputs;
     std::vector<ValueId> gradients;
     for (size_t p = 0; p < state.gradients.size(); ++p) {
@@ -668,8 +667,8 @@ class ProgramBuilder {
       }
       builder.AddResult(out[0], Rate::kMicroBatch);
       for (size_t k = 1; k < out.size(); ++k) {
-        state_names.push_back(absl::StrCat(variable.name, "/", builder.StateName(out[k])));
-        state_layouts.push_back(variable.layout);
+        states.push_back({absl::StrCat(variable.name, "/", builder.StateName(out[k])),
+                          variable.name, variable.layout});
       }
     }
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
@@ -678,8 +677,7 @@ class ProgramBuilder {
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
-    item.state_names = state_names;
-    item.state_layouts = state_layouts;
+    item.states = std::move(states);
     return absl::OkStatus();
   }
 
@@ -726,8 +724,7 @@ class ProgramBuilder {
         NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Rate::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = {whole};
-    item.state_names = {"fetch/logits"};
-    item.state_layouts = {everywhere_};
+    item.states = {{"fetch/logits", "", everywhere_}};
     return absl::OkStatus();
   }
 

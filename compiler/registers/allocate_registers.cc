@@ -281,11 +281,14 @@ class RegisterAllocator {
     return known.first->second;
   }
 
-  // Optimiser slots first, each with memory of its own; then weights, which lie in their registers.
+  // Optimiser slots and fetched results first, each with memory of its own; then weights, which lie
+  // in their registers.
   std::vector<StateHome> AddStates() {
     std::vector<StateHome> homes;
     for (const RankState& state : graph_.states) {
-      AddState(state.name, state.slice, state.layout, state.init);
+      StateSpec* spec = AddState(state.name, state.slice, state.layout, state.init);
+      spec->set_state_class(state.weight.empty() ? StateSpec::FETCHED : StateSpec::OPTIMIZER_SLOT);
+      spec->set_weight(state.weight);
       homes.push_back({});
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
@@ -294,7 +297,8 @@ class RegisterAllocator {
       const Variable& variable = plan_.module.variables[tensor.variable];
       Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
       TensorSlice slice = LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
-      AddState(variable.name, slice, variable.layout, variable.init);
+      AddState(variable.name, slice, variable.layout, variable.init)
+          ->set_state_class(StateSpec::WEIGHT);
       homes.push_back({places_[t].register_id, places_[t].offset});
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
@@ -320,18 +324,22 @@ class RegisterAllocator {
     Initializer zeros;
     zeros.set_zeros(true);
     for (int64_t token = 0; token < tensor.delay; ++token) {
-      AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
-               LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
-               variable.layout, zeros);
-      StateSpec::Token* where = out_.mutable_state(out_.state_size() - 1)->mutable_token();
+      StateSpec* spec =
+          AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
+                   LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
+                   variable.layout, zeros);
+      spec->set_state_class(StateSpec::DELAYED_GRADIENT);
+      spec->set_weight(variable.name);
+      StateSpec::Token* where = spec->mutable_token();
       where->set_register_id(places_[t].register_id);
       where->set_token(static_cast<int>(token));
       homes->push_back({places_[t].register_id, places_[t].offset});
     }
   }
 
-  void AddState(const std::string& name, const TensorSlice& slice, const Layout& layout,
-                const Initializer& init) {
+  // Returns the new state, to which the caller adds what the state is for.
+  StateSpec* AddState(const std::string& name, const TensorSlice& slice, const Layout& layout,
+                      const Initializer& init) {
     StateSpec* spec = out_.add_state();
     spec->set_name(name);
     SetSlice(slice, spec->mutable_slice());
@@ -342,6 +350,7 @@ class RegisterAllocator {
     for (size_t axis = 0; axis < layout.size(); ++axis)
       owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);
     spec->set_owner(owner);
+    return spec;
   }
 
   const LogicalPlan& plan_;

@@ -53,8 +53,7 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   fetch.rate = compiler::Rate::kStep;
   fetch.function = 0;
   fetch.inputs = {1};
-  fetch.state_names = {"fetch/y"};
-  fetch.state_layouts = {to.layout};
+  fetch.states = {{"fetch/y", "", to.layout}};
   module.items = {source, boxing, fetch};
   EXPECT_EQ(compiler::ShapeStages(plan.get()), absl::OkStatus());
   absl::StatusOr<compiler::JobRhythm> rhythm = compiler::SolveRhythm(*plan, compiler::PeakCosts());

@@ -328,6 +328,7 @@ class Worker {
       StateFact* fact = answer->add_state();
       fact->set_name(name);
       fact->set_dtype(std::string(Name(type.dtype)));
+      fact->set_state_class(ToProto(type.state_class));
       for (int64_t size : type.shape) fact->add_shape(size);
     }
     return absl::OkStatus();
