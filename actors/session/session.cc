@@ -188,6 +188,8 @@ std::string Session::DescribeStall() const {
   return weir::DescribeStall(ranks_, kStallLogLinesMax);
 }
 
+std::vector<Wait> Session::ListWaits() const { return weir::ListWaits(ranks_); }
+
 absl::Status Session::CheckAtRest() const {
   for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());
   return absl::OkStatus();

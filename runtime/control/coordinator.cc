@@ -91,6 +91,7 @@ class GrpcCoordinator final : public Coordinator {
     WorkerProgress progress;
     int64_t progress_ns = 0;  // when acts last changed
     int64_t pid = 0;
+    std::string last_words;
   };
   // A Call is one CallAll or CallEach, on its caller's stack.
   struct Call {
@@ -297,6 +298,8 @@ void GrpcCoordinator::HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) {
       if (session->awaits_farewell && (!ok || session->incoming.has_leave())) {
         session->awaits_farewell = false;
         session->ends_once_written = true;
+        if (ok && session->incoming.leave().words().size() <= kLastWordsBytesMax)
+          workers_[session->worker].last_words = session->incoming.leave().words();
         if (!is_stopping_) session->StartWrite();
         changed_.notify_all();
       }
@@ -711,6 +714,7 @@ std::vector<WorkerHealth> GrpcCoordinator::Health() const {
     health.pid = worker.pid;
     health.clock_offset_ns = worker.clock.offset_ns();
     health.round_trip_ns = worker.clock.round_trip_ns();
+    health.last_words = worker.last_words;
     all.push_back(std::move(health));
   }
   return all;

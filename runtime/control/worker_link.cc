@@ -31,6 +31,8 @@ constexpr size_t kEventsMax = 1 << 16;
 constexpr size_t kCommandsMax = 1 << 10;
 constexpr size_t kActivityBytesMax = 4 << 10;
 constexpr size_t kKeyShownBytes = 64;
+// The time for last words to reach a coordinator that has just spoken.
+constexpr int64_t kFarewellMs = 2'000;
 // The link sleeps until an event comes if it has nothing to watch.
 constexpr int64_t kIdleMs = 3'600'000;
 // The pause between attempts to reach a coordinator that does not answer.
@@ -93,8 +95,8 @@ class GrpcWorkerLink final : public WorkerLink {
   void Push(const control::WorkerMessage& message);
   void End(const absl::Status& reason);
   void Cut();
-  void SayFarewell();
-  void Leave(std::unique_lock<std::mutex>* lock);
+  void Leave(std::unique_lock<std::mutex>* lock, std::string words, int64_t limit_ms);
+  std::string LastWords(const absl::Status& reason) const;
   absl::StatusOr<std::string> Ask(control::WorkerMessage message, const std::string& key);
   absl::Status JobEnded(const std::string& where) const;
 
@@ -131,6 +133,7 @@ class GrpcWorkerLink final : public WorkerLink {
   std::map<int64_t, Request> requests_;
   int64_t next_request_ = 1;
   std::optional<absl::Status> end_;  // of the job: OK if orderly
+  bool is_dismissed_ = false;        // the coordinator has aborted the job, and awaits the farewell
   bool is_leaving_ = false;
   bool is_owed_abort_ = false;  // on_abort is to be called
 };
@@ -176,7 +179,7 @@ GrpcWorkerLink::~GrpcWorkerLink() {
   }
   {
     std::unique_lock<std::mutex> lock(mutex_);
-    if (end_.has_value() && end_->ok()) Leave(&lock);
+    if (end_.has_value() && end_->ok()) Leave(&lock, "", options_.coordinator_dead_after_ms);
     if (!end_.has_value()) end_ = absl::CancelledError("the link is gone");
     is_owed_abort_ = false;
     Cut();
@@ -293,7 +296,11 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
       return;
     case control::CoordinatorFrame::kEnd:
       End(FromOutcome(incoming_.end().outcome()));
-      if (!end_->ok()) SayFarewell();
+      // After an abort no other message goes before the farewell.
+      if (!end_->ok()) {
+        is_dismissed_ = true;
+        outbox_.Clear();
+      }
       return;
     case control::CoordinatorFrame::kPiece: {
       auto message = inbox_.Add(incoming_.piece());
@@ -401,22 +408,22 @@ void GrpcWorkerLink::Cut() {
   if (!is_closed_) context_.TryCancel();
 }
 
-// Sends the notice that this worker knows of the end and leaves. After an abort, no other message
-// goes before the notice.
-void GrpcWorkerLink::SayFarewell() {
-  if (std::exchange(is_leaving_, true)) return;
-  if (!end_->ok()) outbox_.Clear();
-  control::WorkerFrame frame;
-  frame.mutable_leave();
-  outbox_.PushLast(std::move(frame));
-  StartWrite();
+// Sends the notice that this worker knows of the end and leaves, behind the messages that wait.
+// Returns once the coordinator has all of them, or when the limit is used up.
+void GrpcWorkerLink::Leave(std::unique_lock<std::mutex>* lock, std::string words,
+                           int64_t limit_ms) {
+  if (!std::exchange(is_leaving_, true)) {
+    control::WorkerFrame frame;
+    frame.mutable_leave()->set_words(std::move(words));
+    outbox_.PushLast(std::move(frame));
+    StartWrite();
+  }
+  changed_.wait_until(*lock, After(limit_ms), [this] { return is_closed_; });
 }
 
-// Ends in order: waiting messages are written; returns once the coordinator has all of them.
-void GrpcWorkerLink::Leave(std::unique_lock<std::mutex>* lock) {
-  SayFarewell();
-  changed_.wait_until(*lock, After(options_.coordinator_dead_after_ms),
-                      [this] { return is_closed_; });
+std::string GrpcWorkerLink::LastWords(const absl::Status& reason) const {
+  std::string words = options_.last_words ? options_.last_words(reason) : "";
+  return words.size() <= kLastWordsBytesMax ? words : "";
 }
 
 // --- Calls from outside ---
@@ -445,8 +452,15 @@ absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
     lock.lock();
     if (!end_.has_value() || end_->ok()) Push(message);
   }
-  if (end_->ok()) Leave(&lock);
-  return *end_;
+  const absl::Status end = *end_;
+  if (end.ok()) Leave(&lock, "", options_.coordinator_dead_after_ms);
+  if (is_dismissed_) {
+    lock.unlock();
+    std::string words = LastWords(end);
+    lock.lock();
+    Leave(&lock, std::move(words), kFarewellMs);
+  }
+  return end;
 }
 
 void GrpcWorkerLink::Send(std::string event) {

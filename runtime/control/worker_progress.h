@@ -1,11 +1,17 @@
-// A WorkerProgress is the content of a worker's heartbeat, read from its schedulers' own counters.
+// What a worker tells of itself unasked: its progress while the job runs, and its last words when
+// the job was aborted. A WorkerProgress is the content of a worker's heartbeat, read from its
+// schedulers' own counters.
 // Thread rule: a value.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
 namespace weir {
+
+// Last words are one frame; longer ones are not taken.
+inline constexpr size_t kLastWordsBytesMax = 256 << 10;
 
 struct WorkerProgress {
   int64_t acts = 0;   // done by all its ranks together

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <fstream>
 #include <future>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,7 +19,7 @@
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
-#include "tools/fleet/stall_lines.h"
+#include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
@@ -42,13 +43,12 @@ constexpr int64_t kLateMs = 1'000;
 // that know the end of the job may leave by themselves.
 constexpr int64_t kNoticeMs = 500;
 constexpr int64_t kLeaveMs = 1000;
-// The leave time of workers that first report what each actor waits for, or write what their ranks
+// The leave time of workers that first tell what each actor waits for, or write what their ranks
 // did.
 constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
 // The number of looks at a starved worker within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
-constexpr int64_t kLogBytesMax = 4 << 20;  // the last part of a log, in which waits are searched
 constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
 
 // Returns the path of this program, for people who look at the list of processes. If the program's
@@ -315,38 +315,37 @@ void Fleet::CheckProgress() {
   Fail(std::move(event), reason);
 }
 
-// Returns the end of a worker's output; empty if there is none.
-std::string Fleet::LogOf(int worker) const {
-  std::ifstream file(supervisor_->log_path(worker), std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const int64_t size = file.tellg(), from = std::max<int64_t>(0, size - kLogBytesMax);
-  std::string text(static_cast<size_t>(size - from), '\0');
-  file.seekg(from);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
-// Explains the waits. Workers that could still look at their actors have printed the waits, and
-// their logs together show the reason.
+// Explains the waits of a stuck job. Workers that could still look at their actors have given an
+// account, and the accounts together show the reason.
 void Fleet::TellWaits(std::vector<FailureEvent>* events) {
-  const auto is_stuck = [](const FailureEvent& event) {
+  const auto stuck = std::find_if(events->begin(), events->end(), [](const FailureEvent& event) {
     return event.kind == FailureEvent::Kind::kStuck;
-  };
-  if (std::none_of(events->begin(), events->end(), is_stuck)) return;
-  std::vector<std::string> waits;
-  for (const FailureEvent& event : *events) {
-    if (event.kind != FailureEvent::Kind::kExit) continue;
-    for (std::string& line : FindWaitsForOthers(event.last_lines)) waits.push_back(std::move(line));
+  });
+  if (stuck == events->end()) return;
+  std::vector<Wait> waits;
+  std::vector<std::string> lines, missing;
+  const std::vector<WorkerHealth> health = coordinator_->Health();
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    const std::vector<int>& ranks = ranks_of_[worker];
+    WorkerLastWords words;
+    std::optional<std::vector<Wait>> account;
+    if (words.ParseFromString(health[worker].last_words) && words.has_account())
+      account = WaitsOf(words.account());
+    if (!account.has_value()) {
+      missing.push_back(absl::StrCat("no account came from ", RankLabel(ranks)));
+      continue;
+    }
+    for (std::string& line : WaitsForOthers(*account, ranks)) lines.push_back(std::move(line));
+    if (words.account().num_left_out() > 0) {
+      missing.push_back(absl::StrCat("the account of ", RankLabel(ranks), " leaves out ",
+                                     words.account().num_left_out(), " more actors that wait"));
+    }
+    for (Wait& wait : *account) waits.push_back(std::move(wait));
   }
-  std::sort(waits.begin(), waits.end());
-  std::vector<std::string> logs;
-  for (int worker = 0; worker < num_workers(); ++worker) logs.push_back(LogOf(worker));
-  for (std::string& line : ExplainLogs(logs)) waits.push_back(std::move(line));
-  for (FailureEvent& event : *events) {
-    if (event.kind == FailureEvent::Kind::kStuck)
-      event.details.insert(event.details.end(), waits.begin(), waits.end());
-  }
+  std::sort(lines.begin(), lines.end());
+  for (std::string& line : missing) lines.push_back(std::move(line));
+  for (std::string& line : ExplainWaits(waits)) lines.push_back(std::move(line));
+  stuck->details.insert(stuck->details.end(), lines.begin(), lines.end());
 }
 
 // Adds the last activity that the worker reported.

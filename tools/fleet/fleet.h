@@ -104,7 +104,6 @@ class Fleet {
   bool IsStuck();
   int NumFrozen();
   void CheckProgress();
-  std::string LogOf(int worker) const;
   void TellWaits(std::vector<FailureEvent>* events);
   void AddActivity(FailureEvent* event);
   void ExplainSilence(FailureEvent* event);

@@ -25,7 +25,7 @@
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/transport/process_transport.h"
-#include "tools/fleet/stall_lines.h"
+#include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
 #include "tools/sandbox/sandbox.h"
@@ -41,6 +41,7 @@ constexpr int64_t kLooksPerDeath = 4;
 constexpr int kThreadsMin = 14;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 12;
+static_assert(kAccountBytesMax < kLastWordsBytesMax);
 // An abort takes milliseconds. A starter that is gone sends none.
 constexpr auto kReasonLimit = std::chrono::milliseconds(500);
 
@@ -112,6 +113,7 @@ class Worker {
     options.excuse_ms = [this] { return ExcuseStarterMs(); };
     options.progress = [this] { return Progress(); };
     options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
+    options.last_words = [this](const absl::Status& reason) { return LastWords(reason); };
     WEIR_ASSIGN_OR_RETURN(link_, WorkerLink::Connect(std::move(options)));
     absl::Status end = link_->Serve([this](const std::string& command) { return Handle(command); });
     if (!end.ok()) WriteTracePart();
@@ -159,12 +161,22 @@ class Worker {
     return !abort_.ok();
   }
 
-  // A peer mostly has left because the job ends. The reason is on its way to this worker too.
-  absl::Status EndReason(const absl::Status& status) {
-    if (!absl::IsUnavailable(status)) return status;
+  // Returns whether the job has ended, or ends now. If a peer has left, it mostly has left because
+  // the job ends, and the end is on its way to this worker too.
+  bool AwaitEnd() {
     std::unique_lock<std::mutex> lock(mutex_);
-    aborted_.wait_for(lock, kReasonLimit, [this] { return !abort_.ok(); });
-    return abort_.ok() ? status : abort_;
+    return aborted_.wait_for(lock, kReasonLimit, [this] { return !abort_.ok(); });
+  }
+
+  // Tells what each actor of these ranks waits for. Only a job without progress is explained so;
+  // other reasons explain themselves. Called when no command runs any more.
+  std::string LastWords(const absl::Status& reason) {
+    if (group_ == nullptr || !absl::IsAborted(reason)) return "";
+    if (const std::string stall = group_->DescribeStall(); !stall.empty())
+      log_ << stall << std::endl;
+    WorkerLastWords words;
+    *words.mutable_account() = AccountOf(group_->ListWaits());
+    return words.SerializeAsString();
   }
 
   // Called when the job has failed and no command runs any more. Leaves a record of these ranks'
@@ -182,11 +194,6 @@ class Worker {
     }
   }
 
-  bool IsAborted() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return !abort_.ok();
-  }
-
   // Called when no command runs any more.
   void CloseGroup() {
     std::unique_ptr<RankGroup> group;
@@ -201,14 +208,8 @@ class Worker {
     if (!command.ParseFromString(bytes)) return absl::InternalError("a command that is none");
     WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
-    const absl::Status reason = EndReason(status);
-    // Only a plan that makes no progress is explained here. Other reasons explain themselves.
-    if (group_ != nullptr && absl::IsAborted(reason)) {
-      const std::string stall = group_->DescribeStall();
-      log_ << stall << "\n" << WaitsForOthers(stall) << std::flush;
-    }
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
-    if (ends_the_job && absl::IsUnavailable(status) && !IsAborted()) {
+    if (absl::IsUnavailable(status) && !AwaitEnd() && ends_the_job) {
       // No process has ended the job yet, so the failure of the job begins here.
       log_ << status.message() << std::endl;
       WorkerTrouble trouble;

@@ -115,4 +115,12 @@ std::string RankGroup::DescribeStall() const {
   return text;
 }
 
+std::vector<Wait> RankGroup::ListWaits() const {
+  std::vector<Wait> waits = training_.session->ListWaits();
+  if (evaluator_ != nullptr) {
+    for (Wait& wait : evaluator_->session()->ListWaits()) waits.push_back(std::move(wait));
+  }
+  return waits;
+}
+
 }  // namespace weir

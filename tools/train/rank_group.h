@@ -80,10 +80,11 @@ class RankGroup {
   absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
 
   // Any thread: ends the running work with `reason`. Afterwards the group only serves
-  // DescribeStall.
+  // DescribeStall and ListWaits, when the work has ended.
   void Stop(const absl::Status& reason);
   SessionProgress Progress() const;
   std::string DescribeStall() const;
+  std::vector<Wait> ListWaits() const;  // of training and evaluation
   Session& session() { return *training_.session; }
 
  private:
