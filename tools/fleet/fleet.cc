@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <future>
 #include <set>
@@ -89,7 +88,7 @@ absl::Status Fleet::Launch() {
   WEIR_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(job_id_));
   WEIR_RETURN_IF_ERROR(StartCoordinator(&authority));
   WEIR_RETURN_IF_ERROR(TellWorkers(&authority));
-  return coordinator_->WaitForWorkers(kHelloLimitMs);
+  return coordinator()->WaitForWorkers(kHelloLimitMs);
 }
 
 absl::Status Fleet::StartWorkers() {
@@ -131,7 +130,7 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
     event.reason = silent ? absl::StrFormat("no heartbeat for %.1f s",
                                             static_cast<double>(options_.dead_after_ms) * 1e-3)
                           : lost.found;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     lost_.push_back(std::move(event));
     supervisor_->Wake();
   };
@@ -146,11 +145,12 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
                         Coordinator::Start(std::move(options)));
   bool failed = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     coordinator_ = std::move(coordinator);
     failed = !failures_.empty();
   }
-  if (failed) coordinator_->Abort(absl::UnavailableError("a worker ended before the job began"));
+  if (failed)
+    this->coordinator()->Abort(absl::UnavailableError("a worker ended before the job began"));
   return absl::OkStatus();
 }
 
@@ -162,7 +162,7 @@ absl::Status Fleet::TellWorkers(JobAuthority* authority) {
     bundle.set_job_id(job_id_);
     bundle.set_epoch(kEpoch);
     bundle.set_worker(worker);
-    bundle.set_coordinator_address(coordinator_->address());
+    bundle.set_coordinator_address(coordinator()->address());
     bundle.set_authority_pem(credentials.authority_pem);
     bundle.set_certificate_pem(credentials.certificate_pem);
     bundle.set_key_pem(credentials.key_pem);
@@ -197,8 +197,13 @@ void Fleet::WatchProcesses() {
   for (const WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
 }
 
+Coordinator* Fleet::coordinator() const {
+  MutexLock lock(&mutex_);
+  return coordinator_.get();
+}
+
 bool Fleet::IsStuck() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   return std::any_of(failures_.begin(), failures_.end(), [](const FailureEvent& event) {
     return event.kind == FailureEvent::Kind::kStuck;
   });
@@ -207,7 +212,7 @@ bool Fleet::IsStuck() {
 // Counts the frozen workers among those that run.
 int Fleet::NumFrozen() {
   std::set<int> frozen;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (const FailureEvent& event : failures_) {
     if (event.kind == FailureEvent::Kind::kFrozen) frozen.insert(event.worker);
   }
@@ -231,7 +236,7 @@ void Fleet::TakeExit(const WorkerExit& exit) {
 void Fleet::TakeLost() {
   std::vector<FailureEvent> lost;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     lost.swap(lost_);
   }
   for (FailureEvent& event : lost) {
@@ -267,7 +272,7 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
     event.reason.erase(at);
     while (!event.advice.empty() && event.advice.back() == '.') event.advice.pop_back();
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   lost_.push_back(std::move(event));
   supervisor_->Wake();
 }
@@ -291,7 +296,7 @@ void Fleet::CheckProgress() {
   if (!watch_progress_.load()) return;
   const int64_t now_ns = clock_.NowNs();
   if (now_ns - watch_since_ns_.load() < options_.stuck_after_ms * 1'000'000) return;
-  const std::vector<WorkerHealth> health = coordinator_->Health();
+  const std::vector<WorkerHealth> health = coordinator()->Health();
   FailureEvent event;
   event.kind = FailureEvent::Kind::kStuck;
   event.time_ns = now_ns;
@@ -351,11 +356,7 @@ void Fleet::TellWaits(std::vector<FailureEvent>* events) {
 
 // Adds the last activity that the worker reported.
 void Fleet::AddActivity(FailureEvent* event) {
-  Coordinator* coordinator = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    coordinator = coordinator_.get();
-  }
+  const Coordinator* const coordinator = this->coordinator();
   if (coordinator == nullptr) return;
   const WorkerHealth health = coordinator->Health()[event->worker];
   event->last_activity = health.progress.activity;
@@ -365,11 +366,11 @@ void Fleet::AddActivity(FailureEvent* event) {
 void Fleet::Fail(FailureEvent event, const absl::Status& reason) {
   Coordinator* coordinator = nullptr;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     failures_.push_back(std::move(event));
     coordinator = coordinator_.get();
   }
-  failed_.notify_all();
+  failed_.NotifyAll();
   if (coordinator != nullptr) coordinator->Abort(reason);
 }
 
@@ -383,7 +384,7 @@ absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(
   for (const WorkerCommand& command : commands) requests.push_back(command.SerializeAsString());
   watch_since_ns_.store(clock_.NowNs());
   watch_progress_.store(watch == Watch::kProgress);
-  absl::StatusOr<std::vector<std::string>> replies = coordinator_->CallEach(requests, 0);
+  absl::StatusOr<std::vector<std::string>> replies = coordinator()->CallEach(requests, 0);
   watch_progress_.store(false);
   WEIR_RETURN_IF_ERROR(replies.status());
   std::vector<WorkerAnswer> answers(num_workers());
@@ -464,29 +465,31 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
   bool failed = !status.ok();
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     if (absl::IsUnavailable(status) || absl::IsAborted(status) ||
         absl::IsDeadlineExceeded(status)) {
-      failed_.wait_for(lock, std::chrono::milliseconds(kNoticeMs),
-                       [this] { return !failures_.empty(); });
+      failed_.WaitFor(&mutex_, kNoticeMs, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !failures_.empty();
+      });
     }
     failed = failed || !failures_.empty();
   }
-  if (coordinator_ != nullptr) {
+  Coordinator* const coordinator = this->coordinator();
+  if (coordinator != nullptr) {
     if (failed) {
-      coordinator_->Abort(absl::CancelledError("the job has failed"));
+      coordinator->Abort(absl::CancelledError("the job has failed"));
     } else {
-      coordinator_->Shutdown(kShutdownMs);
+      coordinator->Shutdown(kShutdownMs);
     }
   }
   FailedJob job;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     job.events = failures_;
   }
   std::vector<int64_t> clock_offset_ns(num_workers(), 0);
-  if (coordinator_ != nullptr) {
-    const std::vector<WorkerHealth> health = coordinator_->Health();
+  if (coordinator != nullptr) {
+    const std::vector<WorkerHealth> health = coordinator->Health();
     for (int worker = 0; worker < num_workers(); ++worker)
       clock_offset_ns[worker] = health[worker].clock_offset_ns;
   }
@@ -500,7 +503,10 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   }
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
-  job.events = failures_;
+  {
+    MutexLock lock(&mutex_);
+    job.events = failures_;  // with those that the watching thread saw at the end
+  }
   job.remaining = Remaining();
   TellWaits(&job.events);
   return ReportFailure(job);

@@ -12,11 +12,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/mutex.h"
 #include "tools/train/evaluator.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
@@ -88,15 +88,18 @@ class RankGroup {
 
  private:
   RankGroup() = default;
+  // Returns the evaluator; null if there is none. Only the group's thread may use the result,
+  // because that thread alone ends the evaluator.
+  Evaluator* evaluator() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<DatasetFeed> feed_;
   MetricLog log_;
   JobSession training_;  // depends on the feed and the log above
   int64_t evaluation_batches_ = 0;
-  // Guards the making and the end of evaluator_ against Stop and Progress.
-  mutable std::mutex mutex_;
-  std::unique_ptr<Evaluator> evaluator_;
+  // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.
+  mutable Mutex mutex_;
+  std::unique_ptr<Evaluator> evaluator_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir
