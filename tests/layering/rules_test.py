@@ -6,6 +6,7 @@ from tests.layering import definition_rules
 from tests.layering import include_rules
 from tests.layering import mutex_rules
 from tests.layering import style_rules
+from tests.layering import visibility_rules
 from tests.layering.source_tree import SourceTree, includes_of
 
 MARK = "TO" + "DO"
@@ -244,6 +245,32 @@ class StyleRulesTest(PlantedViolationTest):
                 self.assert_found(
                     style_rules.check_links(tree_of(docs__a_md=f"# A\n\n[x]({link})\n", docs__b_md="# B\n")),
                     "docs/a.md:3")
+
+
+class VisibilityRulesTest(PlantedViolationTest):
+    BASE = 'weir_cc_library(\n    name = "base",\n    visibility = [%s],\n)\n'
+    USER = 'weir_cc_library(\n    name = "sbp",\n    deps = ["//runtime/base"],\n)\n'
+
+    def test_a_public_target_without_a_reason_is_found(self):
+        public = self.BASE % '"//visibility:public"'
+        found = visibility_rules.check_targets_are_private(SourceTree({"runtime/base/BUILD": public}))
+        self.assert_found(found, "runtime/base/BUILD:3")
+        reason = "# Public: every test uses the target.\n"
+        self.assertEqual(visibility_rules.check_targets_are_private(SourceTree({"sbp/BUILD": reason + public})), [])
+
+    def test_a_default_for_all_targets_is_found(self):
+        for default in ("//visibility:public", "//tests:__subpackages__"):
+            build = f'package(default_visibility = ["{default}"])\n'
+            self.assert_found(visibility_rules.check_targets_are_private(SourceTree({"sbp/BUILD": build})), "sbp/BUILD:1")
+
+    def test_a_visibility_that_no_package_uses_is_found(self):
+        for entry in ("//sbp:__pkg__", "//sbp:__subpackages__"):
+            base = {"runtime/base/BUILD": self.BASE % f'"{entry}"'}
+            used = SourceTree({**base, "sbp/BUILD": self.USER})
+            self.assertEqual(visibility_rules.check_visibility_names_users(used), [])
+            for other in ("# deps: //runtime/base\n", self.USER.replace("//runtime/base", "//runtime/base:mutex")):
+                unused = SourceTree({**base, "sbp/BUILD": other})
+                self.assert_found(visibility_rules.check_visibility_names_users(unused), "base", entry)
 
 
 if __name__ == "__main__":
