@@ -180,8 +180,8 @@ struct Model {
 enum class Rate : uint8_t {
   kMicroBatch,
   kStep,
-  // Only if weights are updated every H-th step: once in H steps. kUpdate: in the step that
-  // updates. kAfterUpdate: in the next step, the first of the next H.
+  // Both kinds act once in H steps, and exist only if weights are updated every H-th step. kUpdate
+  // acts in the step that updates. kAfterUpdate acts in the step after, the first of the next H.
   kUpdate,
   kAfterUpdate,
 };
@@ -205,7 +205,7 @@ struct ProgramValue {
   int variable = -1;  // index in Module::variables: present before the first step
   // The number of tokens by which readers lag. The first reads return zeros.
   int64_t delay = 0;
-  // Only with a delay: the value is the gradient of this weight (index in Module::variables).
+  // The weight (index in Module::variables) whose gradient the value is; -1 without a delay.
   int gradient_of = -1;
 };
 

@@ -93,8 +93,8 @@ int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
 int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePass read,
                                int64_t read_part) const {
   if (made == read) {
-    // From one part of a stage to a later part: a whole group passes the first part before it comes
-    // to the second part.
+    // Between two parts of a stage, a whole group passes the first part before the group comes to
+    // the second part.
     return made_part == read_part ? 1 : std::min(num_stages, micro_batches);
   }
   if (read != PipelinePass::kWeightGradient)

@@ -47,8 +47,8 @@ struct PipelineSchedule {
   int64_t num_stages = 1;
   int64_t virtual_stages = 1;  // parts per stage
   int64_t micro_batches = 1;
-  // By part: the number of micro-batches between the start of their forward pass and the end of
-  // their backward pass.
+  // in_flight[p] is the number of micro-batches of part p that are between the start of their
+  // forward pass and the end of their backward pass.
   std::vector<int64_t> in_flight;
 
   int64_t num_parts() const { return num_stages * virtual_stages; }

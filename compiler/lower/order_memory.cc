@@ -112,7 +112,8 @@ namespace {
 
 using Role = MemoryRings::Role;
 
-// One step of a transfer; on some rank of the stage it may have no sends, or no fill.
+// An Exchange is one step of a transfer. On some ranks of the stage an
+// Exchange has no sends, or no fill.
 struct Exchange {
   std::vector<int> sends;
   std::vector<int> fills;

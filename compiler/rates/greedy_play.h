@@ -50,7 +50,8 @@ class GreedyPlay {
   std::vector<int> device_of_;
   std::vector<std::set<std::tuple<int, int64_t, int>>> ready_;  // by device: -priority, turn, actor
   std::vector<char> busy_;
-  // By time: the end of an actor's act, or the moment when a wait sees that end.
+  // The queue orders two kinds of events by time: the end of an actor's act, and the moment when a
+  // wait sees that end.
   std::priority_queue<std::tuple<int64_t, int, int>, std::vector<std::tuple<int64_t, int, int>>,
                       std::greater<>>
       events_;

@@ -19,7 +19,8 @@ namespace weir::compiler {
 // The part of a rhythm that does not depend on the period.
 struct Rhythm {
   int64_t micro_batches = 1;  // the most of any actor
-  // One micro-batch: iterations follow each other at the period, and there is no second level.
+  // Returns whether there is one micro-batch. Iterations then follow each other at the period, and
+  // there is no second level.
   bool IsFlat() const { return micro_batches == 1; }
   int64_t granule_ns = 1;  // periods are multiples of this, so that every actor's turn is whole
   int64_t least_ns = 1;    // below this period the acts of one actor overlap

@@ -24,17 +24,16 @@ int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
 // Proves, from tokens and credits alone, that one event on this rank comes before another under
 // every schedule.
 //
-// A beat is a step, or a micro-batch. Of every actor that acts in each beat there are two events,
-// the start of its first act of beat n and the end of its last. A register ties them together:
-//   - a consumer starts after the token has been published, in the same beat, or a beat later if it
-//   lags by one;
-//   - a producer starts after the slot that it needs has been released: one that holds all of a
-//   beat's tokens but
-//     one slot waits for the readers of the beat before;
-//   - an actor starts a beat after it has ended the one before.
-//   - a peer writes after what its landing order says; it stands here as an actor like any other.
-// Ties of later beats, and others across ranks, are left out: what is found holds, not all that
-// holds is found.
+// A beat is a step, or a micro-batch. Every actor that acts in each beat has two events: the start
+// of its first act of beat n, and the end of its last act of beat n. A register orders the events:
+//   - A consumer starts after the token has been published, in the same beat, or in the next beat
+//     if the consumer lags by a beat.
+//   - A producer starts after the slot that the producer needs has been released. With one free
+//     slot, the producer waits for the last act of the readers in the beat before.
+//   - An actor starts a beat after the actor has ended the beat before.
+//   - A peer writes after the events that its landing order names; a peer counts as an actor.
+// The proof leaves out orders over later beats and other orders across ranks. An order that the
+// proof finds holds, but the proof does not find every order that holds.
 enum class Beat : uint8_t { kStep, kMicroBatch };
 
 class Precedence {
@@ -172,8 +171,8 @@ void Precedence::TieRegister(const RegisterSpec& r) {
         ties_[EndOf(producer)].push_back({EndOf(consumer), next});
       }
     }
-    // The first token of a beat goes into the slot of the last but `free`: with one free slot that
-    // of the last token of the beat before, with none, where a beat has one token, the one that the
+    // With one free slot, the first token of a beat goes into the slot of the last token of the
+    // beat before. Without a free slot, the only token of a beat goes into the slot that the
     // readers hold from the start.
     if (free == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), true});
     if (free == 0 && tokens == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), false});
@@ -249,7 +248,8 @@ bool Precedence::Apart(size_t a, size_t b) const {
          (Has(all_next_, a, column_b) && Has(all_same_, b, column_a));
 }
 
-// Registers that may share, the largest first. What lies in a state's home stays from step to step.
+// Returns the registers that may share, the largest first. A register that lies in a state's home
+// keeps its bytes from step to step, and is left out.
 std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& homes,
                          const std::vector<LandingOrder>& landings) {
   std::set<int> kept;

@@ -133,10 +133,10 @@ class TestWorkers {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
-  // After Join: the results of Connect and Serve.
+  // Both return the result of a worker, of Connect and of Serve. Precondition: Join has returned.
   absl::Status connected(int worker) const { return connected_[worker]; }
   absl::Status ended(int worker) const { return ended_[worker]; }
-  // After Join: the calls of on_abort.
+  // Returns the reasons with which on_abort was called. Precondition: Join has returned.
   std::vector<absl::Status> aborted(int worker) {
     MutexLock lock(&mutex_);
     return aborted_[worker];

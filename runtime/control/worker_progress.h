@@ -10,8 +10,8 @@ namespace weir {
 struct WorkerProgress {
   int64_t acts = 0;   // done by all its ranks together
   bool done = false;  // every rank has done all acts it was asked for
-  // For people, as "rank 3: actor 'forward layers.1' since 2.1 s"; a heartbeat carries 4 KiB of the
-  // text.
+  // A text for people, as "rank 3: actor 'forward layers.1' since 2.1 s". A heartbeat carries at
+  // most 4 KiB of the text.
   std::string activity;
 };
 

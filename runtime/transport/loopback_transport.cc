@@ -174,7 +174,7 @@ absl::Status LoopbackNetwork::PairEdges() {
 }
 
 void LoopbackNetwork::MakeRings() {
-  // By (from, to): tokens of one way, credits of the other.
+  // room[{from, to}] counts the entries of a ring: tokens of one way and credits of the other.
   std::map<std::pair<int, int>, uint64_t> room;
   for (auto& endpoint : endpoints_) {
     for (const LoopbackEndpoint::Edge& edge : endpoint->edges_) {

@@ -162,7 +162,7 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   return Must(LowerForRank(plan, rank));
 }
 
-// One boxing at one size, ready to run.
+// A BoxingJob is one boxing at one size, ready to run.
 class BoxingJob {
  public:
   BoxingJob(const Boxing& boxing, int64_t bytes, int rank, SocketExchange* exchange,

@@ -1,6 +1,6 @@
-// Plants each bug in turn and checks whether the regression seeds find it. Only for programs whose
-// sources are compiled with WEIR_PLANTED_BUGS. Each bug runs in its own process, because it may
-// crash.
+// Plants each bug in turn and checks whether the regression seeds find it. The
+// sources of the program must be compiled with WEIR_PLANTED_BUGS. Each bug runs in its own process,
+// because it may crash.
 // Thread rule: one thread in the process.
 #pragma once
 

@@ -21,8 +21,8 @@
 namespace weir {
 
 struct RankPairs {
-  // By outgoing edge of a representative: the incoming edge of a representative on which its tokens
-  // arrive.
+  // images[e], for an outgoing edge e of a representative, is the incoming edge of a representative
+  // on which the tokens of e arrive.
   std::map<uint64_t, uint64_t> images;
   // Edges of scalars whose other end has no representative.
   std::vector<uint64_t> loose;

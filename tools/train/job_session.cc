@@ -134,7 +134,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     }
     return absl::OkStatus();
   }));
-  // Who starts processes has looked at all of them before.
+  // A starter of processes has checked the memory of all of them before.
   if (options.ranks.empty() && options.plan == nullptr)
     WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing,
                                    NeedOf(plans, opened.threads_per_device), BudgetOf(job)));

@@ -25,8 +25,8 @@ class MetricLog final : public MetricSink {
   std::map<int64_t, StepMetrics> steps_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One line of a metrics file: {"step": 1, "loss": …}. Names keep the given order. A value that is
-// not finite becomes null.
+// A MetricLine is one line of a metrics file: {"step": 1, "loss": …}. Names keep the given order. A
+// value that is not finite becomes null.
 class MetricLine {
  public:
   explicit MetricLine(int64_t step);

@@ -38,7 +38,8 @@ struct RankGroupOptions {
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::string plan_id;  // required result of compiling; empty: any plan
-  // Only with all ranks: the result of earlier compiling and opening. Null: nothing is prepared.
+  // The result of earlier compiling and opening, for a group of all ranks. Null: nothing is
+  // prepared.
   const PreparedTraining* prepared = nullptr;
   // Solved by another process for the same job; null: Open solves them.
   std::shared_ptr<const compiler::JobRhythm> rhythm, evaluation_rhythm;
