@@ -53,6 +53,7 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
       spec.outputs = Slices(call.outputs);
       spec.micro_batches = plan.micro_batches;
       spec.num_threads = num_threads;
+      spec.transfer = call.transfer;
       absl::StatusOr<std::unique_ptr<Kernel>> kernel = KernelRegistry::Create(device, spec);
       if (!kernel.ok()) {
         return absl::Status(

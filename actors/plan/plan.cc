@@ -9,6 +9,7 @@
 #include "actors/plan/plan_reader.h"
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer_codec.h"
 
 namespace weir {
 namespace plan_reader {
@@ -190,6 +191,9 @@ absl::Status PlanReader::ReadCall(const KernelCall& in, const PlanProgram& progr
   for (int i = 0; i < in.output_size(); ++i) {
     const auto at = [&] { return absl::StrCat(where(), ", output ", i); };
     WEIR_RETURN_IF_ERROR(ReadOperand(in.output(i), at, &out->outputs[i]));
+  }
+  if (const auto flaw = DecodeTransfer(in, &out->transfer)) {
+    return Bad("W0502", where, absl::StrCat(flaw->expected, " in the transfer"), flaw->found);
   }
   return absl::OkStatus();
 }

@@ -20,6 +20,7 @@
 #include "runtime/base/attributes.h"
 #include "runtime/base/ids.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir {
 
@@ -39,6 +40,7 @@ struct PlanCall {
   std::vector<PlanOperand> inputs;
   std::vector<PlanOperand> outputs;
   uint64_t rng_key = 0;
+  Transfer transfer;  // without a flaw
 };
 
 struct PlanProgram {

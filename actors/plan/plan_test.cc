@@ -150,6 +150,19 @@ INSTANTIATE_TEST_SUITE_P(
                   }
                 },
                 "each attribute once"},
+        Mistake{"TransferThatNeitherPacksNorFills",
+                [](RankPlan& p) {
+                  p.mutable_program(0)->mutable_call(0)->mutable_exchange()->set_chunk_elements(4);
+                },
+                "W0502"},
+        Mistake{"TransferOfAPieceBeforeTheFirstPosition",
+                [](RankPlan& p) {
+                  ExchangeProto* exchange =
+                      p.mutable_program(0)->mutable_call(0)->mutable_exchange();
+                  exchange->set_chunk_elements(4);
+                  exchange->mutable_pack()->add_piece()->set_position(-1);
+                },
+                "1 elements at -1"},
         Mistake{"InputWrittenThatOthersRead",
                 [](RankPlan& p) {
                   p.mutable_actor(2)->mutable_input(0)->set_register_id(0);  // now two readers

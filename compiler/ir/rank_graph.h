@@ -11,6 +11,7 @@
 
 #include "compiler/ir/ir.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir::compiler {
 
@@ -73,6 +74,7 @@ struct RankKernel {
   Attributes attrs;
   std::vector<RankOperand> inputs, outputs;
   uint64_t rng_key = 0;
+  Transfer transfer = {};
 };
 
 struct RankState {

@@ -435,34 +435,28 @@ class RankLowering {
     RankKernel kernel;
     kernel.op = "exchange_fill";
     kernel.name = name;
-    std::vector<int64_t> code;
+    ExchangeFill fill;
+    fill.chunk_elements = chunk_elements;
+    fill.num_own = static_cast<int>(own.size());
     for (const Region& region : exchange.regions) {
-      code.push_back(region.tensor);
-      code.push_back(region.combiner == Combiner::kMax ? 1 : 0);
-      AppendRect(region.dst, &code);
-      code.push_back(static_cast<int64_t>(region.sources.size()));
+      ExchangeRegion& to = fill.regions.emplace_back();
+      to.tensor = region.tensor;
+      to.combiner = region.combiner;
+      to.target = region.dst;
       for (const RegionSource& source : region.sources) {
         if (source.from == rank_) {
-          code.push_back(-1);
-          AppendRect(source.src, &code);
+          to.sources.push_back({ExchangeSource::kOwn, source.src});
         } else {
-          code.push_back(std::lower_bound(peers.begin(), peers.end(), source.from) - peers.begin());
+          const auto message = std::lower_bound(peers.begin(), peers.end(), source.from);
+          to.sources.push_back({static_cast<int>(message - peers.begin()), {}});
         }
       }
     }
-    kernel.attrs.Set("num_own", static_cast<int64_t>(own.size()));
-    kernel.attrs.Set("regions", std::move(code));
-    kernel.attrs.Set("chunk_elements", chunk_elements);
+    kernel.transfer = std::move(fill);
     kernel.inputs = std::move(own);
     kernel.inputs.insert(kernel.inputs.end(), messages.begin(), messages.end());
     kernel.outputs = std::move(outputs);
     return kernel;
-  }
-
-  static void AppendRect(const Rect& rect, std::vector<int64_t>* code) {
-    code->push_back(static_cast<int64_t>(rect.begin.size()));
-    code->insert(code->end(), rect.begin.begin(), rect.begin.end());
-    code->insert(code->end(), rect.end.begin(), rect.end.end());
   }
 
   uint64_t EdgeOf(size_t bundle, size_t step, int64_t from, int64_t to) const {
@@ -580,18 +574,16 @@ class RankLowering {
     RankKernel kernel;
     kernel.op = "exchange_pack";
     kernel.name = actor.name;
-    std::vector<int64_t> code;
+    ExchangePack pack;
+    pack.chunk_elements = chunk_elements;
     std::map<int, int> operand_of;
     for (const Piece& piece : pieces) {
       auto known = operand_of.emplace(piece.tensor, static_cast<int>(kernel.inputs.size()));
       if (known.second) kernel.inputs.push_back(sources[piece.tensor]);
-      code.push_back(known.first->second);
-      code.push_back(piece.position);
-      AppendRect(piece.src, &code);
+      pack.pieces.push_back({known.first->second, piece.position, piece.src});
       total += piece.src.volume();
     }
-    kernel.attrs.Set("pieces", std::move(code));
-    kernel.attrs.Set("chunk_elements", chunk_elements);
+    kernel.transfer = std::move(pack);
     int64_t slot_elements = std::min(total, chunk_elements);
     int message = NewTensor(absl::StrCat(name, " rank ", rank_, " to ", peer),
                             slot_elements * element, actor.acts_per_step, actor.every);

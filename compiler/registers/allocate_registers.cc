@@ -13,6 +13,7 @@
 #include "compiler/rhythm/rank_rhythm.h"
 #include "runtime/base/alignment.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer_codec.h"
 
 namespace weir::compiler {
 namespace {
@@ -272,6 +273,7 @@ class RegisterAllocator {
       call->set_name(kernel.name);
       call->set_rng_key(kernel.rng_key);
       SetAttrs(kernel.attrs, call->mutable_attr());
+      EncodeTransfer(kernel.transfer, call);
       for (const RankOperand& input : kernel.inputs) set_operand(input, call->add_input());
       for (const RankOperand& output : kernel.outputs) set_operand(output, call->add_output());
     }

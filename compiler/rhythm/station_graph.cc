@@ -7,6 +7,7 @@
 #include "compiler/lower/slot_policy.h"
 #include "runtime/base/alignment.h"
 #include "runtime/base/plan_limits.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir::compiler {
 namespace {
@@ -25,14 +26,15 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
   for (const RankKernel& kernel : actor.kernels) {
     KernelUse use{kernel.op, kernel.attrs, {}, {}};
     for (const RankOperand& output : kernel.outputs) use.outputs.push_back(output.slice);
-    // An exchange reads as many bytes as it writes, whatever the size of the shard around them.
-    if (kernel.op == "exchange_pack" || kernel.op == "exchange_fill") {
+    const TransferTraffic traffic = TransferTrafficOf(kernel.op);
+    // A transfer reads as many bytes as it writes, whatever the size of the shard around them.
+    if (traffic != TransferTraffic::kNone) {
       use.inputs = use.outputs;
     } else {
       for (const RankOperand& input : kernel.inputs) use.inputs.push_back(input.slice);
     }
     const int64_t whole = costs.KernelNs(use);
-    ns += kernel.op == "exchange_fill" ? whole / std::max<int64_t>(1, actor.chunks) : whole;
+    ns += traffic == TransferTraffic::kChunk ? whole / std::max<int64_t>(1, actor.chunks) : whole;
   }
   return std::clamp<int64_t>(ns, 1, kActNsMax);
 }

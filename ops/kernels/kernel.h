@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/attributes.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/base/transfer/transfer.h"
 #include "runtime/device/thread_team.h"
 
 namespace weir {
@@ -32,6 +33,7 @@ struct KernelSpec {
   std::vector<std::optional<TensorSlice>> outputs;
   int64_t micro_batches = 1;  // of the job
   int num_threads = 1;        // of the team it will run on: at least that team's num_threads()
+  Transfer transfer = {};     // of an op of transfers: what the kernel moves
 };
 
 struct KernelArgs {

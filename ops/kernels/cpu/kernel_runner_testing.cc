@@ -168,6 +168,7 @@ std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs
   KernelSpec spec;
   spec.op = op;
   spec.attrs = attrs;
+  spec.transfer = options.transfer;
   for (const auto& input : inputs)
     spec.inputs.push_back(input ? std::optional(input->slice) : std::nullopt);
   spec.outputs = outputs;
