@@ -16,9 +16,19 @@ void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port,
   }
 }
 
+void RankExecutor::BindTokenBytes(ActorRuntime& actor) {
+  for (int32_t input : actor.sized_inputs) {
+    const ActorMachine::Port& port = actor.machine.input(input);
+    const std::vector<int64_t>& bytes = registers_[port.register_id].token_bytes;
+    for (int32_t k = 0; k < port.tokens; ++k)
+      actor.program->SetTokenBytes(input, k, bytes[port.slot(k)]);
+  }
+}
+
 void RankExecutor::BindSlots(ActorRuntime& actor) {
   const ActorMachine& machine = actor.machine;
   const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
+  if (!actor.sized_inputs.empty()) BindTokenBytes(actor);
   // Nearly all ports have one token, which is bound without calls and loops: that is much of what a
   // hop costs.
   for (int i = 0; i < machine.num_inputs(); ++i) {

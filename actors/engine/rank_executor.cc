@@ -353,6 +353,9 @@ int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act, const E
   } else if (r.side == RegisterSide::kOutbound) {
     return Send(actor, act, r, effect);
   } else {
+    if (r.is_sized) {
+      r.token_bytes[effect.slot] = actor.program->PayloadBytes(effect.port, act.chunk, r.bytes);
+    }
     Deliver(r, effect.slot);
   }
   return 0;
@@ -432,6 +435,7 @@ absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header)
   ++num_received_;
   ++r.expected_sequence;
   r.expected_slot = r.expected_slot + 1 == r.slots ? 0 : r.expected_slot + 1;
+  if (r.is_sized) r.token_bytes[header.slot] = header.payload_bytes;
   Deliver(r, header.slot);
   return absl::OkStatus();
 }

@@ -188,7 +188,7 @@ class RankExecutor final : private MessageReceiver {
     const PlanActor* plan = nullptr;
     int32_t place = 0;                // in ready_, of the next or running act
     bool in_order = false;            // has places or a stream
-    bool rebinds = false;             // an operand lies now in one slot, now in another
+    bool rebinds = false;             // operands or the sizes of tokens differ from act to act
     const int32_t* places = nullptr;  // by micro-batch; null: always the same
     int32_t acts_per_step = 1;
     int32_t chunks = 1;
@@ -199,12 +199,14 @@ class RankExecutor final : private MessageReceiver {
     Act act;              // the next to be issued, or the one that is being issued
     int32_t act_in_step = 0;
     int64_t cost_ns = 0;
-    bool measured = false;  // its last act was long: its CPU time is read
+    bool measured = false;              // its last act was long: its CPU time is read
+    std::vector<int32_t> sized_inputs;  // ports that it reads, of registers with token_bytes
   };
   struct RegisterRuntime {
     explicit RegisterRuntime(SlotLedger l) : ledger(std::move(l)) {}
     SlotLedger ledger;  // unused if outbound
     RegisterSide side = RegisterSide::kLocal;
+    bool is_sized = false;  // has token_bytes
     int32_t producer_actor = -1;
     int32_t producer_port = -1;
     PortRef first_consumer;  // beside the others, since most registers have one
@@ -224,6 +226,9 @@ class RankExecutor final : private MessageReceiver {
     // then queue, the position of the slot's last reader on that queue.
     std::vector<int64_t> written;
     std::vector<int64_t> read;
+    // By slot, the bytes of the token there. Empty: every token fills its slot, or nothing is
+    // computed.
+    std::vector<int64_t> token_bytes;
   };
 
   // Actors that act in a fixed order, and whose turn it is.
@@ -265,6 +270,8 @@ class RankExecutor final : private MessageReceiver {
   PortSpec SpanSpec(const PlanPort& port, int64_t acts) const;
   absl::Status CheckBegin() const;
   void BindConstantSlots();
+  void FindSizedTokens();
+  void BindTokenBytes(ActorRuntime& actor);
   void MakePlaces();
 
   int64_t Now() const {

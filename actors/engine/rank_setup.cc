@@ -374,8 +374,21 @@ absl::Status RankExecutor::Connect() {
   return absl::OkStatus();
 }
 
+// Finds the registers whose tokens may be shorter than their slots: those that other ranks write,
+// and those of kernels that pack. Tokens that exist before the first step are whole.
+void RankExecutor::FindSizedTokens() {
+  for (RegisterRuntime& r : registers_) {
+    const BoundProgram* maker = r.producer_actor < 0 ? nullptr : actors_[r.producer_actor].program;
+    r.is_sized =
+        r.side == RegisterSide::kInbound || (r.side == RegisterSide::kLocal && maker != nullptr &&
+                                             maker->MakesShortTokens(r.producer_port));
+    if (r.is_sized) r.token_bytes.assign(r.slots, r.bytes);
+  }
+}
+
 // Ports that take all slots of their register each time are bound once and for all.
 void RankExecutor::BindConstantSlots() {
+  FindSizedTokens();
   for (ActorRuntime& actor : actors_) {
     if (actor.program == nullptr) continue;
     const ActorMachine& machine = actor.machine;
@@ -383,7 +396,9 @@ void RankExecutor::BindConstantSlots() {
     for (int i = 0; i < machine.num_inputs(); ++i) {
       BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
       const ActorMachine::Port& port = machine.input(i);
-      actor.rebinds |= port.slots > port.tokens && actor.program->ReadsInput(i, port.tokens);
+      const bool reads = actor.program->ReadsInput(i, port.tokens);
+      actor.rebinds |= port.slots > port.tokens && reads;
+      if (registers_[port.register_id].is_sized && reads) actor.sized_inputs.push_back(i);
     }
     for (int i = 0; i < machine.num_outputs(); ++i) {
       BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
@@ -391,6 +406,7 @@ void RankExecutor::BindConstantSlots() {
       actor.rebinds |= (port.slots > port.tokens && actor.program->WritesOutput(i, port.tokens)) ||
                        actor.program->Collects(i);
     }
+    actor.rebinds |= !actor.sized_inputs.empty();
   }
 }
 

@@ -224,6 +224,7 @@ class FillKernel final : public Kernel {
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     if (args.chunk < 0 || args.chunk + 1 >= static_cast<int64_t>(first_task_.size()))
       return absl::OkStatus();
+    if (!args.input_bytes.empty()) WEIR_RETURN_IF_ERROR(CheckMessages(args));
     const int64_t first = first_task_[args.chunk];
     launch.team->For(first_task_[args.chunk + 1] - first,
                      [&](int64_t i) { RunTask(args, tasks_[first + i]); });
@@ -251,6 +252,8 @@ class FillKernel final : public Kernel {
   absl::Status AddRegion(const ExchangeRegion& from, SpecCheck* check);
   absl::Status AddSource(const ExchangeSource& from, const Region& region, SpecCheck* check);
   void Cut(int64_t chunk_elements, int64_t num_inputs);
+  // Checks that each message has as many bytes as the regions of this chunk read.
+  absl::Status CheckMessages(const KernelArgs& args) const;
   void RunTask(const KernelArgs& args, const Task& task) const;
   void Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const;
   bool CombineInPlace(const KernelArgs& args, const Task& task, const Region& region,
@@ -270,7 +273,9 @@ class FillKernel final : public Kernel {
   std::vector<Source> sources_;
   std::vector<int64_t> offsets_;
   std::vector<Task> tasks_;
-  std::vector<int64_t> first_task_;  // per chunk, and one past the last
+  std::vector<int64_t> first_task_;     // per chunk, and one past the last
+  std::vector<int64_t> message_bytes_;  // per chunk and message
+  int64_t num_messages_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> FillKernel::Create(const KernelSpec& spec) {
@@ -335,15 +340,18 @@ void FillKernel::Cut(int64_t chunk_elements, int64_t num_inputs) {
   std::vector<int64_t> read(num_inputs, 0);  // elements of each message used in this chunk
   int64_t position = 0;                      // of the region's first element
   int64_t chunk = 0;
+  num_messages_ = num_inputs - num_own_;
+  const auto end_chunk = [&] {
+    first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+    for (int64_t i = num_own_; i < num_inputs; ++i) message_bytes_.push_back(read[i] * size_);
+    std::fill(read.begin(), read.end(), 0);
+  };
   first_task_.push_back(0);
   for (int64_t r = 0; r < static_cast<int64_t>(regions_.size()); ++r) {
     const Region& region = regions_[r];
     const int64_t end = position + region.target.volume();
     for (int64_t at = position; at < end;) {
-      for (; chunk < at / chunk_elements; ++chunk) {
-        first_task_.push_back(static_cast<int64_t>(tasks_.size()));
-        std::fill(read.begin(), read.end(), 0);
-      }
+      for (; chunk < at / chunk_elements; ++chunk) end_chunk();
       int64_t part_end = std::min(end, (chunk + 1) * chunk_elements);
       ForEachTask(at - position, part_end - position, [&](int64_t first, int64_t last) {
         tasks_.push_back(Task{r, first, last, static_cast<int64_t>(offsets_.size())});
@@ -357,7 +365,19 @@ void FillKernel::Cut(int64_t chunk_elements, int64_t num_inputs) {
     }
     position = end;
   }
-  first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+  end_chunk();
+}
+
+absl::Status FillKernel::CheckMessages(const KernelArgs& args) const {
+  const int64_t* expected = message_bytes_.data() + args.chunk * num_messages_;
+  for (int64_t m = 0; m < num_messages_; ++m) {
+    if (args.input_bytes[num_own_ + m] != expected[m]) {
+      return absl::DataLossError(absl::StrCat("message ", m, " of chunk ", args.chunk, " has ",
+                                              args.input_bytes[num_own_ + m], " bytes, not ",
+                                              expected[m]));
+    }
+  }
+  return absl::OkStatus();
 }
 
 DenseRect FillKernel::SourceRect(const Task& task, const Region& region, int64_t s) const {

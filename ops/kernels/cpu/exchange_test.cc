@@ -364,5 +364,35 @@ TEST(ExchangeFillTest, ADamagedDescriptionIsRefused) {
   EXPECT_TRUE(KernelRegistry::Create("cpu", spec).ok());
 }
 
+// Runs a fill of chunk 1, which reads 2 elements of a message of `bytes` bytes.
+absl::Status FillFrom(int64_t bytes) {
+  KernelSpec spec{.op = "exchange_fill",
+                  .inputs = {TensorSlice::Whole(DType::kF32, {4})},
+                  .outputs = {TensorSlice::Whole(DType::kF32, {6})},
+                  .transfer = ExchangeFill{4, 0, {{0, Combiner::kSum, {{0}, {6}}, {Message(0)}}}}};
+  auto kernel = KernelRegistry::Create("cpu", spec);
+  if (!kernel.ok()) return kernel.status();
+  std::vector<float> message(4, 1), out(6, 0);
+  const void* inputs[] = {message.data()};
+  void* outputs[] = {out.data()};
+  KernelArgs args;
+  args.inputs = inputs;
+  args.outputs = outputs;
+  args.chunk = 1;
+  args.input_bytes = absl::MakeConstSpan(&bytes, 1);
+  ThreadTeam team(1);
+  return (*kernel)->Run(args, {&team, nullptr});
+}
+
+TEST(ExchangeFillTest, AMessageOfAnotherSizeIsAnError) {
+  EXPECT_EQ(FillFrom(8), absl::OkStatus());
+  for (int64_t bytes : {0, 4, 12, 16}) {
+    const absl::Status status = FillFrom(bytes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(status.message(),
+              "message 0 of chunk 1 has " + std::to_string(bytes) + " bytes, not 8");
+  }
+}
+
 }  // namespace
 }  // namespace weir
