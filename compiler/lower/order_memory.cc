@@ -22,7 +22,7 @@ bool HoldsOneMicroBatch(const LogicalPlan& plan) {
   return runtime.registers() == Runtime::SCHEDULE || runtime.registers() == Runtime::ONE;
 }
 
-bool IsSend(const RankActor& actor) { return actor.kind == ActorSpec::SEND; }
+bool IsSend(const RankActor& actor) { return actor.role == TransferRole::kSends; }
 
 }  // namespace
 
@@ -130,14 +130,15 @@ class ItemView {
       : actors_(plan.module.items.size()), exchanges_(plan.module.items.size()) {
     for (size_t a = 0; a < graph.actors.size(); ++a)
       actors_[graph.actors[a].station.item].push_back(static_cast<int>(a));
-    for (const Station& station : graph.exchanges) {
+    for (size_t site = 0; site < graph.sites.size(); ++site) {
+      const int item = graph.sites[site].ends[0].station.item;
       Exchange exchange;
-      for (int a : actors_[station.item]) {
-        const int place = graph.actors[a].station.place;
-        if (place == station.place) exchange.sends.push_back(a);
-        if (place == station.place + 1) exchange.fills.push_back(a);
+      for (int a : actors_[item]) {
+        const RankActor& actor = graph.actors[a];
+        if (actor.site != static_cast<int>(site)) continue;
+        (IsSend(actor) ? exchange.sends : exchange.fills).push_back(a);
       }
-      exchanges_[station.item].push_back(std::move(exchange));
+      exchanges_[item].push_back(std::move(exchange));
     }
   }
 
@@ -345,7 +346,7 @@ class MemoryOrderer {
       HoldWhole(graph_.actors[fill], input);
       for (int send : sends) {
         const RankActor& sender = graph_.actors[send];
-        if (graph_.tensors[sender.outputs[0]].peer == landing.peer && ActsEvenly(plan_, sender))
+        if (sender.peer == landing.peer && ActsEvenly(plan_, sender))
           landing.written_after = {send, lag};
       }
     }

@@ -75,12 +75,6 @@ constexpr int64_t kHourNs = 3600 * kSecondNs;
 // The limit of a plan (actors/plan/plan.h).
 constexpr int64_t kIterationNsMax = int64_t{1} << 46;
 
-// Returns the name that the actor at the far end of a message has on its own rank.
-std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t rank) {
-  if (spec.side() == RegisterSpec::INBOUND) return absl::StrCat(near.name, " to rank ", rank);
-  return near.name.substr(0, near.name.rfind(" to rank "));
-}
-
 class RankRhythm {
  public:
   RankRhythm(const JobRhythm& rhythm, int64_t steps_per_iteration, const RankGraph& graph,
@@ -179,15 +173,12 @@ class RankRhythm {
     }
   }
 
-  // The far end is at the neighbouring place of the same item, because the sends of an exchange
-  // stand before its fill.
   absl::Status AddFarEnd(RegisterSpec* spec, TimedGraph::Register* entry) {
     const bool inbound = spec->side() == RegisterSpec::INBOUND;
     const TimedGraph::Port near = inbound ? entry->consumers.at(0) : entry->producer;
     const RankActor& actor = graph_.actors[near.actor];
-    Station station{actor.station.item, actor.station.place + (inbound ? -1 : 1)};
-    const std::string name = FarName(actor, *spec, graph_.rank);
-    WEIR_ASSIGN_OR_RETURN(int far, AddActor(actor, station, name));
+    const Station& station = graph_.PeerOf(actor);
+    WEIR_ASSIGN_OR_RETURN(int far, AddActor(actor, station, actor.far_name));
     const StationTime* sends = rhythm_.Find(inbound ? station : actor.station);
     entry->latency_ns = sends->latency_ns;
     TimedGraph::Port port{far, 1, 1};
@@ -198,7 +189,7 @@ class RankRhythm {
     }
     spec->set_latency_ns(entry->latency_ns);
     FarActor* out = spec->add_far();
-    out->set_name(name);
+    out->set_name(actor.far_name);
     out->set_acts_per_step(actor.acts_per_step);
     out->set_chunks(actor.chunks);
     if (actor.every > 1) out->set_every(actor.every);

@@ -88,7 +88,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
     const bool local = tensor.side == RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
     if (tensor.paces)
-      continue;  // the messages of the exchange give the same waits, and a latency besides
+      continue;  // the messages of the transfer give the same waits, and a latency besides
     RegisterData data;
     data.name = tensor.name;
     data.slots = GivenSlots(plan_, graph, tensor);
@@ -97,11 +97,11 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
       key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step,
              InitialTokens(tensor)};
     } else if (tensor.side == RegisterSpec::OUTBOUND) {
-      const Station& send = graph.actors[tensor.producer].station;
-      key = {send, {{send.item, send.place + 1}}, 0, 0};
+      const RankActor& sender = graph.actors[tensor.producer];
+      key = {sender.station, {graph.PeerOf(sender)}, 0, 0};
     } else {
-      const Station& fill = graph.actors[tensor.consumers[0]].station;
-      key = {{fill.item, fill.place - 1}, {fill}, 0, 0};
+      const RankActor& receiver = graph.actors[tensor.consumers[0]];
+      key = {graph.PeerOf(receiver), {receiver.station}, 0, 0};
     }
     if (!local && sizes == Sizes::kKnown) {
       data.latency_ns = std::min(
