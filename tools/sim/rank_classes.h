@@ -28,8 +28,8 @@ struct RankPairs {
   std::vector<uint64_t> loose;
 };
 
-// `plans` are the plans of the first ranks of all stages. kInvalidArgument (W0705) names a register
-// that has no counterpart.
+// `plans` are the plans of the first ranks of all stages, with the far ends of their registers.
+// kInvalidArgument (W0705) names a register that has no counterpart.
 absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, const Mesh& mesh);
 
 }  // namespace weir
