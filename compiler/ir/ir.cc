@@ -55,12 +55,12 @@ const char* KindText(ItemKind kind) {
   return "?";
 }
 
-const char* RateText(Rate rate) {
+const char* RateText(Frequency rate) {
   switch (rate) {
-    case Rate::kMicroBatch: return "";
-    case Rate::kStep: return " per step";
-    case Rate::kUpdate: return " per update";
-    case Rate::kAfterUpdate: return " after update";
+    case Frequency::kMicroBatch: return "";
+    case Frequency::kStep: return " per step";
+    case Frequency::kUpdate: return " per update";
+    case Frequency::kAfterUpdate: return " after update";
   }
   return "?";
 }

@@ -176,8 +176,8 @@ struct Model {
 
 // ---- program ----
 
-// The rate of an item's acts, and of a value's tokens.
-enum class Rate : uint8_t {
+// How often an item acts, and how often a token of a value comes.
+enum class Frequency : uint8_t {
   kMicroBatch,
   kStep,
   // Only if weights are updated every H-th step: once in H steps. kUpdate: in the step that
@@ -201,7 +201,7 @@ struct ProgramValue {
   TensorType type;
   Layout layout;
   int64_t stage = 0;
-  Rate rate = Rate::kMicroBatch;
+  Frequency rate = Frequency::kMicroBatch;
   int variable = -1;  // index in Module::variables: present before the first step
   // The number of tokens by which readers lag. The first reads return zeros.
   int64_t delay = 0;
@@ -216,7 +216,7 @@ struct ProgramItem {
   int function = -1;      // kCall
   uint64_t instance = 0;  // the call of the user's model that the item belongs to
   int64_t part = 0;       // the pipeline part that the item works for
-  Rate rate = Rate::kMicroBatch;
+  Frequency rate = Frequency::kMicroBatch;
   std::vector<int> inputs;          // program values
   std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new place
   std::string feed;                 // kSource, kSink

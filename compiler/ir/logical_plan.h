@@ -46,8 +46,8 @@ struct LogicalPlan {
   std::vector<PassTiming> timings;
 };
 
-// Returns how often something of rate `rate` happens in Training::update_every steps.
-int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate);
+// Returns how often something of frequency `rate` happens in Training::update_every steps.
+int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency rate);
 
 }  // namespace weir::compiler
 

@@ -70,8 +70,8 @@ void MemoryRings::FindMoves() {
   std::map<int, int> gradient_of;  // calls, by a value that has left them
   for (size_t i = 0; i < members_.size(); ++i) {
     const ProgramItem& item = module.items[i];
-    if (members_[i].role != Role::kNone || item.rate != Rate::kMicroBatch || item.inputs.empty() ||
-        item.outputs.empty())
+    if (members_[i].role != Role::kNone || item.rate != Frequency::kMicroBatch ||
+        item.inputs.empty() || item.outputs.empty())
       continue;
     const int from = item.inputs[0], to = item.outputs[0];
     if (from < 0 || module.values[from].stage != stage_ || module.values[to].stage != stage_)

@@ -91,9 +91,11 @@ class RankLowering {
     return absl::OkStatus();
   }
 
-  int64_t Tokens(Rate rate) const { return rate == Rate::kMicroBatch ? plan_.micro_batches : 1; }
-  int64_t Every(Rate rate) const {
-    return rate == Rate::kUpdate || rate == Rate::kAfterUpdate ? plan_.updates.every : 1;
+  int64_t Tokens(Frequency rate) const {
+    return rate == Frequency::kMicroBatch ? plan_.micro_batches : 1;
+  }
+  int64_t Every(Frequency rate) const {
+    return rate == Frequency::kUpdate || rate == Frequency::kAfterUpdate ? plan_.updates.every : 1;
   }
 
   TensorSlice Local(const TensorType& type, const Layout& layout) const {
@@ -132,7 +134,7 @@ class RankLowering {
     actor.instance = item.instance;
     actor.acts_per_step = Tokens(item.rate);
     actor.every = Every(item.rate);
-    actor.every_phase = item.rate == Rate::kUpdate ? plan_.updates.phase : 0;
+    actor.every_phase = item.rate == Frequency::kUpdate ? plan_.updates.phase : 0;
     actor.function = item.name;
     return actor;
   }
@@ -165,7 +167,7 @@ class RankLowering {
         waves_[i] = Wave::kForward;
       if (item.phase == PhaseKind::kBackward) waves_[i] = Wave::kBackward;
       if (item.phase == PhaseKind::kWeightGradient) waves_[i] = Wave::kWeightGradient;
-      if (item.kind == ItemKind::kBoxing && item.rate == Rate::kMicroBatch) {
+      if (item.kind == ItemKind::kBoxing && item.rate == Frequency::kMicroBatch) {
         int from = producer[item.inputs[0]];
         waves_[i] = from >= 0 && from < static_cast<int>(i) ? waves_[from] : Wave::kNone;
       }
@@ -220,7 +222,7 @@ class RankLowering {
     for (size_t a = 0; a < function.args.size(); ++a) {
       if (item.inputs[a] >= 0) tensor_of[function.args[a].value] = TensorOf(item.inputs[a]);
     }
-    std::map<ValueId, Rate> escapes = Escapes(function, *segmented, item);
+    std::map<ValueId, Frequency> escapes = Escapes(function, *segmented, item);
     size_t next_transfer = 0;
     for (size_t s = 0; s < segmented->segments.size(); ++s) {
       WEIR_RETURN_IF_ERROR(LowerSegment(item, function, *segmented, s, escapes, &tensor_of));
@@ -264,15 +266,15 @@ class RankLowering {
   }
 
   // Values computed in one segment and read elsewhere, with the rate of their tokens.
-  std::map<ValueId, Rate> Escapes(const Function& function, const SegmentedFunction& segmented,
-                                  const ProgramItem& item) const {
+  std::map<ValueId, Frequency> Escapes(const Function& function, const SegmentedFunction& segmented,
+                                       const ProgramItem& item) const {
     std::vector<int> home(function.values.size(), -1);
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
         for (ValueId output : function.nodes[node].outputs) home[output] = static_cast<int>(s);
       }
     }
-    std::map<ValueId, Rate> escapes;
+    std::map<ValueId, Frequency> escapes;
     for (size_t s = 0; s < segmented.segments.size(); ++s) {
       for (int node : segmented.segments[s]) {
         for (ValueId input : function.nodes[node].inputs) {
@@ -307,7 +309,8 @@ class RankLowering {
 
   absl::Status LowerSegment(const ProgramItem& item, const Function& function,
                             const SegmentedFunction& segmented, size_t s,
-                            const std::map<ValueId, Rate>& escapes, std::vector<int>* tensor_of) {
+                            const std::map<ValueId, Frequency>& escapes,
+                            std::vector<int>* tensor_of) {
     const std::vector<int>& nodes = segmented.segments[s];
     if (nodes.empty()) return absl::OkStatus();
     RankActor actor = MakeActor(

@@ -133,12 +133,13 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   plan.stage_mesh = plan.mesh.StageMesh();
   plan.plan_id = "boxing";
   plan.micro_batches = kMicroBatches;
-  plan.module.AddValue({"x", type, boxing.from, 0, compiler::Rate::kMicroBatch, -1});
-  plan.module.AddValue({"y", type, boxing.to, boxing.to_stage, compiler::Rate::kMicroBatch, -1});
+  plan.module.AddValue({"x", type, boxing.from, 0, compiler::Frequency::kMicroBatch, -1});
+  plan.module.AddValue(
+      {"y", type, boxing.to, boxing.to_stage, compiler::Frequency::kMicroBatch, -1});
   compiler::ProgramItem source, exchange;
   source.kind = compiler::ItemKind::kSource;
   source.name = source.feed = "x";
-  source.rate = exchange.rate = compiler::Rate::kMicroBatch;
+  source.rate = exchange.rate = compiler::Frequency::kMicroBatch;
   source.outputs = {0};
   exchange.kind = compiler::ItemKind::kBoxing;
   exchange.name = "y";
@@ -150,7 +151,7 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
     compiler::ProgramItem sink;
     sink.kind = compiler::ItemKind::kSink;
     sink.name = sink.feed = "y is read";
-    sink.rate = compiler::Rate::kMicroBatch;
+    sink.rate = compiler::Frequency::kMicroBatch;
     sink.inputs = {1};
     plan.module.items.push_back(sink);
   }

@@ -30,12 +30,12 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   plan->stage_mesh = mesh.StageMesh();
   plan->plan_id = "boxing";
   compiler::Module& module = plan->module;
-  module.AddValue({"x", type, from.layout, from.stage, compiler::Rate::kStep, -1});
-  module.AddValue({"y", type, to.layout, to.stage, compiler::Rate::kStep, -1});
+  module.AddValue({"x", type, from.layout, from.stage, compiler::Frequency::kStep, -1});
+  module.AddValue({"y", type, to.layout, to.stage, compiler::Frequency::kStep, -1});
   compiler::ProgramItem source, boxing;
   source.kind = compiler::ItemKind::kSource;
   source.name = "source";
-  source.rate = boxing.rate = compiler::Rate::kStep;
+  source.rate = boxing.rate = compiler::Frequency::kStep;
   source.feed = "x";
   source.outputs = {0};
   boxing.kind = compiler::ItemKind::kBoxing;
@@ -50,7 +50,7 @@ std::unique_ptr<LogicalPlan> BoxingPlan(const Mesh& mesh, const TensorType& type
   module.functions.push_back(builder.Take());
   compiler::ProgramItem fetch;
   fetch.name = "fetch";
-  fetch.rate = compiler::Rate::kStep;
+  fetch.rate = compiler::Frequency::kStep;
   fetch.function = 0;
   fetch.inputs = {1};
   fetch.state_names = {"fetch/y"};
