@@ -52,7 +52,7 @@ void RankExecutor::RaiseLimits(int64_t steps) {
   num_unfinished_ = static_cast<int64_t>(actors_.size());
   for (ActorRuntime& actor : actors_) {
     const int64_t acts =
-        ActsBefore(*actor.plan, next_step_ + steps) - ActsBefore(*actor.plan, next_step_);
+        actor.plan->ActsBefore(next_step_ + steps) - actor.plan->ActsBefore(next_step_);
     if (actor.machine.RaiseLimit(acts)) AddReady(actor);
     if (actor.machine.done()) --num_unfinished_;
   }
@@ -87,7 +87,8 @@ absl::Status RankExecutor::Poll() {
   return fault_;
 }
 
-// Finds the place of the next act of an actor with turns; whether it is its turn in its stream.
+// Finds the place of the next act of an actor whose micro-batches have places of their own. Returns
+// false if it is not the actor's turn in its stream.
 bool RankExecutor::TakesPlace(ActorRuntime& actor) const {
   if (actor.stream >= 0 && streams_[actor.stream].actor() != actor.machine.id().value())
     return false;

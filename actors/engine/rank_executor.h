@@ -332,8 +332,9 @@ class RankExecutor final : private MessageReceiver {
 
   std::vector<ActorRuntime> actors_;
   std::vector<RegisterRuntime> registers_;
-  std::vector<int32_t> actor_at_place_;  // an actor with turns has a place for every micro-batch
-  std::vector<int32_t> turn_places_;
+  // An actor whose precedence differs from micro-batch to micro-batch has a place for each.
+  std::vector<int32_t> actor_at_place_;
+  std::vector<int32_t> micro_batch_places_;
   std::vector<Stream> streams_;
   std::vector<RegisterCount> counts_;  // of each register before the first step
   int64_t next_step_ = 0;              // the first that no actor has been allowed to act in

@@ -11,6 +11,7 @@
 
 #include "compiler/ir/ir.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/rate.h"
 
 namespace weir::compiler {
 
@@ -86,7 +87,7 @@ struct RankState {
 // The pass of a micro-batch through the pipeline that an actor works for.
 enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
 
-struct RankActor {
+struct RankActor : Rate {
   std::string name;
   Station station;
   ActorSpec::Kind kind = ActorSpec::COMPUTE;
@@ -98,10 +99,6 @@ struct RankActor {
   std::vector<int64_t> scratch;  // bytes of each scratch block
   std::vector<int> inputs;       // RankTensors
   std::vector<int> outputs;
-  int64_t acts_per_step = 1;
-  int64_t every = 1;  // acts only in steps n with n % every == every_phase
-  int64_t every_phase = 0;
-  int64_t chunks = 1;
   uint64_t instance = 0;
   std::string feed;
   TensorSlice feed_slice;

@@ -1,6 +1,7 @@
 #include "compiler/ir/rhythm_codec.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/rate_codec.h"
 
 namespace weir::compiler {
 namespace {
@@ -37,10 +38,7 @@ RhythmSpec ToProto(const JobRhythm& rhythm) {
       const StationTime& from = rhythm.stations[item][place];
       RhythmSpec::Time* time = spec.add_time();
       Set({static_cast<int>(item), static_cast<int>(place)}, time->mutable_station());
-      time->set_start_ns(from.start_ns);
-      time->set_turn_ns(from.turn_ns);
-      time->set_chunk_ns(from.chunk_ns);
-      time->set_time_ns(from.time_ns);
+      *time->mutable_timing() = weir::ToProto(Timing(from));
       time->set_latency_ns(from.latency_ns);
     }
   }
@@ -71,8 +69,7 @@ absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec) {
       if (num_stations > kStationsMax) return Bad(time.station());
       places.resize(place + 1);
     }
-    places[place] = {time.start_ns(), time.turn_ns(), time.chunk_ns(), time.time_ns(),
-                     time.latency_ns()};
+    places[place] = {FromProto(time.timing()), time.latency_ns()};
   }
   for (const RhythmSpec::Family& family : spec.family()) {
     RegisterFamily key;

@@ -12,6 +12,7 @@
 #include "compiler/registers/scratch_plan.h"
 #include "compiler/rhythm/rank_rhythm.h"
 #include "runtime/base/alignment.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -147,16 +148,18 @@ class RegisterAllocator {
     readers_.push_back(tensor.readers);
   }
 
-  // Acts from one token of the tensor to the next.
-  static int64_t Period(const RankActor& actor, const RankTensor& tensor) {
-    return actor.acts_per_step * tensor.every / (tensor.tokens_per_step * actor.every);
+  // Returns the spans of a port of the actor, each of one token of the tensor. Spans over several
+  // steps end with a step that updates.
+  Span SpanOf(const RankActor& actor, const RankTensor& tensor) const {
+    Span span;
+    span.period = actor.acts_per_step * tensor.every / (tensor.tokens_per_step * actor.every);
+    if (tensor.every > actor.every)
+      span.phase = (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
+    return span;
   }
-
-  // Spans over several steps end with a step that updates; the first began so many acts before step
-  // 0.
-  int64_t PhaseOf(const RankActor& actor, const RankTensor& tensor) const {
-    if (tensor.every <= actor.every) return 0;
-    return (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
+  template <typename Port>
+  static void SetSpan(const Span& span, Port* port) {
+    if (span != Span()) *port->mutable_span() = weir::ToProto(span);
   }
 
   // Computing, transfers, feeds and metrics have a queue each, as far as there are queues.
@@ -174,18 +177,10 @@ class RegisterAllocator {
     spec->set_name(actor.name);
     spec->set_kind(actor.kind);
     spec->set_priority(SchedulePriority(plan_, graph_, actor));
-    const PipelineSchedule::Turn turn = ScheduleTurn(plan_, actor);
-    if (!turn.always_zero()) {
-      spec->mutable_turn()->set_first(turn.first);
-      spec->mutable_turn()->set_group(turn.group);
-      spec->mutable_turn()->set_group_stride(turn.group_stride);
-      spec->mutable_turn()->set_stride(turn.stride);
-    }
+    const Precedence precedence = SchedulePrecedence(plan_, actor);
+    if (!precedence.always_zero()) *spec->mutable_precedence() = weir::ToProto(precedence);
     spec->set_queue(QueueOf(actor));
-    spec->set_acts_per_step(actor.acts_per_step);
-    spec->set_chunks(actor.chunks);
-    if (actor.every > 1) spec->set_every(actor.every);
-    spec->set_every_phase(actor.every_phase);
+    *spec->mutable_rate() = weir::ToProto(Rate(actor));
     spec->set_instance(actor.instance);
     spec->set_feed(actor.feed);
     spec->set_function(actor.function);
@@ -201,16 +196,14 @@ class RegisterAllocator {
       if (id < 0 || !in_ports.emplace(id, spec->input_size()).second) continue;
       InputPort* port = spec->add_input();
       port->set_register_id(id);
-      port->set_period(Period(actor, graph_.tensors[input]));
-      port->set_phase(PhaseOf(actor, graph_.tensors[input]));
+      SetSpan(SpanOf(actor, graph_.tensors[input]), port);
     }
     for (int output : actor.outputs) {
       int id = places_[output].register_id;
       if (id < 0 || !out_ports.emplace(id, spec->output_size()).second) continue;
       OutputPort* port = spec->add_output();
       port->set_register_id(id);
-      port->set_period(Period(actor, graph_.tensors[output]));
-      port->set_phase(PhaseOf(actor, graph_.tensors[output]));
+      SetSpan(SpanOf(actor, graph_.tensors[output]), port);
     }
     spec->set_program(actor.kernels.empty() ? -1 : AddProgram(actor, in_ports, out_ports, spec));
   }

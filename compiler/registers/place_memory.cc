@@ -5,6 +5,7 @@
 
 #include "runtime/base/alignment.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/rate_codec.h"
 
 namespace weir::compiler {
 namespace {
@@ -37,12 +38,12 @@ int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
 // holds is found.
 enum class Beat : uint8_t { kStep, kMicroBatch };
 
-class Precedence {
+class BeatOrder {
  public:
   // `registers`: those that may be asked about, without initial tokens, local or with a landing
   // order.
-  Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
-             const std::vector<int>& registers);
+  BeatOrder(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+            const std::vector<int>& registers);
 
   // Tokens of two of `registers`, by their index there, never exist at the same time: those of each
   // lie between those of the other.
@@ -82,13 +83,10 @@ class Precedence {
 int StartOf(int actor) { return 2 * actor; }
 int EndOf(int actor) { return 2 * actor + 1; }
 
-template <typename Port>
-bool IsPlain(const Port& port) {
-  return port.tokens() <= 1 && port.phase() == 0;
-}
+bool IsPlain(const Span& span) { return span.tokens == 1 && span.phase == 0; }
 
-Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
-                       const std::vector<int>& registers)
+BeatOrder::BeatOrder(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+                     const std::vector<int>& registers)
     : beat_(beat), micro_batches_(std::max<int64_t>(1, plan.micro_batches())) {
   const size_t writers = static_cast<size_t>(plan.actor_size()) + landings.size();
   ties_.resize(2 * writers);
@@ -103,19 +101,20 @@ Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& la
   JoinReaders(registers);
 }
 
-int64_t Precedence::ActsPerBeat(const ActorSpec& actor) const {
-  if (actor.every() > 1) return 0;
-  if (beat_ == Beat::kStep) return actor.acts_per_step();
-  return actor.acts_per_step() % micro_batches_ == 0 ? actor.acts_per_step() / micro_batches_ : 0;
+int64_t BeatOrder::ActsPerBeat(const ActorSpec& actor) const {
+  const Rate rate = FromProto(actor.rate());
+  if (rate.every > 1) return 0;
+  if (beat_ == Beat::kStep) return rate.acts_per_step;
+  return rate.acts_per_step % micro_batches_ == 0 ? rate.acts_per_step / micro_batches_ : 0;
 }
 
-int64_t Precedence::TokensPerBeat(const RegisterSpec& r) const {
+int64_t BeatOrder::TokensPerBeat(const RegisterSpec& r) const {
   if (r.every() > 1) return 0;
   if (beat_ == Beat::kStep) return r.tokens_per_step();
   return r.tokens_per_step() % micro_batches_ == 0 ? r.tokens_per_step() / micro_batches_ : 0;
 }
 
-void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
+void BeatOrder::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
   in_beat_.assign(static_cast<size_t>(plan.actor_size()), 0);
   producer_.assign(static_cast<size_t>(plan.registers_size()), -1);
   consumers_.resize(static_cast<size_t>(plan.registers_size()));
@@ -125,11 +124,11 @@ void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& 
     in_beat_[a] = ActsPerBeat(actor) > 0;
     for (const InputPort& port : actor.input()) {
       consumers_[port.register_id()].push_back(a);
-      if (!in_beat_[a] || !IsPlain(port)) known_[port.register_id()] = 0;
+      if (!in_beat_[a] || !IsPlain(FromProto(port.span()))) known_[port.register_id()] = 0;
     }
     for (const OutputPort& port : actor.output()) {
       producer_[port.register_id()] = a;
-      if (!in_beat_[a] || !IsPlain(port)) known_[port.register_id()] = 0;
+      if (!in_beat_[a] || !IsPlain(FromProto(port.span()))) known_[port.register_id()] = 0;
     }
     if (!in_beat_[a]) continue;
     ties_[StartOf(a)].push_back({EndOf(a), false});
@@ -147,7 +146,7 @@ void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& 
 }
 
 // A beat that is a step can begin a lag later only if the step has one micro-batch.
-void Precedence::TieLanding(const LandingOrder& landing, int peer) {
+void BeatOrder::TieLanding(const LandingOrder& landing, int peer) {
   producer_[landing.register_id] = peer;
   ties_[StartOf(peer)].push_back({EndOf(peer), false});
   ties_[EndOf(peer)].push_back({StartOf(peer), true});
@@ -159,7 +158,7 @@ void Precedence::TieLanding(const LandingOrder& landing, int peer) {
   }
 }
 
-void Precedence::TieRegister(const RegisterSpec& r) {
+void BeatOrder::TieRegister(const RegisterSpec& r) {
   const int64_t tokens = TokensPerBeat(r), lag = r.initial_tokens(), free = r.slots() - lag;
   const int producer = producer_[r.id()];
   for (int consumer : consumers_[r.id()]) {
@@ -182,7 +181,7 @@ void Precedence::TieRegister(const RegisterSpec& r) {
 
 // Ties within a beat have no cycle in a plan that can run; in one that cannot, nothing is said to
 // be apart.
-void Precedence::Close() {
+void BeatOrder::Close() {
   const size_t events = ties_.size();
   std::vector<int> open(events, 0), order;
   for (const auto& list : ties_) {
@@ -227,7 +226,7 @@ void Precedence::Close() {
   }
 }
 
-void Precedence::JoinReaders(const std::vector<int>& registers) {
+void BeatOrder::JoinReaders(const std::vector<int>& registers) {
   all_same_.assign(registers.size() * words_, ~uint64_t{0});
   all_next_ = all_same_;
   for (size_t i = 0; i < registers.size(); ++i) {
@@ -242,7 +241,7 @@ void Precedence::JoinReaders(const std::vector<int>& registers) {
   }
 }
 
-bool Precedence::Apart(size_t a, size_t b) const {
+bool BeatOrder::Apart(size_t a, size_t b) const {
   const int column_a = asked_[a], column_b = asked_[b];
   if (column_a < 0 || column_b < 0) return false;
   return (Has(all_same_, a, column_b) && Has(all_next_, b, column_a)) ||
@@ -272,10 +271,9 @@ std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& hom
 // all.
 int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings,
                      int64_t begin, RankPlan* plan) {
-  std::vector<Precedence> precedence;
-  precedence.emplace_back(*plan, landings, Beat::kStep, sharers);
-  if (plan->micro_batches() > 1)
-    precedence.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
+  std::vector<BeatOrder> orders;
+  orders.emplace_back(*plan, landings, Beat::kStep, sharers);
+  if (plan->micro_batches() > 1) orders.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
   int64_t end = begin;
   std::vector<std::pair<int64_t, int64_t>> busy;
   for (size_t i = 0; i < sharers.size(); ++i) {
@@ -283,8 +281,8 @@ int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingO
     busy.clear();
     for (size_t j = 0; j < i; ++j) {
       const RegisterSpec& other = plan->registers(sharers[j]);
-      const bool apart = std::any_of(precedence.begin(), precedence.end(),
-                                     [&](const Precedence& p) { return p.Apart(i, j); });
+      const bool apart = std::any_of(orders.begin(), orders.end(),
+                                     [&](const BeatOrder& order) { return order.Apart(i, j); });
       if (!apart) busy.push_back({other.arena_offset(), other.arena_offset() + SpaceOf(other)});
     }
     std::sort(busy.begin(), busy.end());

@@ -50,10 +50,10 @@ void StationGraphBuilder::AddStations(const RankGraph& shape) {
     data.stage = shape.stage;
     data.act_ns = std::clamp<int64_t>(costs_.ActNs(), 1, kActNsMax);
     data.priority = SchedulePriority(plan_, shape, actor);
-    data.micro_batches = actor.acts_per_step / actor.chunks;
+    data.micro_batches = actor.micro_batches_per_step();
     // Both ends of a message have the same number of chunks.
     data.chunks = actor.chunks;
-    data.pass = {ComputedPass(actor), actor.part, ScheduleTurn(plan_, actor)};
+    data.pass = {ComputedPass(actor), actor.part, SchedulePrecedence(plan_, actor)};
   }
 }
 

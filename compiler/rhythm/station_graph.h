@@ -29,7 +29,7 @@ namespace weir::compiler {
 struct StationPass {
   std::optional<PipelinePass> pass;  // none: the acts compute no part of a pass
   int64_t part = 0;
-  PipelineSchedule::Turn turn;
+  Precedence precedence;
 };
 
 struct StationGraph {

@@ -57,7 +57,7 @@ int64_t TraceCapacity(const std::vector<RankPlan>& plans, JobSessionOptions::Tra
   int64_t acts = 0;  // of the rank that has most
   for (const RankPlan& plan : plans) {
     int64_t of_rank = 0;
-    for (const ActorSpec& actor : plan.actor()) of_rank += actor.acts_per_step();
+    for (const ActorSpec& actor : plan.actor()) of_rank += actor.rate().acts_per_step();
     acts = std::max(acts, of_rank);
   }
   return std::clamp(acts, kTracedActsMin / kTracedSteps, kTracedActsMax / kTracedSteps) *
