@@ -122,16 +122,6 @@ absl::StatusOr<std::unique_ptr<LogicalPlan>> CompileJob(const Job& job,
   return plan;
 }
 
-int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate) {
-  switch (rate) {
-    case Rate::kMicroBatch: return plan.micro_batches * plan.updates.every;
-    case Rate::kStep: return plan.updates.every;
-    case Rate::kUpdate:
-    case Rate::kAfterUpdate: return 1;
-  }
-  return 1;
-}
-
 absl::StatusOr<RankPlan> LowerForRank(const LogicalPlan& plan, int64_t rank) {
   WEIR_ASSIGN_OR_RETURN(RankGraph graph, LowerToRankGraph(plan, rank));
   return AllocateRegisters(plan, graph);

@@ -107,9 +107,9 @@ struct RegionSource {
   int64_t from = 0;
   Rect src;
 };
-// A Region is a part of this rank's new shard. `dst` is local to that shard. One source: the region
-// is a copy. Several: they are combined in the order listed. None: the region is filled with the
-// combiner's neutral element (0, -inf).
+// A Region is a part of this rank's new shard. `dst` is local to that shard. With one source the
+// region is a copy. Several sources are combined in the order listed. Without a source the region
+// is filled with the combiner's neutral element (0, -inf).
 struct Region {
   int tensor = 0;
   Rect dst;

@@ -74,7 +74,7 @@ class ExchangeView {
   int64_t TotalElementsSent(bool same_stage) const;
 
  private:
-  // One-dimensional lengths whose products over tensor axes are volumes.
+  // A Measure is a length along one tensor axis; the product over all tensor axes is a volume.
   enum class Measure {
     kSent,  // elements that a sender sends to all its receivers and to itself
     kKept,  // elements that a rank holds both before and after

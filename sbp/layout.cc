@@ -155,14 +155,6 @@ absl::Status ValidateSplit(const Sbp& sbp, const TensorType& type, int64_t parts
 
 }  // namespace
 
-std::string Name(Combiner combiner) {
-  switch (combiner) {
-    case Combiner::kSum: return "sum";
-    case Combiner::kMax: return "max";
-  }
-  return "?";
-}
-
 std::string ToText(const Sbp& sbp) {
   switch (sbp.kind) {
     case SbpKind::kBroadcast: return "B";
@@ -275,27 +267,6 @@ Range PartOf(const Range& parent, const Sbp& sbp, int64_t unit, int64_t parts, i
     return std::min(parent.begin + (each * i + std::min(i, longer)) * unit, parent.end);
   };
   return Range{cut(index), cut(index + 1)};
-}
-
-int64_t Rect::volume() const {
-  int64_t volume = 1;
-  for (size_t i = 0; i < begin.size(); ++i) volume *= std::max<int64_t>(0, end[i] - begin[i]);
-  return volume;
-}
-
-Shape Rect::shape() const {
-  Shape shape(begin.size());
-  for (size_t i = 0; i < begin.size(); ++i) shape[i] = std::max<int64_t>(0, end[i] - begin[i]);
-  return shape;
-}
-
-Rect Intersect(const Rect& a, const Rect& b) {
-  Rect rect = a;
-  for (size_t i = 0; i < a.begin.size(); ++i) {
-    rect.begin[i] = std::max(a.begin[i], b.begin[i]);
-    rect.end[i] = std::max(rect.begin[i], std::min(a.end[i], b.end[i]));
-  }
-  return rect;
 }
 
 Rect ShardRect(const TensorType& type, const Layout& layout, const Mesh& mesh,

@@ -23,16 +23,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/combiner.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/rect.h"
 #include "runtime/base/tensor_slice.h"
 #include "sbp/mesh.h"
 
 namespace weir {
-
-// A Combiner says how partial values are merged. Only kSum is linear.
-enum class Combiner : uint8_t { kSum, kMax };
-std::string Name(Combiner combiner);
-constexpr bool IsLinear(Combiner combiner) { return combiner == Combiner::kSum; }
 
 enum class SbpKind : uint8_t { kBroadcast, kSplit, kPartial };
 
@@ -92,15 +89,6 @@ struct Range {
 };
 // Returns part `index` of `parts` of `parent` under the split `sbp` of an axis with `unit`.
 Range PartOf(const Range& parent, const Sbp& sbp, int64_t unit, int64_t parts, int64_t index);
-
-// A Rect is [begin, end) per tensor axis.
-struct Rect {
-  Shape begin, end;
-  int64_t volume() const;  // 0 if empty in any axis; 1 for rank 0
-  Shape shape() const;
-  friend bool operator==(const Rect&, const Rect&) = default;
-};
-Rect Intersect(const Rect& a, const Rect& b);
 
 // Returns the part of the tensor that the device at `coords` holds. Partial and broadcast axes do
 // not narrow this part.

@@ -16,9 +16,19 @@ void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port,
   }
 }
 
+void RankExecutor::BindTokenBytes(ActorRuntime& actor) {
+  for (int32_t input : actor.sized_inputs) {
+    const ActorMachine::Port& port = actor.machine.input(input);
+    const std::vector<int64_t>& bytes = registers_[port.register_id].token_bytes;
+    for (int32_t k = 0; k < port.tokens; ++k)
+      actor.program->SetTokenBytes(input, k, bytes[port.slot(k)]);
+  }
+}
+
 void RankExecutor::BindSlots(ActorRuntime& actor) {
   const ActorMachine& machine = actor.machine;
   const bool first = machine.acts_done() == 0;  // perhaps in the midst of a span
+  if (!actor.sized_inputs.empty()) BindTokenBytes(actor);
   // Nearly all ports have one token, which is bound without calls and loops: that is much of what a
   // hop costs.
   for (int i = 0; i < machine.num_inputs(); ++i) {
@@ -39,19 +49,6 @@ void RankExecutor::BindSlots(ActorRuntime& actor) {
     } else {
       BindPort(actor, port, i, &BoundProgram::BindOutput);
     }
-    if (Planted(PlantedBug::kBindsFirstSlot)) {
-      actor.program->BindOutput(i, 0, registers_[port.register_id].addresses[0]);
-    }
-  }
-  if (Planted(PlantedBug::kArrivalOrder) && machine.num_inputs() > 1) {
-    const ActorMachine::Port& a = machine.input(0);
-    const ActorMachine::Port& b = machine.input(1);
-    if (registers_[a.register_id].bytes != registers_[b.register_id].bytes) return;
-    const bool b_came_last = machine.last_cause().register_id == b.register_id;
-    actor.program->BindInput(b_came_last ? 0 : 1, 0,
-                             registers_[a.register_id].addresses[a.held_slot]);
-    actor.program->BindInput(b_came_last ? 1 : 0, 0,
-                             registers_[b.register_id].addresses[b.held_slot]);
   }
 }
 

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <exception>
-#include <mutex>
 #include <new>
 #include <string>
 #include <thread>
@@ -13,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "actors/engine/stall_report.h"
 #include "caf/all.hpp"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 
 #if defined(__x86_64__)
@@ -82,17 +82,17 @@ class Board {
   CafEngineOptions::Rest rest() const { return rest_; }
 
   void BeginRun(int64_t run) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     run_ = run;
   }
   // Called before a rank works: the record that the rank left when it parked no longer holds.
   void Unpark(size_t rank) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     ranks_[rank].run = 0;
   }
   // Parks rank `rank`. Returns true if everything is then at rest.
   bool Park(size_t rank, const Parked& parked) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     ranks_[rank] = parked;
     int64_t under_way = 0;
     bool all_at_rest = true;
@@ -105,29 +105,29 @@ class Board {
   }
   // Returns true for the first fault of all.
   bool Fault(const absl::Status& status) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     if (!fault_.ok()) return false;
     fault_ = status;
     stop_.store(true, std::memory_order_relaxed);
     return true;
   }
   absl::Status fault() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     return fault_;
   }
   // Ranks read this flag between acts. The flag orders nothing; the mailbox does.
   const std::atomic<bool>& stop() const { return stop_; }
   void Stop() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     stop_.store(true, std::memory_order_relaxed);
   }
 
  private:
   const CafEngineOptions::Rest rest_;
-  std::mutex mutex_;  // guards run_, ranks_, fault_
-  int64_t run_ = 0;
-  std::vector<Parked> ranks_;
-  absl::Status fault_;
+  Mutex mutex_;
+  int64_t run_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<Parked> ranks_ ABSL_GUARDED_BY(mutex_);
+  absl::Status fault_ ABSL_GUARDED_BY(mutex_);
   std::atomic<bool> stop_{false};
 };
 

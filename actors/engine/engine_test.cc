@@ -1,4 +1,5 @@
 // Runs both engines on the same hand-written jobs, and expects the same bits in any order.
+#include <cstring>
 #include <set>
 
 #include "actors/session/session.h"
@@ -121,6 +122,63 @@ TEST(EngineTest, CountsPayloadBytesOfShortLastChunks) {
   absl::StatusOr<Outcome> outcome = RunTestJob(LoadTestJob("chunked"), Caf(), 3, 3);
   ASSERT_TRUE(outcome.ok()) << outcome.status();
   EXPECT_EQ(outcome->bytes_by_edge.at(77), 3 /*steps*/ * 2 /*micro-batches*/ * 40 /*elements*/ * 4);
+}
+
+// Makes the receiver of the job "chunked" write the size of each message into its state.
+std::vector<RankPlan> ChunkedWithSizes() {
+  std::vector<RankPlan> plans = LoadTestJob("chunked");
+  KernelCall* call = plans[1].mutable_program(0)->mutable_call(0);
+  call->set_op("test_sizes");
+  call->mutable_output(0)->set_place(Operand::STATE);
+  plans[1].mutable_actor(0)->add_state(0);
+  plans[1].mutable_actor(1)->set_program(-1);
+  plans[1].mutable_actor(1)->clear_state();
+  return plans;
+}
+
+TEST(EngineTest, AReaderIsToldTheSizeOfAShortMessage) {
+  const std::vector<RankPlan> plans = ChunkedWithSizes();
+  for (const SessionOptions& options :
+       {Caf(), Sim(1, Chooser::kUniform), Sim(3, Chooser::kUniform)}) {
+    absl::StatusOr<Outcome> outcome = RunTestJob(plans, options, 3, 3);
+    ASSERT_TRUE(outcome.ok()) << outcome.status();
+    int32_t sizes[3];
+    std::memcpy(sizes, outcome->states.at({1, "sum"}).data(), sizeof(sizes));
+    // Slots have 64 bytes; the last chunk has 8 of 40 elements.
+    EXPECT_EQ(sizes[0], 64);
+    EXPECT_EQ(sizes[1], 64);
+    EXPECT_EQ(sizes[2], 32);
+  }
+}
+
+TEST(EngineTest, AReaderOnTheSameRankIsToldTheSizeOfAShortToken) {
+  std::vector<RankPlan> plans = ChunkedWithSizes();
+  // All actors on rank 0: the packed chunks are a local register.
+  RankPlan plan = plans[0];
+  plan.set_num_ranks(1);
+  plan.mutable_actor(1)->set_kind(ActorSpec::COMPUTE);
+  plan.mutable_registers(1)->set_side(RegisterSpec::LOCAL);
+  plan.mutable_registers(1)->clear_peer();
+  plan.mutable_registers(1)->clear_edge();
+  plan.mutable_registers(1)->set_arena_offset(640);
+  plan.mutable_registers(1)->set_stride(64);
+  *plan.add_program() = plans[1].program(0);
+  ActorSpec* reader = plan.add_actor();
+  *reader = plans[1].actor(0);
+  reader->set_id(2);
+  reader->set_program(1);
+  reader->mutable_input(0)->set_register_id(1);
+  reader->clear_output();
+  *plan.add_state() = plans[1].state(0);
+  plan.mutable_state(0)->set_arena_offset(768);
+  plan.set_arena_bytes(960);
+  absl::StatusOr<Outcome> outcome = RunTestJob({plan}, Caf(), 3, 3);
+  ASSERT_TRUE(outcome.ok()) << outcome.status();
+  int32_t sizes[3];
+  std::memcpy(sizes, outcome->states.at({0, "sum"}).data(), sizeof(sizes));
+  EXPECT_EQ(sizes[0], 64);
+  EXPECT_EQ(sizes[1], 64);
+  EXPECT_EQ(sizes[2], 32);
 }
 
 TEST(EngineTest, ResumesAtTheGivenStep) {

@@ -43,10 +43,9 @@ class MetricSink {
 absl::Status CheckFed(const DataFeed& feed, const PlanActor& actor, int64_t step,
                       int64_t micro_batch, const void* memory);
 
-// Writes the first value of the shard `slice` of state `name` to `memory` (slice.bytes() bytes).
-// The value must be a function of the name and the global element alone, so that every layout
-// starts from the same numbers.
-using StateInitializer = std::function<absl::Status(
-    const std::string& name, const TensorSlice& slice, const PlanInitializer& init, void* memory)>;
+// Writes the first value of a shard, state.slice of a state, to `memory` (state.slice.bytes()
+// bytes). The value must be a function of the state's name and the global element alone, so that
+// every layout starts from the same numbers.
+using StateInitializer = std::function<absl::Status(const PlanState& state, void* memory)>;
 
 }  // namespace weir

@@ -53,6 +53,7 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
       spec.outputs = Slices(call.outputs);
       spec.micro_batches = plan.micro_batches;
       spec.num_threads = num_threads;
+      spec.transfer = call.transfer;
       absl::StatusOr<std::unique_ptr<Kernel>> kernel = KernelRegistry::Create(device, spec);
       if (!kernel.ok()) {
         return absl::Status(
@@ -84,6 +85,7 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
     num_outputs += call.outputs.size();
   }
   inputs_.reserve(num_inputs);  // so that the spans below stay valid
+  input_bytes_.reserve(num_inputs);
   outputs_.reserve(num_outputs);
   const uint64_t actor_key = MixKey(plan.seed, actor.instance);
   for (size_t i = 0; i < program.calls.size(); ++i) {
@@ -97,6 +99,8 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
     bound.kernel = kernels.kernel(actor.program, i);
     bound.args.inputs = absl::MakeConstSpan(inputs_.data() + first_input, call.inputs.size());
     bound.args.outputs = absl::MakeConstSpan(outputs_.data() + first_output, call.outputs.size());
+    bound.args.input_bytes =
+        absl::MakeConstSpan(input_bytes_.data() + first_input, call.inputs.size());
     bound.args.random_key = MixKey(actor_key, call.rng_key);
     if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
         actor.outputs[call.outputs[0].index].period > 1) {
@@ -104,7 +108,8 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
     }
     if (!call.outputs.empty() && call.outputs[0].place == PlanOperand::Place::kOutput &&
         call.outputs[0].byte_offset == 0 && actor.outputs[call.outputs[0].index].tokens == 1) {
-      packers_[call.outputs[0].index] = bound.kernel;
+      const bool packs = bound.kernel->output_bytes(/*chunk=*/0) >= 0;
+      packers_[call.outputs[0].index] = packs ? bound.kernel : nullptr;
     }
   }
 }
@@ -112,6 +117,7 @@ BoundProgram::BoundProgram(const Plan& plan, const PlanActor& actor, const Kerne
 void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const PlanActor& actor,
                          char* arena, bool is_output) {
   char* address = nullptr;
+  const int64_t bytes = operand.place == PlanOperand::Place::kNone ? 0 : operand.slice.bytes();
   const int32_t entry = static_cast<int32_t>(is_output ? outputs_.size() : inputs_.size());
   switch (operand.place) {
     case PlanOperand::Place::kNone: break;
@@ -123,17 +129,18 @@ void BoundProgram::Place(const PlanOperand& operand, const Plan& plan, const Pla
       break;
     case PlanOperand::Place::kInput:
       input_patches_[input_first_[operand.index] + operand.token].push_back(
-          {entry, is_output, operand.byte_offset});
+          {entry, is_output, operand.byte_offset, bytes});
       break;
     case PlanOperand::Place::kOutput:
       output_patches_[output_first_[operand.index] + operand.token].push_back(
-          {entry, is_output, operand.byte_offset});
+          {entry, is_output, operand.byte_offset, bytes});
       break;
   }
   if (is_output) {
     outputs_.push_back(address);
   } else {
     inputs_.push_back(address);
+    input_bytes_.push_back(bytes);
   }
 }
 

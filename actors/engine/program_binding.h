@@ -1,6 +1,7 @@
 // Programs made ready to run: the kernels of a rank, made once per program call, and
 // for each actor tables of operand addresses, resolved when the plan is loaded. Running
-// an act writes at most the addresses of slots that have changed, and allocates nothing.
+// an act writes at most the addresses of slots that have changed and the sizes of tokens that may
+// be shorter than their slots, and allocates nothing.
 // Not here: when an act runs (the protocol) or on what (the device).
 // Thread rule: one thread at a time, the rank's.
 #pragma once
@@ -49,6 +50,14 @@ class BoundProgram {
     Bind(output_patches_[output_first_[port] + token], address);
   }
 
+  // Token `token` of the span of this port has `bytes` bytes, which its slot may exceed.
+  void SetTokenBytes(int port, int token, int64_t bytes) {
+    for (const Patch& patch : input_patches_[input_first_[port] + token]) {
+      if (!patch.to_outputs)
+        input_bytes_[patch.entry] = std::clamp<int64_t>(bytes - patch.offset, 0, patch.bytes);
+    }
+  }
+
   // Returns whether any kernel has an operand in one of the `tokens` slots that this port holds.
   bool ReadsInput(int port, int tokens) const {
     return AnyPatch(&input_patches_[input_first_[port]], tokens);
@@ -80,17 +89,21 @@ class BoundProgram {
 
   // Bytes that an act with this chunk fills of output `port`, which holds `slot_bytes`.
   int64_t PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const;
+  // Returns whether some act may fill less than a slot of output `port`.
+  bool MakesShortTokens(int port) const { return packers_[port] != nullptr; }
 
  private:
   struct Call {
     Kernel* kernel;
     KernelArgs args;
   };
-  // Entry `entry` of inputs_ or outputs_ is byte `offset` of the port's slot.
+  // Entry `entry` of inputs_ or outputs_ is byte `offset` of the port's slot, and as long as
+  // `bytes`.
   struct Patch {
     int32_t entry;
     bool to_outputs;
     int64_t offset;
+    int64_t bytes;
   };
   static bool AnyPatch(const std::vector<Patch>* patches, int tokens) {
     return std::any_of(patches, patches + tokens,
@@ -121,6 +134,7 @@ class BoundProgram {
 
   std::vector<const void*> inputs_;  // of all calls, one after another
   std::vector<void*> outputs_;
+  std::vector<int64_t> input_bytes_;  // of inputs_
   std::vector<Call> calls_;
   std::vector<std::vector<Patch>> input_patches_;   // by port and token
   std::vector<std::vector<Patch>> output_patches_;  // by port and token
@@ -128,7 +142,8 @@ class BoundProgram {
   std::vector<int32_t> output_first_;
   std::vector<std::vector<int32_t>> collectors_;  // by output port: calls whose output 0 lies
                                                   // there, if its spans have several acts
-  std::vector<Kernel*> packers_;  // by output port: who fills it from its start; may be null
+  // By output port: the kernel that fills it from its start and may leave a rest; null: none.
+  std::vector<Kernel*> packers_;
 };
 
 }  // namespace weir

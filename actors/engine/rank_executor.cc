@@ -52,7 +52,7 @@ void RankExecutor::RaiseLimits(int64_t steps) {
   num_unfinished_ = static_cast<int64_t>(actors_.size());
   for (ActorRuntime& actor : actors_) {
     const int64_t acts =
-        ActsBefore(*actor.plan, next_step_ + steps) - ActsBefore(*actor.plan, next_step_);
+        actor.plan->ActsBefore(next_step_ + steps) - actor.plan->ActsBefore(next_step_);
     if (actor.machine.RaiseLimit(acts)) AddReady(actor);
     if (actor.machine.done()) --num_unfinished_;
   }
@@ -87,7 +87,8 @@ absl::Status RankExecutor::Poll() {
   return fault_;
 }
 
-// Finds the place of the next act of an actor with turns; whether it is its turn in its stream.
+// Finds the place of the next act of an actor whose micro-batches have places of their own. Returns
+// false if it is not the actor's turn in its stream.
 bool RankExecutor::TakesPlace(ActorRuntime& actor) const {
   if (actor.stream >= 0 && streams_[actor.stream].actor() != actor.machine.id().value())
     return false;
@@ -140,7 +141,6 @@ void RankExecutor::Start(ActorRuntime& actor) {
   actor.machine.Start(&effects_);
   if (actor.stream >= 0) PassTurn(streams_[actor.stream]);
   if (actor.rebinds) BindSlots(actor);
-  if (kPlantsBugs) PerformTooEarly(actor);
   if (options_.clock != nullptr) now_ = Now();
   actor.act.number = actor.machine.acts_done();
   actor.act.cause = actor.machine.last_cause();
@@ -167,7 +167,7 @@ void RankExecutor::Start(ActorRuntime& actor) {
 // Lets the queue of the act that is about to be issued wait for the work of other queues on the
 // slots of that act.
 void RankExecutor::AwaitOthers(const ActorRuntime& actor) {
-  if (num_queues_ == 1 || Planted(PlantedBug::kQueueNotAwaited)) return;
+  if (num_queues_ == 1) return;
   std::fill(awaited_.begin(), awaited_.end(), 0);
   const ActorMachine& machine = actor.machine;
   for (int i = 0; i < machine.num_inputs(); ++i) {
@@ -203,16 +203,6 @@ void RankExecutor::Await(int queue, QueuePosition position) {
   awaited_[position.queue] = position.number;
 }
 
-// Serves planted bugs only: performs some effects of an act before the act has ended.
-void RankExecutor::PerformTooEarly(const ActorRuntime& actor) {
-  if (!Planted(PlantedBug::kCreditBeforeReadDone) && !Planted(PlantedBug::kTokenBeforeActEnds))
-    return;
-  ActorMachine ahead = actor.machine;
-  effects_.clear();
-  ahead.OnActDone(&effects_);
-  for (const Effect& effect : effects_) Perform(actor, actor.act, effect);
-}
-
 // The device runs what it is given in that order, so the next may be given to it at once.
 void RankExecutor::PassTurn(Stream& stream) {
   stream.Advance();
@@ -246,7 +236,7 @@ void RankExecutor::FinishIssue(ActorRuntime& actor, Flight& flight) {
   flight.is_last = actor.machine.done();
   for (const Effect& effect : effects_) {
     RegisterRuntime& r = registers_[effect.register_id];
-    if (r.side != RegisterSide::kLocal && !Planted(PlantedBug::kLeavesWhenIssued)) {
+    if (r.side != RegisterSide::kLocal) {
       flight.leaving.push_back(effect);
       continue;
     }
@@ -292,7 +282,7 @@ void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
   if (++actor.act_in_step == actor.acts_per_step) {
     actor.act_in_step = act.micro_batch = act.chunk = 0;
     act.step += actor.every;
-  } else if (++act.chunk == actor.chunks || Planted(PlantedBug::kChunkForgotten)) {
+  } else if (++act.chunk == actor.chunks) {
     act.chunk = 0;
     ++act.micro_batch;
   }
@@ -343,16 +333,14 @@ void RankExecutor::MeasureAct(ActorRuntime& actor, const Act& act, ActRecord& re
 // A token or a credit of an act; returns payload bytes sent.
 int64_t RankExecutor::Perform(const ActorRuntime& actor, const Act& act, const Effect& effect) {
   RegisterRuntime& r = registers_[effect.register_id];
-  const bool credit = effect.kind == Effect::Kind::kReturnCredit;
-  if (kPlantsBugs && actor.machine.running() != Planted(credit ? PlantedBug::kCreditBeforeReadDone
-                                                               : PlantedBug::kTokenBeforeActEnds)) {
-    return 0;
-  }
-  if (credit) {
+  if (effect.kind == Effect::Kind::kReturnCredit) {
     Release(r, effect.slot);
   } else if (r.side == RegisterSide::kOutbound) {
     return Send(actor, act, r, effect);
   } else {
+    if (r.is_sized) {
+      r.token_bytes[effect.slot] = actor.program->PayloadBytes(effect.port, act.chunk, r.bytes);
+    }
     Deliver(r, effect.slot);
   }
   return 0;
@@ -365,8 +353,6 @@ void RankExecutor::Deliver(RegisterRuntime& r, int32_t slot) {
     return;
   }
   ActorRuntime& first = actors_[r.first_consumer.actor];
-  if (Planted(PlantedBug::kTokenToldTwice) && first.machine.OnToken(r.first_consumer.port))
-    AddReady(first);
   if (first.machine.OnToken(r.first_consumer.port)) AddReady(first);
   for (const PortRef& consumer : r.other_consumers) {
     ActorRuntime& actor = actors_[consumer.actor];
@@ -397,17 +383,13 @@ int64_t RankExecutor::Send(const ActorRuntime& actor, const Act& act, RegisterRu
 
 void RankExecutor::Release(RegisterRuntime& r, int32_t slot) {
   if (r.ledger.Release(slot) == SlotLedger::Use::kInUse) return;
-  if (Planted(PlantedBug::kCreditNeverSent) && r.slots > 1 && slot == r.slots - 1) return;
   if (r.side == RegisterSide::kLocal) {
     ActorRuntime& producer = actors_[r.producer_actor];
-    if (Planted(PlantedBug::kCreditTwice)) producer.machine.OnCredit(r.producer_port);
     if (producer.machine.OnCredit(r.producer_port)) AddReady(producer);
     return;
   }
   ++num_sent_;
-  const EdgeHandle wrong_edge = static_cast<EdgeHandle>((r.edge + 1) % register_of_edge_.size());
-  absl::Status sent =
-      endpoint_->ReturnCredit(Planted(PlantedBug::kCreditToWrongEdge) ? wrong_edge : r.edge, slot);
+  absl::Status sent = endpoint_->ReturnCredit(r.edge, slot);
   if (!sent.ok()) Fault(sent);
 }
 
@@ -432,6 +414,7 @@ absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header)
   ++num_received_;
   ++r.expected_sequence;
   r.expected_slot = r.expected_slot + 1 == r.slots ? 0 : r.expected_slot + 1;
+  if (r.is_sized) r.token_bytes[header.slot] = header.payload_bytes;
   Deliver(r, header.slot);
   return absl::OkStatus();
 }

@@ -38,7 +38,6 @@
 #include "actors/protocol/actor_machine.h"
 #include "actors/protocol/slot_ledger.h"
 #include "runtime/base/clock.h"
-#include "runtime/base/planted_bug.h"
 #include "runtime/device/device.h"
 #include "runtime/device/queue_clock.h"
 #include "runtime/trace/act_record.h"
@@ -188,7 +187,7 @@ class RankExecutor final : private MessageReceiver {
     const PlanActor* plan = nullptr;
     int32_t place = 0;                // in ready_, of the next or running act
     bool in_order = false;            // has places or a stream
-    bool rebinds = false;             // an operand lies now in one slot, now in another
+    bool rebinds = false;             // operands or the sizes of tokens differ from act to act
     const int32_t* places = nullptr;  // by micro-batch; null: always the same
     int32_t acts_per_step = 1;
     int32_t chunks = 1;
@@ -199,12 +198,14 @@ class RankExecutor final : private MessageReceiver {
     Act act;              // the next to be issued, or the one that is being issued
     int32_t act_in_step = 0;
     int64_t cost_ns = 0;
-    bool measured = false;  // its last act was long: its CPU time is read
+    bool measured = false;              // its last act was long: its CPU time is read
+    std::vector<int32_t> sized_inputs;  // ports that it reads, of registers with token_bytes
   };
   struct RegisterRuntime {
     explicit RegisterRuntime(SlotLedger l) : ledger(std::move(l)) {}
     SlotLedger ledger;  // unused if outbound
     RegisterSide side = RegisterSide::kLocal;
+    bool is_sized = false;  // has token_bytes
     int32_t producer_actor = -1;
     int32_t producer_port = -1;
     PortRef first_consumer;  // beside the others, since most registers have one
@@ -224,6 +225,9 @@ class RankExecutor final : private MessageReceiver {
     // then queue, the position of the slot's last reader on that queue.
     std::vector<int64_t> written;
     std::vector<int64_t> read;
+    // By slot, the bytes of the token there. Empty: every token fills its slot, or nothing is
+    // computed.
+    std::vector<int64_t> token_bytes;
   };
 
   // Actors that act in a fixed order, and whose turn it is.
@@ -265,6 +269,8 @@ class RankExecutor final : private MessageReceiver {
   PortSpec SpanSpec(const PlanPort& port, int64_t acts) const;
   absl::Status CheckBegin() const;
   void BindConstantSlots();
+  void FindSizedTokens();
+  void BindTokenBytes(ActorRuntime& actor);
   void MakePlaces();
 
   int64_t Now() const {
@@ -284,7 +290,6 @@ class RankExecutor final : private MessageReceiver {
   bool TakesPlace(ActorRuntime& actor) const;
   void PassTurn(Stream& stream);
   void BindSlots(ActorRuntime& actor);
-  void PerformTooEarly(const ActorRuntime& actor);
   void BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
                 void (BoundProgram::*bind)(int port, int token, char* address));
   static void RunBody(void* actor);
@@ -314,12 +319,11 @@ class RankExecutor final : private MessageReceiver {
   int64_t Send(const ActorRuntime& actor, const Act& act, RegisterRuntime& r, const Effect& effect);
   void Release(RegisterRuntime& r, int32_t slot);
   void* WorkspaceOf(int queue) const {
-    if (workspace_.base() == nullptr || Planted(PlantedBug::kWorkspaceShared))
-      return workspace_.base();
+    if (workspace_.base() == nullptr) return nullptr;
     return workspace_.base() + queue * workspace_stride_;
   }
   void Fault(const absl::Status& status) {
-    if (fault_.ok() && !Planted(PlantedBug::kErrorDropped)) fault_ = status;
+    if (fault_.ok()) fault_ = status;
   }
 
   absl::Status OnToken(EdgeHandle edge, const MessageHeader& header) override;
@@ -332,8 +336,9 @@ class RankExecutor final : private MessageReceiver {
 
   std::vector<ActorRuntime> actors_;
   std::vector<RegisterRuntime> registers_;
-  std::vector<int32_t> actor_at_place_;  // an actor with turns has a place for every micro-batch
-  std::vector<int32_t> turn_places_;
+  // An actor whose precedence differs from micro-batch to micro-batch has a place for each.
+  std::vector<int32_t> actor_at_place_;
+  std::vector<int32_t> micro_batch_places_;
   std::vector<Stream> streams_;
   std::vector<RegisterCount> counts_;  // of each register before the first step
   int64_t next_step_ = 0;              // the first that no actor has been allowed to act in

@@ -184,34 +184,34 @@ absl::Status RankExecutor::AddEdge(const PlanRegister& spec, RegisterRuntime& r)
   return absl::OkStatus();
 }
 
-// One fixed order of all that can be ready: by priority, turn, id.
+// One fixed order of all that can be ready: by priority, precedence, id.
 void RankExecutor::MakePlaces() {
   struct Entry {
     int32_t priority = 0;
-    int64_t turn = 0;
+    int64_t precedence = 0;
     int32_t actor = 0;
     int32_t micro_batch = -1;  // -1: any
   };
   std::vector<Entry> order;
   for (const PlanActor& spec : plan_->actors) {
-    if (spec.turn.always_same()) {
-      order.push_back({spec.priority, spec.turn.first, spec.id, -1});
+    if (spec.precedence.always_same()) {
+      order.push_back({spec.priority, spec.precedence.first, spec.id, -1});
       continue;
     }
-    for (int32_t k = 0; k < spec.acts_per_step / spec.chunks; ++k)
-      order.push_back({spec.priority, spec.turn.At(k), spec.id, k});
+    for (int32_t k = 0; k < spec.micro_batches_per_step(); ++k)
+      order.push_back({spec.priority, spec.precedence.At(k), spec.id, k});
   }
   std::sort(order.begin(), order.end(), [](const Entry& a, const Entry& b) {
-    return std::tie(b.priority, a.turn, a.actor, a.micro_batch) <
-           std::tie(a.priority, b.turn, b.actor, b.micro_batch);
+    return std::tie(b.priority, a.precedence, a.actor, a.micro_batch) <
+           std::tie(a.priority, b.precedence, b.actor, b.micro_batch);
   });
-  std::vector<size_t> first_turn(plan_->actors.size(), 0);
-  size_t num_turns = 0;
+  std::vector<size_t> first_place(plan_->actors.size(), 0);
+  size_t num_places = 0;
   for (const PlanActor& spec : plan_->actors) {
-    first_turn[spec.id] = num_turns;
-    if (!spec.turn.always_same()) num_turns += spec.acts_per_step / spec.chunks;
+    first_place[spec.id] = num_places;
+    if (!spec.precedence.always_same()) num_places += spec.micro_batches_per_step();
   }
-  turn_places_.resize(num_turns);
+  micro_batch_places_.resize(num_places);
   actor_at_place_.resize(order.size());
   ready_ = ReadySet(static_cast<int>(order.size()));
   for (size_t place = 0; place < order.size(); ++place) {
@@ -221,9 +221,10 @@ void RankExecutor::MakePlaces() {
     if (entry.micro_batch < 0) {
       actor.place = static_cast<int32_t>(place);
     } else {
-      actor.places = &turn_places_[first_turn[entry.actor]];
+      actor.places = &micro_batch_places_[first_place[entry.actor]];
       actor.in_order = true;
-      turn_places_[first_turn[entry.actor] + entry.micro_batch] = static_cast<int32_t>(place);
+      micro_batch_places_[first_place[entry.actor] + entry.micro_batch] =
+          static_cast<int32_t>(place);
     }
   }
 }
@@ -242,9 +243,7 @@ absl::Status RankExecutor::MakeActors() {
     actor.every = spec.every;
     actor.queue = spec.queue % num_queues_;
     actor.act.actor = spec.id;
-    actor.act.step =
-        FloorDiv(options_.first_step - spec.every_phase + spec.every - 1, spec.every) * spec.every +
-        spec.every_phase;
+    actor.act.step = spec.StepOf(spec.ActsBefore(options_.first_step));
     if (options_.cost_ns) actor.cost_ns = options_.cost_ns(*plan_, spec);
     if (spec.kind == ActorKind::kSource && compute && options_.feed == nullptr) {
       return Rejected({"W0513", absl::StrCat("rank ", plan_->rank, ", actor '", spec.name, "'"),
@@ -264,20 +263,20 @@ absl::Status RankExecutor::MakeActors() {
 
 // Returns the ports as they are when all steps before the first step are done.
 std::vector<PortSpec> RankExecutor::InputSpecs(const PlanActor& actor) const {
-  const int64_t acts = ActsBefore(actor, options_.first_step);
+  const int64_t acts = actor.ActsBefore(options_.first_step);
   std::vector<PortSpec> specs;
   for (const PlanPort& port : actor.inputs) {
     const RegisterCount& count = counts_[port.register_id];
     PortSpec& spec = specs.emplace_back(SpanSpec(port, acts));
-    spec.available = static_cast<int32_t>(count.published - TokensTaken(port, acts));
+    spec.available = static_cast<int32_t>(count.published - port.TokensTaken(acts));
     spec.next_token =
-        TokensTaken(port, acts) - FirstNumber(plan_->registers[port.register_id], count);
+        port.TokensTaken(acts) - FirstNumber(plan_->registers[port.register_id], count);
   }
   return specs;
 }
 
 std::vector<PortSpec> RankExecutor::OutputSpecs(const PlanActor& actor) const {
-  const int64_t acts = ActsBefore(actor, options_.first_step);
+  const int64_t acts = actor.ActsBefore(options_.first_step);
   std::vector<PortSpec> specs;
   for (const PlanPort& port : actor.outputs) {
     const PlanRegister& r = plan_->registers[port.register_id];
@@ -297,9 +296,7 @@ PortSpec RankExecutor::SpanSpec(const PlanPort& port, int64_t acts) const {
   spec.slots = plan_->registers[port.register_id].slots;
   spec.tokens = port.tokens;
   spec.position = static_cast<int32_t>((acts + port.phase) % port.period);
-  if (Planted(PlantedBug::kPhaseForgotten))
-    spec.position = static_cast<int32_t>(acts % port.period);
-  if (SpansBegun(port, acts) > SpansEnded(port, acts)) spec.span = PortSpec::Span::kBegun;
+  if (port.Begun(acts) > port.Ended(acts)) spec.span = PortSpec::Span::kBegun;
   return spec;
 }
 
@@ -327,8 +324,8 @@ absl::Status RankExecutor::CheckBegin() const {
     if (r.producer.actor < 0 || r.side != RegisterSide::kLocal) continue;
     const PlanActor& actor = plan_->actors[r.producer.actor];
     const PlanPort& port = actor.outputs[r.producer.port];
-    const int64_t acts = ActsBefore(actor, options_.first_step);
-    if (SpansBegun(port, acts) == SpansEnded(port, acts)) continue;
+    const int64_t acts = actor.ActsBefore(options_.first_step);
+    if (port.Begun(acts) == port.Ended(acts)) continue;
     return Rejected(
         {"W0540", absl::StrCat("rank ", plan_->rank, ", register '", r.name, "'"),
          absl::StrCat("to begin at a step before which '", actor.name,
@@ -367,23 +364,36 @@ absl::Status RankExecutor::Connect() {
   if (!options_.state_init) return absl::OkStatus();
   for (size_t i = 0; i < plan_->states.size(); ++i) {
     const PlanState& state = plan_->states[i];
-    WEIR_RETURN_IF_ERROR(FillState(static_cast<int>(i), [&](char* host) {
-      return options_.state_init(state.name, state.slice, state.init, host);
-    }));
+    WEIR_RETURN_IF_ERROR(FillState(static_cast<int>(i),
+                                   [&](char* host) { return options_.state_init(state, host); }));
   }
   return absl::OkStatus();
 }
 
+// Finds the registers whose tokens may be shorter than their slots: those that other ranks write,
+// and those of kernels that pack. Tokens that exist before the first step are whole.
+void RankExecutor::FindSizedTokens() {
+  for (RegisterRuntime& r : registers_) {
+    const BoundProgram* maker = r.producer_actor < 0 ? nullptr : actors_[r.producer_actor].program;
+    r.is_sized =
+        r.side == RegisterSide::kInbound || (r.side == RegisterSide::kLocal && maker != nullptr &&
+                                             maker->MakesShortTokens(r.producer_port));
+    if (r.is_sized) r.token_bytes.assign(r.slots, r.bytes);
+  }
+}
+
 // Ports that take all slots of their register each time are bound once and for all.
 void RankExecutor::BindConstantSlots() {
+  FindSizedTokens();
   for (ActorRuntime& actor : actors_) {
     if (actor.program == nullptr) continue;
     const ActorMachine& machine = actor.machine;
-    actor.rebinds = kPlantsBugs;
     for (int i = 0; i < machine.num_inputs(); ++i) {
       BindPort(actor, machine.input(i), i, &BoundProgram::BindInput);
       const ActorMachine::Port& port = machine.input(i);
-      actor.rebinds |= port.slots > port.tokens && actor.program->ReadsInput(i, port.tokens);
+      const bool reads = actor.program->ReadsInput(i, port.tokens);
+      actor.rebinds |= port.slots > port.tokens && reads;
+      if (registers_[port.register_id].is_sized && reads) actor.sized_inputs.push_back(i);
     }
     for (int i = 0; i < machine.num_outputs(); ++i) {
       BindPort(actor, machine.output(i), i, &BoundProgram::BindOutput);
@@ -391,6 +401,7 @@ void RankExecutor::BindConstantSlots() {
       actor.rebinds |= (port.slots > port.tokens && actor.program->WritesOutput(i, port.tokens)) ||
                        actor.program->Collects(i);
     }
+    actor.rebinds |= !actor.sized_inputs.empty();
   }
 }
 

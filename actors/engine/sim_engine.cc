@@ -51,8 +51,11 @@ void SimEngine::Rewind(const SimEngineOptions& options) {
   num_draws_ = last_source_ = history_hash_ = victim_ = 0;
   num_events_ = num_deliveries_ = 0;
   if (!fault_.ok()) fault_ = absl::OkStatus();
-  if (!stop_reason_.ok()) stop_reason_ = absl::OkStatus();
-  stop_.store(false, std::memory_order_relaxed);
+  {
+    MutexLock lock(&stop_mutex_);
+    if (!stop_reason_.ok()) stop_reason_ = absl::OkStatus();
+    stop_.store(false, std::memory_order_relaxed);
+  }
   if (options_.chooser == Chooser::kStarveOne) {
     // A rank, a lane, or an actor of a rank.
     uint64_t sources = ranks_.size() + static_cast<uint64_t>(network_->num_lanes());
@@ -119,13 +122,13 @@ absl::Status SimEngine::AtRest() {
 }
 
 void SimEngine::Stop(absl::Status reason) {
-  std::lock_guard<std::mutex> lock(stop_mutex_);
+  MutexLock lock(&stop_mutex_);
   if (stop_reason_.ok()) stop_reason_ = std::move(reason);
   stop_.store(true, std::memory_order_relaxed);
 }
 
 absl::Status SimEngine::StopReason() {
-  std::lock_guard<std::mutex> lock(stop_mutex_);
+  MutexLock lock(&stop_mutex_);
   return stop_reason_;
 }
 

@@ -22,7 +22,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -33,6 +32,7 @@
 #include "actors/engine/sim_faults.h"
 #include "actors/engine/sim_invariants.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/device/walled_device.h"
 #include "runtime/transport/sim_transport.h"
 
@@ -153,8 +153,8 @@ class SimEngine final : public Engine {
   uint64_t history_hash_ = 0;
   absl::Status fault_;
   std::atomic<bool> stop_{false};  // looked at between events; the mutex orders the reason
-  std::mutex stop_mutex_;
-  absl::Status stop_reason_;  // guarded by stop_mutex_
+  Mutex stop_mutex_;
+  absl::Status stop_reason_ ABSL_GUARDED_BY(stop_mutex_);
 };
 
 }  // namespace weir

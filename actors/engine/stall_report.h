@@ -11,9 +11,8 @@
 
 namespace weir {
 
-constexpr int kStallLinesMax = 200;  // of a message
-// The limit of a log, from which the graph of a job in many processes is made.
-constexpr int kStallLogLinesMax = 5000;
+constexpr int kStallLinesMax = 200;      // of a message
+constexpr int kStallLogLinesMax = 5000;  // of a log
 
 // Returns one line per unfinished actor, at most `lines_max`, then the number of lines left out:
 //   rank 1 actor 'grad': 3 of 8 acts, waits for input 'loss', held by actor 'loss' on rank 0

@@ -151,7 +151,7 @@ TEST_P(Standstill, IsRefusedWithAnyTimes) {
       plan.mutable_certificate()->set_iteration_ns(1 << 20);
       for (ActorSpec& actor : *plan.mutable_actor()) {
         int64_t at = 0;
-        for (int64_t& start : *actor.mutable_timing()->mutable_act_start_ns())
+        for (int64_t& start : *actor.mutable_act_start_ns())
           start = at += 1 + MixKey(seed, ++draw) % 40;
       }
     }

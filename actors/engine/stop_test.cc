@@ -67,6 +67,11 @@ TEST(StopTest, RanksThatWaitForAPeerThatNeverSendsAreStopped) {
                                "in', held by actor 'send gradient' on rank 2"));
   EXPECT_THAT(stall, HasSubstr("rank 0 actor 'backward': 0 of 8 acts, waits for input 'gradient "
                                "in', held by actor 'send gradient' on rank 1"));
+  for (const Wait& wait : session.ListWaits()) {
+    EXPECT_THAT(stall, HasSubstr(ToLine(wait)));
+    EXPECT_NE(wait.state, ActorState::kDone);
+  }
+  EXPECT_FALSE(session.ListWaits().empty());
   EXPECT_TRUE(session.ReadState(0, session.plan(0).states.at(0).name).ok());
 }
 

@@ -94,7 +94,7 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
 }
 
 void TimeEngine::Stop(absl::Status reason) {
-  std::lock_guard<std::mutex> lock(stop_mutex_);
+  MutexLock lock(&stop_mutex_);
   if (stop_reason_.ok()) stop_reason_ = std::move(reason);
   stop_.store(true, std::memory_order_relaxed);
 }
@@ -118,7 +118,7 @@ absl::Status TimeEngine::RunSteps(int64_t steps) {
     }
     if (fault_.ok() && moments % kMomentsBetweenLooks == 0 &&
         stop_.load(std::memory_order_relaxed)) {
-      std::lock_guard<std::mutex> lock(stop_mutex_);
+      MutexLock lock(&stop_mutex_);
       fault_ = stop_reason_;
     }
     for (size_t i = 0; i < touched_.size() && fault_.ok(); ++i) fault_ = Look(touched_[i]);

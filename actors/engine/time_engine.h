@@ -20,7 +20,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <queue>
 #include <vector>
 
@@ -28,6 +27,7 @@
 #include "actors/engine/rank_executor.h"
 #include "actors/engine/time_network.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/device/thread_team.h"
 
@@ -202,8 +202,8 @@ class TimeEngine final : public Engine {
   uint64_t history_hash_ = 0;
   absl::Status fault_;
   std::atomic<bool> stop_{false};  // looked at now and then; the mutex orders the reason
-  std::mutex stop_mutex_;
-  absl::Status stop_reason_;  // guarded by stop_mutex_
+  Mutex stop_mutex_;
+  absl::Status stop_reason_ ABSL_GUARDED_BY(stop_mutex_);
 };
 
 }  // namespace weir

@@ -4,39 +4,33 @@
 #include <map>
 #include <utility>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "actors/engine/holders.h"
 
 namespace weir {
 namespace {
 
 constexpr int kRingLinesMax = 24;
-constexpr char kHeldBy[] = ", held by ";
-constexpr char kAnd[] = " and actor '";
 
 std::string ToText(const WaitNode& node) {
   return node.actor.empty() ? absl::StrCat("rank ", node.rank)
                             : absl::StrCat("actor '", node.actor, "' on rank ", node.rank);
 }
 
-// Parses "actor 'x' on rank 1" or "rank 1". Names may hold quotes, so the search for the end runs
-// backwards.
-std::optional<WaitNode> ParseNode(absl::string_view text) {
-  WaitNode node;
-  if (absl::ConsumePrefix(&text, "actor '")) {
-    const size_t end = text.rfind("' on rank ");
-    if (end == absl::string_view::npos) return std::nullopt;
-    node.actor = std::string(text.substr(0, end));
-    text.remove_prefix(end + 4);  // the quote and " on"
+bool WaitsForRegister(const Wait& wait) {
+  return wait.state == ActorState::kWaitsForInput || wait.state == ActorState::kWaitsForCredit;
+}
+
+// Returns "3 of 8 acts, waits for input 'loss'" or "3 of 8 acts, running".
+std::string DoingText(const Wait& wait) {
+  std::string text =
+      absl::StrCat(wait.acts_done, " of ", wait.acts_wanted, " acts, ", Name(wait.state));
+  if (WaitsForRegister(wait)) {
+    absl::StrAppend(&text, " '", wait.register_name, "'");
+  } else if (!wait.holders.empty()) {
+    absl::StrAppend(&text, ", its turn there");
   }
-  if (!absl::ConsumePrefix(&text, node.actor.empty() ? "rank " : " rank ")) return std::nullopt;
-  if (!absl::SimpleAtoi(text, &node.rank)) return std::nullopt;
-  return node;
+  return text;
 }
 
 // A WaitGraph has one node for each actor.
@@ -151,16 +145,16 @@ std::vector<Wait> ListWaits(absl::Span<RankExecutor* const> ranks) {
       if (state == ActorState::kDone) continue;
       Wait& wait = waits.emplace_back();
       wait.who = {plan.rank, actor.name};
-      wait.doing =
-          absl::StrCat(machine.acts_done(), " of ", machine.limit(), " acts, ", Name(state));
-      if (state == ActorState::kWaitsForInput || state == ActorState::kWaitsForCredit) {
+      wait.acts_done = machine.acts_done();
+      wait.acts_wanted = machine.limit();
+      wait.state = state;
+      if (WaitsForRegister(wait)) {
         const int reg = machine.waits_for().value();
-        absl::StrAppend(&wait.doing, " '", plan.registers[reg].name, "'");
+        wait.register_name = plan.registers[reg].name;
         const bool token = state == ActorState::kWaitsForInput;
         wait.holders = NodesOf(
             token ? holders.ActorsOfToken(plan, reg) : holders.ActorsOfSlot(plan, reg), ranks);
       } else if (const int32_t before = rank->TurnBefore(actor.id); before >= 0) {
-        absl::StrAppend(&wait.doing, ", its turn there");
         wait.holders = {{plan.rank, plan.actors[before].name}};
       }
     }
@@ -170,37 +164,10 @@ std::vector<Wait> ListWaits(absl::Span<RankExecutor* const> ranks) {
 
 std::string ToLine(const Wait& wait) {
   std::string text =
-      absl::StrCat("rank ", wait.who.rank, " actor '", wait.who.actor, "': ", wait.doing);
+      absl::StrCat("rank ", wait.who.rank, " actor '", wait.who.actor, "': ", DoingText(wait));
   for (size_t i = 0; i < wait.holders.size(); ++i)
-    absl::StrAppend(&text, i == 0 ? kHeldBy : " and ", ToText(wait.holders[i]));
+    absl::StrAppend(&text, i == 0 ? ", held by " : " and ", ToText(wait.holders[i]));
   return text;
-}
-
-std::optional<Wait> ParseWait(absl::string_view line) {
-  Wait wait;
-  line = absl::StripLeadingAsciiWhitespace(line);
-  if (!absl::ConsumePrefix(&line, "rank ")) return std::nullopt;
-  const size_t rank_end = line.find(" actor '"), name_end = line.find("': ");
-  if (rank_end == absl::string_view::npos || name_end == absl::string_view::npos ||
-      name_end < rank_end + 8 || !absl::SimpleAtoi(line.substr(0, rank_end), &wait.who.rank)) {
-    return std::nullopt;
-  }
-  wait.who.actor = std::string(line.substr(rank_end + 8, name_end - rank_end - 8));
-  line.remove_prefix(name_end + 3);
-  if (!absl::StrContains(line, " acts, ")) return std::nullopt;
-  const size_t held = line.rfind(kHeldBy);
-  wait.doing = std::string(line.substr(0, held));
-  if (held == absl::string_view::npos) return wait;
-  absl::string_view rest = line.substr(held + sizeof(kHeldBy) - 1);
-  while (!rest.empty()) {
-    const size_t end = rest.find(kAnd);
-    const std::optional<WaitNode> node = ParseNode(rest.substr(0, end));
-    if (!node.has_value()) return std::nullopt;
-    wait.holders.push_back(*node);
-    rest = end == absl::string_view::npos ? absl::string_view()
-                                          : rest.substr(end + 5);  // behind " and "
-  }
-  return wait;
 }
 
 std::vector<std::string> ExplainWaits(const std::vector<Wait>& waits) {
@@ -227,7 +194,7 @@ std::vector<std::string> ExplainWaits(const std::vector<Wait>& waits) {
   const Wait* end = graph.find(most->first);
   lines.push_back(absl::StrCat(
       "in the end ", most->second, " of ", graph.size(), " actors wait for ", ToText(most->first),
-      end == nullptr ? ", which could not say what it does" : absl::StrCat(": ", end->doing)));
+      end == nullptr ? ", which could not say what it does" : absl::StrCat(": ", DoingText(*end))));
   return lines;
 }
 

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/plan/plan_rates.h"
+#include "runtime/base/floor_div.h"
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
@@ -16,14 +17,15 @@ using plan_limits::kTimeMax;
 // A bound on the checks of all edges: a plan that needs more is an attack.
 constexpr int64_t kChecksMax = int64_t{1} << 31;
 
-// A Clock holds the start times of one actor; the plan of these times lives longer.
-class Clock {
+// ActTimes are the start times of one actor; the plan of these times lives longer. The formulas
+// of Timing stand here once more, because the compiler's check uses Timing.
+class ActTimes {
  public:
-  Clock(const PlanRate& rate, const PlanTiming& timing, const PlanRhythm& rhythm)
+  ActTimes(const Rate& rate, const PlanTiming& timing, const PlanRhythm& rhythm)
       : rate_(rate),
         timing_(timing),
         rhythm_(rhythm),
-        acts_per_iteration_(ActsPerIteration(rate, rhythm)) {}
+        acts_per_iteration_(rate.ActsIn(rhythm.steps_per_iteration)) {}
 
   // Returns the start of an act of any iteration; acts before step 0 have negative numbers.
   int64_t StartOf(int64_t act) const {
@@ -32,29 +34,30 @@ class Clock {
       return iteration * rhythm_.iteration_ns +
              timing_.act_start_ns[act - iteration * acts_per_iteration_];
     }
-    const int64_t turn = FloorDiv(act, rate_.acts_per_step), k = act - turn * rate_.acts_per_step;
-    const int64_t step = turn * rate_.every + rate_.every_phase;
+    const int64_t before = FloorDiv(act, rate_.acts_per_step);  // steps in which the actor acts
+    const int64_t k = act - before * rate_.acts_per_step;
+    const int64_t step = before * rate_.every + rate_.every_phase;
     const int64_t iteration = FloorDiv(step, rhythm_.steps_per_iteration);
     int64_t at = iteration * rhythm_.iteration_ns + timing_.start_ns +
                  (step - iteration * rhythm_.steps_per_iteration) * rhythm_.step_ns;
-    return rate_.chunks == 1
-               ? at + k * timing_.turn_ns
-               : at + (k / rate_.chunks) * timing_.turn_ns + (k % rate_.chunks) * timing_.chunk_ns;
+    return rate_.chunks == 1 ? at + k * timing_.micro_batch_stride_ns
+                             : at + (k / rate_.chunks) * timing_.micro_batch_stride_ns +
+                                   (k % rate_.chunks) * timing_.chunk_stride_ns;
   }
   int64_t EndOf(int64_t act) const { return StartOf(act) + timing_.time_ns; }
 
   // Returns the time from the start of a step's first act to the end of its last act; the value is
   // bounded even if every time is the largest.
   __int128 StepLength() const {
-    const __int128 turns = rate_.acts_per_step / rate_.chunks;
-    return (turns - 1) * timing_.turn_ns +
-           static_cast<__int128>(rate_.chunks - 1) * timing_.chunk_ns + timing_.time_ns;
+    const __int128 micro_batches = rate_.micro_batches_per_step();
+    return (micro_batches - 1) * timing_.micro_batch_stride_ns +
+           static_cast<__int128>(rate_.chunks - 1) * timing_.chunk_stride_ns + timing_.time_ns;
   }
   bool by_formula() const { return timing_.act_start_ns.empty(); }
   int64_t acts_per_iteration() const { return acts_per_iteration_; }
 
  private:
-  const PlanRate& rate_;
+  const Rate& rate_;
   const PlanTiming& timing_;
   const PlanRhythm& rhythm_;
   const int64_t acts_per_iteration_;
@@ -63,15 +66,15 @@ class Clock {
 // An End is one end of a register.
 struct End {
   const std::string& name;
-  const PlanRate& rate;
+  const Rate& rate;
   const PlanPort& port;
-  Clock clock;
+  ActTimes times;
 
   int64_t FirstAct(int64_t token) const { return token / port.tokens * port.period - port.phase; }
   int64_t LastAct(int64_t token) const { return FirstAct(token) + port.period - 1; }
   // Returns whether every step has the same spans.
   bool SameEachStep() const {
-    return rate.every == 1 && rate.acts_per_step % port.period == 0 && clock.by_formula();
+    return rate.every == 1 && rate.acts_per_step % port.period == 0 && times.by_formula();
   }
   bool even() const { return port.period == 1 && port.tokens == 1 && SameEachStep(); }
 };
@@ -124,30 +127,32 @@ class Checker {
 };
 
 absl::Status Checker::CheckActor(const PlanActor& actor) {
-  const Clock clock(actor, actor.timing, plan_.rhythm);
+  const ActTimes times(actor, actor.timing, plan_.rhythm);
   const PlanRhythm& rhythm = plan_.rhythm;
   const auto overlap = [&](int64_t act, const char* what) {
-    return TooEarly(absl::StrCat("actor '", actor.name, "'"), actor.name, act, clock.StartOf(act),
-                    actor.name, act - 1, clock.EndOf(act - 1), what);
+    return TooEarly(absl::StrCat("actor '", actor.name, "'"), actor.name, act, times.StartOf(act),
+                    actor.name, act - 1, times.EndOf(act - 1), what);
   };
-  if (!clock.by_formula()) {
-    for (int64_t act = 1; act <= clock.acts_per_iteration(); ++act) {
-      if (clock.StartOf(act) < clock.EndOf(act - 1)) return overlap(act, "ended");
+  if (!times.by_formula()) {
+    for (int64_t act = 1; act <= times.acts_per_iteration(); ++act) {
+      if (times.StartOf(act) < times.EndOf(act - 1)) return overlap(act, "ended");
     }
     return absl::OkStatus();
   }
-  if (clock.StepLength() > kTimeMax) return TooLong(actor.name);
-  const int64_t length = static_cast<int64_t>(clock.StepLength());
-  if (actor.chunks > 1 && actor.timing.chunk_ns < actor.timing.time_ns) return overlap(1, "ended");
+  if (times.StepLength() > kTimeMax) return TooLong(actor.name);
+  const int64_t length = static_cast<int64_t>(times.StepLength());
+  if (actor.chunks > 1 && actor.timing.chunk_stride_ns < actor.timing.time_ns)
+    return overlap(1, "ended");
   if (actor.acts_per_step > actor.chunks &&
-      actor.timing.turn_ns < (actor.chunks - 1) * actor.timing.chunk_ns + actor.timing.time_ns) {
+      actor.timing.micro_batch_stride_ns <
+          (actor.chunks - 1) * actor.timing.chunk_stride_ns + actor.timing.time_ns) {
     return overlap(actor.chunks, "ended");
   }
-  const int64_t between = int64_t{actor.every} * rhythm.step_ns;
+  const int64_t between = actor.every * rhythm.step_ns;
   if (actor.every < rhythm.steps_per_iteration && between < length)
     return overlap(actor.acts_per_step, "ended");
   if (rhythm.iteration_ns - (rhythm.steps_per_iteration - actor.every) * rhythm.step_ns < length) {
-    return overlap(clock.acts_per_iteration(), "ended");
+    return overlap(times.acts_per_iteration(), "ended");
   }
   return absl::OkStatus();
 }
@@ -161,14 +166,15 @@ absl::Status Checker::CheckRegister(const PlanRegister& r) {
                      "let the compiler of this version write the plan"});
   }
   for (const PlanFarActor& far : r.far) {
-    const Clock clock(far, far.timing, plan_.rhythm);
-    if (clock.by_formula() && clock.StepLength() > kTimeMax) return TooLong(far.name);
+    const ActTimes times(far, far.timing, plan_.rhythm);
+    if (times.by_formula() && times.StepLength() > kTimeMax) return TooLong(far.name);
   }
   const auto far = [&](int k) -> End {
-    return {r.far[k].name, r.far[k], r.far[k].port, Clock(r.far[k], r.far[k].timing, plan_.rhythm)};
+    return {r.far[k].name, r.far[k], r.far[k].port,
+            ActTimes(r.far[k], r.far[k].timing, plan_.rhythm)};
   };
   const auto near = [&](const PlanActor& actor, const PlanPort& port) -> End {
-    return {actor.name, actor, port, Clock(actor, actor.timing, plan_.rhythm)};
+    return {actor.name, actor, port, ActTimes(actor, actor.timing, plan_.rhythm)};
   };
   const End producer = here ? near(plan_.actors[r.producer.actor],
                                    plan_.actors[r.producer.actor].outputs[r.producer.port])
@@ -202,30 +208,29 @@ absl::Status Checker::CheckEdge(const PlanRegister& r, const End& producer, cons
   };
   const int64_t chunks = producer.rate.chunks;
   if (alike && producer.even() && consumer.even() && chunks == consumer.rate.chunks) {
-    // Where both ends are even, the slack of an edge is linear over the chunks of a turn, but
-    // breaks where the other end goes on to its next turn. Checks of the chunks beside the break,
-    // the first chunk and the last chunk therefore suffice.
+    // Where both ends are even, the slack of an edge is linear over the chunks of a micro-batch,
+    // but breaks where the other end goes on to its next micro-batch. Checks of the chunks beside
+    // the break, the first chunk and the last chunk therefore suffice.
     const int64_t lag = r.initial_tokens % tokens, lead = (r.slots - r.initial_tokens) % tokens;
     const int64_t breaks[] = {0, lag % chunks, (chunks - lead % chunks) % chunks, chunks};
-    const auto check_turns = [&](int64_t from, int64_t to) -> absl::Status {
-      for (int64_t turn = std::max<int64_t>(0, from); turn < std::min(to, tokens / chunks);
-           ++turn) {
+    const auto check_micro_batches = [&](int64_t from, int64_t to) -> absl::Status {
+      for (int64_t k = std::max<int64_t>(0, from); k < std::min(to, tokens / chunks); ++k) {
         for (int64_t chunk : breaks) {
-          const int64_t begin = turn * chunks;
+          const int64_t begin = k * chunks;
           WEIR_RETURN_IF_ERROR(
               check(begin + std::max<int64_t>(0, chunk - 1), begin + std::min(chunks, chunk + 1)));
         }
       }
       return absl::OkStatus();
     };
-    if (tokens <= 8 * chunks) return check_turns(0, tokens / chunks);
-    // The slack is also linear from turn to turn, but breaks at the two tokens where one of the
-    // ends begins its step.
-    WEIR_RETURN_IF_ERROR(check_turns(0, 1));
-    WEIR_RETURN_IF_ERROR(check_turns(tokens / chunks - 1, tokens / chunks));
-    if (lag > 0) WEIR_RETURN_IF_ERROR(check_turns(lag / chunks - 1, lag / chunks + 2));
+    if (tokens <= 8 * chunks) return check_micro_batches(0, tokens / chunks);
+    // The slack is also linear from micro-batch to micro-batch, but breaks at the two tokens where
+    // one of the ends begins its step.
+    WEIR_RETURN_IF_ERROR(check_micro_batches(0, 1));
+    WEIR_RETURN_IF_ERROR(check_micro_batches(tokens / chunks - 1, tokens / chunks));
+    if (lag > 0) WEIR_RETURN_IF_ERROR(check_micro_batches(lag / chunks - 1, lag / chunks + 2));
     const int64_t wrap = tokens - lead;
-    if (lead > 0) WEIR_RETURN_IF_ERROR(check_turns(wrap / chunks - 1, wrap / chunks + 2));
+    if (lead > 0) WEIR_RETURN_IF_ERROR(check_micro_batches(wrap / chunks - 1, wrap / chunks + 2));
     return absl::OkStatus();
   }
   checks_left_ -= tokens;
@@ -252,8 +257,8 @@ absl::Status Checker::CheckToken(const PlanRegister& r, const End& producer, con
   const int64_t iterations = (r.initial_tokens + tokens - 1) / tokens;
   const int64_t taken = token + iterations * tokens;
   const int64_t needs = producer.LastAct(taken - r.initial_tokens), act = consumer.FirstAct(taken);
-  const int64_t ready = producer.clock.EndOf(needs) + r.latency_ns,
-                start = consumer.clock.StartOf(act);
+  const int64_t ready = producer.times.EndOf(needs) + r.latency_ns,
+                start = consumer.times.StartOf(act);
   if (start >= ready) return absl::OkStatus();
   return TooEarly(EdgeText(r, producer, consumer), consumer.name, act, start, producer.name, needs,
                   ready, "ended and its token is there");
@@ -264,8 +269,8 @@ absl::Status Checker::CheckSlot(const PlanRegister& r, const End& producer, cons
                                 int64_t token) {
   const int64_t needs = consumer.LastAct(token),
                 act = producer.FirstAct(token + r.slots - r.initial_tokens);
-  const int64_t ready = consumer.clock.EndOf(needs) + r.latency_ns,
-                start = producer.clock.StartOf(act);
+  const int64_t ready = consumer.times.EndOf(needs) + r.latency_ns,
+                start = producer.times.StartOf(act);
   if (start >= ready) return absl::OkStatus();
   return TooEarly(
       EdgeText(r, producer, consumer), producer.name, act, start, consumer.name, needs, ready,
@@ -274,7 +279,8 @@ absl::Status Checker::CheckSlot(const PlanRegister& r, const End& producer, cons
 
 absl::Status Checker::CheckStream(const PlanStream& stream) {
   const PlanActor& any = plan_.actors[stream.entries[0].actor];
-  const int64_t acts = any.acts_per_step, steps = ActsPerIteration(any, plan_.rhythm) / acts;
+  const int64_t acts = any.acts_per_step,
+                steps = any.ActsIn(plan_.rhythm.steps_per_iteration) / acts;
   int32_t lead = 0;
   for (const PlanStream::Entry& entry : stream.entries) lead = std::max(lead, entry.ahead);
   const PlanActor* before = nullptr;
@@ -288,10 +294,10 @@ absl::Status Checker::CheckStream(const PlanStream& stream) {
         if (act < 0 || act >= acts) continue;
         const PlanActor* after = &plan_.actors[entry.actor];
         const int64_t after_act = step * acts + act;
-        const int64_t start = Clock(*after, after->timing, plan_.rhythm).StartOf(after_act);
-        const int64_t ready = before == nullptr
-                                  ? start
-                                  : Clock(*before, before->timing, plan_.rhythm).EndOf(before_act);
+        const int64_t start = ActTimes(*after, after->timing, plan_.rhythm).StartOf(after_act);
+        const int64_t ready =
+            before == nullptr ? start
+                              : ActTimes(*before, before->timing, plan_.rhythm).EndOf(before_act);
         if (start < ready) {
           return TooEarly(absl::StrCat("stream order '", stream.name, "'"), after->name, after_act,
                           start, before->name, before_act, ready,
@@ -308,11 +314,10 @@ absl::Status Checker::CheckStream(const PlanStream& stream) {
 void Mix(uint64_t value, uint64_t* key) { *key = MixKey(*key, value); }
 
 // Names are for people and are not mixed in: two ranks may call an actor differently.
-void MixEnd(const PlanRate& rate, const PlanPort& port, const PlanTiming& timing, uint64_t* key) {
-  for (int64_t value :
-       {int64_t{rate.acts_per_step}, int64_t{rate.chunks}, int64_t{rate.every},
-        int64_t{rate.every_phase}, int64_t{port.period}, int64_t{port.tokens}, int64_t{port.phase},
-        timing.start_ns, timing.turn_ns, timing.chunk_ns, timing.time_ns}) {
+void MixEnd(const Rate& rate, const Span& span, const PlanTiming& timing, uint64_t* key) {
+  for (int64_t value : {rate.acts_per_step, rate.chunks, rate.every, rate.every_phase, span.period,
+                        span.tokens, span.phase, timing.start_ns, timing.micro_batch_stride_ns,
+                        timing.chunk_stride_ns, timing.time_ns}) {
     Mix(static_cast<uint64_t>(value), key);
   }
   for (int64_t ns : timing.act_start_ns) Mix(static_cast<uint64_t>(ns), key);
@@ -323,7 +328,7 @@ void MixEnd(const PlanRate& rate, const PlanPort& port, const PlanTiming& timing
 absl::Status CheckCertificate(const Plan& plan) { return Checker(plan).Check(); }
 
 int64_t PlannedStartNs(const Plan& plan, const PlanActor& actor, int64_t act) {
-  return Clock(actor, actor.timing, plan.rhythm).StartOf(act);
+  return ActTimes(actor, actor.timing, plan.rhythm).StartOf(act);
 }
 
 uint64_t EdgeStatement(const Plan& plan, const PlanRegister& r) {

@@ -1,8 +1,8 @@
 // A certificate proves that a plan cannot come to a standstill. Every rank checks the certificate
 // when it loads its plan.
 //
-// A plan says when each act starts (PlanTiming). The check goes over every edge once and asks
-// whether
+// A plan says when each act starts (PlanTiming, PlanRhythm). The check goes over every edge once
+// and asks whether
 //   a token     is taken only after the act that publishes it has ended,
 //   a slot      is taken only after the acts that read its last token have ended,
 //   an actor    begins an act only after its last act has ended,

@@ -53,7 +53,7 @@ TEST_P(PlansThatRun, AreRefusedIfAnyActStartsTooEarly) {
   int refused = 0;
   for (RankPlan& plan : plans) {
     for (ActorSpec& actor : *plan.mutable_actor()) {
-      for (int64_t& start : *actor.mutable_timing()->mutable_act_start_ns()) {
+      for (int64_t& start : *actor.mutable_act_start_ns()) {
         if (start == 0) continue;
         // Each act starts as soon as it can.
         --start;
@@ -85,7 +85,7 @@ TEST(CertificateTest, AnEdgeWhoseEndsSayDifferentThingsIsRefused) {
       for (FarActor& far : *r.mutable_far()) {
         const FarActor honest = far;
         far.mutable_timing()->set_time_ns(far.timing().time_ns() + 1);
-        far.mutable_timing()->mutable_act_start_ns()->Set(0, far.timing().act_start_ns(0));
+        far.mutable_act_start_ns()->Set(0, far.act_start_ns(0));
         EXPECT_FALSE(Check(plans).ok()) << r.name();
         far = honest;
       }
@@ -108,10 +108,10 @@ TEST(CertificateTest, APlanThatStandsStillHasNoneAndTheErrorNamesWhoWaitsForWhom
           "'accumulate' on rank 0 (act 3) waits for a token of 'data' from 'source' on rank 0"));
 }
 
-void SetTiming(const std::vector<int64_t>& numbers, ActorTiming* timing) {
+void SetTiming(const std::vector<int64_t>& numbers, proto::Timing* timing) {
   timing->set_start_ns(numbers[0]);
-  timing->set_turn_ns(numbers[1]);
-  timing->set_chunk_ns(numbers[2]);
+  timing->set_micro_batch_stride_ns(numbers[1]);
+  timing->set_chunk_stride_ns(numbers[2]);
   timing->set_time_ns(numbers[3]);
 }
 
@@ -127,8 +127,8 @@ bool HoldsByEnumeration(const Plan& plan, int iterations) {
       for (int64_t k = 0; k < actor.acts_per_step; ++k) {
         all.push_back(step / rhythm.steps_per_iteration * rhythm.iteration_ns +
                       step % rhythm.steps_per_iteration * rhythm.step_ns + actor.timing.start_ns +
-                      k / actor.chunks * actor.timing.turn_ns +
-                      k % actor.chunks * actor.timing.chunk_ns);
+                      k / actor.chunks * actor.timing.micro_batch_stride_ns +
+                      k % actor.chunks * actor.timing.chunk_stride_ns);
       }
     }
     return all;
@@ -178,8 +178,8 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
     uint64_t key = MixKey(seed, 77);
     PairPlan p;
     p.chunks = 1 + static_cast<int>(Draw(&key, 6));
-    const int turns = 1 + static_cast<int>(Draw(&key, 12));
-    p.producer_acts = p.consumer_acts = p.chunks * turns;
+    const int micro_batches = 1 + static_cast<int>(Draw(&key, 12));
+    p.producer_acts = p.consumer_acts = p.chunks * micro_batches;
     p.steps = 1 + static_cast<int>(Draw(&key, 2));
     const int acts = p.producer_acts * p.steps;
     if (Draw(&key, 2) == 0) p.producer_period = Draw(&key, 2) == 0 ? p.producer_acts : acts;
@@ -198,7 +198,7 @@ TEST(CertificateTest, AgreesWithAnEnumerationOfAllTokensForRandomPairs) {
     if (Draw(&key, 4) == 0) times[1] += Draw(&key, 3) - 1;
     SetTiming(times, proto.mutable_actor(1)->mutable_timing());
     PlanCertificate* certificate = proto.mutable_certificate();
-    certificate->set_step_ns(turns * (10 + 2 * p.chunks) + Draw(&key, 12));
+    certificate->set_step_ns(micro_batches * (10 + 2 * p.chunks) + Draw(&key, 12));
     certificate->set_iteration_ns(p.steps * certificate->step_ns() + Draw(&key, 60));
     absl::StatusOr<Plan> plan = PlanFromProto(proto);
     if (!plan.ok()) continue;  // a step that cannot end without the next

@@ -11,6 +11,7 @@
 #include "actors/plan/plan_rates.h"
 #include "actors/plan/verify_plans.h"
 #include "actors/protocol/actor_machine.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -149,7 +150,7 @@ void Play::MakeRank(const Plan& plan) {
       outputs.push_back(Spec(port, r, r.slots - r.initial_tokens, r.initial_tokens));
     }
     rank.actors.push_back({ActorMachine(ActorId(actor.id), inputs, outputs), {}});
-    rank.actors.back().machine.RaiseLimit(ActsPerIteration(actor, plan.rhythm));
+    rank.actors.back().machine.RaiseLimit(actor.ActsIn(plan.rhythm.steps_per_iteration));
   }
   for (const PlanStream& stream : plan.streams) {
     StreamPlay& play = rank.streams.emplace_back();
@@ -320,24 +321,18 @@ absl::Status Play::Standstill(ActorKey key) {
                    "more slots for a register among these, or another order"});
 }
 
-void WriteTiming(const std::vector<int64_t>& starts, int64_t time_ns, ActorTiming* out) {
-  out->Clear();
-  out->set_time_ns(time_ns);
-  out->set_start_ns(starts.empty() ? 0 : starts[0]);
-  for (int64_t start : starts) out->add_act_start_ns(start);
+template <typename Spec>  // ActorSpec, FarActor
+void WriteTiming(const std::vector<int64_t>& starts, int64_t time_ns, Spec* out) {
+  *out->mutable_timing() = ToProto(Timing{starts.empty() ? 0 : starts[0], 0, 0, time_ns});
+  out->mutable_act_start_ns()->Assign(starts.begin(), starts.end());
 }
 
 void WriteFar(const Play& play, int rank, const PlanActor& actor, const PlanPort& port,
               FarActor* out) {
   out->set_name(actor.name);
-  out->set_acts_per_step(actor.acts_per_step);
-  out->set_chunks(actor.chunks);
-  out->set_every(actor.every);
-  out->set_every_phase(actor.every_phase);
-  out->set_period(port.period);
-  out->set_tokens(port.tokens);
-  out->set_phase(port.phase);
-  WriteTiming(play.starts(rank, actor.id), actor.timing.time_ns, out->mutable_timing());
+  *out->mutable_rate() = ToProto(static_cast<const Rate&>(actor));
+  *out->mutable_span() = ToProto(static_cast<const Span&>(port));
+  WriteTiming(play.starts(rank, actor.id), actor.timing.time_ns, out);
 }
 
 }  // namespace
@@ -349,6 +344,7 @@ absl::Status DeriveCertificate(std::vector<RankPlan>* plans) {
     for (ActorSpec& actor : *proto.mutable_actor()) {
       const int64_t time_ns = actor.timing().time_ns();
       actor.clear_timing();
+      actor.clear_act_start_ns();
       actor.mutable_timing()->set_time_ns(time_ns);
     }
     WEIR_ASSIGN_OR_RETURN(Plan plan, PlanFromProto(proto));
@@ -369,7 +365,7 @@ absl::Status DeriveCertificate(std::vector<RankPlan>* plans) {
     certificate->set_micro_batch_ns(play.end_ns() / (steps * plan.micro_batches));
     for (const PlanActor& actor : plan.actors) {
       WriteTiming(play.starts(static_cast<int>(rank), actor.id), actor.timing.time_ns,
-                  proto.mutable_actor(actor.id)->mutable_timing());
+                  proto.mutable_actor(actor.id));
     }
     for (const PlanRegister& r : plan.registers) {
       if (r.side == RegisterSide::kLocal) continue;

@@ -9,8 +9,30 @@
 #include "actors/plan/plan_reader.h"
 #include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer_codec.h"
 
 namespace weir {
+
+std::optional<StateClass> FromProto(StateSpec::Class state_class) {
+  switch (state_class) {
+    case StateSpec::WEIGHT: return StateClass::kWeight;
+    case StateSpec::OPTIMIZER_SLOT: return StateClass::kOptimizerSlot;
+    case StateSpec::DELAYED_GRADIENT: return StateClass::kDelayedGradient;
+    case StateSpec::FETCHED: return StateClass::kFetched;
+    default: return std::nullopt;
+  }
+}
+
+StateSpec::Class ToProto(StateClass state_class) {
+  switch (state_class) {
+    case StateClass::kWeight: return StateSpec::WEIGHT;
+    case StateClass::kOptimizerSlot: return StateSpec::OPTIMIZER_SLOT;
+    case StateClass::kDelayedGradient: return StateSpec::DELAYED_GRADIENT;
+    case StateClass::kFetched: return StateSpec::FETCHED;
+  }
+  return StateSpec::WEIGHT;
+}
+
 namespace plan_reader {
 
 using namespace plan_limits;
@@ -191,6 +213,9 @@ absl::Status PlanReader::ReadCall(const KernelCall& in, const PlanProgram& progr
     const auto at = [&] { return absl::StrCat(where(), ", output ", i); };
     WEIR_RETURN_IF_ERROR(ReadOperand(in.output(i), at, &out->outputs[i]));
   }
+  if (const auto flaw = DecodeTransfer(in, &out->transfer)) {
+    return Bad("W0502", where, absl::StrCat(flaw->expected, " in the transfer"), flaw->found);
+  }
   return absl::OkStatus();
 }
 
@@ -221,6 +246,20 @@ absl::Status PlanReader::ReadState(int index) {
   const std::string where = absl::StrCat("state ", index, " '", in.name(), "'");
   PlanState state;
   state.name = in.name();
+  const std::optional<StateClass> state_class = FromProto(in.state_class());
+  if (!state_class.has_value()) {
+    return Bad("W0505", where, "a weight, or what belongs to one, or a fetched result",
+               absl::StrCat("class ", in.state_class()));
+  }
+  state.state_class = *state_class;
+  state.weight = in.weight();
+  const bool has_weight = state.state_class == StateClass::kOptimizerSlot ||
+                          state.state_class == StateClass::kDelayedGradient;
+  if (has_weight == state.weight.empty()) {
+    return Bad("W0505", where,
+               has_weight ? "the weight that it belongs to" : "a state that belongs to no weight",
+               absl::StrCat("weight '", in.weight(), "'"));
+  }
   state.layout = in.layout();
   state.owner = in.owner();
   WEIR_RETURN_IF_ERROR(ReadSlice(

@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,9 @@
 #include "runtime/base/alignment.h"
 #include "runtime/base/attributes.h"
 #include "runtime/base/ids.h"
+#include "runtime/base/rate.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir {
 
@@ -39,6 +42,7 @@ struct PlanCall {
   std::vector<PlanOperand> inputs;
   std::vector<PlanOperand> outputs;
   uint64_t rng_key = 0;
+  Transfer transfer;  // without a flaw
 };
 
 struct PlanProgram {
@@ -47,29 +51,13 @@ struct PlanProgram {
   int64_t scratch_bytes = 0;
 };
 
-// Span j is the acts from j * period - phase on; it takes `tokens` tokens (or slots).
-struct PlanPort {
+struct PlanPort : Span {
   int32_t register_id = 0;
-  int32_t period = 1;
-  int32_t tokens = 1;
-  int32_t phase = 0;
 };
 
-// Start times of an actor's acts (see ActorTiming in proto/plan.proto).
-struct PlanTiming {
-  int64_t start_ns = 0;
-  int64_t turn_ns = 0;
-  int64_t chunk_ns = 0;
-  int64_t time_ns = 1;
+// The start times of an actor's acts. `time_ns` is at least 1.
+struct PlanTiming : Timing {
   std::vector<int64_t> act_start_ns;  // of each act of an iteration; empty: by the formula
-};
-
-// The rate of an actor: how often it acts, and in which steps.
-struct PlanRate {
-  int32_t acts_per_step = 1;
-  int32_t chunks = 1;
-  int32_t every = 1;  // steps
-  int32_t every_phase = 0;
 };
 
 // The rhythm of the job; iteration i begins with step i * steps_per_iteration.
@@ -94,19 +82,7 @@ enum class ActorPhase : uint8_t {
 const char* Name(ActorKind kind);
 const char* Name(ActorPhase phase);
 
-// Among ready acts of equal priority, the act with the least turn goes first.
-struct PlanTurn {
-  int64_t first = 0;
-  int64_t group = 1;
-  int64_t group_stride = 0;
-  int64_t stride = 0;
-  int64_t At(int64_t micro_batch) const {
-    return first + micro_batch / group * group_stride + micro_batch % group * stride;
-  }
-  bool always_same() const { return group_stride == 0 && stride == 0; }
-};
-
-struct PlanActor : PlanRate {
+struct PlanActor : Rate {
   int32_t id = 0;
   std::string name;
   ActorKind kind = ActorKind::kCompute;
@@ -115,7 +91,7 @@ struct PlanActor : PlanRate {
   std::vector<PlanPort> outputs;
   std::vector<int32_t> states;
   int32_t priority = 0;
-  PlanTurn turn;
+  Precedence precedence;
   PlanTiming timing;
   uint64_t instance = 0;
   std::string feed;
@@ -133,7 +109,7 @@ struct PortRef {
 };
 
 // The actor at the other end of a remote register, as this rank is told of it.
-struct PlanFarActor : PlanRate {
+struct PlanFarActor : Rate {
   std::string name;
   PlanPort port;  // of no register here
   PlanTiming timing;
@@ -169,8 +145,16 @@ struct PlanInitializer {
   double b = 0;  // kNormal: mean; kUniform: high
 };
 
+// What a state is for (StateSpec::Class).
+enum class StateClass : uint8_t { kWeight, kOptimizerSlot, kDelayedGradient, kFetched };
+// Convert between the value and its form in a message; nullopt: a class of another version.
+std::optional<StateClass> FromProto(StateSpec::Class state_class);
+StateSpec::Class ToProto(StateClass state_class);
+
 struct PlanState {
   std::string name;
+  StateClass state_class = StateClass::kWeight;
+  std::string weight;  // kOptimizerSlot, kDelayedGradient: whose
   TensorSlice slice;
   std::string layout;
   int64_t arena_offset = 0;

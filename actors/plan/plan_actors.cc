@@ -8,6 +8,7 @@
 #include "actors/plan/plan_rates.h"
 #include "actors/plan/plan_reader.h"
 #include "runtime/base/plan_limits.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 
 namespace weir::plan_reader {
@@ -42,10 +43,10 @@ absl::Status PlanReader::ReadActor(int index) {
     actor.phase = static_cast<ActorPhase>(in.phase());
   }
   WEIR_RETURN_IF_ERROR(ReadRate(
-      in, [&] { return where; }, &actor));
-  WEIR_RETURN_IF_ERROR(ReadTurn(in, where, &actor));
+      in.rate(), [&] { return where; }, &actor));
+  WEIR_RETURN_IF_ERROR(ReadPrecedence(in, where, &actor));
   WEIR_RETURN_IF_ERROR(ReadTiming(
-      in.timing(), actor, [&] { return where; }, &actor.timing));
+      in, actor, [&] { return where; }, &actor.timing));
   WEIR_RETURN_IF_ERROR(ReadPorts(in, where, &actor));
   for (int32_t state : in.state()) {
     if (state < 0 || state >= static_cast<int>(plan_.states.size())) {
@@ -66,90 +67,84 @@ absl::Status PlanReader::ReadActor(int index) {
   return absl::OkStatus();
 }
 
-// Reads the rate of an actor of this rank or of one at the far end of a register: both messages
-// have the same names for these fields.
-template <typename Spec>
-absl::Status PlanReader::ReadRate(const Spec& in, Where where, PlanRate* out) const {
-  if (in.acts_per_step() < 1 || in.acts_per_step() > kActsPerStepMax) {
+absl::Status PlanReader::ReadRate(const proto::Rate& in, Where where, Rate* out) const {
+  const Rate rate = FromProto(in);
+  if (rate.acts_per_step < 1 || rate.acts_per_step > kActsPerStepMax) {
     return Bad("W0503", where, absl::StrCat("acts_per_step from 1 to ", kActsPerStepMax),
-               absl::StrCat(in.acts_per_step()));
+               absl::StrCat(rate.acts_per_step));
   }
-  const int64_t chunks = in.chunks() == 0 ? 1 : in.chunks();
-  if (chunks < 1 || in.acts_per_step() % chunks != 0) {
+  if (rate.chunks < 1 || rate.acts_per_step % rate.chunks != 0) {
     return Bad("W0503", where,
-               absl::StrCat("chunks that divide acts_per_step = ", in.acts_per_step()),
-               absl::StrCat(in.chunks()));
+               absl::StrCat("chunks that divide acts_per_step = ", rate.acts_per_step),
+               absl::StrCat(rate.chunks));
   }
-  const int64_t every = in.every() == 0 ? 1 : in.every(), steps = plan_.rhythm.steps_per_iteration;
-  if (every < 1 || every > steps || steps % every != 0) {
+  const int64_t steps = plan_.rhythm.steps_per_iteration;
+  if (rate.every < 1 || rate.every > steps || steps % rate.every != 0) {
     return Bad("W0503", where,
                absl::StrCat("an `every` that divides the ", steps, " steps of an iteration"),
-               absl::StrCat(in.every()));
+               absl::StrCat(rate.every));
   }
-  if (in.every_phase() < 0 || in.every_phase() >= every) {
-    return Bad("W0503", where, absl::StrCat("an every_phase from 0 to ", every - 1),
-               absl::StrCat(in.every_phase()));
+  if (rate.every_phase < 0 || rate.every_phase >= rate.every) {
+    return Bad("W0503", where, absl::StrCat("an every_phase from 0 to ", rate.every - 1),
+               absl::StrCat(rate.every_phase));
   }
-  if (in.acts_per_step() * (steps / every) > kActsPerIterationMax) {
+  if (rate.ActsIn(steps) > kActsPerIterationMax) {
     return Bad("W0503", where,
                absl::StrCat("at most ", kActsPerIterationMax, " acts in the ", steps,
                             " steps of an iteration"),
-               absl::StrCat(in.acts_per_step() * (steps / every)));
+               absl::StrCat(rate.ActsIn(steps)));
   }
-  out->acts_per_step = static_cast<int32_t>(in.acts_per_step());
-  out->chunks = static_cast<int32_t>(chunks);
-  out->every = static_cast<int32_t>(every);
-  out->every_phase = static_cast<int32_t>(in.every_phase());
+  *out = rate;
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadTurn(const ActorSpec& in, const std::string& where, PlanActor* out) {
-  if (!in.has_turn()) return absl::OkStatus();
-  const ActorSpec::Turn& turn = in.turn();
-  auto in_range = [](int64_t value) { return value >= 0 && value <= kTurnMax; };
-  if (std::abs(static_cast<double>(turn.first())) > static_cast<double>(kTurnMax) ||
-      !in_range(turn.group_stride()) || !in_range(turn.stride()) || !in_range(turn.group()) ||
-      turn.group() == 0) {
+absl::Status PlanReader::ReadPrecedence(const ActorSpec& in, const std::string& where,
+                                        PlanActor* out) {
+  const Precedence precedence = FromProto(in.precedence());
+  auto in_range = [](int64_t value) { return value >= 0 && value <= kPrecedenceMax; };
+  if (std::abs(static_cast<double>(precedence.first)) > static_cast<double>(kPrecedenceMax) ||
+      !in_range(precedence.group_stride) || !in_range(precedence.stride) ||
+      !in_range(precedence.group)) {
     return Bad("W0503", where,
-               absl::StrCat("a turn with a group from 1 and numbers up to ", kTurnMax),
-               absl::StrCat(turn.first(), ", ", turn.group(), ", ", turn.group_stride(), ", ",
-                            turn.stride()));
+               absl::StrCat("a precedence with a group from 1 and numbers up to ", kPrecedenceMax),
+               absl::StrCat(precedence.first, ", ", precedence.group, ", ", precedence.group_stride,
+                            ", ", precedence.stride));
   }
-  out->turn = {turn.first(), turn.group(), turn.group_stride(), turn.stride()};
-  if (out->turn.always_same()) return absl::OkStatus();
-  num_turns_ += out->acts_per_step / out->chunks;
-  if (num_turns_ > kTurnsMax) {
+  out->precedence = precedence;
+  if (precedence.always_same()) return absl::OkStatus();
+  num_precedences_ += out->micro_batches_per_step();
+  if (num_precedences_ > kPrecedencesMax) {
     return Bad("W0503", where,
-               absl::StrCat("at most ", kTurnsMax, " micro-batches of actors with turns together"),
-               absl::StrCat(num_turns_));
+               absl::StrCat("at most ", kPrecedencesMax,
+                            " micro-batches of actors with precedences together"),
+               absl::StrCat(num_precedences_));
   }
   return absl::OkStatus();
 }
 
-// The spans of a port of register `r`; out->register_id stays.
-template <typename Spec>
-absl::Status PlanReader::ReadSpan(const Spec& in, const PlanRate& rate, const PlanRegister& r,
-                                  Where where, PlanPort* out) const {
-  const int64_t acts = ActsPerIteration(rate, plan_.rhythm), period = in.period();
-  if (period < 1 || period > acts || acts % period != 0) {
+// The spans of a port of register `r`.
+absl::Status PlanReader::ReadSpan(const proto::Span& in, const Rate& rate, const PlanRegister& r,
+                                  Where where, Span* out) const {
+  const Span span = FromProto(in);
+  const int64_t acts = rate.ActsIn(plan_.rhythm.steps_per_iteration);
+  if (span.period < 1 || span.period > acts || acts % span.period != 0) {
     return Bad("W0503", where,
                plan_.rhythm.steps_per_iteration == 1
                    ? absl::StrCat("a period that divides acts_per_step = ", acts)
                    : absl::StrCat("a period that divides the ", acts, " acts of an iteration of ",
                                   plan_.rhythm.steps_per_iteration, " steps"),
-               absl::StrCat(period));
+               absl::StrCat(span.period));
   }
-  if (in.phase() < 0 || in.phase() >= period) {
-    return Bad("W0503", where, absl::StrCat("a phase from 0 to ", period - 1),
-               absl::StrCat(in.phase()));
+  if (span.phase < 0 || span.phase >= span.period) {
+    return Bad("W0503", where, absl::StrCat("a phase from 0 to ", span.period - 1),
+               absl::StrCat(span.phase));
   }
-  const int64_t tokens = in.tokens() == 0 ? 1 : in.tokens();
-  if (tokens < 1 || tokens > r.slots) {
+  if (span.tokens < 1 || span.tokens > r.slots) {
     return Bad("W0503", where,
                absl::StrCat("tokens from 1 to the ", r.slots, " slots of ", RegisterText(r)),
-               absl::StrCat(in.tokens()));
+               absl::StrCat(span.tokens));
   }
-  const int64_t of_port = acts / period * tokens;
+  const int64_t of_port = acts / span.period * span.tokens;
   const int64_t of_register = r.tokens_per_step * (plan_.rhythm.steps_per_iteration / r.every);
   if (of_port != of_register) {
     if (plan_.rhythm.steps_per_iteration == 1) {
@@ -162,23 +157,27 @@ absl::Status PlanReader::ReadSpan(const Spec& in, const PlanRate& rate, const Pl
                             " steps, as ", RegisterText(r), " says"),
                absl::StrCat(of_port));
   }
-  out->period = static_cast<int32_t>(period);
-  out->phase = static_cast<int32_t>(in.phase());
-  out->tokens = static_cast<int32_t>(tokens);
+  *out = span;
   return absl::OkStatus();
 }
 
-absl::Status PlanReader::ReadTiming(const ActorTiming& in, const PlanRate& rate, Where where,
+// Reads the times of an actor of this rank or of one at the far end of a register: both messages
+// have the same names for these fields.
+template <typename Spec>
+absl::Status PlanReader::ReadTiming(const Spec& in, const Rate& rate, Where where,
                                     PlanTiming* out) {
+  Timing timing = FromProto(in.timing());
   const auto in_range = [](int64_t ns) { return ns >= 0 && ns <= kTimeMax; };
-  if (in.start_ns() < -kTimeMax || in.start_ns() > kTimeMax || !in_range(in.turn_ns()) ||
-      !in_range(in.chunk_ns()) || !in_range(in.time_ns())) {
+  if (timing.start_ns < -kTimeMax || timing.start_ns > kTimeMax ||
+      !in_range(timing.micro_batch_stride_ns) || !in_range(timing.chunk_stride_ns) ||
+      !in_range(timing.time_ns)) {
     return Bad("W0508", where,
                absl::StrCat("times of at most ", kTimeMax, " ns, negative only for a start"),
-               absl::StrCat("start ", in.start_ns(), ", turn ", in.turn_ns(), ", chunk ",
-                            in.chunk_ns(), ", time ", in.time_ns()));
+               absl::StrCat("start ", timing.start_ns, ", micro-batch stride ",
+                            timing.micro_batch_stride_ns, ", chunk stride ", timing.chunk_stride_ns,
+                            ", time ", timing.time_ns));
   }
-  const int64_t acts = ActsPerIteration(rate, plan_.rhythm);
+  const int64_t acts = rate.ActsIn(plan_.rhythm.steps_per_iteration);
   if (in.act_start_ns_size() != 0 && in.act_start_ns_size() != acts) {
     return Bad("W0508", where,
                absl::StrCat("a start of each of the ", acts, " acts of an iteration, or none"),
@@ -191,10 +190,8 @@ absl::Status PlanReader::ReadTiming(const ActorTiming& in, const PlanRate& rate,
       return Bad("W0508", where, absl::StrCat("act_start_ns from 0 to ", kTimeMax),
                  absl::StrCat(ns));
   }
-  out->start_ns = in.start_ns();
-  out->turn_ns = in.turn_ns();
-  out->chunk_ns = in.chunk_ns();
-  out->time_ns = std::max<int64_t>(in.time_ns(), 1);
+  timing.time_ns = std::max<int64_t>(timing.time_ns, 1);
+  static_cast<Timing&>(*out) = timing;
   out->act_start_ns.assign(in.act_start_ns().begin(), in.act_start_ns().end());
   return absl::OkStatus();
 }
@@ -215,9 +212,9 @@ absl::Status PlanReader::ReadFar(const RegisterSpec& in, Where where, PlanRegist
     PlanFarActor& far = out->far.emplace_back();
     far.name = spec.name();
     const auto at = [&] { return absl::StrCat(where(), ", far actor '", spec.name(), "'"); };
-    WEIR_RETURN_IF_ERROR(ReadRate(spec, at, &far));
-    WEIR_RETURN_IF_ERROR(ReadSpan(spec, far, *out, at, &far.port));
-    WEIR_RETURN_IF_ERROR(ReadTiming(spec.timing(), far, at, &far.timing));
+    WEIR_RETURN_IF_ERROR(ReadRate(spec.rate(), at, &far));
+    WEIR_RETURN_IF_ERROR(ReadSpan(spec.span(), far, *out, at, &far.port));
+    WEIR_RETURN_IF_ERROR(ReadTiming(spec, far, at, &far.timing));
   }
   return absl::OkStatus();
 }
@@ -255,7 +252,7 @@ absl::Status PlanReader::ReadStream(const StreamOrder& in) {
   }
   if (first == nullptr) return Bad("W0503", where, "an actor at least", "none");
   WEIR_RETURN_IF_ERROR(
-      Count("acts in a stream", int64_t{first->acts_per_step} * in.entry_size(), kStreamActsMax));
+      Count("acts in a stream", first->acts_per_step * in.entry_size(), kStreamActsMax));
   plan_.streams.push_back(std::move(stream));
   return absl::OkStatus();
 }
@@ -298,7 +295,7 @@ absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where
     PlanRegister& r = plan_.registers[port.register_id()];
     PlanPort& span = out->inputs.emplace_back();
     span.register_id = port.register_id();
-    WEIR_RETURN_IF_ERROR(ReadSpan(port, *out, r, at, &span));
+    WEIR_RETURN_IF_ERROR(ReadSpan(port.span(), *out, r, at, &span));
     if (r.side == RegisterSide::kOutbound)
       return Bad("W0503", at, "a local or inbound register", RegisterText(r));
     r.consumers.push_back({out->id, i});
@@ -310,7 +307,7 @@ absl::Status PlanReader::ReadPorts(const ActorSpec& in, const std::string& where
     PlanRegister& r = plan_.registers[port.register_id()];
     PlanPort& span = out->outputs.emplace_back();
     span.register_id = port.register_id();
-    WEIR_RETURN_IF_ERROR(ReadSpan(port, *out, r, at, &span));
+    WEIR_RETURN_IF_ERROR(ReadSpan(port.span(), *out, r, at, &span));
     if (r.side == RegisterSide::kInbound)
       return Bad("W0503", at, "a local or outbound register", RegisterText(r));
     if (r.producer.actor >= 0) {

@@ -3,9 +3,9 @@
 namespace weir {
 namespace {
 
-EndCount Count(const PlanRate& rate, const PlanPort& port, int64_t step) {
-  const int64_t acts = ActsBefore(rate, step);
-  return {TokensTaken(port, acts), TokensGivenUp(port, acts)};
+EndCount Count(const Rate& rate, const Span& span, int64_t step) {
+  const int64_t acts = rate.ActsBefore(step);
+  return {span.TokensTaken(acts), span.TokensGivenUp(acts)};
 }
 
 EndCount Untold(const PlanRegister& r, int64_t step) {

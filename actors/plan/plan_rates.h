@@ -1,38 +1,15 @@
-// Counts acts, spans and tokens: the position of an actor and of a register when all acts of the
-// steps before a given step are done and no other act has begun. Engines start and rest in that
-// state, and the proofs of a plan count the same way. Not here: time. Thread rule: pure functions.
+// Counts the tokens of registers: the state of a register when all acts of the steps before a given
+// step are done and no other act has begun. Engines start and rest in that state, and the proofs of
+// a plan count the same way. Not here: the acts, spans and tokens of one actor
+// (runtime/base/rate.h), and time. Thread rule: pure functions.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 
 #include "actors/plan/plan.h"
-#include "runtime/base/floor_div.h"
 
 namespace weir {
-
-// Returns the number of acts of all steps before `step`.
-inline int64_t ActsBefore(const PlanRate& rate, int64_t step) {
-  return FloorDiv(step - rate.every_phase + rate.every - 1, rate.every) * rate.acts_per_step;
-}
-inline int64_t ActsPerIteration(const PlanRate& rate, const PlanRhythm& rhythm) {
-  return int64_t{rate.acts_per_step} * (rhythm.steps_per_iteration / rate.every);
-}
-
-// Returns the spans that a port has begun when its actor has done `acts` acts.
-inline int64_t SpansBegun(const PlanPort& port, int64_t acts) {
-  return acts == 0 ? 0 : (acts - 1 + port.phase) / port.period + 1;
-}
-inline int64_t SpansEnded(const PlanPort& port, int64_t acts) {
-  return (acts + port.phase) / port.period;
-}
-
-inline int64_t TokensTaken(const PlanPort& port, int64_t acts) {
-  return SpansBegun(port, acts) * port.tokens;
-}
-inline int64_t TokensGivenUp(const PlanPort& port, int64_t acts) {
-  return SpansEnded(port, acts) * port.tokens;
-}
 
 // A RegisterCount is the state of a register between two steps.
 struct RegisterCount {

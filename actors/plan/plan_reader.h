@@ -69,15 +69,13 @@ class PlanReader {
   absl::Status ReadRegister(int index);
   absl::Status CheckMemory(const PlanRegister& r, const std::string& where);
   absl::Status ReadActor(int index);
-  absl::Status ReadTurn(const ActorSpec& in, const std::string& where, PlanActor* out);
+  absl::Status ReadPrecedence(const ActorSpec& in, const std::string& where, PlanActor* out);
   absl::Status ReadRhythm();
+  absl::Status ReadRate(const proto::Rate& in, Where where, Rate* out) const;
+  absl::Status ReadSpan(const proto::Span& in, const Rate& rate, const PlanRegister& r, Where where,
+                        Span* out) const;
   template <typename Spec>
-  absl::Status ReadRate(const Spec& in, Where where, PlanRate* out) const;
-  template <typename Spec>
-  absl::Status ReadSpan(const Spec& in, const PlanRate& rate, const PlanRegister& r, Where where,
-                        PlanPort* out) const;
-  absl::Status ReadTiming(const ActorTiming& in, const PlanRate& rate, Where where,
-                          PlanTiming* out);
+  absl::Status ReadTiming(const Spec& in, const Rate& rate, Where where, PlanTiming* out);
   absl::Status ReadFar(const RegisterSpec& in, Where where, PlanRegister* out);
   absl::Status ReadStream(const StreamOrder& in);
   absl::Status CheckStepsEnd(const PlanRegister& r) const;
@@ -92,7 +90,7 @@ class PlanReader {
 
   const RankPlan& proto_;
   Plan plan_;
-  int64_t num_turns_ = 0;  // of actors so far
+  int64_t num_precedences_ = 0;  // of actors so far
   int64_t slots_total_ = 0;
   int64_t act_times_total_ = 0;
   std::map<int32_t, int32_t> queue_of_state_;

@@ -82,11 +82,12 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"UnknownSide",
                 [](RankPlan& p) { p.mutable_registers(0)->set_side(static_cast<RegisterSpec::Side>(9)); },
                 "a known side"},
-        Mistake{"NoActs", [](RankPlan& p) { p.mutable_actor(1)->set_acts_per_step(0); }, "acts_per_step"},
-        Mistake{"ChunksDoNotDivide", [](RankPlan& p) { p.mutable_actor(1)->set_chunks(3); }, "chunks"},
-        Mistake{"PeriodDoesNotDivide", [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->set_period(3); },
+        Mistake{"NoActs", [](RankPlan& p) { p.mutable_actor(1)->mutable_rate()->set_acts_per_step(0); }, "acts_per_step"},
+        Mistake{"ChunksDoNotDivide", [](RankPlan& p) { p.mutable_actor(1)->mutable_rate()->set_chunks(3); }, "chunks"},
+        Mistake{"PeriodDoesNotDivide", [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->mutable_span()->set_period(3); },
                 "input port 0"},
-        Mistake{"PeriodZero", [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->set_period(0); }, "a period"},
+        Mistake{"NegativePeriod",
+                [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->mutable_span()->set_period(-1); }, "a period"},
         Mistake{"PortOfNoRegister", [](RankPlan& p) { p.mutable_actor(1)->mutable_output(0)->set_register_id(99); },
                 "output port 0"},
         Mistake{"NegativeRegister", [](RankPlan& p) { p.mutable_actor(1)->mutable_input(0)->set_register_id(-1); },
@@ -139,6 +140,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "of one rank"},
         Mistake{"ScratchOperandBeyondProgram",
                 [](RankPlan& p) { p.mutable_program(0)->set_scratch_bytes(100); }, "program 'two_mixes'"},
+        Mistake{"StateOfNoClass", [](RankPlan& p) { p.mutable_state(0)->set_state_class(static_cast<StateSpec::Class>(9)); },
+                "class 9"},
+        Mistake{"SlotOfNoWeight", [](RankPlan& p) { p.mutable_state(0)->set_state_class(StateSpec::OPTIMIZER_SLOT); },
+                "the weight that it belongs to"},
+        Mistake{"WeightOfAWeight", [](RankPlan& p) { p.mutable_state(0)->set_weight("w"); },
+                "a state that belongs to no weight"},
         Mistake{"StateBeyondArena", [](RankPlan& p) { p.mutable_state(0)->set_arena_offset(p.arena_bytes()); },
                 "state 0 'sum'"},
         Mistake{"AttributeTwice",
@@ -150,6 +157,19 @@ INSTANTIATE_TEST_SUITE_P(
                   }
                 },
                 "each attribute once"},
+        Mistake{"TransferThatNeitherPacksNorFills",
+                [](RankPlan& p) {
+                  p.mutable_program(0)->mutable_call(0)->mutable_exchange()->set_chunk_elements(4);
+                },
+                "W0502"},
+        Mistake{"TransferOfAPieceBeforeTheFirstPosition",
+                [](RankPlan& p) {
+                  ExchangeProto* exchange =
+                      p.mutable_program(0)->mutable_call(0)->mutable_exchange();
+                  exchange->set_chunk_elements(4);
+                  exchange->mutable_pack()->add_piece()->set_position(-1);
+                },
+                "1 elements at -1"},
         Mistake{"InputWrittenThatOthersRead",
                 [](RankPlan& p) {
                   p.mutable_actor(2)->mutable_input(0)->set_register_id(0);  // now two readers

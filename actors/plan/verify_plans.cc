@@ -46,13 +46,13 @@ std::string Describe(const PlanRegister& r) {
 // Describes the acts at both ends of an edge and their times, from the plan of one of the ends.
 std::string DescribeEnds(const Plan& plan, const PlanRegister& r) {
   std::string text;
-  const auto add = [&](const char* what, const std::string& name, const PlanRate& rate,
-                       const PlanPort& port, const PlanTiming& timing) {
+  const auto add = [&](const char* what, const std::string& name, const Rate& rate,
+                       const Span& span, const PlanTiming& timing) {
     absl::StrAppend(&text, text.empty() ? "" : "; ", what, " '", name, "': ", rate.acts_per_step,
                     " acts, every ", rate.every, " from ", rate.every_phase, ", period ",
-                    port.period, ", tokens ", port.tokens, ", phase ", port.phase, ", start ",
-                    timing.start_ns, ", turn ", timing.turn_ns, ", chunk ", timing.chunk_ns,
-                    ", time ", timing.time_ns, " ns");
+                    span.period, ", tokens ", span.tokens, ", phase ", span.phase, ", start ",
+                    timing.start_ns, ", micro-batch stride ", timing.micro_batch_stride_ns,
+                    ", chunk stride ", timing.chunk_stride_ns, ", time ", timing.time_ns, " ns");
   };
   const auto far = [&](const char* what) {
     for (const PlanFarActor& actor : r.far) add(what, actor.name, actor, actor.port, actor.timing);

@@ -17,14 +17,8 @@ ActorMachine::ActorMachine(ActorId id, absl::Span<const PortSpec> inputs,
                            absl::Span<const PortSpec> outputs)
     : id_(id), num_inputs_(static_cast<int32_t>(inputs.size())) {
   ports_.reserve(inputs.size() + outputs.size());
-  for (PortSpec spec : inputs) {
-    if (Planted(PlantedBug::kInitialTokenForgotten)) spec.available = 0;
-    AddPort(spec);
-  }
-  for (PortSpec spec : outputs) {
-    spec.available += Planted(PlantedBug::kCreditTooManyAtStart);
-    AddPort(spec);
-  }
+  for (const PortSpec& spec : inputs) AddPort(spec);
+  for (const PortSpec& spec : outputs) AddPort(spec);
 }
 
 void ActorMachine::AddPort(const PortSpec& spec) {
@@ -47,7 +41,7 @@ void ActorMachine::AddPort(const PortSpec& spec) {
 
 bool ActorMachine::RaiseLimit(int64_t acts) {
   const bool was_ready = ready();
-  limit_ += acts + Planted(PlantedBug::kLimitOffByOne);
+  limit_ += acts;
   return !was_ready && ready();
 }
 

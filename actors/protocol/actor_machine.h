@@ -23,7 +23,6 @@
 
 #include "absl/types/span.h"
 #include "runtime/base/ids.h"
-#include "runtime/base/planted_bug.h"
 
 namespace weir {
 
@@ -108,7 +107,6 @@ class ActorMachine {
 
     // Returns the slot of token `k` of the span. Precondition: a span is under way.
     int32_t slot(int32_t k) const {
-      if (Planted(PlantedBug::kSpanInOneSlot)) k = 0;
       return held_slot + k < slots ? held_slot + k : held_slot + k - slots;
     }
     bool Holds(int32_t s) const {
@@ -153,18 +151,10 @@ class ActorMachine {
  private:
   void AddPort(const PortSpec& spec);
   bool OnArrival(Port& port, WaitCause::Kind kind) {
-    if (Planted(PlantedBug::kCreditLostWhileRunning) && running_ &&
-        kind == WaitCause::Kind::kCredit)
-      return false;
-    if (Planted(PlantedBug::kSecondCreditLost) && port.available > 0 &&
-        kind == WaitCause::Kind::kCredit)
-      return false;
     ++port.available;
     if (!port.wanted || port.available < port.tokens) return false;
     port.wanted = false;
     cause_ = {kind, port.register_id};
-    if (Planted(PlantedBug::kLostWakeUp) && kind == WaitCause::Kind::kCredit && missing_ == 1)
-      return --missing_ < 0;
     return --missing_ == 0 && !running_ && acts_done_ < limit_;
   }
 
@@ -184,7 +174,6 @@ inline void ActorMachine::Start(Effects* effects) {
     port.available -= port.tokens;
     port.next_token += port.tokens;
     port.held_slot = port.next_slot;
-    if (Planted(PlantedBug::kSlotsDoNotGoRound)) continue;
     port.next_slot +=
         port.next_slot + port.tokens < port.slots ? port.tokens : port.tokens - port.slots;
   }
@@ -200,10 +189,7 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
   const int num_ports = static_cast<int>(ports_.size());
   for (int i = num_ports - 1; i >= 0; --i) {
     Port& port = ports_[i];
-    if (++port.position < port.period + (Planted(PlantedBug::kSpanTooLong) && port.period > 1) -
-                              (Planted(PlantedBug::kSpanTooShort) && port.period > 1)) {
-      continue;
-    }
+    if (++port.position < port.period) continue;
     port.position = 0;
     const bool input = i < num_inputs_;
     const Effect::Kind kind = input ? Effect::Kind::kReturnCredit : Effect::Kind::kPublishToken;
@@ -217,7 +203,7 @@ inline bool ActorMachine::OnActDone(Effects* effects) {
       }
     }
     port.held_slot = -1;
-    if (port.available < port.tokens && (input || !Planted(PlantedBug::kWritesWithoutCredit))) {
+    if (port.available < port.tokens) {
       port.wanted = true;
       ++missing_;
     }

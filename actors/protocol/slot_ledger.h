@@ -9,8 +9,6 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/base/planted_bug.h"
-
 namespace weir {
 
 class SlotLedger {
@@ -30,10 +28,7 @@ class SlotLedger {
   void Hold(int32_t slot, int32_t readers) { readers_[slot] = readers; }
   // Records that one consumer has read `slot`. Precondition: in use. kFree if that consumer was the
   // last.
-  Use Release(int32_t slot) {
-    const int32_t free_at = Planted(PlantedBug::kFreedByFirstReader) ? num_consumers_ - 1 : 0;
-    return --readers_[slot] == free_at ? Use::kFree : Use::kInUse;
-  }
+  Use Release(int32_t slot) { return --readers_[slot] == 0 ? Use::kFree : Use::kInUse; }
 
   bool is_free(int32_t slot) const { return readers_[slot] == 0; }
   int32_t readers(int32_t slot) const { return readers_[slot]; }

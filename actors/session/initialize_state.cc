@@ -76,8 +76,9 @@ absl::Status InitializeState(uint64_t seed, const std::string& name, const Tenso
 }
 
 StateInitializer SeededInitializer(uint64_t seed) {
-  return [seed](const std::string& name, const TensorSlice& slice, const PlanInitializer& init,
-                void* memory) { return InitializeState(seed, name, slice, init, memory); };
+  return [seed](const PlanState& state, void* memory) {
+    return InitializeState(seed, state.name, state.slice, state.init, memory);
+  };
 }
 
 }  // namespace weir

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <fstream>
-#include <mutex>
 #include <thread>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "actors/plan/verify_plans.h"
 #include "actors/session/initialize_state.h"
 #include "actors/session/traced_job.h"
+#include "runtime/base/first_error.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device_factory.h"
@@ -125,18 +125,13 @@ absl::Status Session::Connect() {
     for (auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->Connect());
     return absl::OkStatus();
   }
-  std::mutex mutex;
-  absl::Status first_error;  // guarded by mutex
+  FirstError first_error;
   std::vector<std::thread> threads;
   for (auto& executor : executors_) {
-    threads.emplace_back([&executor, &mutex, &first_error] {
-      const absl::Status status = executor->Connect();
-      std::lock_guard<std::mutex> lock(mutex);
-      if (first_error.ok()) first_error = status;
-    });
+    threads.emplace_back([&executor, &first_error] { first_error.Update(executor->Connect()); });
   }
   for (std::thread& thread : threads) thread.join();
-  return first_error;
+  return first_error.status();
 }
 
 void Session::MakeCafEngine(CafEngineOptions options) {
@@ -187,6 +182,8 @@ SessionProgress Session::Progress() const { return ReadProgress(ranks_, ClosedSc
 std::string Session::DescribeStall() const {
   return weir::DescribeStall(ranks_, kStallLogLinesMax);
 }
+
+std::vector<Wait> Session::ListWaits() const { return weir::ListWaits(ranks_); }
 
 absl::Status Session::CheckAtRest() const {
   for (const auto& executor : executors_) WEIR_RETURN_IF_ERROR(executor->CheckAtRest());

@@ -31,6 +31,7 @@
 #include "actors/engine/feed.h"
 #include "actors/engine/rank_executor.h"
 #include "actors/engine/sim_engine.h"
+#include "actors/engine/wait_graph.h"
 #include "actors/plan/plan.h"
 #include "actors/session/progress.h"
 #include "proto/plan.pb.h"
@@ -120,6 +121,8 @@ class Session {
   // local ranks waits for and the holders of the register (actors/engine/stall_report.h); empty if
   // there is none.
   std::string DescribeStall() const;
+  // Returns the same as values: one for each unfinished actor of the local ranks.
+  std::vector<Wait> ListWaits() const;
 
   int num_ranks() const { return static_cast<int>(place_of_rank_.size()); }  // of the job
   const std::vector<int>& local_ranks() const {

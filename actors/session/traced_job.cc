@@ -13,8 +13,7 @@ namespace {
 
 std::vector<TracedPort> Ports(const std::vector<PlanPort>& ports) {
   std::vector<TracedPort> traced;
-  for (const PlanPort& port : ports)
-    traced.push_back({port.register_id, port.period, port.tokens, port.phase});
+  for (const PlanPort& port : ports) traced.push_back({port.register_id, port});
   return traced;
 }
 
@@ -36,12 +35,9 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
   rank.acts = &executor.trace();
   rank.scale = scale;
   for (const PlanActor& actor : plan.actors) {
-    rank.actors.push_back({actor.name, actor.function, Name(actor.phase), actor.acts_per_step,
-                           actor.chunks, Ports(actor.inputs), Ports(actor.outputs), actor.priority,
-                           actor.every, actor.every_phase});
-    rank.actors.back().planned_ns = actor.timing.time_ns;
-    const PlanTurn& turn = actor.turn;
-    rank.actors.back().turn = {turn.first, turn.group, turn.group_stride, turn.stride};
+    rank.actors.push_back({actor, actor.name, actor.function, Name(actor.phase),
+                           Ports(actor.inputs), Ports(actor.outputs), actor.priority,
+                           actor.precedence, actor.timing.time_ns});
   }
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;

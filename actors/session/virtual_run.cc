@@ -10,6 +10,7 @@
 #include "actors/session/initialize_state.h"
 #include "actors/session/traced_job.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer.h"
 #include "runtime/trace/trace_file.h"
 
 namespace weir {
@@ -21,7 +22,8 @@ const PlanCall* PackerOf(const Plan& plan, const PlanRegister& r) {
   const PlanActor& actor = plan.actors[r.producer.actor];
   if (actor.program < 0) return nullptr;
   for (const PlanCall& call : plan.programs[actor.program].calls) {
-    if (call.op == "exchange_pack" && call.outputs[0].place == PlanOperand::Place::kOutput &&
+    if (TransferTrafficOf(call.op) == TransferTraffic::kMessage && !call.outputs.empty() &&
+        call.outputs[0].place == PlanOperand::Place::kOutput &&
         call.outputs[0].index == r.producer.port) {
       return &call;
     }
@@ -34,24 +36,8 @@ const PlanCall* PackerOf(const Plan& plan, const PlanRegister& r) {
 std::vector<int64_t> PayloadsOf(const Plan& plan, const PlanRegister& r) {
   const PlanCall* call = PackerOf(plan, r);
   if (call == nullptr) return {};
-  const int64_t chunk_elements = call->attrs.Int("chunk_elements");
-  const std::vector<int64_t> pieces = call->attrs.Ints("pieces");
-  std::vector<int64_t> elements(plan.actors[r.producer.actor].chunks, 0);
-  // A piece has the form: tensor, position, rank, begin of each axis, end of each axis. The piece's
-  // elements have consecutive positions that begin at `position`.
-  for (size_t at = 0; at + 3 <= pieces.size();) {
-    const int64_t position = pieces[at + 1], rank = pieces[at + 2];
-    if (rank < 0 || at + 3 + 2 * static_cast<size_t>(rank) > pieces.size()) break;
-    int64_t volume = 1;
-    for (int64_t d = 0; d < rank; ++d) volume *= pieces[at + 3 + rank + d] - pieces[at + 3 + d];
-    for (int64_t from = position; from < position + volume && chunk_elements > 0;) {
-      const int64_t chunk = from / chunk_elements,
-                    end = std::min(position + volume, (chunk + 1) * chunk_elements);
-      if (chunk < static_cast<int64_t>(elements.size())) elements[chunk] += end - from;
-      from = end;
-    }
-    at += 3 + 2 * rank;
-  }
+  const std::vector<int64_t> elements =
+      MessageElements(call->transfer, plan.actors[r.producer.actor].chunks);
   std::vector<int64_t> bytes;
   for (int64_t n : elements)
     bytes.push_back(std::min(n * SizeOf(call->outputs[0].slice.dtype), r.bytes));

@@ -17,7 +17,7 @@ JobSketch::Actor JobSketch::Add(int rank, const std::string& name, int acts) {
   actor->set_id(plans_[rank].actor_size() - 1);
   actor->set_name(name);
   actor->set_program(-1);
-  actor->set_acts_per_step(acts > 0 ? acts : plans_[rank].micro_batches());
+  actor->mutable_rate()->set_acts_per_step(acts > 0 ? acts : plans_[rank].micro_batches());
   return {rank, actor->id()};
 }
 
@@ -38,22 +38,22 @@ RegisterSpec* JobSketch::AddRegister(int rank, const std::string& name, int slot
 
 void JobSketch::Connect(const std::string& name, const End& from, const std::vector<End>& to,
                         int slots) {
-  const int64_t tokens = Spec(from.actor)->acts_per_step() / from.period * from.tokens;
+  const int64_t tokens = Spec(from.actor)->rate().acts_per_step() / from.period * from.tokens;
   const int id = AddRegister(from.actor.rank, name, slots, tokens)->id();
   OutputPort* out = Spec(from.actor)->add_output();
   out->set_register_id(id);
-  out->set_period(from.period);
-  out->set_tokens(from.tokens);
+  out->mutable_span()->set_period(from.period);
+  out->mutable_span()->set_tokens(from.tokens);
   for (const End& end : to) {
     InputPort* in = Spec(end.actor)->add_input();
     in->set_register_id(id);
-    in->set_period(end.period);
-    in->set_tokens(end.tokens);
+    in->mutable_span()->set_period(end.period);
+    in->mutable_span()->set_tokens(end.tokens);
   }
 }
 
 void JobSketch::ConnectRanks(const std::string& name, Actor from, Actor to, int slots) {
-  const int64_t tokens = Spec(from)->acts_per_step();
+  const int64_t tokens = Spec(from)->rate().acts_per_step();
   const int edge = ++num_edges_;
   RegisterSpec* out = AddRegister(from.rank, name, slots, tokens);
   out->set_side(RegisterSpec::OUTBOUND);
@@ -65,10 +65,8 @@ void JobSketch::ConnectRanks(const std::string& name, Actor from, Actor to, int 
   in->set_edge(edge);
   OutputPort* sends = Spec(from)->add_output();
   sends->set_register_id(out->id());
-  sends->set_period(1);
   InputPort* reads = Spec(to)->add_input();
   reads->set_register_id(in->id());
-  reads->set_period(1);
 }
 
 void JobSketch::Order(const std::string& name, const std::vector<std::pair<Actor, int>>& entries) {

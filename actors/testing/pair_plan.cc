@@ -1,5 +1,7 @@
 #include "actors/testing/pair_plan.h"
 
+#include "runtime/base/rate_codec.h"
+
 namespace weir {
 
 RankPlan MakePairPlan(const PairPlan& p) {
@@ -13,19 +15,15 @@ RankPlan MakePairPlan(const PairPlan& p) {
     actor->set_id(i);
     actor->set_name(i == 0 ? "producer" : "consumer");
     actor->set_program(-1);
-    actor->set_chunks(p.chunks);
-    actor->set_acts_per_step(i == 0 ? p.producer_acts : p.consumer_acts);
-    actor->set_every(i == 0 ? p.producer_every : p.consumer_every);
-    if (i == 1) actor->set_every_phase(p.consumer_every_phase);
+    const Rate rate =
+        i == 0 ? Rate{p.producer_acts, p.chunks, p.producer_every, 0}
+               : Rate{p.consumer_acts, p.chunks, p.consumer_every, p.consumer_every_phase};
+    *actor->mutable_rate() = ToProto(rate);
   }
-  OutputPort* out = plan.mutable_actor(0)->add_output();
-  out->set_period(p.producer_period);
-  out->set_tokens(p.producer_tokens);
-  out->set_phase(p.producer_phase);
-  InputPort* in = plan.mutable_actor(1)->add_input();
-  in->set_period(p.consumer_period);
-  in->set_tokens(p.consumer_tokens);
-  in->set_phase(p.consumer_phase);
+  *plan.mutable_actor(0)->add_output()->mutable_span() =
+      ToProto(Span{p.producer_period, p.producer_tokens, p.producer_phase});
+  *plan.mutable_actor(1)->add_input()->mutable_span() =
+      ToProto(Span{p.consumer_period, p.consumer_tokens, p.consumer_phase});
   RegisterSpec* r = plan.add_registers();
   r->set_name("between");
   r->set_slots(p.slots);

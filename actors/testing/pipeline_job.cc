@@ -115,8 +115,7 @@ class StageBuilder {
     actor->set_id(plan_.actor_size() - 1);
     actor->set_name(name);
     actor->set_function(name);
-    actor->set_acts_per_step(acts);
-    actor->set_chunks(1);
+    actor->mutable_rate()->set_acts_per_step(acts);
     actor->set_phase(phase);
     actor->set_program(program);
     actor->set_instance(static_cast<uint64_t>(stage_ * 100 + actor->id()));
@@ -141,14 +140,14 @@ class StageBuilder {
     for (auto [id, period] : ports) {
       InputPort* port = actor->add_input();
       port->set_register_id(id);
-      port->set_period(period);
+      port->mutable_span()->set_period(period);
     }
   }
   static void Outputs(ActorSpec* actor, const Ports& ports) {
     for (auto [id, period] : ports) {
       OutputPort* port = actor->add_output();
       port->set_register_id(id);
-      port->set_period(period);
+      port->mutable_span()->set_period(period);
     }
   }
   void SetSlice(TensorSliceProto* slice) const {

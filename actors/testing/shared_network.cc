@@ -56,17 +56,19 @@ SharedNetwork::~SharedNetwork() = default;
 TransportEndpoint* SharedNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
 
 absl::Status SharedNetwork::ConnectOne(TransportEndpoint* endpoint) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   ++num_waiting_;
-  changed_.notify_all();
-  changed_.wait(lock, [this] { return num_waiting_ == endpoints_.size() || !abandoned_.ok(); });
+  changed_.NotifyAll();
+  changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return num_waiting_ == endpoints_.size() || !abandoned_.ok();
+  });
   return abandoned_.ok() ? endpoint->Connect() : abandoned_;  // the first connects all
 }
 
 void SharedNetwork::Abandon(absl::Status reason) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (abandoned_.ok()) abandoned_ = std::move(reason);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 }  // namespace weir

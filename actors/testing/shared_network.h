@@ -4,13 +4,12 @@
 // Thread rule: as transport.h; any thread may call Abandon.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/loopback_transport.h"
 #include "runtime/transport/transport.h"
 
@@ -40,10 +39,10 @@ class SharedNetwork final : public TransportNetwork {
   const Mapping mapping_;
   LoopbackNetwork loopback_;
   std::vector<std::unique_ptr<Endpoint>> endpoints_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  size_t num_waiting_ = 0;  // guarded by mutex_, as the rest
-  absl::Status abandoned_;
+  Mutex mutex_;
+  CondVar changed_;
+  size_t num_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status abandoned_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "actors/plan/derive_certificate.h"
+#include "runtime/base/first_error.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -27,18 +28,13 @@ absl::Status Gather(const Session& session, Outcome* outcome) {
 
 // Calls body(i) for i < n, on a thread each; returns the first error in time.
 absl::Status OnThreads(size_t n, const std::function<absl::Status(size_t)>& body) {
-  std::mutex mutex;
-  absl::Status first;  // guarded by mutex
+  FirstError first_error;
   std::vector<std::thread> threads;
   for (size_t i = 0; i < n; ++i) {
-    threads.emplace_back([&, i] {
-      const absl::Status status = body(i);
-      std::lock_guard<std::mutex> lock(mutex);
-      if (first.ok()) first = status;
-    });
+    threads.emplace_back([&, i] { first_error.Update(body(i)); });
   }
   for (std::thread& thread : threads) thread.join();
-  return first;
+  return first_error.status();
 }
 
 }  // namespace

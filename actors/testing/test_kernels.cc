@@ -100,6 +100,15 @@ class UnpackKernel final : public TestKernel {
   }
 };
 
+class SizesKernel final : public TestKernel {
+ public:
+  using TestKernel::TestKernel;
+  absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
+    static_cast<int32_t*>(args.outputs[0])[args.chunk] = static_cast<int32_t>(args.input_bytes[0]);
+    return absl::OkStatus();
+  }
+};
+
 class ToFloatKernel final : public TestKernel {
  public:
   using TestKernel::TestKernel;
@@ -131,6 +140,7 @@ WEIR_REGISTER_KERNEL("cpu", "test_fold", Make<FoldKernel>);
 WEIR_REGISTER_KERNEL("cpu", "test_accumulate", Make<AccumulateKernel>);
 WEIR_REGISTER_KERNEL("cpu", "test_pack", Make<PackKernel>);
 WEIR_REGISTER_KERNEL("cpu", "test_unpack", Make<UnpackKernel>);
+WEIR_REGISTER_KERNEL("cpu", "test_sizes", Make<SizesKernel>);
 WEIR_REGISTER_KERNEL("cpu", "test_to_float", Make<ToFloatKernel>);
 WEIR_REGISTER_KERNEL("cpu", "test_throw", Make<ThrowKernel>);
 

@@ -47,13 +47,13 @@ absl::Status TestFeed::Fill(const std::string& feed, int64_t step, int64_t micro
 }
 
 void TestSink::Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   std::vector<float>& values = values_[{metric, step, micro_batch}];
   values.insert(std::upper_bound(values.begin(), values.end(), value), value);
 }
 
 TestSink::Values TestSink::values() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   return values_;
 }
 

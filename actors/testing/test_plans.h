@@ -6,13 +6,13 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <tuple>
 #include <vector>
 
 #include "actors/engine/feed.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/mutex.h"
 
 namespace weir {
 
@@ -39,8 +39,8 @@ class TestSink final : public MetricSink {
   Values values() const;
 
  private:
-  mutable std::mutex mutex_;  // guards values_
-  Values values_;
+  mutable Mutex mutex_;
+  Values values_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

@@ -1,27 +1,24 @@
 #include "compiler/explain/bytes_per_step.h"
 
 #include <map>
+#include <utility>
 
 #include "compiler/lower/segments.h"
+#include "compiler/transfer/transfer_lowering.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
 
 absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
   const Module& module = plan.module;
+  TransferFactory transfers(plan.mesh);
   int64_t total = 0;
   std::map<int, int64_t> of_function;  // bytes of one call
   for (const ProgramItem& item : module.items) {
     const int64_t times = TimesPerUpdate(plan, item.rate);
     if (item.kind == ItemKind::kBoxing) {
-      for (size_t i = 0; i < item.inputs.size(); ++i) {
-        const ProgramValue& from = module.values[item.inputs[i]];
-        const ProgramValue& to = module.values[item.outputs[i]];
-        WEIR_ASSIGN_OR_RETURN(
-            std::vector<BoxingStep> steps,
-            PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan.mesh));
-        total += times * TotalBytes(from.type, steps, plan.mesh);
-      }
+      WEIR_ASSIGN_OR_RETURN(const MovedTensors moved, PlanMove(module, item, plan.mesh));
+      total += times * transfers.TotalBytes(moved);
     }
     if (item.kind != ItemKind::kCall) continue;
     auto known = of_function.find(item.function);
@@ -29,11 +26,11 @@ absl::StatusOr<int64_t> BytesPerStep(const LogicalPlan& plan) {
       int64_t bytes = 0;
       const Function& function = module.functions[item.function];
       WEIR_ASSIGN_OR_RETURN(SegmentedFunction segmented, CutSegments(function, plan.mesh));
-      for (const TransferBundle& bundle : segmented.transfers) {
-        for (size_t k = 0; k < bundle.nodes.size(); ++k) {
-          bytes += TotalBytes(function.values[function.nodes[bundle.nodes[k]].inputs[0]].type,
-                              bundle.steps[k], plan.mesh);
-        }
+      for (TransferBundle& bundle : segmented.transfers) {
+        MovedTensors moved{{}, std::move(bundle.steps)};
+        for (int node : bundle.nodes)
+          moved.types.push_back(function.values[function.nodes[node].inputs[0]].type);
+        bytes += transfers.TotalBytes(moved);
       }
       known = of_function.emplace(item.function, bytes).first;
     }

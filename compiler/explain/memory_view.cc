@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/base/unit_text.h"
 #include "runtime/base/wrap_text.h"
 
@@ -16,35 +17,21 @@ namespace {
 // The acts of one side of a register: the acts that move each token, and their starts and ends.
 struct Side {
   std::string name;
-  const ActorTiming* timing = nullptr;
-  int64_t acts_per_step = 1, chunks = 1, every = 1, every_phase = 0;
-  int64_t period = 1, tokens = 1, phase = 0;
+  Rate rate;
+  Span span;
+  Timing timing;
+  const google::protobuf::RepeatedField<int64_t>* act_start_ns = nullptr;
 
-  int64_t FirstAct(int64_t token) const {
-    return std::max<int64_t>(0, token / tokens * period - phase);
-  }
-  int64_t LastAct(int64_t token) const {
-    return std::max<int64_t>(0, (token / tokens + 1) * period - phase - 1);
-  }
+  int64_t FirstAct(int64_t token) const { return span.FirstAct(token / span.tokens); }
+  int64_t LastAct(int64_t token) const { return span.LastAct(token / span.tokens); }
 };
 
 template <typename Actor>  // ActorSpec, FarActor
-Side SideOf(const Actor& actor) {
-  Side side;
-  side.name = actor.name();
-  side.timing = &actor.timing();
-  side.acts_per_step = std::max<int64_t>(1, actor.acts_per_step());
-  side.chunks = std::max<int64_t>(1, actor.chunks());
-  side.every = std::max<int64_t>(1, actor.every());
-  side.every_phase = actor.every_phase();
+Side SideOf(const Actor& actor, const proto::Span& span) {
+  Side side{actor.name(), FromProto(actor.rate()), FromProto(span), FromProto(actor.timing()),
+            &actor.act_start_ns()};
+  side.rate.acts_per_step = std::max<int64_t>(1, side.rate.acts_per_step);
   return side;
-}
-
-template <typename Port>  // InputPort, OutputPort, FarActor
-void SetPort(const Port& port, Side* side) {
-  side->period = std::max<int64_t>(1, port.period());
-  side->tokens = std::max<int64_t>(1, port.tokens());
-  side->phase = port.phase();
 }
 
 // An entry of the arena: a register, or a state outside all registers.
@@ -110,23 +97,17 @@ class Viewer {
     reading_actors_.resize(registers);
     for (const ActorSpec& actor : plan_.actor()) {
       for (const OutputPort& port : actor.output()) {
-        Side side = SideOf(actor);
-        SetPort(port, &side);
-        writers_[port.register_id()] = {side};
+        writers_[port.register_id()] = {SideOf(actor, port.span())};
         writing_actor_[port.register_id()] = &actor;
       }
       for (const InputPort& port : actor.input()) {
-        Side side = SideOf(actor);
-        SetPort(port, &side);
-        readers_[port.register_id()].push_back(side);
+        readers_[port.register_id()].push_back(SideOf(actor, port.span()));
         reading_actors_[port.register_id()].push_back(&actor);
       }
     }
     for (const RegisterSpec& r : plan_.registers()) {
       if (r.side() != RegisterSpec::INBOUND || r.far_size() == 0) continue;
-      Side side = SideOf(r.far(0));
-      SetPort(r.far(0), &side);
-      writers_[r.id()] = {side};
+      writers_[r.id()] = {SideOf(r.far(0), r.far(0).span())};
     }
   }
 
@@ -174,19 +155,16 @@ class Viewer {
                                  view_.optimiser_bytes - view_.landing_bytes);
   }
 
-  // Returns the start of an act. Acts count from step 0 (proto/plan.proto, ActorTiming).
+  // Returns the start of an act. Acts count from step 0 (proto/plan.proto, ActorSpec.timing).
   int64_t Start(const Side& side, int64_t act) const {
-    const int64_t step = act / side.acts_per_step * side.every + side.every_phase;
-    const int64_t iteration = step / steps_;
-    if (side.timing->act_start_ns_size() > 0) {
-      const int64_t of_iteration = side.timing->act_start_ns_size();
+    if (!side.act_start_ns->empty()) {
+      const int64_t of_iteration = side.act_start_ns->size();
       return act / of_iteration * iteration_ns_ +
-             side.timing->act_start_ns(static_cast<int>(act % of_iteration));
+             side.act_start_ns->Get(static_cast<int>(act % of_iteration));
     }
-    const int64_t k = act % side.acts_per_step;
-    return iteration * iteration_ns_ + step % steps_ * plan_.certificate().step_ns() +
-           side.timing->start_ns() + k / side.chunks * side.timing->turn_ns() +
-           k % side.chunks * side.timing->chunk_ns();
+    const int64_t step = side.rate.StepOf(act);
+    return step / steps_ * iteration_ns_ + step % steps_ * plan_.certificate().step_ns() +
+           side.timing.start_ns + side.timing.OffsetOf(side.rate.ActInStep(act), side.rate.chunks);
   }
 
   // Adds `amount` from `start` to `end` to the sums over the iteration. The steps of the iteration
@@ -211,7 +189,7 @@ class Viewer {
 
   int64_t ActsOfIteration() const {
     int64_t acts = 0;
-    for (const ActorSpec& actor : plan_.actor()) acts += actor.acts_per_step() * steps_;
+    for (const ActorSpec& actor : plan_.actor()) acts += actor.rate().acts_per_step() * steps_;
     return acts;
   }
 
@@ -225,9 +203,9 @@ class Viewer {
         continue;
       }
       const Side& writer = *r.writer;
-      const int64_t acts = writer.acts_per_step * steps_ / writer.every;
-      const int64_t tokens =
-          std::max<int64_t>(1, acts * writer.tokens / writer.period);  // tokens of an iteration
+      const int64_t acts = writer.rate.ActsIn(steps_);
+      const int64_t tokens = std::max<int64_t>(
+          1, acts * writer.span.tokens / writer.span.period);  // tokens of an iteration
       std::map<int64_t, Change> own;
       int64_t own_always = 0;
       // Looks at the tokens of an iteration in the steady state, because phases shorten the first
@@ -236,7 +214,7 @@ class Viewer {
         const int64_t start = Start(writer, writer.FirstAct(token));
         int64_t end = start;
         for (const Side* reader : r.readers) {
-          const int64_t ends = Start(*reader, reader->LastAct(token)) + reader->timing->time_ns();
+          const int64_t ends = Start(*reader, reader->LastAct(token)) + reader->timing.time_ns;
           if (ends > end) {
             end = ends;
             r.until = reader->name;
@@ -289,8 +267,8 @@ class Viewer {
     for (const ActorSpec& actor : plan_.actor()) {
       const char letter = PhaseLetter(actor.phase());
       if (letter == '.') continue;
-      const Side side = SideOf(actor);
-      const int64_t acts = side.acts_per_step * steps_ / side.every;
+      const Side side = SideOf(actor, proto::Span());
+      const int64_t acts = side.rate.ActsIn(steps_);
       for (int64_t act = 0; act < acts; ++act) {
         int64_t from = (Start(side, act) % iteration_ns_ + iteration_ns_) % iteration_ns_;
         for (int64_t left = std::min(actor.timing().time_ns(), iteration_ns_); left > 0;) {
@@ -329,7 +307,7 @@ class Viewer {
                              actor->phase() == ActorSpec::WEIGHT_GRADIENT;
                     });
     const int64_t every = std::max<int64_t>(1, r.reg->every());
-    if (r.writer->period > r.writer->chunks && plan_.micro_batches() * every > 1) {
+    if (r.writer->span.period > r.writer->rate.chunks && plan_.micro_batches() * every > 1) {
       return every > 1 ? absl::StrCat("summed over ", every, " steps") : "summed over the step";
     }
     if (every > 1) return absl::StrCat("once in ", every, " steps");

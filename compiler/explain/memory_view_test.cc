@@ -28,10 +28,9 @@ RankPlan Pair(int64_t reader_ns, int slots) {
     actor->set_id(a);
     actor->set_name(a == 0 ? "forward block" : "backward block");
     actor->set_phase(a == 0 ? ActorSpec::FORWARD : ActorSpec::BACKWARD);
-    actor->set_acts_per_step(2);
-    actor->set_chunks(1);
+    actor->mutable_rate()->set_acts_per_step(2);
     actor->mutable_timing()->set_start_ns(a == 0 ? 0 : reader_ns);
-    actor->mutable_timing()->set_turn_ns(10);
+    actor->mutable_timing()->set_micro_batch_stride_ns(10);
     actor->mutable_timing()->set_time_ns(10);
   }
   RegisterSpec* spec = plan.add_registers();
@@ -41,8 +40,8 @@ RankPlan Pair(int64_t reader_ns, int slots) {
   spec->set_slots(slots);
   spec->set_arena_offset(64);
   spec->set_tokens_per_step(2);
-  plan.mutable_actor(0)->add_output()->set_period(1);
-  plan.mutable_actor(1)->add_input()->set_period(1);
+  plan.mutable_actor(0)->add_output();
+  plan.mutable_actor(1)->add_input();
   return plan;
 }
 

@@ -54,8 +54,8 @@ class FunctionBuilder {
 
   // kStep: keeps the result over the micro-batches of a step. kMicroBatch: publishes the result
   // once per act.
-  void AddResult(ValueId value, Rate rate) {
-    function_.results.push_back({value, ResultKind::kNatural, {}, rate == Rate::kStep});
+  void AddResult(ValueId value, Frequency rate) {
+    function_.results.push_back({value, ResultKind::kNatural, {}, rate == Frequency::kStep});
   }
 
   void MarkState(ValueId value, const std::string& name) { function_.states[value] = name; }

@@ -55,12 +55,12 @@ const char* KindText(ItemKind kind) {
   return "?";
 }
 
-const char* RateText(Rate rate) {
+const char* RateText(Frequency rate) {
   switch (rate) {
-    case Rate::kMicroBatch: return "";
-    case Rate::kStep: return " per step";
-    case Rate::kUpdate: return " per update";
-    case Rate::kAfterUpdate: return " after update";
+    case Frequency::kMicroBatch: return "";
+    case Frequency::kStep: return " per step";
+    case Frequency::kUpdate: return " per update";
+    case Frequency::kAfterUpdate: return " after update";
   }
   return "?";
 }
@@ -82,9 +82,9 @@ std::string ItemText(const Module& module, const ProgramItem& item, const Mesh& 
                     value.stage);
   }
   absl::StrAppend(&text, ")", item.feed.empty() ? "" : " feed ", item.feed);
-  for (size_t i = 0; i < item.state_names.size(); ++i) {
-    absl::StrAppend(&text, i ? ", " : " state ", item.state_prefix, item.state_names[i], " ",
-                    ToText(item.state_layouts[i], mesh));
+  for (size_t i = 0; i < item.states.size(); ++i) {
+    absl::StrAppend(&text, i ? ", " : " state ", item.states[i].name, " ",
+                    ToText(item.states[i].layout, mesh));
   }
   for (int output : item.outputs) {
     if (module.values[output].delay > 0)

@@ -176,12 +176,12 @@ struct Model {
 
 // ---- program ----
 
-// The rate of an item's acts, and of a value's tokens.
-enum class Rate : uint8_t {
+// How often an item acts, and how often a token of a value comes.
+enum class Frequency : uint8_t {
   kMicroBatch,
   kStep,
-  // Only if weights are updated every H-th step: once in H steps. kUpdate: in the step that
-  // updates. kAfterUpdate: in the next step, the first of the next H.
+  // Both kinds act once in H steps, and exist only if weights are updated every H-th step. kUpdate
+  // acts in the step that updates. kAfterUpdate acts in the step after, the first of the next H.
   kUpdate,
   kAfterUpdate,
 };
@@ -201,12 +201,20 @@ struct ProgramValue {
   TensorType type;
   Layout layout;
   int64_t stage = 0;
-  Rate rate = Rate::kMicroBatch;
+  Frequency rate = Frequency::kMicroBatch;
   int variable = -1;  // index in Module::variables: present before the first step
   // The number of tokens by which readers lag. The first reads return zeros.
   int64_t delay = 0;
-  // Only with a delay: the value is the gradient of this weight (index in Module::variables).
+  // The weight (index in Module::variables) whose gradient the value is; -1 without a delay.
   int gradient_of = -1;
+};
+
+// Persistent memory that a call of the program writes.
+struct ItemState {
+  std::string name;  // unique in the program
+  std::string
+      weight;  // the weight for which the optimiser keeps the state; empty: a fetched result
+  Layout layout;
 };
 
 struct ProgramItem {
@@ -216,14 +224,12 @@ struct ProgramItem {
   int function = -1;      // kCall
   uint64_t instance = 0;  // the call of the user's model that the item belongs to
   int64_t part = 0;       // the pipeline part that the item works for
-  Rate rate = Rate::kMicroBatch;
+  Frequency rate = Frequency::kMicroBatch;
   std::vector<int> inputs;          // program values
   std::vector<int> outputs;         // kBoxing: outputs[i] is inputs[i] in its new place
   std::string feed;                 // kSource, kSink
   std::optional<IndexRange> range;  // kSource: of the values fed
-  std::string state_prefix;         // kCall with function states: state k is named state_names[k]
-  std::vector<std::string> state_names;
-  std::vector<Layout> state_layouts;
+  std::vector<ItemState> states;    // kCall: those of the function, in the order of their values
 };
 
 // A trained weight of one call.

@@ -21,8 +21,8 @@ std::string ToText(const JobRhythm& rhythm) {
       const StationTime& time = rhythm.stations[item][place];
       if (time.time_ns == 0) continue;
       absl::StrAppend(&text, "  station ", item, ".", place, " starts at ", time.start_ns, " + ",
-                      time.turn_ns, " a micro-batch + ", time.chunk_ns, " a chunk, takes ",
-                      time.time_ns, " ns, messages ", time.latency_ns, " ns\n");
+                      time.micro_batch_stride_ns, " a micro-batch + ", time.chunk_stride_ns,
+                      " a chunk, takes ", time.time_ns, " ns, messages ", time.latency_ns, " ns\n");
     }
   }
   for (const auto& [family, slots] : rhythm.slots) {

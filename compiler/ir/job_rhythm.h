@@ -13,11 +13,8 @@
 
 namespace weir::compiler {
 
-struct StationTime {
-  int64_t start_ns = 0;
-  int64_t turn_ns = 0;  // from one micro-batch to the next
-  int64_t chunk_ns = 0;
-  int64_t time_ns = 0;     // 0: no actor acts here
+// When the acts of a station start. `time_ns` of 0: no actor acts here.
+struct StationTime : Timing {
   int64_t latency_ns = 0;  // of the messages that leave the station
 };
 

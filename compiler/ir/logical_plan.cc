@@ -2,12 +2,12 @@
 
 namespace weir::compiler {
 
-int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate) {
+int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency rate) {
   switch (rate) {
-    case Rate::kMicroBatch: return plan.micro_batches * plan.updates.every;
-    case Rate::kStep: return plan.updates.every;
-    case Rate::kUpdate:
-    case Rate::kAfterUpdate: return 1;
+    case Frequency::kMicroBatch: return plan.micro_batches * plan.updates.every;
+    case Frequency::kStep: return plan.updates.every;
+    case Frequency::kUpdate:
+    case Frequency::kAfterUpdate: return 1;
   }
   return 1;
 }

@@ -19,7 +19,7 @@ namespace weir::compiler {
 enum class PlanMode : uint8_t {
   kTrain,     // forward, backward, update
   kEvaluate,  // forward; scalar outputs of the model are metrics
-  kGenerate,  // forward up to the logits, which stay in state "fetch/logits"
+  kGenerate,  // forward up to the logits, which stay in a fetched state
 };
 
 struct PassTiming {
@@ -46,8 +46,8 @@ struct LogicalPlan {
   std::vector<PassTiming> timings;
 };
 
-// Returns how often something of rate `rate` happens in Training::update_every steps.
-int64_t TimesPerUpdate(const LogicalPlan& plan, Rate rate);
+// Returns how often something of frequency `rate` happens in Training::update_every steps.
+int64_t TimesPerUpdate(const LogicalPlan& plan, Frequency rate);
 
 }  // namespace weir::compiler
 

@@ -18,21 +18,24 @@ int64_t Lead(const PipelineSchedule& schedule, int64_t s) {
 }
 
 struct VirtualAct {
-  int64_t turn = 0;
+  int64_t precedence = 0;
   int64_t part = 0;
   bool forward = true;
 };
 
-// Plays one stage in the order of turns and counts the most that each of its parts holds.
+// Plays one stage in the order of precedences and counts the most that each of its parts holds.
 void CountInFlight(int64_t s, PipelineSchedule* schedule) {
   std::vector<VirtualAct> forward, backward;
   for (int64_t part = s; part < schedule->num_parts(); part += schedule->num_stages) {
     for (int64_t k = 0; k < schedule->micro_batches; ++k) {
-      forward.push_back({schedule->TurnOf(PipelinePass::kForward, part).At(k), part, true});
-      backward.push_back({schedule->TurnOf(PipelinePass::kBackward, part).At(k), part, false});
+      forward.push_back({schedule->PrecedenceOf(PipelinePass::kForward, part).At(k), part, true});
+      backward.push_back(
+          {schedule->PrecedenceOf(PipelinePass::kBackward, part).At(k), part, false});
     }
   }
-  auto earlier = [](const VirtualAct& a, const VirtualAct& b) { return a.turn < b.turn; };
+  auto earlier = [](const VirtualAct& a, const VirtualAct& b) {
+    return a.precedence < b.precedence;
+  };
   std::sort(forward.begin(), forward.end(), earlier);
   std::sort(backward.begin(), backward.end(), earlier);
   const int64_t lead = Lead(*schedule, s);
@@ -60,7 +63,7 @@ std::string Name(weir::Pipeline::ScheduleKind kind) {
   }
 }
 
-PipelineSchedule::Turn PipelineSchedule::TurnOf(PipelinePass pass, int64_t part) const {
+Precedence PipelineSchedule::PrecedenceOf(PipelinePass pass, int64_t part) const {
   const int64_t p = num_stages, v = virtual_stages, s = StageOf(part), chunk = part / p;
   if (kind == weir::Pipeline::ZERO_BUBBLE) {
     if (pass == PipelinePass::kForward) return {-2 * Lead(*this, s), 1, 2, 0};
@@ -81,20 +84,21 @@ int PipelineSchedule::PriorityOf(PipelinePass pass, Begin begin) const {
   // other stages wait for.
   constexpr int kForward = 40, kBackward = 30, kWeightGradient = 5;
   if (pass == PipelinePass::kWeightGradient) return kWeightGradient;
-  // With turns, forward and backward passes alternate as their turns say.
-  const bool by_turns = kind == weir::Pipeline::INTERLEAVED || kind == weir::Pipeline::ZERO_BUBBLE;
+  // In these schedules forward and backward passes alternate, as their precedences say.
+  const bool alternates =
+      kind == weir::Pipeline::INTERLEAVED || kind == weir::Pipeline::ZERO_BUBBLE;
   // A part that has begun a pass continues, whatever becomes ready meanwhile, because the next
   // stage waits for the result. This matters most on the first stage, where several micro-batches
   // can begin at once.
   const bool goes_on = begin == Begin::kGoesOn && num_stages > 1;
-  return (pass == PipelinePass::kForward || by_turns ? kForward : kBackward) + (goes_on ? 1 : 0);
+  return (pass == PipelinePass::kForward || alternates ? kForward : kBackward) + (goes_on ? 1 : 0);
 }
 
 int64_t PipelineSchedule::Kept(PipelinePass made, int64_t made_part, PipelinePass read,
                                int64_t read_part) const {
   if (made == read) {
-    // From one part of a stage to a later part: a whole group passes the first part before it comes
-    // to the second part.
+    // Between two parts of a stage, a whole group passes the first part before the group comes to
+    // the second part.
     return made_part == read_part ? 1 : std::min(num_stages, micro_batches);
   }
   if (read != PipelinePass::kWeightGradient)

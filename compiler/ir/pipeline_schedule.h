@@ -1,16 +1,16 @@
 // A pipeline schedule has three parts. The cut divides the model into parts and puts each part on a
 // stage. Register slots limit the number of micro-batches for which a value may wait between the
-// act that makes the value and the act that reads it last. Priority and turn choose among acts that
-// are ready. No component plays the schedule: actors do what tokens, slots and turns allow, and the
-// schedule results from that.
+// act that makes the value and the act that reads it last. Priority and precedence choose among
+// acts that are ready. No component plays the schedule: actors do what tokens, slots and
+// precedences allow, and the schedule results from that.
 //
 //   kind          parts a stage   kept from forward to backward             order of ready acts
 //   ONE_F_ONE_B   1               stages - s                                forward, backward
 //   GPIPE         1               all; the first backward act of the last   forward, backward
 //                                 stage waits for its last forward act
-//   INTERLEAVED   v               what the order by turns holds             turns, see TurnOf
-//   ZERO_BUBBLE   1               min(stages, 2 (stages - s) - 1); until    turns, then weight
-//                                 the weight gradients are done: stages     gradients
+//   INTERLEAVED   v               what the order of acts holds              PrecedenceOf
+//   ZERO_BUBBLE   1               min(stages, 2 (stages - s) - 1); until    PrecedenceOf; weight
+//                                 the weight gradients are done: stages     gradients last
 //
 // Part i lies on stage i % stages. Not here: the work of a part, the cut (assign_stages.cc), the
 // split of backward functions (split_backward.cc). Thread rule: values and pure functions.
@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "proto/job.pb.h"
+#include "runtime/base/rate.h"
 
 namespace weir::compiler {
 
@@ -29,26 +30,13 @@ namespace weir::compiler {
 enum class PipelinePass : uint8_t { kForward, kBackward, kWeightGradient };
 
 struct PipelineSchedule {
-  // Among acts of equal priority the act with the least turn goes first. The turn of micro-batch k
-  // is first + k / group * group_stride + k % group * stride.
-  struct Turn {
-    int64_t first = 0;
-    int64_t group = 1;
-    int64_t group_stride = 0;
-    int64_t stride = 0;
-    int64_t At(int64_t micro_batch) const {
-      return first + micro_batch / group * group_stride + micro_batch % group * stride;
-    }
-    bool always_zero() const { return first == 0 && group_stride == 0 && stride == 0; }
-  };
-
   // One stage needs no schedule: `kind` is then ONE_F_ONE_B, whatever the job says.
   weir::Pipeline::ScheduleKind kind = weir::Pipeline::ONE_F_ONE_B;
   int64_t num_stages = 1;
   int64_t virtual_stages = 1;  // parts per stage
   int64_t micro_batches = 1;
-  // By part: the number of micro-batches between the start of their forward pass and the end of
-  // their backward pass.
+  // in_flight[p] is the number of micro-batches of part p that are between the start of their
+  // forward pass and the end of their backward pass.
   std::vector<int64_t> in_flight;
 
   int64_t num_parts() const { return num_stages * virtual_stages; }
@@ -61,7 +49,8 @@ struct PipelineSchedule {
   // value, and pass `read` of another part of the same stage reads it last.
   int64_t Kept(PipelinePass made, int64_t made_part, PipelinePass read, int64_t read_part) const;
 
-  Turn TurnOf(PipelinePass pass, int64_t part) const;
+  // Returns which acts of a part go first among acts of equal priority.
+  Precedence PrecedenceOf(PipelinePass pass, int64_t part) const;
   // Says whether an act begins a part's pass over a micro-batch or continues the pass.
   enum class Begin : uint8_t { kBegins, kGoesOn };
   int PriorityOf(PipelinePass pass, Begin begin) const;

@@ -11,17 +11,45 @@
 
 #include "compiler/ir/ir.h"
 #include "proto/plan.pb.h"
+#include "runtime/base/rate.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir::compiler {
 
 // The place of an actor in the program, equal on all ranks. `item` is the program item. `place`
-// counts the item's segments and the exchanges of its transfers, in order; an exchange has a place
-// for its sends and the next place for its fill. The other end of a remote tensor is the
-// neighbouring place of the same item.
+// counts the item's segments and the stations of its transfers, in order.
 struct Station {
   int item = -1;
   int place = 0;
   friend auto operator<=>(const Station&, const Station&) = default;
+};
+
+// What an actor does in a transfer.
+enum class TransferRole : uint8_t {
+  kNone,      // the actor belongs to no transfer
+  kSends,     // the actor's messages go to actors of the peer station
+  kReceives,  // the actor reads messages of actors of the peer station
+};
+
+// A TransferSite is one transfer of the program as all ranks of a stage know it: its stations, in
+// order, and the station at the far end of the messages of each. The transfer's lowering describes
+// the site (compiler/transfer/transfer_lowering.h), and nobody else knows where the ends of a
+// message stand.
+struct TransferSite {
+  struct End {
+    Station station;
+    TransferRole role = TransferRole::kNone;
+    Station peer;
+  };
+  std::vector<End> ends;
+
+  // Returns the peer of `station`, or null if the transfer does not have that station.
+  const Station* PeerOf(const Station& station) const {
+    for (const End& end : ends) {
+      if (end.station == station) return &end.peer;
+    }
+    return nullptr;
+  }
 };
 
 // A tensor (or message) that leaves an actor. The tensor becomes part of a register.
@@ -41,8 +69,8 @@ struct RankTensor {
   int64_t peer = -1;
   uint64_t edge = 0;
   int variable = -1;  // Module::variables: lives in a state
-  // A tensor without bytes, from a send to the fill of the same exchange: see
-  // RankLowering::AddPace.
+  // A tensor without bytes, from a sender to the receiver of the same transfer on the same rank: it
+  // orders the two.
   bool paces = false;
   int64_t delay = 0;     // tokens by which its readers lag
   int gradient_of = -1;  // with a delay: Module::variables
@@ -73,10 +101,12 @@ struct RankKernel {
   Attributes attrs;
   std::vector<RankOperand> inputs, outputs;
   uint64_t rng_key = 0;
+  Transfer transfer = {};
 };
 
 struct RankState {
   std::string name;
+  std::string weight;  // as in ItemState
   TensorSlice slice;
   Layout layout;
   Initializer init;
@@ -86,7 +116,7 @@ struct RankState {
 // The pass of a micro-batch through the pipeline that an actor works for.
 enum class Wave : uint8_t { kForward, kBackward, kWeightGradient, kNone };
 
-struct RankActor {
+struct RankActor : Rate {
   std::string name;
   Station station;
   ActorSpec::Kind kind = ActorSpec::COMPUTE;
@@ -98,15 +128,16 @@ struct RankActor {
   std::vector<int64_t> scratch;  // bytes of each scratch block
   std::vector<int> inputs;       // RankTensors
   std::vector<int> outputs;
-  int64_t acts_per_step = 1;
-  int64_t every = 1;  // acts only in steps n with n % every == every_phase
-  int64_t every_phase = 0;
-  int64_t chunks = 1;
   uint64_t instance = 0;
   std::string feed;
   TensorSlice feed_slice;
   std::optional<IndexRange> feed_range;
   std::string function;
+  // Only for an actor of a transfer:
+  TransferRole role = TransferRole::kNone;
+  int site = -1;         // in RankGraph::sites
+  int64_t peer = -1;     // kSends: the rank that gets the messages
+  std::string far_name;  // of the actors at the far ends of the messages, on their own ranks
 };
 
 struct RankGraph {
@@ -115,9 +146,14 @@ struct RankGraph {
   std::vector<RankActor> actors;
   std::vector<RankTensor> tensors;
   std::vector<RankState> states;
-  // The places of the sends of each exchange; the fill is at the next place. Includes the exchanges
-  // that this rank has no part in.
-  std::vector<Station> exchanges;
+  // The transfers of the stage, in the order of the program. Includes the transfers that this rank
+  // has no part in.
+  std::vector<TransferSite> sites;
+
+  // Returns the station at the far end of the messages of an actor of a transfer.
+  const Station& PeerOf(const RankActor& actor) const {
+    return *sites[actor.site].PeerOf(actor.station);
+  }
 };
 
 }  // namespace weir::compiler

@@ -1,13 +1,13 @@
 #include "compiler/ir/rhythm_codec.h"
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/rate_codec.h"
 
 namespace weir::compiler {
 namespace {
 
 constexpr int kItemsMax = 1 << 20;
 constexpr int kPlacesMax = 1 << 16;  // of an item
-constexpr int64_t kStationsMax = int64_t{1} << 24;
 
 void Set(const Station& station, RhythmSpec::Station* out) {
   out->set_item(station.item);
@@ -37,10 +37,7 @@ RhythmSpec ToProto(const JobRhythm& rhythm) {
       const StationTime& from = rhythm.stations[item][place];
       RhythmSpec::Time* time = spec.add_time();
       Set({static_cast<int>(item), static_cast<int>(place)}, time->mutable_station());
-      time->set_start_ns(from.start_ns);
-      time->set_turn_ns(from.turn_ns);
-      time->set_chunk_ns(from.chunk_ns);
-      time->set_time_ns(from.time_ns);
+      *time->mutable_timing() = weir::ToProto(Timing(from));
       time->set_latency_ns(from.latency_ns);
     }
   }
@@ -68,11 +65,11 @@ absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec) {
     std::vector<StationTime>& places = rhythm.stations[item];
     if (places.size() <= place) {
       num_stations += static_cast<int64_t>(place + 1 - places.size());
-      if (num_stations > kStationsMax) return Bad(time.station());
+      // A sound message names every place, so a few bytes cannot ask for much memory.
+      if (num_stations > spec.time_size()) return Bad(time.station());
       places.resize(place + 1);
     }
-    places[place] = {time.start_ns(), time.turn_ns(), time.chunk_ns(), time.time_ns(),
-                     time.latency_ns()};
+    places[place] = {FromProto(time.timing()), time.latency_ns()};
   }
   for (const RhythmSpec::Family& family : spec.family()) {
     RegisterFamily key;

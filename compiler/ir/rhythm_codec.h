@@ -10,8 +10,9 @@ namespace weir::compiler {
 
 RhythmSpec ToProto(const JobRhythm& rhythm);
 
-// kInvalidArgument: a station is negative, or an item or place is beyond any program. The times are
-// not checked here: each rank proves its plan with them.
+// kInvalidArgument: a station is negative, an item or place is beyond any program, or the message
+// leaves out places of an item. The times are not checked here: each rank proves its plan with
+// them.
 absl::StatusOr<JobRhythm> RhythmFromProto(const RhythmSpec& spec);
 
 }  // namespace weir::compiler

@@ -34,7 +34,8 @@ struct StageShape {
     std::vector<Station> readers;  // ascending
     int64_t slots = 0;             // given by the job's choice; 0: to be solved
   };
-  // One actor for each station, without kernels. The rank of the graph is the first of the stage.
+  // The graph has one actor for each station, without kernels. The rank of the graph is
+  // the first rank of the stage.
   RankGraph graph;
   // Local tensors, by the station that makes them and its output.
   std::map<std::pair<Station, int>, Tensor> tensors;

@@ -1,5 +1,5 @@
-// Checks the parts of a job beside its graph: how to train, and how to run.
-// Not whether they suit the graph; that is for importing it.
+// Checks the parts of a job beside its graph: how to train, and how to run. import_graph.h checks
+// whether these parts suit the graph.
 // Thread rule: pure functions.
 #pragma once
 
@@ -18,14 +18,15 @@ inline constexpr int64_t kThreadsPerDeviceMax = 1024;
 // Bound of Training: the gradients that are under way must lie somewhere.
 inline constexpr int64_t kGradientDelayMax = 64;
 
-// kInvalidArgument (W0440 to W0446, W0545 to W0547) names the field. What only training needs is
-// looked at only if `mode` trains.
+// kInvalidArgument (W0440 to W0446, W0545 to W0547) names the field. If
+// `mode` does not train, the fields that only training needs are not checked.
 absl::Status CheckTraining(const Job& job, const Mesh& stage_mesh, PlanMode mode);
 
 // Returns the updates that `training` asks for, with defaults filled in. Precondition:
 // CheckTraining.
 UpdateRate UpdateRateOf(const Training& training);
-// What `training` says of learning rates, defaults filled in; its steps are those of the optimiser.
+// Returns the learning rates that `training` sets, with defaults filled in. A step of the schedule
+// is a step of the optimiser.
 LearningRateSchedule LearningRatesOf(const Training& training);
 // kInvalidArgument: W0921 if there is no learning rate, W0922 if it is 0 in some steps of the run.
 absl::Status CheckLearningRates(const Training& training);

@@ -22,7 +22,7 @@ bool HoldsOneMicroBatch(const LogicalPlan& plan) {
   return runtime.registers() == Runtime::SCHEDULE || runtime.registers() == Runtime::ONE;
 }
 
-bool IsSend(const RankActor& actor) { return actor.kind == ActorSpec::SEND; }
+bool IsSend(const RankActor& actor) { return actor.role == TransferRole::kSends; }
 
 }  // namespace
 
@@ -70,8 +70,8 @@ void MemoryRings::FindMoves() {
   std::map<int, int> gradient_of;  // calls, by a value that has left them
   for (size_t i = 0; i < members_.size(); ++i) {
     const ProgramItem& item = module.items[i];
-    if (members_[i].role != Role::kNone || item.rate != Rate::kMicroBatch || item.inputs.empty() ||
-        item.outputs.empty())
+    if (members_[i].role != Role::kNone || item.rate != Frequency::kMicroBatch ||
+        item.inputs.empty() || item.outputs.empty())
       continue;
     const int from = item.inputs[0], to = item.outputs[0];
     if (from < 0 || module.values[from].stage != stage_ || module.values[to].stage != stage_)
@@ -112,7 +112,8 @@ namespace {
 
 using Role = MemoryRings::Role;
 
-// One step of a transfer; on some rank of the stage it may have no sends, or no fill.
+// An Exchange is one step of a transfer. On some ranks of the stage an
+// Exchange has no sends, or no fill.
 struct Exchange {
   std::vector<int> sends;
   std::vector<int> fills;
@@ -130,36 +131,37 @@ class ItemView {
       : actors_(plan.module.items.size()), exchanges_(plan.module.items.size()) {
     for (size_t a = 0; a < graph.actors.size(); ++a)
       actors_[graph.actors[a].station.item].push_back(static_cast<int>(a));
-    for (const Station& station : graph.exchanges) {
+    for (size_t site = 0; site < graph.sites.size(); ++site) {
+      const int item = graph.sites[site].ends[0].station.item;
       Exchange exchange;
-      for (int a : actors_[station.item]) {
-        const int place = graph.actors[a].station.place;
-        if (place == station.place) exchange.sends.push_back(a);
-        if (place == station.place + 1) exchange.fills.push_back(a);
+      for (int a : actors_[item]) {
+        const RankActor& actor = graph.actors[a];
+        if (actor.site != static_cast<int>(site)) continue;
+        (IsSend(actor) ? exchange.sends : exchange.fills).push_back(a);
       }
-      exchanges_[station.item].push_back(std::move(exchange));
+      exchanges_[item].push_back(std::move(exchange));
     }
   }
 
   const std::vector<int>& actors(int item) const { return actors_[item]; }
   const std::vector<Exchange>& exchanges(int item) const { return exchanges_[item]; }
 
-  // Returns the exchanges that take turns among themselves. A transfer in several steps counts with
-  // its first exchange, because its first sends read the data that must go.
-  std::vector<std::vector<Exchange>> TurnsOfExchanges(const MemoryRings::Ring& ring) const {
-    std::vector<std::vector<Exchange>> turns(1);
+  // Returns the exchanges that go one after the other, in lists. A transfer in several steps counts
+  // with its first exchange, because its first sends read the data that must go.
+  std::vector<std::vector<Exchange>> ExchangesInOrder(const MemoryRings::Ring& ring) const {
+    std::vector<std::vector<Exchange>> lists(1);
     for (int call : ring.calls)
-      turns[0].insert(turns[0].end(), exchanges_[call].begin(), exchanges_[call].end());
+      lists[0].insert(lists[0].end(), exchanges_[call].begin(), exchanges_[call].end());
     for (const std::vector<int>* items : {&ring.gathers, &ring.gradients}) {
-      turns.emplace_back();
+      lists.emplace_back();
       for (int item : *items) {
-        if (!exchanges_[item].empty()) turns.back().push_back(exchanges_[item].front());
+        if (!exchanges_[item].empty()) lists.back().push_back(exchanges_[item].front());
       }
     }
-    std::erase_if(turns, [](const std::vector<Exchange>& exchanges) {
+    std::erase_if(lists, [](const std::vector<Exchange>& exchanges) {
       return exchanges.size() < kExchangesMin;
     });
-    return turns;
+    return lists;
   }
 
  private:
@@ -168,7 +170,7 @@ class ItemView {
 };
 
 // A call with its transfers: actors of the shape, grouped by their use of the rank's memory.
-struct Turn {
+struct MemoryUse {
   std::vector<int> begins;   // write first
   std::vector<int> ends;     // read last
   std::vector<int> gathers;  // write data of other ranks that the call reads
@@ -182,33 +184,33 @@ class OrderFinder {
 
   std::vector<MemoryOrder> Run() {
     const std::vector<MemoryRings::Ring> rings = rings_.rings();
-    if (!rings.empty()) FindTurns();
+    if (!rings.empty()) FindUses();
     for (const MemoryRings::Ring& ring : rings) {
-      OrderTurns(ring.calls);
-      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring))
+      OrderByWindow(ring.calls);
+      for (const std::vector<Exchange>& exchanges : view_.ExchangesInOrder(ring))
         OrderExchanges(exchanges);
     }
     return std::move(orders_);
   }
 
  private:
-  void FindTurns() {
+  void FindUses() {
     for (size_t i = 0; i < plan_.module.items.size(); ++i) {
       const int item = static_cast<int>(i);
       if (rings_.RoleOf(item) == Role::kNone) continue;
-      Turn& turn = turns_[rings_.CallOf(item)];
+      MemoryUse& use = uses_[rings_.CallOf(item)];
       const std::vector<Exchange>& exchanges = view_.exchanges(item);
       switch (rings_.RoleOf(item)) {
-        case Role::kCall: AddCall(view_.actors(item), &turn); break;
-        case Role::kSum: Append(view_.actors(item), &turn.sends); break;
+        case Role::kCall: AddCall(view_.actors(item), &use); break;
+        case Role::kSum: Append(view_.actors(item), &use.sends); break;
         case Role::kGather:
-          if (!exchanges.empty()) Append(exchanges.front().fills, &turn.gathers);
+          if (!exchanges.empty()) Append(exchanges.front().fills, &use.gathers);
           break;
         case Role::kGradient:
         case Role::kValue:
           if (exchanges.empty()) break;
-          Append(exchanges.front().sends, &turn.sends);
-          Append(exchanges.front().fills, &turn.sends);
+          Append(exchanges.front().sends, &use.sends);
+          Append(exchanges.front().fills, &use.sends);
           break;
         case Role::kNone: break;
       }
@@ -220,7 +222,7 @@ class OrderFinder {
   }
 
   // Adds a call with the transfers inside it.
-  void AddCall(const std::vector<int>& actors, Turn* turn) const {
+  void AddCall(const std::vector<int>& actors, MemoryUse* use) const {
     const std::set<int> here(actors.begin(), actors.end());
     const auto is_here = [&](int actor) {
       return here.count(actor) > 0 && !IsSend(shape_.actors[actor]);
@@ -228,7 +230,7 @@ class OrderFinder {
     for (int a : actors) {
       const RankActor& actor = shape_.actors[a];
       if (IsSend(actor)) {
-        turn->sends.push_back(a);
+        use->sends.push_back(a);
         continue;
       }
       const auto read_here = [&](int t) {
@@ -237,19 +239,20 @@ class OrderFinder {
       };
       const auto made_here = [&](int t) { return is_here(shape_.tensors[t].producer); };
       if (std::none_of(actor.outputs.begin(), actor.outputs.end(), read_here))
-        turn->ends.push_back(a);
+        use->ends.push_back(a);
       if (std::none_of(actor.inputs.begin(), actor.inputs.end(), made_here))
-        turn->begins.push_back(a);
+        use->begins.push_back(a);
     }
   }
 
-  void OrderTurns(const std::vector<int>& calls) {
+  // Ties each call to the call that enters the window when the call itself leaves it.
+  void OrderByWindow(const std::vector<int>& calls) {
     if (calls.size() <= rings_.apart()) return;
     for (size_t i = 0; i < calls.size(); ++i) {
       const size_t next = (i + rings_.apart()) % calls.size();
       const int64_t lag = next < i ? 1 : 0;
-      Order(turns_[calls[i]].ends, turns_[calls[next]].gathers, lag);
-      Order(turns_[calls[i]].sends, turns_[calls[next]].begins, lag);
+      Order(uses_[calls[i]].ends, uses_[calls[next]].gathers, lag);
+      Order(uses_[calls[i]].sends, uses_[calls[next]].begins, lag);
     }
   }
 
@@ -280,7 +283,7 @@ class OrderFinder {
   const MemoryRings& rings_;
   const RankGraph& shape_;
   const ItemView view_;
-  std::map<int, Turn> turns_;  // by call
+  std::map<int, MemoryUse> uses_;  // by call
   std::vector<MemoryOrder> orders_;
 };
 
@@ -294,7 +297,7 @@ class MemoryOrderer {
       actors_at_[graph_.actors[a].station].push_back(static_cast<int>(a));
     for (const MemoryOrder& order : orders) Add(order);
     for (const MemoryRings::Ring& ring : rings_.rings()) {
-      for (const std::vector<Exchange>& exchanges : view_.TurnsOfExchanges(ring))
+      for (const std::vector<Exchange>& exchanges : view_.ExchangesInOrder(ring))
         TieExchanges(exchanges);
     }
   }
@@ -345,7 +348,7 @@ class MemoryOrderer {
       HoldWhole(graph_.actors[fill], input);
       for (int send : sends) {
         const RankActor& sender = graph_.actors[send];
-        if (graph_.tensors[sender.outputs[0]].peer == landing.peer && ActsEvenly(plan_, sender))
+        if (sender.peer == landing.peer && ActsEvenly(plan_, sender))
           landing.written_after = {send, lag};
       }
     }

@@ -3,10 +3,11 @@
 // transfers. Room for a few calls is therefore enough for all calls, if a call uses the room only
 // after the data of an earlier call there has been read.
 //
-// Calls take turns on a ring. A ring holds the calls of one pass of one part of the pipeline, in
-// the order of the program, and goes around once for each micro-batch. If a single stage holds one
-// micro-batch at a time, one ring holds all calls. Two calls that are `ahead` + 1 places apart on
-// the ring are tied, where `ahead` is Runtime::gather_ahead:
+// A ring holds the calls of one pass of one part of the pipeline, in the order of the program, and
+// goes around once for each micro-batch. If a single stage holds one micro-batch at a time, one
+// ring holds all calls. A window of `ahead` + 1 calls moves around the ring, where `ahead` is
+// Runtime::gather_ahead, and there is room for the calls of the window. So two calls that are
+// `ahead` + 1 places apart on the ring are tied:
 //   - the gather of the later call's weights (zero_stage 3) begins when the earlier call is done,
 //   - the later call begins when the data that the earlier call sends has left (gradients from
 //     zero_stage 2 on, partial sums).
@@ -51,7 +52,7 @@ class MemoryRings {
 
   enum class Role : uint8_t {
     kNone,
-    kCall,      // takes turns
+    kCall,      // has a place on a ring
     kGather,    // fetches weights for a call
     kGradient,  // moves gradients that a call made
     kValue,     // moves values that a call made for another

@@ -78,14 +78,14 @@ std::optional<PipelinePass> ComputedPass(const RankActor& actor) {
   return Computes(actor) ? PassOf(actor.wave) : std::nullopt;
 }
 
-PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& actor) {
+Precedence SchedulePrecedence(const LogicalPlan& plan, const RankActor& actor) {
   const std::optional<PipelinePass> pass = ComputedPass(actor);
   if (!pass.has_value() || actor.acts_per_step != plan.micro_batches) return {};
-  return plan.schedule.TurnOf(*pass, actor.part);
+  return plan.schedule.PrecedenceOf(*pass, actor.part);
 }
 
 int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor) {
-  // In a schedule by turns, data and reports must not delay the actor whose turn it is.
+  // In a schedule by precedences, data and reports must not delay the actor that goes first.
   const bool one_f_one_b = plan.schedule.kind == weir::Pipeline::ONE_F_ONE_B;
   switch (actor.phase) {
     // Transfers go first, so that peers need not wait.

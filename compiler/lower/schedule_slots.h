@@ -18,9 +18,9 @@ int64_t ScheduleSlots(const LogicalPlan& plan, const RankGraph& graph, const Ran
 // others.
 std::optional<PipelinePass> ComputedPass(const RankActor& actor);
 
-// Turn and priority of an actor's work for the pipeline. Empty and 0 for an actor that belongs to
-// no pass.
-PipelineSchedule::Turn ScheduleTurn(const LogicalPlan& plan, const RankActor& actor);
+// Precedence and priority of an actor's work for the pipeline. Empty and 0 for an actor that
+// belongs to no pass.
+Precedence SchedulePrecedence(const LogicalPlan& plan, const RankActor& actor);
 int SchedulePriority(const LogicalPlan& plan, const RankGraph& graph, const RankActor& actor);
 
 }  // namespace weir::compiler

@@ -2,14 +2,9 @@
 
 #include <algorithm>
 
-namespace weir::compiler {
+#include "compiler/transfer/transfer_lowering.h"
 
-bool IsLocal(const std::vector<BoxingStep>& steps) {
-  return std::all_of(steps.begin(), steps.end(), [](const BoxingStep& step) {
-    return step.method == BoxingMethod::kIdentity || step.method == BoxingMethod::kSlice ||
-           step.method == BoxingMethod::kToPartial;
-  });
-}
+namespace weir::compiler {
 
 absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh) {
   SegmentedFunction out;

@@ -26,8 +26,6 @@ struct SegmentedFunction {
   std::map<int, std::vector<BoxingStep>> local_boxings;  // by node: steps without transfers
 };
 
-bool IsLocal(const std::vector<BoxingStep>& steps);
-
 absl::StatusOr<SegmentedFunction> CutSegments(const Function& function, const Mesh& mesh);
 
 // Finds values that share memory because of reshapes among `nodes`. Returns {value: the value in

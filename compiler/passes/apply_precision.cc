@@ -42,6 +42,20 @@ WidePorts FindWidePorts(const Module& module) {
   return wide;
 }
 
+// Returns whether some node reads the value, and every reader casts the value to bf16. Such a value
+// needs no other cast.
+bool OnlyCastsRead(const Function& function, ValueId value) {
+  bool read = false;
+  for (const Node& node : function.nodes) {
+    for (ValueId input : node.inputs) {
+      if (input != value) continue;
+      if (node.op != "cast" || node.attrs.Str("to") != "bf16") return false;
+      read = true;
+    }
+  }
+  return read;
+}
+
 }  // namespace
 
 absl::Status ApplyPrecision(const PassContext& context, Module* module) {
@@ -59,6 +73,7 @@ absl::Status ApplyPrecision(const PassContext& context, Module* module) {
         continue;
       }
       // The value is cast where it enters.
+      if (OnlyCastsRead(function, arg.value)) continue;
       type.dtype = DType::kBF16;
       ValueId cast =
           function.AddValue(absl::StrCat(function.values[arg.value].name, ".bf16"), type);

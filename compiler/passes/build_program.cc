@@ -58,16 +58,18 @@ class ProgramBuilder {
   // at_update is the rate of work that happens when weights are updated; after_update is the rate
   // of values made from new weights. The first step needs these values too. So if the first step
   // does not come right after an update (see Training::update_phase), every step makes them anew.
-  Rate at_update() const { return plan_.updates.every > 1 ? Rate::kUpdate : Rate::kStep; }
-  Rate after_update() const {
+  Frequency at_update() const {
+    return plan_.updates.every > 1 ? Frequency::kUpdate : Frequency::kStep;
+  }
+  Frequency after_update() const {
     return plan_.updates.every > 1 && plan_.updates.phase == plan_.updates.every - 1
-               ? Rate::kAfterUpdate
-               : Rate::kStep;
+               ? Frequency::kAfterUpdate
+               : Frequency::kStep;
   }
   bool accumulates() const { return plan_.micro_batches * plan_.updates.every > 1; }
 
   int NewValue(const std::string& name, const TensorType& type, const Layout& layout, int64_t stage,
-               Rate rate) {
+               Frequency rate) {
     ProgramValue value;
     value.name = name;
     value.type = type;
@@ -77,7 +79,7 @@ class ProgramBuilder {
     return module_.AddValue(std::move(value));
   }
 
-  ProgramItem& NewItem(ItemKind kind, PhaseKind phase, const std::string& name, Rate rate) {
+  ProgramItem& NewItem(ItemKind kind, PhaseKind phase, const std::string& name, Frequency rate) {
     ProgramItem item;
     item.kind = kind;
     item.phase = phase;
@@ -90,7 +92,7 @@ class ProgramBuilder {
 
   // Returns `value` at another place, boxed there at `rate` (the value of a step may be boxed again
   // for every micro-batch). There is one boxing for each place, rate and purpose.
-  int Boxed(int value, const Layout& layout, int64_t stage, Rate rate,
+  int Boxed(int value, const Layout& layout, int64_t stage, Frequency rate,
             const std::string& purpose = "") {
     const ProgramValue have = module_.values[value];
     if (have.layout == layout && have.stage == stage) return value;
@@ -217,7 +219,7 @@ class ProgramBuilder {
       type.dtype = compute;
       ValueId cast = builder.Emit("cast", {arg}, {{type, variable.layout}},
                                   {{"to", std::string(Name(compute))}})[0];
-      builder.AddResult(cast, Rate::kMicroBatch);
+      builder.AddResult(cast, Frequency::kMicroBatch);
       inputs.push_back(calls_[c].weights[p]);
       outputs.push_back(NewValue(absl::StrCat(variable.name, ".", Name(compute)), type,
                                  variable.layout, call.stage, after_update()));
@@ -247,18 +249,18 @@ class ProgramBuilder {
     const ModelCall& call = model_.calls[c];
     bool each_use = zero() == 3;
     return Boxed(calls_[c].weights[p], layout, call.stage,
-                 each_use ? Rate::kMicroBatch : after_update(), each_use ? purpose : "");
+                 each_use ? Frequency::kMicroBatch : after_update(), each_use ? purpose : "");
   }
 
   // Returns a model value on `stage`. Data is fed at the stage that uses it.
   int ModelValueAt(int v, int64_t stage, const Layout& layout) {
     const ModelValue& value = model_.values[v];
-    if (value.call >= 0) return Boxed(at_[v].at(-1), layout, stage, Rate::kMicroBatch);
+    if (value.call >= 0) return Boxed(at_[v].at(-1), layout, stage, Frequency::kMicroBatch);
     auto known = at_[v].find(stage);
-    if (known != at_[v].end()) return Boxed(known->second, layout, stage, Rate::kMicroBatch);
-    int out = NewValue(value.name, value.type, layout, stage, Rate::kMicroBatch);
+    if (known != at_[v].end()) return Boxed(known->second, layout, stage, Frequency::kMicroBatch);
+    int out = NewValue(value.name, value.type, layout, stage, Frequency::kMicroBatch);
     ProgramItem& item = NewItem(ItemKind::kSource, PhaseKind::kData,
-                                absl::StrCat("data ", value.name), Rate::kMicroBatch);
+                                absl::StrCat("data ", value.name), Frequency::kMicroBatch);
     item.feed = value.name;
     item.range = value.use.range;
     item.outputs = {out};
@@ -289,12 +291,12 @@ class ProgramBuilder {
     for (size_t r = 0; r < function.results.size(); ++r) {
       const Value& value = function.values[function.results[r].value];
       int out = NewValue(absl::StrCat(call.name, ".", value.name), value.type, value.layout,
-                         call.stage, Rate::kMicroBatch);
+                         call.stage, Frequency::kMicroBatch);
       outputs.push_back(out);
       if (static_cast<int>(r) < model_function.num_results) at_[call.results[r]][-1] = out;
     }
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kForward,
-                                absl::StrCat("forward ", call.name), Rate::kMicroBatch);
+                                absl::StrCat("forward ", call.name), Frequency::kMicroBatch);
     item.function = model_function.forward;
     item.instance = c;
     item.inputs = calls_[c].forward_inputs = inputs;
@@ -328,12 +330,12 @@ class ProgramBuilder {
       known =
           calls_[c].result_grads.emplace(v, SumOfGradients(v, layout, model_.calls[c].stage)).first;
     }
-    return Boxed(known->second, layout, model_.calls[c].stage, Rate::kMicroBatch);
+    return Boxed(known->second, layout, model_.calls[c].stage, Frequency::kMicroBatch);
   }
 
   int SumOfGradients(int v, const Layout& layout, int64_t stage) {
     std::vector<int> parts;
-    for (int grad : grads_[v]) parts.push_back(Boxed(grad, layout, stage, Rate::kMicroBatch));
+    for (int grad : grads_[v]) parts.push_back(Boxed(grad, layout, stage, Frequency::kMicroBatch));
     if (parts.size() == 1) return parts[0];
     const TensorType type = model_.values[v].type;
     FunctionBuilder builder(parts.empty() ? "zeros" : "sum", plan_.stage_mesh);
@@ -345,11 +347,12 @@ class ProgramBuilder {
       ValueId arg = builder.AddArg(absl::StrCat("part", i), type, layout);
       total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
     }
-    builder.AddResult(total, Rate::kMicroBatch);
-    int out =
-        NewValue(absl::StrCat("d_", model_.values[v].name), type, layout, stage, Rate::kMicroBatch);
-    ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kBackward,
-                                absl::StrCat("sum d_", model_.values[v].name), Rate::kMicroBatch);
+    builder.AddResult(total, Frequency::kMicroBatch);
+    int out = NewValue(absl::StrCat("d_", model_.values[v].name), type, layout, stage,
+                       Frequency::kMicroBatch);
+    ProgramItem& item =
+        NewItem(ItemKind::kCall, PhaseKind::kBackward,
+                absl::StrCat("sum d_", model_.values[v].name), Frequency::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = parts;
     item.outputs = {out};
@@ -401,7 +404,7 @@ class ProgramBuilder {
     for (size_t r = 0; r < function.results.size(); ++r) {
       const int arg = r < results.size() ? results[r] : -1;  // -1: kept for the weight gradients
       const Value& value = function.values[function.results[r].value];
-      Rate rate = function.results[r].per_step ? at_update() : Rate::kMicroBatch;
+      Frequency rate = function.results[r].per_step ? at_update() : Frequency::kMicroBatch;
       int out = NewValue(
           arg < 0 ? absl::StrCat(call.name, ".", value.name)
                   : absl::StrCat(call.name, ".d_", forward.values[forward.args[arg].value].name),
@@ -415,7 +418,7 @@ class ProgramBuilder {
         calls_[c].gradients[ParameterOf(forward, arg)] = out;
       }
     }
-    ProgramItem& item = NewItem(ItemKind::kCall, phase, name, Rate::kMicroBatch);
+    ProgramItem& item = NewItem(ItemKind::kCall, phase, name, Frequency::kMicroBatch);
     item.function = function_index;
     item.instance = c;
     item.inputs = inputs;
@@ -484,9 +487,9 @@ class ProgramBuilder {
     std::vector<size_t> to_accumulate;
     for (size_t p = 0; p < state.gradients.size(); ++p) {
       const Variable& variable = module_.variables[state.variables[p]];
-      Rate rate = module_.values[state.gradients[p]].rate;
+      Frequency rate = module_.values[state.gradients[p]].rate;
       state.gradients[p] = Boxed(state.gradients[p], variable.layout, call.stage, rate);
-      if (module_.values[state.gradients[p]].rate == Rate::kMicroBatch && accumulates())
+      if (module_.values[state.gradients[p]].rate == Frequency::kMicroBatch && accumulates())
         to_accumulate.push_back(p);
     }
     if (!to_accumulate.empty()) AddAccumulation(c, to_accumulate);
@@ -506,7 +509,7 @@ class ProgramBuilder {
       const Variable& variable = module_.variables[state.variables[p]];
       ValueId arg = builder.AddArg(absl::StrCat("d", p), variable.type, variable.layout);
       ValueId sum = builder.Emit("accumulate", {arg}, {{variable.type, variable.layout}}, {})[0];
-      builder.AddResult(sum, Rate::kStep);
+      builder.AddResult(sum, Frequency::kStep);
       inputs.push_back(state.gradients[p]);
       state.gradients[p] = NewValue(absl::StrCat("d_", variable.name), variable.type,
                                     variable.layout, call.stage, at_update());
@@ -515,7 +518,7 @@ class ProgramBuilder {
     ProgramItem& item = NewItem(
         ItemKind::kCall,
         plan_.schedule.splits_backward() ? PhaseKind::kWeightGradient : PhaseKind::kBackward,
-        absl::StrCat("accumulate ", call.name), Rate::kMicroBatch);
+        absl::StrCat("accumulate ", call.name), Frequency::kMicroBatch);
     item.function = InternFunction(builder);
     item.instance = c;
     item.inputs = inputs;
@@ -550,7 +553,7 @@ class ProgramBuilder {
         total = total < 0 ? square
                           : builder.Emit("add", {total, square}, {{scalar, AllPartial()}}, {})[0];
       }
-      builder.AddResult(total, Rate::kMicroBatch);
+      builder.AddResult(total, Frequency::kMicroBatch);
       int64_t stage = model_.calls[c].stage;
       int out = NewValue(absl::StrCat(model_.calls[c].name, ".norm2"), scalar, AllPartial(), stage,
                          at_update());
@@ -584,8 +587,8 @@ class ProgramBuilder {
       attrs.Set("first_scale", steps / first_steps);
     std::vector<ValueId> out =
         builder.Emit("clip_scale", {arg}, {{scalar, everywhere_}, {scalar, everywhere_}}, attrs);
-    builder.AddResult(out[0], Rate::kMicroBatch);
-    builder.AddResult(out[1], Rate::kMicroBatch);
+    builder.AddResult(out[0], Frequency::kMicroBatch);
+    builder.AddResult(out[1], Frequency::kMicroBatch);
     clip_scale_ = NewValue("clip_scale", scalar, everywhere_, 0, at_update());
     int norm = NewValue("grad_norm", scalar, everywhere_, 0, at_update());
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, "clip", at_update());
@@ -604,7 +607,7 @@ class ProgramBuilder {
       ValueId arg = builder.AddArg(absl::StrCat("x", i), type, layout);
       total = i == 0 ? arg : builder.Emit("add", {total, arg}, {{type, layout}}, {})[0];
     }
-    builder.AddResult(total, Rate::kMicroBatch);
+    builder.AddResult(total, Frequency::kMicroBatch);
     int out = NewValue(name, type, layout, stage, at_update());
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate, name, at_update());
     item.function = InternFunction(builder);
@@ -629,8 +632,7 @@ class ProgramBuilder {
     const Training& training = plan_.job.training();
     const TensorType scalar{DType::kF32, {}};
     FunctionBuilder builder(absl::StrCat("update.", ForwardOf(call).name), plan_.stage_mesh);
-    std::vector<std::string> state_names;
-    std::vector<Layout> state_layouts;
+    std::vector<ItemState> states;
     std::vector<int> inputs, outputs;
     std::vector<ValueId> gradients;
     for (size_t p = 0; p < state.gradients.size(); ++p) {
@@ -666,10 +668,10 @@ class ProgramBuilder {
         builder.MarkState(out[1], "adam_m");
         builder.MarkState(out[2], "adam_v");
       }
-      builder.AddResult(out[0], Rate::kMicroBatch);
+      builder.AddResult(out[0], Frequency::kMicroBatch);
       for (size_t k = 1; k < out.size(); ++k) {
-        state_names.push_back(absl::StrCat(variable.name, "/", builder.StateName(out[k])));
-        state_layouts.push_back(variable.layout);
+        states.push_back({absl::StrCat(variable.name, "/", builder.StateName(out[k])),
+                          variable.name, variable.layout});
       }
     }
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kUpdate,
@@ -678,8 +680,7 @@ class ProgramBuilder {
     item.instance = c;
     item.inputs = inputs;
     item.outputs = outputs;
-    item.state_names = state_names;
-    item.state_layouts = state_layouts;
+    item.states = std::move(states);
     return absl::OkStatus();
   }
 
@@ -693,14 +694,14 @@ class ProgramBuilder {
                      {{"factor", 1.0 / static_cast<double>(plan_.micro_batches)}})[0];
     if (plan_.micro_batches > 1)
       x = builder.Emit("accumulate", {x}, {{have.type, have.layout}}, {})[0];
-    builder.AddResult(x, Rate::kStep);
-    int out = NewValue(name, have.type, have.layout, have.stage, Rate::kStep);
+    builder.AddResult(x, Frequency::kStep);
+    int out = NewValue(name, have.type, have.layout, have.stage, Frequency::kStep);
     ProgramItem& item = NewItem(ItemKind::kCall, PhaseKind::kMetric, absl::StrCat("metric ", name),
-                                Rate::kMicroBatch);
+                                Frequency::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = {value};
     item.outputs = {out};
-    AddSink(name, Boxed(out, everywhere_, have.stage, Rate::kStep));
+    AddSink(name, Boxed(out, everywhere_, have.stage, Frequency::kStep));
   }
 
   void AddSink(const std::string& name, int value) {
@@ -717,17 +718,16 @@ class ProgramBuilder {
     }
     int value = at_[model_.logits].at(-1);
     const ProgramValue have = module_.values[value];
-    int whole = Boxed(value, everywhere_, have.stage, Rate::kMicroBatch);
+    int whole = Boxed(value, everywhere_, have.stage, Frequency::kMicroBatch);
     FunctionBuilder builder("fetch", plan_.stage_mesh);
     ValueId arg = builder.AddArg("logits", have.type, everywhere_);
     ValueId out = builder.Emit("scale", {arg}, {{have.type, everywhere_}}, {{"factor", 1.0}})[0];
     builder.MarkState(out, "logits");
     ProgramItem& item =
-        NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Rate::kMicroBatch);
+        NewItem(ItemKind::kCall, PhaseKind::kMetric, "fetch logits", Frequency::kMicroBatch);
     item.function = InternFunction(builder);
     item.inputs = {whole};
-    item.state_names = {"fetch/logits"};
-    item.state_layouts = {everywhere_};
+    item.states = {{"fetch/logits", "", everywhere_}};
     return absl::OkStatus();
   }
 
@@ -747,6 +747,9 @@ class ProgramBuilder {
 
 }  // namespace
 
-absl::Status BuildProgram(LogicalPlan* plan) { return ProgramBuilder(plan).Run(); }
+absl::Status BuildProgram(LogicalPlan* plan) {
+  if (!plan->module.items.empty()) return absl::OkStatus();
+  return ProgramBuilder(plan).Run();
+}
 
 }  // namespace weir::compiler

@@ -23,7 +23,8 @@
 
 namespace weir::compiler {
 
-// Fills values, items and variables of `plan->module`. Expects laid-out functions.
+// Fills values, items and variables of `plan->module`. Expects laid-out functions. Leaves a program
+// that exists as it is.
 absl::Status BuildProgram(LogicalPlan* plan);
 
 }  // namespace weir::compiler

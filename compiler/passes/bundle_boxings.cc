@@ -19,6 +19,7 @@ absl::Status BundleBoxings(const Mesh& mesh, Module* module) {
   }
   std::map<std::string, size_t> first;  // key -> index in `kept`
   std::vector<ProgramItem> kept;
+  std::map<size_t, size_t> joined;  // index in `kept` -> values that joined the bundle
   for (ProgramItem& item : module->items) {
     if (item.kind != ItemKind::kBoxing) {
       kept.push_back(std::move(item));
@@ -43,11 +44,9 @@ absl::Status BundleBoxings(const Mesh& mesh, Module* module) {
     ProgramItem& bundle = kept[known.first->second];
     bundle.inputs.insert(bundle.inputs.end(), item.inputs.begin(), item.inputs.end());
     bundle.outputs.insert(bundle.outputs.end(), item.outputs.begin(), item.outputs.end());
+    joined[known.first->second] += item.inputs.size();
   }
-  for (ProgramItem& item : kept) {
-    if (item.kind == ItemKind::kBoxing && item.inputs.size() > 1)
-      absl::StrAppend(&item.name, " +", item.inputs.size() - 1);
-  }
+  for (const auto& [index, values] : joined) absl::StrAppend(&kept[index].name, " +", values);
   module->items = std::move(kept);
   return absl::OkStatus();
 }

@@ -378,7 +378,7 @@ absl::Status Differentiate(const PassContext& context, Module* module) {
     bool owns_loss = model.calls[loss.call].model_function == static_cast<int>(f);
     bool any = owns_loss;
     for (char has : result_has_grad[f]) any = any || has;
-    if (!any) continue;
+    if (!any || model_function.backward >= 0) continue;
     FunctionDifferentiator differentiator(context, module, &model_function, result_has_grad[f],
                                           owns_loss, loss.result);
     WEIR_ASSIGN_OR_RETURN(Function backward, differentiator.Run());

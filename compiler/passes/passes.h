@@ -1,5 +1,6 @@
 // The passes of the compiler, in the order in which compile.cc runs them. Each pass is one file
-// with the name of the pass, and each pass keeps the module verifiable.
+// with the name of the pass, and each pass keeps the module verifiable. A second run of a pass
+// changes nothing.
 // Thread rule: pure functions of (context, module).
 #pragma once
 

@@ -245,11 +245,17 @@ void StashMerged(Function* function, int num_results) {
   }
 }
 
+bool IsLaidOut(const Function& function) {
+  return std::any_of(function.values.begin(), function.values.end(),
+                     [](const Value& value) { return !value.layout.empty(); });
+}
+
 }  // namespace
 
 absl::Status PropagateLayouts(const PassContext& context, Module* module) {
   for (ModelFunction& model_function : module->model.functions) {
     Function& forward = module->functions[model_function.forward];
+    if (IsLaidOut(forward)) continue;
     WEIR_RETURN_IF_ERROR(SetArgLayouts(context, &forward));
     WEIR_RETURN_IF_ERROR(LayoutPropagator(context, &forward).Run());
     StashMerged(&forward, model_function.num_results);

@@ -180,7 +180,7 @@ class BackwardSplitter {
 
 absl::Status SplitBackward(const PassContext&, Module* module) {
   for (ModelFunction& model_function : module->model.functions) {
-    if (model_function.backward < 0) continue;
+    if (model_function.backward < 0 || model_function.weight_gradient >= 0) continue;
     Function weight_gradient;
     BackwardSplitter splitter(module->functions[model_function.forward],
                               &module->functions[model_function.backward], &model_function);

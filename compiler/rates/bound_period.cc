@@ -99,10 +99,11 @@ PeriodBound DeviceBound(const TimedGraph& graph, const Rhythm& rhythm) {
   PeriodBound bound;
   bound.micro_batch_ns = rhythm.least_ns;
   for (size_t a = 0; a < graph.actors.size(); ++a) {
-    if (rhythm.turns[a] == 1 && !rhythm.IsFlat()) continue;
+    if (rhythm.micro_batches_of[a] == 1 && !rhythm.IsFlat()) continue;
     const TimedGraph::Actor& actor = graph.actors[a];
-    const int64_t all = (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns;
-    const int64_t alone = (all * rhythm.turns[a] + rhythm.micro_batches - 1) / rhythm.micro_batches;
+    const int64_t all = (actor.chunks - 1) * rhythm.chunk_stride_ns[a] + actor.time_ns;
+    const int64_t alone =
+        (all * rhythm.micro_batches_of[a] + rhythm.micro_batches - 1) / rhythm.micro_batches;
     if (bound.busiest.empty() && rhythm.Round(alone) == rhythm.least_ns)
       bound.busiest = {static_cast<int>(a)};
     if (actor.device >= 0) devices[actor.device].push_back(static_cast<int>(a));
@@ -162,8 +163,8 @@ std::optional<StartTimes> FindStartTimes(const TimedGraph& graph, const Rhythm& 
   int64_t shortest = micro_batch_ns * rhythm.micro_batches;
   for (size_t a = 0; a < graph.actors.size(); ++a) {
     const TimedGraph::Actor& actor = graph.actors[a];
-    if (rhythm.turns[a] == 1)
-      shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns);
+    if (rhythm.micro_batches_of[a] == 1)
+      shortest = std::max(shortest, (actor.chunks - 1) * rhythm.chunk_stride_ns[a] + actor.time_ns);
   }
   const Pace pace = PaceAt(graph, rhythm, micro_batch_ns, shortest);
   const WeightsByIteration weights(graph, pace, waits);

@@ -29,10 +29,10 @@ class DifferenceSystem {
   // Sets the times to `times` if `times` keep all arcs; else returns false.
   bool SetTimes(std::vector<int64_t> times);
   const std::vector<int64_t>& times() const { return times_; }
-  // After Solve() returned false: the arcs of a circle. Each arc starts at the end of the arc
-  // before, and the weights sum to more than 0.
+  // Returns the arcs of a circle after Solve() returned false. Each arc starts at the end of the
+  // arc before, and the weights sum to more than 0.
   const std::vector<int>& circle() const { return circle_; }
-  // After Solve() returned true: by node, the arc that sets the node's time, or -1.
+  // Returns for each node the arc that sets the node's time, or -1, after Solve() returned true.
   const std::vector<int>& tight() const { return tight_; }
 
   // Sets the weights that `changes` names, all of arcs to one node, if the system can still be

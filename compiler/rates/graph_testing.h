@@ -59,10 +59,11 @@ inline TimedGraph AccumulateBesideDirect(int64_t k, int64_t direct_slots, int64_
   return maker.graph;
 }
 
-// A deadlock that OneFlow shipped (libai issue 232). The collective `late` over ranks 0 and 1 waits
-// for the buffer of rank 0. The stream of rank 0 runs the buffer only after the collective `early`
-// of the next micro-batch. That `early` waits for a free slot of the repeated register, and only
-// the `late` before it can release the slot. With 2 slots the graph is live.
+// Returns a graph with a deadlock that OneFlow shipped (libai issue 232). The collective `late`
+// over ranks 0 and 1 waits for the buffer of rank 0. The stream of rank 0 runs the buffer only
+// after the collective `early` of the next micro-batch. That `early` waits for a free slot of the
+// repeated register, and only the `late` before it can release the slot. With 2 slots the graph is
+// live.
 inline TimedGraph SharedStreamCollective(int64_t repeat_slots, int64_t micro_batches) {
   GraphMaker maker;
   const int repeat = maker.Actor("repeat", micro_batches, 2);

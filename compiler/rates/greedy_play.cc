@@ -5,8 +5,8 @@
 
 namespace weir::compiler {
 
-GreedyPlay::GreedyPlay(const TimedGraph& graph, TurnOf turn_of)
-    : graph_(graph), turn_of_(std::move(turn_of)), waits_(AllWaits(graph)) {
+GreedyPlay::GreedyPlay(const TimedGraph& graph, PrecedenceOf precedence_of)
+    : graph_(graph), precedence_of_(std::move(precedence_of)), waits_(AllWaits(graph)) {
   const size_t num_actors = graph.actors.size();
   waits_of_.resize(num_actors);
   watched_by_.resize(num_actors);
@@ -73,7 +73,7 @@ void GreedyPlay::Offer(int actor, int64_t iterations) {
     return;
   const int64_t micro_batch = started_[actor] / a.chunks;
   ready_[device_of_[actor]].insert(
-      {-a.priority, turn_of_ ? turn_of_(actor, micro_batch) : micro_batch, actor});
+      {-a.priority, precedence_of_ ? precedence_of_(actor, micro_batch) : micro_batch, actor});
 }
 
 void GreedyPlay::Start(int device, int64_t now) {

@@ -1,6 +1,6 @@
 // Plays a timed graph in virtual time as the runtime would. An act starts as soon as its tokens,
 // slots, orders and device allow. A device takes the ready act of the highest priority, and among
-// equal priorities the act of the least turn. Not here: joint orders; planned start times
+// equal priorities the act of the least precedence. Not here: joint orders; planned start times
 // (start_times.h). Thread rule: one thread.
 #pragma once
 
@@ -18,11 +18,11 @@ namespace weir::compiler {
 
 class GreedyPlay {
  public:
-  // Returns the turn of an actor for a micro-batch, counted over all iterations.
-  using TurnOf = std::function<int64_t(int actor, int64_t micro_batch)>;
-  // Without turns the earlier micro-batch goes first. Precondition: CheckGraph(graph) holds and all
-  // slots are given. Keeps a copy of the graph.
-  explicit GreedyPlay(const TimedGraph& graph, TurnOf turn_of = nullptr);
+  // Returns the precedence of an actor for a micro-batch, counted over all iterations.
+  using PrecedenceOf = std::function<int64_t(int actor, int64_t micro_batch)>;
+  // Without precedences the earlier micro-batch goes first. Precondition: CheckGraph(graph) holds
+  // and all slots are given. Keeps a copy of the graph.
+  explicit GreedyPlay(const TimedGraph& graph, PrecedenceOf precedence_of = nullptr);
 
   // Returns false if the play comes to rest before every actor has done the acts of `iterations`
   // iterations.
@@ -41,16 +41,18 @@ class GreedyPlay {
   void End(int actor, int64_t now, int64_t iterations);
 
   const TimedGraph graph_;
-  const TurnOf turn_of_;
+  const PrecedenceOf precedence_of_;
   std::vector<Wait> waits_;
   std::vector<std::vector<int>> waits_of_, watched_by_;  // by actor
   std::vector<int64_t> seen_;  // by wait: ended acts of the other actor that the waiter has seen
   std::vector<int64_t> started_;
   std::vector<std::vector<int64_t>> ends_;
   std::vector<int> device_of_;
-  std::vector<std::set<std::tuple<int, int64_t, int>>> ready_;  // by device: -priority, turn, actor
+  std::vector<std::set<std::tuple<int, int64_t, int>>>
+      ready_;  // by device: -priority, precedence, actor
   std::vector<char> busy_;
-  // By time: the end of an actor's act, or the moment when a wait sees that end.
+  // The queue orders two kinds of events by time: the end of an actor's act, and the moment when a
+  // wait sees that end.
   std::priority_queue<std::tuple<int64_t, int, int>, std::vector<std::tuple<int64_t, int, int>>,
                       std::greater<>>
       events_;

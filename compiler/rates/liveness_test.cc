@@ -23,8 +23,8 @@ TimedGraph Repaired(TimedGraph graph, const Deadlock& deadlock) {
   return graph;
 }
 
-// Plays one iteration after another, each act as soon as possible. This plain way serves for
-// comparison.
+// Plays one iteration after another, each act as soon as possible. The tests compare this plain way
+// with the product's way.
 bool PlaysThrough(const TimedGraph& graph, int iterations) {
   std::vector<int64_t> done(graph.actors.size(), 0);
   const auto may_act = [&](int actor) {

@@ -44,12 +44,14 @@ std::vector<ChunkGroup> ChunkGroups(const TimedGraph& graph) {
   return result;
 }
 
-// Returns whether chunks can follow each other at `chunk_ns` for ever.
-bool Follows(const TimedGraph& graph, const ChunkGroup& group, int64_t chunk_ns, Pace* pace) {
+// Returns whether chunks can follow each other at `chunk_stride_ns` for ever.
+bool Follows(const TimedGraph& graph, const ChunkGroup& group, int64_t chunk_stride_ns,
+             Pace* pace) {
   std::map<int, int> node;
   for (int actor : group.actors) {
     node.emplace(actor, static_cast<int>(node.size()));
-    pace->actors[actor] = {0, chunk_ns * graph.actors[actor].chunks, chunk_ns};
+    const TimedGraph::Actor& a = graph.actors[actor];
+    pace->actors[actor] = {0, chunk_stride_ns * a.chunks, chunk_stride_ns, a.time_ns};
   }
   std::vector<Difference> arcs;
   for (const Wait& wait : group.waits) {
@@ -77,10 +79,7 @@ int64_t ChunkTime(const TimedGraph& graph, const ChunkGroup& group, Pace* pace) 
 // Returns the difference that a need within one iteration sets between the starts of two actors.
 int64_t BaseOf(const TimedGraph& graph, const Pace& pace, const Wait& wait, const Need& need) {
   const auto offset = [&](int actor, int64_t act) {
-    const int64_t chunks = graph.actors[actor].chunks;
-    const StartTimes::Actor& times = pace.actors[actor];
-    return chunks == 1 ? act * times.turn_ns
-                       : act / chunks * times.turn_ns + act % chunks * times.chunk_ns;
+    return pace.actors[actor].OffsetOf(act, graph.actors[actor].chunks);
   };
   const int64_t delay =
       wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : graph.actors[wait.other].time_ns);
@@ -93,15 +92,15 @@ absl::StatusOr<Rhythm> FindRhythm(const TimedGraph& graph) {
   Rhythm rhythm;
   double sum = 0;
   for (const TimedGraph::Actor& actor : graph.actors) {
-    rhythm.turns.push_back(actor.acts / actor.chunks);
-    rhythm.micro_batches = std::max(rhythm.micro_batches, rhythm.turns.back());
+    rhythm.micro_batches_of.push_back(actor.acts / actor.chunks);
+    rhythm.micro_batches = std::max(rhythm.micro_batches, rhythm.micro_batches_of.back());
     sum += static_cast<double>(actor.time_ns) * static_cast<double>(actor.chunks);
   }
   for (const TimedGraph::Register& reg : graph.registers)
     sum += 2.0 * static_cast<double>(reg.latency_ns) * static_cast<double>(reg.consumers.size());
   int64_t granule = 1;
-  for (const int64_t turns : rhythm.turns) {
-    const int64_t part = turns / std::gcd(turns, rhythm.micro_batches);
+  for (const int64_t own : rhythm.micro_batches_of) {
+    const int64_t part = own / std::gcd(own, rhythm.micro_batches);
     granule = granule / std::gcd(granule, part) * part;
     if (granule > kCountMax)
       return absl::InternalError(
@@ -113,23 +112,23 @@ absl::StatusOr<Rhythm> FindRhythm(const TimedGraph& graph) {
     return absl::InternalError(absl::StrCat("timed graph: acts of ", sum, " ns in all, ",
                                             rhythm.micro_batches, " times an iteration"));
   }
-  rhythm.chunk_ns.assign(graph.actors.size(), 0);
+  rhythm.chunk_stride_ns.assign(graph.actors.size(), 0);
   Pace pace;
   pace.actors.resize(graph.actors.size());
   for (const ChunkGroup& group : ChunkGroups(graph)) {
-    const int64_t chunk_ns = ChunkTime(graph, group, &pace);
-    for (int actor : group.actors) rhythm.chunk_ns[actor] = chunk_ns;
+    const int64_t chunk_stride_ns = ChunkTime(graph, group, &pace);
+    for (int actor : group.actors) rhythm.chunk_stride_ns[actor] = chunk_stride_ns;
   }
   int64_t most = 0;
   for (size_t a = 0; a < graph.actors.size(); ++a) {
     const TimedGraph::Actor& actor = graph.actors[a];
-    const int64_t all = (actor.chunks - 1) * rhythm.chunk_ns[a] + actor.time_ns;
+    const int64_t all = (actor.chunks - 1) * rhythm.chunk_stride_ns[a] + actor.time_ns;
     most += all;
-    if (rhythm.turns[a] > 1 || rhythm.IsFlat()) {
-      // all <= turn = period * micro_batches / turns
+    if (rhythm.micro_batches_of[a] > 1 || rhythm.IsFlat()) {
+      // all <= stride = period * micro_batches / micro_batches_of
       rhythm.least_ns =
-          std::max(rhythm.least_ns,
-                   (all * rhythm.turns[a] + rhythm.micro_batches - 1) / rhythm.micro_batches);
+          std::max(rhythm.least_ns, (all * rhythm.micro_batches_of[a] + rhythm.micro_batches - 1) /
+                                        rhythm.micro_batches);
     }
   }
   for (const TimedGraph::Register& reg : graph.registers)
@@ -146,9 +145,11 @@ Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_n
   pace.iteration_ns = iteration_ns;
   pace.actors.reserve(graph.actors.size());
   for (size_t a = 0; a < graph.actors.size(); ++a) {
-    const int64_t turn_ns =
-        rhythm.turns[a] > 1 ? micro_batch_ns * rhythm.micro_batches / rhythm.turns[a] : 0;
-    pace.actors.push_back({0, turn_ns, rhythm.chunk_ns[a]});
+    const int64_t stride_ns =
+        rhythm.micro_batches_of[a] > 1
+            ? micro_batch_ns * rhythm.micro_batches / rhythm.micro_batches_of[a]
+            : 0;
+    pace.actors.push_back({0, stride_ns, rhythm.chunk_stride_ns[a], graph.actors[a].time_ns});
   }
   return pace;
 }
@@ -167,7 +168,8 @@ int64_t WeightOf(const TimedGraph& graph, const Pace& pace, const Wait& wait) {
       // each other at once.
       const TimedGraph::Actor& other = graph.actors[wait.other];
       iteration_ns = other.acts / other.chunks *
-                     std::max(pace.actors[wait.other].turn_ns, pace.actors[wait.other].chunk_ns);
+                     std::max(pace.actors[wait.other].micro_batch_stride_ns,
+                              pace.actors[wait.other].chunk_stride_ns);
     }
     weight = std::max(weight, BaseOf(graph, pace, wait, need) + need.iterations * iteration_ns);
   });

@@ -19,13 +19,14 @@ namespace weir::compiler {
 // The part of a rhythm that does not depend on the period.
 struct Rhythm {
   int64_t micro_batches = 1;  // the most of any actor
-  // One micro-batch: iterations follow each other at the period, and there is no second level.
+  // Returns whether there is one micro-batch. Iterations then follow each other at the period, and
+  // there is no second level.
   bool IsFlat() const { return micro_batches == 1; }
-  int64_t granule_ns = 1;  // periods are multiples of this, so that every actor's turn is whole
+  int64_t granule_ns = 1;  // periods are multiples of this, so that every stride is whole
   int64_t least_ns = 1;    // below this period the acts of one actor overlap
   int64_t most_ns = 1;     // at this period one micro-batch goes through everything alone
-  std::vector<int64_t> chunk_ns;
-  std::vector<int64_t> turns;  // by actor: micro-batches in an iteration
+  std::vector<int64_t> chunk_stride_ns;
+  std::vector<int64_t> micro_batches_of;  // by actor: in an iteration
 
   int64_t Round(int64_t period_ns) const {
     return (period_ns + granule_ns - 1) / granule_ns * granule_ns;
@@ -42,7 +43,7 @@ struct Pace {
   int64_t micro_batch_ns = 0;
   // 0: so long that no act waits for the iteration before.
   int64_t iteration_ns = 0;
-  std::vector<StartTimes::Actor> actors;  // turn_ns and chunk_ns; start_ns is 0
+  std::vector<Timing> actors;  // start_ns is 0
 };
 Pace PaceAt(const TimedGraph& graph, const Rhythm& rhythm, int64_t micro_batch_ns,
             int64_t iteration_ns);

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/rates/bound_period.h"
 #include "compiler/rates/cheapest_times.h"
-#include "compiler/rates/device_turns.h"
+#include "compiler/rates/device_order.h"
 #include "compiler/rates/difference_system.h"
 #include "compiler/rates/liveness.h"
 #include "compiler/rates/play.h"
@@ -91,14 +91,14 @@ class Solver {
   double TokenTime(const Pace& pace, const TimedGraph::Register& reg) const {
     const TimedGraph::Port& port = reg.producer;
     const TimedGraph::Actor& actor = graph_.actors[port.actor];
-    const StartTimes::Actor& times = pace.actors[port.actor];
+    const Timing& times = pace.actors[port.actor];
     const double tokens = static_cast<double>(port.tokens),
                  period = static_cast<double>(port.period);
     if (actor.chunks > 1 && port.period < actor.chunks)
-      return static_cast<double>(times.chunk_ns) * period / tokens;
-    if (rhythm_.turns[port.actor] > 1)
-      return static_cast<double>(times.turn_ns) * period / static_cast<double>(actor.chunks) /
-             tokens;
+      return static_cast<double>(times.chunk_stride_ns) * period / tokens;
+    if (rhythm_.micro_batches_of[port.actor] > 1)
+      return static_cast<double>(times.micro_batch_stride_ns) * period /
+             static_cast<double>(actor.chunks) / tokens;
     return rhythm_.IsFlat() ? static_cast<double>(pace.iteration_ns) / tokens : 0;
   }
 
@@ -280,11 +280,11 @@ absl::StatusOr<Counts> Solver::CountsAt(int64_t micro_batch_ns) const {
   std::vector<int64_t> times = cheapest.times();
   Counts counts;
   counts.bytes_bound = Bound(lifetimes, times);
-  const std::vector<Difference> turns = FindDeviceTurns(graph_, rhythm_, pace, differences, times);
-  if (!turns.empty()) {
-    differences.insert(differences.end(), turns.begin(), turns.end());
-    cheapest.Add(turns);
-    if (!cheapest.Solve()) return absl::InternalError("turns of devices that no times keep");
+  const std::vector<Difference> orders = FindDeviceOrder(graph_, rhythm_, pace, differences, times);
+  if (!orders.empty()) {
+    differences.insert(differences.end(), orders.begin(), orders.end());
+    cheapest.Add(orders);
+    if (!cheapest.Solve()) return absl::InternalError("orders of devices that no times keep");
     times = cheapest.times();
   }
   for (size_t r = 0; r < graph_.registers.size(); ++r) {

@@ -32,7 +32,7 @@ PeriodBound BoundPeriod(const TimedGraph& graph);
 struct SolveOptions {
   std::optional<int64_t> bytes_max;       // of all registers together
   std::optional<int64_t> micro_batch_ns;  // the period to reach; none: the bound
-  // For the error W0494: the setting that would leave given slots to the solve.
+  // The error W0494 names this setting, which would leave given slots to the solve.
   std::string remedy;
 };
 

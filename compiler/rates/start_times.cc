@@ -12,40 +12,34 @@ absl::Status Early(const std::string& what) {
   return absl::InternalError(absl::StrCat("start times: ", what));
 }
 
-// Returns the parts of an actor's start time that the acts of one iteration add. All numbers are
-// far below 2^62: see CheckActor.
-int64_t Offset(const TimedGraph::Actor& actor, const StartTimes::Actor& times, int64_t act) {
-  if (actor.chunks == 1) return act * times.turn_ns;
-  return act / actor.chunks * times.turn_ns + act % actor.chunks * times.chunk_ns;
-}
-
 bool InRange(int64_t value, int64_t max) { return value >= 0 && value <= max; }
 
 // Checks that the acts of one actor do not overlap: within a micro-batch, between micro-batches,
 // and between iterations. Every offset is then below iteration_ns, so no offset overflows.
-absl::Status CheckActor(const TimedGraph::Actor& actor, const StartTimes::Actor& times,
-                        int64_t iteration_ns) {
+absl::Status CheckActor(const TimedGraph::Actor& actor, const Timing& times, int64_t iteration_ns) {
   if (times.start_ns < -kTimeMaxNs || times.start_ns > kTimeMaxNs ||
-      !InRange(times.turn_ns, kTimeMaxNs) || !InRange(times.chunk_ns, kTimeMaxNs)) {
+      !InRange(times.micro_batch_stride_ns, kTimeMaxNs) ||
+      !InRange(times.chunk_stride_ns, kTimeMaxNs)) {
     return Early(absl::StrCat("`", actor.name, "` starts at ", times.start_ns, ", every ",
-                              times.turn_ns, " and ", times.chunk_ns,
+                              times.micro_batch_stride_ns, " and ", times.chunk_stride_ns,
                               " ns: not between 0 and 2^60"));
   }
   __int128 end = actor.time_ns;
   if (actor.chunks > 1) {
-    if (times.chunk_ns < actor.time_ns) {
+    if (times.chunk_stride_ns < actor.time_ns) {
       return Early(absl::StrCat("acts of `", actor.name, "` overlap: each takes ", actor.time_ns,
-                                " ns, the next chunk starts after ", times.chunk_ns));
+                                " ns, the next chunk starts after ", times.chunk_stride_ns));
     }
-    end += static_cast<__int128>(actor.chunks - 1) * times.chunk_ns;
+    end += static_cast<__int128>(actor.chunks - 1) * times.chunk_stride_ns;
   }
   if (actor.acts > actor.chunks) {
-    if (times.turn_ns < end) {
+    if (times.micro_batch_stride_ns < end) {
       return Early(absl::StrCat("acts of `", actor.name, "` overlap: those of a micro-batch take ",
                                 static_cast<int64_t>(end),
-                                " ns, the next micro-batch starts after ", times.turn_ns));
+                                " ns, the next micro-batch starts after ",
+                                times.micro_batch_stride_ns));
     }
-    end += static_cast<__int128>(actor.acts / actor.chunks - 1) * times.turn_ns;
+    end += static_cast<__int128>(actor.acts / actor.chunks - 1) * times.micro_batch_stride_ns;
   }
   if (iteration_ns < end) {
     return Early(absl::StrCat("acts of `", actor.name,
@@ -73,14 +67,14 @@ absl::Status CheckStartTimes(const TimedGraph& graph, const StartTimes& times) {
   const auto check = [&](const Wait& wait) {
     const TimedGraph::Actor& waiter = graph.actors[wait.waiter];
     const TimedGraph::Actor& other = graph.actors[wait.other];
-    const StartTimes::Actor& waiter_times = times.actors[wait.waiter];
-    const StartTimes::Actor& other_times = times.actors[wait.other];
+    const Timing& waiter_times = times.actors[wait.waiter];
+    const Timing& other_times = times.actors[wait.other];
     const int64_t delay = wait.latency_ns + (wait.kind == Wait::Kind::kJoint ? 0 : other.time_ns);
     ForEachNeed(graph, wait, [&](const Need& need) {
-      const __int128 start =
-          static_cast<__int128>(waiter_times.start_ns) + Offset(waiter, waiter_times, need.act);
+      const __int128 start = static_cast<__int128>(waiter_times.start_ns) +
+                             waiter_times.OffsetOf(need.act, waiter.chunks);
       const __int128 ready = static_cast<__int128>(other_times.start_ns) +
-                             Offset(other, other_times, need.other_act) + delay +
+                             other_times.OffsetOf(need.other_act, other.chunks) + delay +
                              static_cast<__int128>(need.iterations) * times.iteration_ns;
       if (start >= ready || !result.ok()) return;
       result = Early(absl::StrCat(Describe(graph, wait, need), ", but starts ",

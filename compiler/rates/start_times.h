@@ -1,11 +1,11 @@
 // The certificate of a plan: a start time for every act. The times can be checked edge by edge.
 //
-//   start(v, iteration n, act k) = n * iteration_ns + start_ns + (k / chunks) * turn_ns
-//                                  + (k % chunks) * chunk_ns
+//   start(v, iteration n, act k) = n * iteration_ns + start_ns + OffsetOf(k, chunks)
 //
-// `turn_ns` is the actor's own: the time from its acts for one micro-batch to its acts for the next
-// (two micro-batches later for an actor that acts for every second one). Actors that act once an
-// iteration (acts = chunks) do not use `turn_ns`.
+// `start_ns` and OffsetOf are those of the actor's Timing. The stride of a Timing leads from the
+// actor's acts for one micro-batch to the actor's acts for the next (two micro-batches later for an
+// actor that acts for every second one). An actor that acts once an iteration (acts = chunks) has
+// no use for the stride.
 //
 // Suppose that no act starts before the acts that it needs have ended, for all n and k. Then a run
 // that takes acts in the order of their starts never waits. No schedule of the plan deadlocks, and
@@ -20,19 +20,16 @@
 
 #include "absl/status/status.h"
 #include "compiler/rates/timed_graph.h"
+#include "runtime/base/rate.h"
 
 namespace weir::compiler {
 
 struct StartTimes {
   int64_t iteration_ns = 0;
-  // The shortest turn_ns. The solve works on this period, and the check does not look at it.
+  // The shortest micro_batch_stride_ns. The solve works on this period, and the check does not look
+  // at it.
   int64_t micro_batch_ns = 0;
-  struct Actor {
-    int64_t start_ns = 0;
-    int64_t turn_ns = 0;
-    int64_t chunk_ns = 0;
-  };
-  std::vector<Actor> actors;
+  std::vector<Timing> actors;  // the check takes the time of an act from the graph
 };
 
 // kInternal, with the name of the edge: some act would start too early. Precondition: slots are

@@ -65,8 +65,8 @@ TEST(StartTimesTest, ActsOfOneActorMayNotOverlap) {
   times.iteration_ns = 60;
   times.actors = {{0, 30, 10}};
   EXPECT_EQ(CheckStartTimes(maker.graph, times), absl::OkStatus());
-  for (int64_t* field :
-       {&times.iteration_ns, &times.actors[0].turn_ns, &times.actors[0].chunk_ns}) {
+  for (int64_t* field : {&times.iteration_ns, &times.actors[0].micro_batch_stride_ns,
+                         &times.actors[0].chunk_stride_ns}) {
     --*field;
     EXPECT_THAT(std::string(CheckStartTimes(maker.graph, times).message()), HasSubstr("overlap"));
     ++*field;
@@ -94,7 +94,7 @@ TEST(StartTimesTest, AbsurdNumbersAreRefusedAndDoNotWrap) {
     times.iteration_ns = value;
     EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
     times = SmallTimes();
-    times.actors[0].turn_ns = value;
+    times.actors[0].micro_batch_stride_ns = value;
     EXPECT_FALSE(CheckStartTimes(Small(), times).ok());
     times = SmallTimes();
     times.actors[1].start_ns = value;
@@ -138,11 +138,13 @@ TEST(StartTimesTest, TheShortcutForEvenEdgesFindsWhatLookingAtAllActsFinds) {
     times.iteration_ns = 0;
     for (int i = 0; i < 2; ++i) {
       const TimedGraph::Actor& actor = maker.graph.actors[i];
-      StartTimes::Actor t;
-      t.chunk_ns = actor.time_ns + draw(0, 3);
-      t.turn_ns = (actor.chunks - 1) * t.chunk_ns + actor.time_ns + draw(0, 10);
+      Timing t;
+      t.chunk_stride_ns = actor.time_ns + draw(0, 3);
+      t.micro_batch_stride_ns =
+          (actor.chunks - 1) * t.chunk_stride_ns + actor.time_ns + draw(0, 10);
       times.actors.push_back(t);
-      times.iteration_ns = std::max(times.iteration_ns, actor.acts / actor.chunks * t.turn_ns);
+      times.iteration_ns =
+          std::max(times.iteration_ns, actor.acts / actor.chunks * t.micro_batch_stride_ns);
     }
     times.iteration_ns += draw(0, 60);
     times.actors[1].start_ns = draw(0, 80) - 20;
@@ -151,8 +153,8 @@ TEST(StartTimesTest, TheShortcutForEvenEdgesFindsWhatLookingAtAllActsFinds) {
       const TimedGraph::Actor& a = maker.graph.actors[actor];
       const int64_t n = FloorDiv(act, a.acts), k = act - n * a.acts;
       return n * times.iteration_ns + times.actors[actor].start_ns +
-             k / a.chunks * times.actors[actor].turn_ns +
-             k % a.chunks * times.actors[actor].chunk_ns;
+             k / a.chunks * times.actors[actor].micro_batch_stride_ns +
+             k % a.chunks * times.actors[actor].chunk_stride_ns;
     };
     for (const Wait& wait : AllWaits(maker.graph)) {
       for (int64_t act = 40 * acts[wait.waiter]; act < 45 * acts[wait.waiter];

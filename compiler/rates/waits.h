@@ -115,20 +115,21 @@ void ForEachNeed(const TimedGraph& graph, const Wait& wait, Visit visit) {
     }
     if (wait.waiter_port.period == 1 && wait.other_port.period == 1 &&
         waiter.chunks == other.chunks) {
-      const int64_t chunks = waiter.chunks, turns = spans / chunks;
-      const int64_t back_turn = FloorDiv(back, chunks), back_chunk = back - back_turn * chunks;
-      const int64_t wrap = back_turn - FloorDiv(back_turn, turns) * turns;
-      std::array<int64_t, 6> turn_at = {0, wrap - 1, wrap, wrap + 1, wrap + 2, turns - 1};
+      const int64_t chunks = waiter.chunks, micro_batches = spans / chunks;
+      const int64_t back_whole = FloorDiv(back, chunks), back_chunk = back - back_whole * chunks;
+      const int64_t wrap = back_whole - FloorDiv(back_whole, micro_batches) * micro_batches;
+      std::array<int64_t, 6> micro_batch_at = {0,        wrap - 1, wrap,
+                                               wrap + 1, wrap + 2, micro_batches - 1};
       std::array<int64_t, 4> chunk_at = {0, back_chunk - 1, back_chunk, chunks - 1};
-      int64_t last_turn = -1;
-      for (int64_t turn : turn_at) {
-        if (turn <= last_turn || turn >= turns) continue;
-        last_turn = turn;
+      int64_t last = -1;
+      for (int64_t k : micro_batch_at) {
+        if (k <= last || k >= micro_batches) continue;
+        last = k;
         int64_t last_chunk = -1;
         for (int64_t chunk : chunk_at) {
           if (chunk <= last_chunk || chunk >= chunks) continue;
           last_chunk = chunk;
-          span(turn * chunks + chunk);
+          span(k * chunks + chunk);
         }
       }
       return;

@@ -12,7 +12,9 @@
 #include "compiler/registers/scratch_plan.h"
 #include "compiler/rhythm/rank_rhythm.h"
 #include "runtime/base/alignment.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer_codec.h"
 
 namespace weir::compiler {
 namespace {
@@ -147,16 +149,18 @@ class RegisterAllocator {
     readers_.push_back(tensor.readers);
   }
 
-  // Acts from one token of the tensor to the next.
-  static int64_t Period(const RankActor& actor, const RankTensor& tensor) {
-    return actor.acts_per_step * tensor.every / (tensor.tokens_per_step * actor.every);
+  // Returns the spans of a port of the actor, each of one token of the tensor. Spans over several
+  // steps end with a step that updates.
+  Span SpanOf(const RankActor& actor, const RankTensor& tensor) const {
+    Span span;
+    span.period = actor.acts_per_step * tensor.every / (tensor.tokens_per_step * actor.every);
+    if (tensor.every > actor.every)
+      span.phase = (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
+    return span;
   }
-
-  // Spans over several steps end with a step that updates; the first began so many acts before step
-  // 0.
-  int64_t PhaseOf(const RankActor& actor, const RankTensor& tensor) const {
-    if (tensor.every <= actor.every) return 0;
-    return (plan_.updates.every - 1 - plan_.updates.phase) * actor.acts_per_step;
+  template <typename Port>
+  static void SetSpan(const Span& span, Port* port) {
+    if (span != Span()) *port->mutable_span() = weir::ToProto(span);
   }
 
   // Computing, transfers, feeds and metrics have a queue each, as far as there are queues.
@@ -174,18 +178,10 @@ class RegisterAllocator {
     spec->set_name(actor.name);
     spec->set_kind(actor.kind);
     spec->set_priority(SchedulePriority(plan_, graph_, actor));
-    const PipelineSchedule::Turn turn = ScheduleTurn(plan_, actor);
-    if (!turn.always_zero()) {
-      spec->mutable_turn()->set_first(turn.first);
-      spec->mutable_turn()->set_group(turn.group);
-      spec->mutable_turn()->set_group_stride(turn.group_stride);
-      spec->mutable_turn()->set_stride(turn.stride);
-    }
+    const Precedence precedence = SchedulePrecedence(plan_, actor);
+    if (!precedence.always_zero()) *spec->mutable_precedence() = weir::ToProto(precedence);
     spec->set_queue(QueueOf(actor));
-    spec->set_acts_per_step(actor.acts_per_step);
-    spec->set_chunks(actor.chunks);
-    if (actor.every > 1) spec->set_every(actor.every);
-    spec->set_every_phase(actor.every_phase);
+    *spec->mutable_rate() = weir::ToProto(Rate(actor));
     spec->set_instance(actor.instance);
     spec->set_feed(actor.feed);
     spec->set_function(actor.function);
@@ -201,16 +197,14 @@ class RegisterAllocator {
       if (id < 0 || !in_ports.emplace(id, spec->input_size()).second) continue;
       InputPort* port = spec->add_input();
       port->set_register_id(id);
-      port->set_period(Period(actor, graph_.tensors[input]));
-      port->set_phase(PhaseOf(actor, graph_.tensors[input]));
+      SetSpan(SpanOf(actor, graph_.tensors[input]), port);
     }
     for (int output : actor.outputs) {
       int id = places_[output].register_id;
       if (id < 0 || !out_ports.emplace(id, spec->output_size()).second) continue;
       OutputPort* port = spec->add_output();
       port->set_register_id(id);
-      port->set_period(Period(actor, graph_.tensors[output]));
-      port->set_phase(PhaseOf(actor, graph_.tensors[output]));
+      SetSpan(SpanOf(actor, graph_.tensors[output]), port);
     }
     spec->set_program(actor.kernels.empty() ? -1 : AddProgram(actor, in_ports, out_ports, spec));
   }
@@ -272,6 +266,7 @@ class RegisterAllocator {
       call->set_name(kernel.name);
       call->set_rng_key(kernel.rng_key);
       SetAttrs(kernel.attrs, call->mutable_attr());
+      EncodeTransfer(kernel.transfer, call);
       for (const RankOperand& input : kernel.inputs) set_operand(input, call->add_input());
       for (const RankOperand& output : kernel.outputs) set_operand(output, call->add_output());
     }
@@ -281,11 +276,14 @@ class RegisterAllocator {
     return known.first->second;
   }
 
-  // Optimiser slots first, each with memory of its own; then weights, which lie in their registers.
+  // Optimiser slots and fetched results first, each with memory of its own; then weights, which lie
+  // in their registers.
   std::vector<StateHome> AddStates() {
     std::vector<StateHome> homes;
     for (const RankState& state : graph_.states) {
-      AddState(state.name, state.slice, state.layout, state.init);
+      StateSpec* spec = AddState(state.name, state.slice, state.layout, state.init);
+      spec->set_state_class(state.weight.empty() ? StateSpec::FETCHED : StateSpec::OPTIMIZER_SLOT);
+      spec->set_weight(state.weight);
       homes.push_back({});
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t) {
@@ -294,7 +292,8 @@ class RegisterAllocator {
       const Variable& variable = plan_.module.variables[tensor.variable];
       Coords coords = plan_.stage_mesh.CoordsOf(plan_.mesh.StageRankOf(graph_.rank));
       TensorSlice slice = LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords);
-      AddState(variable.name, slice, variable.layout, variable.init);
+      AddState(variable.name, slice, variable.layout, variable.init)
+          ->set_state_class(StateSpec::WEIGHT);
       homes.push_back({places_[t].register_id, places_[t].offset});
     }
     for (size_t t = 0; t < graph_.tensors.size(); ++t)
@@ -320,18 +319,22 @@ class RegisterAllocator {
     Initializer zeros;
     zeros.set_zeros(true);
     for (int64_t token = 0; token < tensor.delay; ++token) {
-      AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
-               LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
-               variable.layout, zeros);
-      StateSpec::Token* where = out_.mutable_state(out_.state_size() - 1)->mutable_token();
+      StateSpec* spec =
+          AddState(absl::StrCat(variable.name, "/delayed_gradient_", token),
+                   LocalSlice(variable.type, variable.layout, plan_.stage_mesh, coords),
+                   variable.layout, zeros);
+      spec->set_state_class(StateSpec::DELAYED_GRADIENT);
+      spec->set_weight(variable.name);
+      StateSpec::Token* where = spec->mutable_token();
       where->set_register_id(places_[t].register_id);
       where->set_token(static_cast<int>(token));
       homes->push_back({places_[t].register_id, places_[t].offset});
     }
   }
 
-  void AddState(const std::string& name, const TensorSlice& slice, const Layout& layout,
-                const Initializer& init) {
+  // Returns the new state, to which the caller adds what the state is for.
+  StateSpec* AddState(const std::string& name, const TensorSlice& slice, const Layout& layout,
+                      const Initializer& init) {
     StateSpec* spec = out_.add_state();
     spec->set_name(name);
     SetSlice(slice, spec->mutable_slice());
@@ -342,6 +345,7 @@ class RegisterAllocator {
     for (size_t axis = 0; axis < layout.size(); ++axis)
       owner = owner && (!layout[axis].is_broadcast() || coords[axis] == 0);
     spec->set_owner(owner);
+    return spec;
   }
 
   const LogicalPlan& plan_;

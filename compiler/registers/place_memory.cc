@@ -5,6 +5,7 @@
 
 #include "runtime/base/alignment.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/rate_codec.h"
 
 namespace weir::compiler {
 namespace {
@@ -24,25 +25,24 @@ int64_t SpaceOf(const RegisterSpec& r) { return r.stride() * r.slots(); }
 // Proves, from tokens and credits alone, that one event on this rank comes before another under
 // every schedule.
 //
-// A beat is a step, or a micro-batch. Of every actor that acts in each beat there are two events,
-// the start of its first act of beat n and the end of its last. A register ties them together:
-//   - a consumer starts after the token has been published, in the same beat, or a beat later if it
-//   lags by one;
-//   - a producer starts after the slot that it needs has been released: one that holds all of a
-//   beat's tokens but
-//     one slot waits for the readers of the beat before;
-//   - an actor starts a beat after it has ended the one before.
-//   - a peer writes after what its landing order says; it stands here as an actor like any other.
-// Ties of later beats, and others across ranks, are left out: what is found holds, not all that
-// holds is found.
+// A beat is a step, or a micro-batch. Every actor that acts in each beat has two events: the start
+// of its first act of beat n, and the end of its last act of beat n. A register orders the events:
+//   - A consumer starts after the token has been published, in the same beat, or in the next beat
+//     if the consumer lags by a beat.
+//   - A producer starts after the slot that the producer needs has been released. With one free
+//     slot, the producer waits for the last act of the readers in the beat before.
+//   - An actor starts a beat after the actor has ended the beat before.
+//   - A peer writes after the events that its landing order names; a peer counts as an actor.
+// The proof leaves out orders over later beats and other orders across ranks. An order that the
+// proof finds holds, but the proof does not find every order that holds.
 enum class Beat : uint8_t { kStep, kMicroBatch };
 
-class Precedence {
+class BeatOrder {
  public:
   // `registers`: those that may be asked about, without initial tokens, local or with a landing
   // order.
-  Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
-             const std::vector<int>& registers);
+  BeatOrder(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+            const std::vector<int>& registers);
 
   // Tokens of two of `registers`, by their index there, never exist at the same time: those of each
   // lie between those of the other.
@@ -82,13 +82,10 @@ class Precedence {
 int StartOf(int actor) { return 2 * actor; }
 int EndOf(int actor) { return 2 * actor + 1; }
 
-template <typename Port>
-bool IsPlain(const Port& port) {
-  return port.tokens() <= 1 && port.phase() == 0;
-}
+bool IsPlain(const Span& span) { return span.tokens == 1 && span.phase == 0; }
 
-Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
-                       const std::vector<int>& registers)
+BeatOrder::BeatOrder(const RankPlan& plan, const std::vector<LandingOrder>& landings, Beat beat,
+                     const std::vector<int>& registers)
     : beat_(beat), micro_batches_(std::max<int64_t>(1, plan.micro_batches())) {
   const size_t writers = static_cast<size_t>(plan.actor_size()) + landings.size();
   ties_.resize(2 * writers);
@@ -103,19 +100,20 @@ Precedence::Precedence(const RankPlan& plan, const std::vector<LandingOrder>& la
   JoinReaders(registers);
 }
 
-int64_t Precedence::ActsPerBeat(const ActorSpec& actor) const {
-  if (actor.every() > 1) return 0;
-  if (beat_ == Beat::kStep) return actor.acts_per_step();
-  return actor.acts_per_step() % micro_batches_ == 0 ? actor.acts_per_step() / micro_batches_ : 0;
+int64_t BeatOrder::ActsPerBeat(const ActorSpec& actor) const {
+  const Rate rate = FromProto(actor.rate());
+  if (rate.every > 1) return 0;
+  if (beat_ == Beat::kStep) return rate.acts_per_step;
+  return rate.acts_per_step % micro_batches_ == 0 ? rate.acts_per_step / micro_batches_ : 0;
 }
 
-int64_t Precedence::TokensPerBeat(const RegisterSpec& r) const {
+int64_t BeatOrder::TokensPerBeat(const RegisterSpec& r) const {
   if (r.every() > 1) return 0;
   if (beat_ == Beat::kStep) return r.tokens_per_step();
   return r.tokens_per_step() % micro_batches_ == 0 ? r.tokens_per_step() / micro_batches_ : 0;
 }
 
-void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
+void BeatOrder::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& landings) {
   in_beat_.assign(static_cast<size_t>(plan.actor_size()), 0);
   producer_.assign(static_cast<size_t>(plan.registers_size()), -1);
   consumers_.resize(static_cast<size_t>(plan.registers_size()));
@@ -125,11 +123,11 @@ void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& 
     in_beat_[a] = ActsPerBeat(actor) > 0;
     for (const InputPort& port : actor.input()) {
       consumers_[port.register_id()].push_back(a);
-      if (!in_beat_[a] || !IsPlain(port)) known_[port.register_id()] = 0;
+      if (!in_beat_[a] || !IsPlain(FromProto(port.span()))) known_[port.register_id()] = 0;
     }
     for (const OutputPort& port : actor.output()) {
       producer_[port.register_id()] = a;
-      if (!in_beat_[a] || !IsPlain(port)) known_[port.register_id()] = 0;
+      if (!in_beat_[a] || !IsPlain(FromProto(port.span()))) known_[port.register_id()] = 0;
     }
     if (!in_beat_[a]) continue;
     ties_[StartOf(a)].push_back({EndOf(a), false});
@@ -147,7 +145,7 @@ void Precedence::AddTies(const RankPlan& plan, const std::vector<LandingOrder>& 
 }
 
 // A beat that is a step can begin a lag later only if the step has one micro-batch.
-void Precedence::TieLanding(const LandingOrder& landing, int peer) {
+void BeatOrder::TieLanding(const LandingOrder& landing, int peer) {
   producer_[landing.register_id] = peer;
   ties_[StartOf(peer)].push_back({EndOf(peer), false});
   ties_[EndOf(peer)].push_back({StartOf(peer), true});
@@ -159,7 +157,7 @@ void Precedence::TieLanding(const LandingOrder& landing, int peer) {
   }
 }
 
-void Precedence::TieRegister(const RegisterSpec& r) {
+void BeatOrder::TieRegister(const RegisterSpec& r) {
   const int64_t tokens = TokensPerBeat(r), lag = r.initial_tokens(), free = r.slots() - lag;
   const int producer = producer_[r.id()];
   for (int consumer : consumers_[r.id()]) {
@@ -172,8 +170,8 @@ void Precedence::TieRegister(const RegisterSpec& r) {
         ties_[EndOf(producer)].push_back({EndOf(consumer), next});
       }
     }
-    // The first token of a beat goes into the slot of the last but `free`: with one free slot that
-    // of the last token of the beat before, with none, where a beat has one token, the one that the
+    // With one free slot, the first token of a beat goes into the slot of the last token of the
+    // beat before. Without a free slot, the only token of a beat goes into the slot that the
     // readers hold from the start.
     if (free == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), true});
     if (free == 0 && tokens == 1) ties_[EndOf(consumer)].push_back({StartOf(producer), false});
@@ -182,7 +180,7 @@ void Precedence::TieRegister(const RegisterSpec& r) {
 
 // Ties within a beat have no cycle in a plan that can run; in one that cannot, nothing is said to
 // be apart.
-void Precedence::Close() {
+void BeatOrder::Close() {
   const size_t events = ties_.size();
   std::vector<int> open(events, 0), order;
   for (const auto& list : ties_) {
@@ -227,7 +225,7 @@ void Precedence::Close() {
   }
 }
 
-void Precedence::JoinReaders(const std::vector<int>& registers) {
+void BeatOrder::JoinReaders(const std::vector<int>& registers) {
   all_same_.assign(registers.size() * words_, ~uint64_t{0});
   all_next_ = all_same_;
   for (size_t i = 0; i < registers.size(); ++i) {
@@ -242,14 +240,15 @@ void Precedence::JoinReaders(const std::vector<int>& registers) {
   }
 }
 
-bool Precedence::Apart(size_t a, size_t b) const {
+bool BeatOrder::Apart(size_t a, size_t b) const {
   const int column_a = asked_[a], column_b = asked_[b];
   if (column_a < 0 || column_b < 0) return false;
   return (Has(all_same_, a, column_b) && Has(all_next_, b, column_a)) ||
          (Has(all_next_, a, column_b) && Has(all_same_, b, column_a));
 }
 
-// Registers that may share, the largest first. What lies in a state's home stays from step to step.
+// Returns the registers that may share, the largest first. A register that lies in a state's home
+// keeps its bytes from step to step, and is left out.
 std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& homes,
                          const std::vector<LandingOrder>& landings) {
   std::set<int> kept;
@@ -272,10 +271,9 @@ std::vector<int> Sharers(const RankPlan& plan, const std::vector<StateHome>& hom
 // all.
 int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingOrder>& landings,
                      int64_t begin, RankPlan* plan) {
-  std::vector<Precedence> precedence;
-  precedence.emplace_back(*plan, landings, Beat::kStep, sharers);
-  if (plan->micro_batches() > 1)
-    precedence.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
+  std::vector<BeatOrder> orders;
+  orders.emplace_back(*plan, landings, Beat::kStep, sharers);
+  if (plan->micro_batches() > 1) orders.emplace_back(*plan, landings, Beat::kMicroBatch, sharers);
   int64_t end = begin;
   std::vector<std::pair<int64_t, int64_t>> busy;
   for (size_t i = 0; i < sharers.size(); ++i) {
@@ -283,8 +281,8 @@ int64_t PlaceSharers(const std::vector<int>& sharers, const std::vector<LandingO
     busy.clear();
     for (size_t j = 0; j < i; ++j) {
       const RegisterSpec& other = plan->registers(sharers[j]);
-      const bool apart = std::any_of(precedence.begin(), precedence.end(),
-                                     [&](const Precedence& p) { return p.Apart(i, j); });
+      const bool apart = std::any_of(orders.begin(), orders.end(),
+                                     [&](const BeatOrder& order) { return order.Apart(i, j); });
       if (!apart) busy.push_back({other.arena_offset(), other.arena_offset() + SpaceOf(other)});
     }
     std::sort(busy.begin(), busy.end());

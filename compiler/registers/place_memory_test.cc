@@ -16,7 +16,7 @@ RankPlan Chain(int actors, int slots) {
   for (int a = 0; a < actors; ++a) {
     ActorSpec* actor = plan.add_actor();
     actor->set_id(a);
-    actor->set_acts_per_step(1);
+    actor->mutable_rate()->set_acts_per_step(1);
   }
   for (int r = 0; r + 1 < actors; ++r) {
     RegisterSpec* spec = plan.add_registers();
@@ -26,10 +26,8 @@ RankPlan Chain(int actors, int slots) {
     spec->set_tokens_per_step(1);
     OutputPort* out = plan.mutable_actor(r)->add_output();
     out->set_register_id(r);
-    out->set_period(1);
     InputPort* in = plan.mutable_actor(r + 1)->add_input();
     in->set_register_id(r);
-    in->set_period(1);
   }
   return plan;
 }
@@ -43,10 +41,8 @@ void AddOrder(int before, int after, int lag, RankPlan* plan) {
   spec->set_tokens_per_step(1);
   OutputPort* out = plan->mutable_actor(before)->add_output();
   out->set_register_id(spec->id());
-  out->set_period(1);
   InputPort* in = plan->mutable_actor(after)->add_input();
   in->set_register_id(spec->id());
-  in->set_period(1);
 }
 
 bool Overlap(const RankPlan& plan, int a, int b) {
@@ -84,10 +80,9 @@ TEST(PlaceMemory, ASecondReaderThatNobodyWaitsForKeepsTheMemory) {
   AddOrder(5, 0, 1, &plan);
   ActorSpec* late = plan.add_actor();
   late->set_id(6);
-  late->set_acts_per_step(1);
+  late->mutable_rate()->set_acts_per_step(1);
   InputPort* in = late->add_input();
   in->set_register_id(1);
-  in->set_period(1);
   PlaceMemory({}, {}, &plan);
   for (int r = 0; r < 5; ++r) EXPECT_TRUE(r == 1 || !Overlap(plan, 1, r)) << r;
   // An order makes the writer of register 3, and so the beginning of the next step, wait for
@@ -108,7 +103,6 @@ TEST(PlaceMemory, WhatAPeerWritesAndWhatHoldsATokenFromTheStartIsAlone) {
   inbound->set_slots(1);
   inbound->set_tokens_per_step(1);
   plan.mutable_actor(3)->add_input()->set_register_id(inbound->id());
-  plan.mutable_actor(3)->mutable_input(plan.actor(3).input_size() - 1)->set_period(1);
   PlaceMemory({}, {}, &plan);
   for (int alone : {1, inbound->id()}) {
     for (int r = 0; r < 5; ++r)
@@ -121,11 +115,11 @@ TEST(PlaceMemory, TheMemoryOfTheMicroBatchesServesWhatTheStepDoesAfterThem) {
   // step begins after 4.
   RankPlan plan = Chain(5, 1);
   plan.set_micro_batches(4);
-  for (int a = 0; a < 3; ++a) plan.mutable_actor(a)->set_acts_per_step(4);
+  for (int a = 0; a < 3; ++a) plan.mutable_actor(a)->mutable_rate()->set_acts_per_step(4);
   for (int r = 0; r < 2; ++r) plan.mutable_registers(r)->set_tokens_per_step(4);
-  plan.mutable_actor(2)->mutable_output(0)->set_period(4);
+  plan.mutable_actor(2)->mutable_output(0)->mutable_span()->set_period(4);
   AddOrder(4, 0, 1, &plan);
-  plan.mutable_actor(0)->mutable_input(0)->set_period(4);
+  plan.mutable_actor(0)->mutable_input(0)->mutable_span()->set_period(4);
   PlaceMemory({}, {}, &plan);
   EXPECT_TRUE(Overlap(plan, 0, 3)) << "of the first micro-batches, and of the end of the step";
   EXPECT_FALSE(Overlap(plan, 1, 2)) << "the sum grows while micro-batches come in";

@@ -106,7 +106,7 @@ class Player {
         if (k == schedule_.micro_batches || ReadyAt(pass, part, k) > now) continue;
         const std::tuple<int, int64_t, int64_t> key{
             -schedule_.PriorityOf(pass, PipelineSchedule::Begin::kBegins),
-            schedule_.TurnOf(pass, part).At(k), part};
+            schedule_.PrecedenceOf(pass, part).At(k), part};
         if (best.end > 0 && best_key < key) continue;
         best_key = key;
         best = {pass, part, k, now, now + costs_[static_cast<int>(pass)][part]};

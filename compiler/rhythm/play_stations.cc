@@ -73,7 +73,7 @@ StationPlay PlayStations(const PipelineSchedule& schedule, const StationGraph& g
     TimedGraph timed = graph.timed;
     for (size_t r = 0; r < timed.registers.size(); ++r) timed.registers[r].slots = slots[r];
     GreedyPlay played(timed, [&](int actor, int64_t micro_batch) {
-      return graph.passes[actor].turn.At(micro_batch % schedule.micro_batches);
+      return graph.passes[actor].precedence.At(micro_batch % schedule.micro_batches);
     });
     if (played.Run(kSteps)) return {ActsOfStep(schedule, graph, played), Transfers::kCounted};
   }

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/floor_div.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -13,15 +14,14 @@ namespace {
 // The acts of one actor, numbered over all iterations, as one port sees them.
 struct PortTimes {
   const TimedGraph::Actor& actor;
-  const StartTimes::Actor& start;
+  const Timing& start;
   const TimedGraph::Port& port;
   const StartTimes& times;
 
   int64_t StartOf(int64_t act) const {
     const int64_t iteration = FloorDiv(act, actor.acts);
     const int64_t k = act - iteration * actor.acts;
-    return iteration * times.iteration_ns + start.start_ns + k / actor.chunks * start.turn_ns +
-           k % actor.chunks * start.chunk_ns;
+    return iteration * times.iteration_ns + start.start_ns + start.OffsetOf(k, actor.chunks);
   }
   int64_t SpanBegins(int64_t span) const { return StartOf(span * port.period); }
   int64_t SpanEnds(int64_t span) const {
@@ -52,7 +52,7 @@ int64_t SlotsNeeded(const TimedGraph& graph, const StartTimes& times,
     const int64_t own = out.spans_of_micro_batch(), theirs = in.spans_of_micro_batch();
     const bool even = own > 0 && theirs > 0 &&
                       own * entry.producer.tokens == theirs * port.tokens &&
-                      out.start.turn_ns == in.start.turn_ns;
+                      out.start.micro_batch_stride_ns == in.start.micro_batch_stride_ns;
     const int64_t micro_batches = producer.acts / producer.chunks;
     // The last micro-batch of the second iteration has all earlier tokens before it.
     const int64_t end = 2 * out.spans();
@@ -74,12 +74,6 @@ constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kHourNs = 3600 * kSecondNs;
 // The limit of a plan (actors/plan/plan.h).
 constexpr int64_t kIterationNsMax = int64_t{1} << 46;
-
-// Returns the name that the actor at the far end of a message has on its own rank.
-std::string FarName(const RankActor& near, const RegisterSpec& spec, int64_t rank) {
-  if (spec.side() == RegisterSpec::INBOUND) return absl::StrCat(near.name, " to rank ", rank);
-  return near.name.substr(0, near.name.rfind(" to rank "));
-}
 
 class RankRhythm {
  public:
@@ -159,7 +153,7 @@ class RankRhythm {
     actor.chunks = like.chunks;
     actor.time_ns = time->time_ns;
     timed_.actors.push_back(std::move(actor));
-    times_.actors.push_back({time->start_ns, time->turn_ns, time->chunk_ns});
+    times_.actors.push_back(*time);
     stations_.push_back(station);
     return static_cast<int>(timed_.actors.size()) - 1;
   }
@@ -170,7 +164,7 @@ class RankRhythm {
     for (int a = 0; a < plan_.actor_size(); ++a) {
       const auto port_of = [&](int reg) {
         return TimedGraph::Port{
-            a, plan_.actor(a).acts_per_step() / plan_.registers(reg).tokens_per_step(), 1};
+            a, plan_.actor(a).rate().acts_per_step() / plan_.registers(reg).tokens_per_step(), 1};
       };
       for (const InputPort& port : plan_.actor(a).input())
         timed_.registers[port.register_id()].consumers.push_back(port_of(port.register_id()));
@@ -179,15 +173,12 @@ class RankRhythm {
     }
   }
 
-  // The far end is at the neighbouring place of the same item, because the sends of an exchange
-  // stand before its fill.
   absl::Status AddFarEnd(RegisterSpec* spec, TimedGraph::Register* entry) {
     const bool inbound = spec->side() == RegisterSpec::INBOUND;
     const TimedGraph::Port near = inbound ? entry->consumers.at(0) : entry->producer;
     const RankActor& actor = graph_.actors[near.actor];
-    Station station{actor.station.item, actor.station.place + (inbound ? -1 : 1)};
-    const std::string name = FarName(actor, *spec, graph_.rank);
-    WEIR_ASSIGN_OR_RETURN(int far, AddActor(actor, station, name));
+    const Station& station = graph_.PeerOf(actor);
+    WEIR_ASSIGN_OR_RETURN(int far, AddActor(actor, station, actor.far_name));
     const StationTime* sends = rhythm_.Find(inbound ? station : actor.station);
     entry->latency_ns = sends->latency_ns;
     TimedGraph::Port port{far, 1, 1};
@@ -198,26 +189,15 @@ class RankRhythm {
     }
     spec->set_latency_ns(entry->latency_ns);
     FarActor* out = spec->add_far();
-    out->set_name(name);
-    out->set_acts_per_step(actor.acts_per_step);
-    out->set_chunks(actor.chunks);
-    if (actor.every > 1) out->set_every(actor.every);
-    out->set_every_phase(actor.every_phase);
-    out->set_period(1);
-    SetTiming(far, out->mutable_timing());
+    out->set_name(actor.far_name);
+    *out->mutable_rate() = ToProto(Rate(actor));
+    *out->mutable_timing() = ToProto(times_.actors[far]);
     return absl::OkStatus();
-  }
-
-  void SetTiming(int a, ActorTiming* timing) const {
-    timing->set_start_ns(times_.actors[a].start_ns);
-    timing->set_turn_ns(times_.actors[a].turn_ns);
-    timing->set_chunk_ns(times_.actors[a].chunk_ns);
-    timing->set_time_ns(timed_.actors[a].time_ns);
   }
 
   void Write() {
     for (int a = 0; a < plan_.actor_size(); ++a)
-      SetTiming(a, plan_.mutable_actor(a)->mutable_timing());
+      *plan_.mutable_actor(a)->mutable_timing() = ToProto(times_.actors[a]);
     PlanCertificate* certificate = plan_.mutable_certificate();
     // Steps follow each other as if every step had an update. Then all waits are kept, including
     // waits over several steps.

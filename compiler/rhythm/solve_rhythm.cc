@@ -117,9 +117,8 @@ absl::StatusOr<JobRhythm> SolveRhythm(const LogicalPlan& plan, const CostModel& 
     const Station& station = graph.stations[a];
     std::vector<StationTime>& places = rhythm.stations[station.item];
     if (static_cast<int>(places.size()) <= station.place) places.resize(station.place + 1);
-    const StartTimes::Actor& time = solution.times.actors[a];
-    places[station.place] = {time.start_ns, time.turn_ns, time.chunk_ns,
-                             graph.timed.actors[a].time_ns, 0};
+    places[station.place] = {solution.times.actors[a], 0};
+    places[station.place].time_ns = graph.timed.actors[a].time_ns;
   }
   for (size_t r = 0; r < graph.timed.registers.size(); ++r) {
     const TimedGraph::Register& entry = graph.timed.registers[r];

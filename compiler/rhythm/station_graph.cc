@@ -7,6 +7,7 @@
 #include "compiler/lower/slot_policy.h"
 #include "runtime/base/alignment.h"
 #include "runtime/base/plan_limits.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir::compiler {
 namespace {
@@ -25,14 +26,15 @@ int64_t ActNs(const RankActor& actor, const CostModel& costs) {
   for (const RankKernel& kernel : actor.kernels) {
     KernelUse use{kernel.op, kernel.attrs, {}, {}};
     for (const RankOperand& output : kernel.outputs) use.outputs.push_back(output.slice);
-    // An exchange reads as many bytes as it writes, whatever the size of the shard around them.
-    if (kernel.op == "exchange_pack" || kernel.op == "exchange_fill") {
+    const TransferTraffic traffic = TransferTrafficOf(kernel.op);
+    // A transfer reads as many bytes as it writes, whatever the size of the shard around them.
+    if (traffic != TransferTraffic::kNone) {
       use.inputs = use.outputs;
     } else {
       for (const RankOperand& input : kernel.inputs) use.inputs.push_back(input.slice);
     }
     const int64_t whole = costs.KernelNs(use);
-    ns += kernel.op == "exchange_fill" ? whole / std::max<int64_t>(1, actor.chunks) : whole;
+    ns += traffic == TransferTraffic::kChunk ? whole / std::max<int64_t>(1, actor.chunks) : whole;
   }
   return std::clamp<int64_t>(ns, 1, kActNsMax);
 }
@@ -50,10 +52,10 @@ void StationGraphBuilder::AddStations(const RankGraph& shape) {
     data.stage = shape.stage;
     data.act_ns = std::clamp<int64_t>(costs_.ActNs(), 1, kActNsMax);
     data.priority = SchedulePriority(plan_, shape, actor);
-    data.micro_batches = actor.acts_per_step / actor.chunks;
+    data.micro_batches = actor.micro_batches_per_step();
     // Both ends of a message have the same number of chunks.
     data.chunks = actor.chunks;
-    data.pass = {ComputedPass(actor), actor.part, ScheduleTurn(plan_, actor)};
+    data.pass = {ComputedPass(actor), actor.part, SchedulePrecedence(plan_, actor)};
   }
 }
 
@@ -86,7 +88,7 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
     const bool local = tensor.side == RegisterSpec::LOCAL;
     if (tensor.producer < 0 && local) continue;  // of another stage
     if (tensor.paces)
-      continue;  // the messages of the exchange give the same waits, and a latency besides
+      continue;  // the messages of the transfer give the same waits, and a latency besides
     RegisterData data;
     data.name = tensor.name;
     data.slots = GivenSlots(plan_, graph, tensor);
@@ -95,11 +97,11 @@ void StationGraphBuilder::AddRegisters(const RankGraph& graph, Sizes sizes) {
       key = {graph.actors[tensor.producer].station, tensor.readers, tensor.tokens_per_step,
              InitialTokens(tensor)};
     } else if (tensor.side == RegisterSpec::OUTBOUND) {
-      const Station& send = graph.actors[tensor.producer].station;
-      key = {send, {{send.item, send.place + 1}}, 0, 0};
+      const RankActor& sender = graph.actors[tensor.producer];
+      key = {sender.station, {graph.PeerOf(sender)}, 0, 0};
     } else {
-      const Station& fill = graph.actors[tensor.consumers[0]].station;
-      key = {{fill.item, fill.place - 1}, {fill}, 0, 0};
+      const RankActor& receiver = graph.actors[tensor.consumers[0]];
+      key = {graph.PeerOf(receiver), {receiver.station}, 0, 0};
     }
     if (!local && sizes == Sizes::kKnown) {
       data.latency_ns = std::min(

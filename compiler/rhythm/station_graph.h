@@ -1,5 +1,5 @@
-// One step of a whole job, with an update, as a timed graph of the job's stations (see Station).
-// The size of the graph does not depend on the number of ranks.
+// A timed graph of a job's stations (see Station) describes one step of the whole job, with an
+// update. The size of the graph does not depend on the number of ranks.
 //
 // The shapes of the stages (lower/stage_shape.h) give the waits, because a shape includes
 // everything that any rank does. The waits of a rank are therefore among the waits here: a rank has
@@ -29,7 +29,7 @@ namespace weir::compiler {
 struct StationPass {
   std::optional<PipelinePass> pass;  // none: the acts compute no part of a pass
   int64_t part = 0;
-  PipelineSchedule::Turn turn;
+  Precedence precedence;
 };
 
 struct StationGraph {

@@ -40,14 +40,17 @@ absl::StatusOr<std::vector<TensorType>> Infer(const std::string& op,
 }
 
 // Returns the types as text, or the message of the error.
-std::string InferText(const std::string& op, const std::vector<std::string>& inputs,
-                      Attributes attrs = {}) {
-  auto types = Infer(op, inputs, std::move(attrs));
+std::string TypesText(const absl::StatusOr<std::vector<TensorType>>& types) {
   if (!types.ok()) return std::string(types.status().message());
   std::vector<std::string> texts;
   for (const TensorType& type : *types)
     texts.push_back(std::string(Name(type.dtype)) + "[" + DimsText(type.dims) + "]");
   return absl::StrJoin(texts, ", ");
+}
+
+std::string InferText(const std::string& op, const std::vector<std::string>& inputs,
+                      Attributes attrs = {}) {
+  return TypesText(Infer(op, inputs, std::move(attrs)));
 }
 
 // Returns "batch:8/1 heads:4/1+head_dim:16/1 | ..." with factors by name, whole factors in
@@ -227,25 +230,34 @@ TEST(Infer, AResultTooLargeToCountIsRefusedForAnyOp) {
               HasSubstr("W0313"));
 }
 
-TEST(Infer, MalformedExchangeListsAreRefused) {
-  auto pack = [](std::vector<int64_t> pieces) {
-    return InferText("exchange_pack", {"f32[a=4]"},
-                     {{"pieces", std::move(pieces)}, {"chunk_elements", int64_t{8}}});
+// Returns the types of an exchange op as text, or the message of the error.
+std::string InferText(const std::string& op, const std::vector<std::string>& inputs,
+                      const Transfer& transfer) {
+  std::vector<TensorType> types;
+  for (const std::string& text : inputs) types.push_back(Type(text));
+  return TypesText(OpRegistry::Find(op)->infer({{}, types, Table(), &transfer}));
+}
+
+TEST(Infer, MalformedExchangesAreRefused) {
+  auto pack = [](int tensor, Rect rect) {
+    return InferText("exchange_pack", {"f32[a=4]"}, ExchangePack{8, {{tensor, 0, rect}}});
   };
-  EXPECT_EQ(pack({0, 0, 1, 1, 4}), "f32[message=8/1]");
-  EXPECT_THAT(pack({0, 0, 1, 1}), HasSubstr("ends early"));
-  EXPECT_THAT(pack({0, 0, INT64_MAX, 1, 4}), HasSubstr("ends early"));
-  EXPECT_THAT(pack({0, 0, -1, 1, 4}), HasSubstr("ends early"));
-  EXPECT_THAT(pack({1, 0, 1, 1, 4}), HasSubstr("W0310"));
-  EXPECT_THAT(pack({0, 0, 1, 1, 5}), HasSubstr("W0310"));
-  auto fill = [](std::vector<int64_t> regions) {
-    return InferText(
-        "exchange_fill", {"f32[a=4]", "f32[m=8]"},
-        {{"regions", std::move(regions)}, {"num_own", int64_t{1}}, {"chunk_elements", int64_t{8}}});
+  EXPECT_EQ(pack(0, {{1}, {4}}), "f32[message=8/1]");
+  EXPECT_THAT(pack(1, {{1}, {4}}), HasSubstr("W0310"));
+  EXPECT_THAT(pack(0, {{1}, {5}}), HasSubstr("a piece inside input 0 [4]"));
+  EXPECT_THAT(pack(0, {{1}, {}}), HasSubstr("a piece that is a rectangle"));
+  auto fill = [](int tensor, std::vector<ExchangeSource> sources) {
+    return InferText("exchange_fill", {"f32[a=4]", "f32[m=8]"},
+                     ExchangeFill{8,
+                                  1,
+                                  {{0, Combiner::kSum, {{0}, {2}}, std::move(sources)},
+                                   {tensor, Combiner::kSum, {{2}, {6}}, {{0, {}}}}}});
   };
-  EXPECT_EQ(fill({0, 0, 1, 0, 2, 1, -1, 1, 1, 3, 0, 0, 1, 2, 6, 1, 0}), "f32[dim0=6/1]");
-  EXPECT_THAT(fill({0, 0, 1, 0, 2, 1, 1}), HasSubstr("W0310"));
-  EXPECT_THAT(fill({INT64_MAX, 0, 1, 0, 2, 0}), HasSubstr("W0310"));
+  const ExchangeSource own{ExchangeSource::kOwn, {{1}, {3}}};
+  EXPECT_EQ(fill(0, {own, {0, {}}}), "f32[dim0=6/1]");
+  EXPECT_THAT(fill(0, {{1, {}}}), HasSubstr("W0310"));
+  EXPECT_THAT(fill(INT32_MAX, {own}), HasSubstr("W0310"));
+  EXPECT_THAT(InferText("exchange_fill", {"f32[a=4]"}, ExchangePack{8, {}}), HasSubstr("W0310"));
 }
 
 TEST(Rule, MatmulNamesContractionAndResultAfterTheWeight) {

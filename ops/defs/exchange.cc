@@ -1,5 +1,6 @@
 // exchange_pack and exchange_fill are the two halves of a boxing step on one rank. Both appear in
-// plans only; their shapes are local, and no layout is derived from them.
+// plans only; their shapes are local, and no layout is derived from them. What they move is no
+// attribute but a Transfer (runtime/base/transfer/transfer.h).
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -7,81 +8,34 @@
 #include "ops/defs/flops.h"
 #include "ops/defs/operand_check.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir {
 namespace {
 
-// Reads a flat list of integers; a read past the end is recorded as an error.
-class IntReader {
- public:
-  explicit IntReader(std::vector<int64_t> values) : values_(std::move(values)) {}
-  bool done() const { return at_ == values_.size() || !ok_; }
-  bool ok() const { return ok_; }
-  int64_t Next() {
-    if (at_ == values_.size()) ok_ = false;
-    return ok_ ? values_[at_++] : 0;
-  }
-  // Returns `count` numbers, or none if there are fewer.
-  std::vector<int64_t> Take(int64_t count) {
-    if (count < 0 || count > static_cast<int64_t>(values_.size() - at_)) ok_ = false;
-    if (!ok_) return {};
-    at_ += static_cast<size_t>(count);
-    return {values_.begin() + static_cast<int64_t>(at_) - count,
-            values_.begin() + static_cast<int64_t>(at_)};
-  }
-
- private:
-  std::vector<int64_t> values_;
-  size_t at_ = 0;
-  bool ok_ = true;
-};
-
-absl::Status BadList(const std::string& name, const std::string& expected,
-                     const std::string& found) {
-  return Rejected({"W0310", "", absl::StrCat(expected, " in attribute ", name), found, ""});
+absl::Status BadTransfer(const TransferFlaw& flaw) {
+  return Rejected({"W0310", "", absl::StrCat(flaw.expected, " in the exchange"), flaw.found, ""});
 }
 
-absl::Status CheckChunk(const Attributes& attrs) {
-  int64_t elements = attrs.Int("chunk_elements");
-  if (elements >= 1) return absl::OkStatus();
-  return BadList("chunk_elements", "at least 1", absl::StrCat(elements));
-}
-
-bool IsRect(const std::vector<int64_t>& begin, const std::vector<int64_t>& end) {
-  for (size_t d = 0; d < begin.size(); ++d) {
-    if (begin[d] < 0 || end[d] < begin[d]) return false;
-  }
-  return begin.size() == end.size();
-}
-
-bool Fits(const std::vector<int64_t>& end, const TensorType& type) {
-  if (end.size() != type.dims.size()) return false;
-  for (size_t d = 0; d < end.size(); ++d) {
-    if (end[d] > type.dims[d].size) return false;
-  }
-  return true;
+// Returns the half of an exchange that the op is given, without a flaw.
+template <typename Half>
+absl::StatusOr<const Half*> HalfOf(const InferInput& in) {
+  const Half* half = in.transfer == nullptr ? nullptr : std::get_if<Half>(in.transfer);
+  if (half == nullptr) return BadTransfer({"the op's half", "no such half"});
+  if (const auto flaw = FindFlaw(*in.transfer)) return BadTransfer(*flaw);
+  return half;
 }
 
 absl::StatusOr<std::vector<TensorType>> InferPack(const InferInput& in) {
-  WEIR_RETURN_IF_ERROR(CheckChunk(in.attrs));
+  WEIR_ASSIGN_OR_RETURN(const ExchangePack* pack, HalfOf<ExchangePack>(in));
   OperandCheck check(in, {"t"});
   for (int i = 1; i < static_cast<int>(in.inputs.size()); ++i) check.SameType(i, 0);
   WEIR_RETURN_IF_ERROR(check.status());
-  IntReader reader(in.attrs.Ints("pieces"));
-  while (!reader.done()) {
-    int64_t tensor = reader.Next(), position = reader.Next(), rank = reader.Next();
-    std::vector<int64_t> begin = reader.Take(rank), end = reader.Take(rank);
-    if (!reader.ok())
-      return BadList("pieces", "whole pieces [tensor, position, rank, begin, end]",
-                     "a list that ends early");
-    if (tensor < 0 || tensor >= static_cast<int64_t>(in.inputs.size()) || position < 0 ||
-        !IsRect(begin, end) || !Fits(end, in.inputs[tensor])) {
-      return BadList("pieces", "pieces inside their tensors",
-                     absl::StrCat("a piece of tensor ", tensor, " that is not"));
-    }
-  }
+  std::vector<Shape> shapes;
+  for (const TensorType& type : in.inputs) shapes.push_back(type.shape());
+  if (const auto flaw = FindFlawWith(*pack, shapes)) return BadTransfer(*flaw);
   return std::vector<TensorType>{
-      TensorType{in.inputs[0].dtype, {{"message", in.attrs.Int("chunk_elements"), 1}}}};
+      TensorType{in.inputs[0].dtype, {{"message", pack->chunk_elements, 1}}}};
 }
 
 OpDef ExchangePackDef() {
@@ -91,9 +45,6 @@ OpDef ExchangePackDef() {
       .doc = "One chunk of a message: the elements of the pieces whose position falls into it.",
       .inputs = {{.name = "t", .variadic = true, .doc = "local shards of one element type"}},
       .outputs = {{.name = "message", .doc = "[chunk_elements]; a chunk may fill less"}},
-      .attrs = {{"pieces", AttrKind::kInts, std::nullopt,
-                 "[tensor, position, rank, begin.., end..] per piece"},
-                {"chunk_elements", AttrKind::kInt, std::nullopt, "positions per chunk"}},
       .internal = true,
       .factors = "all whole"};
   def.infer = InferPack;
@@ -104,53 +55,30 @@ OpDef ExchangePackDef() {
   return def;
 }
 
-// Reads one region, and widens the shape of its tensor.
-absl::Status ReadRegion(IntReader& reader, int64_t num_messages,
-                        std::vector<std::vector<int64_t>>* shapes) {
-  int64_t tensor = reader.Next(), combiner = reader.Next(), rank = reader.Next();
-  std::vector<int64_t> begin = reader.Take(rank), end = reader.Take(rank);
-  int64_t num_sources = reader.Next();
-  bool fine = reader.ok() && tensor >= 0 && tensor < (1 << 20) &&
-              (combiner == 0 || combiner == 1) && IsRect(begin, end);
-  for (int64_t s = 0; fine && s < num_sources; ++s) {
-    int64_t source = reader.Next();
-    if (source == -1) {
-      int64_t source_rank = reader.Next();
-      std::vector<int64_t> source_begin = reader.Take(source_rank),
-                           source_end = reader.Take(source_rank);
-      fine = reader.ok() && IsRect(source_begin, source_end);
-    } else {
-      fine = reader.ok() && source >= 0 && source < num_messages;
-    }
-  }
-  if (!fine)
-    return BadList("regions", "whole regions [tensor, combiner, rank, begin, end, sources]",
-                   "a list that is not");
-  if (tensor >= static_cast<int64_t>(shapes->size())) shapes->resize(tensor + 1);
-  std::vector<int64_t>& shape = (*shapes)[tensor];
+// Widens the shape of a region's tensor so that the region lies inside.
+absl::Status Widen(const ExchangeRegion& region, std::vector<Shape>* shapes) {
+  if (region.tensor >= static_cast<int>(shapes->size())) shapes->resize(region.tensor + 1);
+  const Shape& end = region.target.end;
+  Shape& shape = (*shapes)[region.tensor];
   if (shape.empty()) shape.resize(end.size(), 0);
   if (shape.size() != end.size())
-    return BadList("regions", "one rank per tensor", absl::StrCat("two for tensor ", tensor));
+    return BadTransfer({"one rank per tensor", absl::StrCat("two for tensor ", region.tensor)});
   for (size_t d = 0; d < end.size(); ++d) shape[d] = std::max(shape[d], end[d]);
   return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<TensorType>> InferFill(const InferInput& in) {
-  WEIR_RETURN_IF_ERROR(CheckChunk(in.attrs));
-  int64_t num_own = in.attrs.Int("num_own"), count = static_cast<int64_t>(in.inputs.size());
-  if (num_own < 0 || num_own > count) {
-    return BadList("num_own", absl::StrCat("0 to ", count, ", the number of inputs,"),
-                   absl::StrCat(num_own));
-  }
+  WEIR_ASSIGN_OR_RETURN(const ExchangeFill* fill, HalfOf<ExchangeFill>(in));
+  const int64_t count = static_cast<int64_t>(in.inputs.size());
+  if (const auto flaw = FindFlawWith(*fill, count)) return BadTransfer(*flaw);
   OperandCheck check(in, {"t"});
   for (int i = 1; i < count; ++i) check.SameType(i, 0);
   WEIR_RETURN_IF_ERROR(check.status());
-  IntReader reader(in.attrs.Ints("regions"));
-  std::vector<std::vector<int64_t>> shapes;
-  while (!reader.done()) WEIR_RETURN_IF_ERROR(ReadRegion(reader, count - num_own, &shapes));
+  std::vector<Shape> shapes;
+  for (const ExchangeRegion& region : fill->regions) WEIR_RETURN_IF_ERROR(Widen(region, &shapes));
   DType dtype = count == 0 ? DType::kF32 : in.inputs[0].dtype;
   std::vector<TensorType> outputs;
-  for (const auto& shape : shapes) {
+  for (const Shape& shape : shapes) {
     TensorType type{dtype, {}};
     for (size_t d = 0; d < shape.size(); ++d)
       type.dims.push_back({absl::StrCat("dim", d), shape[d], 1});
@@ -171,10 +99,6 @@ OpDef ExchangeFillDef() {
                   .variadic = true,
                   .doc = "num_own own shards, then messages"}},
       .outputs = {{.name = "shard", .variadic = true, .doc = "as large as their regions"}},
-      .attrs = {{"num_own", AttrKind::kInt, std::nullopt, "how many inputs are own shards"},
-                {"regions", AttrKind::kInts, std::nullopt,
-                 "[tensor, combiner, rank, begin.., end.., num_sources, sources..] per region"},
-                {"chunk_elements", AttrKind::kInt, std::nullopt, "positions per chunk"}},
       .internal = true,
       .factors = "all whole"};
   def.infer = InferFill;

@@ -15,6 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "runtime/base/attributes.h"
+#include "runtime/base/transfer/transfer.h"
 #include "sbp/factor_rule.h"
 #include "sbp/layout.h"
 
@@ -74,6 +75,7 @@ struct InferInput {
   const std::vector<TensorType>& inputs;
   // The graph's dimension table, for ops whose attributes name dimensions (reshape).
   const std::map<std::string, TensorDim>& dims;
+  const Transfer* transfer = nullptr;  // of an op of transfers, which appear in plans only
 };
 
 // A ValueId is a value in the graph under construction, opaque to ops; -1 = none.

@@ -20,6 +20,7 @@
 #include "absl/types/span.h"
 #include "runtime/base/attributes.h"
 #include "runtime/base/tensor_slice.h"
+#include "runtime/base/transfer/transfer.h"
 #include "runtime/device/thread_team.h"
 
 namespace weir {
@@ -32,6 +33,7 @@ struct KernelSpec {
   std::vector<std::optional<TensorSlice>> outputs;
   int64_t micro_batches = 1;  // of the job
   int num_threads = 1;        // of the team it will run on: at least that team's num_threads()
+  Transfer transfer = {};     // of an op of transfers: what the kernel moves
 };
 
 struct KernelArgs {
@@ -43,6 +45,9 @@ struct KernelArgs {
   int64_t span_act = 0;  // acts before this one that wrote to output 0 since it was last handed on:
                          // 0 if each act hands on its own
   uint64_t random_key = 0;  // of (job seed, call instance, op); mix with `step`
+  // By input: the bytes of the operand that its producer wrote, from the operand's start. A token
+  // may be shorter than its slot; the memory behind is undefined. Empty: all operands are whole.
+  absl::Span<const int64_t> input_bytes = {};
 };
 
 class DeviceQueue;

@@ -30,7 +30,8 @@ absl::StatusOr<Subject> MakeSubject(const OpCase& op_case) {
   Subject subject{op_case, *std::move(example), {}, {}, {}};
   const OpExample& e = subject.example;
   subject.rule = e.def->rule(e.attrs, e.input_types, e.output_types);
-  subject.run = {op_case.op, e.attrs, op_case.step, op_case.micro_batch, kSeed, 1};
+  subject.run = {op_case.op, e.attrs, op_case.step,    op_case.micro_batch,
+                 kSeed,      1,       op_case.transfer};
   subject.whole = e.outputs;
   absl::Status status = RunKernel(subject.run, e.inputs, &subject.whole);
   if (!status.ok()) return status;

@@ -201,15 +201,29 @@ void AddMovement(std::vector<OpCase>* cases) {
   add("expand", "expand", {{"axes", Ints{0, 2}}, {"to", Text("a=5/1, b=3/1, c=4/2")}},
       {"f32[b=3]"});
   add("expand of a scalar", "expand", {{"to", Text("a=5/1, b=3/1")}}, {"f32[]"});
+}
+
+void AddExchanges(std::vector<OpCase>* cases) {
+  auto add = [&](const char* op, Transfer transfer, std::vector<std::string> inputs) {
+    OpCase& added = cases->emplace_back();
+    added.name = added.op = op;
+    added.inputs = std::move(inputs);
+    added.tolerance = 0;
+    added.transfer = std::move(transfer);
+  };
   // Two pieces of two tensors, six elements: one chunk, full.
-  add("exchange_pack", "exchange_pack",
-      {{"pieces", Ints{0, 0, 1, 1, 3, 1, 2, 2, 0, 1, 2, 3}}, {"chunk_elements", int64_t{6}}},
+  add("exchange_pack", ExchangePack{6, {{0, 0, {{1}, {3}}}, {1, 2, {{0, 1}, {2, 3}}}}},
       {"f32[a=5]", "f32[a=2, b=3]"});
-  add("exchange_fill", "exchange_fill",
-      {{"num_own", int64_t{1}},
-       {"chunk_elements", int64_t{8}},
-       {"regions", Ints{0, 0,  1, 0, 2, 1, -1, 1, 3, 5, 0, 0, 1, 2, 4,
-                        2, -1, 1, 0, 2, 0, 0,  1, 1, 4, 6, 2, 0, 1}}},
+  const auto own = [](int64_t begin, int64_t end) {
+    return ExchangeSource{ExchangeSource::kOwn, {{begin}, {end}}};
+  };
+  const ExchangeSource first{0, {}}, second{1, {}};
+  add("exchange_fill",
+      ExchangeFill{8,
+                   1,
+                   {{0, Combiner::kSum, {{0}, {2}}, {own(3, 5)}},
+                    {0, Combiner::kSum, {{2}, {4}}, {own(0, 2), first}},
+                    {0, Combiner::kMax, {{4}, {6}}, {first, second}}}},
       {"f32[a=5]", "f32[m=8]", "f32[m=8]"});
 }
 
@@ -317,6 +331,7 @@ const std::vector<OpCase>& OpCases() {
     AddNorms(all);
     AddAttention(all);
     AddMovement(all);
+    AddExchanges(all);
     AddReductions(all);
     AddLosses(all);
     AddOptimizers(all);
@@ -342,8 +357,9 @@ absl::StatusOr<OpExample> MakeExample(const OpCase& op_case, uint64_t seed) {
                         : op_case.num_outputs;
   WEIR_RETURN_IF_ERROR(CheckSchema(example.def->schema, static_cast<int>(op_case.inputs.size()),
                                    num_outputs, &example.attrs, op_case.name));
-  WEIR_ASSIGN_OR_RETURN(example.output_types,
-                        example.def->infer({example.attrs, example.input_types, {}}));
+  WEIR_ASSIGN_OR_RETURN(
+      example.output_types,
+      example.def->infer({example.attrs, example.input_types, {}, &op_case.transfer}));
   if (op_case.num_outputs >= 0) example.output_types.resize(op_case.num_outputs);
   for (size_t i = 0; i < example.output_types.size(); ++i) {
     if (i < op_case.initial.size()) {

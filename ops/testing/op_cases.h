@@ -35,6 +35,7 @@ struct OpCase {
   double tolerance = 2e-5;          // of a split run; 0: the op only moves elements
   int64_t step = 0;
   int64_t micro_batch = 0;
+  Transfer transfer = {};  // of an op of transfers
 };
 
 const std::vector<OpCase>& OpCases();

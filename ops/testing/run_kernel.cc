@@ -13,6 +13,7 @@ absl::Status RunKernel(const KernelRun& run, const std::vector<HostTensor>& inpu
   KernelSpec spec;
   spec.op = run.op;
   spec.attrs = run.attrs;
+  spec.transfer = run.transfer;
   spec.num_threads = run.num_threads;
   spec.micro_batches = run.micro_batch + 1;
   for (const HostTensor& input : inputs) spec.inputs.push_back(input.slice());

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "ops/testing/host_tensor.h"
 #include "runtime/base/attributes.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir::testing {
 
@@ -18,6 +19,7 @@ struct KernelRun {
   int64_t micro_batch = 0;  // also the act of its span
   uint64_t random_key = 0;
   int num_threads = 1;
+  Transfer transfer = {};
 };
 
 // `outputs` hold the initial contents (of outputs that are read and written) and receive the

@@ -19,7 +19,7 @@ class MonotonicClock final : public Clock {
   int64_t NowNs() const override;
 };
 
-// A ManualClock is moved by a test or the simulator. One thread.
+// A test or the simulator moves a ManualClock. Thread rule: one thread.
 class ManualClock final : public Clock {
  public:
   int64_t NowNs() const override { return now_ns_; }

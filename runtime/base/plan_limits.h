@@ -21,8 +21,9 @@ inline constexpr int kRanksMax = 1 << 20;
 inline constexpr int64_t kSlotsMax = 1 << 16;
 inline constexpr int64_t kSlotsTotalMax = 1 << 24;
 inline constexpr int64_t kActsPerStepMax = 1 << 24;
-inline constexpr int64_t kTurnMax = int64_t{1} << 32;   // with any number of acts no turn overflows
-inline constexpr int64_t kTurnsMax = int64_t{1} << 22;  // of all actors together
+// Small enough that the precedence of no micro-batch overflows.
+inline constexpr int64_t kPrecedenceMax = int64_t{1} << 32;
+inline constexpr int64_t kPrecedencesMax = int64_t{1} << 22;  // of all actors together
 inline constexpr int64_t kActsPerIterationMax = 1 << 26;
 inline constexpr int64_t kStepsPerIterationMax = 1 << 10;
 inline constexpr int64_t kTimeMax = int64_t{1} << 46;  // ns, 19 hours

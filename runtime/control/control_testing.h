@@ -2,11 +2,9 @@
 // hooks, and workers as threads. Thread rule: the test's thread, unless a function says otherwise.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -15,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "gtest/gtest.h"
+#include "runtime/base/mutex.h"
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
 #include "runtime/control/worker_link.h"
@@ -41,14 +40,14 @@ class TestJob {
     options.heartbeat_ms = 20;
     options.dead_after_ms = 2000;
     options.on_lost = [this](int worker, const LostWorker& lost) {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       lost_.emplace_back(worker, lost.status);
-      changed_.notify_all();
+      changed_.NotifyAll();
     };
     options.on_event = [this](int worker, std::string event) {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       events_.emplace_back(worker, std::move(event));
-      changed_.notify_all();
+      changed_.NotifyAll();
     };
     change(&options);
     auto started = Coordinator::Start(std::move(options));
@@ -78,30 +77,31 @@ class TestJob {
   using Lost = std::vector<std::pair<int, absl::Status>>;
   using Events = std::vector<std::pair<int, std::string>>;
   Lost lost() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     return lost_;
   }
   // Returns once `count` workers are lost, or when the limit is used up.
   Lost WaitForLost(size_t count) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
-                      [&] { return lost_.size() >= count; });
+    MutexLock lock(&mutex_);
+    changed_.WaitFor(&mutex_, kPatienceMs,
+                     [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return lost_.size() >= count; });
     return lost_;
   }
   Events WaitForEvents(size_t count) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
-                      [&] { return events_.size() >= count; });
+    MutexLock lock(&mutex_);
+    changed_.WaitFor(&mutex_, kPatienceMs, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return events_.size() >= count;
+    });
     return events_;
   }
 
  private:
   const std::string job_id_ = MakeJobId();
   JobAuthority authority_;
-  std::mutex mutex_;  // guards the next two
-  Lost lost_;
-  Events events_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  Lost lost_ ABSL_GUARDED_BY(mutex_);
+  Events events_ ABSL_GUARDED_BY(mutex_);
+  CondVar changed_;
   std::unique_ptr<Coordinator> coordinator_;
 };
 
@@ -119,9 +119,9 @@ class TestWorkers {
     for (int w = 0; w < count; ++w) {
       WorkerLinkOptions options = job->WorkerOptions(w);
       options.on_abort = [this, w](const absl::Status& reason) {
-        std::lock_guard<std::mutex> lock(mutex_);
+        MutexLock lock(&mutex_);
         aborted_[w].push_back(reason);
-        changed_.notify_all();
+        changed_.NotifyAll();
       };
       change(w, &options);
       threads_.emplace_back([this, w, options] { Run(w, options); });
@@ -133,11 +133,14 @@ class TestWorkers {
     for (std::thread& thread : threads_) thread.join();
     threads_.clear();
   }
-  // After Join: the results of Connect and Serve.
+  // Both return the result of a worker, of Connect and of Serve. Precondition: Join has returned.
   absl::Status connected(int worker) const { return connected_[worker]; }
   absl::Status ended(int worker) const { return ended_[worker]; }
-  // After Join: the calls of on_abort.
-  std::vector<absl::Status> aborted(int worker) const { return aborted_[worker]; }
+  // Returns the reasons with which on_abort was called. Precondition: Join has returned.
+  std::vector<absl::Status> aborted(int worker) {
+    MutexLock lock(&mutex_);
+    return aborted_[worker];
+  }
 
  private:
   void Run(int worker, const WorkerLinkOptions& options) {
@@ -147,19 +150,20 @@ class TestWorkers {
     ended_[worker] =
         (*link)->Serve([&](const std::string& command) { return handler_(worker, command); });
     // The link's own thread calls the hook, maybe just now.
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     if (!ended_[worker].ok()) {
-      changed_.wait_for(lock, std::chrono::milliseconds(kPatienceMs),
-                        [&] { return !aborted_[worker].empty(); });
+      changed_.WaitFor(&mutex_, kPatienceMs, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !aborted_[worker].empty();
+      });
     }
   }
 
   const Handler handler_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<absl::Status> connected_;
+  Mutex mutex_;
+  CondVar changed_;
+  std::vector<absl::Status> connected_;  // each worker's thread writes its element, as in ended_
   std::vector<absl::Status> ended_;
-  std::vector<std::vector<absl::Status>> aborted_;
+  std::vector<std::vector<absl::Status>> aborted_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::thread> threads_;
 };
 

@@ -1,10 +1,7 @@
 #include "runtime/control/coordinator.h"
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <thread>
@@ -13,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/control/admission.h"
 #include "runtime/control/connection_gate.h"
@@ -46,10 +44,6 @@ constexpr size_t kKeyShownBytes = 64;
 constexpr int64_t kFarewellMs = 250;
 
 int64_t NowNs() { return MonotonicClock().NowNs(); }
-
-std::chrono::steady_clock::time_point After(int64_t limit_ms) {
-  return std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
-}
 
 control::CoordinatorFrame EndFrame(const absl::Status& status) {
   control::CoordinatorFrame frame;
@@ -91,6 +85,7 @@ class GrpcCoordinator final : public Coordinator {
     WorkerProgress progress;
     int64_t progress_ns = 0;  // when acts last changed
     int64_t pid = 0;
+    std::string last_words;
   };
   // A Call is one CallAll or CallEach, on its caller's stack.
   struct Call {
@@ -102,33 +97,38 @@ class GrpcCoordinator final : public Coordinator {
 
   // The loop is one thread that drives gRPC, watches the clock and calls the hooks.
   void Run();
-  void HandleTag(Session::Tag* tag, bool ok, int64_t now_ns);
-  void FindDead(int64_t now_ns, int64_t grace_ns);
-  void PingAll(int64_t now_ns);
-  int64_t NextWakeNs(int64_t now_ns) const;
+  void HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FindDead(int64_t now_ns, int64_t grace_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void PingAll(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int64_t NextWakeNs(int64_t now_ns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void AwaitSession();
-  void Greet(Session* session, int64_t now_ns);
-  absl::Status CheckPlace(const control::Hello& hello);
-  void HandleFrame(Session* session, int64_t now_ns);
-  void HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns);
-  absl::Status HandleMessage(int worker, const std::string& bytes);
-  void HandleFetch(int worker, const control::Fetch& fetch);
-  void HandlePublish(int worker, control::Publish* publish);
-  void HandleAnswer(int worker, control::Answer* answer);
-  void HandleLeave(Session* session);
-  void Ping(Worker* worker, int64_t now_ns);
-  void Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value);
-  void Send(int worker, const Message& message);
-  void Lose(int worker, LostWorker::How how, Problem why);
-  void DeleteIfDone(Session* session);
+  void AwaitSession() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Greet(Session* session, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status CheckPlace(const control::Hello& hello) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleFrame(Session* session, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleHeartbeat(Worker* worker, const control::Heartbeat& beat, int64_t now_ns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status HandleMessage(int worker, const std::string& bytes)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleFetch(int worker, const control::Fetch& fetch) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandlePublish(int worker, control::Publish* publish) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleAnswer(int worker, control::Answer* answer) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleLeave(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Ping(Worker* worker, int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Reply(int worker, int64_t request, const absl::Status& outcome, const std::string& value)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(int worker, const Message& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Lose(int worker, LostWorker::How how, Problem why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void DeleteIfDone(Session* session) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   absl::StatusOr<std::vector<std::string>> Run(const std::vector<const std::string*>& commands,
                                                int64_t limit_ms);
-  absl::Status BeginCall(Call* call, int64_t* id);
-  absl::Status Unreachable(int worker) const;
-  std::string Absent() const;
-  bool IsOver() const { return abort_.has_value() || is_ending_; }
+  absl::Status BeginCall(Call* call, int64_t* id) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::Status Unreachable(int worker) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string Absent() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool IsOver() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return abort_.has_value() || is_ending_;
+  }
 
   const CoordinatorOptions options_;
   std::unique_ptr<ConnectionGate> gate_;
@@ -137,20 +137,21 @@ class GrpcCoordinator final : public Coordinator {
   std::unique_ptr<grpc::Server> server_;
   std::thread thread_;
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
-  std::set<Session*> sessions_;
-  std::vector<Worker> workers_;
-  PublishedValues values_;
-  std::map<int64_t, Call*> calls_;
-  int64_t next_call_ = 1;
-  int64_t next_ping_ns_ = 0;
-  absl::Status start_refusal_;  // another build tried to join
-  std::optional<absl::Status> abort_;
-  bool is_ending_ = false;                    // Shutdown was called
-  bool is_stopping_ = false;                  // no new operation is started
-  std::vector<std::function<void()>> hooks_;  // called by the loop, the mutex released
-  Attention attention_;                       // the loop's
+  mutable Mutex mutex_;  // also guards what the pointers of sessions_ and calls_ point to
+  CondVar changed_;
+  std::set<Session*> sessions_ ABSL_GUARDED_BY(mutex_);
+  std::vector<Worker> workers_ ABSL_GUARDED_BY(mutex_);
+  PublishedValues values_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, Call*> calls_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_call_ ABSL_GUARDED_BY(mutex_) = 1;
+  int64_t next_ping_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Status start_refusal_ ABSL_GUARDED_BY(mutex_);  // another build tried to join
+  std::optional<absl::Status> abort_ ABSL_GUARDED_BY(mutex_);
+  bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;    // Shutdown was called
+  bool is_stopping_ ABSL_GUARDED_BY(mutex_) = false;  // no new operation is started
+  // The loop calls the hooks without the mutex.
+  std::vector<std::function<void()>> hooks_ ABSL_GUARDED_BY(mutex_);
+  Attention attention_ ABSL_GUARDED_BY(mutex_);
 };
 
 GrpcCoordinator::GrpcCoordinator(CoordinatorOptions options, std::unique_ptr<ConnectionGate> gate)
@@ -172,9 +173,9 @@ absl::Status GrpcCoordinator::Open() {
     queue_->Shutdown();
     return absl::InternalError(absl::StrCat("gRPC does not serve at ", address()));
   }
-  next_ping_ns_ = NowNs() + options_.heartbeat_ms * kNsPerMs;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
+    next_ping_ns_ = NowNs() + options_.heartbeat_ms * kNsPerMs;
     AwaitSession();
   }
   thread_ = std::thread([this] { Run(); });
@@ -192,12 +193,12 @@ GrpcCoordinator::~GrpcCoordinator() {
   gate_.reset();
   if (server_ == nullptr) return;
   {
-    std::unique_lock<std::mutex> lock(mutex_);
-    const auto all_know = [this] {
+    MutexLock lock(&mutex_);
+    const auto all_know = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return std::none_of(sessions_.begin(), sessions_.end(),
                           [](Session* session) { return session->awaits_farewell; });
     };
-    if (abort_.has_value()) changed_.wait_until(lock, After(kFarewellMs), all_know);
+    if (abort_.has_value()) changed_.WaitFor(&mutex_, kFarewellMs, all_know);
     is_stopping_ = true;
   }
   server_->Shutdown(MonotonicDeadline(0));
@@ -213,7 +214,7 @@ void GrpcCoordinator::Run() {
   while (true) {
     int64_t wake_ns;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       const int64_t now_ns = NowNs();
       wake_ns = NextWakeNs(now_ns);
       attention_.Sleeps(now_ns, wake_ns);
@@ -223,7 +224,7 @@ void GrpcCoordinator::Run() {
     const auto got = queue_->AsyncNext(&tag, &ok, MonotonicDeadline(wake_ns));
     if (got == grpc::CompletionQueue::SHUTDOWN) return;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       const int64_t now_ns = NowNs();
       if (const int64_t lost_ns = attention_.Woke(now_ns); lost_ns > 0) {
         for (Worker& worker : workers_) {
@@ -297,8 +298,10 @@ void GrpcCoordinator::HandleTag(Session::Tag* tag, bool ok, int64_t now_ns) {
       if (session->awaits_farewell && (!ok || session->incoming.has_leave())) {
         session->awaits_farewell = false;
         session->ends_once_written = true;
+        if (ok && session->incoming.leave().words().size() <= kLastWordsBytesMax)
+          workers_[session->worker].last_words = session->incoming.leave().words();
         if (!is_stopping_) session->StartWrite();
-        changed_.notify_all();
+        changed_.NotifyAll();
       }
       if (ok) {
         if (session->state == Session::State::kOpen) HandleFrame(session, now_ns);
@@ -329,7 +332,7 @@ void GrpcCoordinator::DeleteIfDone(Session* session) {
   if (session->state != Session::State::kClosed || session->has_operations()) return;
   sessions_.erase(session);
   delete session;
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 // --- Workers come and go ---
@@ -356,7 +359,7 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   if (!verdict.ok()) {
     session->state = Session::State::kClosed;
     session->Finish(ToGrpc(verdict));
-    changed_.notify_all();
+    changed_.NotifyAll();
     return;
   }
   Worker& worker = workers_[hello.worker()];
@@ -369,7 +372,7 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
   session->state = Session::State::kOpen;
   session->StartRead();
   Ping(&worker, now_ns);
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 absl::Status GrpcCoordinator::CheckPlace(const control::Hello& hello) {
@@ -403,7 +406,7 @@ void GrpcCoordinator::HandleLeave(Session* session) {
     if (!call->answers[session->worker].has_value())
       call->error.Update(Unreachable(session->worker));
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 // Closes the worker's session; calls that wait for the worker end.
@@ -426,7 +429,7 @@ void GrpcCoordinator::Lose(int index, LostWorker::How how, Problem why) {
   if (options_.on_lost && !is_stopping_ && !abort_.has_value()) {
     hooks_.push_back([this, index, lost = std::move(lost)] { options_.on_lost(index, lost); });
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 // --- What they say ---
@@ -459,7 +462,7 @@ void GrpcCoordinator::HandleFrame(Session* session, int64_t now_ns) {
 void GrpcCoordinator::HandleHeartbeat(Worker* worker, const control::Heartbeat& beat,
                                       int64_t now_ns) {
   worker->liveness->Heard(now_ns);
-  if (!std::exchange(worker->has_beaten, true)) changed_.notify_all();
+  if (!std::exchange(worker->has_beaten, true)) changed_.NotifyAll();
   if (beat.acts() != worker->progress.acts) worker->progress_ns = now_ns;
   worker->progress.acts = beat.acts();
   worker->progress.done = beat.done();
@@ -528,7 +531,7 @@ void GrpcCoordinator::HandleAnswer(int worker, control::Answer* answer) {
   call->answers[worker] = std::move(*answer->mutable_value());
   --call->num_missing;
   call->error.Update(At(NameOf(worker), FromOutcome(answer->outcome())));
-  if (call->is_over()) changed_.notify_all();
+  if (call->is_over()) changed_.NotifyAll();
 }
 
 // --- What they are told ---
@@ -586,9 +589,9 @@ std::string GrpcCoordinator::Absent() const {
 }
 
 absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   absl::Status verdict;
-  const auto is_decided = [&] {
+  const auto is_decided = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (abort_.has_value()) {
       verdict = absl::AbortedError(abort_->message());
     } else if (is_ending_) {
@@ -608,7 +611,7 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
     }
     return true;
   };
-  if (WaitCounted(changed_, lock, limit_ms, is_decided)) return verdict;
+  if (WaitCounted(&changed_, &mutex_, limit_ms, is_decided)) return verdict;
   return absl::DeadlineExceededError(
       Format({.code = "W0601",
               .where = absl::StrCat("job ", options_.job_id),
@@ -634,7 +637,7 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallEach(
 }
 
 absl::Status GrpcCoordinator::BeginCall(Call* call, int64_t* id) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   *id = next_call_++;
   if (IsOver())
     call->error = absl::AbortedError(abort_.has_value() ? abort_->message() : "the job has ended");
@@ -668,15 +671,15 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
     messages.push_back(std::make_shared<const std::string>(message.SerializeAsString()));
   }
 
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (int w = 0; w < options_.num_workers; ++w) Send(w, messages[messages.size() == 1 ? 0 : w]);
   messages.clear();
   const auto is_over = [&] { return call.is_over(); };
   bool in_time = true;
   if (limit_ms > 0) {
-    in_time = WaitCounted(changed_, lock, limit_ms, is_over);
+    in_time = WaitCounted(&changed_, &mutex_, limit_ms, is_over);
   } else {
-    changed_.wait(lock, is_over);
+    changed_.Wait(&mutex_, is_over);
   }
   calls_.erase(id);
   if (!call.error.ok()) return call.error;
@@ -697,7 +700,7 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
 }
 
 std::vector<WorkerHealth> GrpcCoordinator::Health() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   const int64_t now_ns = NowNs();
   std::vector<WorkerHealth> all;
   for (const Worker& worker : workers_) {
@@ -711,13 +714,14 @@ std::vector<WorkerHealth> GrpcCoordinator::Health() const {
     health.pid = worker.pid;
     health.clock_offset_ns = worker.clock.offset_ns();
     health.round_trip_ns = worker.clock.round_trip_ns();
+    health.last_words = worker.last_words;
     all.push_back(std::move(health));
   }
   return all;
 }
 
 void GrpcCoordinator::Abort(const absl::Status& reason) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (abort_.has_value()) return;
   abort_ = reason.ok() ? absl::AbortedError("the job was aborted") : reason;
   for (auto& [id, call] : calls_) call->error.Update(absl::AbortedError(abort_->message()));
@@ -731,11 +735,11 @@ void GrpcCoordinator::Abort(const absl::Status& reason) {
     session->awaits_farewell = true;
     if (!is_stopping_) session->StartWrite();
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void GrpcCoordinator::Shutdown(int64_t limit_ms) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (abort_.has_value()) return;
   if (!is_ending_) {
     is_ending_ = true;
@@ -745,9 +749,9 @@ void GrpcCoordinator::Shutdown(int64_t limit_ms) {
       worker.session->outbox.PushLast(EndFrame(absl::OkStatus()));
       if (!is_stopping_) worker.session->StartWrite();
     }
-    changed_.notify_all();
+    changed_.NotifyAll();
   }
-  WaitCounted(changed_, lock, limit_ms, [this] {
+  WaitCounted(&changed_, &mutex_, limit_ms, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return std::none_of(workers_.begin(), workers_.end(), [](const Worker& worker) {
       return worker.presence == Presence::kConnected;
     });

@@ -269,6 +269,54 @@ TEST(CoordinatorTest, AnAbortEndsCallsAndFetchesUnderWay) {
   EXPECT_EQ(link->Publish("never", "").code(), absl::StatusCode::kUnavailable);
 }
 
+TEST(CoordinatorTest, LastWordsOfAnAbortedJobArriveWhenTheCommandHasEnded) {
+  TestJob job(4);
+  std::atomic<int> running{0};
+  std::promise<void> begun;
+  const auto work = [&](int worker, const std::string&) -> absl::StatusOr<std::string> {
+    if (++running == 4) begun.set_value();
+    while (job->Health()[worker].connected) std::this_thread::yield();  // until the abort
+    --running;
+    return std::string(1 << 20, 'x');  // an answer that nobody awaits any more
+  };
+  TestWorkers workers(&job, 4, work, [&](int worker, WorkerLinkOptions* options) {
+    if (worker == 3) return;  // has none to say
+    options->last_words = [&running, worker](const absl::Status& reason) {
+      if (worker == 2) return std::string(kLastWordsBytesMax + 1, 'x');
+      return absl::StrCat(worker, " heard: ", reason.message(),
+                          worker == 1 ? std::string(kLastWordsBytesMax - 20, '.') : "");
+    };
+  });
+  ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
+  auto called = std::async(std::launch::async, [&] { return job->CallAll("work", 0); });
+  begun.get_future().wait();
+  EXPECT_EQ(job->Health()[0].last_words, "");
+  job->Abort(absl::AbortedError("stuck"));
+  workers.Join();
+  EXPECT_EQ(called.get().status(), absl::AbortedError("stuck"));
+  EXPECT_EQ(running.load(), 0);
+  EXPECT_EQ(job->Health()[0].last_words, "0 heard: stuck");
+  EXPECT_EQ(job->Health()[1].last_words.size(), kLastWordsBytesMax - 20 + 14);
+  EXPECT_EQ(job->Health()[2].last_words, "") << "longer than words may be";
+  EXPECT_EQ(job->Health()[3].last_words, "");
+}
+
+TEST(CoordinatorTest, AWorkerThatIsNotAbortedSaysNoLastWords) {
+  TestJob job(1);
+  std::atomic<int> asked{0};
+  TestWorkers workers(&job, 1, Echo, [&](int, WorkerLinkOptions* options) {
+    options->last_words = [&](const absl::Status&) {
+      ++asked;
+      return std::string("words");
+    };
+  });
+  ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
+  job->Shutdown(kPatienceMs);
+  workers.Join();
+  EXPECT_EQ(asked.load(), 0);
+  EXPECT_EQ(job->Health()[0].last_words, "");
+}
+
 TEST(CoordinatorTest, AHookMayAbort) {
   TestJob* the_job = nullptr;
   TestJob job(2, [&](CoordinatorOptions* options) {

@@ -48,7 +48,7 @@ class Attention {
     busy_ns_ = has_woken_ ? now_ns - woke_ns_ : 0;
     until_ns_ = std::max(now_ns, until_ns);
   }
-  // After Sleeps: returns the time that was lost since the last Woke.
+  // Returns the time that was lost since the last Woke. Precondition: Sleeps was called.
   int64_t Woke(int64_t now_ns) {
     woke_ns_ = now_ns;
     has_woken_ = true;

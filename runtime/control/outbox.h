@@ -24,7 +24,8 @@
 namespace weir {
 
 inline constexpr size_t kPieceBytes = 256 << 10;
-// A frame is a piece, or a heartbeat with its activity; gRPC accepts no larger frame.
+// A frame is a piece, a heartbeat with its activity, or a farewell with last words; gRPC accepts no
+// larger frame.
 inline constexpr int kFrameBytesMax = (256 << 10) + (16 << 10);
 // The room around the payload of a message: names, numbers, a status.
 inline constexpr int64_t kMessageOverheadBytes = 16 << 10;

@@ -4,10 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -17,6 +15,7 @@
 #include "proto/control.grpc.pb.h"
 #include "proto/control.pb.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
@@ -31,6 +30,8 @@ constexpr size_t kEventsMax = 1 << 16;
 constexpr size_t kCommandsMax = 1 << 10;
 constexpr size_t kActivityBytesMax = 4 << 10;
 constexpr size_t kKeyShownBytes = 64;
+// The time for last words to reach a coordinator that has just spoken.
+constexpr int64_t kFarewellMs = 2'000;
 // The link sleeps until an event comes if it has nothing to watch.
 constexpr int64_t kIdleMs = 3'600'000;
 // The pause between attempts to reach a coordinator that does not answer.
@@ -42,10 +43,6 @@ constexpr int kHangUpsMax = 3;
 constexpr char kNoAnswer[] = "no answer";
 
 int64_t NowNs() { return MonotonicClock().NowNs(); }
-
-std::chrono::steady_clock::time_point After(int64_t limit_ms) {
-  return std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms);
-}
 
 class GrpcWorkerLink final : public WorkerLink {
  public:
@@ -72,31 +69,33 @@ class GrpcWorkerLink final : public WorkerLink {
   };
 
   void Run();
-  void HandleDone(Operation operation, bool ok, int64_t now_ns);
-  void HandleFrame(int64_t now_ns);
-  absl::Status HandleMessage(const std::string& bytes);
-  void HandleClosed();
+  void HandleDone(Operation operation, bool ok, int64_t now_ns)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleFrame(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status HandleMessage(const std::string& bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void HandleClosed() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Returns whether the link still beats: until it has left, or the job is aborted.
-  bool Beats() const {
+  bool Beats() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return is_welcome_ && !is_closed_ && !is_leaving_ && (!end_.has_value() || end_->ok());
   }
-  bool IsDue(int64_t now_ns) const {
+  bool IsDue(int64_t now_ns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return Beats() && (ping_to_answer_.has_value() || now_ns >= next_beat_ns_);
   }
-  void Beat();
-  void CheckCoordinator(int64_t now_ns);
+  void Beat() ABSL_LOCKS_EXCLUDED(mutex_);
+  void CheckCoordinator(int64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   int64_t ExcuseMs() const { return options_.excuse_ms ? options_.excuse_ms() : 0; }
-  int64_t NextWakeNs(int64_t now_ns) const;
+  int64_t NextWakeNs(int64_t now_ns) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  void StartRead();
-  void StartWrite();
-  void Push(const control::WorkerMessage& message);
-  void End(const absl::Status& reason);
-  void Cut();
-  void SayFarewell();
-  void Leave(std::unique_lock<std::mutex>* lock);
+  void StartRead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void StartWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Push(const control::WorkerMessage& message) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void End(const absl::Status& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Cut() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Leave(std::string words, int64_t limit_ms) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  std::string LastWords(const absl::Status& reason) const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::optional<Command> NextCommand() ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<std::string> Ask(control::WorkerMessage message, const std::string& key);
-  absl::Status JobEnded(const std::string& where) const;
+  absl::Status JobEnded(const std::string& where) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const WorkerLinkOptions options_;
   std::shared_ptr<grpc::Channel> channel_;
@@ -107,32 +106,34 @@ class GrpcWorkerLink final : public WorkerLink {
   Attention attention_;                 // the thread's
   control::CoordinatorFrame incoming_;  // of the read under way, or the thread's
 
-  std::mutex mutex_;  // guards all below
-  std::condition_variable changed_;
+  Mutex mutex_;
+  CondVar changed_;
   std::unique_ptr<grpc::ClientAsyncReaderWriter<control::WorkerFrame, control::CoordinatorFrame>>
-      stream_;
-  bool starting_ = false;  // operations under way
-  bool reading_ = false;
-  bool writing_ = false;
-  bool finishing_ = false;
-  bool is_closed_ = false;    // the call is over; no operation may follow
-  grpc::Status call_status_;  // how it ended
-  bool is_welcome_ = false;
-  Outbox<control::WorkerFrame> outbox_;
-  Inbox inbox_;
-  std::optional<Liveness> coordinator_;
-  int64_t next_beat_ns_ = 0;
+      stream_ ABSL_GUARDED_BY(mutex_);
+  bool starting_ ABSL_GUARDED_BY(mutex_) = false;  // operations under way
+  bool reading_ ABSL_GUARDED_BY(mutex_) = false;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finishing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_closed_ ABSL_GUARDED_BY(mutex_) = false;    // the call is over; no operation may follow
+  grpc::Status call_status_ ABSL_GUARDED_BY(mutex_);  // how the call ended
+  bool is_welcome_ ABSL_GUARDED_BY(mutex_) = false;
+  Outbox<control::WorkerFrame> outbox_ ABSL_GUARDED_BY(mutex_);
+  Inbox inbox_ ABSL_GUARDED_BY(mutex_);
+  std::optional<Liveness> coordinator_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_beat_ns_ ABSL_GUARDED_BY(mutex_) = 0;
   struct ReceivedPing {
     int64_t sent_ns;
     int64_t received_ns;
   };
-  std::optional<ReceivedPing> ping_to_answer_;
-  std::deque<Command> commands_;
-  std::map<int64_t, Request> requests_;
-  int64_t next_request_ = 1;
-  std::optional<absl::Status> end_;  // of the job: OK if orderly
-  bool is_leaving_ = false;
-  bool is_owed_abort_ = false;  // on_abort is to be called
+  std::optional<ReceivedPing> ping_to_answer_ ABSL_GUARDED_BY(mutex_);
+  std::deque<Command> commands_ ABSL_GUARDED_BY(mutex_);
+  std::map<int64_t, Request> requests_ ABSL_GUARDED_BY(mutex_);
+  int64_t next_request_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::optional<absl::Status> end_ ABSL_GUARDED_BY(mutex_);  // of the job: OK if orderly
+  // The coordinator has aborted the job, and awaits the farewell.
+  bool is_dismissed_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_leaving_ ABSL_GUARDED_BY(mutex_) = false;
+  bool is_owed_abort_ ABSL_GUARDED_BY(mutex_) = false;  // on_abort is to be called
 };
 
 GrpcWorkerLink::GrpcWorkerLink(WorkerLinkOptions options)
@@ -152,15 +153,16 @@ absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   stub_ = control::ControlPlane::NewStub(channel_);
   context_.AddMetadata(kHelloKey, hello.SerializeAsString());
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     stream_ = stub_->PrepareAsyncWork(&context_, &queue_);
     starting_ = true;
     stream_->StartCall(reinterpret_cast<void*>(Operation::kStart));
   }
   thread_ = std::thread([this] { Run(); });
-  std::unique_lock<std::mutex> lock(mutex_);
-  WaitCounted(changed_, lock, limit_ms,
-              [this] { return is_welcome_ || is_closed_ || end_.has_value(); });
+  MutexLock lock(&mutex_);
+  WaitCounted(&changed_, &mutex_, limit_ms, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return is_welcome_ || is_closed_ || end_.has_value();
+  });
   if (is_welcome_) return absl::OkStatus();
   if (end_.has_value())
     return end_->ok() ? absl::CancelledError("the job has ended")
@@ -175,13 +177,14 @@ GrpcWorkerLink::~GrpcWorkerLink() {
     return;
   }
   {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (end_.has_value() && end_->ok()) Leave(&lock);
+    MutexLock lock(&mutex_);
+    if (end_.has_value() && end_->ok()) Leave("", options_.coordinator_dead_after_ms);
     if (!end_.has_value()) end_ = absl::CancelledError("the link is gone");
     is_owed_abort_ = false;
     Cut();
-    changed_.wait(
-        lock, [this] { return is_closed_ && !starting_ && !reading_ && !writing_ && !finishing_; });
+    changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return is_closed_ && !starting_ && !reading_ && !writing_ && !finishing_;
+    });
   }
   queue_.Shutdown();
   thread_.join();
@@ -193,7 +196,7 @@ void GrpcWorkerLink::Run() {
   while (true) {
     int64_t wake_ns;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       const int64_t now_ns = NowNs();
       wake_ns = NextWakeNs(now_ns);
       attention_.Sleeps(now_ns, wake_ns);
@@ -205,7 +208,7 @@ void GrpcWorkerLink::Run() {
     std::optional<absl::Status> abort;
     bool is_due;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       const int64_t now_ns = NowNs();
       const int64_t lost_ns = attention_.Woke(now_ns);
       if (coordinator_.has_value() && lost_ns > 0) coordinator_->Grant(lost_ns);
@@ -253,7 +256,7 @@ void GrpcWorkerLink::HandleDone(Operation operation, bool ok, int64_t now_ns) {
       stream_->Finish(&call_status_, reinterpret_cast<void*>(Operation::kFinish));
     }
   }
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 void GrpcWorkerLink::HandleClosed() {
@@ -293,7 +296,11 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
       return;
     case control::CoordinatorFrame::kEnd:
       End(FromOutcome(incoming_.end().outcome()));
-      if (!end_->ok()) SayFarewell();
+      // After an abort no other message goes before the farewell.
+      if (!end_->ok()) {
+        is_dismissed_ = true;
+        outbox_.Clear();
+      }
       return;
     case control::CoordinatorFrame::kPiece: {
       auto message = inbox_.Add(incoming_.piece());
@@ -338,7 +345,7 @@ absl::Status GrpcWorkerLink::HandleMessage(const std::string& bytes) {
 void GrpcWorkerLink::Beat() {
   WorkerProgress progress;
   if (options_.progress) progress = options_.progress();
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   const int64_t now_ns = NowNs();
   next_beat_ns_ = now_ns + options_.heartbeat_ms * kNsPerMs;
   const auto ping = std::exchange(ping_to_answer_, std::nullopt);
@@ -393,7 +400,7 @@ void GrpcWorkerLink::End(const absl::Status& reason) {
   if (end_.has_value()) return;
   end_ = reason;
   is_owed_abort_ = !reason.ok();
-  changed_.notify_all();
+  changed_.NotifyAll();
 }
 
 // Makes all operations under way on the stream fail soon.
@@ -401,36 +408,30 @@ void GrpcWorkerLink::Cut() {
   if (!is_closed_) context_.TryCancel();
 }
 
-// Sends the notice that this worker knows of the end and leaves. After an abort, no other message
-// goes before the notice.
-void GrpcWorkerLink::SayFarewell() {
-  if (std::exchange(is_leaving_, true)) return;
-  if (!end_->ok()) outbox_.Clear();
-  control::WorkerFrame frame;
-  frame.mutable_leave();
-  outbox_.PushLast(std::move(frame));
-  StartWrite();
+// Sends the notice that this worker knows of the end and leaves, behind the messages that wait.
+// Returns once the coordinator has all of them, or when the limit is used up.
+void GrpcWorkerLink::Leave(std::string words, int64_t limit_ms) {
+  if (!std::exchange(is_leaving_, true)) {
+    control::WorkerFrame frame;
+    frame.mutable_leave()->set_words(std::move(words));
+    outbox_.PushLast(std::move(frame));
+    StartWrite();
+  }
+  changed_.WaitFor(&mutex_, limit_ms,
+                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return is_closed_; });
 }
 
-// Ends in order: waiting messages are written; returns once the coordinator has all of them.
-void GrpcWorkerLink::Leave(std::unique_lock<std::mutex>* lock) {
-  SayFarewell();
-  changed_.wait_until(*lock, After(options_.coordinator_dead_after_ms),
-                      [this] { return is_closed_; });
+std::string GrpcWorkerLink::LastWords(const absl::Status& reason) const {
+  std::string words = options_.last_words ? options_.last_words(reason) : "";
+  return words.size() <= kLastWordsBytesMax ? words : "";
 }
 
 // --- Calls from outside ---
 
 absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    changed_.wait(lock, [this] { return end_.has_value() || !commands_.empty(); });
-    if (end_.has_value()) break;
-    Command command = std::move(commands_.front());
-    commands_.pop_front();
-    lock.unlock();
-    absl::StatusOr<std::string> answer = handler(command.text);
-    command.text = std::string();
+  while (std::optional<Command> command = NextCommand()) {
+    absl::StatusOr<std::string> answer = handler(command->text);
+    command->text = std::string();
     if (answer.ok() && static_cast<int64_t>(answer->size()) > options_.message_bytes_max) {
       answer = absl::ResourceExhaustedError(
           Format({.code = "W0613",
@@ -439,20 +440,45 @@ absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
                   .found = absl::StrCat(answer->size())}));
     }
     control::WorkerMessage message;
-    message.mutable_answer()->set_call(command.call);
+    message.mutable_answer()->set_call(command->call);
     *message.mutable_answer()->mutable_outcome() = ToOutcome(answer.status());
     if (answer.ok()) message.mutable_answer()->set_value(*std::move(answer));
-    lock.lock();
+    MutexLock lock(&mutex_);
     if (!end_.has_value() || end_->ok()) Push(message);
   }
-  if (end_->ok()) Leave(&lock);
-  return *end_;
+  absl::Status end;
+  bool is_dismissed = false;
+  {
+    MutexLock lock(&mutex_);
+    end = *end_;
+    is_dismissed = is_dismissed_;
+    if (end.ok()) Leave("", options_.coordinator_dead_after_ms);
+  }
+  if (is_dismissed) {
+    std::string words = LastWords(end);
+    MutexLock lock(&mutex_);
+    const int64_t limit_ms = words.empty() ? 0 : kFarewellMs;
+    Leave(std::move(words), limit_ms);
+  }
+  return end;
+}
+
+// Waits for the next command; absent once the job has ended.
+std::optional<GrpcWorkerLink::Command> GrpcWorkerLink::NextCommand() {
+  MutexLock lock(&mutex_);
+  changed_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return end_.has_value() || !commands_.empty();
+  });
+  if (end_.has_value()) return std::nullopt;
+  Command command = std::move(commands_.front());
+  commands_.pop_front();
+  return command;
 }
 
 void GrpcWorkerLink::Send(std::string event) {
   control::WorkerMessage message;
   message.set_event(std::move(event));
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (!end_.has_value() || end_->ok()) Push(message);
 }
 
@@ -476,7 +502,7 @@ absl::StatusOr<std::string> GrpcWorkerLink::Fetch(const std::string& key) {
 }
 
 absl::Status GrpcWorkerLink::JobStatus() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   return end_.has_value() ? JobEnded(absl::StrCat("worker ", options_.worker)) : absl::OkStatus();
 }
 
@@ -492,15 +518,17 @@ absl::Status GrpcWorkerLink::JobEnded(const std::string& where) const {
 // Sends a publish or fetch, and waits for the reply.
 absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message,
                                                 const std::string& key) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   const int64_t request = next_request_++;
   if (message.has_publish()) message.mutable_publish()->set_request(request);
   if (message.has_fetch()) message.mutable_fetch()->set_request(request);
   const auto entry = requests_.emplace(request, Request()).first;
   if (!end_.has_value()) Push(message);
-  const auto is_over = [&] { return end_.has_value() || entry->second.reply.has_value(); };
+  const auto is_over = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return end_.has_value() || entry->second.reply.has_value();
+  };
   int64_t limit_ms = options_.fetch_limit_ms;
-  while (limit_ms > 0 && !WaitCounted(changed_, lock, limit_ms, is_over)) limit_ms = ExcuseMs();
+  while (limit_ms > 0 && !WaitCounted(&changed_, &mutex_, limit_ms, is_over)) limit_ms = ExcuseMs();
   const auto reply = std::move(entry->second.reply);
   requests_.erase(entry);
   if (reply.has_value()) return *reply;

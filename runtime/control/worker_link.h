@@ -44,6 +44,10 @@ struct WorkerLinkOptions {
   std::function<WorkerProgress()> progress;
   // Called once when the job was aborted or the coordinator is gone; must not block.
   std::function<void(const absl::Status& reason)> on_abort;
+  // Called once by Serve after the coordinator has aborted the job, when no command runs any more.
+  // Returns the last words of this worker, which the coordinator keeps (WorkerHealth::last_words).
+  // Words of more than kLastWordsBytesMax bytes are not sent. Null: no words.
+  std::function<std::string(const absl::Status& reason)> last_words;
 };
 
 class WorkerLink : public Exchange {
@@ -57,8 +61,9 @@ class WorkerLink : public Exchange {
 
   using Handler = std::function<absl::StatusOr<std::string>(const std::string& command)>;
   // Serves until the coordinator ends the job. Returns OK if the end is orderly; everything that
-  // was sent has then arrived. Otherwise returns the reason, once the handler has returned. A
-  // handler's error is sent as the answer and does not end serving.
+  // was sent has then arrived. Otherwise returns the reason, once the handler has returned and, if
+  // the coordinator listens, has the last words. A handler's error is sent as the answer and does
+  // not end serving.
   virtual absl::Status Serve(const Handler& handler) = 0;
 
   // Sends an event to the coordinator, such as a metric. Does not block; events arrive in order.

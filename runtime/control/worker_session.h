@@ -58,8 +58,8 @@ struct WorkerSession {
   bool is_cut = false;
   // True if the call ends once the outbox is empty.
   bool ends_once_written = false;
-  // True once the job was aborted; the worker answers by leaving. The worker's end of the
-  // connection must not break before the worker has read the reason.
+  // True once the job was aborted; the worker answers by leaving, as soon as its command has ended.
+  // The worker's end of the connection must not break before the worker has read the reason.
   bool awaits_farewell = false;
 
   control::WorkerFrame incoming;

@@ -1,6 +1,6 @@
-// One of the queues of a device, as those see it who put operations into it: kernels, feeds,
-// packers. Operations of a queue are done in the order in which they were put there: at once (CPU),
-// or later. Thread rule: the thread that owns the rank.
+// A DeviceQueue is one of the queues of a device, as seen by the code that puts operations into the
+// queue: kernels, feeds, packers. A queue does its operations in the order in which they were put
+// there, at once (CPU) or later. Thread rule: the thread that owns the rank.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,8 @@ class DeviceQueue {
   // the queue, and the bytes at `at` are undefined.
   virtual absl::Status Fill(char* at, int64_t bytes,
                             absl::FunctionRef<absl::Status(char* host)> fill) = 0;
-  // Waits until all that was put into this queue is done. For those who look at single operations.
+  // Waits until this queue has done all its operations. Callers that measure or inspect
+  // single operations need this wait.
   virtual absl::Status Finish() = 0;
 };
 

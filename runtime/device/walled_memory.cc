@@ -5,9 +5,9 @@
 
 #include <cerrno>
 #include <cstring>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
@@ -36,7 +36,7 @@ class Wall {
   // Returns a block at a device address that no block had before; null, with errno, if there is
   // none.
   char* Map(int64_t mapped_bytes) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     if (base_ == nullptr || mapped_bytes > kHalfBytes - used_) {
       errno = ENOMEM;
       return nullptr;
@@ -62,8 +62,8 @@ class Wall {
   }
 
   char* base_ = nullptr;
-  std::mutex mutex_;
-  int64_t used_ = 0;  // guarded by mutex_
+  Mutex mutex_;
+  int64_t used_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace

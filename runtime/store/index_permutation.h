@@ -1,7 +1,7 @@
 // An IndexPermutation is a permutation of [0, size) as a function, not a table: it gives element i
 // of a shuffle of any size in constant memory. The permutation is a Feistel network over the
-// smallest even number of bits that holds size - 1, iterated until the result is below `size`. Not
-// for secrets. Thread rule: a value; pure.
+// smallest even number of bits that holds size - 1, iterated until the result is below `size`.
+// The permutation hides no secrets. Thread rule: a value; pure.
 #pragma once
 
 #include <cstdint>

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/store/input_file.h"
 
@@ -30,7 +31,9 @@ struct Mapping {
   char text[1024] = {};
 };
 std::array<Mapping, 64> mappings;
-std::mutex mappings_mutex;  // guards who writes to mappings
+// Guards no member alone: the mutex serializes the writers of `mappings`, and the signal handler
+// reads `mappings` without a lock.
+Mutex mappings_mutex;
 struct sigaction action_before = {};
 
 void OnBusError(int signal, siginfo_t* info, void* context) {
@@ -61,7 +64,7 @@ void Remember(const std::string& path, const uint8_t* data, size_t size) {
       Format({"W0986", path, "the file to stay as it is while it is read", "that it became shorter",
               "leave the file alone, and read it again"}) +
       "\n";
-  std::lock_guard<std::mutex> lock(mappings_mutex);
+  MutexLock lock(&mappings_mutex);
   for (Mapping& mapping : mappings) {
     if (mapping.begin.load() != nullptr) continue;
     mapping.size = size;
@@ -72,7 +75,7 @@ void Remember(const std::string& path, const uint8_t* data, size_t size) {
 }
 
 void Forget(const uint8_t* data) {
-  std::lock_guard<std::mutex> lock(mappings_mutex);
+  MutexLock lock(&mappings_mutex);
   for (Mapping& mapping : mappings) {
     if (mapping.begin.load() == data) mapping.begin.store(nullptr);
   }

@@ -19,7 +19,7 @@ constexpr size_t kNumbersMax = 16;  // of a shape; the most that anybody uses is
 constexpr size_t kNameBytesMax = 64 << 10;
 constexpr size_t kMetadataBytesMax = 16 << 20;
 
-// Receives the header piece by piece; no document is ever built. Where it is:
+// A HeaderHandler receives the header piece by piece, and builds no document. Its states are:
 //
 //   kStart -{-> kTop -key-> kValue -{-> kTensor -"dtype"-> kDtype -string-> kTensor
 //                                               -"shape"-> kShape -[-> kShapeItems -]-> kTensor

@@ -11,6 +11,7 @@
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "proto/trace.pb.h"
 #include "runtime/base/random.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/trace/trace_names.h"
 #include "runtime/trace/trace_packets.h"
 
@@ -152,10 +153,8 @@ class RankWriter {
   // Returns the number of the act since the session began.
   int64_t ActNumber(const ActRecord& act) const {
     const TracedActor& actor = rank_.actors[act.actor];
-    const int64_t begin =
-        (job_.first_step - actor.every_phase + actor.every - 1) / actor.every;  // its first turn
-    return ((act.step - actor.every_phase) / actor.every - begin) * actor.acts_per_step +
-           act.micro_batch * int64_t{actor.chunks} + act.chunk;
+    return actor.ActsBefore(act.step) - actor.ActsBefore(job_.first_step) +
+           act.micro_batch * actor.chunks + act.chunk;
   }
 
   // Returns the flow of the token that the act waited for last, or that lay in the slot it waited
@@ -167,7 +166,7 @@ class RankWriter {
     for (const TracedPort& port : input ? actor.inputs : actor.outputs) {
       if (port.register_id != act.waited_register) continue;
       return FlowId(r.edge,
-                    ActNumber(act) / port.period + (input ? 0 : r.initial_tokens - r.slots));
+                    ActNumber(act) / port.span.period + (input ? 0 : r.initial_tokens - r.slots));
     }
     return 0;
   }
@@ -231,9 +230,7 @@ void RankWriter::Facts() {
   };
   const auto port = [](const TracedPort& from, trace::PortFacts* to) {
     to->set_register_id(from.register_id);
-    if (from.period != 1) to->set_period(from.period);
-    if (from.tokens != 1) to->set_tokens(from.tokens);
-    if (from.phase != 0) to->set_phase(from.phase);
+    if (from.span != Span()) *to->mutable_span() = ToProto(from.span);
   };
   facts->set_rank(rank_.rank);
   for (const TracedActor& from : rank_.actors) {
@@ -242,18 +239,9 @@ void RankWriter::Facts() {
     to->set_function_text(text(from.function));
     to->set_phase_text(text(from.phase));
     to->set_priority(from.priority);
-    to->set_acts_per_step(from.acts_per_step);
+    *to->mutable_rate() = ToProto(Rate(from));
     if (from.planned_ns > 0) to->set_planned_ns(from.planned_ns);
-    if (from.chunks != 1) to->set_chunks(from.chunks);
-    if (from.every != 1) to->set_every(from.every);
-    if (from.every_phase != 0) to->set_every_phase(from.every_phase);
-    if (const TracedTurn& turn = from.turn;
-        turn.first != 0 || turn.group_stride != 0 || turn.stride != 0) {
-      to->mutable_turn()->set_first(turn.first);
-      to->mutable_turn()->set_group(turn.group);
-      to->mutable_turn()->set_group_stride(turn.group_stride);
-      to->mutable_turn()->set_stride(turn.stride);
-    }
+    if (!from.precedence.always_zero()) *to->mutable_precedence() = ToProto(from.precedence);
     for (const TracedPort& p : from.inputs) port(p, to->add_input());
     for (const TracedPort& p : from.outputs) port(p, to->add_output());
   }
@@ -330,14 +318,15 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   const int64_t number = ActNumber(act);
   for (const TracedPort& port : actor.outputs) {
     const TracedRegister& r = rank_.registers[port.register_id];
-    if (!r.crosses_ranks || (number + 1) % port.period != 0) continue;
-    event->add_flow_ids(FlowId(r.edge, number / port.period + r.initial_tokens));
+    if (!r.crosses_ranks || (number + 1) % port.span.period != 0) continue;
+    event->add_flow_ids(FlowId(r.edge, number / port.span.period + r.initial_tokens));
   }
   for (const TracedPort& port : actor.inputs) {
     const TracedRegister& r = rank_.registers[port.register_id];
-    if (!r.crosses_ranks || number % port.period != 0 || number / port.period < r.initial_tokens)
+    if (!r.crosses_ranks || number % port.span.period != 0 ||
+        number / port.span.period < r.initial_tokens)
       continue;
-    event->add_terminating_flow_ids(FlowId(r.edge, number / port.period));
+    event->add_terminating_flow_ids(FlowId(r.edge, number / port.span.period));
   }
   writer_.Finish();
   End(actor.phase, end);
@@ -376,12 +365,12 @@ void RankWriter::Occupancy(int register_id) {
     if (act.actor < 0) continue;
     const int64_t number = ActNumber(act), end = rank_.scale.ToNs(act.end);
     for (const TracedPort& port : rank_.actors[act.actor].outputs) {
-      if (port.register_id != register_id || (number + 1) % port.period != 0) continue;
-      tokens[number / port.period + r.initial_tokens].published = end;
+      if (port.register_id != register_id || (number + 1) % port.span.period != 0) continue;
+      tokens[number / port.span.period + r.initial_tokens].published = end;
     }
     for (const TracedPort& port : rank_.actors[act.actor].inputs) {
-      if (port.register_id != register_id || (number + 1) % port.period != 0) continue;
-      Token& token = tokens[number / port.period];
+      if (port.register_id != register_id || (number + 1) % port.span.period != 0) continue;
+      Token& token = tokens[number / port.span.period];
       token.released = std::max(token.released, end);
       ++token.readers_done;
     }

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "runtime/base/rate.h"
 #include "runtime/trace/act_record.h"
 #include "runtime/trace/tick_clock.h"
 
@@ -26,32 +27,17 @@ namespace weir {
 // A TracedPort is a port of an actor as the trace needs it.
 struct TracedPort {
   int32_t register_id = -1;
-  int32_t period = 1;
-  int32_t tokens = 1;  // per span
-  int32_t phase = 0;   // acts by which the first span is shorter
+  Span span;
 };
 
-// A TracedTurn decides the order of ready acts of equal priority: the least turn goes first. The
-// turn of micro-batch k is first + k / group * group_stride + k % group * stride.
-struct TracedTurn {
-  int64_t first = 0;
-  int64_t group = 1;
-  int64_t group_stride = 0;
-  int64_t stride = 0;
-};
-
-struct TracedActor {
+struct TracedActor : Rate {
   std::string name;
   std::string function;  // the user's name of what it does; may be empty
   std::string phase;     // names its track
-  int32_t acts_per_step = 1;
-  int32_t chunks = 1;
   std::vector<TracedPort> inputs;
   std::vector<TracedPort> outputs;
   int32_t priority = 0;
-  int32_t every = 1;  // acts only in steps n with n % every == every_phase
-  int32_t every_phase = 0;
-  TracedTurn turn;
+  Precedence precedence;
   int64_t planned_ns = 0;  // of an act, by the costs that the plan was made with; 0: unknown
 };
 

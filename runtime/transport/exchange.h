@@ -5,14 +5,13 @@
 // Thread rule: any thread.
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "runtime/base/mutex.h"
 
 namespace weir {
 
@@ -38,9 +37,9 @@ class LocalExchange final : public Exchange {
 
  private:
   const int64_t limit_ms_;
-  std::mutex mutex_;
-  std::condition_variable published_;
-  std::map<std::string, std::string> values_;  // guarded by mutex_
+  Mutex mutex_;
+  CondVar published_;
+  std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

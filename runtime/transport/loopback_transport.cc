@@ -113,12 +113,17 @@ LoopbackNetwork::~LoopbackNetwork() = default;
 TransportEndpoint* LoopbackNetwork::endpoint(int rank) { return endpoints_[rank].get(); }
 
 absl::Status LoopbackNetwork::ConnectAll() {
-  std::lock_guard<std::mutex> lock(connect_mutex_);
+  MutexLock lock(&connect_mutex_);
   if (connected_) return connect_status_;
   connected_ = true;
   connect_status_ = PairEdges();
   if (connect_status_.ok()) MakeRings();
   return connect_status_;
+}
+
+bool LoopbackNetwork::IsConnected() {
+  MutexLock lock(&connect_mutex_);
+  return connected_;
 }
 
 absl::Status LoopbackNetwork::PairEdges() {
@@ -169,7 +174,7 @@ absl::Status LoopbackNetwork::PairEdges() {
 }
 
 void LoopbackNetwork::MakeRings() {
-  // By (from, to): tokens of one way, credits of the other.
+  // room[{from, to}] counts the entries of a ring: tokens of one way and credits of the other.
   std::map<std::pair<int, int>, uint64_t> room;
   for (auto& endpoint : endpoints_) {
     for (const LoopbackEndpoint::Edge& edge : endpoint->edges_) {
@@ -194,7 +199,7 @@ void LoopbackNetwork::MakeRings() {
 
 absl::StatusOr<EdgeHandle> LoopbackEndpoint::AddEdge(const TransportEdge& edge) {
   const int num_ranks = static_cast<int>(network_->endpoints_.size());
-  if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
+  if (network_->IsConnected() || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
       edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
       edge.initial_tokens > edge.slots) {
     return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));

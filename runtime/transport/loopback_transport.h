@@ -12,9 +12,9 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "runtime/base/mutex.h"
 #include "runtime/transport/transport.h"
 
 namespace weir {
@@ -34,11 +34,12 @@ class LoopbackNetwork final : public TransportNetwork {
   struct Ring;
   std::vector<std::unique_ptr<LoopbackEndpoint>> endpoints_;
   std::vector<std::unique_ptr<Ring>> rings_;
-  std::mutex connect_mutex_;  // guards the two below
-  absl::Status connect_status_;
-  bool connected_ = false;
+  Mutex connect_mutex_;
+  absl::Status connect_status_ ABSL_GUARDED_BY(connect_mutex_);
+  bool connected_ ABSL_GUARDED_BY(connect_mutex_) = false;
 
   absl::Status ConnectAll();
+  bool IsConnected() ABSL_LOCKS_EXCLUDED(connect_mutex_);
   absl::Status PairEdges();
   void MakeRings();
 };

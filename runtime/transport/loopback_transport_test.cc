@@ -1,8 +1,7 @@
 #include "runtime/transport/loopback_transport.h"
+#include "runtime/base/mutex.h"
 
 #include <atomic>
-#include <condition_variable>
-#include <mutex>
 #include <thread>
 
 #include "runtime/transport/transport_conformance.h"
@@ -31,20 +30,20 @@ INSTANTIATE_TEST_SUITE_P(Loopback, TransportConformance, ::testing::Values(&Make
 class Sleeper {
  public:
   void Wake() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     awake_ = true;
-    condition_.notify_one();
+    condition_.NotifyOne();
   }
   void Sleep() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    condition_.wait(lock, [this] { return awake_; });
+    MutexLock lock(&mutex_);
+    condition_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return awake_; });
     awake_ = false;
   }
 
  private:
-  std::mutex mutex_;  // guards awake_
-  std::condition_variable condition_;
-  bool awake_ = false;
+  Mutex mutex_;
+  CondVar condition_;
+  bool awake_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 // Sends messages of edge `in` back on edge `out`, counts them, and checks order and payload.

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "runtime/base/planted_bug.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -71,10 +70,9 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
   if (message->job_tag != job_tag_) {
     const bool of_job =
         !of_network && message->job_tag == JobTag(identity_.job_key, message->epoch, message->role);
-    const bool let_in =
-        of_job ? Planted(PlantedBug::kStaleEpochAccepted) : Planted(PlantedBug::kForeignAccepted);
-    if (!let_in) return of_job ? Verdict::kFenced : Verdict::kForeign;
-  } else if (!of_network) {
+    return of_job ? Verdict::kFenced : Verdict::kForeign;
+  }
+  if (!of_network) {
     return Wrong(*message, absl::StrCat("epoch ", identity_.epoch, ", role ", identity_.role),
                  absl::StrCat("epoch ", message->epoch, ", role ", message->role));
   }
@@ -89,12 +87,7 @@ absl::StatusOr<MessageLedger::Verdict> MessageLedger::Enter(const char* header, 
 
   Edge& edge = edges_[message->receiver_edge];
   Slot& slot = edge.slots[message->header.slot];
-  uint32_t ahead = message->number - edge.next_received;
-  if (Planted(PlantedBug::kOrderUnchecked)) {
-    for (ahead = 0;
-         edge.arrivals[(edge.head + ahead) % edge.arrivals.size()].state != Arrival::State::kNone;)
-      ++ahead;
-  }
+  const uint32_t ahead = message->number - edge.next_received;
   slot.arrival = static_cast<uint32_t>((uint64_t{edge.head} + ahead) % edge.arrivals.size());
   slot.use = Use::kArriving;
   Arrival& arrival = edge.arrivals[slot.arrival];
@@ -139,10 +132,6 @@ absl::Status MessageLedger::CheckEdge(const WireMessage& message) const {
                  absl::StrCat("slot ", header.slot));
   }
   const uint32_t ahead = message.number - edge.next_received;
-  if (Planted(PlantedBug::kOrderUnchecked) &&
-      edge.arrivals[edge.head].state == Arrival::State::kNone)
-    return absl::OkStatus();
-  if (Planted(PlantedBug::kTwiceAccepted)) return absl::OkStatus();
   if (ahead >= edge.arrivals.size()) {
     return Wrong(message, absl::StrCat("number ", edge.next_received, " or a little more"),
                  absl::StrCat(message.number));
@@ -180,7 +169,7 @@ absl::Status MessageLedger::CheckPayload(const WireMessage& message, uint64_t pa
       behind = static_cast<uint64_t>(announced);
       break;
   }
-  if (!fits || (payload_bytes != behind && !Planted(PlantedBug::kTruncatedAccepted))) {
+  if (!fits || payload_bytes != behind) {
     return Wrong(
         message, absl::StrCat(announced, " bytes as the header says"),
         absl::StrCat(payload_bytes, " bytes, payload of kind ", static_cast<int>(message.payload)));
@@ -221,12 +210,8 @@ void MessageLedger::EndSend(EdgeHandle edge, int32_t slot) {
 const MessageLedger::Arrival* MessageLedger::Front(EdgeHandle edge) const {
   const Edge& e = edges_[edge];
   const Arrival& arrival = e.arrivals[e.head];
-  const bool payload_is_there =
-      arrival.state == Arrival::State::kComplete ||
-      (Planted(PlantedBug::kPayloadNotAwaited) && arrival.state == Arrival::State::kReceiving);
-  if (!payload_is_there) return nullptr;
-  if (e.slots[arrival.message.header.slot].leaving && !Planted(PlantedBug::kLeavingIgnored))
-    return nullptr;
+  if (arrival.state != Arrival::State::kComplete) return nullptr;
+  if (e.slots[arrival.message.header.slot].leaving) return nullptr;
   return &arrival;
 }
 

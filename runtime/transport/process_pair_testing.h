@@ -6,13 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <functional>
-#include <mutex>
 
 #include "gtest/gtest.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/forked_exchange_testing.h"
 
 namespace weir {
@@ -54,20 +53,20 @@ class ForkedProcess {
 class Bell {
  public:
   void Ring() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     rung_ = true;
-    condition_.notify_one();
+    condition_.NotifyOne();
   }
   void Await() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    condition_.wait(lock, [this] { return rung_; });
+    MutexLock lock(&mutex_);
+    condition_.Wait(&mutex_, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return rung_; });
     rung_ = false;
   }
 
  private:
-  std::mutex mutex_;  // guards rung_
-  std::condition_variable condition_;
-  bool rung_ = false;
+  Mutex mutex_;
+  CondVar condition_;
+  bool rung_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace weir

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <atomic>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/loopback_transport.h"
 
@@ -107,7 +107,7 @@ class ProcessEndpoint final : public TransportEndpoint {
   }
 
   void SetWakeHook(std::function<void()> hook) override {
-    std::lock_guard<std::mutex> lock(hook_mutex_);
+    MutexLock lock(&hook_mutex_);
     hook_ = std::move(hook);
   }
 
@@ -159,7 +159,7 @@ class ProcessEndpoint final : public TransportEndpoint {
   // called once.
   void OnNews() {
     if (state_.exchange(State::kAwake) != State::kParked) return;
-    std::lock_guard<std::mutex> lock(hook_mutex_);
+    MutexLock lock(&hook_mutex_);
     if (hook_) hook_();
   }
 
@@ -168,8 +168,8 @@ class ProcessEndpoint final : public TransportEndpoint {
   Half remote_;
   const std::vector<bool> is_local_;  // by rank
   std::vector<Edge> edges_;
-  std::mutex hook_mutex_;
-  std::function<void()> hook_;  // guarded by hook_mutex_
+  Mutex hook_mutex_;
+  std::function<void()> hook_ ABSL_GUARDED_BY(hook_mutex_);
   // kParking while the owner parks the halves: in this state news only ends the parking.
   // Sequentially consistent.
   std::atomic<State> state_{State::kAwake};

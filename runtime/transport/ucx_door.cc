@@ -17,10 +17,10 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
 
 namespace weir {
 namespace {
@@ -41,13 +41,12 @@ struct PrivateName {
 // Guarded holds the guarded sockets, and is never destroyed, because UCX's thread may outlive
 // static objects.
 struct Guarded {
-  std::mutex mutex;                                  // guards the next two
-  std::vector<std::pair<int, std::string>> sockets;  // and their tokens
-  std::map<int, PrivateName> names;                  // by socket
-  std::atomic<int> num_sockets{0};                   // of both; a hint that spares others the lock
+  Mutex mutex;
+  std::vector<std::pair<int, std::string>> sockets ABSL_GUARDED_BY(mutex);  // and their tokens
+  std::map<int, PrivateName> names ABSL_GUARDED_BY(mutex);                  // by socket
+  std::atomic<int> num_sockets{0};  // of both; a hint that spares others the lock
 
-  // Must be called under the mutex.
-  void Count() {
+  void Count() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     num_sockets.store(static_cast<int>(sockets.size() + names.size()), std::memory_order_release);
   }
 };
@@ -59,7 +58,7 @@ Guarded& AllGuarded() {
 std::string TokenOf(int fd) {
   Guarded& guarded = AllGuarded();
   if (guarded.num_sockets.load(std::memory_order_acquire) == 0) return "";
-  std::lock_guard<std::mutex> lock(guarded.mutex);
+  MutexLock lock(&guarded.mutex);
   for (const auto& [socket, token] : guarded.sockets) {
     if (socket == fd) return token;
   }
@@ -69,7 +68,7 @@ std::string TokenOf(int fd) {
 std::string PrivatePathOf(int fd) {
   Guarded& guarded = AllGuarded();
   if (guarded.num_sockets.load(std::memory_order_acquire) == 0) return "";
-  std::lock_guard<std::mutex> lock(guarded.mutex);
+  MutexLock lock(&guarded.mutex);
   const auto found = guarded.names.find(fd);
   return found == guarded.names.end() ? "" : found->second.path;
 }
@@ -116,7 +115,7 @@ UcxDoor::~UcxDoor() { Release(); }
 void UcxDoor::Release() {
   Close();
   Guarded& guarded = AllGuarded();
-  std::lock_guard<std::mutex> lock(guarded.mutex);
+  MutexLock lock(&guarded.mutex);
   for (int fd : private_sockets_) {
     const auto found = guarded.names.find(fd);
     if (found == guarded.names.end()) continue;
@@ -129,7 +128,7 @@ void UcxDoor::Release() {
 
 void UcxDoor::AddListener(int fd) {
   Guarded& guarded = AllGuarded();
-  std::lock_guard<std::mutex> lock(guarded.mutex);
+  MutexLock lock(&guarded.mutex);
   guarded.sockets.emplace_back(fd, token_);
   guarded.Count();
   listeners_.push_back(fd);
@@ -152,7 +151,7 @@ bool UcxDoor::BindPrivately(int fd) {
     ::rmdir(folder.c_str());
     if (file < 0) continue;
     Guarded& guarded = AllGuarded();
-    std::lock_guard<std::mutex> lock(guarded.mutex);
+    MutexLock lock(&guarded.mutex);
     guarded.names[fd] = {file, absl::StrCat("/proc/", ::getpid(), "/fd/", file)};
     guarded.Count();
     private_sockets_.push_back(fd);
@@ -172,7 +171,7 @@ void UcxDoor::Close() {
     ::close(idle);
   }
   Guarded& guarded = AllGuarded();
-  std::lock_guard<std::mutex> lock(guarded.mutex);
+  MutexLock lock(&guarded.mutex);
   auto& sockets = guarded.sockets;
   sockets.erase(std::remove_if(sockets.begin(), sockets.end(),
                                [this](const auto& socket) {

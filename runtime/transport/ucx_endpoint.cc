@@ -420,13 +420,13 @@ absl::Status UcxEndpoint::CheckPayload(EdgeHandle edge, const WireMessage& messa
 }
 
 void UcxEndpoint::SetWakeHook(std::function<void()> hook) {
-  std::lock_guard<std::mutex> lock(hook_mutex_);
+  MutexLock lock(&hook_mutex_);
   hook_ = std::move(hook);
 }
 
 void UcxEndpoint::OnNews(uint32_t parking) {
   if (!parked_.compare_exchange_strong(parking, kAwake)) return;
-  std::lock_guard<std::mutex> lock(hook_mutex_);
+  MutexLock lock(&hook_mutex_);
   if (hook_) hook_();
 }
 

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/time/time.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/growing_nap.h"
 #include "runtime/transport/message_ledger.h"
 #include "runtime/transport/rank_card.h"
@@ -161,8 +161,8 @@ class UcxEndpoint final : public TransportEndpoint {
   bool connected_ = false;
   bool closed_ = false;
 
-  std::mutex hook_mutex_;
-  std::function<void()> hook_;  // guarded by hook_mutex_
+  Mutex hook_mutex_;
+  std::function<void()> hook_ ABSL_GUARDED_BY(hook_mutex_);
   static constexpr uint32_t kAwake = 0;
   uint32_t parking_ = kAwake;  // the number of the latest
   // The parking that news would end, or kAwake: late news of an earlier parking is ignored. The

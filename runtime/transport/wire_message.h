@@ -28,8 +28,8 @@ struct WireMessage {
   EdgeHandle receiver_edge = -1;  // the receiver's number of the edge
   uint32_t number = 0;            // of this token or credit on its edge, from 0, modulo 2^32
   uint32_t checksum = 0;          // CRC32C of the payload; 0 where none is computed
-  // The header of a token. For a credit: edge and slot. For a bye: sequence, the number of tokens
-  // and credits that the sender has sent to this receiver. Otherwise zero.
+  // A token has a whole header. A credit has edge and slot. A bye has as its sequence the number of
+  // tokens and credits that the sender has sent to this receiver. All other fields are zero.
   MessageHeader header;
 };
 

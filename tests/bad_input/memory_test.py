@@ -156,7 +156,7 @@ class MemoryTest(unittest.TestCase):
 
     def test_a_trace_with_one_packet_of_many_parts(self):
         self.check_trace([message(11, b"\x48\x01" + b"\x22\x00" * (7 * MIB))], "too many parts")
-        self.check_trace([message(20040, b"\x1a\x00" * (7 * MIB))], "too many parts")
+        self.check_trace([message(20041, b"\x1a\x00" * (7 * MIB))], "too many parts")
 
     def test_a_trace_of_many_sequences(self):
         self.check_trace((b"\x50" + varint(i) for i in range(MIB)), "take more than")

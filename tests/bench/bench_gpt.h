@@ -17,7 +17,7 @@
 
 namespace weir::bench {
 
-// What the benches measure, unless they say otherwise. TransformerOptions with sizes.
+// The benches measure these models, unless a bench says otherwise.
 TransformerOptions TinyGpt();    // so little work that the runtime is what is left
 TransformerOptions SmallGpt();   // 8 layers, hidden 256
 TransformerOptions MediumGpt();  // 6 layers, hidden 512

@@ -1,7 +1,7 @@
-// One line of `tools/bench`: the quantity, the samples, and the figure that the samples are
-// compared with. A bench prints rows as JSON, one row on a line, and bench_report.py makes the
-// table. Not here: medians and verdicts.
-// Thread rule: values; PrintRow and the clocks from any thread, PrintRow one at a time.
+// A BenchRow is one line of `tools/bench`: the quantity, the samples, and the figure that the
+// samples are compared with. A bench prints rows as JSON, one row on a line, and bench_report.py
+// makes the table. Not here: medians and verdicts. Thread rule: values; PrintRow and the clocks
+// from any thread, PrintRow one at a time.
 #pragma once
 
 #include <cstdint>

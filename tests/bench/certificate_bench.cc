@@ -21,11 +21,11 @@ constexpr double kBudgetMs = 50;
 RankPlan MirroredChain(int actors) {
   RankPlan plan = ChainPlan(actors, 1, kMicroBatches);
   // The registers of 20,000 actors have 10 million slots, of the 16 million that a plan may have.
-  const int64_t time = 10, turn = 100;
+  const int64_t time = 10, stride = 100;
   for (int i = 0; i < actors; ++i) {
-    ActorTiming* timing = plan.mutable_actor(i)->mutable_timing();
+    proto::Timing* timing = plan.mutable_actor(i)->mutable_timing();
     timing->set_start_ns(i * time);
-    timing->set_turn_ns(turn);
+    timing->set_micro_batch_stride_ns(stride);
     timing->set_time_ns(time);
   }
   for (int i = 0; i < actors / 2; ++i) {
@@ -33,25 +33,23 @@ RankPlan MirroredChain(int actors) {
     RegisterSpec* r = plan.add_registers();
     r->set_id(plan.registers_size() - 1);
     r->set_name(absl::StrCat("kept ", i));
-    r->set_slots(static_cast<int>((mirror - i + 1) * time / turn + 1));
+    r->set_slots(static_cast<int>((mirror - i + 1) * time / stride + 1));
     r->set_tokens_per_step(kMicroBatches);
     OutputPort* out = plan.mutable_actor(i)->add_output();
     out->set_register_id(r->id());
-    out->set_period(1);
     InputPort* in = plan.mutable_actor(mirror)->add_input();
     in->set_register_id(r->id());
-    in->set_period(1);
   }
-  plan.mutable_certificate()->set_iteration_ns(actors * time + kMicroBatches * turn);
+  plan.mutable_certificate()->set_iteration_ns(actors * time + kMicroBatches * stride);
   return plan;
 }
 
 // Lists the same times act by act, so that no edge is even any more.
 void ListStarts(RankPlan* plan) {
   for (ActorSpec& actor : *plan->mutable_actor()) {
-    ActorTiming* timing = actor.mutable_timing();
+    proto::Timing* timing = actor.mutable_timing();
     for (int k = 0; k < kMicroBatches; ++k)
-      timing->add_act_start_ns(timing->start_ns() + k * timing->turn_ns());
+      actor.add_act_start_ns(timing->start_ns() + k * timing->micro_batch_stride_ns());
   }
 }
 

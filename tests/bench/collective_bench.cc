@@ -23,7 +23,6 @@
 #include <iostream>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <sstream>
 #include <string>
 
@@ -33,6 +32,7 @@
 #include "compiler/cost/cost_model.h"
 #include "compiler/lower/rank_lowering.h"
 #include "compiler/rhythm/solve_rhythm.h"
+#include "runtime/base/mutex.h"
 #include "runtime/transport/process_transport.h"
 #include "tests/bench/bench_row.h"
 
@@ -73,7 +73,7 @@ class SocketExchange final : public Exchange {
     return sent ? absl::OkStatus() : absl::UnavailableError("the other process is gone");
   }
   absl::StatusOr<std::string> Fetch(const std::string& key) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     while (!values_.contains(key)) {
       uint64_t sizes[2];
       if (!Read(sizes, sizeof(sizes))) return absl::UnavailableError("the other process is gone");
@@ -86,7 +86,10 @@ class SocketExchange final : public Exchange {
     return values_[key];
   }
   // Forgets the values, because the next network uses the same keys again.
-  void Forget() { values_.clear(); }
+  void Forget() {
+    MutexLock lock(&mutex_);
+    values_.clear();
+  }
   // Returns when both processes have come here. No run begins, and no run ends for good, before.
   void Meet() {
     const std::string key = absl::StrCat("meeting ", ++num_meetings_);
@@ -104,8 +107,8 @@ class SocketExchange final : public Exchange {
 
   const int fd_;
   int64_t num_meetings_ = 0;
-  std::mutex mutex_;  // guards values_
-  std::map<std::string, std::string> values_;
+  Mutex mutex_;
+  std::map<std::string, std::string> values_ ABSL_GUARDED_BY(mutex_);
 };
 
 constexpr int64_t kMicroBatches = 16;
@@ -133,12 +136,13 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   plan.stage_mesh = plan.mesh.StageMesh();
   plan.plan_id = "boxing";
   plan.micro_batches = kMicroBatches;
-  plan.module.AddValue({"x", type, boxing.from, 0, compiler::Rate::kMicroBatch, -1});
-  plan.module.AddValue({"y", type, boxing.to, boxing.to_stage, compiler::Rate::kMicroBatch, -1});
+  plan.module.AddValue({"x", type, boxing.from, 0, compiler::Frequency::kMicroBatch, -1});
+  plan.module.AddValue(
+      {"y", type, boxing.to, boxing.to_stage, compiler::Frequency::kMicroBatch, -1});
   compiler::ProgramItem source, exchange;
   source.kind = compiler::ItemKind::kSource;
   source.name = source.feed = "x";
-  source.rate = exchange.rate = compiler::Rate::kMicroBatch;
+  source.rate = exchange.rate = compiler::Frequency::kMicroBatch;
   source.outputs = {0};
   exchange.kind = compiler::ItemKind::kBoxing;
   exchange.name = "y";
@@ -150,7 +154,7 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
     compiler::ProgramItem sink;
     sink.kind = compiler::ItemKind::kSink;
     sink.name = sink.feed = "y is read";
-    sink.rate = compiler::Rate::kMicroBatch;
+    sink.rate = compiler::Frequency::kMicroBatch;
     sink.inputs = {1};
     plan.module.items.push_back(sink);
   }
@@ -159,7 +163,7 @@ RankPlan PlanOf(const Boxing& boxing, int64_t bytes, int rank) {
   return Must(LowerForRank(plan, rank));
 }
 
-// One boxing at one size, ready to run.
+// A BoxingJob is one boxing at one size, ready to run.
 class BoxingJob {
  public:
   BoxingJob(const Boxing& boxing, int64_t bytes, int rank, SocketExchange* exchange,

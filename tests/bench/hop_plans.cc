@@ -10,8 +10,7 @@ ActorSpec* AddActor(int acts_per_step, RankPlan* plan) {
   actor->set_id(plan->actor_size() - 1);
   actor->set_name(absl::StrCat("actor ", actor->id()));
   actor->set_program(-1);
-  actor->set_acts_per_step(acts_per_step);
-  actor->set_chunks(1);
+  actor->mutable_rate()->set_acts_per_step(acts_per_step);
   actor->set_priority(actor->id());
   return actor;
 }
@@ -32,13 +31,11 @@ RegisterSpec* AddRegister(int slots, int acts_per_step, RankPlan* plan) {
 void Read(int register_id, ActorSpec* actor) {
   InputPort* port = actor->add_input();
   port->set_register_id(register_id);
-  port->set_period(1);
 }
 
 void Write(int register_id, ActorSpec* actor) {
   OutputPort* port = actor->add_output();
   port->set_register_id(register_id);
-  port->set_period(1);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ struct FreeMemory {
   void operator()(void* memory) const { std::free(memory); }
 };
 
-// One oneDNN primitive on operands that no other code uses.
+// A BareProduct is one oneDNN primitive on operands that no other code uses.
 class BareProduct {
  public:
   explicit BareProduct(const Product& p) : engine_(dnnl::engine::kind::cpu, 0), stream_(engine_) {

@@ -45,7 +45,7 @@ void PinTo(int core) {
   ::sched_setaffinity(0, sizeof(cores), &cores);
 }
 
-// One of two ranks with an edge to the other rank.
+// A Side is one of two ranks, with an edge to the other rank.
 class Side final : public MessageReceiver {
  public:
   Side(int rank, Exchange* exchange, Lanes lanes, Checksum checksum)

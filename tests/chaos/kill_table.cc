@@ -8,24 +8,26 @@
 #include <array>
 #include <cstring>
 #include <memory>
+#include <string_view>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "tests/chaos/chaos_case.h"
-
-#ifndef WEIR_PLANTED_BUGS
-#error "compile with WEIR_PLANTED_BUGS, and link nothing that is not"
-#endif
+#include "tests/chaos/mutant_switch.h"
 
 namespace weir::chaos {
 namespace {
 
-// A child that is still at it after this long is stuck.
+// A child that still runs after this long is stuck.
 constexpr unsigned kSecondsMax = 60;
 constexpr size_t kHowMax = 64;
+constexpr const char* kLedgerTestProgram = "tests/chaos/mutated_message_ledger_test";
 
-// "plan\nseed\nhow" of the first failure, "" if there is none.
+std::string IdOf(int mutant) { return mutant == kNoMutant ? "" : MutantCatalogue()[mutant].id; }
+
+// Returns "plan\nseed\nhow" of the first failure, "" if there is none.
 std::string FirstFailure(uint64_t seeds) {
   for (const StandardPlan& plan : StandardPlans()) {
     absl::StatusOr<std::unique_ptr<CasePlayer>> player = CasePlayer::Create(plan.name);
@@ -46,56 +48,107 @@ std::string ReadAll(int fd) {
   return text;
 }
 
-}  // namespace
+std::string FirstLine(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')).substr(0, kHowMax));
+}
 
-Kill TryToKill(PlantedBug bug, const std::string& name, const std::string& what, uint64_t seeds) {
-  Kill kill{name, what};
+// A ChildEnd is what a child wrote to its pipe, and its status as waitpid returns it.
+struct ChildEnd {
+  std::string text;
+  int status = 0;
+};
+
+// Runs `body` in a child, which writes to the descriptor that it is given. kSecondsMax end it.
+ChildEnd RunChild(absl::FunctionRef<void(int fd)> body) {
   int ends[2];
-  if (::pipe(ends) != 0) {
-    kill.how = "no pipe";
-    return kill;
-  }
+  if (::pipe(ends) != 0) return {"no pipe", 1};
   const pid_t child = ::fork();
   if (child == 0) {
     ::alarm(kSecondsMax);
-    planted_bug = bug;
-    const std::string failure = FirstFailure(seeds);
-    const ssize_t written = ::write(ends[1], failure.data(), failure.size());
-    ::_exit(written == static_cast<ssize_t>(failure.size()) ? 0 : 1);
+    body(ends[1]);
+    ::_exit(0);
   }
   ::close(ends[1]);
-  const std::string text = ReadAll(ends[0]);
+  ChildEnd end{ReadAll(ends[0])};
   ::close(ends[0]);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  if (WIFSIGNALED(status)) {
-    kill.killed = true;
-    kill.how = WTERMSIG(status) == SIGALRM ? "never ends"
-                                           : absl::StrCat("crash: ", strsignal(WTERMSIG(status)));
+  ::waitpid(child, &end.status, 0);
+  return end;
+}
+
+// Returns whether a signal ended the child. If one did, the mutant is killed.
+bool EndedBySignal(const ChildEnd& end, Kill* kill) {
+  if (!WIFSIGNALED(end.status)) return false;
+  const int signal = WTERMSIG(end.status);
+  kill->killed = true;
+  kill->how = signal == SIGALRM ? "never ends" : absl::StrCat("crash: ", strsignal(signal));
+  return true;
+}
+
+}  // namespace
+
+Kill TryToKillByChaos(int mutant, uint64_t seeds) {
+  Kill kill{IdOf(mutant)};
+  const ChildEnd end = RunChild([&](int fd) {
+    TurnOn(mutant);
+    const std::string failure = FirstFailure(seeds);
+    (void)!::write(fd, failure.data(), failure.size());
+  });
+  if (EndedBySignal(end, &kill)) return kill;
+  const std::vector<std::string> parts = absl::StrSplit(end.text, absl::MaxSplits('\n', 2));
+  if (parts.size() < 3) {
+    kill.how = end.text;
     return kill;
   }
-  const std::vector<std::string> parts = absl::StrSplit(text, absl::MaxSplits('\n', 2));
-  if (parts.size() < 3) return kill;
   kill.killed = true;
-  kill.plan = parts[0];
+  kill.by = parts[0];
   kill.seed = std::stoull(parts[1]);
-  kill.how = std::string(absl::StrSplit(parts[2], '\n').begin()->substr(0, kHowMax));
+  kill.how = FirstLine(parts[2]);
+  return kill;
+}
+
+Kill TryToKillByLedgerTest(int mutant) {
+  Kill kill{IdOf(mutant)};
+  // The program gets no other variable: Bazel's variables name the report of the caller's test,
+  // and the program would overwrite that report.
+  std::string variable = absl::StrCat("WEIR_MUTANT=", kill.mutant);
+  const ChildEnd end = RunChild([&](int fd) {
+    char program[] = "mutated_message_ledger_test";
+    char* arguments[] = {program, nullptr};
+    char* environment[] = {variable.data(), nullptr};
+    ::dup2(fd, STDOUT_FILENO);
+    ::execve(kLedgerTestProgram, arguments, environment);
+  });
+  kill.by = kKilledByLedgerTest;
+  if (EndedBySignal(end, &kill)) return kill;
+  // The first failed test is in a line "[  FAILED  ] NAME (TIME)".
+  constexpr std::string_view kFailed = "[  FAILED  ] ";
+  const size_t failed = end.text.find(kFailed);
+  kill.killed = WEXITSTATUS(end.status) == 1 && failed != std::string::npos;
+  if (kill.killed) {
+    const std::string line = FirstLine(std::string_view(end.text).substr(failed + kFailed.size()));
+    kill.how = line.substr(0, line.find(' '));
+  } else {
+    kill.how = "the program found nothing, or did not run";
+  }
   return kill;
 }
 
 std::vector<Kill> MakeKillTable(uint64_t seeds) {
   std::vector<Kill> table;
-  for (const CatalogueEntry& entry : BugCatalogue())
-    table.push_back(TryToKill(entry.bug, entry.name, entry.what, seeds));
+  const absl::Span<const Mutant> mutants = MutantCatalogue();
+  for (int i = 0; i < static_cast<int>(mutants.size()); ++i) {
+    const bool by_chaos = std::string_view(mutants[i].killed_by) == kKilledByChaos;
+    table.push_back(by_chaos ? TryToKillByChaos(i, seeds) : TryToKillByLedgerTest(i));
+  }
   return table;
 }
 
 void PrintKillTable(const std::vector<Kill>& table, std::ostream& out) {
-  out << absl::StrFormat("%-28s %-8s %-22s %5s  %s\n", "planted bug", "killed", "plan", "seed",
+  out << absl::StrFormat("%-28s %-8s %-22s %5s  %s\n", "mutant", "killed", "by", "seed",
                          "found as");
   for (const Kill& kill : table) {
-    out << absl::StrFormat("%-28s %-8s %-22s %5u  %s\n", kill.name, kill.killed ? "yes" : "NO",
-                           kill.plan, kill.seed, kill.how);
+    out << absl::StrFormat("%-28s %-8s %-22s %5u  %s\n", kill.mutant, kill.killed ? "yes" : "NO",
+                           kill.by, kill.seed, kill.how);
   }
   const auto killed =
       std::count_if(table.begin(), table.end(), [](const Kill& kill) { return kill.killed; });

@@ -1,6 +1,6 @@
-// Plants each bug in turn and checks whether the regression seeds find it. Only for programs whose
-// sources are compiled with WEIR_PLANTED_BUGS. Each bug runs in its own process, because it may
-// crash.
+// Turns on each mutant and checks whether the test that the catalogue names finds it. Only for
+// programs that link the copies of the sources with mutants. Each mutant runs in its own process,
+// because it may crash.
 // Thread rule: one thread in the process.
 #pragma once
 
@@ -9,21 +9,25 @@
 #include <string>
 #include <vector>
 
-#include "tests/chaos/bug_catalogue.h"
+#include "tests/chaos/mutant_catalogue.h"
 
 namespace weir::chaos {
 
 struct Kill {
-  std::string name;
-  std::string what;
+  std::string mutant;  // its id; empty if none was on
   bool killed = false;
-  std::string plan;  // the plan that found the bug
-  uint64_t seed = 0;
-  std::string how;  // the message of the check
+  std::string by;     // the plan, or the test program, that found the mutant
+  uint64_t seed = 0;  // of the plan; 0: a test program found the mutant
+  std::string how;    // the message of the check
 };
 
-// Plays `seeds` seeds of each standard plan, from 1, until a run fails.
-Kill TryToKill(PlantedBug bug, const std::string& name, const std::string& what, uint64_t seeds);
+// Plays `seeds` seeds of each standard plan, from 1, until a run fails. `mutant` is a number, or
+// kNoMutant.
+Kill TryToKillByChaos(int mutant, uint64_t seeds);
+// Runs mutated_message_ledger_test, which lies below the current folder.
+Kill TryToKillByLedgerTest(int mutant);
+
+// Tries to kill every mutant by the test that the catalogue names.
 std::vector<Kill> MakeKillTable(uint64_t seeds);
 void PrintKillTable(const std::vector<Kill>& table, std::ostream& out);
 

@@ -1,4 +1,4 @@
-// Prints the kill table: which planted bugs the regression seeds find, and how.
+// Prints the kill table: which mutants the tests find, and how.
 #include <iostream>
 #include <string>
 

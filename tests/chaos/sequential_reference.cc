@@ -104,6 +104,7 @@ class SequentialRun {
           KernelSpec spec;
           spec.op = call.op;
           spec.attrs = call.attrs;
+          spec.transfer = call.transfer;
           spec.inputs = Slices(call.inputs);
           spec.outputs = Slices(call.outputs);
           spec.micro_batches = plan.micro_batches;

@@ -20,10 +20,10 @@
 namespace weir::chaos {
 
 struct Reference {
-  // By (rank, state): the content at first and after each act that touches the state. The last
-  // content is the result.
+  // states[{rank, state}] lists the content at first and after each act that touches the state. The
+  // last content is the result.
   std::map<std::pair<int, int>, std::vector<std::string>> states;
-  // By (metric, step, micro-batch): the values, sorted.
+  // metrics[{metric, step, micro-batch}] lists the values, sorted.
   std::map<std::tuple<std::string, int64_t, int64_t>, std::vector<float>> metrics;
 };
 

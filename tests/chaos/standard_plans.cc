@@ -94,8 +94,7 @@ class RowRank {
     actor->set_function(name);
     actor->set_kind(kind);
     actor->set_program(program);
-    actor->set_acts_per_step(m_);
-    actor->set_chunks(1);
+    actor->mutable_rate()->set_acts_per_step(m_);
     actor->set_instance(static_cast<uint64_t>(rank_ * 100 + actor->id()));
     actor->set_phase(phase);
     return actor;
@@ -103,12 +102,10 @@ class RowRank {
   static void Input(ActorSpec* actor, int id) {
     InputPort* port = actor->add_input();
     port->set_register_id(id);
-    port->set_period(1);
   }
   static void Output(ActorSpec* actor, int id) {
     OutputPort* port = actor->add_output();
     port->set_register_id(id);
-    port->set_period(1);
   }
   static void SetSlice(TensorSliceProto* slice) {
     slice->set_dtype("i32");

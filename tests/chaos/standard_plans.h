@@ -22,7 +22,8 @@ struct StandardPlan {
 // grid8x8, and others; and each on a device with queues, such as chain_2x64 on two queues that take
 // 64 acts ahead.
 const std::vector<StandardPlan>& StandardPlans();
-// Of StandardPlans() and of those too large for every day (grid32x16). Null if there is none.
+// Returns the plan of this name, from StandardPlans() or from the plans that are too large for
+// every day (grid32x16). Null if no plan has the name.
 const StandardPlan* FindPlan(const std::string& name);
 
 // `actors` mixing actors and `ranks` ranks in a row, `micro_batches` tokens a step along it.

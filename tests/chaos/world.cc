@@ -64,9 +64,8 @@ absl::Status World::Load(SimNetwork::Mapping mapping) {
   RankExecutorOptions options;
   options.feed = &feed_;
   options.sink = &sink_;
-  options.state_init = [](const std::string&, const TensorSlice& slice, const PlanInitializer&,
-                          void* memory) {
-    std::memset(memory, 0, slice.bytes());
+  options.state_init = [](const PlanState& state, void* memory) {
+    std::memset(memory, 0, state.slice.bytes());
     return absl::OkStatus();
   };
   options.clock = &clock_;

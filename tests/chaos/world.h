@@ -1,6 +1,6 @@
-// One standard plan, loaded once and run many times: ranks, devices, network and engine of
-// the product, the kernels of the tests, and the answers that must come out.
-// Not here: that the plans cannot come to a standstill by themselves (standard_plans_test).
+// A World is one standard plan, loaded once and run many times: ranks, devices, network and engine
+// of the product, the kernels of the tests, and the answers that must come out. standard_plans_test
+// proves that the plans cannot come to a standstill by themselves.
 // Thread rule: one thread at a time.
 #pragma once
 
@@ -42,7 +42,7 @@ class World {
     std::vector<SimFault> faults;
     int64_t steps_per_call = 1;
   };
-  // One run from the beginning, everything checked.
+  // Makes one run from the beginning and checks everything.
   RunResult Play(const Run& run);
   // The same, telling each event.
   RunResult Explain(const Run& run, std::ostream& out);

@@ -3,8 +3,8 @@
 //
 // ExpectGolden compares the output with the file. If tests/golden/update runs the test
 // (WEIR_UPDATE_GOLDEN names the root of the checkout), ExpectGolden rewrites the file instead, and
-// a person reviews the change as a diff. Not for numbers that depend on the machine. Thread rule:
-// reads and writes files; one thread.
+// a person reviews the change as a diff. A golden file holds no numbers that depend on the machine.
+// Thread rule: reads and writes files; one thread.
 #pragma once
 
 #include <string>

@@ -10,7 +10,9 @@ import unittest
 
 from tests.layering import definition_rules
 from tests.layering import include_rules
+from tests.layering import mutex_rules
 from tests.layering import style_rules
+from tests.layering import visibility_rules
 from tests.layering.source_tree import SourceTree
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.realpath(__file__))))
@@ -58,7 +60,8 @@ def _add_test(rule):
     setattr(LayeringTest, "test_" + rule.__name__.replace("check_", ""), test)
 
 
-for _rule in include_rules.INCLUDE_RULES + style_rules.STYLE_RULES + definition_rules.DEFINITION_RULES:
+for _rule in (include_rules.INCLUDE_RULES + style_rules.STYLE_RULES + definition_rules.DEFINITION_RULES +
+              mutex_rules.MUTEX_RULES + visibility_rules.VISIBILITY_RULES):
     _add_test(_rule)
 
 if __name__ == "__main__":

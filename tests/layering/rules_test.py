@@ -4,7 +4,9 @@ import unittest
 
 from tests.layering import definition_rules
 from tests.layering import include_rules
+from tests.layering import mutex_rules
 from tests.layering import style_rules
+from tests.layering import visibility_rules
 from tests.layering.source_tree import SourceTree, includes_of
 
 MARK = "TO" + "DO"
@@ -151,6 +153,38 @@ class DefinitionRulesTest(PlantedViolationTest):
             self.assertEqual(definition_rules.check_one_definition(tree), [], other)
 
 
+class MutexRulesTest(PlantedViolationTest):
+    def test_a_lock_without_annotations_is_found(self):
+        for lock in ("std::mutex m;", "std::shared_mutex m;", "std::lock_guard<Mutex> l(m);", "absl::Mutex m;",
+                     "std::condition_variable_any c;"):
+            with self.subTest(lock=lock):
+                self.assert_found(mutex_rules.check_mutex_types(tree_of(sbp__x_cc="\n" + lock)), "sbp/x.cc:2")
+        self.assertEqual(mutex_rules.check_mutex_types(tree_of(sbp__x_cc="Mutex m;  // no std::mutex\n")), [])
+        self.assertEqual(mutex_rules.check_mutex_types(SourceTree({"runtime/base/mutex.h": "std::mutex m_;"})), [])
+
+    def test_a_mutex_that_guards_nothing_is_found(self):
+        for mutex in ("Mutex mutex_;", "  mutable Mutex mutex_;  // guards a_", "static weir::Mutex mutex_;"):
+            for member in ("int a_;", "int a_ ABSL_GUARDED_BY(other_mutex_);"):
+                with self.subTest(mutex=mutex, member=member):
+                    tree = tree_of(sbp__x_cc=f"\n{mutex}\n{member}\n")
+                    self.assert_found(mutex_rules.check_mutexes_guard(tree), "sbp/x.cc:2")
+        for text in ("Mutex mutex_;\nint a_ ABSL_GUARDED_BY(mutex_) = 0;\n",
+                     "Mutex mutex_;\nint* const a_ ABSL_PT_GUARDED_BY(mutex_);\n",
+                     "// Guards no member: the mutex\n// orders writes.\nMutex m;\n",
+                     "Mutex m;  // guards no member: the mutex orders writes\n",
+                     "void Wait(Mutex* mutex);\n"):
+            with self.subTest(text=text):
+                self.assertEqual(mutex_rules.check_mutexes_guard(tree_of(sbp__x_h=text)), [])
+
+    def test_a_guarded_member_that_others_can_touch_is_found(self):
+        self.assert_found(
+            mutex_rules.check_guarded_members_are_private(tree_of(sbp__x_h="\nint a ABSL_GUARDED_BY(mutex);\n")),
+            "sbp/x.h:2")
+        for name, text in (("sbp__x_h", "int a_ ABSL_GUARDED_BY(mutex_);\n"),
+                           ("sbp__x_cc", "int a ABSL_GUARDED_BY(mutex);\n")):
+            self.assertEqual(mutex_rules.check_guarded_members_are_private(tree_of(**{name: text})), [])
+
+
 class StyleRulesTest(PlantedViolationTest):
     def test_a_long_file_is_found(self):
         self.assert_found(style_rules.check_length(tree_of(sbp__x_cc="\n" * 801), {}), "801")
@@ -211,6 +245,32 @@ class StyleRulesTest(PlantedViolationTest):
                 self.assert_found(
                     style_rules.check_links(tree_of(docs__a_md=f"# A\n\n[x]({link})\n", docs__b_md="# B\n")),
                     "docs/a.md:3")
+
+
+class VisibilityRulesTest(PlantedViolationTest):
+    BASE = 'weir_cc_library(\n    name = "base",\n    visibility = [%s],\n)\n'
+    USER = 'weir_cc_library(\n    name = "sbp",\n    deps = ["//runtime/base"],\n)\n'
+
+    def test_a_public_target_without_a_reason_is_found(self):
+        public = self.BASE % '"//visibility:public"'
+        found = visibility_rules.check_targets_are_private(SourceTree({"runtime/base/BUILD": public}))
+        self.assert_found(found, "runtime/base/BUILD:3")
+        reason = "# Public: every test uses the target.\n"
+        self.assertEqual(visibility_rules.check_targets_are_private(SourceTree({"sbp/BUILD": reason + public})), [])
+
+    def test_a_default_for_all_targets_is_found(self):
+        for default in ("//visibility:public", "//tests:__subpackages__"):
+            build = f'package(default_visibility = ["{default}"])\n'
+            self.assert_found(visibility_rules.check_targets_are_private(SourceTree({"sbp/BUILD": build})), "sbp/BUILD:1")
+
+    def test_a_visibility_that_no_package_uses_is_found(self):
+        for entry in ("//sbp:__pkg__", "//sbp:__subpackages__"):
+            base = {"runtime/base/BUILD": self.BASE % f'"{entry}"'}
+            used = SourceTree({**base, "sbp/BUILD": self.USER})
+            self.assertEqual(visibility_rules.check_visibility_names_users(used), [])
+            for other in ("# deps: //runtime/base\n", self.USER.replace("//runtime/base", "//runtime/base:mutex")):
+                unused = SourceTree({**base, "sbp/BUILD": other})
+                self.assert_found(visibility_rules.check_visibility_names_users(unused), "base", entry)
 
 
 if __name__ == "__main__":

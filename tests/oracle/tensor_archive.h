@@ -1,6 +1,6 @@
 // A TensorArchive holds named tensors and notes, and writes them to one safetensors file for the
-// Python side of a test. Not a checkpoint; everything is in memory until the write. Thread rule:
-// one thread.
+// Python side of a test. A TensorArchive is no checkpoint: everything is in memory until the
+// write. Thread rule: one thread.
 #pragma once
 
 #include <cstdint>

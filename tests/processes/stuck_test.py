@@ -1,6 +1,7 @@
 """Tests a job whose processes live, but whose actors do not act. The job ends and says for whom every rank waits."""
 
 import os
+import re
 import unittest
 
 from tests.processes import census
@@ -31,6 +32,8 @@ class Stuck(weir_jobs.JobCase):
         for rank in range(4):
             self.assertRegex(ended.err, rf"(?m)^    \| rank {rank}\b")
         self.assertNotIn("\n[rank", ended.err, "what all actors wait for is for the logs")
+        # Only rank 1 cannot look at its actors any more.
+        self.assertEqual(re.findall(r"(?m)^    \| no account came from (.*)$", ended.err), ["rank 1"])
         waiting = [rank for rank in (0, 2, 3)
                    if f"\n    | rank {rank} has done all acts it was asked for\n" not in ended.err]
         if not waiting:

@@ -149,7 +149,7 @@ TEST(StageShape, HasWhateverARankDoes) {
       for (const compiler::RankActor& actor : graph->actors) {
         ASSERT_TRUE(at.contains(actor.station)) << actor.name;
         EXPECT_LE(actor.chunks, at[actor.station]->chunks) << actor.name;
-        EXPECT_EQ(actor.acts_per_step / actor.chunks,
+        EXPECT_EQ(actor.micro_batches_per_step(),
                   at[actor.station]->acts_per_step / at[actor.station]->chunks)
             << actor.name;
         here.insert(actor.station);
@@ -189,9 +189,10 @@ TEST(Rhythm, BothEndsOfAMessageSayTheSame) {
           ASSERT_EQ(spec.far_size(), 1);
           edges[spec.edge()].push_back(
               {spec.slots(),
-               absl::StrCat(actor.name(), actor.timing().ShortDebugString(), actor.acts_per_step()),
+               absl::StrCat(actor.name(), actor.timing().ShortDebugString(),
+                            actor.rate().acts_per_step()),
                absl::StrCat(spec.far(0).name(), spec.far(0).timing().ShortDebugString(),
-                            spec.far(0).acts_per_step())});
+                            spec.far(0).rate().acts_per_step())});
         };
         for (const InputPort& port : actor.input()) look(port.register_id());
         for (const OutputPort& port : actor.output()) look(port.register_id());

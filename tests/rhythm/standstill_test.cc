@@ -24,10 +24,10 @@
 namespace weir::testing {
 namespace {
 
+using compiler::Frequency;
 using compiler::FunctionBuilder;
 using compiler::ItemKind;
 using compiler::ProgramItem;
-using compiler::Rate;
 
 constexpr int kMicroBatches = 4;
 
@@ -42,7 +42,7 @@ ProgramItem Item(ItemKind kind, const std::string& name, std::vector<int> inputs
 }
 
 // Returns a call of `op` on scalars, in its own function.
-ProgramItem Call(const std::string& name, const std::string& op, Rate result,
+ProgramItem Call(const std::string& name, const std::string& op, Frequency result,
                  std::vector<int> inputs, int output, LogicalPlan* plan) {
   const TensorType scalar{DType::kF32, {}};
   const Layout layout = plan->module.values[output].layout;
@@ -66,12 +66,12 @@ LogicalPlan EachBesideTheSumOfAll(int slots) {
   plan.job.mutable_runtime()->set_debug_register_slots(slots);
   const TensorType scalar{DType::kF32, {}};
   const Layout layout = Broadcast(plan.stage_mesh);
-  const int x = plan.module.AddValue({"x", scalar, layout, 0, Rate::kMicroBatch, -1});
-  const int sum = plan.module.AddValue({"sum of x", scalar, layout, 0, Rate::kStep, -1});
-  const int y = plan.module.AddValue({"y", scalar, layout, 0, Rate::kMicroBatch, -1});
+  const int x = plan.module.AddValue({"x", scalar, layout, 0, Frequency::kMicroBatch, -1});
+  const int sum = plan.module.AddValue({"sum of x", scalar, layout, 0, Frequency::kStep, -1});
+  const int y = plan.module.AddValue({"y", scalar, layout, 0, Frequency::kMicroBatch, -1});
   plan.module.items.push_back(Item(ItemKind::kSource, "read", {}, {x}));
-  plan.module.items.push_back(Call("add up", "accumulate", Rate::kStep, {x}, sum, &plan));
-  plan.module.items.push_back(Call("use", "add", Rate::kMicroBatch, {x, sum}, y, &plan));
+  plan.module.items.push_back(Call("add up", "accumulate", Frequency::kStep, {x}, sum, &plan));
+  plan.module.items.push_back(Call("use", "add", Frequency::kMicroBatch, {x, sum}, y, &plan));
   plan.module.items.push_back(Item(ItemKind::kSink, "report", {y}, {}));
   return plan;
 }

@@ -1,6 +1,6 @@
-// Tests calls that take turns in the memory: the memory of ZeRO-3 grows by shards and not by whole
-// layers; no bit changes; no two registers in one place hold data at the same time, whatever the
-// order of events.
+// Tests calls that share the memory of a window: the memory of ZeRO-3 grows by shards and not by
+// whole layers; no bit changes; no two registers in one place hold data at the same time, whatever
+// the order of events.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -76,8 +76,8 @@ TEST(MemoryOrders, ALayerOfZero3TakesShardsAndNoWholeLayer) {
       EXPECT_GE(bytes, shards) << micro_batches << " micro-batches, " << ahead << " ahead";
       EXPECT_LE(bytes, shards + kept) << micro_batches << " micro-batches, " << ahead << " ahead";
     }
-    // Without turns a layer needs three times its whole weights more (forward, backward, gradient),
-    // and as much room for landing.
+    // Without a window a layer needs three times its whole weights more (forward, backward,
+    // gradient), and as much room for landing.
     EXPECT_GE(OfALayer(Gpt(6, kHidden, 3, micro_batches), "dp=2", -1).arena, shards + 2 * weights)
         << micro_batches << " micro-batches";
   }
@@ -170,9 +170,9 @@ TEST(MemoryOrders, NoBitChangesAndNoPlaceIsUsedTwiceAtATime) {
 
 TEST(MemoryOrders, ALayerOfTensorParallelTakesNoRoomToLandIn) {
   const TransformerOptions options = Gpt(6, 32, 0, 4);
-  const Growth apart = OfALayer(options, "tp=2", -1), in_turns = OfALayer(options, "tp=2", 1);
-  EXPECT_GT(in_turns.landing, 0);
-  EXPECT_LE(in_turns.arena, apart.arena - apart.landing);
+  const Growth apart = OfALayer(options, "tp=2", -1), in_window = OfALayer(options, "tp=2", 1);
+  EXPECT_GT(in_window.landing, 0);
+  EXPECT_LE(in_window.arena, apart.arena - apart.landing);
 }
 
 }  // namespace

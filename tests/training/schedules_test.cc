@@ -1,6 +1,6 @@
-// Tests four pipeline schedules made of cut, register counts and turns: their bubbles against the
-// formulas, the values that stages hold, and the weights, which equal those of one device to the
-// bit.
+// Tests four pipeline schedules made of cut, register counts and precedences: their bubbles against
+// the formulas, the values that stages hold, and the weights, which equal those of one device to
+// the bit.
 #include <algorithm>
 #include <cstring>
 #include <fstream>

@@ -37,7 +37,7 @@ absl::Status CheckRegister(const Plan& plan, const PlanRegister& reg, int64_t st
     const std::vector<Act>& producer = acts[reg.producer.actor];
     for (size_t n = 0; n < producer.size(); n += port.period - (n == 0 ? port.phase : 0))
       events.push_back({producer[n].start, 1});
-    tokens += SpansEnded(port, static_cast<int64_t>(producer.size()));
+    tokens += port.Ended(static_cast<int64_t>(producer.size()));
   }
   for (int64_t token = 0; token < tokens; ++token) {
     int64_t freed = 0;

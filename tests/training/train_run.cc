@@ -1,9 +1,9 @@
 #include "tests/training/train_run.h"
 
 #include <cstring>
-#include <mutex>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "tests/training/trace_check.h"
 #include "tools/train/job_data.h"
@@ -34,16 +34,19 @@ class SyntheticFeed final : public DataFeed {
 class MetricRecorder final : public MetricSink {
  public:
   void Report(const std::string& metric, int64_t step, int64_t, float value) override {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     auto& series = series_[metric];
     if (static_cast<int64_t>(series.size()) <= step) series.resize(step + 1);
     series[step] = value;
   }
-  std::vector<double> Take(const std::string& metric) { return std::move(series_[metric]); }
+  std::vector<double> Take(const std::string& metric) {
+    MutexLock lock(&mutex_);
+    return std::move(series_[metric]);
+  }
 
  private:
-  std::mutex mutex_;
-  std::map<std::string, std::vector<double>> series_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<std::string, std::vector<double>> series_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Returns every state of every rank as whole tensors.

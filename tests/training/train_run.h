@@ -1,6 +1,7 @@
 // Trains a job for a few steps in this process and returns what a test compares: the loss curve,
-// weights as whole tensors, and counts of registers and edges. Not the trainer of the CLI: no
-// files, no progress. Thread rule: one thread per run.
+// weights as whole tensors, and counts of registers and edges. This
+// trainer is not the trainer of the CLI: a run writes no files and shows no progress. Thread rule:
+// one thread per run.
 #pragma once
 
 #include <cstdint>

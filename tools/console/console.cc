@@ -25,7 +25,7 @@ absl::string_view Fitting(absl::string_view text, int columns) {
 }  // namespace
 
 void Console::Say(absl::string_view text) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   Erase();
   *out_ << Printable(text, PrintableText::Lines::kKept);
   if (text.empty() || text.back() != '\n') out_->put('\n');
@@ -35,7 +35,7 @@ void Console::Say(absl::string_view text) {
 
 void Console::ShowStatus(std::vector<std::string> forms) {
   if (style_ == Style::kPlain) return Say(forms.front());
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   Erase();
   for (std::string& form : forms) form = Printable(form, PrintableText::Lines::kEscaped);
   status_ = std::move(forms);
@@ -44,7 +44,7 @@ void Console::ShowStatus(std::vector<std::string> forms) {
 }
 
 void Console::EndStatus() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (status_.empty()) return;
   out_->put('\n');
   out_->flush();

@@ -9,13 +9,13 @@
 
 #include <cstddef>
 #include <functional>
-#include <mutex>
 #include <ostream>
 #include <streambuf>
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/printable_text.h"
 
 namespace weir {
@@ -46,14 +46,15 @@ class Console {
   void EndStatus();
 
  private:
-  void Erase();
-  void Draw();
+  void Erase() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Draw() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Style style_;
-  std::mutex mutex_;  // guards the rest
-  std::ostream* const out_;
-  const std::function<int()> columns_;
-  std::vector<std::string> status_;  // forms of the redrawn line; empty: none is shown
+  Mutex mutex_;
+  std::ostream* const out_ ABSL_PT_GUARDED_BY(mutex_);
+  const std::function<int()> columns_ ABSL_GUARDED_BY(mutex_);
+  // The forms of the redrawn line; empty: none is shown.
+  std::vector<std::string> status_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A stream of lines for a console. Each line goes to the console when it is complete, and the last

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <future>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,7 +18,7 @@
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
-#include "tools/fleet/stall_lines.h"
+#include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/log_directory.h"
 #include "tools/launch/placement.h"
@@ -42,13 +42,12 @@ constexpr int64_t kLateMs = 1'000;
 // that know the end of the job may leave by themselves.
 constexpr int64_t kNoticeMs = 500;
 constexpr int64_t kLeaveMs = 1000;
-// The leave time of workers that first report what each actor waits for, or write what their ranks
+// The leave time of workers that first tell what each actor waits for, or write what their ranks
 // did.
 constexpr int64_t kTellMs = 5'000;
 constexpr int64_t kShutdownMs = 5'000;
 // The number of looks at a starved worker within the time after which silence counts as death.
 constexpr int64_t kLooksPerDeath = 4;
-constexpr int64_t kLogBytesMax = 4 << 20;  // the last part of a log, in which waits are searched
 constexpr uint32_t kEpoch = 1;  // of the plan: a failed job is not resumed with a new plan yet
 
 // Returns the path of this program, for people who look at the list of processes. If the program's
@@ -89,7 +88,7 @@ absl::Status Fleet::Launch() {
   WEIR_ASSIGN_OR_RETURN(JobAuthority authority, JobAuthority::Create(job_id_));
   WEIR_RETURN_IF_ERROR(StartCoordinator(&authority));
   WEIR_RETURN_IF_ERROR(TellWorkers(&authority));
-  return coordinator_->WaitForWorkers(kHelloLimitMs);
+  return coordinator()->WaitForWorkers(kHelloLimitMs);
 }
 
 absl::Status Fleet::StartWorkers() {
@@ -131,7 +130,7 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
     event.reason = silent ? absl::StrFormat("no heartbeat for %.1f s",
                                             static_cast<double>(options_.dead_after_ms) * 1e-3)
                           : lost.found;
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     lost_.push_back(std::move(event));
     supervisor_->Wake();
   };
@@ -146,11 +145,12 @@ absl::Status Fleet::StartCoordinator(JobAuthority* authority) {
                         Coordinator::Start(std::move(options)));
   bool failed = false;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     coordinator_ = std::move(coordinator);
     failed = !failures_.empty();
   }
-  if (failed) coordinator_->Abort(absl::UnavailableError("a worker ended before the job began"));
+  if (failed)
+    this->coordinator()->Abort(absl::UnavailableError("a worker ended before the job began"));
   return absl::OkStatus();
 }
 
@@ -162,7 +162,7 @@ absl::Status Fleet::TellWorkers(JobAuthority* authority) {
     bundle.set_job_id(job_id_);
     bundle.set_epoch(kEpoch);
     bundle.set_worker(worker);
-    bundle.set_coordinator_address(coordinator_->address());
+    bundle.set_coordinator_address(coordinator()->address());
     bundle.set_authority_pem(credentials.authority_pem);
     bundle.set_certificate_pem(credentials.certificate_pem);
     bundle.set_key_pem(credentials.key_pem);
@@ -197,8 +197,13 @@ void Fleet::WatchProcesses() {
   for (const WorkerExit& exit : supervisor_->Stop()) TakeExit(exit);
 }
 
+Coordinator* Fleet::coordinator() const {
+  MutexLock lock(&mutex_);
+  return coordinator_.get();
+}
+
 bool Fleet::IsStuck() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   return std::any_of(failures_.begin(), failures_.end(), [](const FailureEvent& event) {
     return event.kind == FailureEvent::Kind::kStuck;
   });
@@ -207,7 +212,7 @@ bool Fleet::IsStuck() {
 // Counts the frozen workers among those that run.
 int Fleet::NumFrozen() {
   std::set<int> frozen;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   for (const FailureEvent& event : failures_) {
     if (event.kind == FailureEvent::Kind::kFrozen) frozen.insert(event.worker);
   }
@@ -231,7 +236,7 @@ void Fleet::TakeExit(const WorkerExit& exit) {
 void Fleet::TakeLost() {
   std::vector<FailureEvent> lost;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     lost.swap(lost_);
   }
   for (FailureEvent& event : lost) {
@@ -267,7 +272,7 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
     event.reason.erase(at);
     while (!event.advice.empty() && event.advice.back() == '.') event.advice.pop_back();
   }
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   lost_.push_back(std::move(event));
   supervisor_->Wake();
 }
@@ -291,7 +296,7 @@ void Fleet::CheckProgress() {
   if (!watch_progress_.load()) return;
   const int64_t now_ns = clock_.NowNs();
   if (now_ns - watch_since_ns_.load() < options_.stuck_after_ms * 1'000'000) return;
-  const std::vector<WorkerHealth> health = coordinator_->Health();
+  const std::vector<WorkerHealth> health = coordinator()->Health();
   FailureEvent event;
   event.kind = FailureEvent::Kind::kStuck;
   event.time_ns = now_ns;
@@ -315,47 +320,42 @@ void Fleet::CheckProgress() {
   Fail(std::move(event), reason);
 }
 
-// Returns the end of a worker's output; empty if there is none.
-std::string Fleet::LogOf(int worker) const {
-  std::ifstream file(supervisor_->log_path(worker), std::ios::binary | std::ios::ate);
-  if (!file) return "";
-  const int64_t size = file.tellg(), from = std::max<int64_t>(0, size - kLogBytesMax);
-  std::string text(static_cast<size_t>(size - from), '\0');
-  file.seekg(from);
-  file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
-
-// Explains the waits. Workers that could still look at their actors have printed the waits, and
-// their logs together show the reason.
+// Explains the waits of a stuck job. Workers that could still look at their actors have given an
+// account, and the accounts together show the reason.
 void Fleet::TellWaits(std::vector<FailureEvent>* events) {
-  const auto is_stuck = [](const FailureEvent& event) {
+  const auto stuck = std::find_if(events->begin(), events->end(), [](const FailureEvent& event) {
     return event.kind == FailureEvent::Kind::kStuck;
-  };
-  if (std::none_of(events->begin(), events->end(), is_stuck)) return;
-  std::vector<std::string> waits;
-  for (const FailureEvent& event : *events) {
-    if (event.kind != FailureEvent::Kind::kExit) continue;
-    for (std::string& line : FindWaitsForOthers(event.last_lines)) waits.push_back(std::move(line));
+  });
+  if (stuck == events->end()) return;
+  std::vector<Wait> waits;
+  std::vector<std::string> lines, missing;
+  const std::vector<WorkerHealth> health = coordinator()->Health();
+  for (int worker = 0; worker < num_workers(); ++worker) {
+    const std::vector<int>& ranks = ranks_of_[worker];
+    WorkerLastWords words;
+    std::optional<std::vector<Wait>> account;
+    if (words.ParseFromString(health[worker].last_words) && words.has_account())
+      account = WaitsOf(words.account());
+    if (!account.has_value()) {
+      missing.push_back(absl::StrCat("no account came from ", RankLabel(ranks)));
+      continue;
+    }
+    for (std::string& line : WaitsForOthers(*account, ranks)) lines.push_back(std::move(line));
+    if (words.account().num_left_out() > 0) {
+      missing.push_back(absl::StrCat("the account of ", RankLabel(ranks), " leaves out ",
+                                     words.account().num_left_out(), " more actors that wait"));
+    }
+    for (Wait& wait : *account) waits.push_back(std::move(wait));
   }
-  std::sort(waits.begin(), waits.end());
-  std::vector<std::string> logs;
-  for (int worker = 0; worker < num_workers(); ++worker) logs.push_back(LogOf(worker));
-  for (std::string& line : ExplainLogs(logs)) waits.push_back(std::move(line));
-  for (FailureEvent& event : *events) {
-    if (event.kind == FailureEvent::Kind::kStuck)
-      event.details.insert(event.details.end(), waits.begin(), waits.end());
-  }
+  std::sort(lines.begin(), lines.end());
+  for (std::string& line : missing) lines.push_back(std::move(line));
+  for (std::string& line : ExplainWaits(waits)) lines.push_back(std::move(line));
+  stuck->details.insert(stuck->details.end(), lines.begin(), lines.end());
 }
 
 // Adds the last activity that the worker reported.
 void Fleet::AddActivity(FailureEvent* event) {
-  Coordinator* coordinator = nullptr;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    coordinator = coordinator_.get();
-  }
+  const Coordinator* const coordinator = this->coordinator();
   if (coordinator == nullptr) return;
   const WorkerHealth health = coordinator->Health()[event->worker];
   event->last_activity = health.progress.activity;
@@ -365,11 +365,11 @@ void Fleet::AddActivity(FailureEvent* event) {
 void Fleet::Fail(FailureEvent event, const absl::Status& reason) {
   Coordinator* coordinator = nullptr;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     failures_.push_back(std::move(event));
     coordinator = coordinator_.get();
   }
-  failed_.notify_all();
+  failed_.NotifyAll();
   if (coordinator != nullptr) coordinator->Abort(reason);
 }
 
@@ -383,7 +383,7 @@ absl::StatusOr<std::vector<WorkerAnswer>> Fleet::CallEach(
   for (const WorkerCommand& command : commands) requests.push_back(command.SerializeAsString());
   watch_since_ns_.store(clock_.NowNs());
   watch_progress_.store(watch == Watch::kProgress);
-  absl::StatusOr<std::vector<std::string>> replies = coordinator_->CallEach(requests, 0);
+  absl::StatusOr<std::vector<std::string>> replies = coordinator()->CallEach(requests, 0);
   watch_progress_.store(false);
   WEIR_RETURN_IF_ERROR(replies.status());
   std::vector<WorkerAnswer> answers(num_workers());
@@ -464,29 +464,31 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   if (!watcher_.joinable()) return {};
   bool failed = !status.ok();
   {
-    std::unique_lock<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     if (absl::IsUnavailable(status) || absl::IsAborted(status) ||
         absl::IsDeadlineExceeded(status)) {
-      failed_.wait_for(lock, std::chrono::milliseconds(kNoticeMs),
-                       [this] { return !failures_.empty(); });
+      failed_.WaitFor(&mutex_, kNoticeMs, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+        return !failures_.empty();
+      });
     }
     failed = failed || !failures_.empty();
   }
-  if (coordinator_ != nullptr) {
+  Coordinator* const coordinator = this->coordinator();
+  if (coordinator != nullptr) {
     if (failed) {
-      coordinator_->Abort(absl::CancelledError("the job has failed"));
+      coordinator->Abort(absl::CancelledError("the job has failed"));
     } else {
-      coordinator_->Shutdown(kShutdownMs);
+      coordinator->Shutdown(kShutdownMs);
     }
   }
   FailedJob job;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     job.events = failures_;
   }
   std::vector<int64_t> clock_offset_ns(num_workers(), 0);
-  if (coordinator_ != nullptr) {
-    const std::vector<WorkerHealth> health = coordinator_->Health();
+  if (coordinator != nullptr) {
+    const std::vector<WorkerHealth> health = coordinator->Health();
     for (int worker = 0; worker < num_workers(); ++worker)
       clock_offset_ns[worker] = health[worker].clock_offset_ns;
   }
@@ -500,7 +502,10 @@ FailureReport Fleet::Finish(const absl::Status& status) {
   }
   job.start_ns = started_ns_;
   job.log_directory = log_directory_;
-  job.events = failures_;
+  {
+    MutexLock lock(&mutex_);
+    job.events = failures_;  // with those that the watching thread saw at the end
+  }
   job.remaining = Remaining();
   TellWaits(&job.events);
   return ReportFailure(job);

@@ -14,10 +14,8 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,6 +23,7 @@
 #include "absl/status/statusor.h"
 #include "proto/worker.pb.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/control/coordinator.h"
 #include "runtime/control/credentials.h"
 #include "tools/console/console.h"
@@ -65,7 +64,7 @@ class Fleet {
   int num_workers() const { return static_cast<int>(ranks_of_.size()); }
   const std::vector<int>& ranks_of(int worker) const { return ranks_of_[worker]; }
   int64_t clock_offset_ns(int worker) const {
-    return coordinator_->Health()[worker].clock_offset_ns;
+    return coordinator()->Health()[worker].clock_offset_ns;
   }
 
   // kProgress: a command without progress counts as stuck. Steps must make progress, but loading
@@ -101,10 +100,11 @@ class Fleet {
   void TakeExit(const WorkerExit& exit);
   void TakeLost();
   void TakeTrouble(int worker, const std::string& bytes);
+  // Returns the coordinator, which lives as long as the fleet; null before it is made.
+  Coordinator* coordinator() const ABSL_LOCKS_EXCLUDED(mutex_);
   bool IsStuck();
   int NumFrozen();
   void CheckProgress();
-  std::string LogOf(int worker) const;
   void TellWaits(std::vector<FailureEvent>* events);
   void AddActivity(FailureEvent* event);
   void ExplainSilence(FailureEvent* event);
@@ -112,7 +112,7 @@ class Fleet {
   void ExplainExit(const WorkerExit& exit, FailureEvent* event);
   std::vector<RemainingWorker> Remaining() const;
   int64_t ExcuseMs(int worker);  // on the coordinator's thread
-  void Fail(FailureEvent event, const absl::Status& reason);
+  void Fail(FailureEvent event, const absl::Status& reason) ABSL_LOCKS_EXCLUDED(mutex_);
   // The file of the worker's part; empty: no trace is wanted.
   std::string TracePartOf(int worker) const;
   void GatherTrace(const std::vector<int64_t>& clock_offset_ns);
@@ -127,17 +127,19 @@ class Fleet {
   bool trace_written_ = false;
   ConsoleLines worker_lines_;  // written to by supervisor_
 
-  std::unique_ptr<Supervisor> supervisor_;    // made and used by watcher_, but for Wake
-  std::unique_ptr<Coordinator> coordinator_;  // made by the caller's thread
+  std::unique_ptr<Supervisor> supervisor_;  // made and used by watcher_, but for Wake
   std::thread watcher_;
   std::atomic<bool> ending_{false};
   std::atomic<bool> watch_progress_{false};
   std::atomic<int64_t> watch_since_ns_{0};
 
-  std::mutex mutex_;  // guards the rest, and the making of coordinator_
-  std::condition_variable failed_;
-  std::vector<FailureEvent> failures_;
-  std::vector<FailureEvent> lost_;  // by the coordinator, or told by a worker; not yet taken
+  mutable Mutex mutex_;
+  CondVar failed_;
+  std::vector<FailureEvent> failures_ ABSL_GUARDED_BY(mutex_);
+  // The workers that the coordinator lost, or that told of a failure; not yet taken.
+  std::vector<FailureEvent> lost_ ABSL_GUARDED_BY(mutex_);
+  // Destroyed first, because its thread uses the members above.
+  std::unique_ptr<Coordinator> coordinator_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

@@ -100,7 +100,11 @@ absl::Status FleetRunner::TakeFacts(const std::vector<WorkerAnswer>& answers) {
       const std::optional<DType> dtype = DTypeFromName(fact.dtype());
       if (!dtype.has_value())
         return absl::InternalError(absl::StrCat("a state of type ", fact.dtype()));
-      facts_.states[fact.name()] = {*dtype, Shape(fact.shape().begin(), fact.shape().end())};
+      const std::optional<StateClass> state_class = FromProto(fact.state_class());
+      if (!state_class.has_value())
+        return absl::InternalError(absl::StrCat("a state of class ", fact.state_class()));
+      facts_.states[fact.name()] = {*dtype, Shape(fact.shape().begin(), fact.shape().end()),
+                                    *state_class};
     }
   }
   return absl::OkStatus();

@@ -4,13 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <mutex>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -21,11 +18,12 @@
 #include "proto/worker.pb.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/transport/process_transport.h"
-#include "tools/fleet/stall_lines.h"
+#include "tools/fleet/wait_account.h"
 #include "tools/launch/core_dumps.h"
 #include "tools/launch/process_state.h"
 #include "tools/sandbox/sandbox.h"
@@ -41,8 +39,9 @@ constexpr int64_t kLooksPerDeath = 4;
 constexpr int kThreadsMin = 14;
 constexpr int64_t kAddressesMin = 512 << 20;
 constexpr int kDescriptorsMin = 12;
+static_assert(kAccountBytesMax < kLastWordsBytesMax);
 // An abort takes milliseconds. A starter that is gone sends none.
-constexpr auto kReasonLimit = std::chrono::milliseconds(500);
+constexpr int64_t kReasonLimitMs = 500;
 
 StateSet SetOf(bool everything) { return everything ? StateSet::kAll : StateSet::kWeights; }
 
@@ -112,6 +111,7 @@ class Worker {
     options.excuse_ms = [this] { return ExcuseStarterMs(); };
     options.progress = [this] { return Progress(); };
     options.on_abort = [this](const absl::Status& reason) { OnAbort(reason); };
+    options.last_words = [this](const absl::Status& reason) { return LastWords(reason); };
     WEIR_ASSIGN_OR_RETURN(link_, WorkerLink::Connect(std::move(options)));
     absl::Status end = link_->Serve([this](const std::string& command) { return Handle(command); });
     if (!end.ok()) WriteTracePart();
@@ -128,7 +128,7 @@ class Worker {
   // speak. When the starter ends, the system ends this process too. Runs on the link's thread or on
   // that of a call, one at a time.
   int64_t ExcuseStarterMs() {
-    std::lock_guard<std::mutex> lock(starter_mutex_);
+    MutexLock lock(&starter_mutex_);
     if (!starter_.IsSuspended(MonotonicClock().NowNs())) return 0;
     if (!std::exchange(has_told_of_starter_, true)) {
       log_ << "the starter (pid " << starter_pid_ << ") says nothing: its process "
@@ -138,8 +138,15 @@ class Worker {
     return std::max<int64_t>(1, bundle_.dead_after_ms() / kLooksPerDeath);
   }
 
+  // Returns the group; null if there is none. Only the serving thread may use the result, because
+  // that thread alone ends the group.
+  RankGroup* group() ABSL_LOCKS_EXCLUDED(mutex_) {
+    MutexLock lock(&mutex_);
+    return group_.get();
+  }
+
   WorkerProgress Progress() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     if (group_ == nullptr)
       return {0, false, opening_ ? "is loading its ranks" : "waits for commands"};
     SessionProgress progress = group_->Progress();
@@ -147,31 +154,45 @@ class Worker {
   }
 
   void OnAbort(const absl::Status& reason) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     abort_ = reason;
-    aborted_.notify_all();
+    aborted_.NotifyAll();
     if (group_ != nullptr) group_->Stop(reason);
   }
 
   // Returns whether the job has ended. A failure after that is a consequence of the end.
   bool HasEnded() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     return !abort_.ok();
   }
 
-  // A peer mostly has left because the job ends. The reason is on its way to this worker too.
-  absl::Status EndReason(const absl::Status& status) {
-    if (!absl::IsUnavailable(status)) return status;
-    std::unique_lock<std::mutex> lock(mutex_);
-    aborted_.wait_for(lock, kReasonLimit, [this] { return !abort_.ok(); });
-    return abort_.ok() ? status : abort_;
+  // Returns whether the job has ended, or ends now. If a peer has left, it mostly has left because
+  // the job ends, and the end is on its way to this worker too.
+  bool AwaitEnd() {
+    MutexLock lock(&mutex_);
+    return aborted_.WaitFor(&mutex_, kReasonLimitMs,
+                            [this]()
+                                ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !abort_.ok(); });
+  }
+
+  // Tells what each actor of these ranks waits for. Only a job without progress is explained so;
+  // other reasons explain themselves. Called when no command runs any more.
+  std::string LastWords(const absl::Status& reason) {
+    const RankGroup* const group = this->group();
+    if (group == nullptr || !absl::IsAborted(reason)) return "";
+    if (const std::string stall = group->DescribeStall(); !stall.empty())
+      log_ << stall << std::endl;
+    WorkerLastWords words;
+    *words.mutable_account() = AccountOf(group->ListWaits());
+    return words.SerializeAsString();
   }
 
   // Called when the job has failed and no command runs any more. Leaves a record of these ranks'
   // work for the search for the cause.
   void WriteTracePart() {
-    if (group_ == nullptr || bundle_.trace_part().empty()) return;
-    const Session& session = group_->session();
+    RankGroup* const group = this->group();
+    if (group == nullptr || bundle_.trace_part().empty()) return;
+    const Session& session = group->session();
     const std::string partial = bundle_.trace_part() + ".partial";
     std::ofstream file(partial, std::ios::binary | std::ios::trunc);
     const absl::Status status =
@@ -182,16 +203,11 @@ class Worker {
     }
   }
 
-  bool IsAborted() {
-    std::lock_guard<std::mutex> lock(mutex_);
-    return !abort_.ok();
-  }
-
   // Called when no command runs any more.
   void CloseGroup() {
     std::unique_ptr<RankGroup> group;
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       group = std::move(group_);
     }
   }
@@ -201,14 +217,8 @@ class Worker {
     if (!command.ParseFromString(bytes)) return absl::InternalError("a command that is none");
     WorkerAnswer answer;
     absl::Status status = Do(command, &answer);
-    const absl::Status reason = EndReason(status);
-    // Only a plan that makes no progress is explained here. Other reasons explain themselves.
-    if (group_ != nullptr && absl::IsAborted(reason)) {
-      const std::string stall = group_->DescribeStall();
-      log_ << stall << "\n" << WaitsForOthers(stall) << std::flush;
-    }
     const bool ends_the_job = command.has_open() || command.has_run() || command.has_evaluate();
-    if (ends_the_job && absl::IsUnavailable(status) && !IsAborted()) {
+    if (absl::IsUnavailable(status) && !AwaitEnd() && ends_the_job) {
       // No process has ended the job yet, so the failure of the job begins here.
       log_ << status.message() << std::endl;
       WorkerTrouble trouble;
@@ -221,18 +231,19 @@ class Worker {
 
   absl::Status Do(const WorkerCommand& command, WorkerAnswer* answer) {
     if (command.has_open()) return Open(command.open(), answer);
-    if (group_ == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
+    RankGroup* const group = this->group();
+    if (group == nullptr) return absl::FailedPreconditionError("no ranks are loaded yet");
     switch (command.command_case()) {
       case WorkerCommand::kLoad:
-        return group_->Load(command.load().path(), SetOf(command.load().everything()));
+        return group->Load(command.load().path(), SetOf(command.load().everything()));
       case WorkerCommand::kRun: {
-        WEIR_ASSIGN_OR_RETURN(auto reported, group_->RunSteps(command.run().steps()));
+        WEIR_ASSIGN_OR_RETURN(auto reported, group->RunSteps(command.run().steps()));
         AddMetrics(reported, answer);
-        AddWork(group_->session().Work(), answer);
+        AddWork(group->session().Work(), answer);
         return absl::OkStatus();
       }
       case WorkerCommand::kEvaluate: {
-        absl::StatusOr<std::map<int64_t, StepMetrics>> reported = group_->Evaluate();
+        absl::StatusOr<std::map<int64_t, StepMetrics>> reported = group->Evaluate();
         if (reported.ok()) {
           AddMetrics(*reported, answer);
         } else if (!HasEnded()) {
@@ -245,8 +256,8 @@ class Worker {
       }
       case WorkerCommand::kSave: {
         WEIR_ASSIGN_OR_RETURN(
-            auto parts, group_->SaveShards(SetOf(command.save().everything()),
-                                           command.save().temporary_path(), command.save().path()));
+            auto parts, group->SaveShards(SetOf(command.save().everything()),
+                                          command.save().temporary_path(), command.save().path()));
         for (const auto& [name, saved] : parts) {
           PartFact* part = answer->add_part();
           part->set_name(name);
@@ -256,7 +267,7 @@ class Worker {
         return absl::OkStatus();
       }
       case WorkerCommand::kInspect: {
-        WEIR_ASSIGN_OR_RETURN(auto findings, group_->InspectStep(command.inspect().as_step()));
+        WEIR_ASSIGN_OR_RETURN(auto findings, group->InspectStep(command.inspect().as_step()));
         for (const NonfiniteFinding& finding : findings) {
           NonfiniteFact* fact = answer->add_nonfinite();
           fact->set_rank(finding.rank);
@@ -267,11 +278,11 @@ class Worker {
         return absl::OkStatus();
       }
       case WorkerCommand::kTraceBegin:
-        answer->set_begin_ns(group_->session().TraceBeginNs());
+        answer->set_begin_ns(group->session().TraceBeginNs());
         return absl::OkStatus();
       case WorkerCommand::kTrace: {
         std::ostringstream trace;
-        WEIR_RETURN_IF_ERROR(group_->session().WriteTrace(
+        WEIR_RETURN_IF_ERROR(group->session().WriteTrace(
             trace, {command.trace().clock_offset_ns(), command.trace().begin_ns()}));
         answer->set_trace(std::move(trace).str());
         return absl::OkStatus();
@@ -308,11 +319,11 @@ class Worker {
       };
     };
     {
-      std::lock_guard<std::mutex> lock(mutex_);
+      MutexLock lock(&mutex_);
       opening_ = true;
     }
     absl::StatusOr<std::unique_ptr<RankGroup>> group = RankGroup::Open(command.job(), options);
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(&mutex_);
     opening_ = false;
     if (!group.ok()) return group.status();
     // A failure is better now than when hours of work must be saved.
@@ -328,6 +339,7 @@ class Worker {
       StateFact* fact = answer->add_state();
       fact->set_name(name);
       fact->set_dtype(std::string(Name(type.dtype)));
+      fact->set_state_class(ToProto(type.state_class));
       for (int64_t size : type.shape) fact->add_shape(size);
     }
     return absl::OkStatus();
@@ -336,14 +348,15 @@ class Worker {
   const WorkerBundle bundle_;
   std::ostream& log_;
   const pid_t starter_pid_;
-  std::mutex starter_mutex_;  // guards the next two
-  SilentProcess starter_;
-  bool has_told_of_starter_ = false;
-  std::mutex mutex_;                  // guards the next four members against the link's thread
-  std::unique_ptr<RankGroup> group_;  // changed by the serving thread alone
-  bool opening_ = false;
-  absl::Status abort_;
-  std::condition_variable aborted_;
+  Mutex starter_mutex_;
+  SilentProcess starter_ ABSL_GUARDED_BY(starter_mutex_);
+  bool has_told_of_starter_ ABSL_GUARDED_BY(starter_mutex_) = false;
+  // The serving thread alone makes and ends the group; the link's thread uses it under the mutex.
+  Mutex mutex_;
+  std::unique_ptr<RankGroup> group_ ABSL_GUARDED_BY(mutex_);
+  bool opening_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status abort_ ABSL_GUARDED_BY(mutex_);
+  CondVar aborted_;
   std::unique_ptr<WorkerLink> link_;  // destroyed first, because its thread calls the members above
 };
 

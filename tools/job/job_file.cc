@@ -209,7 +209,7 @@ absl::Status BadPath(const std::string& assignment, const std::string& expected,
   return Rejected({"W0005", "--set " + assignment, expected, found, hint});
 }
 
-// One step of a path: "dim[hidden]" has the field "dim" and the selector "hidden".
+// A PathStep is one step of a path: "dim[hidden]" has the field "dim" and the selector "hidden".
 struct PathStep {
   std::string field;
   std::string selector;

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
 #include "runtime/limits/process_limits.h"
 #include "tools/launch/log_directory.h"
@@ -36,12 +36,14 @@ struct Worker {
   Worker(WorkerProcess started, WorkerOutput read)
       : process(std::move(started)), output(std::move(read)) {}
 
-  // `pid` and the descriptor `output` belong to the serving thread. The mutex guards `input` and
-  // `process`. The serving thread alone closes the descriptors, except for `input`.
+  // `pid` and the descriptor `output` belong to the serving thread. The supervisor's mutex guards
+  // `input` and `process`. The serving thread alone closes the descriptors, except for `input`.
   WorkerProcess process;
   WorkerOutput output;  // the serving thread's
+};
 
-  // Guarded by the mutex.
+// A WorkerState is what several threads know of a worker.
+struct WorkerState {
   bool running = true;
   bool told = false;
   WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
@@ -71,15 +73,15 @@ class LocalSupervisor final : public Supervisor {
   LocalSupervisor(SupervisorOptions options, OwnedDescriptor wake)
       : options_(std::move(options)), wake_(std::move(wake)) {}
   ~LocalSupervisor() override {
-    for (Worker& worker : workers_) {
-      if (worker.running) KillGroup(worker.process);
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (states_[i].running) KillGroup(workers_[i].process);
     }
     const int64_t end_ns = clock_.NowNs() + options_.reap_ms * kNsPerMs;
-    for (Worker& worker : workers_) {
-      if (!worker.running) continue;
-      pollfd ended = {worker.process.process.get(), POLLIN, 0};
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (!states_[i].running) continue;
+      pollfd ended = {workers_[i].process.process.get(), POLLIN, 0};
       if (::poll(&ended, 1, PollMs(std::max<int64_t>(end_ns - clock_.NowNs(), 0))) > 0)
-        Collect(worker.process);
+        Collect(workers_[i].process);
     }
   }
 
@@ -107,8 +109,8 @@ class LocalSupervisor final : public Supervisor {
   absl::StatusOr<Served> Serve(int64_t limit_ns, Listen listen);
   std::vector<pollfd> DescriptorsToPoll(Listen listen) const;
   bool TakeWake();
-  void Send(Worker* worker, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void TellMore(Worker* worker) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Send(size_t index, int signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void TellMore(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   size_t ReadOutput(Worker* worker);
   void End(int index, int64_t time_ns);
   std::optional<WorkerExit> NextExit();
@@ -122,7 +124,8 @@ class LocalSupervisor final : public Supervisor {
   std::deque<Worker> workers_;    // fixed after the start; a deque, as a worker does not move
   std::deque<WorkerExit> exits_;  // for the serving thread: seen and not yet returned
 
-  mutable absl::Mutex mutex_;  // guards the fields marked in Worker, and:
+  mutable Mutex mutex_;
+  std::vector<WorkerState> states_ ABSL_GUARDED_BY(mutex_);  // by worker
   bool wake_asked_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
@@ -139,20 +142,23 @@ absl::Status LocalSupervisor::StartWorkers(const std::vector<WorkerLaunch>& comm
     std::ostream* console =
         IsShown(command.ranks, options_.ranks_shown) ? options_.console : nullptr;
     workers_.emplace_back(std::move(process), WorkerOutput(std::move(log), command.label, console));
+    MutexLock lock(&mutex_);
+    states_.emplace_back();
   }
   return absl::OkStatus();
 }
 
 absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
-  absl::MutexLock lock(&mutex_);
-  Worker& worker = workers_.at(static_cast<size_t>(index));
-  if (worker.told)
+  MutexLock lock(&mutex_);
+  const Worker& worker = workers_.at(static_cast<size_t>(index));
+  WorkerState& state = states_[static_cast<size_t>(index)];
+  if (state.told)
     return absl::FailedPreconditionError(absl::StrCat("worker ", index, " was told already"));
-  if (!worker.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
-  worker.told = true;
-  worker.to_tell = bytes;
-  TellMore(&worker);
-  const bool taken = worker.told_bytes == bytes.size();
+  if (!state.running) return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
+  state.told = true;
+  state.to_tell = bytes;
+  TellMore(static_cast<size_t>(index));
+  const bool taken = state.told_bytes == bytes.size();
   if (!taken && !worker.process.input.open())
     return absl::UnavailableError(absl::StrCat("worker ", index, " is gone"));
   if (!taken) Poke();
@@ -160,20 +166,22 @@ absl::Status LocalSupervisor::Tell(int index, const std::string& bytes) {
 }
 
 // Writes as much as the pipe takes. Closes the pipe after the last byte, or when it has no reader.
-void LocalSupervisor::TellMore(Worker* worker) {
-  if (!worker->told || !worker->process.input.open()) return;
-  while (worker->told_bytes < worker->to_tell.size()) {
-    const ssize_t written = WriteInput(worker->process, worker->to_tell.data() + worker->told_bytes,
-                                       worker->to_tell.size() - worker->told_bytes);
+void LocalSupervisor::TellMore(size_t index) {
+  WorkerProcess& process = workers_[index].process;
+  WorkerState& state = states_[index];
+  if (!state.told || !process.input.open()) return;
+  while (state.told_bytes < state.to_tell.size()) {
+    const ssize_t written = WriteInput(process, state.to_tell.data() + state.told_bytes,
+                                       state.to_tell.size() - state.told_bytes);
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && errno == EAGAIN) return;
     if (written < 0) break;
-    worker->told_bytes += static_cast<size_t>(written);
+    state.told_bytes += static_cast<size_t>(written);
   }
-  worker->process.input.Close();
+  process.input.Close();
   // The text may contain a secret.
-  ::explicit_bzero(worker->to_tell.data(), worker->to_tell.size());
-  worker->to_tell = std::string();
+  ::explicit_bzero(state.to_tell.data(), state.to_tell.size());
+  state.to_tell = std::string();
 }
 
 absl::StatusOr<std::optional<WorkerExit>> LocalSupervisor::Wait(int64_t limit_ms) {
@@ -196,7 +204,7 @@ std::optional<WorkerExit> LocalSupervisor::NextExit() {
 }
 
 void LocalSupervisor::Wake() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   wake_asked_ = true;
   Poke();
 }
@@ -210,23 +218,23 @@ void LocalSupervisor::Poke() const {
 }
 
 int LocalSupervisor::num_running() const {
-  absl::MutexLock lock(&mutex_);
-  return static_cast<int>(std::count_if(workers_.begin(), workers_.end(),
-                                        [](const Worker& worker) { return worker.running; }));
+  MutexLock lock(&mutex_);
+  return static_cast<int>(std::count_if(states_.begin(), states_.end(),
+                                        [](const WorkerState& state) { return state.running; }));
 }
 
 void LocalSupervisor::Signal(int signal) {
-  absl::MutexLock lock(&mutex_);
-  for (Worker& worker : workers_) {
-    if (worker.running) Send(&worker, signal);
+  MutexLock lock(&mutex_);
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    if (states_[i].running) Send(i, signal);
   }
 }
 
-void LocalSupervisor::Send(Worker* worker, int signal) {
-  SendSignal(worker->process, signal);
-  if (signal == SIGKILL) worker->sent = WorkerExit::Sent::kKilled;
-  if (signal == SIGTERM || signal == SIGINT)
-    worker->sent = std::max(worker->sent, WorkerExit::Sent::kAsked);
+void LocalSupervisor::Send(size_t index, int signal) {
+  SendSignal(workers_[index].process, signal);
+  WorkerExit::Sent& sent = states_[index].sent;
+  if (signal == SIGKILL) sent = WorkerExit::Sent::kKilled;
+  if (signal == SIGTERM || signal == SIGINT) sent = std::max(sent, WorkerExit::Sent::kAsked);
 }
 
 // Returns the descriptors for poll: first the two wake-ups, then three for each worker. poll skips
@@ -235,11 +243,12 @@ std::vector<pollfd> LocalSupervisor::DescriptorsToPoll(Listen listen) const {
   std::vector<pollfd> polled;
   polled.push_back({wake_.get(), POLLIN, 0});
   polled.push_back({listen == Listen::kToCaller ? options_.wake_descriptor : -1, POLLIN, 0});
-  absl::MutexLock lock(&mutex_);
-  for (const Worker& worker : workers_) {
-    polled.push_back({worker.running ? worker.process.process.get() : -1, POLLIN, 0});
-    polled.push_back({worker.process.output.get(), POLLIN, 0});
-    polled.push_back({worker.told ? worker.process.input.get() : -1, POLLOUT, 0});
+  MutexLock lock(&mutex_);
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    const WorkerProcess& process = workers_[i].process;
+    polled.push_back({states_[i].running ? process.process.get() : -1, POLLIN, 0});
+    polled.push_back({process.output.get(), POLLIN, 0});
+    polled.push_back({states_[i].told ? process.input.get() : -1, POLLOUT, 0});
   }
   return polled;
 }
@@ -257,8 +266,8 @@ absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
   for (size_t i = 0; i < workers_.size(); ++i) {
     const pollfd* of_worker = &polled[2 + 3 * i];
     if (of_worker[2].revents != 0) {
-      absl::MutexLock lock(&mutex_);
-      TellMore(&workers_[i]);
+      MutexLock lock(&mutex_);
+      TellMore(i);
     }
     if (of_worker[1].revents != 0) ReadOutput(&workers_[i]);
   }
@@ -271,7 +280,7 @@ absl::StatusOr<Served> LocalSupervisor::Serve(int64_t limit_ns, Listen listen) {
 // Returns whether the caller asked for a wake-up. The descriptor is also written when there is more
 // to poll.
 bool LocalSupervisor::TakeWake() {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   uint64_t count = 0;
   if (::read(wake_.get(), &count, sizeof(count)) < 0) return false;
   return std::exchange(wake_asked_, false);
@@ -296,13 +305,16 @@ size_t LocalSupervisor::ReadOutput(Worker* worker) {
 void LocalSupervisor::End(int index, int64_t time_ns) {
   Worker& worker = workers_[static_cast<size_t>(index)];
   EndOfProcess end;
+  WorkerExit::Sent sent = WorkerExit::Sent::kNothing;
   {
-    absl::MutexLock lock(&mutex_);
+    MutexLock lock(&mutex_);
+    WorkerState& state = states_[static_cast<size_t>(index)];
     end = Collect(worker.process);  // the process has ended, so this does not block
-    worker.running = false;
+    state.running = false;
     worker.process.process.Close();
     worker.process.input.Close();
-    ::explicit_bzero(worker.to_tell.data(), worker.to_tell.size());
+    ::explicit_bzero(state.to_tell.data(), state.to_tell.size());
+    sent = state.sent;  // nothing is sent to a worker that does not run
   }
   size_t drained = 0;
   while (worker.process.output.open() && drained < kDrainBytesMax) {
@@ -312,25 +324,25 @@ void LocalSupervisor::End(int index, int64_t time_ns) {
   }
   worker.process.output.Close();
   worker.output.Finish();
-  exits_.push_back({index, worker.process.pid, end.code, end.signal, worker.sent, time_ns,
+  exits_.push_back({index, worker.process.pid, end.code, end.signal, sent, time_ns,
                     worker.output.last_lines(), end.cpu_ms});
 }
 
 std::vector<WorkerExit> LocalSupervisor::Stop() {
   {
-    absl::MutexLock lock(&mutex_);
-    for (Worker& worker : workers_) {
-      if (!worker.running) continue;
-      Send(&worker, SIGTERM);
-      Send(&worker, SIGCONT);  // the worker finds the other signal when it wakes
+    MutexLock lock(&mutex_);
+    for (size_t i = 0; i < workers_.size(); ++i) {
+      if (!states_[i].running) continue;
+      Send(i, SIGTERM);
+      Send(i, SIGCONT);  // the worker finds the other signal when it wakes
     }
   }
   StopWithin(std::max<int64_t>(options_.grace_ms, 0) * kNsPerMs, Listen::kToCaller);
-  for (Worker& worker : workers_) {
-    absl::MutexLock lock(&mutex_);
-    if (!worker.running) continue;
-    Send(&worker, SIGKILL);
-    KillGroup(worker.process);
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    MutexLock lock(&mutex_);
+    if (!states_[i].running) continue;
+    Send(i, SIGKILL);
+    KillGroup(workers_[i].process);
   }
   return Reap(options_.reap_ms);
 }
@@ -344,10 +356,10 @@ std::vector<WorkerExit> LocalSupervisor::Reap(int64_t limit_ms) {
 }
 
 std::vector<int> LocalSupervisor::running() const {
-  absl::MutexLock lock(&mutex_);
+  MutexLock lock(&mutex_);
   std::vector<int> indices;
-  for (size_t i = 0; i < workers_.size(); ++i) {
-    if (workers_[i].running) indices.push_back(static_cast<int>(i));
+  for (size_t i = 0; i < states_.size(); ++i) {
+    if (states_[i].running) indices.push_back(static_cast<int>(i));
   }
   return indices;
 }

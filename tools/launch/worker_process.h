@@ -1,5 +1,6 @@
-// One process that this process starts and outlives: how to make, ask, kill and collect it. This
-// file knows nothing of output lines or of other workers.
+// A WorkerProcess is a process that this process starts and outlives. The functions below make,
+// ask, kill and collect such a process. This file knows nothing of output lines or of other
+// workers.
 //
 // The new process
 //   - has descriptors 0 (a pipe to read), 1 and 2 (one pipe to write, so that the order of its

@@ -14,6 +14,7 @@
 #include "compiler/explain/bytes_per_step.h"
 #include "compiler/job/mesh_use.h"
 #include "compiler/lower/segments.h"
+#include "compiler/transfer/transfer_lowering.h"
 #include "runtime/base/status.h"
 #include "sbp/boxing.h"
 
@@ -65,7 +66,7 @@ std::string Listed(std::vector<std::string> names) {
 
 class CostsOfPlan {
  public:
-  explicit CostsOfPlan(const LogicalPlan& plan) : plan_(plan) {}
+  explicit CostsOfPlan(const LogicalPlan& plan) : plan_(plan), transfers_(plan.mesh) {}
 
   absl::StatusOr<std::vector<BoxingCost>> Run() {
     WEIR_RETURN_IF_ERROR(OfFunctions());
@@ -94,10 +95,9 @@ class CostsOfPlan {
     int64_t members = 0;
     std::map<std::pair<int64_t, int64_t>, double> links;
   };
-  // Tensors that one boxing moves together, all in the same steps.
+  // Tensors that one boxing moves together.
   struct Bundle {
-    std::vector<TensorType> types;
-    std::vector<std::vector<BoxingStep>> steps;
+    compiler::MovedTensors moved;
     int64_t times = 1;  // in the steps from one update to the next
   };
 
@@ -109,7 +109,7 @@ class CostsOfPlan {
     if (is_new) {
       order_.push_back(key);
       std::vector<std::string> methods;
-      for (const BoxingStep& step : bundle.steps[0]) methods.push_back(Name(step.method));
+      for (const BoxingStep& step : bundle.moved.steps[0]) methods.push_back(Name(step.method));
       cost.method = absl::StrJoin(methods, " + ");
       cost.times = 0;
       group.of_program = key[0] == 'p';
@@ -119,24 +119,21 @@ class CostsOfPlan {
         static_cast<double>(bundle.times) / static_cast<double>(plan_.updates.every);
     ++group.members;
     group.cost.times += std::max<int64_t>(1, bundle.times / plan_.updates.every);
-    for (size_t i = 0; i < bundle.types.size(); ++i) {
-      group.cost.bytes +=
-          per_step * static_cast<double>(TotalBytes(bundle.types[i], bundle.steps[i], plan_.mesh));
-    }
+    group.cost.bytes += per_step * static_cast<double>(transfers_.TotalBytes(bundle.moved));
     if (plan_.mesh.num_ranks() <= kRanksWithLinks) AddLinks(bundle, per_step, &group);
   }
 
   void AddLinks(const Bundle& bundle, double per_step, Group* group) const {
-    for (size_t k = 0; k < bundle.steps[0].size(); ++k) {
+    const compiler::MovedTensors& moved = bundle.moved;
+    for (size_t k = 0; k < moved.num_transfers(); ++k) {
       std::vector<BoxingStep> now;
-      for (const auto& list : bundle.steps) now.push_back(list[k]);
+      for (const auto& list : moved.steps) now.push_back(list[k]);
       for (int64_t rank = 0; rank < plan_.mesh.num_ranks(); ++rank) {
-        for (const auto& [peer, pieces] :
-             BuildExchange(bundle.types, now, plan_.mesh, rank).sends) {
+        for (const auto& [peer, pieces] : BuildExchange(moved.types, now, plan_.mesh, rank).sends) {
           for (const Piece& piece : pieces) {
             group->links[{rank, peer}] +=
                 per_step *
-                static_cast<double>(piece.src.volume() * SizeOf(bundle.types[piece.tensor].dtype));
+                static_cast<double>(piece.src.volume() * SizeOf(moved.types[piece.tensor].dtype));
           }
         }
       }
@@ -196,13 +193,14 @@ class CostsOfPlan {
                             compiler::CutSegments(function, plan_.mesh));
       for (TransferBundle& transfers : segmented.transfers) {
         std::vector<std::string> names;
-        Bundle bundle{{}, std::move(transfers.steps), times};
+        Bundle bundle{{{}, std::move(transfers.steps)}, times};
         for (size_t k = 0; k < transfers.nodes.size(); ++k) {
           const compiler::Value& from =
               function.values[function.nodes[transfers.nodes[k]].inputs[0]];
-          bundle.types.push_back(from.type);
+          bundle.moved.types.push_back(from.type);
           names.push_back(from.name);
-          for (BoxingStep& step : bundle.steps[k]) step.from.stage = step.to.stage = key.second;
+          for (BoxingStep& step : bundle.moved.steps[k])
+            step.from.stage = step.to.stage = key.second;
         }
         const compiler::Node& first = function.nodes[transfers.nodes[0]];
         BoxingCost cost;
@@ -220,16 +218,9 @@ class CostsOfPlan {
   absl::Status OfProgram() {
     for (const ProgramItem& item : plan_.module.items) {
       if (item.kind != ItemKind::kBoxing) continue;
-      Bundle bundle{{}, {}, compiler::TimesPerUpdate(plan_, item.rate)};
-      for (size_t i = 0; i < item.inputs.size(); ++i) {
-        const ProgramValue& from = plan_.module.values[item.inputs[i]];
-        const ProgramValue& to = plan_.module.values[item.outputs[i]];
-        bundle.types.push_back(from.type);
-        WEIR_ASSIGN_OR_RETURN(
-            std::vector<BoxingStep> steps,
-            PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, plan_.mesh));
-        bundle.steps.push_back(std::move(steps));
-      }
+      WEIR_ASSIGN_OR_RETURN(compiler::MovedTensors moved,
+                            compiler::PlanMove(plan_.module, item, plan_.mesh));
+      const Bundle bundle{std::move(moved), compiler::TimesPerUpdate(plan_, item.rate)};
       const ProgramValue& from = plan_.module.values[item.inputs[0]];
       const ProgramValue& to = plan_.module.values[item.outputs[0]];
       BoxingCost cost;
@@ -247,6 +238,7 @@ class CostsOfPlan {
   }
 
   const LogicalPlan& plan_;
+  compiler::TransferFactory transfers_;
   std::map<std::string, Group> groups_;
   std::vector<std::string> order_;  // keys, in the order of arrival
 };

@@ -16,11 +16,11 @@ struct BoxingCost {
   std::string name;     // "projected in block", "gradients of layers.0 and 3 more"
   std::string method;   // "all-reduce"
   std::string layouts;  // "[dp: S(0), tp: P(sum)] -> [dp: S(0), tp: B]"
-  // Between stages: "stage 0 -> 1". Empty: each stage does the boxing for itself, and all stages
-  // count as one.
+  // The two stages of a boxing between stages, as "stage 0 -> 1". Empty: each stage does the boxing
+  // for itself, and all stages count as one.
   std::string stages;
-  // Why the tensor arrives in its layout, on the axes that change: "rule heads -> tp". May be
-  // empty.
+  // The reason for the layout in which the tensor arrives, on the axes that change, as
+  // "rule heads -> tp". May be empty.
   std::string cause;
   int64_t times = 1;           // per step; of all boxings that count as one
   double bytes = 0;            // per step, over all links

@@ -236,7 +236,7 @@ std::string RankText(const RankPlan& lowered) {
       (of_gradients.count(spec.id()) > 0 ? delayed : weights) += spec.stride() * spec.slots();
   }
   for (const StateSpec& state : lowered.state()) {
-    if (state.name().find('/') == std::string::npos || state.has_token()) continue;
+    if (state.state_class() != StateSpec::OPTIMIZER_SLOT) continue;
     int64_t elements = 1;
     for (int64_t size : state.slice().shape()) elements *= size;
     optimiser += elements * 4;

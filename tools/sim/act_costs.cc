@@ -6,6 +6,7 @@
 
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir {
 namespace {
@@ -34,8 +35,8 @@ uint64_t KeyOfCall(const DeviceCosts& costs, const PlanCall& call, int64_t chunk
     }
     key = MixKey(key, operands->size());
   }
-  // The choice of bytes in an exchange makes no difference to its cost. Only their number does.
-  if (call.op == "exchange_pack" || call.op == "exchange_fill") return key;
+  // The choice of bytes in a transfer makes no difference to its cost. Only their number does.
+  if (TransferTrafficOf(call.op) != TransferTraffic::kNone) return key;
   for (const auto& [name, value] : call.attrs.map()) key = MixKey(key, KeyOfValue(value));
   return key;
 }

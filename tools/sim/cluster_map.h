@@ -20,8 +20,8 @@ class ClusterMap {
  public:
   enum class HostLinks : uint8_t {
     kShared,  // a link of a host is one link for all its devices
-    // Each device of a host has its share of the host's link. For simulations in which one rank
-    // stands for many.
+    // Each device of a host has its share of the host's link. Simulations in which one rank stands
+    // for many use this value.
     kDivided,
   };
   // kInvalidArgument (W0704): the cluster has fewer devices than the job has ranks.

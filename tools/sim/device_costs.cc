@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "ops/defs/op_def.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer.h"
 
 namespace weir {
 namespace {
@@ -63,16 +64,17 @@ KernelWork WorkOf(const PlanCall& call, int64_t chunks) {
   }
   const double in = BytesOf(call.inputs), out = BytesOf(call.outputs);
   work.bytes = in + out;
-  if (call.op == "exchange_pack") {  // touches the sent bytes twice: it reads and writes them
-    work.shapes = absl::StrCat("->", ShapesText(call.outputs));
-    work.bytes = 2 * out;
-    return work;
-  }
-  if (call.op == "exchange_fill") {
-    work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs),
-                               chunks > 1 ? absl::StrCat("/", chunks) : "");
-    work.bytes /= static_cast<double>(chunks);
-    return work;
+  switch (TransferTrafficOf(call.op)) {
+    case TransferTraffic::kNone: break;
+    case TransferTraffic::kMessage:
+      work.shapes = absl::StrCat("->", ShapesText(call.outputs));
+      work.bytes = 2 * out;
+      return work;
+    case TransferTraffic::kChunk:
+      work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs),
+                                 chunks > 1 ? absl::StrCat("/", chunks) : "");
+      work.bytes /= static_cast<double>(chunks);
+      return work;
   }
   work.shapes = absl::StrCat(ShapesText(call.inputs), "->", ShapesText(call.outputs));
   if (call.op == "embedding") work.bytes = 2 * out;  // rows of the table, not the whole table

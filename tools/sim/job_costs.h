@@ -39,7 +39,7 @@ class JobCosts {
   Source source() const { return source_; }
   // Returns the cluster on which `ranks` ranks are simulated.
   Cluster ClusterFor(int64_t ranks) const;
-  // The cluster as in its file. Without devices for the defaults.
+  // Returns the cluster as in its file. The cluster of the defaults has no devices.
   const Cluster& cluster() const { return cluster_; }
   // The costs with which the compiler plans. The costs live as long as any copy of this object.
   const compiler::CostModel& model() const { return *model_; }

@@ -16,7 +16,8 @@ bool IsQuick(const LogicalPlan& plan) {
   const absl::StatusOr<RankPlan> first = LowerForRank(plan, 0);
   if (!first.ok()) return false;
   double acts = 0;
-  for (const ActorSpec& actor : first->actor()) acts += static_cast<double>(actor.acts_per_step());
+  for (const ActorSpec& actor : first->actor())
+    acts += static_cast<double>(actor.rate().acts_per_step());
   const int64_t ranks = plan.mesh.num_ranks();
   return acts * static_cast<double>(ranks > kRanksInFull ? plan.mesh.num_stages() : ranks) <=
          kActsMax;

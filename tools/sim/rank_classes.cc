@@ -5,7 +5,6 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -13,15 +12,13 @@ namespace {
 
 constexpr int64_t kScalarBytesMax = 1 << 12;  // of a step
 // The sending stage, the receiving stage, the place of the other end in its stage's mesh, and the
-// tensor. Registers of one key keep the order of the plan, which is the order of the program.
+// receiver. Registers of one key keep the order of the plan, which is the order of the program.
 using Key = std::tuple<int64_t, int64_t, int64_t, std::string>;
 
-// Returns "reduce-scatter x rank 2 to 0" without the ranks.
-std::string WithoutRanks(const Plan& plan, const PlanRegister& r) {
-  const bool in = r.side == RegisterSide::kInbound;
-  const std::string ends =
-      absl::StrCat(" rank ", in ? r.peer : plan.rank, " to ", in ? plan.rank : r.peer);
-  return std::string(absl::StripSuffix(r.name, ends));
+// Returns the name of the actor that reads the messages of a register. Both ends of an edge know
+// that name, and the receivers of one transfer have the same name on all ranks.
+const std::string& ReaderOf(const Plan& plan, const PlanRegister& r) {
+  return r.side == RegisterSide::kInbound ? plan.actors[r.consumers[0].actor].name : r.far[0].name;
 }
 
 bool Alike(const PlanRegister& out, const PlanRegister& in) {
@@ -42,8 +39,8 @@ absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, co
   const auto key_of = [&mesh](const Plan& plan, const PlanRegister& r) {
     const int64_t peer_stage = mesh.StageOf(r.peer), peer = mesh.StageRankOf(r.peer);
     if (r.side == RegisterSide::kInbound)
-      return Key{peer_stage, plan.stage, peer, WithoutRanks(plan, r)};
-    return Key{plan.stage, peer_stage, peer, WithoutRanks(plan, r)};
+      return Key{peer_stage, plan.stage, peer, ReaderOf(plan, r)};
+    return Key{plan.stage, peer_stage, peer, ReaderOf(plan, r)};
   };
   std::map<Key, std::vector<const PlanRegister*>> inbound;
   for (const Plan& plan : plans) {

@@ -21,15 +21,15 @@
 namespace weir {
 
 struct RankPairs {
-  // By outgoing edge of a representative: the incoming edge of a representative on which its tokens
-  // arrive.
+  // images[e], for an outgoing edge e of a representative, is the incoming edge of a representative
+  // on which the tokens of e arrive.
   std::map<uint64_t, uint64_t> images;
   // Edges of scalars whose other end has no representative.
   std::vector<uint64_t> loose;
 };
 
-// `plans` are the plans of the first ranks of all stages. kInvalidArgument (W0705) names a register
-// that has no counterpart.
+// `plans` are the plans of the first ranks of all stages, with the far ends of their registers.
+// kInvalidArgument (W0705) names a register that has no counterpart.
 absl::StatusOr<RankPairs> PairRepresentatives(const std::vector<Plan>& plans, const Mesh& mesh);
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
 
@@ -18,7 +19,7 @@ namespace {
 constexpr int64_t kNumberMax = int64_t{1} << 31;
 constexpr int64_t kActsPerStepMax = 1 << 20;
 constexpr int64_t kTokensMax = 1 << 10;
-constexpr int64_t kTurnMax = int64_t{1} << 40;
+constexpr int64_t kPrecedenceMax = int64_t{1} << 40;
 
 absl::Status Unusable(const std::string& found) {
   return absl::FailedPreconditionError(absl::StrCat("the run cannot be replayed: ", found));
@@ -123,13 +124,14 @@ absl::Status RunBuilder::AddPorts(const google::protobuf::RepeatedPtrField<trace
                                   const std::vector<int32_t>& register_of,
                                   std::vector<RecordedPort>* to) {
   for (const trace::PortFacts& port : from) {
+    const Span span = FromProto(port.span());
     if (port.register_id() < 0 || port.register_id() >= static_cast<int32_t>(register_of.size()) ||
-        !IsCount(port.period(), 1) || !IsCount(port.tokens(), 1) || port.tokens() > kTokensMax ||
-        !IsCount(port.phase(), 0) || port.phase() >= port.period() ||
-        port.tokens() > run_.registers[register_of[port.register_id()]].slots) {
+        !IsCount(span.period, 1) || !IsCount(span.tokens, 1) || span.tokens > kTokensMax ||
+        !IsCount(span.phase, 0) || span.phase >= span.period ||
+        span.tokens > run_.registers[register_of[port.register_id()]].slots) {
       return Unusable("a port has impossible numbers");
     }
-    to->push_back({register_of[port.register_id()], port.period(), port.tokens(), port.phase()});
+    to->push_back({span, register_of[port.register_id()]});
   }
   return absl::OkStatus();
 }
@@ -144,17 +146,14 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
   if (to.function.empty()) to.function = to.name;
   to.phase = Text(facts, from.phase_text());
   to.priority = from.priority();
-  const trace::TurnFacts& turn = from.turn();
-  to.turn = {turn.first(), turn.group(), turn.group_stride(), turn.stride()};
+  const Precedence& precedence = to.precedence = FromProto(from.precedence());
   to.planned_ns = std::max<int64_t>(0, from.planned_ns());
-  to.acts_per_step = from.acts_per_step();
-  to.chunks = from.chunks();
-  to.every = from.every();
-  to.every_phase = from.every_phase();
+  static_cast<Rate&>(to) = FromProto(from.rate());
   if (!IsCount(to.acts_per_step, 1) || to.acts_per_step > kActsPerStepMax ||
       !IsCount(to.chunks, 1) || !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) ||
-      to.every_phase >= to.every || turn.first() <= -kTurnMax || turn.first() >= kTurnMax ||
-      !IsCount(turn.group(), 1) || !IsCount(turn.group_stride(), 0) || !IsCount(turn.stride(), 0)) {
+      to.every_phase >= to.every || precedence.first <= -kPrecedenceMax ||
+      precedence.first >= kPrecedenceMax || !IsCount(precedence.group, 1) ||
+      !IsCount(precedence.group_stride, 0) || !IsCount(precedence.stride, 0)) {
     return Unusable(absl::StrCat("actor '", to.name, "' has impossible numbers"));
   }
   WEIR_RETURN_IF_ERROR(AddPorts(from.input(), register_of, &to.inputs));

@@ -13,52 +13,23 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/rate.h"
 #include "tools/trace/step_times.h"
 #include "tools/trace/trace_reader.h"
 
 namespace weir {
 
-// Span j of a port is the acts from j * period - phase on. A span moves `tokens` tokens, which are
-// taken before its first act and given up after its last.
-struct RecordedPort {
+struct RecordedPort : Span {
   int32_t register_index = -1;
-  int64_t period = 1;
-  int64_t tokens = 1;
-  int64_t phase = 0;
-
-  int64_t SpanOf(int64_t act) const { return (act + phase) / period; }
-  bool Begins(int64_t act) const { return act == 0 || (act + phase) % period == 0; }
-  bool Ends(int64_t act) const { return (act + 1 + phase) % period == 0; }
-  int64_t FirstAct(int64_t span) const { return span == 0 ? 0 : span * period - phase; }
-  int64_t LastAct(int64_t span) const { return (span + 1) * period - phase - 1; }
-  // Return the number of spans before act `act`: those that have begun, and those that are over.
-  int64_t BegunBefore(int64_t act) const { return act == 0 ? 0 : SpanOf(act - 1) + 1; }
-  int64_t OverBefore(int64_t act) const { return SpanOf(act); }
 };
 
-// A RecordedTurn decides the order of ready acts of equal priority: the least turn goes first, then
-// the least actor.
-struct RecordedTurn {
-  int64_t first = 0;
-  int64_t group = 1;
-  int64_t group_stride = 0;
-  int64_t stride = 0;
-  int64_t At(int64_t micro_batch) const {
-    return first + micro_batch / group * group_stride + micro_batch % group * stride;
-  }
-};
-
-struct RecordedActor {
+struct RecordedActor : Rate {
   int32_t rank_index = 0;
   std::string name;
   std::string function;  // the user's name of the actor's function; else the actor's own
   std::string phase;
-  int32_t priority = 0;  // the larger goes first
-  RecordedTurn turn;
-  int64_t acts_per_step = 1;
-  int64_t chunks = 1;
-  int64_t every = 1;
-  int64_t every_phase = 0;
+  int32_t priority = 0;    // the larger goes first
+  Precedence precedence;   // of equal ones, the least actor goes first
   int64_t planned_ns = 0;  // of an act; 0: unknown
   bool ends_step = true;   // its acts may end a step (step_rule.h)
   std::vector<RecordedPort> inputs;
@@ -66,12 +37,6 @@ struct RecordedActor {
   // The acts kept, by number: places in the acts of the rank, -1 if an act is missing.
   int64_t first_act = 0;
   std::vector<int32_t> acts;
-
-  int64_t ActsBefore(int64_t step) const {
-    return step <= every_phase ? 0 : ((step - 1 - every_phase) / every + 1) * acts_per_step;
-  }
-  int64_t MicroBatchOf(int64_t act) const { return act % acts_per_step / chunks; }
-  int64_t StepOf(int64_t act) const { return act / acts_per_step * every + every_phase; }
 };
 
 struct RecordedPortRef {

@@ -37,7 +37,7 @@ class MessageTimes {
     const RecordedActor& actor = run_.actors[ref.actor];
     const RecordedPort& port = token ? actor.outputs[ref.port] : actor.inputs[ref.port];
     const auto before = [&](int64_t step) {
-      return port.OverBefore(actor.ActsBefore(step)) * port.tokens + (token ? r.initial_tokens : 0);
+      return port.TokensGivenUp(actor.ActsBefore(step)) + (token ? r.initial_tokens : 0);
     };
     return {before(run_.first_step), before(run_.last_step + 1)};
   }
@@ -242,8 +242,8 @@ class ReplayState {
     int64_t last_token_at = 0, last_credit_at = 0;  // messages do not overtake each other
   };
   struct Rank {
-    using Ready =
-        std::tuple<int64_t, int64_t, int32_t>;  // less priority, turn, actor: the least goes first
+    using Ready = std::tuple<int64_t, int64_t,
+                             int32_t>;  // less priority, precedence, actor: the least goes first
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
     int32_t running = -1;
     int64_t last_end = 0;
@@ -272,8 +272,8 @@ class ReplayState {
   void Arrive(int32_t actor, int32_t port, int64_t count);
   void OnReady(int32_t actor) {
     const RecordedActor& a = run_.actors[actor];
-    ranks_[a.rank_index].ready.emplace(-int64_t{a.priority},
-                                       a.turn.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
+    ranks_[a.rank_index].ready.emplace(
+        -int64_t{a.priority}, a.precedence.At(a.MicroBatchOf(actors_[actor].acts_done)), actor);
     Touch(a.rank_index);
   }
   void Touch(int32_t rank) { touched_.insert(rank); }
@@ -321,14 +321,14 @@ void ReplayState::MakePorts() {
     for (const RecordedPort& port : from.inputs) {
       Register& r = registers_[port.register_index];
       r.consumers.emplace_back(static_cast<int32_t>(a), static_cast<int32_t>(ports_.size()));
-      r.released.push_back(port.OverBefore(actor.acts_done) * port.tokens);
-      ports_.push_back({port, -port.BegunBefore(actor.acts_done) * port.tokens, true});
+      r.released.push_back(port.TokensGivenUp(actor.acts_done));
+      ports_.push_back({port, -port.TokensTaken(actor.acts_done), true});
     }
     for (const RecordedPort& port : from.outputs) {
       Register& r = registers_[port.register_index];
       r.producer_port = static_cast<int32_t>(ports_.size());
-      r.published += port.OverBefore(actor.acts_done) * port.tokens;
-      ports_.push_back({port, -port.BegunBefore(actor.acts_done) * port.tokens, false});
+      r.published += port.TokensGivenUp(actor.acts_done);
+      ports_.push_back({port, -port.TokensTaken(actor.acts_done), false});
     }
   }
   for (size_t i = 0; i < registers_.size(); ++i) {

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "runtime/base/rate_codec.h"
 #include "runtime/trace/trace_names.h"
 #include "tools/trace/step_rule.h"
 
@@ -107,8 +108,9 @@ int64_t StepFinder::ActsExpected(int64_t step) const {
     auto facts = trace_.plans.find(process.rank);
     if (facts == trace_.plans.end()) return -1;
     for (const trace::ActorFacts& actor : facts->second.actor()) {
-      if (actor.every() <= 0 || step % actor.every() != actor.every_phase()) continue;
-      acts += std::clamp<int64_t>(actor.acts_per_step(), 0, kActsPerStepMax);
+      const Rate rate = FromProto(actor.rate());
+      if (rate.every <= 0 || !rate.ActsInStep(step)) continue;
+      acts += std::clamp<int64_t>(rate.acts_per_step, 0, kActsPerStepMax);
     }
   }
   return acts;

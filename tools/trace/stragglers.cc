@@ -120,7 +120,7 @@ class Comparison {
   const int64_t first_step_;
   std::map<Work, std::map<int, Done>> done_;
   std::map<int, double> busy_;  // by rank: time in acts
-  // By rank: time in measured acts, and their CPU time.
+  // cpu_[rank] is the time in measured acts of the rank, and the CPU time of these acts.
   std::map<int, std::pair<double, double>> cpu_;
 };
 

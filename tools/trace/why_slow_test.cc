@@ -12,6 +12,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "proto/trace.pb.h"
 #include "runtime/trace/trace_file.h"
 #include "tools/trace/replay.h"
 #include "tools/trace/report_text.h"
@@ -350,6 +351,27 @@ TEST(WhySlowTest, ATraceThatLacksARankIsNotReplayed) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("on a rank that the trace lacks"));
   // Two processes each write a part.
   EXPECT_DOUBLE_EQ(WhyOf(relay.File({0}) + relay.File({1})).replayed_step_ns, 35 * kMicrosecond);
+}
+
+// Older builds wrote the facts of the plans as field 20040 of a packet.
+TEST(WhySlowTest, FactsThatAnOlderBuildWroteAreNotTakenForOurs) {
+  trace::Trace file;
+  ASSERT_TRUE(file.ParseFromString(Relay(6).File({0, 1})));
+  int num_plans = 0;
+  for (trace::TracePacket& packet : *file.mutable_packet()) {
+    if (!packet.has_weir_plan()) continue;
+    trace::TracePacket::GetReflection()->MutableUnknownFields(&packet)->AddLengthDelimited(
+        20040, packet.weir_plan().SerializeAsString());
+    packet.clear_weir_plan();
+    ++num_plans;
+  }
+  EXPECT_EQ(num_plans, 2);
+  const TraceReader reader = Read(file.SerializeAsString());
+  EXPECT_TRUE(reader.plans.empty());
+  EXPECT_FALSE(reader.processes.empty());
+  const absl::Status status = FindWhySlow(reader, {}).status();
+  EXPECT_TRUE(absl::IsFailedPrecondition(status));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("traces of older builds do not"));
 }
 
 TEST(WhySlowTest, StepsThatAreNotWholeAreLeftOut) {

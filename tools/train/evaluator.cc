@@ -30,11 +30,9 @@ absl::StatusOr<std::unique_ptr<Evaluator>> Evaluator::Create(const Job& job, con
   session.first_step = 0;
   session.trace = JobSessionOptions::Trace::kNone;
   // The weights are copied in before the first run, so they are not drawn.
-  session.state_init = [drawn = SeededInitializer(job.training().seed())](
-                           const std::string& name, const TensorSlice& slice,
-                           const PlanInitializer& init, void* memory) {
-    return BelongsTo(name, StateSet::kWeights) ? absl::OkStatus()
-                                               : drawn(name, slice, init, memory);
+  session.state_init = [drawn = SeededInitializer(job.training().seed())](const PlanState& state,
+                                                                          void* memory) {
+    return state.state_class == StateClass::kWeight ? absl::OkStatus() : drawn(state, memory);
   };
   WEIR_ASSIGN_OR_RETURN(evaluator->opened_, OpenJobSession(EvaluationJob(job), session));
   return evaluator;

@@ -14,8 +14,6 @@
 namespace weir {
 namespace {
 
-constexpr char kLogitsState[] = "fetch/logits";
-
 // Feeds the window of the last tokens. All other inputs of the model are zero.
 class WindowFeed final : public DataFeed {
  public:
@@ -50,13 +48,14 @@ class WindowFeed final : public DataFeed {
   std::vector<int32_t> tokens_;
 };
 
-// Returns the logits of one place of the window, as floats.
+// Returns the logits of one place of the window, as floats. The logits are all that a plan which
+// generates fetches.
 absl::StatusOr<std::vector<float>> LogitsAt(const Session& session, int64_t place) {
   for (const PlanState& state : session.plan(0).states) {
-    if (state.name != kLogitsState) continue;
+    if (state.state_class != StateClass::kFetched) continue;
     const Shape& shape = state.slice.shape;
     if (shape.size() < 2 || place >= shape[shape.size() - 2]) break;
-    WEIR_ASSIGN_OR_RETURN(const HostView memory, session.ReadState(0, kLogitsState));
+    WEIR_ASSIGN_OR_RETURN(const HostView memory, session.ReadState(0, state.name));
     std::vector<float> logits(static_cast<size_t>(shape.back()));
     int64_t width = SizeOf(state.slice.dtype);
     const char* from = memory.data() + place * shape.back() * width;
@@ -71,8 +70,7 @@ absl::StatusOr<std::vector<float>> LogitsAt(const Session& session, int64_t plac
     }
     return logits;
   }
-  return absl::InternalError(
-      absl::StrCat("the plan has no state ", kLogitsState, " with a row for each token"));
+  return absl::InternalError("the plan fetches no logits with a row for each token");
 }
 
 absl::Status CheckOptions(const GenerateOptions& options, int64_t below) {

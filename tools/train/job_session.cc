@@ -57,7 +57,7 @@ int64_t TraceCapacity(const std::vector<RankPlan>& plans, JobSessionOptions::Tra
   int64_t acts = 0;  // of the rank that has most
   for (const RankPlan& plan : plans) {
     int64_t of_rank = 0;
-    for (const ActorSpec& actor : plan.actor()) of_rank += actor.acts_per_step();
+    for (const ActorSpec& actor : plan.actor()) of_rank += actor.rate().acts_per_step();
     acts = std::max(acts, of_rank);
   }
   return std::clamp(acts, kTracedActsMin / kTracedSteps, kTracedActsMax / kTracedSteps) *
@@ -134,7 +134,7 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     }
     return absl::OkStatus();
   }));
-  // Who starts processes has looked at all of them before.
+  // A starter of processes has checked the memory of all of them before.
   if (options.ranks.empty() && options.plan == nullptr)
     WEIR_RETURN_IF_ERROR(CheckNeed(*opened.plan, Beside::kNothing,
                                    NeedOf(plans, opened.threads_per_device), BudgetOf(job)));

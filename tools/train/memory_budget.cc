@@ -68,10 +68,11 @@ std::map<int64_t, int64_t> RanksLookedAt(const LogicalPlan& plan) {
   return stands_for;
 }
 
-// What the kernels of a rank take besides its arena, made as a session makes them; those of a stage
-// are alike. A rank that this machine cannot hold has none made: it does not fit without them, and
-// libraries of kernels do not expect such sizes. What cannot be made takes nothing here: the
-// session says why.
+// StageWorkspaces finds the memory that the kernels of a rank take besides the arena. The
+// kernels are made as a session makes kernels, and the kernels of all ranks of a stage are alike.
+// No kernels are made of a rank that this machine cannot hold: such a rank does not fit even
+// without its kernels, and libraries of kernels do not expect such sizes. A kernel that cannot be
+// made counts as nothing, and the session reports the reason.
 class StageWorkspaces {
  public:
   explicit StageWorkspaces(int threads_per_device) : threads_per_device_(threads_per_device) {}
@@ -97,7 +98,8 @@ class StageWorkspaces {
   std::map<int, int64_t> by_stage_;
 };
 
-// With the ranks of `evaluation` beside those of `plan`, unless it is null.
+// Returns the need of the ranks of `plan` and, unless `evaluation` is null, of the ranks of
+// `evaluation` beside them.
 absl::StatusOr<NeedAndPlans> NeedBeside(const LogicalPlan& plan, const LogicalPlan* evaluation,
                                         int threads_asked) {
   NeedAndPlans of;

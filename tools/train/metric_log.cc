@@ -9,12 +9,12 @@
 namespace weir {
 
 void MetricLog::Report(const std::string& metric, int64_t step, int64_t micro_batch, float value) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   steps_[step][metric] = value;
 }
 
 std::map<int64_t, StepMetrics> MetricLog::Take() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   std::map<int64_t, StepMetrics> taken;
   taken.swap(steps_);
   return taken;

@@ -5,10 +5,10 @@
 
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 
 #include "actors/engine/feed.h"
+#include "runtime/base/mutex.h"
 
 namespace weir {
 
@@ -21,12 +21,12 @@ class MetricLog final : public MetricSink {
   std::map<int64_t, StepMetrics> Take();
 
  private:
-  std::mutex mutex_;
-  std::map<int64_t, StepMetrics> steps_;  // guarded by mutex_
+  Mutex mutex_;
+  std::map<int64_t, StepMetrics> steps_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One line of a metrics file: {"step": 1, "loss": …}. Names keep the given order. A value that is
-// not finite becomes null.
+// A MetricLine is one line of a metrics file: {"step": 1, "loss": …}. Names keep the given order. A
+// value that is not finite becomes null.
 class MetricLine {
  public:
   explicit MetricLine(int64_t step);

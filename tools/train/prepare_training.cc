@@ -151,7 +151,9 @@ std::map<std::string, StateType> StatesOfPlans(const std::map<int64_t, RankPlan>
       const TensorSliceProto& slice = state.slice();
       const auto& shape = slice.global_shape().empty() ? slice.shape() : slice.global_shape();
       const std::optional<DType> dtype = DTypeFromName(slice.dtype());
-      if (dtype.has_value()) states[state.name()] = {*dtype, Shape(shape.begin(), shape.end())};
+      const std::optional<StateClass> state_class = FromProto(state.state_class());
+      if (dtype.has_value() && state_class.has_value())
+        states[state.name()] = {*dtype, Shape(shape.begin(), shape.end()), *state_class};
     }
   }
   return states;

@@ -38,18 +38,29 @@ absl::StatusOr<std::unique_ptr<RankGroup>> RankGroup::Open(const Job& job,
   session.plan = plans.evaluation;
   session.rhythm = options.evaluation_rhythm;
   if (options.network) session.network = options.network(GroupRole::kEvaluation);
-  WEIR_ASSIGN_OR_RETURN(group->evaluator_, Evaluator::Create(job, group->dataset_.get(), session));
-  if (group->evaluator_ != nullptr) group->evaluation_batches_ = group->evaluator_->batches();
+  WEIR_ASSIGN_OR_RETURN(std::unique_ptr<Evaluator> evaluator,
+                        Evaluator::Create(job, group->dataset_.get(), session));
+  if (evaluator != nullptr) group->evaluation_batches_ = evaluator->batches();
+  {
+    MutexLock lock(&group->mutex_);
+    group->evaluator_ = std::move(evaluator);
+  }
   return group;
+}
+
+Evaluator* RankGroup::evaluator() const {
+  MutexLock lock(&mutex_);
+  return evaluator_.get();
 }
 
 int64_t RankGroup::bytes_per_device() const {
   int64_t bytes = 0;
+  const Evaluator* const evaluator = this->evaluator();
   for (int rank : training_.session->local_ranks()) {
     const RankMemory memory = training_.session->Memory(rank);
     int64_t own = memory.arena_bytes + memory.workspace_bytes;
-    if (evaluator_ != nullptr) {
-      const RankMemory beside = evaluator_->session()->Memory(rank);
+    if (evaluator != nullptr) {
+      const RankMemory beside = evaluator->session()->Memory(rank);
       own += beside.arena_bytes + beside.workspace_bytes;
     }
     bytes = std::max(bytes, own);
@@ -68,13 +79,14 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::RunSteps(int64_t steps
 }
 
 absl::StatusOr<std::map<int64_t, StepMetrics>> RankGroup::Evaluate() {
-  if (evaluator_ == nullptr)
+  Evaluator* const evaluator = this->evaluator();
+  if (evaluator == nullptr)
     return absl::FailedPreconditionError("there is no evaluation after one that failed");
-  WEIR_RETURN_IF_ERROR(CopyWeights(*training_.session, evaluator_->session()));
-  absl::StatusOr<std::map<int64_t, StepMetrics>> reported = evaluator_->Run();
+  WEIR_RETURN_IF_ERROR(CopyWeights(*training_.session, evaluator->session()));
+  absl::StatusOr<std::map<int64_t, StepMetrics>> reported = evaluator->Run();
   if (reported.ok()) return reported;
   std::unique_ptr<Evaluator> failed;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   failed = std::move(evaluator_);
   return reported;
 }
@@ -92,14 +104,14 @@ absl::StatusOr<std::map<std::string, SavedPart>> RankGroup::SaveShards(
 
 void RankGroup::Stop(const absl::Status& reason) {
   training_.session->Stop(reason);
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (evaluator_ != nullptr) evaluator_->session()->Stop(reason);
 }
 
 // Only one of the two sessions runs at a time. The other session's counts stand still.
 SessionProgress RankGroup::Progress() const {
   SessionProgress progress = training_.session->Progress();
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(&mutex_);
   if (evaluator_ == nullptr) return progress;
   const SessionProgress evaluating = evaluator_->session()->Progress();
   progress.acts += evaluating.acts;
@@ -111,8 +123,17 @@ SessionProgress RankGroup::Progress() const {
 
 std::string RankGroup::DescribeStall() const {
   std::string text = training_.session->DescribeStall();
-  if (evaluator_ != nullptr) text += evaluator_->session()->DescribeStall();
+  if (Evaluator* const evaluator = this->evaluator(); evaluator != nullptr)
+    text += evaluator->session()->DescribeStall();
   return text;
+}
+
+std::vector<Wait> RankGroup::ListWaits() const {
+  std::vector<Wait> waits = training_.session->ListWaits();
+  if (Evaluator* const evaluator = this->evaluator(); evaluator != nullptr) {
+    for (Wait& wait : evaluator->session()->ListWaits()) waits.push_back(std::move(wait));
+  }
+  return waits;
 }
 
 }  // namespace weir

@@ -12,11 +12,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "runtime/base/mutex.h"
 #include "tools/train/evaluator.h"
 #include "tools/train/job_data.h"
 #include "tools/train/job_session.h"
@@ -38,7 +38,8 @@ struct RankGroupOptions {
   int64_t first_step = 0;
   OnNonfinite on_nonfinite = OnNonfinite::kStop;
   std::string plan_id;  // required result of compiling; empty: any plan
-  // Only with all ranks: the result of earlier compiling and opening. Null: nothing is prepared.
+  // The result of earlier compiling and opening, for a group of all ranks. Null: nothing is
+  // prepared.
   const PreparedTraining* prepared = nullptr;
   // Solved by another process for the same job; null: Open solves them.
   std::shared_ptr<const compiler::JobRhythm> rhythm, evaluation_rhythm;
@@ -80,23 +81,27 @@ class RankGroup {
   absl::StatusOr<std::vector<NonfiniteFinding>> InspectStep(int64_t as_step);
 
   // Any thread: ends the running work with `reason`. Afterwards the group only serves
-  // DescribeStall.
+  // DescribeStall and ListWaits, when the work has ended.
   void Stop(const absl::Status& reason);
   SessionProgress Progress() const;
   std::string DescribeStall() const;
+  std::vector<Wait> ListWaits() const;  // of training and evaluation
   Session& session() { return *training_.session; }
 
  private:
   RankGroup() = default;
+  // Returns the evaluator; null if there is none. Only the group's thread may use the result,
+  // because that thread alone ends the evaluator.
+  Evaluator* evaluator() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::shared_ptr<const Dataset> dataset_;
   std::unique_ptr<DatasetFeed> feed_;
   MetricLog log_;
   JobSession training_;  // depends on the feed and the log above
   int64_t evaluation_batches_ = 0;
-  // Guards the making and the end of evaluator_ against Stop and Progress.
-  mutable std::mutex mutex_;
-  std::unique_ptr<Evaluator> evaluator_;
+  // The group's thread makes and ends the evaluator; Stop and Progress use it under the mutex.
+  mutable Mutex mutex_;
+  std::unique_ptr<Evaluator> evaluator_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace weir

@@ -19,7 +19,7 @@ template <typename F>
 absl::Status ForEachShard(const Session& session, StateSet set, F&& visit) {
   for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      if (BelongsTo(state.name, set)) WEIR_RETURN_IF_ERROR(visit(rank, state));
+      if (BelongsTo(state.state_class, set)) WEIR_RETURN_IF_ERROR(visit(rank, state));
     }
   }
   return absl::OkStatus();
@@ -35,17 +35,23 @@ std::string NameSome(const std::vector<std::string>& names) {
   return text;
 }
 
+// Returns whether a tensor of a file is of the kind that `set` has, by the rule for names in files.
+// The job knows nothing more of a tensor that is none of its states.
+bool FileMayHave(const std::string& name, StateSet set) {
+  return set == StateSet::kAll || !absl::StrContains(name, "/");
+}
+
 absl::Status CheckNames(const SafetensorsReader& file, StateSet set,
                         const std::map<std::string, StateType>& states) {
   std::vector<std::string> missing, extra;
   size_t needed = 0;
   for (const auto& [name, type] : states) {
-    if (!BelongsTo(name, set)) continue;
+    if (!BelongsTo(type.state_class, set)) continue;
     ++needed;
     if (file.tensors().count(name) == 0) missing.push_back(name);
   }
   for (const auto& [name, tensor] : file.tensors()) {
-    if (BelongsTo(name, set) && states.count(name) == 0) extra.push_back(name);
+    if (FileMayHave(name, set) && states.count(name) == 0) extra.push_back(name);
   }
   if (missing.empty() && extra.empty()) return absl::OkStatus();
   std::string found;
@@ -53,7 +59,7 @@ absl::Status CheckNames(const SafetensorsReader& file, StateSet set,
   if (!extra.empty())
     absl::StrAppend(&found, found.empty() ? "" : "; ", "unknown to the model: ", NameSome(extra));
   std::string hint = "use weights saved from the same model";
-  if (!missing.empty() && set == StateSet::kAll && absl::StrContains(missing[0], "/")) {
+  if (!missing.empty() && states.at(missing[0]).state_class != StateClass::kWeight) {
     hint =
         "weights alone (written by --save) start a run with --init; --resume needs a --checkpoint";
   }
@@ -63,17 +69,17 @@ absl::Status CheckNames(const SafetensorsReader& file, StateSet set,
 
 }  // namespace
 
-bool BelongsTo(const std::string& name, StateSet set) {
-  bool weight = !absl::StrContains(name, "/");
-  return set == StateSet::kWeights ? weight : !absl::StartsWith(name, "fetch/");
+bool BelongsTo(StateClass state_class, StateSet set) {
+  return set == StateSet::kWeights ? state_class == StateClass::kWeight
+                                   : state_class != StateClass::kFetched;
 }
 
 std::map<std::string, StateType> StatesOf(const Session& session, StateSet set) {
   std::map<std::string, StateType> states;
   for (int rank : session.local_ranks()) {
     for (const PlanState& state : session.plan(rank).states) {
-      if (BelongsTo(state.name, set))
-        states[state.name] = {state.slice.dtype, state.slice.global_shape};
+      if (BelongsTo(state.state_class, set))
+        states[state.name] = {state.slice.dtype, state.slice.global_shape, state.state_class};
     }
   }
   return states;
@@ -84,7 +90,7 @@ absl::Status CheckStates(const SafetensorsReader& file, StateSet set,
   WEIR_RETURN_IF_ERROR(CheckNames(file, set, states));
   // A read of an empty slice checks shape and dtype and touches no data.
   for (const auto& [name, type] : states) {
-    if (!BelongsTo(name, set)) continue;
+    if (!BelongsTo(type.state_class, set)) continue;
     TensorSlice nothing{type.dtype, Shape(type.shape.size(), 0), Shape(type.shape.size(), 0),
                         type.shape};
     if (type.shape.empty()) {
@@ -114,7 +120,7 @@ absl::StatusOr<std::unique_ptr<SafetensorsWriter>> BeginSave(
     const std::map<std::string, std::string>& metadata, const std::string& path) {
   std::vector<SafetensorsWriter::Entry> entries;
   for (const auto& [name, type] : states) {
-    if (BelongsTo(name, set)) entries.push_back({name, type.dtype, type.shape});
+    if (BelongsTo(type.state_class, set)) entries.push_back({name, type.dtype, type.shape});
   }
   return SafetensorsWriter::Create(path, std::move(entries), metadata);
 }

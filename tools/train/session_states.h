@@ -2,9 +2,10 @@
 // that it owns into one file of whole tensors (safetensors), and reads its shards from such a file.
 // Weights therefore move between layouts, and between processes, through the file.
 //
-// Weights have plain names ("layers.3.wq"). A state of the optimiser is named after its weight
-// ("layers.3.wq/adam_m").
-// Thread rule: between runs of the session, one thread.
+// The plan says of each state what the state is for; a name is a label. Names in a file follow a
+// rule: weights have plain names ("layers.3.wq"), and what the optimiser keeps for a weight is
+// named after the weight ("layers.3.wq/adam_m"). Thread rule: between runs of the session, one
+// thread.
 #pragma once
 
 #include <map>
@@ -23,11 +24,12 @@ enum class StateSet : uint8_t {
   kAll,  // weights and optimiser states; not fetched results
 };
 
-bool BelongsTo(const std::string& name, StateSet set);
+bool BelongsTo(StateClass state_class, StateSet set);
 
 struct StateType {
   DType dtype = DType::kF32;
   Shape shape;  // of the whole tensor
+  StateClass state_class = StateClass::kWeight;
 };
 
 // Returns the states of `set` over the local ranks of the session, by name.

@@ -104,7 +104,7 @@ class Trainer {
     const RunnerFacts& facts = runner_->facts();
     int64_t parameters = 0;
     for (const auto& [name, type] : facts.states) {
-      if (BelongsTo(name, StateSet::kWeights)) parameters += NumElements(type.shape);
+      if (type.state_class == StateClass::kWeight) parameters += NumElements(type.shape);
     }
     progress_.Say(facts.data);
     progress_.Say(absl::StrFormat(

@@ -38,8 +38,11 @@ std::vector<KernelSpec> Specs() {
   const TensorSlice x = F({8, 32, 64}), row = F({8, 32}), ids = I({8, 32}), h = F({64}),
                     one = F({});
   const TensorSlice heads = F({2, 128, 4, 16});
-  std::vector<int64_t> perm{2, 0, 1}, axes{0, 1}, pieces{0, 0, 3, 0, 0, 0, 8, 32, 64};
-  std::vector<int64_t> regions{0, 0, 3, 0, 0, 0, 8, 32, 64, 2, -1, 3, 0, 0, 0, 8, 32, 64, 0};
+  std::vector<int64_t> perm{2, 0, 1}, axes{0, 1};
+  const Rect all{{0, 0, 0}, {8, 32, 64}};
+  const ExchangePack pack{1 << 20, {{0, 0, all}}};
+  const ExchangeFill fill{
+      1 << 20, 1, {{0, Combiner::kSum, all, {{ExchangeSource::kOwn, all}, {0, {}}}}}};
   return {
       {"relu", {}, {x}, {x}},
       {"gelu_grad", {}, {x, x}, {x}},
@@ -68,14 +71,8 @@ std::vector<KernelSpec> Specs() {
       {"clip_scale", {{"clip_norm", 1.0}}, {one}, {one, one}},
       {"adamw", {}, {x, one}, {x, x, x}},
       {"sgd", {{"momentum", 0.9}}, {x, one}, {x, x}},
-      {"exchange_pack",
-       {{"pieces", pieces}, {"chunk_elements", int64_t{1} << 20}},
-       {x},
-       {F({8 * 32 * 64})}},
-      {"exchange_fill",
-       {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", int64_t{1} << 20}},
-       {x, F({8 * 32 * 64})},
-       {x}},
+      {"exchange_pack", {}, {x}, {F({8 * 32 * 64})}, 1, 1, pack},
+      {"exchange_fill", {}, {x, F({8 * 32 * 64})}, {x}, 1, 1, fill},
       {"attention", {}, {heads, heads, heads}, {heads, F({2, 4, 128})}},
       {"attention_grad",
        {},

@@ -18,7 +18,8 @@ namespace HWY_NAMESPACE {
 
 constexpr float kLog2E = 1.44269504088896341f;
 
-// Returns 2^x within 2 ulp for -125 <= x < 127; 0 below. NaN stays. Not for x above 127.
+// Returns 2^x within 2 ulp for -125 <= x < 127, and 0 for smaller x. NaN stays NaN. Precondition: x
+// is not above 127.
 HWY_INLINE VF Exp2(VF x) {
   const DF d;
   const DI di;

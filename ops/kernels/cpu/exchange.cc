@@ -1,6 +1,6 @@
 // exchange_pack and exchange_fill: boxing's kernels before and after the messages. All work that
-// depends on attributes is done when the kernel is made; an act on chunk c walks the tasks of that
-// chunk.
+// depends on what is moved is done when the kernel is made; an act on chunk c walks the tasks of
+// that chunk.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -13,22 +13,15 @@
 #include "ops/kernels/cpu/simd_targets.h"
 #include "ops/kernels/cpu/spec_check.h"
 #include "ops/kernels/kernel.h"
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
+#include "runtime/base/transfer/transfer.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "ops/kernels/cpu/exchange.cc"
 #include "hwy/foreach_target.h"
 
 #include "ops/kernels/cpu/simd-inl.h"
-
-#ifndef WEIR_OPS_KERNELS_CPU_EXCHANGE_ONCE
-#define WEIR_OPS_KERNELS_CPU_EXCHANGE_ONCE
-namespace weir {
-namespace {
-enum class Combiner : uint8_t { kSum, kMax };
-}  // namespace
-}  // namespace weir
-#endif
 
 HWY_BEFORE_NAMESPACE();
 namespace weir {
@@ -79,43 +72,27 @@ constexpr int64_t kTaskElements = 65536;
 // Sums are made in blocks that stay in the first-level cache.
 constexpr int64_t kSumBlock = 2048;
 
-// Reads a list of integers front to back; a read past the end yields 0 and is recorded.
-class IntReader {
- public:
-  explicit IntReader(std::vector<int64_t> ints) : ints_(std::move(ints)) {}
-  bool at_end() const { return at_ >= ints_.size(); }
-  bool overrun() const { return overrun_; }
-  int64_t Next() {
-    if (at_end()) {
-      overrun_ = true;
-      return 0;
-    }
-    return ints_[at_++];
-  }
-  absl::Span<const int64_t> Next(int64_t n) {
-    if (n < 0 || n > static_cast<int64_t>(ints_.size() - at_)) {
-      overrun_ = true;
-      return {};
-    }
-    at_ += n;
-    return absl::MakeConstSpan(ints_).subspan(at_ - n, n);
-  }
-
- private:
-  std::vector<int64_t> ints_;
-  size_t at_ = 0;
-  bool overrun_ = false;
-};
-
-// Reads "ndim, begin[ndim], end[ndim]".
-absl::StatusOr<DenseRect> NextRect(IntReader* reader, const Shape& shape) {
-  int64_t rank = reader->Next();
-  absl::Span<const int64_t> begin = reader->Next(rank), end = reader->Next(rank);
-  return DenseRect::Of(shape, begin, end);
+absl::StatusOr<DenseRect> Dense(const Rect& rect, const Shape& shape) {
+  return DenseRect::Of(shape, rect.begin, rect.end);
 }
 
 int64_t NumChunks(int64_t total, int64_t chunk_elements) {
   return (total + chunk_elements - 1) / chunk_elements;
+}
+
+// Returns the half of an exchange that the plan gives the kernel. Expects that the half is there
+// and has no flaw.
+template <typename Half>
+const Half* HalfOf(const KernelSpec& spec, SpecCheck* check) {
+  const Half* half = std::get_if<Half>(&spec.transfer);
+  check->Expect(half != nullptr, "its half of an exchange");
+  if (const auto flaw = FindFlaw(spec.transfer)) check->Expect(false, flaw->expected);
+  return check->ok() ? half : nullptr;
+}
+
+void ExpectChunks(int64_t total, int64_t chunk_elements, SpecCheck* check) {
+  check->Expect(total / chunk_elements < plan_limits::kActsPerStepMax,
+                absl::StrCat("at most ", plan_limits::kActsPerStepMax, " chunks"));
 }
 
 // Cuts elements [first, last) of an item (piece or region), and the chunk to which they belong,
@@ -177,7 +154,7 @@ class PackKernel final : public Kernel {
     int64_t first_task = 0, num_tasks = 0, elements = 0;
   };
 
-  void Cut(int64_t chunk_elements);
+  void Cut(int64_t total, int64_t chunk_elements);
 
   int64_t size_ = 4;
   std::vector<Piece> pieces_;
@@ -194,18 +171,19 @@ absl::StatusOr<std::unique_ptr<Kernel>> PackKernel::Create(const KernelSpec& spe
   if (!check.ok()) return check.status();
   auto kernel = std::make_unique<PackKernel>();
   kernel->size_ = SizeOf(check.out(0).dtype);
-  IntReader reader(spec.attrs.Ints("pieces"));
-  while (!reader.at_end()) {
-    int64_t tensor = reader.Next(), position = reader.Next();
-    bool known = 0 <= tensor && tensor < num_tensors && position >= 0;
-    check.Expect(known, "pieces of its inputs, at positions from 0");
+  const ExchangePack* pack = HalfOf<ExchangePack>(spec, &check);
+  if (!check.ok()) return check.status();
+  int64_t total = 0;
+  for (const ExchangePiece& piece : pack->pieces) {
+    check.Expect(check.HasIn(piece.tensor), "pieces of its inputs");
     if (!check.ok()) return check.status();
-    WEIR_ASSIGN_OR_RETURN(DenseRect rect, NextRect(&reader, check.in(tensor).shape));
-    kernel->pieces_.push_back(Piece{tensor, position, rect});
+    WEIR_ASSIGN_OR_RETURN(DenseRect rect, Dense(piece.rect, check.in(piece.tensor).shape));
+    kernel->pieces_.push_back(Piece{piece.tensor, piece.position, rect});
+    total = std::max(total, piece.position + rect.volume());
   }
-  check.Expect(!reader.overrun(), "whole pieces in attribute pieces");
-  const int64_t chunk_elements = spec.attrs.Int("chunk_elements");
-  kernel->Cut(chunk_elements > 0 ? chunk_elements : std::numeric_limits<int64_t>::max() / 2);
+  ExpectChunks(total, pack->chunk_elements, &check);
+  if (!check.ok()) return check.status();
+  kernel->Cut(total, pack->chunk_elements);
   for (const Chunk& chunk : kernel->chunks_) {
     check.Expect(chunk.elements <= check.out(0).num_elements(),
                  "a message as long as its longest chunk");
@@ -214,9 +192,7 @@ absl::StatusOr<std::unique_ptr<Kernel>> PackKernel::Create(const KernelSpec& spe
   return kernel;
 }
 
-void PackKernel::Cut(int64_t chunk_elements) {
-  int64_t total = 0;
-  for (const Piece& piece : pieces_) total = std::max(total, piece.position + piece.rect.volume());
+void PackKernel::Cut(int64_t total, int64_t chunk_elements) {
   // Pieces may lie anywhere, so their parts are sorted by chunk; the order of pieces is kept.
   std::vector<std::vector<Task>> by_chunk(NumChunks(total, chunk_elements));
   chunks_.resize(by_chunk.size());
@@ -248,6 +224,7 @@ class FillKernel final : public Kernel {
   absl::Status Run(const KernelArgs& args, const LaunchContext& launch) override {
     if (args.chunk < 0 || args.chunk + 1 >= static_cast<int64_t>(first_task_.size()))
       return absl::OkStatus();
+    if (!args.input_bytes.empty()) WEIR_RETURN_IF_ERROR(CheckMessages(args));
     const int64_t first = first_task_[args.chunk];
     launch.team->For(first_task_[args.chunk + 1] - first,
                      [&](int64_t i) { RunTask(args, tasks_[first + i]); });
@@ -272,9 +249,11 @@ class FillKernel final : public Kernel {
     int64_t first_offset;
   };
 
-  absl::Status ReadRegion(IntReader* reader, SpecCheck* check);
-  absl::Status ReadSource(IntReader* reader, SpecCheck* check, const Region& region);
+  absl::Status AddRegion(const ExchangeRegion& from, SpecCheck* check);
+  absl::Status AddSource(const ExchangeSource& from, const Region& region, SpecCheck* check);
   void Cut(int64_t chunk_elements, int64_t num_inputs);
+  // Checks that each message has as many bytes as the regions of this chunk read.
+  absl::Status CheckMessages(const KernelArgs& args) const;
   void RunTask(const KernelArgs& args, const Task& task) const;
   void Combine(const KernelArgs& args, const Task& task, const Region& region, char* target) const;
   bool CombineInPlace(const KernelArgs& args, const Task& task, const Region& region,
@@ -294,7 +273,9 @@ class FillKernel final : public Kernel {
   std::vector<Source> sources_;
   std::vector<int64_t> offsets_;
   std::vector<Task> tasks_;
-  std::vector<int64_t> first_task_;  // per chunk, and one past the last
+  std::vector<int64_t> first_task_;     // per chunk, and one past the last
+  std::vector<int64_t> message_bytes_;  // per chunk and message
+  int64_t num_messages_ = 0;
 };
 
 absl::StatusOr<std::unique_ptr<Kernel>> FillKernel::Create(const KernelSpec& spec) {
@@ -309,52 +290,47 @@ absl::StatusOr<std::unique_ptr<Kernel>> FillKernel::Create(const KernelSpec& spe
   auto kernel = std::make_unique<FillKernel>();
   kernel->dtype_ = check.out(0).dtype;
   kernel->size_ = SizeOf(kernel->dtype_);
-  kernel->num_own_ = spec.attrs.Int("num_own");
-  check.Expect(0 <= kernel->num_own_ && kernel->num_own_ <= num_inputs, "num_own among its inputs");
+  const ExchangeFill* fill = HalfOf<ExchangeFill>(spec, &check);
   if (!check.ok()) return check.status();
-  IntReader reader(spec.attrs.Ints("regions"));
-  while (!reader.at_end()) WEIR_RETURN_IF_ERROR(kernel->ReadRegion(&reader, &check));
-  check.Expect(!reader.overrun(), "whole regions in attribute regions");
+  if (const auto flaw = FindFlawWith(*fill, num_inputs)) check.Expect(false, flaw->expected);
   if (!check.ok()) return check.status();
-  const int64_t chunk_elements = spec.attrs.Int("chunk_elements");
-  kernel->Cut(chunk_elements > 0 ? chunk_elements : std::numeric_limits<int64_t>::max() / 2,
-              num_inputs);
+  kernel->num_own_ = fill->num_own;
+  int64_t total = 0;
+  for (const ExchangeRegion& region : fill->regions) {
+    WEIR_RETURN_IF_ERROR(kernel->AddRegion(region, &check));
+    total += kernel->regions_.back().target.volume();
+  }
+  ExpectChunks(total, fill->chunk_elements, &check);
+  if (!check.ok()) return check.status();
+  kernel->Cut(fill->chunk_elements, num_inputs);
   return kernel;
 }
 
-absl::Status FillKernel::ReadRegion(IntReader* reader, SpecCheck* check) {
+absl::Status FillKernel::AddRegion(const ExchangeRegion& from, SpecCheck* check) {
   Region region;
-  region.tensor = reader->Next();
-  int64_t combiner = reader->Next();
-  check->Expect(check->HasOut(static_cast<int>(region.tensor)) && region.tensor >= 0,
-                "regions of its outputs");
-  check->Expect(combiner == 0 || combiner == 1, "combiner 0 (sum) or 1 (max)");
+  region.tensor = from.tensor;
+  check->Expect(check->HasOut(from.tensor), "regions of its outputs");
   if (!check->ok()) return check->status();
-  region.combiner = combiner == 0 ? Combiner::kSum : Combiner::kMax;
-  WEIR_ASSIGN_OR_RETURN(region.target, NextRect(reader, check->out(region.tensor).shape));
+  region.combiner = from.combiner;
+  WEIR_ASSIGN_OR_RETURN(region.target, Dense(from.target, check->out(from.tensor).shape));
   region.first_source = static_cast<int64_t>(sources_.size());
-  region.num_sources = reader->Next();
-  check->Expect(region.num_sources >= 0 && !reader->overrun(),
-                "a number of sources in each region");
-  if (!check->ok()) return check->status();
-  for (int64_t i = 0; i < region.num_sources; ++i)
-    WEIR_RETURN_IF_ERROR(ReadSource(reader, check, region));
+  region.num_sources = static_cast<int64_t>(from.sources.size());
+  for (const ExchangeSource& source : from.sources)
+    WEIR_RETURN_IF_ERROR(AddSource(source, region, check));
   regions_.push_back(region);
   return absl::OkStatus();
 }
 
-absl::Status FillKernel::ReadSource(IntReader* reader, SpecCheck* check, const Region& region) {
-  int64_t which = reader->Next();
-  int64_t input = which < 0 ? region.tensor : num_own_ + which;
-  check->Expect(!reader->overrun() && check->HasIn(static_cast<int>(input)) &&
-                    (which >= 0 || input < num_own_),
+absl::Status FillKernel::AddSource(const ExchangeSource& from, const Region& region,
+                                   SpecCheck* check) {
+  const bool is_message = from.message != ExchangeSource::kOwn;
+  const int64_t input = is_message ? num_own_ + from.message : region.tensor;
+  check->Expect(check->HasIn(static_cast<int>(input)) && (is_message || input < num_own_),
                 "sources among its own tensors and messages");
   if (!check->ok()) return check->status();
-  Source source{input, which >= 0, DenseRect()};
-  if (!source.is_message) {
-    WEIR_ASSIGN_OR_RETURN(source.rect, NextRect(reader, check->in(input).shape));
-    check->Expect(source.rect.volume() == region.target.volume(),
-                  "sources as large as their region");
+  Source source{input, is_message, DenseRect()};
+  if (!is_message) {
+    WEIR_ASSIGN_OR_RETURN(source.rect, Dense(from.own, check->in(input).shape));
   }
   sources_.push_back(source);
   return check->status();
@@ -364,15 +340,18 @@ void FillKernel::Cut(int64_t chunk_elements, int64_t num_inputs) {
   std::vector<int64_t> read(num_inputs, 0);  // elements of each message used in this chunk
   int64_t position = 0;                      // of the region's first element
   int64_t chunk = 0;
+  num_messages_ = num_inputs - num_own_;
+  const auto end_chunk = [&] {
+    first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+    for (int64_t i = num_own_; i < num_inputs; ++i) message_bytes_.push_back(read[i] * size_);
+    std::fill(read.begin(), read.end(), 0);
+  };
   first_task_.push_back(0);
   for (int64_t r = 0; r < static_cast<int64_t>(regions_.size()); ++r) {
     const Region& region = regions_[r];
     const int64_t end = position + region.target.volume();
     for (int64_t at = position; at < end;) {
-      for (; chunk < at / chunk_elements; ++chunk) {
-        first_task_.push_back(static_cast<int64_t>(tasks_.size()));
-        std::fill(read.begin(), read.end(), 0);
-      }
+      for (; chunk < at / chunk_elements; ++chunk) end_chunk();
       int64_t part_end = std::min(end, (chunk + 1) * chunk_elements);
       ForEachTask(at - position, part_end - position, [&](int64_t first, int64_t last) {
         tasks_.push_back(Task{r, first, last, static_cast<int64_t>(offsets_.size())});
@@ -386,7 +365,19 @@ void FillKernel::Cut(int64_t chunk_elements, int64_t num_inputs) {
     }
     position = end;
   }
-  first_task_.push_back(static_cast<int64_t>(tasks_.size()));
+  end_chunk();
+}
+
+absl::Status FillKernel::CheckMessages(const KernelArgs& args) const {
+  const int64_t* expected = message_bytes_.data() + args.chunk * num_messages_;
+  for (int64_t m = 0; m < num_messages_; ++m) {
+    if (args.input_bytes[num_own_ + m] != expected[m]) {
+      return absl::DataLossError(absl::StrCat("message ", m, " of chunk ", args.chunk, " has ",
+                                              args.input_bytes[num_own_ + m], " bytes, not ",
+                                              expected[m]));
+    }
+  }
+  return absl::OkStatus();
 }
 
 DenseRect FillKernel::SourceRect(const Task& task, const Region& region, int64_t s) const {

@@ -9,17 +9,8 @@
 namespace weir {
 namespace {
 
-struct Box {
-  Shape begin, end;
-  int64_t volume() const {
-    int64_t product = 1;
-    for (size_t i = 0; i < begin.size(); ++i) product *= end[i] - begin[i];
-    return product;
-  }
-};
-
 // Returns the offsets in the tensor of the box's elements, row-major.
-std::vector<int64_t> OffsetsOf(const Shape& shape, const Box& box) {
+std::vector<int64_t> OffsetsOf(const Shape& shape, const Rect& box) {
   std::vector<int64_t> offsets;
   Shape index = box.begin;
   if (box.volume() == 0) return offsets;
@@ -36,8 +27,8 @@ std::vector<int64_t> OffsetsOf(const Shape& shape, const Box& box) {
   }
 }
 
-Box RandomBox(const Shape& shape, std::mt19937* random) {
-  Box box;
+Rect RandomBox(const Shape& shape, std::mt19937* random) {
+  Rect box;
   for (int64_t size : shape) {
     int64_t a = (*random)() % (size + 1), b = (*random)() % (size + 1);
     if ((*random)() % 3 == 0) a = 0, b = size;
@@ -45,12 +36,6 @@ Box RandomBox(const Shape& shape, std::mt19937* random) {
     box.end.push_back(std::max(a, b));
   }
   return box;
-}
-
-void Append(std::vector<int64_t>* list, const Box& box) {
-  list->push_back(static_cast<int64_t>(box.begin.size()));
-  list->insert(list->end(), box.begin.begin(), box.begin.end());
-  list->insert(list->end(), box.end.begin(), box.end.end());
 }
 
 Shape RandomShape(std::mt19937* random) {
@@ -65,7 +50,7 @@ TEST(RectTest, WalksTheElementsOfTheBoxInRowMajorOrder) {
   std::mt19937 random(7);
   for (int repeat = 0; repeat < 300; ++repeat) {
     Shape shape = RandomShape(&random);
-    Box box = RandomBox(shape, &random);
+    Rect box = RandomBox(shape, &random);
     auto rect = DenseRect::Of(shape, box.begin, box.end);
     ASSERT_TRUE(rect.ok());
     std::vector<int64_t> offsets = OffsetsOf(shape, box);
@@ -103,26 +88,23 @@ TEST(ExchangePackTest, GathersThePiecesOfEachChunkInOrder) {
     for (int i = 0; i < 1 + repeat % 3; ++i)
       tensors.push_back(RandomTensor(dtype, RandomShape(&random), repeat * 10 + i));
     const int64_t chunk_elements = 1 + random() % 200;
-    std::vector<int64_t> pieces;
+    ExchangePack pack{chunk_elements, {}};
     std::vector<std::vector<double>> messages;
     int64_t position = 0;
     for (int i = 0; i < 5; ++i) {
       int64_t which = random() % tensors.size();
       const TestTensor& tensor = tensors[which];
-      Box box = RandomBox(tensor.slice.shape, &random);
+      Rect box = RandomBox(tensor.slice.shape, &random);
       position += random() % 30;  // what other senders fill
-      pieces.push_back(which);
-      pieces.push_back(position);
-      Append(&pieces, box);
+      pack.pieces.push_back({static_cast<int>(which), position, box});
       for (int64_t offset : OffsetsOf(tensor.slice.shape, box)) {
         size_t chunk = position++ / chunk_elements;
         if (messages.size() <= chunk) messages.resize(chunk + 1);
         messages[chunk].push_back(tensor[offset]);
       }
     }
-    Attributes attrs{{"pieces", pieces}, {"chunk_elements", chunk_elements}};
     TestInputs inputs(tensors.begin(), tensors.end());
-    KernelSpec spec{.op = "exchange_pack", .attrs = attrs};
+    KernelSpec spec{.op = "exchange_pack", .transfer = pack};
     for (const TestTensor& tensor : tensors) spec.inputs.push_back(tensor.slice);
     spec.outputs = {TensorSlice::Whole(dtype, {chunk_elements})};
     auto kernel = KernelRegistry::Create("cpu", spec);
@@ -130,40 +112,56 @@ TEST(ExchangePackTest, GathersThePiecesOfEachChunkInOrder) {
     for (size_t chunk = 0; chunk < messages.size(); ++chunk) {
       RunOptions options;
       options.chunk = static_cast<int64_t>(chunk);
-      auto message = RunKernel("exchange_pack", attrs, inputs, spec.outputs, options)[0];
+      options.transfer = pack;
+      auto message = RunKernel("exchange_pack", {}, inputs, spec.outputs, options)[0];
       message.values.resize(messages[chunk].size());
       ExpectEqualValues(message, messages[chunk]);
       EXPECT_EQ((*kernel)->output_bytes(chunk),
                 static_cast<int64_t>(messages[chunk].size()) * SizeOf(dtype));
     }
+    const std::vector<int64_t> elements = MessageElements(pack, messages.size());
+    for (size_t chunk = 0; chunk < messages.size(); ++chunk)
+      EXPECT_EQ(elements[chunk], static_cast<int64_t>(messages[chunk].size()));
   }
 }
 
 TEST(ExchangePackTest, AnActOnALargeChunkIsTheSameOnAnyTeam) {
   TestTensor tensor = RandomTensor(DType::kF32, {700, 600}, 3);
-  std::vector<int64_t> pieces{0, 0};
-  Box box{{3, 5}, {690, 505}};
-  Append(&pieces, box);
-  auto message =
-      RunKernel("exchange_pack", {{"pieces", pieces}, {"chunk_elements", int64_t{1} << 20}},
-                {tensor}, {TensorSlice::Whole(DType::kF32, {box.volume()})});
+  const Rect box{{3, 5}, {690, 505}};
+  RunOptions options;
+  options.transfer = ExchangePack{1 << 20, {{0, 0, box}}};
+  auto message = RunKernel("exchange_pack", {}, {tensor},
+                           {TensorSlice::Whole(DType::kF32, {box.volume()})}, options);
   std::vector<double> expected;
   for (int64_t offset : OffsetsOf({700, 600}, box)) expected.push_back(tensor[offset]);
   ExpectEqualValues(message[0], expected);
 }
 
-TEST(ExchangePackTest, DamagedAttributesAreRefused) {
+TEST(ExchangePackTest, ADamagedDescriptionIsRefused) {
   KernelSpec spec{.op = "exchange_pack",
                   .inputs = {TensorSlice::Whole(DType::kF32, {4, 4})},
                   .outputs = {TensorSlice::Whole(DType::kF32, {16})}};
-  const std::vector<int64_t> damaged[] = {{1, 0, 2, 0, 0, 4, 4},  {0, -1, 2, 0, 0, 4, 4},
-                                          {0, 0, 2, 0, 0, 4, 5},  {0, 0, 2, 0, 0, 4},
-                                          {0, 0, -2, 0, 0, 4, 4}, {0, 0, 3, 0, 0, 0, 4, 4, 1}};
-  for (const auto& pieces : damaged) {
-    spec.attrs = {{"pieces", pieces}, {"chunk_elements", int64_t{16}}};
+  const Rect whole{{0, 0}, {4, 4}};
+  const Transfer damaged[] = {{},
+                              ExchangeFill{16, 1, {}},
+                              ExchangePack{0, {{0, 0, whole}}},
+                              ExchangePack{16, {{1, 0, whole}}},
+                              ExchangePack{16, {{-1, 0, whole}}},
+                              ExchangePack{16, {{0, -1, whole}}},
+                              ExchangePack{16, {{0, INT64_MAX, whole}}},
+                              ExchangePack{1, {{0, int64_t{1} << 40, whole}}},  // too many chunks
+                              ExchangePack{16, {{0, 0, {{0, 0}, {4, 5}}}}},
+                              ExchangePack{16, {{0, 0, {{0, 0}, {4}}}}},
+                              ExchangePack{16, {{0, 0, {{0, 0, 0}, {4, 4, 1}}}}},
+                              ExchangePack{16, {{0, 0, {{0, -1}, {4, 4}}}}},
+                              ExchangePack{16, {{0, 0, {{0, 3}, {4, 2}}}}}};
+  for (const Transfer& transfer : damaged) {
+    spec.transfer = transfer;
     EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
               absl::StatusCode::kInvalidArgument);
   }
+  spec.transfer = ExchangePack{16, {{0, 0, whole}}};
+  EXPECT_TRUE(KernelRegistry::Create("cpu", spec).ok());
 }
 
 // A FillCase cuts a tensor into bands of its first axis, each filled from its own sources.
@@ -200,9 +198,8 @@ class FillCase {
       RunOptions options;
       options.chunk = chunk;
       options.initial_outputs = {out_};
-      Attributes attrs{
-          {"num_own", int64_t{1}}, {"regions", regions_}, {"chunk_elements", chunk_elements_}};
-      auto result = RunKernel("exchange_fill", attrs, inputs, {out_.slice}, options);
+      options.transfer = ExchangeFill{chunk_elements_, 1, regions_};
+      auto result = RunKernel("exchange_fill", {}, inputs, {out_.slice}, options);
       ASSERT_EQ(out_.values.size(), expected_.size());
       // Only the chunk's own positions change.
       for (int64_t i = 0; i < out_.size(); ++i) {
@@ -217,11 +214,9 @@ class FillCase {
   static constexpr int kMessages = 3;
 
   void AddRegion(int64_t row, int64_t rows, int64_t* position) {
-    Box target{{row, 0, 0}, {row + rows, out_.slice.shape[1], 3}};
+    const Rect target{{row, 0, 0}, {row + rows, out_.slice.shape[1], 3}};
     const int64_t combiner = random_() % 2, num_sources = random_() % 4;
-    regions_.insert(regions_.end(), {0, combiner});
-    Append(&regions_, target);
-    regions_.push_back(num_sources);
+    regions_.push_back({0, combiner == 0 ? Combiner::kSum : Combiner::kMax, target, {}});
     std::vector<double> total(target.volume(), combiner == 0 ? 0.0 : Lowest());
     for (int64_t s = 0; s < num_sources; ++s) {
       std::vector<double> values = s == 0 && random_() % 2
@@ -246,27 +241,24 @@ class FillCase {
 
   // Returns a box of the own tensor with the same volume; a message if no box has that volume.
   std::vector<double> OwnSource(int64_t volume) {
-    regions_.push_back(-1);
-    Box box{{0, 0, 0}, {0, 0, 0}};
+    Rect box{{0, 0, 0}, {0, 0, 0}};
     for (int64_t a = 1; a <= 12 && box.volume() != volume; ++a) {
       for (int64_t b = 1; b <= 5 && box.volume() != volume; ++b) {
         for (int64_t c = 1; c <= 4 && box.volume() != volume; ++c)
-          box = Box{{12 - a, 5 - b, 0}, {12, 5, c}};
+          box = Rect{{12 - a, 5 - b, 0}, {12, 5, c}};
       }
     }
-    if (box.volume() != volume) {
-      regions_.pop_back();
+    if (box.volume() != volume)
       return MessageSource(0, static_cast<int64_t>(expected_.size()), volume);
-    }
-    Append(&regions_, box);
+    regions_.back().sources.push_back({ExchangeSource::kOwn, box});
     std::vector<double> values;
     for (int64_t offset : OffsetsOf(own_.slice.shape, box)) values.push_back(own_[offset]);
     return values;
   }
 
   std::vector<double> MessageSource(int64_t s, int64_t position, int64_t volume) {
-    int64_t k = s % kMessages;
-    regions_.push_back(k);
+    const int k = static_cast<int>(s % kMessages);
+    regions_.back().sources.push_back({k, {}});
     std::vector<double> values;
     for (int64_t i = 0; i < volume; ++i) {
       double value = Stored(dtype_, static_cast<double>(random_() % 2000) / 64 - 10);
@@ -280,7 +272,7 @@ class FillCase {
   std::mt19937 random_;
   TestTensor out_, own_;
   int64_t chunk_elements_ = 0, num_chunks_ = 0;
-  std::vector<int64_t> regions_;
+  std::vector<ExchangeRegion> regions_;
   std::vector<std::vector<std::vector<double>>> messages_;  // per message, per chunk
   std::vector<double> expected_;
 };
@@ -292,13 +284,16 @@ TEST(ExchangeFillTest, FillsEachChunkFromOwnTensorsAndMessages) {
   }
 }
 
+ExchangeSource Own(Rect rect) { return {ExchangeSource::kOwn, std::move(rect)}; }
+ExchangeSource Message(int message) { return {message, {}}; }
+
 TEST(ExchangeFillTest, ALargeSumIsTheSameOnAnyTeam) {
   const int64_t n = 300000;
   TestTensor own = RandomTensor(DType::kF32, {n}, 1), message = RandomTensor(DType::kF32, {n}, 2);
-  std::vector<int64_t> regions{0, 0, 1, 0, n, 2, -1, 1, 0, n, 0};
-  auto sum = RunKernel("exchange_fill",
-                       {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
-                       {own, message}, {own.slice});
+  RunOptions options;
+  options.transfer =
+      ExchangeFill{n, 1, {{0, Combiner::kSum, {{0}, {n}}, {Own({{0}, {n}}), Message(0)}}}};
+  auto sum = RunKernel("exchange_fill", {}, {own, message}, {own.slice}, options);
   std::vector<double> expected;
   for (int64_t i = 0; i < n; ++i) expected.push_back(Stored(DType::kF32, own[i] + message[i]));
   ExpectEqualValues(sum[0], expected);
@@ -308,12 +303,14 @@ TEST(ExchangeFillTest, ALargeSumOfThreeRunsInTheOrderOfItsSources) {
   const int64_t n = 70001, before = 3;
   TestTensor own = RandomTensor(DType::kF32, {n}, 1), first = RandomTensor(DType::kF32, {n}, 2),
              second = RandomTensor(DType::kF32, {n}, 3);
-  std::vector<int64_t> regions{0, 0, 1, before, before + n, 3, 0, -1, 1, 0, n, 1};
   RunOptions options;
+  options.transfer = ExchangeFill{
+      n,
+      1,
+      {{0, Combiner::kSum, {{before}, {before + n}}, {Message(0), Own({{0}, {n}}), Message(1)}}}};
   options.initial_outputs = {TensorOf(DType::kF32, {n + 5}, std::vector<double>(n + 5, 7))};
-  auto sum = RunKernel("exchange_fill",
-                       {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
-                       {own, first, second}, {TensorSlice::Whole(DType::kF32, {n + 5})}, options);
+  auto sum = RunKernel("exchange_fill", {}, {own, first, second},
+                       {TensorSlice::Whole(DType::kF32, {n + 5})}, options);
   std::vector<double> expected(n + 5, 7);
   for (int64_t i = 0; i < n; ++i) {
     expected[before + i] = Stored(DType::kF32, Stored(DType::kF32, first[i] + own[i]) + second[i]);
@@ -324,32 +321,76 @@ TEST(ExchangeFillTest, ALargeSumOfThreeRunsInTheOrderOfItsSources) {
 TEST(ExchangeFillTest, SourcesMayHaveAnotherShapeOfTheSameVolume) {
   TestTensor own = RandomTensor(DType::kF32, {6, 4}, 1);
   // The regions fill the flat range [2, 10) of a 1-d tensor from rows 1 and 2 of a matrix.
-  std::vector<int64_t> regions{0, 0, 1, 2, 10, 1, -1, 2, 1, 0, 3, 4};
   RunOptions options;
+  options.transfer =
+      ExchangeFill{64, 1, {{0, Combiner::kSum, {{2}, {10}}, {Own({{1, 0}, {3, 4}})}}}};
   options.initial_outputs = {TensorOf(DType::kF32, {12}, std::vector<double>(12, 7))};
   auto out =
-      RunKernel("exchange_fill",
-                {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", int64_t{64}}},
-                {own}, {TensorSlice::Whole(DType::kF32, {12})}, options);
+      RunKernel("exchange_fill", {}, {own}, {TensorSlice::Whole(DType::kF32, {12})}, options);
   std::vector<double> expected{7, 7};
   for (int64_t i = 4; i < 12; ++i) expected.push_back(own[i]);
   expected.insert(expected.end(), {7, 7});
   ExpectEqualValues(out[0], expected);
 }
 
-TEST(ExchangeFillTest, DamagedAttributesAreRefused) {
+TEST(ExchangeFillTest, ADamagedDescriptionIsRefused) {
   KernelSpec spec{
       .op = "exchange_fill",
       .inputs = {TensorSlice::Whole(DType::kF32, {4}), TensorSlice::Whole(DType::kF32, {4})},
       .outputs = {TensorSlice::Whole(DType::kF32, {4})}};
-  const std::vector<int64_t> damaged[] = {
-      {1, 0, 1, 0, 4, 0},          {0, 2, 1, 0, 4, 0}, {0, 0, 1, 0, 5, 0},
-      {0, 0, 1, 0, 4, 1, 1},       {0, 0, 1, 0, 4, 1}, {0, 0, 1, 0, 4, 1, -1, 1, 0, 3},
-      {0, 0, 1, 0, 4, 1, -1, 1, 0}};
-  for (const auto& regions : damaged) {
-    spec.attrs = {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", int64_t{4}}};
+  const auto fill = [](int tensor, Rect target, std::vector<ExchangeSource> sources) {
+    return ExchangeFill{4, 1, {{tensor, Combiner::kSum, std::move(target), std::move(sources)}}};
+  };
+  const Rect whole{{0}, {4}};
+  const Transfer damaged[] = {{},
+                              ExchangePack{4, {}},
+                              ExchangeFill{0, 1, {}},
+                              ExchangeFill{4, -1, {}},
+                              ExchangeFill{4, 3, {}},
+                              fill(1, whole, {}),
+                              fill(-1, whole, {}),
+                              fill(0, {{0}, {5}}, {}),
+                              fill(0, {{0}, {4, 4}}, {}),
+                              fill(0, whole, {Message(1)}),
+                              fill(0, whole, {Message(-2)}),
+                              fill(0, whole, {Own({{0}, {3}})}),
+                              fill(0, whole, {Own({{1}, {5}})})};
+  for (const Transfer& transfer : damaged) {
+    spec.transfer = transfer;
     EXPECT_EQ(KernelRegistry::Create("cpu", spec).status().code(),
               absl::StatusCode::kInvalidArgument);
+  }
+  spec.transfer = fill(0, whole, {Message(0)});
+  EXPECT_TRUE(KernelRegistry::Create("cpu", spec).ok());
+}
+
+// Runs a fill of chunk 1, which reads 2 elements of a message of `bytes` bytes.
+absl::Status FillFrom(int64_t bytes) {
+  KernelSpec spec{.op = "exchange_fill",
+                  .inputs = {TensorSlice::Whole(DType::kF32, {4})},
+                  .outputs = {TensorSlice::Whole(DType::kF32, {6})},
+                  .transfer = ExchangeFill{4, 0, {{0, Combiner::kSum, {{0}, {6}}, {Message(0)}}}}};
+  auto kernel = KernelRegistry::Create("cpu", spec);
+  if (!kernel.ok()) return kernel.status();
+  std::vector<float> message(4, 1), out(6, 0);
+  const void* inputs[] = {message.data()};
+  void* outputs[] = {out.data()};
+  KernelArgs args;
+  args.inputs = inputs;
+  args.outputs = outputs;
+  args.chunk = 1;
+  args.input_bytes = absl::MakeConstSpan(&bytes, 1);
+  ThreadTeam team(1);
+  return (*kernel)->Run(args, {&team, nullptr});
+}
+
+TEST(ExchangeFillTest, AMessageOfAnotherSizeIsAnError) {
+  EXPECT_EQ(FillFrom(8), absl::OkStatus());
+  for (int64_t bytes : {0, 4, 12, 16}) {
+    const absl::Status status = FillFrom(bytes);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(status.message(),
+              "message 0 of chunk 1 has " + std::to_string(bytes) + " bytes, not 8");
   }
 }
 

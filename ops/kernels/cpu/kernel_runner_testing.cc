@@ -94,10 +94,12 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
   ThreadTeam team(num_threads);
   std::vector<Buffer> in;
   std::vector<const void*> in_pointers;
+  std::vector<int64_t> in_bytes;
   for (const auto& input : inputs) {
     in.emplace_back(input ? input->slice.bytes() : 0);
     if (input) Encode(*input, in.back().data());
     in_pointers.push_back(input ? in.back().data() : nullptr);
+    in_bytes.push_back(in.back().bytes());
   }
   std::vector<void*> out_pointers;
   for (size_t i = 0; i < spec.outputs.size(); ++i) {
@@ -115,6 +117,7 @@ RunResult RunOnce(KernelSpec spec, const TestInputs& inputs, const RunOptions& o
   args.chunk = options.chunk;
   args.span_act = options.span_act;
   args.random_key = options.random_key;
+  args.input_bytes = in_bytes;
   EXPECT_EQ((*kernel)->Run(args, {&team, workspace.data()}), absl::OkStatus());
   EXPECT_TRUE(workspace.guard_intact()) << spec.op << " wrote past its workspace";
   for (const Buffer& output : result.outputs)
@@ -168,6 +171,7 @@ std::vector<TestTensor> RunKernel(const std::string& op, const Attributes& attrs
   KernelSpec spec;
   spec.op = op;
   spec.attrs = attrs;
+  spec.transfer = options.transfer;
   for (const auto& input : inputs)
     spec.inputs.push_back(input ? std::optional(input->slice) : std::nullopt);
   spec.outputs = outputs;

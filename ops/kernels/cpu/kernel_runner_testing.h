@@ -39,6 +39,7 @@ struct RunOptions {
   uint64_t random_key = 0;
   // Outputs that start with these values (in-place ops); other outputs start as NaN patterns.
   std::vector<TestTensor> initial_outputs;
+  Transfer transfer;  // of an op of transfers
 };
 
 // An absent input or output is nullopt.

@@ -227,21 +227,14 @@ void BM_Transpose(benchmark::State& state) {
 }
 void BM_FillSum(benchmark::State& state) {
   const int64_t n = 1 << 20;
-  std::vector<int64_t> regions{0, 0, 1, 0, n, 2, -1, 1, 0, n, 0};
-  RunBytes(state,
-           {"exchange_fill",
-            {{"num_own", int64_t{1}}, {"regions", regions}, {"chunk_elements", n}},
-            {F({n}), F({n})},
-            {F({n})}},
-           1);
+  const Rect all{{0}, {n}};
+  const ExchangeFill fill{n, 1, {{0, Combiner::kSum, all, {{ExchangeSource::kOwn, all}, {0, {}}}}}};
+  RunBytes(state, {"exchange_fill", {}, {F({n}), F({n})}, {F({n})}, 1, 1, fill}, 1);
 }
 void BM_Pack(benchmark::State& state) {
   const int64_t n = 1024;
-  std::vector<int64_t> pieces{0, 0, 2, 0, 0, n, n / 2};
-  RunBytes(
-      state,
-      {"exchange_pack", {{"pieces", pieces}, {"chunk_elements", n * n}}, {F({n, n})}, {F({n * n})}},
-      1);
+  const ExchangePack pack{n * n, {{0, 0, {{0, 0}, {n, n / 2}}}}};
+  RunBytes(state, {"exchange_pack", {}, {F({n, n})}, {F({n * n})}, 1, 1, pack}, 1);
 }
 BENCHMARK(BM_Gelu);
 BENCHMARK(BM_LayerNorm);

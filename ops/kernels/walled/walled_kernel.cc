@@ -57,6 +57,7 @@ class WalledKernel final : public Kernel {
     std::vector<void*> outputs(num_outputs_);
     for (size_t i = 0; i < num_inputs_; ++i) inputs[i] = WalledMemory::Inside(args.inputs[i]);
     for (size_t i = 0; i < num_outputs_; ++i) outputs[i] = WalledMemory::Inside(args.outputs[i]);
+    std::vector<int64_t> input_bytes(args.input_bytes.begin(), args.input_bytes.end());
     void* const workspace = WalledMemory::Inside(launch.workspace);
     const WorkspaceMark mark(workspace, workspace_bytes());
     const auto begin = [mark] {
@@ -64,11 +65,13 @@ class WalledKernel final : public Kernel {
       return absl::OkStatus();
     };
     const auto run = [kernel = kernel_.get(), args, inputs = std::move(inputs),
-                      outputs = std::move(outputs), launch, workspace, mark]() -> absl::Status {
+                      outputs = std::move(outputs), input_bytes = std::move(input_bytes), launch,
+                      workspace, mark]() -> absl::Status {
       if (absl::Status status = mark.Check(); !status.ok()) return status;
       KernelArgs inside = args;
       inside.inputs = inputs;
       inside.outputs = absl::MakeConstSpan(outputs);
+      inside.input_bytes = input_bytes;
       return kernel->Run(inside, {launch.team, workspace, launch.queue});
     };
     if (launch.queue == nullptr) {

@@ -1,4 +1,4 @@
-#include "compiler/lower/largest_shard.h"
+#include "compiler/transfer/largest_shard.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "compiler/rates/device_turns.h"
+#include "compiler/rates/device_order.h"
 
 #include <algorithm>
 #include <iterator>
@@ -88,9 +88,9 @@ class Spread {
   std::vector<Difference> Run() {
     if (!Collect()) return {};
     Place();
-    std::vector<Difference> turns;
-    for (const std::vector<int>& actors : actors_on_) Turns(actors, &turns);
-    return Feasible(std::move(turns));
+    std::vector<Difference> orders;
+    for (const std::vector<int>& actors : actors_on_) OrderOf(actors, &orders);
+    return Feasible(std::move(orders));
   }
 
  private:
@@ -102,7 +102,8 @@ class Spread {
       devices = std::max(devices, actor.device + 1);
     actors_on_.resize(devices);
     for (size_t a = 0; a < graph_.actors.size(); ++a) {
-      if (graph_.actors[a].device < 0 || rhythm_.turns[a] != rhythm_.micro_batches) continue;
+      if (graph_.actors[a].device < 0 || rhythm_.micro_batches_of[a] != rhythm_.micro_batches)
+        continue;
       actors_on_[graph_.actors[a].device].push_back(static_cast<int>(a));
     }
     bool any = false;
@@ -150,7 +151,7 @@ class Spread {
     const int64_t size = (a.chunks + kBlocksMax - 1) / kBlocksMax;
     std::vector<Block> blocks;
     for (int64_t chunk = 0; chunk < a.chunks; chunk += size) {
-      blocks.push_back({actor, chunk * pace_.actors[actor].chunk_ns,
+      blocks.push_back({actor, chunk * pace_.actors[actor].chunk_stride_ns,
                         std::min(size, a.chunks - chunk) * a.time_ns});
     }
     return blocks;
@@ -170,9 +171,9 @@ class Spread {
     return start;
   }
 
-  // Finds the actor that follows each actor. With start = turn * period + phase, the follower has
-  // the next phase of the same turn.
-  void Turns(const std::vector<int>& actors, std::vector<Difference>* turns) {
+  // Finds the actor that follows each actor. With start = round * period + place, the follower has
+  // the next place of the same round.
+  void OrderOf(const std::vector<int>& actors, std::vector<Difference>* orders) {
     std::vector<Block> blocks;
     const int64_t period = pace_.micro_batch_ns;
     for (int actor : actors) {
@@ -181,43 +182,43 @@ class Spread {
         blocks.push_back(block);
       }
     }
-    const auto phase = [&](const Block& block) {
+    const auto place = [&](const Block& block) {
       return block.start_ns - FloorDiv(block.start_ns, period) * period;
     };
     std::sort(blocks.begin(), blocks.end(), [&](const Block& a, const Block& b) {
-      return std::pair(phase(a), a.actor) < std::pair(phase(b), b.actor);
+      return std::pair(place(a), a.actor) < std::pair(place(b), b.actor);
     });
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Block& before = blocks[i];
       const Block& after = blocks[i + 1 == blocks.size() ? 0 : i + 1];
       if (before.actor == after.actor) continue;
-      int64_t turn = FloorDiv(after.start_ns, period) - FloorDiv(before.start_ns, period);
-      if (i + 1 == blocks.size()) --turn;
-      const int64_t apart = after.start_ns - before.start_ns - turn * period;  // >= 0
-      const int64_t fixed = turn * period + before.offset_ns - after.offset_ns;
-      turns->push_back({before.actor, after.actor, before.length_ns + fixed});
+      int64_t round = FloorDiv(after.start_ns, period) - FloorDiv(before.start_ns, period);
+      if (i + 1 == blocks.size()) --round;
+      const int64_t apart = after.start_ns - before.start_ns - round * period;  // >= 0
+      const int64_t fixed = round * period + before.offset_ns - after.offset_ns;
+      orders->push_back({before.actor, after.actor, before.length_ns + fixed});
       as_placed_.push_back(std::min(before.length_ns, apart) + fixed);
     }
   }
 
   // Acts that overlapped when placed push the other acts on, unless that closes a circle. A circle
-  // without such an act comes from orders and slots that the placement did not consider, and then a
-  // turn of the circle is dropped.
-  std::vector<Difference> Feasible(std::vector<Difference> turns) const {
+  // without such an act comes from orders and slots that the placement did not consider, and then
+  // the circle loses one of the orders found here.
+  std::vector<Difference> Feasible(std::vector<Difference> found) const {
     for (int i = 0; i < kCirclesMax; ++i) {
       std::vector<Difference> all(differences_.begin(), differences_.end());
-      all.insert(all.end(), turns.begin(), turns.end());
+      all.insert(all.end(), found.begin(), found.end());
       DifferenceSystem system(static_cast<int>(graph_.actors.size()), std::move(all));
       if (system.SetTimes(times_) || system.Solve()) {
-        std::erase_if(turns, [](const Difference& turn) { return turn.weight == -kTimeMaxNs; });
-        return turns;
+        std::erase_if(found, [](const Difference& order) { return order.weight == -kTimeMaxNs; });
+        return found;
       }
       bool pushed = false;
       for (int pass = 0; pass < 2 && !pushed; ++pass) {
         for (int arc : system.circle()) {
           const int t = arc - static_cast<int>(differences_.size());
-          if (t < 0 || (pass == 0 && turns[t].weight <= as_placed_[t])) continue;
-          turns[t].weight = pass == 0 ? as_placed_[t] : -kTimeMaxNs;
+          if (t < 0 || (pass == 0 && found[t].weight <= as_placed_[t])) continue;
+          found[t].weight = pass == 0 ? as_placed_[t] : -kTimeMaxNs;
           pushed = true;
         }
       }
@@ -232,12 +233,12 @@ class Spread {
   std::span<const Difference> differences_;
   std::vector<int64_t> times_;
   std::vector<std::vector<int>> actors_on_;  // by device
-  std::vector<int64_t> as_placed_;           // by turn: the weight that times_ keep
+  std::vector<int64_t> as_placed_;           // by order found: the weight that times_ keep
 };
 
 }  // namespace
 
-std::vector<Difference> FindDeviceTurns(const TimedGraph& graph, const Rhythm& rhythm,
+std::vector<Difference> FindDeviceOrder(const TimedGraph& graph, const Rhythm& rhythm,
                                         const Pace& pace, std::span<const Difference> differences,
                                         std::span<const int64_t> times) {
   return Spread(graph, rhythm, pace, differences, times).Run();

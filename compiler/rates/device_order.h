@@ -17,7 +17,7 @@ namespace weir::compiler {
 
 // Returns differences that some times keep together with `differences`; the orders that no times
 // keep are left out. Precondition: `times` keep `differences`.
-std::vector<Difference> FindDeviceTurns(const TimedGraph& graph, const Rhythm& rhythm,
+std::vector<Difference> FindDeviceOrder(const TimedGraph& graph, const Rhythm& rhythm,
                                         const Pace& pace, std::span<const Difference> differences,
                                         std::span<const int64_t> times);
 

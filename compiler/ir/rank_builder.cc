@@ -1,0 +1,84 @@
+#include "compiler/ir/rank_builder.h"
+
+#include <set>
+
+namespace weir::compiler {
+
+RankBuilder::RankBuilder(const LogicalPlan& plan, int64_t rank)
+    : plan_(plan), coords_(plan.stage_mesh.CoordsOf(plan.mesh.StageRankOf(rank))) {
+  graph_.rank = rank;
+  graph_.stage = plan.mesh.StageOf(rank);
+  FindWaves();
+}
+
+void RankBuilder::BeginItem(int index) {
+  item_ = index;
+  place_ = 0;
+}
+
+int RankBuilder::AddTensor(const std::string& name, int64_t bytes, int64_t tokens, int64_t every) {
+  RankTensor tensor;
+  tensor.every = every;
+  tensor.name = name;
+  tensor.bytes = bytes;
+  tensor.tokens_per_step = tokens;
+  graph_.tensors.push_back(std::move(tensor));
+  return static_cast<int>(graph_.tensors.size()) - 1;
+}
+
+RankActor RankBuilder::MakeActor(const std::string& name) const {
+  RankActor actor;
+  actor.name = name;
+  actor.station = station();
+  actor.phase = item().phase;
+  actor.wave = waves_[item_];
+  actor.part = item().part;
+  actor.instance = item().instance;
+  actor.acts_per_step = Tokens(item().rate);
+  actor.every = Every(item().rate);
+  actor.every_phase = item().rate == Frequency::kUpdate ? plan_.updates.phase : 0;
+  actor.function = item().name;
+  return actor;
+}
+
+int RankBuilder::AddActor(RankActor actor) {
+  int id = static_cast<int>(graph_.actors.size());
+  for (size_t i = 0; i < actor.outputs.size(); ++i) {
+    graph_.tensors[actor.outputs[i]].producer = id;
+    graph_.tensors[actor.outputs[i]].output = static_cast<int>(i);
+  }
+  graph_.actors.push_back(std::move(actor));
+  return id;
+}
+
+void RankBuilder::CollectInputs(RankActor* actor) {
+  std::set<int> seen(actor->outputs.begin(), actor->outputs.end());
+  for (const RankKernel& kernel : actor->kernels) {
+    for (const RankOperand& input : kernel.inputs) {
+      if (input.kind == RankOperand::kTensor && seen.insert(input.index).second)
+        actor->inputs.push_back(input.index);
+    }
+  }
+}
+
+void RankBuilder::FindWaves() {
+  const Module& module = plan_.module;
+  waves_.assign(module.items.size(), Wave::kNone);
+  std::vector<int> producer(module.values.size(), -1);
+  for (size_t i = 0; i < module.items.size(); ++i) {
+    for (int output : module.items[i].outputs) producer[output] = static_cast<int>(i);
+  }
+  for (size_t i = 0; i < module.items.size(); ++i) {
+    const ProgramItem& item = module.items[i];
+    if (item.phase == PhaseKind::kForward || item.phase == PhaseKind::kData)
+      waves_[i] = Wave::kForward;
+    if (item.phase == PhaseKind::kBackward) waves_[i] = Wave::kBackward;
+    if (item.phase == PhaseKind::kWeightGradient) waves_[i] = Wave::kWeightGradient;
+    if (item.kind == ItemKind::kBoxing && item.rate == Frequency::kMicroBatch) {
+      int from = producer[item.inputs[0]];
+      waves_[i] = from >= 0 && from < static_cast<int>(i) ? waves_[from] : Wave::kNone;
+    }
+  }
+}
+
+}  // namespace weir::compiler

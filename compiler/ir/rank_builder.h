@@ -1,0 +1,73 @@
+// A RankBuilder adds actors and tensors to the graph of one rank, item by item. The lowering of
+// calls and the lowering of transfers share the builder; it knows the rates of items and the
+// rank's place in the mesh, and nothing about what an actor does.
+//
+//   BeginItem -> { AddTensor | MakeActor -> AddActor | NextPlace }* -> BeginItem -> … -> TakeGraph
+//
+// Thread rule: one thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/ir/logical_plan.h"
+#include "compiler/ir/rank_graph.h"
+
+namespace weir::compiler {
+
+class RankBuilder {
+ public:
+  // The plan outlives the builder.
+  RankBuilder(const LogicalPlan& plan, int64_t rank);
+
+  const LogicalPlan& plan() const { return plan_; }
+  const Mesh& mesh() const { return plan_.mesh; }
+  int64_t rank() const { return graph_.rank; }
+  int64_t stage() const { return graph_.stage; }
+  RankGraph& graph() { return graph_; }
+  const RankGraph& graph() const { return graph_; }
+  RankGraph TakeGraph() { return std::move(graph_); }
+
+  // Starts item number `index` of the program at its first place.
+  void BeginItem(int index);
+  int item_index() const { return item_; }
+  const ProgramItem& item() const { return plan_.module.items[item_]; }
+  // Returns the station of the actors that are made now. Stations move on alike on every rank.
+  Station station() const { return {item_, place_}; }
+  void NextPlace(size_t places = 1) { place_ += static_cast<int>(places); }
+
+  int64_t Tokens(Frequency rate) const {
+    return rate == Frequency::kMicroBatch ? plan_.micro_batches : 1;
+  }
+  int64_t Every(Frequency rate) const {
+    return rate == Frequency::kUpdate || rate == Frequency::kAfterUpdate ? plan_.updates.every : 1;
+  }
+  // Returns the part of a tensor that this rank holds.
+  TensorSlice Local(const TensorType& type, const Layout& layout) const {
+    return LocalSlice(type, layout, plan_.stage_mesh, coords_);
+  }
+
+  // Adds a tensor without a producer. Returns its index.
+  int AddTensor(const std::string& name, int64_t bytes, int64_t tokens, int64_t every);
+  // Returns an actor of the item, at the station of now, with the rates of the item.
+  RankActor MakeActor(const std::string& name) const;
+  // Adds the actor, as the producer of its outputs. Returns its index.
+  int AddActor(RankActor actor);
+  // Sets the inputs of an actor: every tensor that its kernels read and that it does not produce.
+  static void CollectInputs(RankActor* actor);
+
+ private:
+  // Finds the pass that each item works for. A boxing works for the pass of the value that it
+  // moves.
+  void FindWaves();
+
+  const LogicalPlan& plan_;
+  const Coords coords_;
+  RankGraph graph_;
+  int item_ = 0;
+  int place_ = 0;
+  std::vector<Wave> waves_;  // by item
+};
+
+}  // namespace weir::compiler

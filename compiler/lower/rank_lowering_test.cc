@@ -1,0 +1,153 @@
+#include "compiler/lower/rank_lowering.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/compile.h"
+#include "compiler/testing/small_job.h"
+#include "gtest/gtest.h"
+
+namespace weir::compiler {
+namespace {
+
+struct Case {
+  std::string mesh;
+  int zero_stage = 0;
+  weir::Pipeline::ScheduleKind schedule = weir::Pipeline::ONE_F_ONE_B;
+};
+
+const std::vector<Case>& Cases() {
+  static const auto* cases =
+      new std::vector<Case>{{"dp=2", 0},
+                            {"dp=3", 1},
+                            {"tp=2", 0},
+                            {"dp=2,tp=2", 3},
+                            {"pp=2", 0},
+                            {"pp=2,dp=2", 2, weir::Pipeline::GPIPE},
+                            {"pp=2,dp=2,tp=2", 3, weir::Pipeline::ZERO_BUBBLE},
+                            {"pp=2,dp=3", 1, weir::Pipeline::INTERLEAVED}};
+  return *cases;
+}
+
+std::unique_ptr<LogicalPlan> PlanOf(const Case& entry) {
+  Job job = SmallJob(entry.mesh, 4, 2);
+  job.mutable_training()->set_zero_stage(entry.zero_stage);
+  job.mutable_pipeline()->set_schedule(entry.schedule);
+  job.mutable_runtime()->set_chunk_bytes_max(64);
+  absl::StatusOr<std::unique_ptr<LogicalPlan>> plan = CompileJob(job, {});
+  EXPECT_TRUE(plan.ok()) << entry.mesh << ": " << plan.status();
+  return plan.ok() ? *std::move(plan) : nullptr;
+}
+
+RankGraph GraphOf(const LogicalPlan& plan, int64_t rank) {
+  absl::StatusOr<RankGraph> graph = LowerToRankGraph(plan, rank);
+  EXPECT_TRUE(graph.ok()) << graph.status();
+  return graph.value_or(RankGraph());
+}
+
+std::string PlanText(const LogicalPlan& plan, int64_t rank) {
+  absl::StatusOr<RankPlan> lowered = LowerForRank(plan, rank);
+  EXPECT_TRUE(lowered.ok()) << lowered.status();
+  return lowered.ok() ? lowered->SerializeAsString() : "";
+}
+
+TEST(RankLowering, ARankGetsTheSamePlanWhoeverAsksAndWhateverWasLoweredBefore) {
+  for (const Case& entry : Cases()) {
+    const std::unique_ptr<LogicalPlan> plan = PlanOf(entry), other = PlanOf(entry);
+    ASSERT_TRUE(plan != nullptr && other != nullptr);
+    std::map<int64_t, std::string> texts;
+    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank)
+      texts[rank] = PlanText(*plan, rank);
+    for (int64_t rank = plan->mesh.num_ranks() - 1; rank >= 0; --rank) {
+      EXPECT_EQ(PlanText(*other, rank), texts[rank]) << entry.mesh << " rank " << rank;
+      EXPECT_EQ(PlanText(*plan, rank), texts[rank]) << entry.mesh << " rank " << rank;
+    }
+  }
+}
+
+// {from, to, edge, bytes, tokens of a step, steps}
+using Message = std::tuple<int64_t, int64_t, uint64_t, int64_t, int64_t, int64_t>;
+
+TEST(RankLowering, BothEndsOfEveryMessageAgreeThoughNeitherLooksAtTheOther) {
+  for (const Case& entry : Cases()) {
+    const std::unique_ptr<LogicalPlan> plan = PlanOf(entry);
+    ASSERT_NE(plan, nullptr);
+    std::multiset<Message> sent, received;
+    std::set<uint64_t> edges;
+    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      for (const RankTensor& tensor : GraphOf(*plan, rank).tensors) {
+        if (tensor.side == RegisterSpec::LOCAL) continue;
+        const bool out = tensor.side == RegisterSpec::OUTBOUND;
+        if (out) {
+          EXPECT_TRUE(edges.insert(tensor.edge).second) << "two messages have one edge";
+        }
+        EXPECT_NE(tensor.peer, rank);
+        (out ? sent : received)
+            .insert({out ? rank : tensor.peer, out ? tensor.peer : rank, tensor.edge, tensor.bytes,
+                     tensor.tokens_per_step, tensor.every});
+      }
+    }
+    EXPECT_EQ(sent, received) << entry.mesh;
+    EXPECT_FALSE(sent.empty()) << entry.mesh;
+  }
+}
+
+// The links of a graph are given at both ends.
+TEST(RankLowering, ActorsAndTensorsKnowEachOther) {
+  for (const Case& entry : Cases()) {
+    const std::unique_ptr<LogicalPlan> plan = PlanOf(entry);
+    ASSERT_NE(plan, nullptr);
+    for (int64_t rank = 0; rank < plan->mesh.num_ranks(); ++rank) {
+      const RankGraph graph = GraphOf(*plan, rank);
+      std::set<std::pair<int, int>> made, reads;  // actor, tensor
+      for (size_t a = 0; a < graph.actors.size(); ++a) {
+        for (int output : graph.actors[a].outputs) made.insert({static_cast<int>(a), output});
+        for (int input : graph.actors[a].inputs) reads.insert({static_cast<int>(a), input});
+      }
+      for (size_t t = 0; t < graph.tensors.size(); ++t) {
+        const RankTensor& tensor = graph.tensors[t];
+        const int id = static_cast<int>(t);
+        if (tensor.producer >= 0) {
+          EXPECT_EQ(made.erase({tensor.producer, id}), 1u) << tensor.name;
+        }
+        EXPECT_TRUE(std::is_sorted(tensor.consumers.begin(), tensor.consumers.end()));
+        for (int consumer : tensor.consumers)
+          EXPECT_EQ(reads.erase({consumer, id}), 1u) << tensor.name;
+        EXPECT_EQ(tensor.side == RegisterSpec::INBOUND && tensor.producer >= 0, false);
+        EXPECT_EQ(tensor.side == RegisterSpec::OUTBOUND && !tensor.consumers.empty(), false);
+      }
+      EXPECT_TRUE(made.empty()) << entry.mesh << " rank " << rank;
+      EXPECT_TRUE(reads.empty()) << entry.mesh << " rank " << rank;
+    }
+  }
+}
+
+TEST(RankLowering, OneRankReportsAndOnlyStagesThatReadDataAreFed) {
+  const std::unique_ptr<LogicalPlan> plan = PlanOf({"pp=2,dp=2"});
+  ASSERT_NE(plan, nullptr);
+  std::map<std::string, std::set<int64_t>> fed, reported;  // stages, and ranks
+  for (int64_t rank = 0; rank < 4; ++rank) {
+    for (const RankActor& actor : GraphOf(*plan, rank).actors) {
+      if (actor.kind == ActorSpec::SOURCE) fed[actor.feed].insert(plan->mesh.StageOf(rank));
+      if (actor.kind == ActorSpec::SINK) reported[actor.feed].insert(rank);
+    }
+  }
+  EXPECT_EQ(fed["x"], std::set<int64_t>{0});
+  EXPECT_EQ(fed["labels"], std::set<int64_t>{1});
+  EXPECT_EQ(reported["loss"], std::set<int64_t>{2}) << "the first of the last stage";
+  EXPECT_EQ(reported["grad_norm"], std::set<int64_t>{0});
+}
+
+TEST(RankLowering, ShapesAreTheSameAfterASecondTime) {
+  const std::unique_ptr<LogicalPlan> plan = PlanOf({"pp=2,dp=2", 3});
+  ASSERT_NE(plan, nullptr);
+  const std::string before = ToText(plan->stages);
+  ASSERT_TRUE(ShapeStages(plan.get()).ok());
+  EXPECT_EQ(ToText(plan->stages), before);
+}
+
+}  // namespace
+}  // namespace weir::compiler

@@ -1,0 +1,172 @@
+#include "compiler/lower/slot_policy.h"
+
+#include "compiler/lower/schedule_slots.h"
+#include "gtest/gtest.h"
+
+namespace weir::compiler {
+namespace {
+
+// A stage of a pipeline with a forward, a backward and a boxing actor, and tensors between them.
+class SlotsTest : public ::testing::Test {
+ protected:
+  SlotsTest() { SetSchedule(weir::Pipeline::ONE_F_ONE_B, 4, 8); }
+
+  void SetSchedule(weir::Pipeline::ScheduleKind kind, int64_t stages, int64_t micro_batches) {
+    plan_.job.mutable_pipeline()->set_schedule(kind);
+    plan_.mesh = Mesh({{kPipelineAxis, stages}});
+    plan_.stage_mesh = plan_.mesh.StageMesh();
+    plan_.micro_batches = micro_batches;
+    plan_.schedule = *ScheduleOf(plan_.job, stages, micro_batches);
+  }
+
+  int AddActor(PhaseKind phase, Wave wave, int64_t part = 0) {
+    RankActor actor;
+    actor.phase = phase;
+    actor.wave = wave;
+    actor.part = part;
+    actor.acts_per_step = plan_.micro_batches;
+    graph_.actors.push_back(actor);
+    return static_cast<int>(graph_.actors.size()) - 1;
+  }
+
+  // Returns the slots of a tensor from one actor to another.
+  int64_t SlotsBetween(int from, int to, int64_t tokens = 8) {
+    RankTensor tensor;
+    tensor.producer = from;
+    tensor.consumers = {to};
+    tensor.tokens_per_step = tokens;
+    return GivenSlots(plan_, graph_, tensor);
+  }
+
+  LogicalPlan plan_;
+  RankGraph graph_;
+  const int forward_ = AddActor(PhaseKind::kForward, Wave::kForward);
+  const int backward_ = AddActor(PhaseKind::kBackward, Wave::kBackward);
+  const int moves_ = AddActor(PhaseKind::kBoxing, Wave::kForward);
+};
+
+TEST_F(SlotsTest, ByDefaultAStashHasASlotForEachMicroBatchUnderWay) {
+  for (int64_t stage = 0; stage < 4; ++stage) {
+    graph_.stage = stage;
+    graph_.actors[forward_].part = graph_.actors[backward_].part = stage;
+    EXPECT_EQ(SlotsBetween(forward_, backward_), 4 - stage);
+    EXPECT_EQ(SlotsBetween(moves_, backward_), graph_.actors[moves_].part == 0 ? 4 : 1)
+        << "the transfer works for part 0";
+  }
+  SetSchedule(weir::Pipeline::GPIPE, 4, 8);
+  EXPECT_EQ(SlotsBetween(forward_, backward_), 8);
+}
+
+TEST_F(SlotsTest, WithinAPassAndOncePerStepOneSlotIsEnough) {
+  EXPECT_EQ(SlotsBetween(forward_, forward_), 1);
+  EXPECT_EQ(SlotsBetween(forward_, moves_), 1);
+  EXPECT_EQ(SlotsBetween(forward_, backward_, 1), 1);
+}
+
+TEST_F(SlotsTest, AMessageHasTwoSlotsIfOneFollowsAnother) {
+  RankTensor message;
+  message.side = RegisterSpec::INBOUND;
+  message.peer = 1;
+  message.consumers = {moves_};
+  message.tokens_per_step = 8;
+  EXPECT_EQ(GivenSlots(plan_, graph_, message), 2);
+  message.tokens_per_step = 1;
+  EXPECT_EQ(GivenSlots(plan_, graph_, message), 1);
+}
+
+// A fill of data from two stages away waits for the micro-batches in the stage between.
+TEST_F(SlotsTest, AStageThatIsSkippedAddsASlot) {
+  graph_.stage = 2;
+  RankTensor message;
+  message.side = RegisterSpec::INBOUND;
+  graph_.actors[moves_].inputs = {0};
+  for (int64_t peer : {0, 1}) {
+    message.peer = peer;
+    graph_.tensors = {message};
+    EXPECT_EQ(SlotsBetween(moves_, forward_), peer == 0 ? 2 : 1);
+  }
+}
+
+TEST_F(SlotsTest, TheJobsChoiceReplacesTheSchedules) {
+  Runtime* runtime = plan_.job.mutable_runtime();
+  const auto slots = [&](Runtime::Registers registers, int64_t tokens) {
+    runtime->set_registers(registers);
+    return SlotsBetween(forward_, backward_, tokens);
+  };
+  EXPECT_EQ(slots(Runtime::ONE, 8), 1);
+  EXPECT_EQ(slots(Runtime::TWO, 8), 2);
+  EXPECT_EQ(slots(Runtime::TWO, 1), 1);
+  EXPECT_EQ(slots(Runtime::TWICE_STAGES, 8), 8) << "twice four stages";
+  EXPECT_EQ(slots(Runtime::TWICE_STAGES, 1), 1);
+  EXPECT_EQ(slots(Runtime::SOLVED, 8), 0) << "the solve decides";
+  runtime->set_debug_register_slots(5);
+  for (auto registers : {Runtime::SCHEDULE, Runtime::ONE, Runtime::SOLVED})
+    EXPECT_EQ(slots(registers, 8), 5);
+}
+
+TEST_F(SlotsTest, AWeightHasOneSlotAndGivenSlotsStand) {
+  plan_.job.mutable_runtime()->set_debug_register_slots(5);
+  RankTensor tensor;
+  tensor.variable = 0;
+  EXPECT_EQ(GivenSlots(plan_, graph_, tensor), 1);
+  tensor.slots = 3;
+  EXPECT_EQ(GivenSlots(plan_, graph_, tensor), 3);
+}
+
+TEST_F(SlotsTest, ADelayNeedsASlotForEachTokenThatWaitsAndOneMore) {
+  for (auto registers : {Runtime::SCHEDULE, Runtime::ONE, Runtime::SOLVED}) {
+    plan_.job.mutable_runtime()->set_registers(registers);
+    RankTensor tensor;
+    tensor.producer = backward_;
+    tensor.consumers = {backward_};
+    tensor.delay = 3;
+    EXPECT_EQ(GivenSlots(plan_, graph_, tensor), 4);
+  }
+}
+
+TEST_F(SlotsTest, GathersRunOneCallAheadUnlessTheJobSaysOtherwise) {
+  EXPECT_EQ(GatherAhead(plan_), 1);
+  for (int ahead : {-1, 2, 5}) {
+    plan_.job.mutable_runtime()->set_gather_ahead(ahead);
+    EXPECT_EQ(GatherAhead(plan_), ahead);
+  }
+}
+
+TEST_F(SlotsTest, TransfersGoFirstAndReportsLastUnlessTurnsDecide) {
+  const int data = AddActor(PhaseKind::kData, Wave::kForward),
+            report = AddActor(PhaseKind::kMetric, Wave::kNone),
+            update = AddActor(PhaseKind::kUpdate, Wave::kNone);
+  const auto priority = [&](int actor) {
+    return SchedulePriority(plan_, graph_, graph_.actors[actor]);
+  };
+  EXPECT_GT(priority(moves_), priority(update));
+  EXPECT_GT(priority(update), priority(forward_));
+  EXPECT_GT(priority(forward_), priority(backward_));
+  EXPECT_GT(priority(backward_), priority(data));
+  EXPECT_GT(priority(data), priority(report));
+  SetSchedule(weir::Pipeline::ZERO_BUBBLE, 4, 8);
+  EXPECT_EQ(priority(forward_), priority(backward_));
+  EXPECT_GT(priority(report), priority(forward_)) << "nothing may delay the actor whose turn it is";
+  EXPECT_GT(priority(data), priority(forward_));
+}
+
+TEST_F(SlotsTest, AnActorThatReadsItsOwnPassGoesOn) {
+  const int before = SchedulePriority(plan_, graph_, graph_.actors[forward_]);
+  const int first = AddActor(PhaseKind::kForward, Wave::kForward);
+  RankTensor tensor;
+  tensor.producer = first;
+  graph_.tensors = {tensor};
+  graph_.actors[forward_].inputs = {0};
+  EXPECT_EQ(SchedulePriority(plan_, graph_, graph_.actors[forward_]), before + 1);
+  graph_.actors[first].part = 4;
+  EXPECT_EQ(SchedulePriority(plan_, graph_, graph_.actors[forward_]), before) << "another part";
+}
+
+TEST_F(SlotsTest, OnlyComputingActorsBelongToAPass) {
+  EXPECT_EQ(ComputedPass(graph_.actors[forward_]), PipelinePass::kForward);
+  EXPECT_EQ(ComputedPass(graph_.actors[backward_]), PipelinePass::kBackward);
+  EXPECT_EQ(ComputedPass(graph_.actors[moves_]), std::nullopt);
+}
+
+}  // namespace
+}  // namespace weir::compiler

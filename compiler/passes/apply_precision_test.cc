@@ -1,0 +1,110 @@
+#include "compiler/passes/pass_testing.h"
+#include "compiler/passes/passes.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir::compiler {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+PassContext Bf16() {
+  PassContext context = ContextOf("");
+  context.precision = DType::kBF16;
+  return context;
+}
+
+DType TypeIn(const Function& function, const std::string& name) {
+  return function.values[Find(function, name)].type.dtype;
+}
+
+// data -> first -> inner.0 -> inner.1 -> last, where only `first` reads data.
+Module Chain() {
+  FunctionMaker first("first"), inner("inner"), last("last");
+  const ValueId x = first.Input("x", "f32[batch, wide]");
+  first.Return(first.Node("r", "relu", {x}));
+  const ValueId a = inner.Input("a", "f32[batch, wide]");
+  const ValueId w = inner.Parameter("w", "f32[wide, wide]");
+  inner.Return(inner.Node("b", "matmul", {a, w}));
+  const ValueId z = last.Input("z", "f32[batch, wide]");
+  last.Return(last.Node("loss", "reduce_mean", {z}));
+  ModelMaker maker;
+  const int data = maker.Data("data", "f32[batch, wide]");
+  const int f = maker.Add(first.function), i = maker.Add(inner.function),
+            l = maker.Add(last.function);
+  const int made = maker.Call("first", f, {data})[0];
+  const int one = maker.Call("inner.0", i, {made})[0];
+  const int two = maker.Call("inner.1", i, {one})[0];
+  maker.module.model.loss = maker.Call("last", l, {two})[0];
+  return std::move(maker.module);
+}
+
+TEST(ApplyPrecision, WithF32NothingChanges) {
+  Module module = SmallClassifier();
+  const std::string before = EverythingOf(module, Mesh());
+  Apply(ApplyPrecision, ContextOf(""), &module);
+  EXPECT_EQ(EverythingOf(module, Mesh()), before);
+}
+
+TEST(ApplyPrecision, ParametersAndActivationsBetweenFunctionsAreNarrow) {
+  Module module = Chain();
+  Apply(ApplyPrecision, Bf16(), &module);
+  const Function& inner = module.functions[1];
+  for (const char* name : {"a", "w", "b"}) EXPECT_EQ(TypeIn(inner, name), DType::kBF16) << name;
+  EXPECT_THAT(NodeLines(inner), ElementsAre("b = matmul(a, w)"));
+}
+
+TEST(ApplyPrecision, DataArrivesWideAndIsCastWhereItEnters) {
+  Module module = Chain();
+  Apply(ApplyPrecision, Bf16(), &module);
+  const Function& first = module.functions[0];
+  EXPECT_EQ(TypeIn(first, "x"), DType::kF32);
+  EXPECT_EQ(TypeIn(first, "r"), DType::kBF16);
+  EXPECT_THAT(NodeLines(first), ElementsAre("x.bf16 = cast(x)", "r = relu(x.bf16)"));
+}
+
+TEST(ApplyPrecision, ScalarsAreReportedWide) {
+  Module module = Chain();
+  Apply(ApplyPrecision, Bf16(), &module);
+  const Function& last = module.functions[2];
+  EXPECT_THAT(NodeLines(last), ElementsAre("loss = reduce_mean(z)", "loss.f32 = cast(loss)"));
+  EXPECT_EQ(last.results[0].value, Find(last, "loss.f32"));
+}
+
+TEST(ApplyPrecision, ModelValuesHaveTheTypesOfTheResults) {
+  Module module = Chain();
+  Apply(ApplyPrecision, Bf16(), &module);
+  std::vector<DType> types;
+  for (const ModelValue& value : module.model.values) types.push_back(value.type.dtype);
+  EXPECT_THAT(types,
+              ElementsAre(DType::kF32, DType::kBF16, DType::kBF16, DType::kBF16, DType::kF32));
+}
+
+// Calls share the types of their function. In the classifier layers.0 reads data and layers.1 the
+// result of layers.0, so these tensors are wide for both, and for the reader of layers.1.
+TEST(ApplyPrecision, AFunctionThatReadsDataInOneCallAndAResultInAnotherHasWidePorts) {
+  Module module = SmallClassifier();
+  Apply(ApplyPrecision, Bf16(), &module);
+  const Function &layer = module.functions[0], &end = module.functions[1];
+  EXPECT_EQ(TypeIn(layer, "x"), DType::kF32);
+  EXPECT_EQ(TypeIn(layer, "w"), DType::kBF16);
+  EXPECT_EQ(TypeIn(layer, "h"), DType::kBF16);
+  EXPECT_EQ(layer.results[0].value, Find(layer, "y.f32"));
+  EXPECT_THAT(NodeLines(layer), Contains("y = add(x.bf16, m)"));
+  EXPECT_EQ(TypeIn(end, "z"), DType::kF32);
+  EXPECT_THAT(NodeLines(end), Contains("logits = matmul(z.bf16, out)"));
+}
+
+TEST(ApplyPrecision, IntegersStayAsTheyAre) {
+  Module module = SmallClassifier();
+  Apply(ApplyPrecision, Bf16(), &module);
+  const Function& end = module.functions[1];
+  EXPECT_EQ(TypeIn(end, "labels"), DType::kI32);
+  EXPECT_THAT(NodeLines(end), Not(Contains(HasSubstr("cast(labels)"))));
+}
+
+}  // namespace
+}  // namespace weir::compiler

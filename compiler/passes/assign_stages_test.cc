@@ -1,0 +1,166 @@
+#include "compiler/passes/assign_stages.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/testing/small_model.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "runtime/base/random.h"
+
+namespace weir::compiler {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+PipelineSchedule Straight(int64_t stages) {
+  PipelineSchedule schedule;
+  schedule.num_stages = stages;
+  return schedule;
+}
+
+// Calls c0, c1, … of functions with `nodes[i]` relu nodes of 16 elements each.
+Module CallsOf(const std::vector<int>& nodes) {
+  ModelMaker maker;
+  int value = maker.Data("x", "f32[batch, wide]");
+  for (size_t c = 0; c < nodes.size(); ++c) {
+    FunctionMaker function(absl::StrCat("f", c));
+    ValueId at = function.Input("x", "f32[batch, wide]");
+    for (int n = 0; n < nodes[c]; ++n) at = function.Node(absl::StrCat("n", n), "relu", {at});
+    function.Return(at);
+    value = maker.Call(absl::StrCat("c", c), maker.Add(function.function), {value})[0];
+  }
+  return std::move(maker.module);
+}
+
+std::vector<int64_t> PartsOf(const Module& module) {
+  std::vector<int64_t> parts;
+  for (const ModelCall& call : module.model.calls) parts.push_back(call.part);
+  return parts;
+}
+
+Job CutBefore(const std::vector<std::string>& calls) {
+  Job job;
+  for (const std::string& call : calls) job.mutable_pipeline()->add_cut(call);
+  return job;
+}
+
+std::string Flaw(const Job& job, const PipelineSchedule& schedule, int num_calls) {
+  Module module = CallsOf(std::vector<int>(num_calls, 1));
+  const absl::Status status = AssignStages(job, schedule, &module);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  return std::string(status.message());
+}
+
+// The largest sum of a part, if the parts begin before the calls whose bit is set.
+int LargestPart(const std::vector<int>& cost, unsigned begins) {
+  int most = 0, sum = 0;
+  for (size_t c = 0; c < cost.size(); ++c) {
+    if (c > 0 && (begins >> c & 1) != 0) sum = 0;
+    sum += cost[c];
+    most = std::max(most, sum);
+  }
+  return most;
+}
+
+TEST(AssignStages, WithoutACutTheCostliestPartIsAsCheapAsAnyCutMakesIt) {
+  for (uint64_t seed = 1; seed <= 150; ++seed) {
+    uint64_t n = 0;
+    const auto below = [&](int limit) {
+      return static_cast<int>(UniformAt(seed, n++) * static_cast<float>(limit));
+    };
+    std::vector<int> nodes(1 + below(8));
+    for (int& count : nodes) count = below(6);
+    const int stages = 1 + below(static_cast<int>(nodes.size()));
+    Module module = CallsOf(nodes);
+    ASSERT_TRUE(AssignStages({}, Straight(stages), &module).ok());
+    // A call of n nodes counts n times 16 operations and one more.
+    std::vector<int> cost;
+    for (int count : nodes) cost.push_back(16 * count + 1);
+    int best = 1 << 20;
+    for (unsigned begins = 0; begins < 1u << nodes.size(); ++begins) {
+      if ((begins & 1) == 0 && __builtin_popcount(begins) == stages - 1)
+        best = std::min(best, LargestPart(cost, begins));
+    }
+    unsigned begins = 0;
+    const std::vector<int64_t> parts = PartsOf(module);
+    EXPECT_EQ(parts.front(), 0);
+    EXPECT_EQ(parts.back(), stages - 1) << "no part is empty";
+    for (size_t c = 1; c < parts.size(); ++c) {
+      ASSERT_TRUE(parts[c] == parts[c - 1] || parts[c] == parts[c - 1] + 1);
+      if (parts[c] != parts[c - 1]) begins |= 1u << c;
+    }
+    EXPECT_EQ(LargestPart(cost, begins), best) << "seed " << seed;
+  }
+}
+
+TEST(AssignStages, ACutNamesTheFirstCallOfEachLaterPart) {
+  Module module = CallsOf({5, 1, 1, 1, 1});
+  ASSERT_TRUE(AssignStages(CutBefore({"c1", "c4"}), Straight(3), &module).ok());
+  EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 1, 1, 2));
+  // The second time gives the same.
+  ASSERT_TRUE(AssignStages(CutBefore({"c1", "c4"}), Straight(3), &module).ok());
+  EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 1, 1, 2));
+}
+
+TEST(AssignStages, OneStageTakesAllWhateverTheCut) {
+  Module module = CallsOf({1, 1, 1});
+  ASSERT_TRUE(AssignStages(CutBefore({"c1"}), Straight(1), &module).ok());
+  EXPECT_THAT(PartsOf(module), ElementsAre(0, 0, 0));
+}
+
+TEST(AssignStages, PartsOfInterleavedSchedulesGoRoundTheStages) {
+  PipelineSchedule schedule = Straight(2);
+  schedule.kind = weir::Pipeline::INTERLEAVED;
+  schedule.virtual_stages = 2;
+  Module module = CallsOf({1, 1, 1, 1});
+  ASSERT_TRUE(AssignStages({}, schedule, &module).ok());
+  std::vector<int64_t> stages;
+  for (const ModelCall& call : module.model.calls) stages.push_back(call.stage);
+  EXPECT_THAT(PartsOf(module), ElementsAre(0, 1, 2, 3));
+  EXPECT_THAT(stages, ElementsAre(0, 1, 0, 1));
+}
+
+TEST(AssignStages, MorePartsThanCallsAreRefusedWithWhatIsPossible) {
+  EXPECT_THAT(Flaw({}, Straight(4), 3),
+              AllOf(HasSubstr("W0470 at mesh axis pp"), HasSubstr("at most 3 stages"),
+                    HasSubstr("Try: pp=3")));
+  EXPECT_THAT(Flaw({}, Straight(2), 1), HasSubstr("as main has 1 call "));
+  EXPECT_THAT(Flaw({}, Straight(1025), 1030), HasSubstr("at most 1024 stages"));
+  PipelineSchedule schedule = Straight(2);
+  schedule.virtual_stages = 3;
+  EXPECT_THAT(Flaw({}, schedule, 5),
+              AllOf(HasSubstr("W0470 at pipeline.virtual_stages"), HasSubstr("at most 5 parts"),
+                    HasSubstr("Try: pipeline.virtual_stages=2")));
+  EXPECT_THAT(Flaw({}, schedule, 3), HasSubstr("Try: another schedule, or fewer stages"));
+}
+
+TEST(AssignStages, ACutHasOneNameForEachLaterPart) {
+  EXPECT_THAT(Flaw(CutBefore({"c1"}), Straight(3), 4),
+              AllOf(HasSubstr("W0471 at pipeline.cut"), HasSubstr("2 cuts for pp=3")));
+  EXPECT_THAT(Flaw(CutBefore({"c1", "c2"}), Straight(2), 4), HasSubstr("1 cut for pp=2"));
+}
+
+TEST(AssignStages, ACutNamesCallsInTheOrderOfTheModel) {
+  EXPECT_THAT(Flaw(CutBefore({"c9"}), Straight(2), 3),
+              AllOf(HasSubstr("W0472"), HasSubstr("Try: \"c0\"")));
+  EXPECT_THAT(Flaw(CutBefore({"c2", "c1"}), Straight(3), 3),
+              AllOf(HasSubstr("W0472"), HasSubstr("\"c1\" after \"c2\""),
+                    HasSubstr("Try: the order c0, c1, c2")));
+  EXPECT_THAT(Flaw(CutBefore({"c0"}), Straight(2), 3), HasSubstr("none of them the first call"));
+  EXPECT_THAT(Flaw(CutBefore({"c1", "c1"}), Straight(3), 3), HasSubstr("\"c1\" after \"c1\""));
+}
+
+TEST(AssignStages, TheTextShowsEachCallWithItsPartAndStage) {
+  Module module = CallsOf({1, 1});
+  ASSERT_TRUE(AssignStages({}, Straight(2), &module).ok());
+  EXPECT_EQ(CallsText(module),
+            "calls\n"
+            "  %c0.n0 = c0(%x) by f0, part 0 on stage 0\n"
+            "  %c1.n0 = c1(%c0.n0) by f1, part 1 on stage 1\n");
+}
+
+}  // namespace
+}  // namespace weir::compiler

@@ -1,0 +1,287 @@
+#include "compiler/transfer/exchange_lowering.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "runtime/base/random.h"
+
+namespace weir::compiler {
+namespace {
+
+// A step without messages is one chunk, however large.
+constexpr int64_t kOneChunk = int64_t{1} << 62;
+
+// Describes the fill of `rank`. Own shards come first among the kernel's inputs; messages follow in
+// the order of the ranks that send.
+ExchangeFill DescribeFill(const RankExchange& exchange, int64_t rank, size_t num_own,
+                          int64_t chunk_elements) {
+  std::map<int64_t, int> message_of;
+  for (const auto& [peer, elements] : exchange.receives)
+    message_of.emplace(peer, static_cast<int>(message_of.size()));
+  ExchangeFill fill;
+  fill.chunk_elements = chunk_elements;
+  fill.num_own = static_cast<int>(num_own);
+  for (const Region& region : exchange.regions) {
+    ExchangeRegion& to = fill.regions.emplace_back();
+    to.tensor = region.tensor;
+    to.combiner = region.combiner;
+    to.target = region.dst;
+    for (const RegionSource& source : region.sources) {
+      if (source.from == rank) {
+        to.sources.push_back({ExchangeSource::kOwn, source.src});
+      } else {
+        to.sources.push_back({message_of.at(source.from), {}});
+      }
+    }
+  }
+  return fill;
+}
+
+RankKernel FillKernel(const std::string& name, ExchangeFill fill, std::vector<RankOperand> inputs,
+                      std::vector<RankOperand> outputs) {
+  RankKernel kernel;
+  kernel.op = "exchange_fill";
+  kernel.name = name;
+  kernel.inputs = std::move(inputs);
+  kernel.outputs = std::move(outputs);
+  kernel.transfer = std::move(fill);
+  return kernel;
+}
+
+// A rank that had all chunks of an exchange, and not yet credit for its last ones to others, would
+// begin with what comes next, and all others would wait for those chunks until that act, however
+// long, is over. So the fill of a chunk waits until this rank has sent that chunk to everybody.
+// Where senders and receivers have different numbers of chunks, nothing is said; a single chunk has
+// its slot.
+void AddPace(int send, RankActor* fill, RankBuilder* builder) {
+  const RankActor& sender = builder->graph().actors[send];
+  if (fill->chunks == 1 || sender.chunks != fill->chunks) return;
+  const int pace =
+      builder->AddTensor(absl::StrCat(sender.name, ": sent"), 0, fill->acts_per_step, fill->every);
+  RankTensor& tensor = builder->graph().tensors[pace];
+  tensor.paces = true;
+  tensor.readers = {fill->station};
+  tensor.producer = send;
+  builder->graph().actors[send].outputs.push_back(pace);
+  fill->inputs.push_back(pace);
+}
+
+}  // namespace
+
+ExchangeLowering::ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options,
+                                   const Mesh& mesh, LargestShard* largest_shard)
+    : types_(moved.types),
+      options_(std::move(options)),
+      mesh_(mesh),
+      largest_shard_(largest_shard) {
+  for (const std::vector<BoxingStep>& steps : moved.steps) steps_.push_back(steps[k]);
+}
+
+TransferSite ExchangeLowering::Site(const Station& first) const {
+  const Station sends = first, fill{first.item, first.place + 1};
+  return {{{sends, TransferRole::kSends, fill}, {fill, TransferRole::kReceives, sends}}};
+}
+
+int64_t ExchangeLowering::TotalBytes() const {
+  int64_t bytes = 0;
+  for (size_t i = 0; i < types_.size(); ++i)
+    bytes += weir::TotalBytes(types_[i], {steps_[i]}, mesh_);
+  return bytes;
+}
+
+std::string ExchangeLowering::SendName(int64_t receiver) const {
+  return absl::StrCat(options_.name, " to rank ", receiver);
+}
+
+uint64_t ExchangeLowering::EdgeOf(int64_t from, int64_t to) const {
+  return MixKey(options_.key, static_cast<uint64_t>(from * mesh_.num_ranks() + to));
+}
+
+int64_t ExchangeLowering::element_bytes() const { return SizeOf(types_[0].dtype); }
+
+int64_t ExchangeLowering::NumChunks(int64_t elements) const {
+  return std::max<int64_t>(1, (elements + options_.chunk_elements - 1) / options_.chunk_elements);
+}
+
+RankActor ExchangeLowering::MakeActor(const TransferSite::End& end, const std::string& name,
+                                      int64_t chunks, const RankBuilder& builder) const {
+  RankActor actor = builder.MakeActor(name);
+  actor.station = end.station;
+  actor.role = end.role;
+  actor.site = static_cast<int>(builder.graph().sites.size()) - 1;
+  actor.kind = end.role == TransferRole::kSends ? ActorSpec::SEND : ActorSpec::COMPUTE;
+  actor.phase = PhaseKind::kBoxing;
+  actor.chunks = chunks;
+  actor.acts_per_step = chunks * builder.Tokens(builder.item().rate);
+  return actor;
+}
+
+int ExchangeLowering::AddMessage(const std::string& name, RegisterSpec::Side side, int64_t peer,
+                                 int64_t elements, const RankActor& actor,
+                                 RankBuilder* builder) const {
+  const int64_t slot_elements = std::min(elements, options_.chunk_elements);
+  const int message =
+      builder->AddTensor(name, slot_elements * element_bytes(), actor.acts_per_step, actor.every);
+  builder->graph().tensors[message].side = side;
+  builder->graph().tensors[message].peer = peer;
+  return message;
+}
+
+std::vector<int> ExchangeLowering::LowerForRank(const TransferSite& site,
+                                                const std::vector<int>& inputs,
+                                                RankBuilder* builder) const {
+  const int64_t rank = builder->rank();
+  const RankExchange exchange = BuildExchange(types_, steps_, mesh_, rank);
+  std::vector<RankOperand> sources;
+  for (size_t i = 0; i < types_.size() && !exchange.sends.empty(); ++i) {
+    sources.push_back(
+        {RankOperand::kTensor, inputs[i], StepInput(types_[i], steps_[i], mesh_, rank)});
+  }
+  // Each rank begins with the rank after it, so that none of them is sent to by all at once.
+  auto next = exchange.sends.upper_bound(rank);
+  std::vector<int> sends;
+  for (size_t i = 0; i < exchange.sends.size(); ++i, ++next) {
+    if (next == exchange.sends.end()) next = exchange.sends.begin();
+    const auto& [peer, pieces] = *next;
+    sends.push_back(
+        AddSend(site.ends[0], sources, peer, pieces, exchange.receiver_elements.at(peer), builder));
+  }
+  return AddFill(site.ends[1], inputs, exchange, sends, builder);
+}
+
+int ExchangeLowering::AddSend(const TransferSite::End& end, const std::vector<RankOperand>& sources,
+                              int64_t peer, const std::vector<Piece>& pieces,
+                              int64_t receiver_elements, RankBuilder* builder) const {
+  RankActor actor = MakeActor(end, SendName(peer), NumChunks(receiver_elements), *builder);
+  actor.program = actor.name;
+  actor.peer = peer;
+  actor.far_name = options_.name;
+  RankKernel kernel;
+  kernel.op = "exchange_pack";
+  kernel.name = actor.name;
+  ExchangePack pack;
+  pack.chunk_elements = options_.chunk_elements;
+  int64_t total = 0;
+  std::map<int, int> operand_of;
+  for (const Piece& piece : pieces) {
+    auto known = operand_of.emplace(piece.tensor, static_cast<int>(kernel.inputs.size()));
+    if (known.second) kernel.inputs.push_back(sources[piece.tensor]);
+    pack.pieces.push_back({known.first->second, piece.position, piece.src});
+    total += piece.src.volume();
+  }
+  kernel.transfer = std::move(pack);
+  const int message =
+      AddMessage(absl::StrCat(options_.name, " rank ", builder->rank(), " to ", peer),
+                 RegisterSpec::OUTBOUND, peer, total, actor, builder);
+  builder->graph().tensors[message].edge = EdgeOf(builder->rank(), peer);
+  const int64_t slot_elements = std::min(total, options_.chunk_elements);
+  kernel.outputs.push_back(
+      {RankOperand::kTensor, message, TensorSlice::Whole(sources[0].slice.dtype, {slot_elements})});
+  actor.kernels.push_back(std::move(kernel));
+  actor.outputs = {message};
+  RankBuilder::CollectInputs(&actor);
+  return builder->AddActor(std::move(actor));
+}
+
+std::vector<int> ExchangeLowering::AddFill(const TransferSite::End& end,
+                                           const std::vector<int>& inputs,
+                                           const RankExchange& exchange,
+                                           const std::vector<int>& sends,
+                                           RankBuilder* builder) const {
+  std::vector<int> outputs(types_.size(), -1);
+  const int64_t rank = builder->rank(), stage = builder->stage();
+  if (stage != steps_[0].to.stage) return outputs;
+  int64_t positions = 0;
+  for (const Region& region : exchange.regions) positions += region.dst.volume();
+  RankActor actor = MakeActor(end, options_.name, NumChunks(positions), *builder);
+  actor.program = options_.name;
+  actor.far_name = SendName(rank);
+  std::vector<RankOperand> read, targets;
+  for (size_t i = 0; i < types_.size(); ++i) {
+    const bool here = stage == steps_[i].from.stage && inputs[i] >= 0;
+    read.push_back(here ? RankOperand{RankOperand::kTensor, inputs[i],
+                                      StepInput(types_[i], steps_[i], mesh_, rank)}
+                        : RankOperand{});
+    TensorSlice slice = StepOutput(types_[i], steps_[i], mesh_, rank);
+    const Frequency rate = builder->item().rate;
+    outputs[i] = builder->AddTensor(options_.name, slice.bytes(), builder->Tokens(rate),
+                                    builder->Every(rate));
+    targets.push_back({RankOperand::kTensor, outputs[i], slice});
+  }
+  for (const auto& [peer, elements] : exchange.receives) {
+    const int message = AddMessage(absl::StrCat(options_.name, " rank ", peer, " to ", rank),
+                                   RegisterSpec::INBOUND, peer, elements, actor, builder);
+    builder->graph().tensors[message].edge = EdgeOf(peer, rank);
+    const int64_t slot_elements = std::min(elements, options_.chunk_elements);
+    read.push_back(
+        {RankOperand::kTensor, message, TensorSlice::Whole(types_[0].dtype, {slot_elements})});
+  }
+  actor.kernels.push_back(FillKernel(
+      options_.name, DescribeFill(exchange, rank, types_.size(), options_.chunk_elements),
+      std::move(read), std::move(targets)));
+  actor.outputs = outputs;
+  RankBuilder::CollectInputs(&actor);
+  if (!exchange.receives.empty()) {
+    for (int send : sends) AddPace(send, &actor, builder);
+  }
+  builder->AddActor(std::move(actor));
+  return outputs;
+}
+
+std::vector<int> ExchangeLowering::LowerForStage(const TransferSite& site,
+                                                 const std::vector<int>& inputs,
+                                                 RankBuilder* builder) const {
+  const int64_t elements = largest_shard_->Elements(types_, steps_, options_.chunk_elements);
+  const int64_t from = steps_[0].from.stage, to = steps_[0].to.stage, stage = builder->stage();
+  const auto make = [&](const TransferSite::End& end) {
+    return MakeActor(end, options_.name, NumChunks(elements), *builder);
+  };
+  const auto read = [](const std::vector<int>& tensors, RankActor* actor) {
+    for (int tensor : tensors) {
+      if (tensor >= 0 &&
+          std::find(actor->inputs.begin(), actor->inputs.end(), tensor) == actor->inputs.end())
+        actor->inputs.push_back(tensor);
+    }
+  };
+  std::vector<int> moved;
+  for (size_t i = 0; i < types_.size(); ++i) {
+    if (!IsLocal({steps_[i]})) moved.push_back(inputs[i]);
+  }
+  if (stage == from && !moved.empty()) {
+    RankActor send = make(site.ends[0]);
+    read(moved, &send);
+    send.peer = mesh_.GlobalRank(to, 0);
+    send.outputs = {
+        AddMessage(options_.name, RegisterSpec::OUTBOUND, send.peer, elements, send, builder)};
+    builder->AddActor(std::move(send));
+  }
+  std::vector<int> outputs(types_.size(), -1);
+  if (stage != to) return outputs;
+  RankActor fill = make(site.ends[1]);
+  if (stage == from) read(inputs, &fill);
+  if (!moved.empty()) {
+    read({AddMessage(options_.name, RegisterSpec::INBOUND, mesh_.GlobalRank(from, 0), elements,
+                     fill, builder)},
+         &fill);
+  }
+  const Frequency rate = builder->item().rate;
+  for (size_t i = 0; i < types_.size(); ++i) {
+    outputs[i] = builder->AddTensor(
+        options_.name, StepOutput(types_[i], steps_[i], mesh_, builder->rank()).bytes(),
+        builder->Tokens(rate), builder->Every(rate));
+  }
+  fill.outputs = outputs;
+  builder->AddActor(std::move(fill));
+  return outputs;
+}
+
+RankKernel LocalExchangeKernel(const std::string& name, const TensorType& type,
+                               const BoxingStep& step, const RankOperand& in,
+                               const RankOperand& out, const RankBuilder& builder) {
+  const RankExchange exchange = BuildExchange({type}, {step}, builder.mesh(), builder.rank());
+  return FillKernel(name, DescribeFill(exchange, builder.rank(), 1, kOneChunk), {in}, {out});
+}
+
+}  // namespace weir::compiler

@@ -1,0 +1,60 @@
+// The exchange, a member of the family of transfers: every receiving rank fills regions of its new
+// shards from its own shards and from messages (sbp/boxing.h).
+//
+// An exchange takes two stations, each other's peers: its sends, one actor for each rank that this
+// rank sends to, and its fill. Large exchanges are cut into chunks by position in the receiver, so
+// that what several senders send for one chunk arrives together.
+// Thread rule: as the factory's.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "compiler/transfer/transfer_lowering.h"
+
+namespace weir::compiler {
+
+class ExchangeLowering final : public TransferLowering {
+ public:
+  // `moved`, `mesh` and `largest_shard` outlive the lowering.
+  ExchangeLowering(const MovedTensors& moved, size_t k, TransferOptions options, const Mesh& mesh,
+                   LargestShard* largest_shard);
+
+  TransferSite Site(const Station& first) const override;
+  std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
+                                RankBuilder* builder) const override;
+  std::vector<int> LowerForStage(const TransferSite& site, const std::vector<int>& inputs,
+                                 RankBuilder* builder) const override;
+  int64_t TotalBytes() const override;
+
+ private:
+  std::string SendName(int64_t receiver) const;
+  uint64_t EdgeOf(int64_t from, int64_t to) const;
+  int64_t element_bytes() const;
+  int64_t NumChunks(int64_t elements) const;
+  RankActor MakeActor(const TransferSite::End& end, const std::string& name, int64_t chunks,
+                      const RankBuilder& builder) const;
+  // Adds a tensor for chunks of a message of `elements` elements, one in each act of `actor`.
+  int AddMessage(const std::string& name, RegisterSpec::Side side, int64_t peer, int64_t elements,
+                 const RankActor& actor, RankBuilder* builder) const;
+  int AddSend(const TransferSite::End& end, const std::vector<RankOperand>& sources, int64_t peer,
+              const std::vector<Piece>& pieces, int64_t receiver_elements,
+              RankBuilder* builder) const;
+  std::vector<int> AddFill(const TransferSite::End& end, const std::vector<int>& inputs,
+                           const RankExchange& exchange, const std::vector<int>& sends,
+                           RankBuilder* builder) const;
+
+  const std::vector<TensorType>& types_;
+  std::vector<BoxingStep> steps_;  // of types_
+  const TransferOptions options_;
+  const Mesh& mesh_;
+  LargestShard* const largest_shard_;
+};
+
+// Returns the kernel of a step that needs no message.
+RankKernel LocalExchangeKernel(const std::string& name, const TensorType& type,
+                               const BoxingStep& step, const RankOperand& in,
+                               const RankOperand& out, const RankBuilder& builder);
+
+}  // namespace weir::compiler

@@ -1,0 +1,74 @@
+#include "compiler/transfer/transfer_lowering.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "compiler/transfer/exchange_lowering.h"
+#include "runtime/base/status.h"
+
+namespace weir::compiler {
+
+bool IsLocal(const std::vector<BoxingStep>& steps) {
+  return std::all_of(steps.begin(), steps.end(), [](const BoxingStep& step) {
+    return step.method == BoxingMethod::kIdentity || step.method == BoxingMethod::kSlice ||
+           step.method == BoxingMethod::kToPartial;
+  });
+}
+
+absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
+                                      const Mesh& mesh) {
+  MovedTensors moved;
+  for (size_t i = 0; i < item.inputs.size(); ++i) {
+    const ProgramValue& from = module.values[item.inputs[i]];
+    const ProgramValue& to = module.values[item.outputs[i]];
+    moved.types.push_back(from.type);
+    WEIR_ASSIGN_OR_RETURN(
+        std::vector<BoxingStep> steps,
+        PlanBoxing(from.type, {from.layout, from.stage}, {to.layout, to.stage}, mesh));
+    moved.steps.push_back(std::move(steps));
+  }
+  return moved;
+}
+
+std::unique_ptr<TransferLowering> TransferFactory::Make(const MovedTensors& moved, size_t k,
+                                                        TransferOptions options) {
+  return std::make_unique<ExchangeLowering>(moved, k, std::move(options), mesh_, &largest_shard_);
+}
+
+int64_t TransferFactory::TotalBytes(const MovedTensors& moved) {
+  int64_t bytes = 0;
+  for (size_t k = 0; k < moved.num_transfers(); ++k) bytes += Make(moved, k, {})->TotalBytes();
+  return bytes;
+}
+
+std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowered_for,
+                             const std::vector<int>& inputs, RankBuilder* builder) {
+  const TransferSite site = transfer.Site(builder->station());
+  builder->graph().sites.push_back(site);
+  std::vector<int> outputs = lowered_for == LoweredFor::kStage
+                                 ? transfer.LowerForStage(site, inputs, builder)
+                                 : transfer.LowerForRank(site, inputs, builder);
+  builder->NextPlace(site.ends.size());
+  return outputs;
+}
+
+void AppendLocalTransfer(const std::string& name, const TensorType& type,
+                         const std::vector<BoxingStep>& steps, RankOperand in,
+                         const RankOperand& out, const RankBuilder& builder, RankActor* actor) {
+  for (size_t k = 0; k < steps.size(); ++k) {
+    BoxingStep step = steps[k];
+    step.from.stage = step.to.stage = builder.stage();
+    in.slice = StepInput(type, step, builder.mesh(), builder.rank());
+    RankOperand target = out;
+    target.slice = StepOutput(type, step, builder.mesh(), builder.rank());
+    if (k + 1 < steps.size()) {
+      target.kind = RankOperand::kScratch;
+      target.index = static_cast<int>(actor->scratch.size());
+      actor->scratch.push_back(target.slice.bytes());
+    }
+    actor->kernels.push_back(LocalExchangeKernel(name, type, step, in, target, builder));
+    in = target;
+  }
+}
+
+}  // namespace weir::compiler

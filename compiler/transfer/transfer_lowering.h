@@ -1,0 +1,102 @@
+// Lowers transfers. A transfer is one step in which tensors change their layout or their devices,
+// so that bytes cross from rank to rank. Transfers are a family: a member says which stations it
+// takes, which stations are the ends of its messages, what actors a rank has there, and how many
+// bytes it sends. The lowering of calls, the rhythm, the orders of memory and the simulator use
+// this interface and what it writes into the graph, and know no member by name. Today every
+// transfer is an exchange (exchange_lowering.h).
+//
+// A new member implements TransferLowering, is chosen in TransferFactory::Make, and describes what
+// its kernels move in a Transfer (runtime/base/transfer/transfer.h).
+// Thread rule: a factory, and the lowerings that it made, belong to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "compiler/ir/rank_builder.h"
+#include "compiler/transfer/largest_shard.h"
+#include "sbp/boxing.h"
+
+namespace weir::compiler {
+
+// Returns whether no rank needs a message, because each rank keeps what it has or a part of it.
+bool IsLocal(const std::vector<BoxingStep>& steps);
+
+// Tensors that move together: types[i] in steps[i]. All have one element type and the same number
+// of steps; step k of all of them is one transfer.
+struct MovedTensors {
+  std::vector<TensorType> types;
+  std::vector<std::vector<BoxingStep>> steps;
+
+  size_t num_transfers() const { return steps[0].size(); }
+};
+
+// Plans the steps of a boxing item.
+absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
+                                      const Mesh& mesh);
+
+// What a transfer is told besides the tensors.
+struct TransferOptions {
+  std::string name;            // of its actors and tensors
+  uint64_t key = 0;            // unique in the program; names the edges of the transfer
+  int64_t chunk_elements = 1;  // the most elements of one message
+};
+
+class TransferLowering {
+ public:
+  virtual ~TransferLowering() = default;
+
+  // Returns the stations that the transfer takes, from `first` on and one after another, with their
+  // roles and peers. They are the same on all ranks, whatever part a rank has.
+  virtual TransferSite Site(const Station& first) const = 0;
+
+  // Adds the actors of the builder's rank at the stations of `site`, the last one of the builder's
+  // graph. inputs[i] is the tensor here that moves, or -1 if this rank is not among the senders; so
+  // is the result for the tensors that arrive.
+  virtual std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
+                                        RankBuilder* builder) const = 0;
+  // The same for all ranks of the builder's stage together (ir/stage_shape.h): every station of the
+  // stage has one actor, without kernels.
+  virtual std::vector<int> LowerForStage(const TransferSite& site, const std::vector<int>& inputs,
+                                         RankBuilder* builder) const = 0;
+
+  // Returns the bytes that all ranks together send in one transfer.
+  virtual int64_t TotalBytes() const = 0;
+};
+
+class TransferFactory {
+ public:
+  // The mesh outlives the factory.
+  explicit TransferFactory(const Mesh& mesh) : mesh_(mesh), largest_shard_(mesh) {}
+
+  // Returns the lowering of transfer `k` of `moved`, which outlives the lowering, as the factory
+  // does.
+  std::unique_ptr<TransferLowering> Make(const MovedTensors& moved, size_t k,
+                                         TransferOptions options);
+
+  // Returns the bytes that all transfers of `moved` send.
+  int64_t TotalBytes(const MovedTensors& moved);
+
+ private:
+  const Mesh& mesh_;
+  LargestShard largest_shard_;
+};
+
+// For whom a transfer is lowered.
+enum class LoweredFor : uint8_t { kRank, kStage };
+
+// Adds the site of a transfer to the builder's graph, lowers the transfer there, and moves the
+// builder past the transfer's stations. Inputs and result are those of LowerForRank.
+std::vector<int> AddTransfer(const TransferLowering& transfer, LoweredFor lowered_for,
+                             const std::vector<int>& inputs, RankBuilder* builder);
+
+// Appends the kernels of a boxing that needs no message to `actor`, from `in` to `out`. A boxing of
+// several steps uses scratch between the steps. Precondition: IsLocal(steps).
+void AppendLocalTransfer(const std::string& name, const TensorType& type,
+                         const std::vector<BoxingStep>& steps, RankOperand in,
+                         const RankOperand& out, const RankBuilder& builder, RankActor* actor);
+
+}  // namespace weir::compiler

@@ -1,0 +1,246 @@
+// Lowers transfers for every rank of a small mesh, and compares what the ranks say of each other.
+#include "compiler/transfer/transfer_lowering.h"
+
+#include <map>
+#include <set>
+
+#include "gtest/gtest.h"
+
+namespace weir::compiler {
+namespace {
+
+constexpr int64_t kChunkElements = 16;
+
+// A plan whose only item moves one tensor of 7 x 5 elements.
+LogicalPlan MovePlan(const std::string& mesh, const Layout& from, const Layout& to,
+                     int64_t to_stage = 0) {
+  LogicalPlan plan;
+  plan.mesh = *Mesh::Parse(mesh);
+  plan.stage_mesh = plan.mesh.StageMesh();
+  plan.micro_batches = 2;
+  const TensorType type{DType::kF32, {{"rows", 7, 1}, {"columns", 5, 1}}};
+  plan.module.AddValue({"x", type, from, 0, Frequency::kMicroBatch, -1});
+  plan.module.AddValue({"y", type, to, to_stage, Frequency::kMicroBatch, -1});
+  ProgramItem item;
+  item.kind = ItemKind::kBoxing;
+  item.name = "y";
+  item.phase = PhaseKind::kBoxing;
+  item.inputs = {0};
+  item.outputs = {1};
+  plan.module.items = {item};
+  return plan;
+}
+
+LogicalPlan GatherPlan() { return MovePlan("dp=3", {Sbp::S(0)}, {Sbp::B()}); }
+
+// Lowers the first transfer of the plan's item.
+RankGraph Lowered(const LogicalPlan& plan, LoweredFor lowered_for, int64_t rank) {
+  RankBuilder builder(plan, rank);
+  builder.BeginItem(0);
+  builder.NextPlace();  // a segment stands before the transfer
+  const MovedTensors moved = *PlanMove(plan.module, builder.item(), plan.mesh);
+  const ProgramValue& from = plan.module.values[0];
+  std::vector<int> inputs = {-1};
+  if (from.stage == builder.stage())
+    inputs[0] = builder.AddTensor("x", builder.Local(from.type, from.layout).bytes(), 2, 1);
+  TransferFactory transfers(plan.mesh);
+  AddTransfer(*transfers.Make(moved, 0, {"gather y", /*key=*/99, kChunkElements}), lowered_for,
+              inputs, &builder);
+  EXPECT_EQ(builder.station(), (Station{0, 3})) << "past a segment and two stations";
+  return builder.TakeGraph();
+}
+
+std::vector<RankGraph> AllLowered(const LogicalPlan& plan) {
+  std::vector<RankGraph> graphs;
+  for (int64_t rank = 0; rank < plan.mesh.num_ranks(); ++rank)
+    graphs.push_back(Lowered(plan, LoweredFor::kRank, rank));
+  return graphs;
+}
+
+// Returns the elements that all ranks send in one transfer, from what their kernels move.
+int64_t ElementsSent(const std::vector<RankGraph>& graphs) {
+  int64_t sum = 0;
+  for (const RankGraph& graph : graphs) {
+    for (const RankActor& actor : graph.actors) {
+      for (const RankKernel& kernel : actor.kernels) {
+        for (int64_t elements : MessageElements(kernel.transfer, actor.chunks)) sum += elements;
+      }
+    }
+  }
+  return sum;
+}
+
+TEST(TransferLoweringTest, TheStationsOfAnExchangeAreEachOthersPeers) {
+  const LogicalPlan plan = GatherPlan();
+  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
+  ASSERT_EQ(moved.num_transfers(), 1u);
+  TransferFactory transfers(plan.mesh);
+  const TransferSite site = transfers.Make(moved, 0, {})->Site({4, 7});
+  ASSERT_EQ(site.ends.size(), 2u);
+  EXPECT_EQ(site.ends[0].role, TransferRole::kSends);
+  EXPECT_EQ(site.ends[1].role, TransferRole::kReceives);
+  EXPECT_EQ(*site.PeerOf({4, 7}), (Station{4, 8}));
+  EXPECT_EQ(*site.PeerOf({4, 8}), (Station{4, 7}));
+  EXPECT_EQ(site.PeerOf({4, 9}), nullptr);
+}
+
+TEST(TransferLoweringTest, BothEndsOfEveryMessageSayTheSame) {
+  for (const LogicalPlan& plan : {GatherPlan(), MovePlan("dp=3", {Sbp::P()}, {Sbp::S(1)}),
+                                  MovePlan("pp=2,dp=2", {Sbp::S(0)}, {Sbp::B()}, /*to_stage=*/1)}) {
+    const std::vector<RankGraph> graphs = AllLowered(plan);
+    std::set<uint64_t> edges;
+    int64_t messages = 0;
+    for (const RankGraph& graph : graphs) {
+      for (const RankActor& sender : graph.actors) {
+        if (sender.role != TransferRole::kSends) continue;
+        ++messages;
+        const RankTensor& sent = graph.tensors[sender.outputs[0]];
+        EXPECT_EQ(sent.side, RegisterSpec::OUTBOUND);
+        EXPECT_EQ(sent.peer, sender.peer);
+        EXPECT_TRUE(edges.insert(sent.edge).second) << "an edge of its own";
+        const RankGraph& there = graphs[sender.peer];
+        ASSERT_FALSE(there.actors.empty());
+        const RankActor& receiver = there.actors.back();
+        EXPECT_EQ(receiver.role, TransferRole::kReceives);
+        EXPECT_EQ(receiver.station, graph.PeerOf(sender));
+        EXPECT_EQ(sender.station, there.PeerOf(receiver));
+        EXPECT_EQ(sender.far_name, receiver.name);
+        EXPECT_EQ(receiver.far_name, sender.name);
+        EXPECT_EQ(receiver.chunks, sender.chunks);
+        int64_t landings = 0;
+        for (int input : receiver.inputs) {
+          const RankTensor& landing = there.tensors[input];
+          if (landing.side != RegisterSpec::INBOUND || landing.edge != sent.edge) continue;
+          ++landings;
+          EXPECT_EQ(landing.peer, graph.rank);
+          EXPECT_EQ(landing.bytes, sent.bytes);
+          EXPECT_EQ(landing.tokens_per_step, sent.tokens_per_step);
+        }
+        EXPECT_EQ(landings, 1);
+      }
+    }
+    EXPECT_GT(messages, 0);
+  }
+}
+
+TEST(TransferLoweringTest, EachRankSendsFirstToTheRankAfterIt) {
+  const std::vector<RankGraph> graphs = AllLowered(GatherPlan());
+  for (int64_t rank = 0; rank < 3; ++rank) {
+    std::vector<int64_t> peers;
+    for (const RankActor& actor : graphs[rank].actors) {
+      if (actor.role == TransferRole::kSends) peers.push_back(actor.peer);
+    }
+    EXPECT_EQ(peers, (std::vector<int64_t>{(rank + 1) % 3, (rank + 2) % 3}));
+  }
+}
+
+TEST(TransferLoweringTest, TheBytesOfATransferAreWhatItsKernelsSend) {
+  for (const LogicalPlan& plan : {GatherPlan(), MovePlan("dp=3", {Sbp::S(0)}, {Sbp::S(1)}),
+                                  MovePlan("dp=3", {Sbp::P()}, {Sbp::S(0)}),
+                                  MovePlan("pp=2,dp=2", {Sbp::S(0)}, {Sbp::B()}, /*to_stage=*/1)}) {
+    const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
+    TransferFactory transfers(plan.mesh);
+    const int64_t bytes = transfers.Make(moved, 0, {})->TotalBytes();
+    EXPECT_GT(bytes, 0);
+    EXPECT_EQ(bytes, 4 * ElementsSent(AllLowered(plan)));
+    EXPECT_EQ(bytes, transfers.TotalBytes(moved));
+  }
+}
+
+TEST(TransferLoweringTest, WhatARankDoesIsAmongWhatItsStageDoes) {
+  for (const LogicalPlan& plan :
+       {GatherPlan(), MovePlan("pp=2,dp=2", {Sbp::S(0)}, {Sbp::B()}, /*to_stage=*/1)}) {
+    for (const RankGraph& graph : AllLowered(plan)) {
+      const RankGraph stage =
+          Lowered(plan, LoweredFor::kStage, plan.mesh.GlobalRank(graph.stage, 0));
+      ASSERT_EQ(stage.sites.size(), 1u);
+      std::map<Station, const RankActor*> known;
+      for (const RankActor& actor : stage.actors) known[actor.station] = &actor;
+      EXPECT_EQ(known.size(), stage.actors.size()) << "one actor for each station";
+      for (const RankActor& actor : graph.actors) {
+        ASSERT_TRUE(known.count(actor.station)) << actor.name;
+        const RankActor& like = *known.at(actor.station);
+        EXPECT_EQ(like.role, actor.role);
+        EXPECT_EQ(like.kind, actor.kind);
+        EXPECT_GE(like.chunks, actor.chunks);
+        EXPECT_EQ(stage.PeerOf(like), graph.PeerOf(actor));
+      }
+    }
+  }
+}
+
+TEST(TransferLoweringTest, AFillOfManyChunksWaitsForItsRanksSends) {
+  const RankGraph graph = Lowered(GatherPlan(), LoweredFor::kRank, 1);
+  const RankActor& fill = graph.actors.back();
+  ASSERT_EQ(fill.chunks, 3);  // 35 elements in chunks of 16
+  int64_t paces = 0;
+  for (int input : fill.inputs) {
+    const RankTensor& tensor = graph.tensors[input];
+    if (!tensor.paces) continue;
+    ++paces;
+    EXPECT_EQ(tensor.bytes, 0);
+    EXPECT_EQ(graph.actors[tensor.producer].role, TransferRole::kSends);
+  }
+  EXPECT_EQ(paces, 2);
+}
+
+TEST(TransferLoweringTest, ABoxingWithoutMessagesIsAKernelOfItsActor) {
+  const LogicalPlan plan = MovePlan("dp=3", {Sbp::B()}, {Sbp::S(0)});
+  const MovedTensors moved = *PlanMove(plan.module, plan.module.items[0], plan.mesh);
+  ASSERT_TRUE(IsLocal(moved.steps[0]));
+  EXPECT_FALSE(IsLocal(
+      PlanMove(GatherPlan().module, GatherPlan().module.items[0], GatherPlan().mesh)->steps[0]));
+  const RankBuilder builder(plan, 1);
+  RankActor actor;
+  const RankOperand in{RankOperand::kTensor, 5, {}}, out{RankOperand::kTensor, 6, {}};
+  AppendLocalTransfer("slice", moved.types[0], moved.steps[0], in, out, builder, &actor);
+  ASSERT_EQ(actor.kernels.size(), 1u);
+  const RankKernel& kernel = actor.kernels[0];
+  ASSERT_EQ(kernel.inputs.size(), 1u);
+  EXPECT_EQ(kernel.inputs[0].index, 5);
+  EXPECT_EQ(kernel.inputs[0].slice.shape, (Shape{7, 5}));
+  EXPECT_EQ(kernel.outputs[0].index, 6);
+  EXPECT_EQ(kernel.outputs[0].slice.shape, (Shape{2, 5}));
+  EXPECT_FALSE(FindFlaw(kernel.transfer).has_value());
+  const auto& fill = std::get<ExchangeFill>(kernel.transfer);
+  ASSERT_EQ(fill.regions.size(), 1u);
+  ASSERT_EQ(fill.regions[0].sources.size(), 1u);
+  EXPECT_EQ(fill.regions[0].sources[0].own, (Rect{{3, 0}, {5, 5}}));
+}
+
+// A member with a single station, which is its own peer, as the stations of a ring are.
+class OneStation final : public TransferLowering {
+ public:
+  TransferSite Site(const Station& first) const override {
+    return {{{first, TransferRole::kSends, first}}};
+  }
+  std::vector<int> LowerForRank(const TransferSite& site, const std::vector<int>& inputs,
+                                RankBuilder* builder) const override {
+    RankActor actor = builder->MakeActor("pass on");
+    actor.role = site.ends[0].role;
+    actor.site = static_cast<int>(builder->graph().sites.size()) - 1;
+    builder->AddActor(std::move(actor));
+    return inputs;
+  }
+  std::vector<int> LowerForStage(const TransferSite& site, const std::vector<int>& inputs,
+                                 RankBuilder* builder) const override {
+    return LowerForRank(site, inputs, builder);
+  }
+  int64_t TotalBytes() const override { return 0; }
+};
+
+TEST(TransferLoweringTest, AMemberMayHaveOneStationThatIsItsOwnPeer) {
+  const LogicalPlan plan = GatherPlan();
+  RankBuilder builder(plan, 0);
+  builder.BeginItem(0);
+  EXPECT_EQ(AddTransfer(OneStation(), LoweredFor::kRank, {3}, &builder), std::vector<int>{3});
+  EXPECT_EQ(builder.station(), (Station{0, 1}));
+  AddTransfer(OneStation(), LoweredFor::kRank, {3}, &builder);
+  EXPECT_EQ(builder.station(), (Station{0, 2}));
+  const RankGraph graph = builder.TakeGraph();
+  ASSERT_EQ(graph.actors.size(), 2u);
+  for (const RankActor& actor : graph.actors) EXPECT_EQ(graph.PeerOf(actor), actor.station);
+}
+
+}  // namespace
+}  // namespace weir::compiler

@@ -1,0 +1,106 @@
+// A Transfer says what one kernel of a transfer moves. The compiler writes the description into a
+// plan, and kernels, simulators and the costs of acts read the description. Neither side knows
+// another form of it.
+//
+// Transfers are a family. Its only member today is the *exchange*: every receiving rank fills
+// regions of its new shards from its own shards and from messages. A further member adds a message
+// to the oneof KernelCall.transfer (proto/plan.proto), an alternative to Transfer, and its case in
+// each function below.
+//
+// The elements that one rank receives in an exchange have numbers, the *positions*: the regions of
+// the receiver laid end to end. A chunk is `chunk_elements` positions; act c of a kernel works on
+// chunk c. A message holds, for one chunk, the elements of its sender, in the order of positions.
+// Not here: which ranks exchange what (sbp/boxing.h), and the bytes of a message on the wire.
+// Thread rule: values and pure functions.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "runtime/base/combiner.h"
+#include "runtime/base/rect.h"
+
+namespace weir {
+
+// The elements of `rect` of input `tensor`, in row-major order, have the positions from `position`
+// on.
+struct ExchangePiece {
+  int tensor = 0;
+  int64_t position = 0;
+  Rect rect;
+  friend bool operator==(const ExchangePiece&, const ExchangePiece&) = default;
+};
+
+// The sending half: the kernel's output is the message to one peer. Inputs are local shards.
+struct ExchangePack {
+  int64_t chunk_elements = 1;
+  std::vector<ExchangePiece> pieces;
+  friend bool operator==(const ExchangePack&, const ExchangePack&) = default;
+};
+
+// A source of a region: a message, or `own` of the rank's own shard of the region's tensor.
+struct ExchangeSource {
+  static constexpr int kOwn = -1;
+  int message = kOwn;  // counts the kernel's messages from 0
+  Rect own;            // as large as the region
+  friend bool operator==(const ExchangeSource&, const ExchangeSource&) = default;
+};
+
+// A part of output `tensor`. One source: a copy. Several: combined in the order listed. None: the
+// combiner's neutral element.
+struct ExchangeRegion {
+  int tensor = 0;
+  Combiner combiner = Combiner::kSum;
+  Rect target;
+  std::vector<ExchangeSource> sources;
+  friend bool operator==(const ExchangeRegion&, const ExchangeRegion&) = default;
+};
+
+// The receiving half: the kernel's first `num_own` inputs are the rank's own shards, one for each
+// output or absent, and the other inputs are messages. Outputs are the new shards.
+struct ExchangeFill {
+  int64_t chunk_elements = 1;
+  int num_own = 0;
+  std::vector<ExchangeRegion> regions;
+  friend bool operator==(const ExchangeFill&, const ExchangeFill&) = default;
+};
+
+// Monostate: the kernel belongs to no transfer.
+using Transfer = std::variant<std::monostate, ExchangePack, ExchangeFill>;
+
+// What a description should be, and what was found. The reader of the description adds code and
+// place.
+struct TransferFlaw {
+  std::string expected;
+  std::string found;
+};
+
+// Looks for a flaw in what a description says by itself: chunks of no element, numbers below 0 or
+// beyond the limits of a plan (runtime/base/plan_limits.h), rectangles that are not in order,
+// sources that are not as large as their region. Numbers of a description without a flaw may be
+// multiplied and added as positions are, without overflow.
+std::optional<TransferFlaw> FindFlaw(const Transfer& transfer);
+
+// Looks for a flaw beside FindFlaw(Transfer): a piece that is not inside one of the `inputs`.
+std::optional<TransferFlaw> FindFlawWith(const ExchangePack& pack, absl::Span<const Shape> inputs);
+// Looks for a flaw beside FindFlaw(Transfer): own shards or messages that are not among the inputs.
+std::optional<TransferFlaw> FindFlawWith(const ExchangeFill& fill, int64_t num_inputs);
+
+// Returns the elements of each chunk of the message that the kernel makes, for chunks 0 to
+// num_chunks - 1. Empty: the kernel makes no message. Precondition: no flaw.
+std::vector<int64_t> MessageElements(const Transfer& transfer, int64_t num_chunks);
+
+// How a kernel uses memory, by its op. No other code outside the definitions and kernels knows the
+// ops of transfers by name.
+enum class TransferTraffic : uint8_t {
+  kNone,     // the op belongs to no transfer
+  kMessage,  // an act reads and writes as many bytes as its output has
+  kChunk,    // an act reads and writes one chunk of the operands
+};
+TransferTraffic TransferTrafficOf(const std::string& op);
+
+}  // namespace weir

@@ -1,0 +1,149 @@
+#include "tools/fleet/wait_account.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace weir {
+namespace {
+
+// This number is small enough for a reader.
+constexpr int kLinesMax = 6;
+// What a field takes besides its content: its number and its length.
+constexpr size_t kFieldBytes = 8;
+
+WaitFact::State ToFact(ActorState state) {
+  switch (state) {
+    case ActorState::kWaitsForInput: return WaitFact::WAITS_FOR_INPUT;
+    case ActorState::kWaitsForCredit: return WaitFact::WAITS_FOR_CREDIT;
+    case ActorState::kWaitsForStream: return WaitFact::WAITS_FOR_STREAM;
+    case ActorState::kRunning:
+    case ActorState::kDone: return WaitFact::RUNNING;
+  }
+  return WaitFact::RUNNING;
+}
+
+ActorState FromFact(WaitFact::State state) {
+  switch (state) {
+    case WaitFact::WAITS_FOR_INPUT: return ActorState::kWaitsForInput;
+    case WaitFact::WAITS_FOR_CREDIT: return ActorState::kWaitsForCredit;
+    case WaitFact::WAITS_FOR_STREAM: return ActorState::kWaitsForStream;
+    default: return ActorState::kRunning;
+  }
+}
+
+// An AccountWriter adds waits to an account as long as the account has room.
+class AccountWriter {
+ public:
+  explicit AccountWriter(size_t bytes_max) : bytes_left_(bytes_max) {}
+
+  // Returns whether the wait had room.
+  bool Add(const Wait& wait) {
+    new_names_.clear();
+    WaitFact fact;
+    SetNode(wait.who, fact.mutable_who());
+    fact.set_acts_done(wait.acts_done);
+    fact.set_acts_wanted(wait.acts_wanted);
+    fact.set_state(ToFact(wait.state));
+    fact.set_register_name(IndexOf(wait.register_name));
+    for (const WaitNode& holder : wait.holders) SetNode(holder, fact.add_holder());
+    size_t bytes = fact.ByteSizeLong() + kFieldBytes;
+    for (const std::string& name : new_names_) bytes += name.size() + kFieldBytes;
+    if (bytes > bytes_left_) {
+      for (const std::string& name : new_names_) index_.erase(name);
+      return false;
+    }
+    bytes_left_ -= bytes;
+    for (std::string& name : new_names_) account_.add_name(std::move(name));
+    *account_.add_wait() = std::move(fact);
+    return true;
+  }
+
+  WaitAccount Take(int64_t num_left_out) {
+    account_.set_num_left_out(num_left_out);
+    return std::move(account_);
+  }
+
+ private:
+  int32_t IndexOf(const std::string& name) {
+    if (name.empty()) return 0;
+    const auto [at, is_new] = index_.emplace(name, static_cast<int32_t>(index_.size()) + 1);
+    if (is_new) new_names_.push_back(name);
+    return at->second;
+  }
+  void SetNode(const WaitNode& node, WaitNodeFact* fact) {
+    fact->set_rank(node.rank);
+    fact->set_actor(IndexOf(node.actor));
+  }
+
+  size_t bytes_left_;
+  WaitAccount account_;
+  std::map<std::string, int32_t> index_;  // plus 1
+  std::vector<std::string> new_names_;    // of the wait under way
+};
+
+// An AccountReader looks names up; an index beyond the names is an error.
+class AccountReader {
+ public:
+  explicit AccountReader(const WaitAccount& account) : account_(account) {}
+
+  std::string NameAt(int32_t index) {
+    if (index == 0) return "";
+    if (index < 0 || index > account_.name_size()) {
+      is_sound_ = false;
+      return "";
+    }
+    return account_.name(index - 1);
+  }
+  WaitNode NodeOf(const WaitNodeFact& fact) { return {fact.rank(), NameAt(fact.actor())}; }
+  bool is_sound() const { return is_sound_; }
+
+ private:
+  const WaitAccount& account_;
+  bool is_sound_ = true;
+};
+
+}  // namespace
+
+WaitAccount AccountOf(const std::vector<Wait>& waits, size_t bytes_max) {
+  AccountWriter writer(bytes_max - std::min(bytes_max, 2 * kFieldBytes));
+  size_t count = 0;
+  while (count < waits.size() && writer.Add(waits[count])) ++count;
+  return writer.Take(static_cast<int64_t>(waits.size() - count));
+}
+
+std::optional<std::vector<Wait>> WaitsOf(const WaitAccount& account) {
+  AccountReader reader(account);
+  std::vector<Wait> waits;
+  for (const WaitFact& fact : account.wait()) {
+    Wait& wait = waits.emplace_back();
+    wait.who = reader.NodeOf(fact.who());
+    wait.acts_done = fact.acts_done();
+    wait.acts_wanted = fact.acts_wanted();
+    wait.state = FromFact(fact.state());
+    wait.register_name = reader.NameAt(fact.register_name());
+    for (const WaitNodeFact& holder : fact.holder()) wait.holders.push_back(reader.NodeOf(holder));
+  }
+  if (!reader.is_sound()) return std::nullopt;
+  return waits;
+}
+
+std::vector<std::string> WaitsForOthers(const std::vector<Wait>& waits,
+                                        const std::vector<int>& ranks) {
+  const auto is_elsewhere = [&](const WaitNode& holder) {
+    return std::find(ranks.begin(), ranks.end(), holder.rank) == ranks.end();
+  };
+  std::vector<std::string> lines;
+  int count = 0;
+  for (const Wait& wait : waits) {
+    if (std::none_of(wait.holders.begin(), wait.holders.end(), is_elsewhere)) continue;
+    if (++count <= kLinesMax) lines.push_back(ToLine(wait));
+  }
+  if (count > kLinesMax) lines.push_back(absl::StrCat("and ", count - kLinesMax, " more"));
+  return lines;
+}
+
+}  // namespace weir

@@ -1,0 +1,124 @@
+#include "tools/fleet/wait_account.h"
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+const Wait kHere = {{0, "backward"}, 3, 6, ActorState::kWaitsForInput, "x", {{0, "move x"}}};
+const Wait kElsewhere = {{0, "move x"},        3,        6, ActorState::kWaitsForInput,
+                         "move x rank 1 to 0", {{1, ""}}};
+const Wait kNamed = {{0, "move x"}, 3, 6, ActorState::kWaitsForInput, "x 1 to 0", {{1, "send x"}}};
+const Wait kBack = {{1, "send x"},    3, 6, ActorState::kWaitsForCredit, "x 1 to 0",
+                    {{0, "backward"}}};
+const Wait kRunning = {{1, "send x"}, 3, 6, ActorState::kRunning, "", {}};
+const Wait kTurn = {{1, "it's"}, 0, 9, ActorState::kWaitsForStream, "", {{1, "send x"}, {2, ""}}};
+
+std::vector<std::string> LinesOf(const std::vector<Wait>& waits) {
+  std::vector<std::string> lines;
+  for (const Wait& wait : waits) lines.push_back(ToLine(wait));
+  return lines;
+}
+
+// Returns the waits as they arrive at the starter.
+std::vector<Wait> Sent(const std::vector<Wait>& waits, size_t bytes_max = kAccountBytesMax) {
+  WaitAccount arrived;
+  EXPECT_TRUE(arrived.ParseFromString(AccountOf(waits, bytes_max).SerializeAsString()));
+  std::optional<std::vector<Wait>> read = WaitsOf(arrived);
+  EXPECT_TRUE(read.has_value());
+  return read.value_or(std::vector<Wait>());
+}
+
+TEST(WaitAccountTest, WaitsOfEveryKindArriveAsTheyWere) {
+  EXPECT_THAT(
+      LinesOf(Sent({kHere, kElsewhere, kBack, kRunning, kTurn})),
+      ElementsAre("rank 0 actor 'backward': 3 of 6 acts, waits for input 'x', held by actor "
+                  "'move x' on rank 0",
+                  "rank 0 actor 'move x': 3 of 6 acts, waits for input 'move x rank 1 to "
+                  "0', held by rank 1",
+                  "rank 1 actor 'send x': 3 of 6 acts, waits for credit 'x 1 to 0', held "
+                  "by actor 'backward' on rank 0",
+                  "rank 1 actor 'send x': 3 of 6 acts, running",
+                  "rank 1 actor 'it's': 0 of 9 acts, waits for stream, its turn there, "
+                  "held by actor 'send x' on rank 1 and rank 2"));
+  EXPECT_THAT(Sent({}), IsEmpty());
+}
+
+TEST(WaitAccountTest, TheAccountsOfAllRanksShowTheRing) {
+  std::vector<Wait> waits = Sent({kHere, kNamed});
+  for (const Wait& wait : Sent({kBack})) waits.push_back(wait);
+  EXPECT_THAT(ExplainWaits(waits),
+              ElementsAre("a ring of 3 actors that wait for each other:",
+                          "  rank 0 actor 'backward': 3 of 6 acts, waits for input 'x', held by "
+                          "actor 'move x' on rank 0",
+                          "  rank 0 actor 'move x': 3 of 6 acts, waits for input 'x 1 to 0', held "
+                          "by actor 'send x' on rank 1",
+                          "  rank 1 actor 'send x': 3 of 6 acts, waits for credit 'x 1 to 0', held "
+                          "by actor 'backward' on rank 0"));
+}
+
+TEST(WaitAccountTest, WithoutARingTheActorThatAllWaitForIsNamed) {
+  EXPECT_THAT(
+      ExplainWaits(Sent({kHere, kNamed, kRunning})),
+      ElementsAre(
+          "in the end 2 of 3 actors wait for actor 'send x' on rank 1: 3 of 6 acts, running"));
+  EXPECT_THAT(ExplainWaits(Sent({kHere, kNamed})),
+              ElementsAre("in the end 2 of 2 actors wait for actor 'send x' on rank 1, which could "
+                          "not say what it does"));
+  EXPECT_THAT(ExplainWaits({}), IsEmpty());
+}
+
+TEST(WaitAccountTest, AnAccountHasABoundAndCountsWhatHasNoRoom) {
+  std::vector<Wait> waits;
+  for (int i = 0; i < 1000; ++i) {
+    waits.push_back({{i, absl::StrCat("actor ", i)},
+                     i,
+                     1000,
+                     ActorState::kWaitsForInput,
+                     absl::StrCat("register ", i),
+                     {{i + 1, absl::StrCat("actor ", i + 1)}}});
+  }
+  for (size_t bytes_max : {0, 10, 100, 1000, 10'000, 30'000}) {
+    const WaitAccount account = AccountOf(waits, bytes_max);
+    EXPECT_LE(account.ByteSizeLong(), std::max<size_t>(bytes_max, 8));
+    EXPECT_EQ(account.wait_size() + account.num_left_out(), 1000);
+    const std::vector<Wait> read = Sent(waits, bytes_max);
+    ASSERT_EQ(read.size(), static_cast<size_t>(account.wait_size()));
+    for (size_t i = 0; i < read.size(); ++i) EXPECT_EQ(ToLine(read[i]), ToLine(waits[i]));
+  }
+  EXPECT_GT(AccountOf(waits, 30'000).wait_size(), 300);
+  EXPECT_EQ(AccountOf(waits).num_left_out(), 0);
+}
+
+TEST(WaitAccountTest, AnAccountThatContradictsItselfIsNone) {
+  for (int32_t index : {-1, 2}) {
+    WaitAccount account;
+    account.add_name("a");
+    account.add_wait()->mutable_who()->set_actor(index);
+    EXPECT_FALSE(WaitsOf(account).has_value()) << index;
+    account.mutable_wait(0)->mutable_who()->set_actor(1);
+    EXPECT_TRUE(WaitsOf(account).has_value());
+    account.mutable_wait(0)->set_register_name(index);
+    EXPECT_FALSE(WaitsOf(account).has_value()) << index;
+  }
+}
+
+TEST(WaitAccountTest, OnlyWaitsForOtherWorkersAreTold) {
+  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere, kRunning}, {0}), ElementsAre(ToLine(kElsewhere)));
+  EXPECT_THAT(WaitsForOthers({kHere, kElsewhere}, {0, 1}), IsEmpty());
+  EXPECT_THAT(WaitsForOthers({}, {0}), IsEmpty());
+}
+
+TEST(WaitAccountTest, OfManyAFewAreToldAndTheRestCounted) {
+  const std::vector<std::string> lines = WaitsForOthers(std::vector<Wait>(10, kElsewhere), {0});
+  ASSERT_EQ(lines.size(), 7u);
+  EXPECT_EQ(lines.back(), "and 4 more");
+}
+
+}  // namespace
+}  // namespace weir

@@ -1,0 +1,72 @@
+#include "tools/train/session_states.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace weir {
+namespace {
+
+using ::testing::HasSubstr;
+
+// The class decides what a state is for; none of these names does.
+const std::map<std::string, StateType> kStates = {
+    {"a/b", {DType::kF32, {2}, StateClass::kWeight}},
+    {"moment", {DType::kF32, {2}, StateClass::kOptimizerSlot}},
+    {"late", {DType::kF32, {2}, StateClass::kDelayedGradient}},
+    {"logits", {DType::kF32, {2}, StateClass::kFetched}},
+};
+
+// Writes a file with the states of `set` but those that are `left_out`, and opens it.
+std::unique_ptr<SafetensorsReader> Written(StateSet set, const std::string& left_out) {
+  std::map<std::string, StateType> states = kStates;
+  states.erase(left_out);
+  const std::string path = ::testing::TempDir() + "/states.safetensors";
+  absl::StatusOr<std::unique_ptr<SafetensorsWriter>> writer = BeginSave(states, set, {}, path);
+  EXPECT_TRUE(writer.ok()) << writer.status();
+  const float values[2] = {1, 2};
+  for (size_t i = 0; i < (*writer)->entries().size(); ++i)
+    EXPECT_EQ((*writer)->Write(i, values), absl::OkStatus());
+  EXPECT_EQ((*writer)->Commit(), absl::OkStatus());
+  absl::StatusOr<std::unique_ptr<SafetensorsReader>> file = SafetensorsReader::Open(path);
+  EXPECT_TRUE(file.ok()) << file.status();
+  return *std::move(file);
+}
+
+std::vector<std::string> NamesIn(const SafetensorsReader& file) {
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : file.tensors()) names.push_back(name);
+  return names;
+}
+
+TEST(SessionStatesTest, ClassesDecideWhatAFileHas) {
+  EXPECT_THAT(NamesIn(*Written(StateSet::kWeights, "")), ::testing::ElementsAre("a/b"));
+  EXPECT_THAT(NamesIn(*Written(StateSet::kAll, "")),
+              ::testing::ElementsAre("a/b", "late", "moment"));
+}
+
+TEST(SessionStatesTest, ClassesDecideWhatAFileMustHave) {
+  EXPECT_EQ(CheckStates(*Written(StateSet::kWeights, ""), StateSet::kWeights, kStates),
+            absl::OkStatus());
+  EXPECT_EQ(CheckStates(*Written(StateSet::kAll, ""), StateSet::kAll, kStates), absl::OkStatus());
+  const absl::Status no_weight =
+      CheckStates(*Written(StateSet::kAll, "a/b"), StateSet::kWeights, kStates);
+  EXPECT_THAT(std::string(no_weight.message()), HasSubstr("found no a/b"));
+}
+
+TEST(SessionStatesTest, WhoResumesFromWeightsAloneIsTold) {
+  const auto hint = [](const std::string& left_out) {
+    return std::string(
+        CheckStates(*Written(StateSet::kAll, left_out), StateSet::kAll, kStates).message());
+  };
+  EXPECT_THAT(hint("moment"), HasSubstr("--resume needs a --checkpoint"));
+  EXPECT_THAT(hint("late"), HasSubstr("--resume needs a --checkpoint"));
+  EXPECT_THAT(hint("a/b"), HasSubstr("use weights saved from the same model"));
+}
+
+}  // namespace
+}  // namespace weir
