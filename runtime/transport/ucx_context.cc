@@ -3,13 +3,14 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/shm.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <mutex>
-#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -57,15 +58,14 @@ void TameOnce() {
   });
 }
 
-// Returns the transports to request from UCX, the best first. System V segments serve where
-// /dev/shm is missing.
-std::vector<const char*> Transports(UcxTransportOptions::Lanes lanes) {
+// Returns the transports to request from UCX.
+const char* Transports(UcxTransportOptions::Lanes lanes) {
   switch (lanes) {
-    case UcxTransportOptions::Lanes::kAutomatic: return {"posix,cma,tcp", "sysv,cma,tcp"};
-    case UcxTransportOptions::Lanes::kSharedMemory: return {"posix,cma", "sysv,cma"};
-    case UcxTransportOptions::Lanes::kTcp: return {"tcp"};
+    case UcxTransportOptions::Lanes::kAutomatic: return "posix,cma,tcp";
+    case UcxTransportOptions::Lanes::kSharedMemory: return "posix,cma";
+    case UcxTransportOptions::Lanes::kTcp: return "tcp";
   }
-  return {};
+  return "";
 }
 
 std::string ReadLine(const char* path) {
@@ -143,6 +143,15 @@ extern "C" int shm_unlink(const char* name) {
   return next(name);
 }
 
+// This function keeps UCX's library from making System V segments. Such a segment has an id before
+// UCX can remove the segment, so a process that is killed in between would leave the segment
+// behind. UCX makes one as its library is loaded (a test of hooks that Weir turns off), and asks
+// for one with huge pages for its buffers. UCX goes on without either.
+extern "C" int shmget(key_t, size_t, int) {
+  errno = ENOSYS;
+  return -1;
+}
+
 namespace weir {
 
 absl::Status UcxError(ucs_status_t status, const std::string& what) {
@@ -168,16 +177,13 @@ std::string HostIdentity() {
 absl::StatusOr<std::unique_ptr<UcxContext>> UcxContext::Create(int num_workers,
                                                                const UcxTransportOptions& options) {
   TameOnce();
-  absl::Status status;
-  for (const char* transports : Transports(options.lanes)) {
-    last_text[0] = '\0';
-    ucp_context_h context = nullptr;
-    const ucs_status_t made = Init(transports, num_workers, options, &context);
-    if (made == UCS_OK) return std::unique_ptr<UcxContext>(new UcxContext(context));
-    status = UcxError(made, absl::StrCat("UCX ", ucp_get_version_string(), " offers no lanes '",
-                                         transports, "'"));
-  }
-  return status;
+  const char* transports = Transports(options.lanes);
+  last_text[0] = '\0';
+  ucp_context_h context = nullptr;
+  const ucs_status_t made = Init(transports, num_workers, options, &context);
+  if (made == UCS_OK) return std::unique_ptr<UcxContext>(new UcxContext(context));
+  return UcxError(
+      made, absl::StrCat("UCX ", ucp_get_version_string(), " offers no lanes '", transports, "'"));
 }
 
 UcxContext::~UcxContext() { ucp_cleanup(context_); }

@@ -5,8 +5,12 @@
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sched.h>
+#include <sys/ipc.h>
 #include <sys/resource.h>
+#include <sys/shm.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 
 #include <fstream>
 #include <random>
@@ -451,6 +455,33 @@ TEST(UcxLeftoversTest, AProcessThatIsKilledAtAnyTimeLeavesNoSharedMemory) {
     ::close(stages[1]);
   }
   EXPECT_EQ(NumSegmentsOf(pids), before);
+}
+
+// The environment variable that tells this program to be the process which
+// ANetworkMakesNoSystemVSegment starts.
+constexpr char kLonelyVariable[] = "WEIR_TEST_ALONE_WITH_SYSTEM_V";
+
+// Makes a network in a process that is the only one to see its System V segments. The kernel
+// numbers the segments of such a process from zero.
+TEST(UcxLeftoversTest, ANetworkMakesNoSystemVSegment) {
+  if (std::getenv(kLonelyVariable) != nullptr) {
+    LocalExchange exchange(1000);
+    auto network = UcxNetwork::Create(2, {0}, &exchange, OptionsFor(Lanes::kAutomatic)).value();
+    std::memset(network->endpoint(0)->AllocateLanding(3 << 20).value(), 1, 3 << 20);
+    // The library answers calls of shmget for the whole process, so this call goes round the
+    // library.
+    EXPECT_EQ(::syscall(SYS_shmget, IPC_PRIVATE, 4096, IPC_CREAT | 0600), 0)
+        << "UCX made a segment before";
+    return;
+  }
+  ForkedProcess alone([] {
+    const bool is_root = ::geteuid() == 0;
+    ASSERT_EQ(::unshare(CLONE_NEWIPC | (is_root ? 0 : CLONE_NEWUSER)), 0) << std::strerror(errno);
+    ::setenv(kLonelyVariable, "1", 1);
+    ::execl("/proc/self/exe", "alone", "--gtest_filter=*ANetworkMakesNoSystemVSegment", nullptr);
+    ADD_FAILURE() << std::strerror(errno);
+  });
+  EXPECT_EQ(alone.Wait(), 0);
 }
 
 int64_t ResidentBytes() {
