@@ -21,15 +21,21 @@ struct Act {
   int64_t start_cpu_ns = 0;  // of the thread, if the act is measured
 };
 
+// What an act waits for on one other queue of its device.
+struct AwaitedAct {
+  int64_t position = 0;  // in that queue; 0: nothing
+  WaitCause cause;       // the register that the other act writes or reads
+};
+
 // An act that the device has been given and has not done.
 struct Flight {
   Act act;
-  int64_t number = 0;            // among all acts that the rank has issued
-  int64_t position = 0;          // in its queue
-  std::vector<int64_t> awaited;  // by queue: the position that the act's queue waits for; 0: none
-  bool is_last = false;          // that its actor may do
-  float metric = 0;              // of a SINK
-  std::vector<Effect> leaving;   // what becomes known outside when it is done
+  int64_t number = 0;               // among all acts that the rank has issued
+  int64_t position = 0;             // in its queue
+  std::vector<AwaitedAct> awaited;  // by queue
+  bool is_last = false;             // that its actor may do
+  float metric = 0;                 // of a SINK
+  std::vector<Effect> leaving;      // what becomes known outside when it is done
 };
 
 // The acts of one queue, in their order: a ring, so that nothing is allocated.
@@ -37,7 +43,7 @@ class FlightRing {
  public:
   FlightRing(int depth, int num_queues, size_t effects_max) : flights_(depth) {
     for (Flight& flight : flights_) {
-      flight.awaited.assign(num_queues, 0);
+      flight.awaited.resize(num_queues);
       flight.leaving.reserve(effects_max);
     }
   }
@@ -45,6 +51,7 @@ class FlightRing {
   int size() const { return size_; }
   const Flight& oldest() const { return flights_[head_]; }
   Flight& oldest() { return flights_[head_]; }
+  const Flight& newest() const { return (*this)[size_ - 1]; }
   // The one that Add adds.
   Flight& next() { return flights_[(head_ + size_) % flights_.size()]; }
   void Add() { ++size_; }

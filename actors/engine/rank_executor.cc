@@ -168,39 +168,44 @@ void RankExecutor::Start(ActorRuntime& actor) {
 // slots of that act.
 void RankExecutor::AwaitOthers(const ActorRuntime& actor) {
   if (num_queues_ == 1) return;
-  std::fill(awaited_.begin(), awaited_.end(), 0);
+  std::fill(awaited_.begin(), awaited_.end(), AwaitedAct());
   const ActorMachine& machine = actor.machine;
   for (int i = 0; i < machine.num_inputs(); ++i) {
     const ActorMachine::Port& port = machine.input(i);
     for (int32_t k = 0; k < port.tokens; ++k)
-      AwaitWriter(actor.queue, registers_[port.register_id], port.slot(k));
+      AwaitWriter(actor.queue, port.register_id, port.slot(k));
   }
   for (int i = 0; i < machine.num_outputs(); ++i) {
     const ActorMachine::Port& port = machine.output(i);
     for (int32_t k = 0; k < port.tokens; ++k)
-      AwaitReaders(actor.queue, registers_[port.register_id], port.slot(k));
+      AwaitReaders(actor.queue, port.register_id, port.slot(k));
   }
 }
 
 // Lets the queue wait for the act that wrote the slot last. A token from another rank is written by
 // the time that this rank knows of the token.
-void RankExecutor::AwaitWriter(int queue, const RegisterRuntime& r, int32_t slot) {
+void RankExecutor::AwaitWriter(int queue, int32_t register_id, int32_t slot) {
+  const RegisterRuntime& r = registers_[register_id];
   if (r.side != RegisterSide::kLocal) return;
-  Await(queue, {actors_[r.producer_actor].queue, r.written[slot]});
+  Await(queue, {actors_[r.producer_actor].queue, r.written[slot]},
+        {WaitCause::Kind::kInput, register_id});
 }
 
 // Lets the queue wait for the last readers of the slot. Readers on another rank have read by the
 // time that this rank knows of their credit.
-void RankExecutor::AwaitReaders(int queue, const RegisterRuntime& r, int32_t slot) {
+void RankExecutor::AwaitReaders(int queue, int32_t register_id, int32_t slot) {
+  const RegisterRuntime& r = registers_[register_id];
   if (r.side != RegisterSide::kLocal) return;
-  for (int32_t other = 0; other < num_queues_; ++other)
-    Await(queue, {other, r.read[slot * num_queues_ + other]});
+  for (int32_t other = 0; other < num_queues_; ++other) {
+    Await(queue, {other, r.read[slot * num_queues_ + other]},
+          {WaitCause::Kind::kCredit, register_id});
+  }
 }
 
-void RankExecutor::Await(int queue, QueuePosition position) {
+void RankExecutor::Await(int queue, QueuePosition position, WaitCause cause) {
   if (!queue_clock_.Advance(queue, position)) return;
   device_->Await(queue, position);
-  awaited_[position.queue] = position.number;
+  awaited_[position.queue] = {position.number, cause};
 }
 
 // The device runs what it is given in that order, so the next may be given to it at once.
@@ -223,7 +228,7 @@ void RankExecutor::Finish(ActorRuntime& actor) {
   const bool is_ready = actor.machine.OnActDone(&effects_);
   int64_t bytes_sent = 0;
   for (const Effect& effect : effects_) bytes_sent += Perform(actor, actor.act, effect);
-  Record(actor, actor.act, bytes_sent);
+  Record(actor, actor.act, now_, bytes_sent);
   BeginNextAct(actor, is_ready);
   if (actor.machine.done()) --num_unfinished_;
 }
@@ -252,7 +257,8 @@ void RankExecutor::FinishIssue(ActorRuntime& actor, Flight& flight) {
   BeginNextAct(actor, is_ready);
 }
 
-// The oldest act of a queue is done.
+// The oldest act of a queue is done. The device knows when it began and ended; the host hears of it
+// now.
 void RankExecutor::FinishFlight(int queue) {
   FlightRing& flights = flights_[queue];
   Flight& flight = flights.oldest();
@@ -262,19 +268,37 @@ void RankExecutor::FinishFlight(int queue) {
   if (depth_ == 1) FinishIssue(actor, flight);
   int64_t bytes_sent = 0;
   for (const Effect& effect : flight.leaving) bytes_sent += Perform(actor, flight.act, effect);
-  // Its queue came to it when it had done the one before, and others come to theirs now.
-  flight.act.start_ticks = std::max(flight.act.start_ticks, last_done_[queue]);
-  last_done_[queue] = now_;
-  for (int other = 0; num_queues_ > 1 && other < num_queues_; ++other) {
-    FlightRing& waiting = flights_[other];
-    for (int k = 0; k < waiting.size(); ++k) {
-      if (waiting[k].awaited[queue] == flight.position) waiting[k].act.start_ticks = now_;
-    }
-  }
+  const QueuePosition position{queue, flight.position};
+  const WorkTimes times = device_->TimesOf(position);
+  flight.act.start_ticks = times.begin;
+  if (num_queues_ > 1) EndWaits(flight, position, times.end);
   if (flight.is_last) --num_unfinished_;
   flights.RemoveOldest();
   --num_running_;
-  Record(actor, flight.act, bytes_sent);  // the ring keeps a removed flight until the next Add
+  // The ring keeps a removed flight until the next Add.
+  Record(actor, flight.act, times.end, bytes_sent);
+}
+
+// Ends the waits for the act at `done`, which `flight` is, and the waits of that act itself for
+// acts of which the host will hear later than of this one.
+void RankExecutor::EndWaits(Flight& flight, QueuePosition done, int64_t end) {
+  for (int32_t queue = 0; queue < num_queues_; ++queue) {
+    FlightRing& others = flights_[queue];
+    const AwaitedAct& awaited = flight.awaited[queue];
+    if (!others.empty() && others.oldest().position <= awaited.position)
+      EndWait(awaited, device_->TimesOf({queue, awaited.position}).end, &flight.act);
+    for (int k = 0; k < others.size(); ++k) {
+      const AwaitedAct& waiting = others[k].awaited[done.queue];
+      if (waiting.position == done.number) EndWait(waiting, end, &others[k].act);
+    }
+  }
+}
+
+// The wait that ends last is the cause of an act's time.
+void RankExecutor::EndWait(const AwaitedAct& awaited, int64_t end, Act* act) {
+  if (end <= act->ready_ticks) return;
+  act->ready_ticks = end;
+  act->cause = awaited.cause;
 }
 
 void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
@@ -290,7 +314,7 @@ void RankExecutor::BeginNextAct(ActorRuntime& actor, bool is_ready) {
 }
 
 // Writes an act that is done to the trace, and shows what runs now.
-void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t bytes_sent) {
+void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t end, int64_t bytes_sent) {
   ActRecord& record = trace_.Add();
   record.actor = act.actor;
   record.waited_register = act.cause.register_id;
@@ -300,7 +324,7 @@ void RankExecutor::Record(ActorRuntime& actor, const Act& act, int64_t bytes_sen
   record.chunk = act.chunk;
   record.ready = act.ready_ticks;
   record.start = act.start_ticks;
-  record.end = now_;
+  record.end = end;
   record.bytes_sent = bytes_sent;
   MeasureAct(actor, act, record);
 

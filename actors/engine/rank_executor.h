@@ -38,10 +38,10 @@
 #include "actors/protocol/actor_machine.h"
 #include "actors/protocol/slot_ledger.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/tick_clock.h"
 #include "runtime/device/device.h"
 #include "runtime/device/queue_clock.h"
 #include "runtime/trace/act_record.h"
-#include "runtime/trace/tick_clock.h"
 #include "runtime/transport/transport.h"
 
 namespace weir {
@@ -126,6 +126,9 @@ class RankExecutor final : private MessageReceiver {
   // The act that was issued first of those that a queue of the device has not done. Precondition:
   // it has one.
   int32_t oldest_running(int queue) const { return flights_[queue].oldest().act.actor; }
+  // The act that was issued last of those that a queue of the device has not done. Precondition: it
+  // has one.
+  const Act& newest_running(int queue) const { return flights_[queue].newest().act; }
   const absl::Status& fault() const { return fault_; }
 
   // A simulation runs one plan many times. Rewind restores everything, including the memory, as it
@@ -304,14 +307,16 @@ class RankExecutor final : private MessageReceiver {
     return registers_[port.register_id].addresses[port.held_slot];
   }
   void AwaitOthers(const ActorRuntime& actor);
-  void AwaitWriter(int queue, const RegisterRuntime& r, int32_t slot);
-  void AwaitReaders(int queue, const RegisterRuntime& r, int32_t slot);
-  void Await(int queue, QueuePosition position);
+  void AwaitWriter(int queue, int32_t register_id, int32_t slot);
+  void AwaitReaders(int queue, int32_t register_id, int32_t slot);
+  void Await(int queue, QueuePosition position, WaitCause cause);
   void Finish(ActorRuntime& actor);
   void FinishIssue(ActorRuntime& actor, Flight& flight);
   void FinishFlight(int queue);
+  void EndWaits(Flight& flight, QueuePosition done, int64_t end);
+  static void EndWait(const AwaitedAct& awaited, int64_t end, Act* act);
   void BeginNextAct(ActorRuntime& actor, bool is_ready);
-  void Record(ActorRuntime& actor, const Act& act, int64_t bytes_sent);
+  void Record(ActorRuntime& actor, const Act& act, int64_t end, int64_t bytes_sent);
   void MeasureAct(ActorRuntime& actor, const Act& act, ActRecord& record);
   void ReportMetric(const Act& act, float value);
   int64_t Perform(const ActorRuntime& actor, const Act& act, const Effect& effect);
@@ -349,8 +354,7 @@ class RankExecutor final : private MessageReceiver {
   const int num_queues_;             // likewise
   std::vector<FlightRing> flights_;  // by queue
   std::vector<int64_t> positions_;   // by queue: of the act that was issued last
-  std::vector<int64_t> last_done_;   // by queue: ticks when its last act was done
-  std::vector<int64_t> awaited_;     // by queue: what the act that is being issued waits for
+  std::vector<AwaitedAct> awaited_;  // by queue: what the act that is being issued waits for
   std::vector<int64_t> num_done_;    // by queue: as the device said last
   int64_t num_issued_ = 0;
   QueueClock queue_clock_;

@@ -38,7 +38,6 @@ void RankExecutor::Rewind() {
   ready_ = b.ready;
   for (FlightRing& flights : flights_) flights.Clear();
   positions_.assign(positions_.size(), 0);
-  last_done_.assign(last_done_.size(), 0);
   num_done_.assign(num_done_.size(), 0);
   queue_clock_.Reset();
   num_running_ = 0;

@@ -39,7 +39,20 @@ double SpeedOf(const TimeEngineOptions::Host& host, int busy, double busy_speed)
 
 }  // namespace
 
+TimeDevice::TimeDevice(Work work, int num_threads, int num_queues, int depth)
+    : work_(work),
+      depth_(std::max(1, depth)),
+      team_(num_threads),
+      queues_(std::max(1, num_queues)) {
+  for (Queue& queue : queues_) {
+    queue.times.resize(static_cast<size_t>(depth_));
+    queue.awaited.resize(static_cast<size_t>(depth_) * queues_.size());
+  }
+}
+
 Device::Launched TimeDevice::Launch(const DeviceWork& work) {
+  ++queues_[work.queue].num_launched;
+  launched_queue_ = work.queue;
   if (work_ == Work::kCosted) {
     work.run(work.context);
     launched_ns_ = work.cost_ns;
@@ -51,6 +64,35 @@ Device::Launched TimeDevice::Launch(const DeviceWork& work) {
   work.run(work.context);
   launched_ns_ = ReadNs(clock) - begin;
   return Launched::kIssued;
+}
+
+void TimeDevice::Await(int queue, QueuePosition position) {
+  Queue& waiting = queues_[queue];
+  int64_t& awaited = AwaitedBy(waiting, waiting.num_launched + 1)[position.queue];
+  awaited = std::max(awaited, position.number);
+}
+
+bool TimeDevice::CanBegin(int queue) {
+  Queue& q = queues_[queue];
+  if (q.num_begun == q.num_launched || q.num_begun > q.num_done) return false;
+  const int64_t* const awaited = AwaitedBy(q, q.num_begun + 1);
+  for (size_t other = 0; queues_.size() > 1 && other < queues_.size(); ++other) {
+    if (queues_[other].num_done < awaited[other]) return false;
+  }
+  return true;
+}
+
+void TimeDevice::Begin(int queue, int64_t now_ns) {
+  Queue& q = queues_[queue];
+  ++q.num_begun;
+  std::fill_n(AwaitedBy(q, q.num_begun), queues_.size(), 0);
+  q.times[IndexOf(q.num_begun)].begin = now_ns;
+}
+
+void TimeDevice::Complete(int queue, int64_t now_ns) {
+  Queue& q = queues_[queue];
+  ++q.num_done;
+  q.times[IndexOf(q.num_done)].end = now_ns;
 }
 
 TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*> devices,
@@ -77,6 +119,8 @@ TimeEngine::TimeEngine(std::vector<RankExecutor*> ranks, std::vector<TimeDevice*
     Rank& rank = ranks_.emplace_back();
     rank.executor = executors_[i];
     rank.device = devices[i];
+    rank.queues.resize(rank.device->num_queues());
+    for (Queue& queue : rank.queues) queue.acts.resize(rank.device->depth());
     const Plan& plan = rank.executor->plan();
     rank.endpoint = network->time_endpoint(plan.rank);
     if (i < options.devices.size()) rank.options = options.devices[i];
@@ -105,7 +149,7 @@ absl::Status TimeEngine::RunSteps(int64_t steps) {
   step_end_ns_.resize(steps_asked_, clock_->NowNs());
   for (size_t i = 0; i < ranks_.size(); ++i) {
     ranks_[i].executor->RaiseLimits(steps);
-    ranks_[i].idle_since_ns = clock_->NowNs();
+    ranks_[i].accounted_ns = clock_->NowNs();
     Touch(static_cast<int32_t>(i));
   }
   for (int64_t moments = 1;; ++moments) {
@@ -121,9 +165,11 @@ absl::Status TimeEngine::RunSteps(int64_t steps) {
       MutexLock lock(&stop_mutex_);
       fault_ = stop_reason_;
     }
-    for (size_t i = 0; i < touched_.size() && fault_.ok(); ++i) fault_ = Look(touched_[i]);
+    looked_at_.swap(touched_);
+    for (size_t i = 0; i < looked_at_.size() && fault_.ok(); ++i) fault_ = Look(looked_at_[i]);
     if (!fault_.ok()) return fault_;
-    touched_.clear();
+    looked_at_.clear();
+    if (!touched_.empty()) continue;  // a rank has more to launch, after what is due by now
     if (events_.empty()) break;
     clock_->AdvanceTo(events_.top().at_ns);
   }
@@ -162,12 +208,15 @@ absl::Status TimeEngine::Happen(const Event& event) {
   history_hash_ =
       MixKey(history_hash_ ^ static_cast<uint64_t>(event.at_ns),
              static_cast<uint64_t>(event.kind) << 32 | static_cast<uint32_t>(event.index));
+  if (event.kind == Event::Kind::kActDone && event.detail > 0)
+    history_hash_ = MixKey(history_hash_, static_cast<uint64_t>(event.detail));
   switch (event.kind) {
     case Event::Kind::kArrival: {
       const int32_t place = place_of_rank_[network_->Arrive(event.index)];
       Rank& rank = ranks_[place];
-      if (rank.busy || rank.waking) break;  // seen after the act, or once awake
-      if (rank.options.wake_ns == 0) {
+      const bool blocked = rank.num_working > 0 && rank.device->depth() == 1;
+      if (blocked || rank.waking) break;  // seen after the act, or once awake
+      if (rank.options.wake_ns == 0 || rank.num_working > 0) {
         Touch(place);
       } else {
         rank.waking = true;
@@ -183,58 +232,90 @@ absl::Status TimeEngine::Happen(const Event& event) {
       ranks_[event.index].waking = false;
       Touch(event.index);
       break;
-    case Event::Kind::kActDone: return FinishAct(event.index);
+    case Event::Kind::kActDone: return FinishAct(event.index, static_cast<int32_t>(event.detail));
     case Event::Kind::kHost: {
       Host& host = hosts_[event.index];
       if (event.detail != host.version) break;  // its speed has changed since
       AdvanceHost(host);
       const auto ended = host.Next();
-      const int32_t rank = ended->rank;
+      const int32_t rank = ended->rank, queue = ended->queue;
       host.running.erase(ended);
       host.busy_cores -= ranks_[rank].options.cores;
       RescheduleHost(event.index);
-      return FinishAct(rank);
+      return FinishAct(rank, queue);
     }
   }
   return absl::OkStatus();
 }
 
-absl::Status TimeEngine::FinishAct(int32_t index) {
+absl::Status TimeEngine::FinishAct(int32_t index, int32_t queue) {
   Rank& rank = ranks_[index];
-  rank.device->Complete();
+  AccountWork(index);
+  Queue& q = rank.queues[queue];
+  ++q.num_ended;
+  q.works = false;
+  --rank.num_working;
+  rank.device->Complete(queue, clock_->NowNs());
   rank.executor->CollectCompletions();
-  rank.busy = false;
   PushPosted();
   const ActRing& ring = rank.executor->trace();
-  Account(index, ring.at(ring.size() - 1));
-  rank.idle_since_ns = clock_->NowNs();
+  AccountAct(index, ring.at(ring.size() - 1));
+  BeginActs(index);
   Touch(index);
   return rank.executor->fault();
 }
 
-// Does what the thread of a rank does: takes the messages that have come, then starts the best act.
+// Does what the thread of a rank does: takes the messages that have come, then launches the best
+// act.
 absl::Status TimeEngine::Look(int32_t index) {
   Rank& rank = ranks_[index];
   rank.touched = false;
-  if (rank.busy) return absl::OkStatus();
+  if (rank.num_working > 0 && rank.device->depth() == 1) return absl::OkStatus();
   if (rank.endpoint->has_messages()) {
     WEIR_RETURN_IF_ERROR(rank.executor->Poll());
     rank.owed_ns += rank.endpoint->TakeReceiveNs();
     PushPosted();
   }
-  if (rank.executor->num_ready() > 0) StartBest(index);
+  if (rank.executor->num_ready() == 0 || !rank.executor->device_has_room())
+    return rank.executor->fault();
+  LaunchBest(index);
+  if (rank.executor->num_ready() > 0 && rank.executor->device_has_room()) Touch(index);
   return rank.executor->fault();
 }
 
-void TimeEngine::StartBest(int32_t index) {
+void TimeEngine::LaunchBest(int32_t index) {
   Rank& rank = ranks_[index];
   rank.executor->StartReady(0);
-  rank.busy = true;
-  const int64_t work_ns = Duration(rank);
-  if (hosts_[rank.options.host].shared) {
-    AddToHost(index, work_ns);
+  Queue& queue = rank.queues[rank.device->launched_queue()];
+  const Act& act = rank.executor->newest_running(rank.device->launched_queue());
+  queue.at(queue.num_launched++) = {Duration(rank), act.actor, act.step, act.cause};
+  BeginActs(index);
+}
+
+// Begins the next act of each queue that need not wait.
+void TimeEngine::BeginActs(int32_t index) {
+  Rank& rank = ranks_[index];
+  for (size_t queue = 0; queue < rank.queues.size(); ++queue) {
+    if (rank.device->CanBegin(static_cast<int>(queue)))
+      BeginAct(index, static_cast<int32_t>(queue));
+  }
+}
+
+void TimeEngine::BeginAct(int32_t index, int32_t queue) {
+  Rank& rank = ranks_[index];
+  Queue& q = rank.queues[queue];
+  if (rank.num_working == 0) {
+    AccountIdle(index, q.oldest());
   } else {
-    Push(clock_->NowNs() + work_ns, Event::Kind::kActDone, index);
+    AccountWork(index);
+  }
+  q.works = true;
+  ++rank.num_working;
+  rank.device->Begin(queue, clock_->NowNs());
+  if (hosts_[rank.options.host].shared) {
+    AddToHost(index, queue);
+  } else {
+    Push(clock_->NowNs() + q.oldest().work_ns, Event::Kind::kActDone, index, queue);
   }
 }
 
@@ -247,14 +328,14 @@ int64_t TimeEngine::Duration(Rank& rank) {
   return std::llround(ns);
 }
 
-void TimeEngine::AddToHost(int32_t index, int64_t work_ns) {
-  const Rank& rank = ranks_[index];
+void TimeEngine::AddToHost(int32_t index, int32_t queue) {
+  Rank& rank = ranks_[index];
   Host& host = hosts_[rank.options.host];
   AdvanceHost(host);
   host.busy_cores += rank.options.cores;
-  const double busy_speed =
-      rank.busy_speed.empty() ? 0 : rank.busy_speed[rank.executor->running_actor()];
-  host.running.push_back({static_cast<double>(work_ns), busy_speed, 1, index});
+  const LaunchedAct& act = rank.queues[queue].oldest();
+  const double busy_speed = rank.busy_speed.empty() ? 0 : rank.busy_speed[act.actor];
+  host.running.push_back({static_cast<double>(act.work_ns), busy_speed, 1, index, queue});
   RescheduleHost(rank.options.host);
 }
 
@@ -280,27 +361,44 @@ void TimeEngine::RescheduleHost(int32_t index) {
        host.version);
 }
 
-void TimeEngine::Account(int32_t index, const ActRecord& record) {
+// Accounts the time until now, in which at least one queue has worked, to one of the acts.
+void TimeEngine::AccountWork(int32_t index) {
+  Rank& rank = ranks_[index];
+  const int64_t ns = clock_->NowNs() - std::exchange(rank.accounted_ns, clock_->NowNs());
+  const std::vector<PlanActor>& actors = rank.executor->plan().actors;
+  const LaunchedAct* shown = nullptr;
+  for (Queue& queue : rank.queues) {
+    if (!queue.works) continue;
+    const LaunchedAct& act = queue.oldest();
+    if (shown == nullptr || actors[shown->actor].phase == ActorPhase::kBoxing) shown = &act;
+  }
+  if (shown == nullptr || !IsSettled(shown->step)) return;
+  times_[index].busy_ns[static_cast<size_t>(actors[shown->actor].phase)] += ns;
+}
+
+// Accounts the time until now, in which no queue has worked, to the cause of the next act.
+void TimeEngine::AccountIdle(int32_t index, const LaunchedAct& next) {
+  Rank& rank = ranks_[index];
+  const int64_t now = clock_->NowNs();
+  const int64_t idle = now - std::exchange(rank.accounted_ns, now);
+  if (idle <= 0 || !IsSettled(next.step)) return;
+  int64_t exposed = 0;
+  if (next.cause.kind == WaitCause::Kind::kInput &&
+      rank.edge_of_register[next.cause.register_id] >= 0) {
+    const int64_t sent = rank.endpoint->last_sent_ns(rank.edge_of_register[next.cause.register_id]);
+    exposed = std::clamp<int64_t>(now - sent, 0, idle);
+  }
+  times_[index].exposed_ns += exposed;
+  times_[index].waiting_ns += idle - exposed;
+}
+
+void TimeEngine::AccountAct(int32_t index, const ActRecord& record) {
   ++num_acts_;
-  const Rank& rank = ranks_[index];
-  if (rank.ends_step[record.actor] && record.step < static_cast<int64_t>(step_end_ns_.size())) {
+  if (ranks_[index].ends_step[record.actor] &&
+      record.step < static_cast<int64_t>(step_end_ns_.size())) {
     step_end_ns_[record.step] = std::max(step_end_ns_[record.step], record.end);
   }
-  if (record.step < settled_step_ && steps_asked_ > settled_step_) return;
-  RankTimes& times = times_[index];
-  const Plan& plan = rank.executor->plan();
-  ++times.acts;
-  times.busy_ns[static_cast<size_t>(plan.actors[record.actor].phase)] += record.end - record.start;
-  const int64_t idle = record.start - rank.idle_since_ns;
-  if (idle <= 0) return;
-  int64_t exposed = 0;
-  if (record.wait == ActRecord::Wait::kInput &&
-      rank.edge_of_register[record.waited_register] >= 0) {
-    const int64_t sent = rank.endpoint->last_sent_ns(rank.edge_of_register[record.waited_register]);
-    exposed = std::clamp<int64_t>(record.start - sent, 0, idle);
-  }
-  times.exposed_ns += exposed;
-  times.waiting_ns += idle - exposed;
+  if (IsSettled(record.step)) ++times_[index].acts;
 }
 
 }  // namespace weir

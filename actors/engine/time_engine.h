@@ -3,13 +3,18 @@
 // nothing is drawn but jitter. Messages take what TimeNetwork says. An act takes the executor's
 // cost_ns, or, on a device that measures, what it really took.
 //
+// A device has the queues and the depth of its plan. Acts of a queue follow one another, queues
+// work beside each other, and an act begins when the acts of other queues have ended that its queue
+// awaits. The host of a device that takes acts ahead has nothing else to do: it hears of a message
+// and of the end of an act at once.
+//
 // Devices of a host may share cores: while more cores are busy than the host has, all its acts slow
 // down together; while several are busy, each act as much as it depends on what cores share
 // (options.busy_speed). Beside sim_engine.h, which meets every interleaving, this one meets a
 // single one, of thousands of ranks.
 //
-//   device   idle -> [wake] -> act -> act ... -> idle        messages are taken between acts, as a
-//   rank's thread does
+//   device of depth 1   idle -> [wake] -> act -> act ... -> idle     messages are taken between
+//   acts, as a rank's thread does
 //
 // Thread rule: as Engine; all on the caller's thread.
 #pragma once
@@ -33,8 +38,8 @@
 
 namespace weir {
 
-// A device whose acts end when the engine says so; it may run their bodies and tell how long they
-// took.
+// A device whose acts begin and end when the engine says so; it may run their bodies and tell how
+// long they took.
 class TimeDevice final : public Device {
  public:
   enum class Work : uint8_t {
@@ -42,29 +47,56 @@ class TimeDevice final : public Device {
     kMeasured,  // an act takes what its body took: of one thread the time it ran, of several that
                 // on the wall
   };
-  TimeDevice(Work work, int num_threads) : work_(work), team_(num_threads) {}
+  TimeDevice(Work work, int num_threads, int num_queues, int depth);
 
   const char* kind() const override { return "cpu"; }
   DeviceMemory& memory() override { return memory_; }
-  int num_queues() const override { return 1; }
+  int num_queues() const override { return static_cast<int>(queues_.size()); }
   DeviceQueue& queue(int) override { return queue_; }
-  int depth() const override { return 1; }
+  int depth() const override { return depth_; }
   Launched Launch(const DeviceWork& work) override;
-  int64_t NumDone(int) override { return num_done_; }
-  void Await(int, QueuePosition) override {}
+  int64_t NumDone(int queue) override { return queues_[queue].num_done; }
+  WorkTimes TimesOf(QueuePosition position) const override {
+    return queues_[position.queue].times[IndexOf(position.number)];
+  }
+  void Await(int queue, QueuePosition position) override;
   absl::Status fault() const override { return absl::OkStatus(); }
   ThreadTeam* team() override { return &team_; }
 
-  int64_t launched_ns() const { return launched_ns_; }  // what the act launched last takes
-  void Complete() { ++num_done_; }
+  // The following functions are for the engine.
+
+  int launched_queue() const { return launched_queue_; }  // of the act launched last
+  int64_t launched_ns() const { return launched_ns_; }    // what that act takes
+  // Returns whether a queue has a work to begin: one that was launched, after the queue's last work
+  // and all works of other queues that the queue awaits for it.
+  bool CanBegin(int queue);
+  void Begin(int queue, int64_t now_ns);     // precondition: CanBegin
+  void Complete(int queue, int64_t now_ns);  // precondition: the queue's work has begun
 
  private:
+  struct Queue {
+    int64_t num_launched = 0;
+    int64_t num_begun = 0;
+    int64_t num_done = 0;
+    // Of the last depth works, by number: their times, and by queue the works that they await.
+    std::vector<WorkTimes> times;
+    std::vector<int64_t> awaited;
+  };
+  size_t IndexOf(int64_t number) const {
+    return static_cast<size_t>(number - 1) % static_cast<size_t>(depth_);
+  }
+  int64_t* AwaitedBy(Queue& queue, int64_t number) {
+    return &queue.awaited[IndexOf(number) * queues_.size()];
+  }
+
   const Work work_;
+  const int depth_;
   HostMemory memory_;
   ImmediateQueue queue_{&memory_};
   ThreadTeam team_;
+  std::vector<Queue> queues_;
+  int launched_queue_ = 0;
   int64_t launched_ns_ = 0;
-  int64_t num_done_ = 0;
 };
 
 struct TimeEngineOptions {
@@ -75,7 +107,7 @@ struct TimeEngineOptions {
   };
   struct Device {
     int host = 0;
-    int cores = 1;        // busy while it acts
+    int cores = 1;        // busy for each act while it runs
     int64_t wake_ns = 0;  // from a message's arrival at an idle device until it is seen
     double jitter = 0;    // standard deviation of an act's time, as a share of it
   };
@@ -89,7 +121,8 @@ struct TimeEngineOptions {
   std::function<double(const Plan& plan, const PlanActor& actor)> busy_speed;
 };
 
-// The times of one rank by use, from the settled step on (of all steps if none are left).
+// The times of one rank by use, from the settled step on (of all steps if none are left). Time in
+// which several queues work counts once: for an act that is no transfer, if there is one.
 struct RankTimes {
   static constexpr int kNumPhases = static_cast<int>(ActorPhase::kWeightGradient) + 1;
   std::array<int64_t, kNumPhases> busy_ns{};  // by ActorPhase
@@ -124,13 +157,30 @@ class TimeEngine final : public Engine {
     int64_t at_ns;
     int64_t number;  // of equal times the one made first
     Kind kind;
-    int32_t index;   // lane, rank or host
-    int64_t detail;  // kHost: version of its speed; kWayIn: how long the message takes there
+    int32_t index;  // lane, rank or host
+    // kActDone: the queue; kHost: version of its speed; kWayIn: how long the message takes there.
+    int64_t detail;
   };
   struct Later {
     bool operator()(const Event& a, const Event& b) const {
       return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.number > b.number;
     }
+  };
+  // An act that was launched and has not ended.
+  struct LaunchedAct {
+    int64_t work_ns = 0;
+    int32_t actor = -1;
+    int64_t step = 0;
+    WaitCause cause;  // of its launch
+  };
+  struct Queue {
+    std::vector<LaunchedAct> acts;  // a ring
+    int64_t num_launched = 0;
+    int64_t num_ended = 0;
+    bool works = false;  // on the oldest
+
+    LaunchedAct& at(int64_t number) { return acts[static_cast<size_t>(number) % acts.size()]; }
+    LaunchedAct& oldest() { return at(num_ended); }
   };
   struct Rank {
     RankExecutor* executor;
@@ -140,11 +190,12 @@ class TimeEngine final : public Engine {
     std::vector<EdgeHandle> edge_of_register;  // -1: local
     std::vector<char> ends_step;               // by actor: a step is over when these have acted
     std::vector<double> busy_speed;            // by actor; empty: none is given
-    bool busy = false;
+    std::vector<Queue> queues;
+    int num_working = 0;  // of them
     bool waking = false;
     bool touched = false;
-    int64_t idle_since_ns = 0;
-    int64_t owed_ns = 0;  // for messages received; the next act pays
+    int64_t accounted_ns = 0;  // the times of the rank are known up to here
+    int64_t owed_ns = 0;       // for messages received; the next act pays
     uint64_t num_draws = 0;
   };
   // A host whose cores are shared: what is left of its acts shrinks at their speeds, which change
@@ -155,6 +206,7 @@ class TimeEngine final : public Engine {
       double busy_speed;  // 0: the host's
       double speed;
       int32_t rank;
+      int32_t queue;
 
       double LeftNow() const { return std::max(0.0, left_ns) / speed; }
     };
@@ -172,15 +224,22 @@ class TimeEngine final : public Engine {
   void Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t detail = 0);
   void PushPosted();
   absl::Status Happen(const Event& event);
-  absl::Status FinishAct(int32_t rank);
+  absl::Status FinishAct(int32_t rank, int32_t queue);
   absl::Status Look(int32_t rank);
-  void StartBest(int32_t rank);
+  void LaunchBest(int32_t rank);
+  void BeginActs(int32_t rank);
+  void BeginAct(int32_t rank, int32_t queue);
   void Touch(int32_t rank);
   int64_t Duration(Rank& rank);
-  void AddToHost(int32_t rank, int64_t work_ns);
+  void AddToHost(int32_t rank, int32_t queue);
   void AdvanceHost(Host& host);
   void RescheduleHost(int32_t host);
-  void Account(int32_t rank, const ActRecord& record);
+  bool IsSettled(int64_t step) const {
+    return step >= settled_step_ || steps_asked_ <= settled_step_;
+  }
+  void AccountWork(int32_t rank);
+  void AccountIdle(int32_t rank, const LaunchedAct& next);
+  void AccountAct(int32_t rank, const ActRecord& record);
   absl::Status NoProgress() const;
 
   std::vector<Rank> ranks_;
@@ -195,7 +254,7 @@ class TimeEngine final : public Engine {
   std::vector<int64_t> step_end_ns_;
   int64_t steps_asked_ = 0;
   std::priority_queue<Event, std::vector<Event>, Later> events_;
-  std::vector<int32_t> touched_;
+  std::vector<int32_t> touched_, looked_at_;
   int64_t num_pushed_ = 0;
   int64_t num_events_ = 0;
   int64_t num_acts_ = 0;

@@ -8,7 +8,7 @@
 
 #include "absl/types/span.h"
 #include "actors/engine/rank_executor.h"
-#include "runtime/trace/tick_clock.h"
+#include "runtime/base/tick_clock.h"
 
 namespace weir {
 

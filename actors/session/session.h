@@ -35,7 +35,7 @@
 #include "actors/plan/plan.h"
 #include "actors/session/progress.h"
 #include "proto/plan.pb.h"
-#include "runtime/trace/tick_clock.h"
+#include "runtime/base/tick_clock.h"
 #include "runtime/transport/transport.h"
 
 namespace weir {

@@ -34,10 +34,14 @@ TracedRank MakeTracedRank(const RankExecutor& executor, const Holders& holders,
   rank.device = plan.device;
   rank.acts = &executor.trace();
   rank.scale = scale;
+  // A device with a depth of one act does one act at a time.
+  rank.depth = executor.device()->depth();
+  rank.num_queues = rank.depth > 1 ? executor.device()->num_queues() : 1;
   for (const PlanActor& actor : plan.actors) {
     rank.actors.push_back({actor, actor.name, actor.function, Name(actor.phase),
                            Ports(actor.inputs), Ports(actor.outputs), actor.priority,
                            actor.precedence, actor.timing.time_ns});
+    rank.actors.back().queue = actor.queue % rank.num_queues;
   }
   for (const PlanRegister& r : plan.registers) {
     const bool crosses = r.side != RegisterSide::kLocal;

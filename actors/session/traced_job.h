@@ -6,7 +6,7 @@
 
 #include "absl/types/span.h"
 #include "actors/engine/rank_executor.h"
-#include "runtime/trace/tick_clock.h"
+#include "runtime/base/tick_clock.h"
 #include "runtime/trace/trace_file.h"
 
 namespace weir {

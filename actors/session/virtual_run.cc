@@ -77,8 +77,10 @@ absl::StatusOr<std::unique_ptr<VirtualRun>> VirtualRun::Create(std::vector<Plan>
       };
     }
     const int threads = measured ? std::max(1, options.measured.threads_per_device) : 1;
-    devices.push_back(
-        run->devices_.emplace_back(std::make_unique<TimeDevice>(options.work, threads)).get());
+    devices.push_back(run->devices_
+                          .emplace_back(std::make_unique<TimeDevice>(options.work, threads,
+                                                                     plan.num_queues, plan.depth))
+                          .get());
     WEIR_ASSIGN_OR_RETURN(std::unique_ptr<RankExecutor> executor,
                           RankExecutor::Create(&plan, devices.back(),
                                                run->network_->endpoint(plan.rank), rank_options));

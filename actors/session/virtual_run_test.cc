@@ -2,10 +2,14 @@
 // share.
 #include "actors/session/virtual_run.h"
 
+#include <algorithm>
 #include <fstream>
+#include <map>
 #include <sstream>
+#include <tuple>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "actors/testing/pipeline_job.h"
 #include "actors/testing/test_job.h"
 #include "gmock/gmock.h"
@@ -59,6 +63,93 @@ TEST(VirtualRunTest, APipelineStepTakesMicroBatchesPlusStagesLessOneSlots) {
       auto run = RunIt(Pipeline(stages, micro_batches), Costs(), 1);
       EXPECT_EQ(run->now_ns(), (micro_batches + stages - 1) * 3 * kForwardNs)
           << stages << " stages, " << micro_batches;
+    }
+  }
+}
+
+TEST(VirtualRunTest, QueuesThatTakeActsAheadWorkBesideEachOther) {
+  for (int micro_batches : {1, 4, 16}) {
+    PipelineJob job{.num_stages = 1, .micro_batches = micro_batches, .stash_slots = 2};
+    const auto step_ns = [&job](int num_queues, int depth) {
+      job.num_queues = num_queues;
+      job.depth = depth;
+      return StepNs(*RunIt(Plans(Certified(MakePipelineJob(job))), Costs(), 1));
+    };
+    const int64_t one_after_another = micro_batches * 3 * kForwardNs;
+    EXPECT_EQ(step_ns(1, 1), one_after_another);
+    EXPECT_EQ(step_ns(1, 64), one_after_another);
+    EXPECT_EQ(step_ns(3, 1), one_after_another);
+    // A forward act runs beside the backward act before it, which takes twice as long.
+    EXPECT_EQ(step_ns(3, 64), kForwardNs + micro_batches * 2 * kForwardNs);
+  }
+}
+
+// Returns the acts of an actor of a rank, by number.
+std::vector<ActRecord> ActsOf(const VirtualRun& run, int rank, const std::string& name) {
+  std::vector<ActRecord> acts;
+  for (int64_t i = 0; i < run.acts(rank).size(); ++i) {
+    const ActRecord& act = run.acts(rank).at(i);
+    if (act.actor >= 0 && run.plans()[rank].actors[act.actor].name == name) acts.push_back(act);
+  }
+  return acts;
+}
+
+// Returns how many acts of a rank run at once, at most; -1 if two of one queue do.
+int MostAtOnce(const VirtualRun& run, int rank) {
+  std::vector<std::tuple<int64_t, int, int>> changes;  // at, by, queue: ends before begins
+  for (int64_t i = 0; i < run.acts(rank).size(); ++i) {
+    const ActRecord& act = run.acts(rank).at(i);
+    if (act.actor < 0 || act.start == act.end) continue;
+    const int queue = run.plans()[rank].actors[act.actor].queue;
+    changes.emplace_back(act.start, 1, queue);
+    changes.emplace_back(act.end, -1, queue);
+  }
+  std::sort(changes.begin(), changes.end());
+  std::map<int, int> of_queue;
+  int now = 0, most = 0;
+  for (const auto& [at, by, queue] : changes) {
+    if ((of_queue[queue] += by) > 1) return -1;
+    most = std::max(most, now += by);
+  }
+  return most;
+}
+
+TEST(VirtualRunTest, ADeviceWithQueuesKeepsTheirOrderTheirWaitsAndItsDepth) {
+  for (const int num_queues : {1, 2, 3, 4}) {
+    for (const int depth : {1, 2, 3, 64}) {
+      SCOPED_TRACE(absl::StrCat(num_queues, " queues, depth ", depth));
+      PipelineJob job{.num_stages = 2, .micro_batches = 6, .stash_slots = 3};
+      job.num_queues = num_queues;
+      job.depth = depth;
+      VirtualRunOptions options;
+      options.trace_capacity = 1000;
+      options.engine.devices.assign(2, {.wake_ns = 40, .jitter = 0.2});
+      options.cost_ns = [](const Plan&, const PlanActor& actor) { return 500 + 100 * actor.id; };
+      options.ways = [](int, int) { return TimeNetwork::Way{.latency_ns = 70, .receive_ns = 30}; };
+      const auto run = RunIt(Plans(Certified(MakePipelineJob(job))), std::move(options), 3);
+      for (int rank : {0, 1}) {
+        const int at_once = MostAtOnce(*run, rank);
+        EXPECT_GE(at_once, depth > 2 && num_queues > 1 ? 2 : 1);
+        EXPECT_LE(at_once, std::min(num_queues, depth));
+        const std::vector<ActRecord> forward = ActsOf(*run, rank, "forward"),
+                                     backward = ActsOf(*run, rank, "backward"),
+                                     sum = ActsOf(*run, rank, "accumulate");
+        ASSERT_EQ(forward.size(), 18u);
+        ASSERT_EQ(backward.size(), 18u);
+        for (size_t i = 0; i < forward.size(); ++i) {
+          EXPECT_LE(forward[i].end, backward[i].start);
+          EXPECT_LE(backward[i].end, sum[i].start) << "a token is read after it is written";
+          if (i + 3 < forward.size()) {
+            EXPECT_LE(backward[i].end, forward[i + 3].start)
+                << "a slot is written after it is read";
+          }
+        }
+        const RankTimes& times = run->engine().times(rank);
+        int64_t all = times.exposed_ns + times.waiting_ns;
+        for (const int64_t ns : times.busy_ns) all += ns;
+        EXPECT_LE(all, run->now_ns());
+        EXPECT_GT(all, run->now_ns() / 3);
+      }
     }
   }
 }

@@ -22,6 +22,8 @@ class StageBuilder {
     plan_.set_device("stage " + std::to_string(stage));
     plan_.set_stage(stage);
     plan_.set_num_stages(job.num_stages);
+    if (job.num_queues > 1) plan_.set_num_queues(job.num_queues);
+    if (job.depth > 1) plan_.set_depth(job.depth);
   }
 
   RankPlan Build() {
@@ -117,6 +119,7 @@ class StageBuilder {
     actor->set_function(name);
     actor->mutable_rate()->set_acts_per_step(acts);
     actor->set_phase(phase);
+    if (job_.num_queues > 1) actor->set_queue(actor->id() % job_.num_queues);
     actor->set_program(program);
     actor->set_instance(static_cast<uint64_t>(stage_ * 100 + actor->id()));
     return actor;

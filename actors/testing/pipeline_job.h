@@ -17,6 +17,8 @@ struct PipelineJob {
   int words = 8;          // of an activation
   int stash_slots = 0;    // 0: num_stages - stage (1F1B)
   int message_slots = 2;  // of every edge between stages
+  int num_queues = 1;     // of each device; actors take them in turn
+  int depth = 1;          // acts that a device takes
 };
 
 std::vector<RankPlan> MakePipelineJob(const PipelineJob& job);

@@ -21,6 +21,7 @@ class CpuDevice final : public Device {
     return Launched::kDone;
   }
   int64_t NumDone(int) override { return 0; }
+  WorkTimes TimesOf(QueuePosition) const override { return {}; }  // no work has a number
   void Await(int, QueuePosition) override {}
   absl::Status fault() const override { return absl::OkStatus(); }
   ThreadTeam* team() override { return &team_; }

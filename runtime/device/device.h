@@ -2,7 +2,8 @@
 // into one queue. Works of a queue are done in the order of their launch; queues work beside each
 // other unless Await joins them. The host learns by NumDone that a work is done, so that it can
 // tell others; works of the device itself need no host between them. It makes no difference to the
-// engine whether work is done at once (CPU), later (an accelerator) or in virtual time.
+// engine whether work is done at once (CPU), later (an accelerator) or in virtual time. The device
+// knows when a work began and ended (TimesOf), which the host hears later.
 //
 //   queue 0   work 1   work 2   work 3          position {0, 2}: after work 2 of queue 0
 //   queue 1            await {0, 2}   work 1
@@ -24,6 +25,13 @@ namespace weir {
 struct QueuePosition {
   int32_t queue = 0;
   int64_t number = 0;
+};
+
+// The times of a work on its queue: ticks of TickClock, or nanoseconds of virtual time on a device
+// that works in virtual time.
+struct WorkTimes {
+  int64_t begin = 0;
+  int64_t end = 0;
 };
 
 struct DeviceWork {
@@ -54,6 +62,10 @@ class Device {
   virtual Launched Launch(const DeviceWork& work) = 0;
   // Returns how many of the works that were issued to this queue are done. Never blocks.
   virtual int64_t NumDone(int queue) = 0;
+  // Returns when the work that ends at `position` began and ended. Precondition: NumDone has told
+  // of that work, or of one that awaited it, and fewer than depth() works have been launched on its
+  // queue after it.
+  virtual WorkTimes TimesOf(QueuePosition position) const = 0;
   // Lets all works that are launched on `queue` from now on begin after `position`. Precondition:
   // the position is one of another queue.
   virtual void Await(int queue, QueuePosition position) = 0;

@@ -87,6 +87,21 @@ TEST_P(DeviceConformance, DoesTheWorkOfAQueueInOrder) {
   EXPECT_TRUE(device().fault().ok());
 }
 
+TEST_P(DeviceConformance, TellsWhenWorksBeganAndEnded) {
+  const int queue = device().num_queues() - 1;
+  int64_t last_end = 0;
+  for (int round = 0; round < 20; ++round) {
+    CopyWork work{this, 0, 1, queue};
+    Launch(&work);
+    fixture_->WorkUntilIdle();
+    if (issued_.empty()) return;  // done on return
+    const WorkTimes times = device().TimesOf({queue, issued_[queue]});
+    EXPECT_LE(last_end, times.begin) << "after the work before";
+    EXPECT_LE(times.begin, times.end);
+    last_end = times.end;
+  }
+}
+
 TEST_P(DeviceConformance, AQueueThatAwaitsAPositionBeginsAfterIt) {
   for (int round = 0; round < 20; ++round) {
     const int writer = round % device().num_queues();
@@ -101,6 +116,8 @@ TEST_P(DeviceConformance, AQueueThatAwaitsAPositionBeginsAfterIt) {
     Launch(&read);
     fixture_->WorkUntilIdle();
     EXPECT_EQ(Get(2), round);
+    EXPECT_LE(device().TimesOf({writer, issued_[writer]}).end,
+              device().TimesOf({reader, issued_[reader]}).begin);
   }
 }
 

@@ -134,6 +134,19 @@ TEST(WalledDeviceTest, QueuesWorkBesideEachOtherAndAwaitEachOtherInVirtualTime) 
   EXPECT_TRUE(device.CanComplete(1));
   device.CompleteOldest(0);
   EXPECT_TRUE(device.CanComplete(2));
+  device.CompleteOldest(2);
+  EXPECT_EQ(device.TimesOf({2, 1}).begin, 10);
+  EXPECT_EQ(device.TimesOf({2, 1}).end, 13);
+}
+
+TEST(WalledDeviceTest, WorkThatIsDoneEarlyStillEndsInItsVirtualTime) {
+  WalledDevice device = OwnedDevice(2, 8);
+  device.Launch({&Nothing, nullptr, 10, 0});
+  device.StepAll();
+  device.Await(1, {0, 1});
+  device.Launch({&Nothing, nullptr, 3, 1});
+  EXPECT_TRUE(device.CanComplete(1));
+  EXPECT_EQ(device.oldest_done_ns(1), 13);
 }
 
 TEST(WalledDeviceTest, AFailureStaysAndWhatFollowsIsNotDone) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "runtime/base/random.h"
+#include "runtime/base/tick_clock.h"
 #include "runtime/device/host_memory.h"
 #include "runtime/device/walled_memory.h"
 
@@ -56,6 +57,7 @@ WalledDevice::WalledDevice(const WalledDeviceOptions& options)
   for (size_t i = 0; i < queues_.size(); ++i) {
     queues_[i].device_ = this;
     queues_[i].index_ = static_cast<int32_t>(i);
+    queues_[i].times_.resize(static_cast<size_t>(std::max(1, options.depth)));
   }
 }
 
@@ -63,19 +65,23 @@ Device::Launched WalledDevice::Launch(const DeviceWork& work) {
   WalledQueue& queue = queues_[work.queue];
   work.run(work.context);
   queue.operations_.push_back({nullptr, nullptr, {}, true});
-  queue.free_at_ns_ = std::max(now_ns_, queue.free_at_ns_) + work.cost_ns;
-  queue.done_at_ns_.push_back(queue.free_at_ns_);
+  ++queue.num_launched_;
+  if (options_.drive == WalledDeviceOptions::Drive::kOwner) {
+    const int64_t begin_ns = std::max(now_ns_, queue.free_at_ns_);
+    queue.free_at_ns_ = begin_ns + work.cost_ns;
+    queue.TimesOf(queue.num_launched_) = {begin_ns, queue.free_at_ns_};
+  }
   return Launched::kIssued;
 }
 
 void WalledDevice::Await(int queue, QueuePosition position) {
   WalledQueue& waiting = queues_[queue];
   const WalledQueue& awaited = queues_[position.queue];
-  if (awaited.num_done_ >= position.number) return;
-  waiting.operations_.push_back({nullptr, nullptr, position, false});
-  const size_t pending = static_cast<size_t>(position.number - awaited.num_told_ - 1);
-  if (pending < awaited.done_at_ns_.size())
-    waiting.free_at_ns_ = std::max(waiting.free_at_ns_, awaited.done_at_ns_[pending]);
+  // In virtual time a work may have been done before it ends.
+  if (options_.drive == WalledDeviceOptions::Drive::kOwner && position.number > awaited.num_told_)
+    waiting.free_at_ns_ = std::max(waiting.free_at_ns_, awaited.TimesOf(position.number).end);
+  if (awaited.num_done_ < position.number)
+    waiting.operations_.push_back({nullptr, nullptr, position, false});
 }
 
 int64_t WalledDevice::NumDone(int queue) {
@@ -84,8 +90,7 @@ int64_t WalledDevice::NumDone(int queue) {
   const uint64_t draw = MixKey(options_.seed, num_draws_++);
   const int drawn = static_cast<int>((draw >> 1) % queues_.size());
   if (draw % 2 == 0 && CanStep(drawn)) Step(drawn);
-  for (; asked.num_told_ < asked.num_done_; ++asked.num_told_) asked.done_at_ns_.pop_front();
-  return asked.num_told_;
+  return asked.num_told_ = asked.num_done_;
 }
 
 bool WalledDevice::CanStep(int queue) const {
@@ -99,12 +104,23 @@ void WalledDevice::Step(int queue) {
   WalledQueue& q = queues_[queue];
   WalledQueue::Operation& next = q.operations_.front();
   const bool begins = next.begin != nullptr;
+  if (options_.drive == WalledDeviceOptions::Drive::kPolls && next.awaited.number == 0)
+    Stamp(q, next.ends_work);
   const WalledQueue::Action action = std::exchange(begins ? next.begin : next.run, nullptr);
   if (!begins) {
     q.num_done_ += next.ends_work;
     q.operations_.pop_front();
   }
   if (action && fault_.ok()) fault_ = action();  // what follows a failure is not worth doing
+}
+
+// Notes the time at which the oldest work that is not done begins, or ends.
+void WalledDevice::Stamp(WalledQueue& queue, bool ends_work) {
+  const int64_t now = TickClock::Now();
+  WorkTimes& times = queue.TimesOf(queue.num_done_ + 1);
+  if (!queue.has_begun_) times.begin = now;
+  times.end = now;
+  queue.has_begun_ = !ends_work;
 }
 
 void WalledDevice::StepAll() {
@@ -129,9 +145,7 @@ bool WalledDevice::CanComplete(int queue) const {
 void WalledDevice::CompleteOldest(int queue) {
   WalledQueue& q = queues_[queue];
   while (q.num_done_ == q.num_told_) Step(queue);
-  now_ns_ = std::max(now_ns_, q.done_at_ns_.front());
-  q.done_at_ns_.pop_front();
-  ++q.num_told_;
+  now_ns_ = std::max(now_ns_, q.TimesOf(++q.num_told_).end);
 }
 
 absl::Status WalledDevice::Finish(WalledQueue& queue) {
@@ -159,8 +173,8 @@ uint64_t WalledDevice::HashState() const {
 void WalledDevice::Rewind() {
   for (WalledQueue& queue : queues_) {
     queue.operations_.clear();
-    queue.done_at_ns_.clear();
-    queue.num_done_ = queue.num_told_ = queue.free_at_ns_ = 0;
+    queue.num_launched_ = queue.num_done_ = queue.num_told_ = queue.free_at_ns_ = 0;
+    queue.has_begun_ = false;
   }
   num_draws_ = 0;
   now_ns_ = 0;

@@ -50,6 +50,13 @@ class WalledQueue final : public DeviceQueue {
 
  private:
   friend class WalledDevice;
+  WorkTimes& TimesOf(int64_t number) {
+    return times_[static_cast<size_t>(number - 1) % times_.size()];
+  }
+  const WorkTimes& TimesOf(int64_t number) const {
+    return times_[static_cast<size_t>(number - 1) % times_.size()];
+  }
+
   struct Operation {
     Action begin, run;
     QueuePosition awaited;   // number > 0: nothing but a wait
@@ -59,10 +66,13 @@ class WalledQueue final : public DeviceQueue {
   WalledDevice* device_ = nullptr;
   int32_t index_ = 0;
   std::deque<Operation> operations_;
-  int64_t num_done_ = 0;            // works that are done
-  int64_t num_told_ = 0;            // works that the owner has told the host of (kOwner)
-  std::deque<int64_t> done_at_ns_;  // of works that the host has not been told of, by their costs
-  int64_t free_at_ns_ = 0;          // when the last work will be done
+  int64_t num_launched_ = 0;  // works
+  int64_t num_done_ = 0;      // works that are done
+  int64_t num_told_ = 0;      // works that the host has been told of
+  std::vector<WorkTimes>
+      times_;               // of the last works, by number: by their costs (kOwner), or as done
+  bool has_begun_ = false;  // the oldest work that is not done (kPolls)
+  int64_t free_at_ns_ = 0;  // when the last work will be done (kOwner)
 };
 
 class WalledDevice final : public Device {
@@ -76,6 +86,9 @@ class WalledDevice final : public Device {
   int depth() const override { return options_.depth; }
   Launched Launch(const DeviceWork& work) override;
   int64_t NumDone(int queue) override;
+  WorkTimes TimesOf(QueuePosition position) const override {
+    return queues_[position.queue].TimesOf(position.number);
+  }
   void Await(int queue, QueuePosition position) override;
   absl::Status fault() const override { return fault_; }
   ThreadTeam* team() override { return &team_; }
@@ -88,14 +101,18 @@ class WalledDevice final : public Device {
   // Does every operation that no wait holds up. NumDone does not tell of the works.
   void StepAll();
   // Returns how many works are issued that NumDone has not told of.
-  int num_pending(int queue) const { return static_cast<int>(queues_[queue].done_at_ns_.size()); }
+  int num_pending(int queue) const {
+    return static_cast<int>(queues_[queue].num_launched_ - queues_[queue].num_told_);
+  }
   // Finishes the oldest of these works, so that NumDone tells of it. Precondition: CanComplete,
   // which means that the work waits for no work of another queue.
   bool CanComplete(int queue) const;
   void CompleteOldest(int queue);
   // Returns the virtual time at which the oldest of these works is done. A queue works without
-  // gaps.
-  int64_t oldest_done_ns(int queue) const { return queues_[queue].done_at_ns_.front(); }
+  // gaps, except for its waits.
+  int64_t oldest_done_ns(int queue) const {
+    return queues_[queue].TimesOf(queues_[queue].num_told_ + 1).end;
+  }
   // Lets works that are launched from now on begin no earlier than `now_ns`.
   void NotBefore(int64_t now_ns);
   // Returns a hash of everything that decides what the queues may do next.
@@ -107,6 +124,7 @@ class WalledDevice final : public Device {
   friend class WalledQueue;
   absl::Status Finish(WalledQueue& queue);
   void StepTowards(int queue);
+  static void Stamp(WalledQueue& queue, bool ends_work);
 
   const WalledDeviceOptions options_;
   const std::unique_ptr<DeviceMemory> memory_;

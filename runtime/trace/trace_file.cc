@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "google/protobuf/io/coded_stream.h"
@@ -119,25 +120,36 @@ class RankWriter {
     Tracks();
     Description();
     Facts();
-    int64_t free_since = begin_ns_;  // when the device last became idle
+    // By queue: when the queue last became idle.
+    std::vector<int64_t> free_since(static_cast<size_t>(rank_.num_queues), begin_ns_);
     for (int64_t i = 0; i < rank_.acts->size(); ++i) {
       const ActRecord& act = rank_.acts->at(i);
       const int64_t start = rank_.scale.ToNs(act.start), end = rank_.scale.ToNs(act.end);
       if (start < begin_ns_) continue;
       if (act.actor < 0) {  // a run begins
-        Slice(kTraceWaits, kTraceRest, "between runs", free_since, start, nullptr);
-        free_since = end;
+        Slice(kTraceWaits, kTraceRest, "between runs",
+              *std::max_element(free_since.begin(), free_since.end()), start, nullptr);
+        free_since.assign(free_since.size(), end);
         continue;
       }
-      Wait(act, free_since, std::clamp(rank_.scale.ToNs(act.ready), free_since, start));
+      int64_t& since = free_since[static_cast<size_t>(rank_.actors[act.actor].queue)];
+      Wait(act, since, std::clamp(rank_.scale.ToNs(act.ready), since, start));
       Act(act, start, end);
-      free_since = end;
+      since = end;
     }
     for (int id : LargeRegisters()) Occupancy(id);
     return !writer_.failed();
   }
 
  private:
+  bool HasQueues() const { return rank_.num_queues > 1; }
+  // Return the names of the tracks of an actor's acts, and of the waits before them.
+  std::string ActLane(const TracedActor& actor) const {
+    return HasQueues() ? absl::StrCat("queue ", actor.queue) : actor.phase;
+  }
+  std::string WaitLane(const TracedActor& actor) const {
+    return HasQueues() ? absl::StrCat("waits of queue ", actor.queue) : kTraceWaits;
+  }
   void Tracks();
   void Track(uint64_t uuid, const std::string& name, int order, bool counter);
   void Description();
@@ -201,8 +213,9 @@ void RankWriter::Tracks() {
   writer_.Finish();
   std::vector<std::string> lanes;
   for (const TracedActor& actor : rank_.actors) {
-    if (std::find(lanes.begin(), lanes.end(), actor.phase) == lanes.end())
-      lanes.push_back(actor.phase);
+    if (std::find(lanes.begin(), lanes.end(), ActLane(actor)) != lanes.end()) continue;
+    lanes.push_back(ActLane(actor));
+    if (HasQueues()) lanes.push_back(WaitLane(actor));
   }
   int order = 0;
   for (const std::string& lane : lanes)
@@ -233,6 +246,8 @@ void RankWriter::Facts() {
     if (from.span != Span()) *to->mutable_span() = ToProto(from.span);
   };
   facts->set_rank(rank_.rank);
+  if (rank_.num_queues != 1) facts->set_num_queues(rank_.num_queues);
+  if (rank_.depth != 1) facts->set_depth(rank_.depth);
   for (const TracedActor& from : rank_.actors) {
     trace::ActorFacts* to = facts->add_actor();
     to->set_name_text(text(from.name));
@@ -242,6 +257,7 @@ void RankWriter::Facts() {
     *to->mutable_rate() = ToProto(Rate(from));
     if (from.planned_ns > 0) to->set_planned_ns(from.planned_ns);
     if (!from.precedence.always_zero()) *to->mutable_precedence() = ToProto(from.precedence);
+    if (from.queue != 0) to->set_queue(from.queue);
     for (const TracedPort& p : from.inputs) port(p, to->add_input());
     for (const TracedPort& p : from.outputs) port(p, to->add_output());
   }
@@ -274,6 +290,7 @@ void RankWriter::Slice(const std::string& lane, const std::string& category,
     writer_.Annotate(event, "register", r.name);
     writer_.Annotate(event, "holder", input ? r.token_holder : r.slot_holder);
     writer_.Annotate(event, "waiting actor", rank_.actors[waiting->actor].name);
+    if (HasQueues()) writer_.Annotate(event, kTraceQueue, rank_.actors[waiting->actor].queue);
     if (r.crosses_ranks && input) writer_.Annotate(event, kTraceBoxing, r.boxing);
     if (r.crosses_ranks)
       writer_.Annotate(event, kTraceFlow, static_cast<int64_t>(FlowWaitedFor(*waiting)));
@@ -289,7 +306,8 @@ void RankWriter::End(const std::string& lane, int64_t ns) {
   writer_.Finish();
 }
 
-// Writes a wait: the device was idle from `since` until `until`, when `act` became ready.
+// Writes a wait: the queue of the act was idle from `since` until `until`, when `act` had what it
+// needed.
 void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
   if (act.wait == ActRecord::Wait::kNone || act.waited_register < 0) return;
   const TracedRegister& r = rank_.registers[act.waited_register];
@@ -297,17 +315,22 @@ void RankWriter::Wait(const ActRecord& act, int64_t since, int64_t until) {
   const std::string name =
       input ? absl::StrCat("waits for input ", r.name, " held by ", r.token_holder)
             : absl::StrCat("waits for credit ", r.name, " held by ", r.slot_holder);
-  Slice(kTraceWaits, input ? kTraceWaitsForInput : kTraceWaitsForCredit, name, since, until, &act);
+  Slice(WaitLane(rank_.actors[act.actor]), input ? kTraceWaitsForInput : kTraceWaitsForCredit, name,
+        since, until, &act);
 }
 
 void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
   const TracedActor& actor = rank_.actors[act.actor];
   TrackEvent* event = writer_.Begin(start).mutable_track_event();
   event->set_type(TrackEvent::TYPE_SLICE_BEGIN);
-  event->set_track_uuid(LaneTrack(rank_.rank, actor.phase));
+  event->set_track_uuid(LaneTrack(rank_.rank, ActLane(actor)));
   event->add_category_iids(writer_.Category(kTraceAct));
   event->set_name_iid(writer_.Name(actor.name));
   if (names_[actor.name] > 1) writer_.Annotate(event, kTraceActor, act.actor);
+  if (HasQueues()) {
+    writer_.Annotate(event, kTraceQueue, actor.queue);
+    writer_.Annotate(event, "phase", actor.phase);
+  }
   writer_.Annotate(event, "step", act.step);
   writer_.Annotate(event, "micro-batch", act.micro_batch);
   if (actor.chunks > 1) writer_.Annotate(event, "chunk", act.chunk);
@@ -329,7 +352,7 @@ void RankWriter::Act(const ActRecord& act, int64_t start, int64_t end) {
     event->add_terminating_flow_ids(FlowId(r.edge, number / port.span.period));
   }
   writer_.Finish();
-  End(actor.phase, end);
+  End(ActLane(actor), end);
 }
 
 std::vector<int> RankWriter::LargeRegisters() const {

@@ -1,8 +1,9 @@
 // Writes a Perfetto file from the act records of all ranks. The file has a process per rank, a
 // track per phase with a slice per act, a track of the waits of the device with the name and the
 // holder of the awaited register, arrows from a send to the act that takes its token, and the fill
-// of the larger registers. A field that viewers skip has the facts of the plan for a replay: actors
-// with priorities and ports, registers with slots.
+// of the larger registers. A device with several queues has a track of acts and a track of waits
+// per queue instead. A field that viewers skip has the facts of the plan for a replay: actors with
+// priorities and ports, registers with slots.
 //
 // Several processes may write a job's ranks: their files, one after another in any order, are one
 // trace. Ids of tracks, flows and sequences come from ranks, edges and tokens, so the files fit
@@ -19,8 +20,8 @@
 
 #include "absl/status/status.h"
 #include "runtime/base/rate.h"
+#include "runtime/base/tick_clock.h"
 #include "runtime/trace/act_record.h"
-#include "runtime/trace/tick_clock.h"
 
 namespace weir {
 
@@ -39,6 +40,7 @@ struct TracedActor : Rate {
   int32_t priority = 0;
   Precedence precedence;
   int64_t planned_ns = 0;  // of an act, by the costs that the plan was made with; 0: unknown
+  int32_t queue = 0;       // of the device, below num_queues
 };
 
 struct TracedRegister {
@@ -63,6 +65,9 @@ struct TracedRank {
   std::vector<TracedRegister> registers;
   const ActRing* acts = nullptr;
   TickScale scale;
+  // Queues that work beside each other: 1 on a device that does one act at a time.
+  int32_t num_queues = 1;
+  int32_t depth = 1;  // acts that the device may have been given and not have done
 };
 
 struct TracedJob {

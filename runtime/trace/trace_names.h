@@ -13,7 +13,7 @@ inline constexpr char kTraceAct[] = "act";
 inline constexpr char kTraceWaitsForInput[] = "waits for input";
 inline constexpr char kTraceWaitsForCredit[] = "waits for credit";
 inline constexpr char kTraceRest[] = "rest";
-// The track of a device's waits.
+// The track of a device's waits and rests. A device with several queues has only its rests there.
 inline constexpr char kTraceWaits[] = "waits";
 // Annotations of a wait for another rank: the exchange of the token, and the flow of the token; for
 // a wait for credit, those of the token that last lay in the slot.
@@ -21,6 +21,8 @@ inline constexpr char kTraceBoxing[] = "boxing";
 inline constexpr char kTraceFlow[] = "flow";
 // Annotation of an act: the number of its actor on the rank, where several actors have one name.
 inline constexpr char kTraceActor[] = "actor";
+// Annotation of acts and waits of a device with several queues: the queue.
+inline constexpr char kTraceQueue[] = "queue";
 // Instants that describe the job and each rank.
 inline constexpr char kTraceJobEvent[] = "weir.job";
 inline constexpr char kTraceRankEvent[] = "weir.rank";

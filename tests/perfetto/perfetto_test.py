@@ -76,10 +76,11 @@ class Perfetto(weir_jobs.JobCase):
         self.place.write_job(*weir_jobs.SMALL)
         with open(self.place.path("cluster.textproto"), "w", encoding="utf-8") as file:
             file.write(CLUSTER)
-        for mesh, ranks in (("dp=2,tp=2", 4), ("pp=4", 4)):
-            with self.subTest(mesh=mesh):
+        queues = ("runtime.device=walled", "runtime.device_queues=4", "runtime.device_depth=64")
+        for mesh, ranks, settings in (("dp=2,tp=2", 4, ()), ("pp=4", 4, ()), ("dp=2,tp=2", 4, queues)):
+            with self.subTest(mesh=mesh, settings=settings):
                 self.place.run("sim", "job.textproto", "--cluster", "cluster.textproto", "--mesh", mesh,
-                               "--trace", "s.pftrace")
+                               "--trace", "s.pftrace", *(word for text in settings for word in ("--set", text)))
                 self.expect_sound("s.pftrace", range(ranks), True)
 
     def test_the_trace_of_a_job_that_failed(self):

@@ -2,6 +2,7 @@
 #include "tools/plan/plan_screen.h"
 
 #include <memory>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -132,8 +133,13 @@ INSTANTIATE_TEST_SUITE_P(Meshes, ScreenTest,
                          });
 
 TEST(PlanScreenTest, PlanAndSimPredictTheSameStep) {
-  for (const std::string mesh : {"dp=2,tp=2", "pp=2,dp=2"}) {
-    const Job job = GptOn(mesh);
+  for (const auto& [mesh, queues] : {std::pair("dp=2,tp=2", 1), {"pp=2,dp=2", 1}, {"dp=4", 3}}) {
+    Job job = GptOn(mesh);
+    if (queues > 1) {
+      job.mutable_runtime()->set_device("walled");
+      job.mutable_runtime()->set_device_queues(queues);
+      job.mutable_runtime()->set_device_depth(64);
+    }
     const JobCosts costs = FromCluster(kAccelerators);
     const Planned planned = PlanOf(job, costs);
     ASSERT_TRUE(planned.prediction.report.has_value()) << planned.prediction.why_not;

@@ -47,7 +47,8 @@ struct SimulateReport {
   double step_ns = 0;
   double items_per_second = 0;
   std::string item;  // "tokens"
-  // Shares of the step, means over devices; they sum to 1.
+  // Shares of the step, means over devices; they sum to 1. Time in which several queues of a device
+  // work counts once, as compute if there is any.
   double compute = 0;         // acts of the model
   double transfer = 0;        // acts that pack and fill messages
   double exposed = 0;         // idle while the needed data was under way

@@ -83,6 +83,47 @@ TEST(SimulateTest, OneRankOfEachStageStandsForAllOfIt) {
   }
 }
 
+// The job on devices with queues that take acts ahead.
+Job OnQueues(Job job, int queues, int depth) {
+  job.mutable_runtime()->set_device("walled");
+  job.mutable_runtime()->set_device_queues(queues);
+  job.mutable_runtime()->set_device_depth(depth);
+  return job;
+}
+
+TEST(SimulateTest, OneRankOfEachStageStandsForAllOfItOnDevicesWithQueuesToo) {
+  for (const char* mesh : {"dp=2", "tp=4", "pp=2,dp=2", "dp=2,tp=2,pp=2", "pp=4"}) {
+    for (const int queues : {2, 4}) {
+      SCOPED_TRACE(absl::StrCat(mesh, ", ", queues, " queues"));
+      const Job job = OnQueues(SmallGpt(mesh), queues, 64);
+      SimulateOptions options;
+      options.symmetry = Symmetry::kOff;
+      const SimulateReport full = Simulated(job, GivenCluster(), options);
+      options.symmetry = Symmetry::kOn;
+      const SimulateReport classes = Simulated(job, GivenCluster(), options);
+      EXPECT_EQ(classes.ranks_simulated, classes.stages);
+      EXPECT_NEAR(classes.step_ns / full.step_ns, 1, 0.03);
+      EXPECT_NEAR(classes.compute, full.compute, 0.03);
+      // Acts ahead belong to the next step, so the last step has a little more than the first left.
+      for (const SimulateReport::Device& device : full.devices)
+        EXPECT_NEAR(device.compute + device.transfer + device.exposed + device.waiting, 1, 1e-3);
+    }
+  }
+}
+
+TEST(SimulateTest, QueuesHideTransfersBehindComputing) {
+  Cluster cluster = GivenCluster();
+  cluster.mutable_within_host()->set_send_bytes_per_second(1e9);  // sending keeps the device busy
+  const Job job = SmallGpt("dp=4");
+  const SimulateReport one = Simulated(job, cluster);
+  EXPECT_DOUBLE_EQ(Simulated(OnQueues(job, 1, 1), cluster).step_ns, one.step_ns);
+  EXPECT_DOUBLE_EQ(Simulated(OnQueues(job, 4, 1), cluster).step_ns, one.step_ns)
+      << "one act at a time";
+  const SimulateReport four = Simulated(OnQueues(job, 4, 64), cluster);
+  EXPECT_LT(four.step_ns, 0.99 * one.step_ns);
+  EXPECT_LT(four.transfer, one.transfer);
+}
+
 TEST(SimulateTest, RanksStayInStepInExchangesOfManyChunks) {
   for (const Link::Shared shared : {Link::PAIR, Link::DEVICE}) {
     for (const char* mesh : {"tp=4", "tp=8", "tp=4,dp=2", "dp=4,tp=2"}) {
@@ -121,6 +162,24 @@ TEST(SimulateTest, TheSameSeedGivesTheSameTraceAndAnotherSeedAnotherTime) {
   EXPECT_NE(steps[0], steps[2]);
 }
 
+// Simulates the job with a trace, and compares the step that the trace's report tells.
+void ExpectTheSameStepInItsTrace(const Job& job, int64_t steps) {
+  SimulateOptions options;
+  options.steps = steps;
+  options.trace = std::string(::testing::TempDir()) + "/step.pftrace";
+  const SimulateReport simulated = Simulated(job, GivenCluster(), options);
+  std::stringstream bytes;
+  bytes << std::ifstream(options.trace, std::ios::binary).rdbuf();
+  TraceReader trace;
+  ASSERT_EQ(trace.Read(bytes.str()), absl::OkStatus());
+  EXPECT_NEAR(MakeTraceReport(trace).step_ns / simulated.step_ns, 1, 0.01);
+  const absl::StatusOr<WhySlow> why = FindWhySlow(trace, {});
+  ASSERT_TRUE(why.ok()) << why.status();
+  EXPECT_NEAR(why->path.step_ns / simulated.step_ns, 1, 0.01);
+  EXPECT_NEAR(why->replayed_step_ns / simulated.step_ns, 1, 0.01);
+  for (const WhatIfRow& row : why->what_ifs) EXPECT_LT(row.gain, 0.95) << row.about;
+}
+
 TEST(SimulateTest, TheReportOfItsTraceTellsTheSameStep) {
   for (const char* mesh : {"", "dp=2", "tp=2", "pp=2", "pp=4", "dp=2,pp=2", "dp=2,tp=2,pp=2"}) {
     for (const int64_t steps : {0, 4}) {
@@ -128,20 +187,18 @@ TEST(SimulateTest, TheReportOfItsTraceTellsTheSameStep) {
         SCOPED_TRACE(absl::StrCat(mesh, ", ", steps, " steps, zero ", zero));
         Job job = SmallGpt(mesh);
         job.mutable_training()->set_zero_stage(zero);
-        SimulateOptions options;
-        options.steps = steps;
-        options.trace = std::string(::testing::TempDir()) + "/step.pftrace";
-        const SimulateReport simulated = Simulated(job, GivenCluster(), options);
-        std::stringstream bytes;
-        bytes << std::ifstream(options.trace, std::ios::binary).rdbuf();
-        TraceReader trace;
-        ASSERT_EQ(trace.Read(bytes.str()), absl::OkStatus());
-        EXPECT_NEAR(MakeTraceReport(trace).step_ns / simulated.step_ns, 1, 0.01);
-        const absl::StatusOr<WhySlow> why = FindWhySlow(trace, {});
-        ASSERT_TRUE(why.ok()) << why.status();
-        EXPECT_NEAR(why->path.step_ns / simulated.step_ns, 1, 0.01);
-        EXPECT_NEAR(why->replayed_step_ns / simulated.step_ns, 1, 0.01);
-        for (const WhatIfRow& row : why->what_ifs) EXPECT_LT(row.gain, 0.95) << row.about;
+        ExpectTheSameStepInItsTrace(job, steps);
+      }
+    }
+  }
+}
+
+TEST(SimulateTest, TheReportOfItsTraceTellsTheSameStepOnDevicesWithQueues) {
+  for (const char* mesh : {"", "dp=2", "tp=2", "pp=4", "dp=2,tp=2,pp=2"}) {
+    for (const int queues : {1, 2, 4}) {
+      for (const int depth : {2, 64}) {
+        SCOPED_TRACE(absl::StrCat(mesh, ", ", queues, " queues, depth ", depth));
+        ExpectTheSameStepInItsTrace(OnQueues(SmallGpt(mesh), queues, depth), 4);
       }
     }
   }

@@ -52,18 +52,21 @@ class PathWalk {
   const RecordedAct* Before(const RecordedAct* act) {
     const RecordedActor& actor = run_.actors[act->actor];
     const RecordedRank& rank = run_.ranks[actor.rank_index];
-    const int32_t place = static_cast<int32_t>(act - rank.acts.data());
-    const RecordedAct* previous = place > 0 ? &rank.acts[place - 1] : nullptr;
+    const RecordedAct* previous = act->previous >= 0 ? &rank.acts[act->previous] : nullptr;
     ActSum& sum = acts_[{rank.rank, actor.function, actor.phase}];
     sum.ns += Take(previous != nullptr ? std::max(act->start, previous->end) : act->start);
     ++sum.acts;
     if (at_ <= begin_) return nullptr;
     const RecordedAct* cause = run_.Cause(*act);
-    if (cause != nullptr && cause->start < act->start) {
+    if (const RecordedAct* room = MadeRoom(rank, *act, cause != nullptr)) {
+      between_ += Take(room->end);
+      return room;
+    }
+    if (cause != nullptr && IsBefore(*cause, *act)) {
       AddWay(*act, *cause);
       return cause;
     }
-    if (const RecordedRank::RunBegin* run = RunBegin(rank, place)) {
+    if (const RecordedRank::RunBegin* run = RunBegin(rank, *act)) {
       const int64_t run_begin = RunBeginOfAll(act->step, run->at);
       between_ += Take(run_begin);
       previous = LastBefore(run_begin);
@@ -72,6 +75,33 @@ class PathWalk {
     }
     if (previous != nullptr) between_ += Take(previous->end);
     return previous;
+  }
+
+  // Of acts of one rank that began together, the one that ended first is the cause of the other, so
+  // no walk goes in a circle.
+  bool IsBefore(const RecordedAct& cause, const RecordedAct& act) const {
+    if (cause.start != act.start) return cause.start < act.start;
+    return run_.actors[cause.actor].rank_index == run_.actors[act.actor].rank_index &&
+           &cause < &act;
+  }
+
+  // Returns the act of the rank that ended last before `act` began, if `act` had what it waited for
+  // and its queue was free before that end. Null on a device with a depth of one act.
+  const RecordedAct* MadeRoom(const RecordedRank& rank, const RecordedAct& act,
+                              bool has_cause) const {
+    if (!rank.takes_ahead()) return nullptr;
+    int64_t free_since = std::numeric_limits<int64_t>::min();
+    if (const RecordedRank::RunBegin* run = RunBegin(rank, act)) {
+      free_since = run->at;
+    } else if (act.previous >= 0) {
+      free_since = rank.acts[act.previous].end;
+    }
+    if (has_cause) free_since = std::max(free_since, act.ready);
+    auto at = std::upper_bound(rank.acts.data(), &act, act.start,
+                               [](int64_t t, const RecordedAct& other) { return t < other.end; });
+    if (at == rank.acts.data()) return nullptr;
+    --at;
+    return at->end > free_since ? at : nullptr;
   }
 
   void AddWay(const RecordedAct& act, const RecordedAct& cause) {
@@ -90,11 +120,15 @@ class PathWalk {
     ++sum.times;
   }
 
-  static const RecordedRank::RunBegin* RunBegin(const RecordedRank& rank, int32_t act) {
+  // Returns the begin of the run if the act is the first of its queue there.
+  static const RecordedRank::RunBegin* RunBegin(const RecordedRank& rank, const RecordedAct& act) {
+    const int32_t place = static_cast<int32_t>(&act - rank.acts.data());
     auto at =
-        std::lower_bound(rank.runs.begin(), rank.runs.end(), act,
-                         [](const RecordedRank::RunBegin& run, int32_t a) { return run.act < a; });
-    return at != rank.runs.end() && at->act == act ? &*at : nullptr;
+        std::upper_bound(rank.runs.begin(), rank.runs.end(), place,
+                         [](int32_t a, const RecordedRank::RunBegin& run) { return a < run.act; });
+    if (at == rank.runs.begin()) return nullptr;
+    --at;
+    return act.previous < at->act ? &*at : nullptr;
   }
   // Returns the begin of the run of the step, over all ranks; `own` if that run began before the
   // acts that are kept.

@@ -2,9 +2,13 @@
 // first (step_rule.h says when a step begins and ends). At each point the path goes to the cause
 // that kept the device from being further:
 //
-//   the device had just ended another act      -> that act
+//   the queue had just ended another act       -> that act
 //   it waited for a token                      -> the act that published it, and the way from there
 //   it waited for a free slot                  -> the act that gave up the token in it, and the way
+//   the device had no room for another act     -> the act of any of its queues that made room
+//
+// A device with a depth of one act is one queue. The last of the four causes is one of devices that
+// take acts ahead.
 //
 // Every moment of the steps therefore lies on the path once, and shares sum to 1. Only acts and
 // edges on the path can make a step shorter. A replay must tell by how much (what_if.h), since
@@ -53,7 +57,7 @@ struct CriticalPath {
   std::map<std::string, double> phases;  // shares of acts
   std::map<int, double> ranks;           // shares of acts
   double in_transfer = 0;                // share of all edges
-  // The share in which the device had an act to do, or no known event to wait for.
+  // The share in which the queue had an act to do, or no known event to wait for.
   double between_acts = 0;
 };
 

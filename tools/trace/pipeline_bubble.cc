@@ -16,19 +16,25 @@ struct StepSpan {
   double busy_ns = 0;
 };
 
-// Names of the actors of a rank that compute a pass.
-std::set<std::string> PassActors(const trace::PlanFacts& facts) {
+// The actors of a rank that compute a pass, and the queues on which they do.
+struct PassActors {
+  std::set<std::string> names;
+  std::set<int> queues;
+};
+
+PassActors PassActorsOf(const trace::PlanFacts& facts) {
   auto text = [&facts](uint32_t index) {
     return index < static_cast<uint32_t>(facts.text_size()) ? facts.text(static_cast<int>(index))
                                                             : std::string();
   };
-  std::set<std::string> names;
+  PassActors found;
   for (const trace::ActorFacts& actor : facts.actor()) {
     const std::string phase = text(actor.phase_text());
-    if (phase == "forward" || phase == "backward" || phase == "weight gradient")
-      names.insert(text(actor.name_text()));
+    if (phase != "forward" && phase != "backward" && phase != "weight gradient") continue;
+    found.names.insert(text(actor.name_text()));
+    found.queues.insert(actor.queue());
   }
-  return names;
+  return found;
 }
 
 }  // namespace
@@ -39,12 +45,12 @@ double MeasurePipelineBubble(const TraceReader& reader, int64_t first_step, int6
   for (const auto& [track, process] : reader.processes) {
     auto facts = reader.plans.find(process.rank);
     if (process.rank < 0 || facts == reader.plans.end()) continue;
-    ++devices;
-    const std::set<std::string> actors = PassActors(facts->second);
+    const PassActors actors = PassActorsOf(facts->second);
+    devices += static_cast<double>(std::max<size_t>(1, actors.queues.size()));
     for (const TraceSlice& slice : process.slices) {
       auto step = slice.numbers.find("step");
       if (slice.category != kTraceAct || step == slice.numbers.end() ||
-          actors.count(slice.name) == 0)
+          actors.names.count(slice.name) == 0)
         continue;
       if (step->second < first_step || step->second > last_step) continue;
       StepSpan& span = steps[step->second];

@@ -1,6 +1,7 @@
 // Measures the bubble of a pipeline in a trace: the share of a step, between its first forward act
 // and its last act of a backward pass (gradients of weights included), in which devices did no such
-// act. Not here: the cause (critical_path.h), other waits. Thread rule: pure functions.
+// act. A device counts once for each of its queues that does such acts. Not here: the cause
+// (critical_path.h), other waits. Thread rule: pure functions.
 #pragma once
 
 #include <cstdint>

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
@@ -63,6 +64,9 @@ class RunBuilder {
   absl::Status AddPorts(const google::protobuf::RepeatedPtrField<trace::PortFacts>& from,
                         const std::vector<int32_t>& register_of, std::vector<RecordedPort>* to);
   absl::Status AddActs(const TraceProcess& process);
+  absl::StatusOr<RecordedAct> ActOf(const TraceSlice& slice,
+                                    const std::unordered_map<std::string, int32_t>& actor_of) const;
+  void JoinQueues(RecordedRank* rank) const;
   void SetWait(const TraceSlice& wait, RecordedAct* act) const;
   absl::Status ChooseSteps();
   static std::string Text(const trace::PlanFacts& facts, uint32_t index) {
@@ -74,6 +78,7 @@ class RunBuilder {
   const std::map<int, std::vector<char>> enders_;
   std::map<int, const TraceProcess*> processes_;  // by rank
   std::unordered_map<uint64_t, int32_t> register_of_edge_;
+  int32_t num_queues_ = 0;  // of the ranks so far
   // The next fields belong to the rank that is being added.
   int32_t first_actor_ = 0;
   std::set<std::pair<std::string, int32_t>> registers_named_;
@@ -84,6 +89,14 @@ absl::Status RunBuilder::AddRank(const TraceProcess& process, const trace::PlanF
   RecordedRank& rank = run_.ranks.emplace_back();
   rank.rank = process.rank;
   rank.name = process.name;
+  if (facts.depth() < 1 || facts.depth() > plan_limits::kDepthMax || facts.num_queues() < 1 ||
+      facts.num_queues() > plan_limits::kQueuesMax) {
+    return Unusable(absl::StrCat("the device of rank ", rank.rank, " has impossible numbers"));
+  }
+  rank.depth = facts.depth();
+  rank.num_queues = rank.takes_ahead() ? facts.num_queues() : 1;
+  rank.first_queue = num_queues_;
+  num_queues_ += rank.num_queues;
   first_actor_ = static_cast<int32_t>(run_.actors.size());
   registers_named_.clear();
   std::vector<int32_t> register_of;
@@ -141,6 +154,8 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
   const int32_t index = static_cast<int32_t>(run_.actors.size());
   RecordedActor& to = run_.actors.emplace_back();
   to.rank_index = static_cast<int32_t>(run_.ranks.size()) - 1;
+  const RecordedRank& rank = run_.ranks.back();
+  to.queue = rank.first_queue + from.queue();
   to.name = Text(facts, from.name_text());
   to.function = Text(facts, from.function_text());
   if (to.function.empty()) to.function = to.name;
@@ -149,11 +164,12 @@ absl::Status RunBuilder::AddActor(const trace::PlanFacts& facts, const trace::Ac
   const Precedence& precedence = to.precedence = FromProto(from.precedence());
   to.planned_ns = std::max<int64_t>(0, from.planned_ns());
   static_cast<Rate&>(to) = FromProto(from.rate());
-  if (!IsCount(to.acts_per_step, 1) || to.acts_per_step > kActsPerStepMax ||
-      !IsCount(to.chunks, 1) || !IsCount(to.every, 1) || !IsCount(to.every_phase, 0) ||
-      to.every_phase >= to.every || precedence.first <= -kPrecedenceMax ||
-      precedence.first >= kPrecedenceMax || !IsCount(precedence.group, 1) ||
-      !IsCount(precedence.group_stride, 0) || !IsCount(precedence.stride, 0)) {
+  if (from.queue() < 0 || from.queue() >= rank.num_queues || !IsCount(to.acts_per_step, 1) ||
+      to.acts_per_step > kActsPerStepMax || !IsCount(to.chunks, 1) || !IsCount(to.every, 1) ||
+      !IsCount(to.every_phase, 0) || to.every_phase >= to.every ||
+      precedence.first <= -kPrecedenceMax || precedence.first >= kPrecedenceMax ||
+      !IsCount(precedence.group, 1) || !IsCount(precedence.group_stride, 0) ||
+      !IsCount(precedence.stride, 0)) {
     return Unusable(absl::StrCat("actor '", to.name, "' has impossible numbers"));
   }
   WEIR_RETURN_IF_ERROR(AddPorts(from.input(), register_of, &to.inputs));
@@ -188,41 +204,66 @@ absl::Status RunBuilder::AddActs(const TraceProcess& process) {
     if (slice.category == kTraceWaitsForInput || slice.category == kTraceWaitsForCredit)
       wait = &slice;
     if (slice.category != kTraceAct) continue;
-    const auto number = [&slice](const char* name) {
-      auto at = slice.numbers.find(name);
-      return at == slice.numbers.end() ? int64_t{0} : at->second;
-    };
-    int32_t actor = -1;
-    if (auto at = actor_of.find(slice.name); at != actor_of.end()) actor = at->second;
-    if (auto at = slice.numbers.find(kTraceActor);
-        at != slice.numbers.end() && at->second >= 0 && at->second < kNumberMax) {
-      actor = first_actor_ + static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28));
+    WEIR_ASSIGN_OR_RETURN(RecordedAct act, ActOf(slice, actor_of));
+    if (wait != nullptr && wait->end <= act.start) {
+      SetWait(*wait, &act);
+      if (rank.takes_ahead()) act.ready = wait->end;
     }
-    if (actor < 0 || actor >= static_cast<int32_t>(run_.actors.size())) {
-      return Unusable(
-          absl::StrCat("the plan of rank ", rank.rank, " has no actor '", slice.name.text(), "'"));
-    }
-    const RecordedActor& of = run_.actors[actor];
-    RecordedAct act;
-    act.actor = actor;
-    act.step = number("step");
-    const int64_t in_step = number("micro-batch") * of.chunks + number("chunk");
-    if (!IsCount(act.step, 0) || act.step % of.every != of.every_phase ||
-        !IsCount(number("micro-batch"), 0) || !IsCount(number("chunk"), 0) ||
-        number("micro-batch") >= of.acts_per_step || in_step >= of.acts_per_step) {
-      return Unusable(absl::StrCat("an act of '", of.name, "' has impossible numbers"));
-    }
-    act.number = of.ActsBefore(act.step) + in_step;
-    act.start = slice.begin;
-    act.end = slice.end;
-    if (auto at = slice.numbers.find(kTraceCpu);
-        at != slice.numbers.end() && IsCount(at->second, 0))
-      act.cpu_ns = at->second * 1000;
-    if (wait != nullptr && wait->end <= act.start) SetWait(*wait, &act);
     rank.acts.push_back(act);
     wait = nullptr;
   }
+  JoinQueues(&rank);
   return absl::OkStatus();
+}
+
+absl::StatusOr<RecordedAct> RunBuilder::ActOf(
+    const TraceSlice& slice, const std::unordered_map<std::string, int32_t>& actor_of) const {
+  const auto number = [&slice](const char* name) {
+    auto at = slice.numbers.find(name);
+    return at == slice.numbers.end() ? int64_t{0} : at->second;
+  };
+  int32_t actor = -1;
+  if (auto at = actor_of.find(slice.name); at != actor_of.end()) actor = at->second;
+  if (auto at = slice.numbers.find(kTraceActor);
+      at != slice.numbers.end() && at->second >= 0 && at->second < kNumberMax) {
+    actor = first_actor_ + static_cast<int32_t>(std::min<int64_t>(at->second, 1 << 28));
+  }
+  if (actor < 0 || actor >= static_cast<int32_t>(run_.actors.size())) {
+    return Unusable(absl::StrCat("the plan of rank ", run_.ranks.back().rank, " has no actor '",
+                                 slice.name.text(), "'"));
+  }
+  const RecordedActor& of = run_.actors[actor];
+  RecordedAct act;
+  act.actor = actor;
+  act.step = number("step");
+  const int64_t in_step = number("micro-batch") * of.chunks + number("chunk");
+  if (!IsCount(act.step, 0) || act.step % of.every != of.every_phase ||
+      !IsCount(number("micro-batch"), 0) || !IsCount(number("chunk"), 0) ||
+      number("micro-batch") >= of.acts_per_step || in_step >= of.acts_per_step) {
+    return Unusable(absl::StrCat("an act of '", of.name, "' has impossible numbers"));
+  }
+  act.number = of.ActsBefore(act.step) + in_step;
+  act.start = act.ready = slice.begin;
+  act.end = slice.end;
+  if (auto at = slice.numbers.find(kTraceCpu); at != slice.numbers.end() && IsCount(at->second, 0))
+    act.cpu_ns = at->second * 1000;
+  return act;
+}
+
+// The host hears of acts of several queues in another order than that in which they ended.
+void RunBuilder::JoinQueues(RecordedRank* rank) const {
+  if (rank->num_queues > 1) {
+    std::stable_sort(rank->acts.begin(), rank->acts.end(),
+                     [](const RecordedAct& a, const RecordedAct& b) {
+                       return std::tie(a.end, a.start) < std::tie(b.end, b.start);
+                     });
+  }
+  std::vector<int32_t> last(static_cast<size_t>(rank->num_queues), -1);
+  for (size_t i = 0; i < rank->acts.size(); ++i) {
+    RecordedAct& act = rank->acts[i];
+    int32_t& previous = last[run_.actors[act.actor].queue - rank->first_queue];
+    act.previous = std::exchange(previous, static_cast<int32_t>(i));
+  }
 }
 
 void RunBuilder::SetWait(const TraceSlice& wait, RecordedAct* act) const {

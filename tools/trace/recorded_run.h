@@ -2,6 +2,9 @@
 // describes them, and every act with its time and its wait. A register between ranks, of which each
 // rank knows one end, is one register here.
 //
+// A queue of a device does one act at a time; a device that takes acts ahead may have several. A
+// device with a depth of one act counts as one queue.
+//
 // Tokens and acts are numbered from step 0 of the job, even if a trace begins later: a plan is the
 // same after each step, so the numbers follow from the step. Not here: reading files
 // (trace_reader.h), causes (critical_path.h), other runs (replay.h).
@@ -25,6 +28,7 @@ struct RecordedPort : Span {
 
 struct RecordedActor : Rate {
   int32_t rank_index = 0;
+  int32_t queue = 0;  // among the queues of all ranks
   std::string name;
   std::string function;  // the user's name of the actor's function; else the actor's own
   std::string phase;
@@ -59,10 +63,14 @@ struct RecordedRegister {
 struct RecordedAct {
   enum class Wait : uint8_t { kNone, kInput, kCredit };
   int32_t actor = -1;
-  Wait wait = Wait::kNone;  // of the device, before this act
+  Wait wait = Wait::kNone;  // of the queue, before this act
   int32_t waited_register = -1;
+  int32_t previous = -1;  // on the same queue: a place in the acts of the rank; -1: none is kept
   int64_t number = 0;
   int64_t step = 0;
+  // When it had what it waited for. On a device that takes acts ahead it may then wait for room; on
+  // others this is the start.
+  int64_t ready = 0;
   int64_t start = 0;
   int64_t end = 0;
   int64_t cpu_ns = -1;  // of the rank's thread; negative: not measured
@@ -70,14 +78,20 @@ struct RecordedAct {
 
 struct RecordedRank {
   int rank = 0;
-  std::string name;               // "rank 0 · stage 0"
-  std::vector<RecordedAct> acts;  // in order of time
+  std::string name;  // "rank 0 · stage 0"
+  int32_t num_queues = 1;
+  int32_t first_queue = 0;        // among the queues of all ranks
+  int64_t depth = 1;              // acts that the device may have been given and not have done
+  std::vector<RecordedAct> acts;  // in the order of their ends
   // A RunBegin is an act before which the session rested and waited for its next call.
   struct RunBegin {
     int32_t act = 0;  // the first after the rest, a place in `acts`
     int64_t at = 0;   // the end of the rest
   };
   std::vector<RunBegin> runs;
+
+  // A device that takes acts ahead passes tokens between actors of its rank when acts are issued.
+  bool takes_ahead() const { return depth > 1; }
 };
 
 struct RecordedRun {

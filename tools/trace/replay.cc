@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <functional>
 #include <limits>
 #include <map>
@@ -77,9 +78,9 @@ class MessageTimes {
       const RecordedPort& port = run_.actors[consumer.actor].inputs[consumer.port];
       const RecordedAct* to = run_.Act(consumer.actor, port.FirstAct(token / port.tokens));
       if (to == nullptr) continue;
-      const int64_t ns = std::max<int64_t>(0, to->start - from->end);
       const bool exact = to->wait == RecordedAct::Wait::kInput && to->waited_register == index &&
                          RecordedRun::TokenTaken(port, to->number) == token;
+      const int64_t ns = std::max<int64_t>(0, (exact ? to->ready : to->start) - from->end);
       if (!seen.has_value() || ns < seen->ns) seen = Observation{exact, ns};
     }
     return seen;
@@ -93,7 +94,7 @@ class MessageTimes {
     if (from == nullptr || to == nullptr) return std::nullopt;
     const bool exact = to->wait == RecordedAct::Wait::kCredit && to->waited_register == index &&
                        run_.TokenInTheWay(port, to->number) == token;
-    return Observation{exact, std::max<int64_t>(0, to->start - from->end)};
+    return Observation{exact, std::max<int64_t>(0, (exact ? to->ready : to->start) - from->end)};
   }
 
   const RecordedRun& run_;
@@ -115,7 +116,8 @@ Replayer::Replayer(const RecordedRun* run) : run_(run) {
 
 // An act's time is that of the device: the act began when the act before it had ended. The time
 // between the two belongs to the act too, if the rank waited for nothing: the engine's time, or the
-// time in which another thread had the core.
+// time in which another thread had the core. A device that takes acts ahead has no such time, and
+// tells when acts began.
 void Replayer::FindDurations() {
   constexpr int64_t kUnknown = -1;
   for (const RecordedActor& actor : run_->actors)
@@ -127,10 +129,10 @@ void Replayer::FindDurations() {
       const RecordedAct& act = rank.acts[i];
       for (; run != rank.runs.end() && run->act <= static_cast<int32_t>(i); ++run)
         free_since = std::max(free_since, run->at);
-      const bool waited = act.wait != RecordedAct::Wait::kNone || i == 0;
+      const bool waited = act.wait != RecordedAct::Wait::kNone || i == 0 || rank.takes_ahead();
       const int64_t ns =
           std::max<int64_t>(0, act.end - (waited ? std::max(act.start, free_since) : free_since));
-      free_since = std::max(free_since, act.end);
+      if (!rank.takes_ahead()) free_since = std::max(free_since, act.end);
       if (act.step < run_->first_step || act.step > run_->last_step) continue;
       durations_[act.actor][act.number - run_->actors[act.actor].first_act] = ns;
     }
@@ -240,20 +242,32 @@ class ReplayState {
     int64_t slots = 0;
     double transfer_factor = 1;
     int64_t last_token_at = 0, last_credit_at = 0;  // messages do not overtake each other
+    // By slot, of a register within a rank whose queues work beside each other: the ends of the act
+    // that wrote the slot last, and of its last reader. Otherwise empty.
+    std::vector<int64_t> written_at, read_at;
   };
   struct Rank {
     using Ready = std::tuple<int64_t, int64_t,
                              int32_t>;  // less priority, precedence, actor: the least goes first
     std::priority_queue<Ready, std::vector<Ready>, std::greater<>> ready;
-    int32_t running = -1;
+    int64_t num_running = 0;  // acts that the device has been given and has not done
     int64_t last_end = 0;
   };
+  struct Flight {
+    int32_t actor = -1;
+    int64_t number = 0;  // of the actor's acts
+  };
+  struct Queue {
+    std::deque<Flight> flights;
+    int64_t free_at = 0;  // when the last of them ends
+  };
+  enum class Effects : uint8_t { kAll, kWithinRank, kBetweenRanks };
   struct Event {
     enum Kind : int32_t { kActDone, kToken, kCredit, kRunBegins };
     int64_t at = 0;
     int64_t order = 0;
     Kind kind = kActDone;
-    int32_t index = 0;  // rank or register
+    int32_t index = 0;  // queue (kActDone), register or rank
     bool operator>(const Event& other) const {
       return std::tie(at, order) > std::tie(other.at, other.order);
     }
@@ -266,7 +280,10 @@ class ReplayState {
   }
   void Happen(const Event& event);
   void Start(int32_t rank);
-  void Finish(int32_t rank);
+  int64_t HeldUntil(int32_t actor, int64_t begin);
+  void Finish(int32_t queue);
+  void EndAct(int32_t actor, int64_t end, Effects effects);
+  void Perform(int32_t actor, int64_t number, int64_t end, Effects effects);
   void Publish(int32_t index, int64_t tokens);
   void Release(int32_t index, int32_t port, int64_t tokens);
   void Arrive(int32_t actor, int32_t port, int64_t count);
@@ -290,6 +307,7 @@ class ReplayState {
   std::vector<Actor> actors_;
   std::vector<Register> registers_;
   std::vector<Rank> ranks_;
+  std::vector<Queue> queues_;
   std::set<int32_t> touched_;  // ranks that may have an act to start
   std::priority_queue<Event, std::vector<Event>, std::greater<>> events_;
   int64_t num_events_ = 0;
@@ -306,11 +324,19 @@ class ReplayState {
 void ReplayState::MakePorts() {
   registers_.resize(run_.registers.size());
   ranks_.resize(run_.ranks.size());
+  queues_.resize(run_.ranks.empty() ? 0
+                                    : run_.ranks.back().first_queue + run_.ranks.back().num_queues);
   for (size_t i = 0; i < registers_.size(); ++i) {
     Register& r = registers_[i];
     r.slots = changes_.slots.empty() ? run_.registers[i].slots : changes_.slots[i];
     if (!changes_.transfer_factor.empty()) r.transfer_factor = changes_.transfer_factor[i];
     r.published = run_.registers[i].initial_tokens;
+    const int32_t producer = run_.registers[i].producer.actor;
+    if (run_.registers[i].crosses_ranks || producer < 0 ||
+        run_.ranks[run_.actors[producer].rank_index].num_queues == 1)
+      continue;
+    r.written_at.assign(static_cast<size_t>(r.slots), 0);
+    r.read_at.assign(static_cast<size_t>(r.slots), 0);
   }
   for (size_t a = 0; a < run_.actors.size(); ++a) {
     const RecordedActor& from = run_.actors[a];
@@ -435,12 +461,13 @@ void ReplayState::Happen(const Event& event) {
 
 void ReplayState::Start(int32_t index) {
   Rank& rank = ranks_[index];
-  if (rank.running >= 0 || rank.ready.empty()) return;
+  const RecordedRank& device = run_.ranks[index];
+  if (rank.num_running >= device.depth || rank.ready.empty()) return;
   const int32_t a = std::get<2>(rank.ready.top());
   rank.ready.pop();
   Actor& actor = actors_[a];
   actor.running = true;
-  rank.running = a;
+  ++rank.num_running;
   for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
     if (ports_[p].port.Begins(actor.acts_done)) ports_[p].available -= ports_[p].port.tokens;
   }
@@ -448,42 +475,112 @@ void ReplayState::Start(int32_t index) {
   if (!changes_.act_factor.empty() && changes_.act_factor[a] != 1) {
     ns = std::lround(static_cast<double>(ns) * changes_.act_factor[a]);
   }
-  Push(now_ + ns, Event::kActDone, index);
+  Queue& queue = queues_[run_.actors[a].queue];
+  int64_t begin = std::max(now_, queue.free_at);
+  if (device.num_queues > 1) begin = HeldUntil(a, begin);
+  queue.free_at = begin + ns;
+  queue.flights.push_back({a, actor.acts_done});
+  Push(queue.free_at, Event::kActDone, run_.actors[a].queue);
+  if (!device.takes_ahead()) return;
+  EndAct(a, queue.free_at, Effects::kWithinRank);
+  Touch(index);
+}
+
+// Returns when the next act of the actor can begin on its queue, which is free at `begin`: after
+// the acts that wrote what it reads and the acts that read what it overwrites.
+int64_t ReplayState::HeldUntil(int32_t a, int64_t begin) {
+  const Actor& actor = actors_[a];
+  const auto latest = [](const std::vector<int64_t>& ends, int64_t first, int64_t tokens) {
+    int64_t end = 0;
+    for (int64_t token = first; token < first + tokens && !ends.empty(); ++token)
+      end = std::max(end, ends[static_cast<size_t>(token) % ends.size()]);
+    return end;
+  };
+  int64_t slots_at = begin;
+  int32_t slow_register = -1;
+  for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
+    const RecordedPort& port = ports_[p].port;
+    const Register& r = registers_[port.register_index];
+    const int64_t first = port.SpanOf(actor.acts_done) * port.tokens;
+    if (ports_[p].input) {
+      begin = std::max(begin, latest(r.written_at, first, port.tokens));
+      continue;
+    }
+    const int64_t at =
+        latest(r.read_at, run_.registers[port.register_index].initial_tokens + first, port.tokens);
+    if (at <= slots_at) continue;
+    slots_at = at;
+    slow_register = port.register_index;
+  }
+  if (slots_at > begin) {
+    result_.waited_for_slot_ns[slow_register] += slots_at - begin;
+    begin = slots_at;
+  }
+  return begin;
 }
 
 void ReplayState::Finish(int32_t index) {
-  Rank& rank = ranks_[index];
-  const int32_t a = rank.running;
-  Actor& actor = actors_[a];
-  rank.running = -1;
+  Queue& queue = queues_[index];
+  const Flight flight = queue.flights.front();
+  queue.flights.pop_front();
+  const int32_t a = flight.actor, rank_index = run_.actors[a].rank_index;
+  Rank& rank = ranks_[rank_index];
+  --rank.num_running;
   rank.last_end = now_;
-  actor.since = now_;
-  const int64_t number = actor.acts_done++;
   --acts_left_;
   if (run_.actors[a].ends_step) {
-    int64_t& step_end = step_end_[run_.actors[a].StepOf(number) - run_.first_step];
+    int64_t& step_end = step_end_[run_.actors[a].StepOf(flight.number) - run_.first_step];
     step_end = std::max(step_end, now_);
   }
+  if (run_.ranks[rank_index].takes_ahead()) {
+    Perform(a, flight.number, now_, Effects::kBetweenRanks);
+  } else {
+    EndAct(a, now_, Effects::kAll);
+  }
+  Touch(rank_index);
+}
+
+// Lets the actor go on to its next act. The present act ends at `end`, now or later.
+void ReplayState::EndAct(int32_t a, int64_t end, Effects effects) {
+  Actor& actor = actors_[a];
+  actor.since = now_;
+  const int64_t number = actor.acts_done++;
   for (int32_t p = actor.first_port; p < actor.first_port + actor.num_ports; ++p) {
     Port& port = ports_[p];
     if (!port.port.Ends(number)) continue;
     port.wanted = port.available < port.port.tokens;
     actor.missing += port.wanted;
   }
-  for (int32_t p = actor.first_port + actor.num_ports - 1; p >= actor.first_port; --p) {
-    Port& port = ports_[p];
-    if (!port.port.Ends(number)) continue;
-    if (port.input) {
-      Release(port.port.register_index, p, port.port.tokens);
-    } else {
-      Publish(port.port.register_index, port.port.tokens);
-    }
-  }
+  Perform(a, number, end, effects);
   // The flag changes only now, so that tokens that the actor gives to itself do not make it ready
   // twice.
   actor.running = false;
   if (actor.ready()) OnReady(a);
-  Touch(index);
+}
+
+// Publishes and releases what the act that ends at `end` publishes and releases.
+void ReplayState::Perform(int32_t a, int64_t number, int64_t end, Effects effects) {
+  const Actor& actor = actors_[a];
+  for (int32_t p = actor.first_port + actor.num_ports - 1; p >= actor.first_port; --p) {
+    const Port& port = ports_[p];
+    if (!port.port.Ends(number)) continue;
+    const int32_t index = port.port.register_index;
+    const bool leaves = run_.registers[index].crosses_ranks;
+    if (effects != Effects::kAll && leaves != (effects == Effects::kBetweenRanks)) continue;
+    Register& r = registers_[index];
+    std::vector<int64_t>& at = port.input ? r.read_at : r.written_at;
+    const int64_t first = port.port.SpanOf(number) * port.port.tokens +
+                          (port.input ? 0 : run_.registers[index].initial_tokens);
+    for (int64_t token = first; token < first + port.port.tokens && !at.empty(); ++token) {
+      int64_t& last = at[static_cast<size_t>(token) % at.size()];
+      last = std::max(last, end);
+    }
+    if (port.input) {
+      Release(index, p, port.port.tokens);
+    } else {
+      Publish(index, port.port.tokens);
+    }
+  }
 }
 
 void ReplayState::Arrive(int32_t index, int32_t p, int64_t count) {

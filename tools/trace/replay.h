@@ -3,6 +3,11 @@
 // there, and the best of the ready acts goes first. A replay without changes must come out with the
 // recorded time: the difference is the measure of trust in a replay with changes.
 //
+// A device that takes acts ahead gets the best of the ready acts as long as it has room. Tokens and
+// slots within the rank are there when the other act has been given to the device; on its queue,
+// the act then begins after the acts before it, and after those that write what it reads or read
+// what it overwrites.
+//
 // A change affects only the changed acts and messages: acts keep their times even if others then
 // run beside them on the same cores, and messages keep their times even if links are shared. The
 // record shows that a message was late only if a rank waited for it. For other messages the time is

@@ -61,20 +61,35 @@ WhySlow WhyOf(const World& world, const WhySlowOptions& options = {}) {
 }
 
 // Calls `body` with small pipelines of all kinds, each with a text that names the pipeline.
-void ForEachWorld(const std::function<void(const World&)>& body) {
+void ForEachPipeline(const World& world, const std::function<void(const World&)>& body) {
   for (int stages : {2, 3, 4}) {
     for (int micro_batches : {1, 4, 6}) {
+      if (world.job.depth > 1 && stages == 3 && micro_batches != 4) continue;  // enough of them
       for (int slots : {1, 2}) {
-        World world;
-        world.job = {.num_stages = stages,
-                     .micro_batches = micro_batches,
-                     .stash_slots = slots,
-                     .message_slots = slots};
+        World of = world;
+        of.job.num_stages = stages;
+        of.job.micro_batches = micro_batches;
+        of.job.stash_slots = of.job.message_slots = slots;
         SCOPED_TRACE(
             absl::StrCat(stages, " stages, ", micro_batches, " micro-batches, ", slots, " slots"));
-        body(world);
+        body(of);
       }
     }
+  }
+}
+
+// The same on devices that do one act at a time, and on devices with queues that take acts ahead.
+void ForEachWorld(const std::function<void(const World&)>& body) {
+  struct Device {
+    int num_queues, depth;
+  };
+  for (const Device& device : {Device{1, 1}, Device{2, 1}, Device{1, 4}, Device{2, 2},
+                               Device{2, 64}, Device{3, 3}, Device{3, 64}}) {
+    World world;
+    world.job.num_queues = device.num_queues;
+    world.job.depth = device.depth;
+    SCOPED_TRACE(absl::StrCat(device.num_queues, " queues, depth ", device.depth));
+    ForEachPipeline(world, body);
   }
 }
 

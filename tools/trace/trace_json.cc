@@ -33,6 +33,7 @@ Json ReportJson(const TraceReport& report) {
                                {"waits_for_credit", d.waits_for_credit},
                                {"between_acts", d.between_acts},
                                {"acts_dropped", d.acts_dropped}});
+    if (d.queue >= 0) json["devices"].back()["queue"] = d.queue;
     if (d.core_share >= 0) json["devices"].back()["core_share"] = d.core_share;
   }
   json["exposed"] = Json::array();

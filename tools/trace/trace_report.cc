@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "runtime/base/plan_limits.h"
 #include "runtime/base/status.h"
 #include "runtime/trace/trace_names.h"
 #include "tools/trace/pipeline_bubble.h"
@@ -28,6 +29,8 @@ constexpr size_t kWaitIndent = 25;
 constexpr double kMeasuredMin = 0.3;
 constexpr double kCoreShareMin = 0.75;  // with less a device is kept from its work
 constexpr int64_t kRanksMax = 1 << 20;  // more is damage
+
+using Intervals = std::vector<std::pair<int64_t, int64_t>>;
 
 // A Window is the steady steps of a trace.
 struct Window {
@@ -66,8 +69,9 @@ class WaitSums {
  public:
   WaitSums(const TraceReader& reader, const Window& window) : reader_(reader), window_(window) {}
 
-  // Adds a wait of `rank`, `ns` of it in the window.
-  void Add(int rank, const TraceSlice& slice, double ns) {
+  // Adds a wait of `rank`, `ns` of it in the window. `busy` is when queues of the rank worked
+  // meanwhile, merged and in order.
+  void Add(int rank, const TraceSlice& slice, double ns, const Intervals& busy) {
     const bool input = slice.category == kTraceWaitsForInput;
     const WaitReport::Kind kind = input ? WaitReport::Kind::kInput : WaitReport::Kind::kCredit;
     const TraceFlowEnd* far = FarEnd(slice, input ? reader_.senders : reader_.takers);
@@ -80,12 +84,15 @@ class WaitSums {
     wait.total_ns += ns;
     ++wait.times;
     if (!input || slice.texts.count(kTraceBoxing) == 0) return;
+    const double exposed_ns = ns - Hidden(slice.begin, slice.end, busy);
+    if (exposed_ns <= 0) return;
     Exposed& exposed = exposed_[TextOf(slice, kTraceBoxing)];
-    exposed.total_ns += ns;
+    exposed.total_ns += exposed_ns;
     ++exposed.times;
     if (far != nullptr) {
+      const int64_t sent = std::max(far->end, slice.begin);
       exposed.sent_ns +=
-          static_cast<double>(window_.Inside(std::max(far->end, slice.begin), slice.end));
+          static_cast<double>(window_.Inside(sent, slice.end)) - Hidden(sent, slice.end, busy);
     }
   }
 
@@ -98,7 +105,7 @@ class WaitSums {
     }
     for (const auto& [boxing, exposed] : exposed_) {
       const double share =
-          exposed.total_ns / (length * static_cast<double>(report->devices.size()));
+          exposed.total_ns / (length * static_cast<double>(report->NumRanksHere()));
       report->exposed.push_back({boxing, share * report->step_ns, share,
                                  exposed.sent_ns / exposed.total_ns, exposed.times});
     }
@@ -119,6 +126,15 @@ class WaitSums {
     double sent_ns = 0;
     int64_t times = 0;
   };
+  // Returns the part of [from, to) in the window in which queues of the rank worked.
+  double Hidden(int64_t from, int64_t to, const Intervals& busy) const {
+    int64_t ns = 0;
+    auto at = std::upper_bound(busy.begin(), busy.end(), from,
+                               [](int64_t t, const auto& interval) { return t < interval.second; });
+    for (; at != busy.end() && at->first < to; ++at)
+      ns += window_.Inside(std::max(from, at->first), std::min(to, at->second));
+    return static_cast<double>(ns);
+  }
   // A process does not know the actors of others, but the trace of the job does.
   std::string Holder(const TraceSlice& slice, const TraceFlowEnd* far) const {
     if (far != nullptr) {
@@ -136,11 +152,32 @@ class WaitSums {
   std::map<std::string, Exposed> exposed_;  // by boxing
 };
 
-// Adds the device of a process and its waits.
-void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* waits,
-                  TraceReport* report) {
+// Returns the time of all acts of a process, merged and in order.
+Intervals BusyIntervals(const TraceProcess& process) {
+  Intervals acts, busy;
+  for (const TraceSlice& slice : process.slices) {
+    if (slice.category == kTraceAct) acts.emplace_back(slice.begin, slice.end);
+  }
+  std::sort(acts.begin(), acts.end());
+  for (const auto& [begin, end] : acts) {
+    if (!busy.empty() && begin <= busy.back().second) {
+      busy.back().second = std::max(busy.back().second, end);
+    } else {
+      busy.emplace_back(begin, end);
+    }
+  }
+  return busy;
+}
+
+// Adds the device of a process, or one of its queues (-1: all acts), and the waits there. Returns
+// the busy share.
+double ReportDevice(const TraceProcess& process, int queue, const Window& window,
+                    const Intervals& others, WaitSums* waits, TraceReport* report) {
   double busy = 0, input = 0, credit = 0, measured = 0, cpu = 0;
   for (const TraceSlice& slice : process.slices) {
+    if (const auto on = slice.numbers.find(kTraceQueue);
+        queue >= 0 && (on == slice.numbers.end() || on->second != queue))
+      continue;
     const double ns = static_cast<double>(window.Inside(slice));
     if (ns == 0) continue;
     if (slice.category == kTraceAct) busy += ns;
@@ -151,19 +188,35 @@ void ReportDevice(const TraceProcess& process, const Window& window, WaitSums* w
     const bool for_input = slice.category == kTraceWaitsForInput;
     if (!for_input && slice.category != kTraceWaitsForCredit) continue;
     (for_input ? input : credit) += ns;
-    waits->Add(process.rank, slice, ns);
+    waits->Add(process.rank, slice, ns, others);
   }
   const double length = std::max(static_cast<double>(window.ns()), 1.0);
   DeviceReport& device = report->devices.emplace_back();
   device.rank = process.rank;
-  device.name = process.name;
-  device.acts_dropped = process.acts_dropped;
+  device.queue = queue;
+  device.name = queue < 0 ? process.name : absl::StrCat(process.name, ", queue ", queue);
+  if (queue <= 0) device.acts_dropped = process.acts_dropped;
   if (measured > kMeasuredMin * busy) device.core_share = std::min(1.0, cpu / measured);
   device.busy = busy / length;
   device.waits_for_input = input / length;
   device.waits_for_credit = credit / length;
   device.between_acts =
       std::max(0.0, 1 - device.busy - device.waits_for_input - device.waits_for_credit);
+  return device.busy;
+}
+
+// Adds the device of a process, or each of its queues. Returns the share of the time in which it
+// worked.
+double ReportRank(const TraceProcess& process, int num_queues, const Window& window,
+                  WaitSums* waits, TraceReport* report) {
+  if (num_queues <= 1 || num_queues > plan_limits::kQueuesMax)
+    return ReportDevice(process, -1, window, {}, waits, report);
+  const Intervals busy = BusyIntervals(process);
+  for (int queue = 0; queue < num_queues; ++queue)
+    ReportDevice(process, queue, window, busy, waits, report);
+  int64_t ns = 0;
+  for (const auto& [begin, end] : busy) ns += window.Inside(begin, end);
+  return static_cast<double>(ns) / std::max(static_cast<double>(window.ns()), 1.0);
 }
 
 // Returns the name of one row of equal things in many layers: "move layers.*.y x4".
@@ -192,11 +245,11 @@ void AppendExposed(const TraceReport& report, size_t rows_max, std::string* text
   std::vector<std::pair<std::string, Row>> rows(by_family.begin(), by_family.end());
   std::stable_sort(rows.begin(), rows.end(),
                    [](const auto& a, const auto& b) { return a.second.share > b.second.share; });
-  AppendLine(absl::StrCat("\nexposed communication, mean of ",
-                          Counted(static_cast<int64_t>(report.devices.size()), "device"),
-                          ": waiting for another rank with nothing else to do, and how much of "
-                          "that after it had sent"),
-             2, text);
+  AppendLine(
+      absl::StrCat("\nexposed communication, mean of ", Counted(report.NumRanksHere(), "device"),
+                   ": waiting for another rank with nothing else to do, and how much of "
+                   "that after it had sent"),
+      2, text);
   absl::StrAppend(text, "  ms per step  share of step  after sending  boxing\n");
   const auto append = [text](const Row& row, const std::string& name) {
     AppendLine(
@@ -307,6 +360,12 @@ std::vector<std::string> MissingRanks(const TraceReport& report) {
 
 }  // namespace
 
+int64_t TraceReport::NumRanksHere() const {
+  std::set<int> ranks;
+  for (const DeviceReport& device : devices) ranks.insert(device.rank);
+  return static_cast<int64_t>(ranks.size());
+}
+
 absl::StatusOr<TraceReport> ReadTraceReport(absl::string_view file) {
   TraceReader reader;
   WEIR_RETURN_IF_ERROR(reader.Read(file));
@@ -323,14 +382,18 @@ TraceReport MakeTraceReport(const TraceReader& reader) {
   const Window window = SteadyWindow(reader, &report);
   report.window_ns = window.ns();
   WaitSums waits(reader, window);
+  double idle = 0;
   for (const auto& [track, process] : reader.processes) {
-    if (process.rank >= 0) ReportDevice(process, window, &waits, &report);
+    if (process.rank < 0) continue;
+    const auto facts = reader.plans.find(process.rank);
+    const int queues = facts == reader.plans.end() ? 1 : facts->second.num_queues();
+    idle += std::max(0.0, 1 - ReportRank(process, queues, window, &waits, &report));
   }
   std::sort(report.devices.begin(), report.devices.end(),
-            [](const DeviceReport& a, const DeviceReport& b) { return a.rank < b.rank; });
-  for (const DeviceReport& device : report.devices) {
-    report.bubble += std::max(0.0, 1 - device.busy) / static_cast<double>(report.devices.size());
-  }
+            [](const DeviceReport& a, const DeviceReport& b) {
+              return std::tie(a.rank, a.queue) < std::tie(b.rank, b.queue);
+            });
+  report.bubble = idle / std::max(1.0, static_cast<double>(report.NumRanksHere()));
   const double p = static_cast<double>(report.num_stages),
                m = static_cast<double>(report.micro_batches);
   report.bubble_formula = (p - 1) / (m + p - 1);
@@ -350,8 +413,7 @@ std::string ToText(const TraceReport& report, size_t waits_max) {
 }
 
 std::string OverviewText(const TraceReport& report) {
-  const int64_t devices =
-      std::max<int64_t>(report.num_ranks, static_cast<int64_t>(report.devices.size()));
+  const int64_t devices = std::max<int64_t>(report.num_ranks, report.NumRanksHere());
   std::string text;
   std::string steps = "no step is whole in the trace";
   if (report.window_ns > 0) {

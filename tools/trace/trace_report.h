@@ -1,7 +1,7 @@
 // Reports the content of a trace file in numbers and sentences: the busy share of each device, its
 // waits and their holders, the time of a step, the pipeline's bubble beside the formula, and the
 // communication that no work hid. Works on the file alone, of one process or of several, one after
-// another.
+// another. A device whose queues work beside each other has a row per queue.
 //
 // The first step fills pipelines and caches, so figures are of the steady window: the steps that
 // are whole in the trace (step_times.h) but the first, if there is more than one. Rests between
@@ -19,7 +19,8 @@ namespace weir {
 
 struct DeviceReport {
   int rank = 0;
-  std::string name;  // "rank 0 · stage 0"
+  int queue = -1;    // of the device; -1: it does one act at a time
+  std::string name;  // "rank 0 · stage 0", "rank 0 · stage 0, queue 1"
   // Shares of the window; they sum to 1.
   double busy = 0;
   double waits_for_input = 0;
@@ -43,8 +44,8 @@ struct WaitReport {
 };
 
 // An ExposedReport is communication that no work hid: devices waited for tokens of one boxing from
-// other ranks and had no other work. Not all of the time is the transport's: the sender may have
-// been late.
+// other ranks and had no other work, on any of their queues. Not all of the time is the
+// transport's: the sender may have been late.
 struct ExposedReport {
   std::string boxing;      // "reduce-scatter x", "move y": as its registers, without ranks
   double ns_per_step = 0;  // mean over all devices
@@ -63,16 +64,20 @@ struct TraceReport {
   int64_t micro_batches = 1;
   int64_t first_step = 0;  // of the steady window
   int64_t last_step = 0;
-  int64_t window_ns = 0;  // the sum of these steps
-  double step_ns = 0;     // mean over the steady window
-  std::vector<DeviceReport> devices;
+  int64_t window_ns = 0;               // the sum of these steps
+  double step_ns = 0;                  // mean over the steady window
+  std::vector<DeviceReport> devices;   // by rank and queue
   std::vector<WaitReport> waits;       // worst first
   std::vector<ExposedReport> exposed;  // worst first
-  double bubble = 0;                   // 1 - busy share, mean over devices
-  double bubble_formula = 0;           // (p - 1) / (m + p - 1)
-  std::string schedule;                // of the pipeline: "1F1B"; empty: unknown
-  double pipeline_bubble = 0;          // measured, see pipeline_bubble.h
-  double predicted_bubble = 0;         // by the compiler; 0: unknown
+  // 1 - the share of the time in which a device works on any queue, mean over devices.
+  double bubble = 0;
+  double bubble_formula = 0;    // (p - 1) / (m + p - 1)
+  std::string schedule;         // of the pipeline: "1F1B"; empty: unknown
+  double pipeline_bubble = 0;   // measured, see pipeline_bubble.h
+  double predicted_bubble = 0;  // by the compiler; 0: unknown
+
+  // Returns the number of the ranks that the trace holds.
+  int64_t NumRanksHere() const;
 };
 
 class TraceReader;

@@ -1,7 +1,7 @@
-// Time for the act trace: a reading as cheap as the machine has, in ticks of unknown length, and
-// the two readings that turn ticks into nanoseconds afterwards. On x86 ticks are those of the
-// time-stamp counter, elsewhere nanoseconds.
-// Thread rule: Now is a pure reading; a TickScale is a value.
+// Time for the act trace and for devices: a reading as cheap as the machine has, in ticks of
+// unknown length, and the two readings that turn ticks into nanoseconds afterwards. On x86 ticks
+// are those of the time-stamp counter, elsewhere nanoseconds. Thread rule: Now is a pure reading; a
+// TickScale is a value.
 #pragma once
 
 #include <cstdint>
