@@ -2,10 +2,10 @@
 // queue.
 #include "absl/strings/str_cat.h"
 #include "actors/engine/rank_executor.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
-
 void RankExecutor::BindPort(ActorRuntime& actor, const ActorMachine::Port& port, int index,
                             void (BoundProgram::*bind)(int, int, char*)) {
   const std::vector<char*>& addresses = registers_[port.register_id].addresses;
@@ -105,8 +105,8 @@ absl::Status RankExecutor::FillFromFeed(ActorRuntime& actor) {
     const absl::Status filled = options_.feed->Fill(spec.feed, actor.act.step,
                                                     actor.act.micro_batch, spec.feed_slice, host);
     if (!filled.ok()) {
-      return absl::Status(filled.code(), absl::StrCat("W0514 at actor '", spec.name, "', feed '",
-                                                      spec.feed, "': ", filled.message()));
+      return CausedBy(filled, "W0514",
+                      absl::StrCat("actor '", spec.name, "', feed '", spec.feed, "'"));
     }
     if (watch_ != nullptr) watch_->AfterFeed(host);
     return CheckFed(*options_.feed, spec, actor.act.step, actor.act.micro_batch, host);

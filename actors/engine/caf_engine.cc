@@ -13,6 +13,7 @@
 #include "actors/engine/stall_report.h"
 #include "caf/all.hpp"
 #include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 #if defined(__x86_64__)
@@ -193,13 +194,14 @@ class RankActor {
       }
       return absl::OkStatus();
     } catch (const std::bad_alloc&) {
-      return absl::UnavailableError(absl::StrCat(
-          "W0981 at rank ", rank_->plan().rank, ": expected memory; found none left. Try: ",
-          "raise the limits of memory (ulimit -v, a container's), or use less: `weir plan` tells "
-          "what the job needs."));
+      return ErrorOf(
+          absl::StatusCode::kUnavailable,
+          {"W0981", absl::StrCat("rank ", rank_->plan().rank), "memory", "none left",
+           "raise the limits of memory (ulimit -v, a container's), or use less: `weir plan` tells "
+           "what the job needs"});
     } catch (const std::exception& e) {
-      return absl::InternalError(
-          absl::StrCat("W0517 rank ", rank_->plan().rank, ": a kernel threw: ", e.what()));
+      return CodedError(absl::StatusCode::kInternal, "W0517",
+                        absl::StrCat("rank ", rank_->plan().rank, ": a kernel threw: ", e.what()));
     }
   }
 
@@ -268,9 +270,10 @@ class CafEngine final : public Engine {
     }
     for (const RankExecutor* rank : ranks_) {
       if (!rank->all_done()) {
-        absl::Status stalled = absl::AbortedError(absl::StrCat(
-            "W0516 no progress: every rank is at rest and no message is under way, but",
-            DescribeStall(ranks_)));
+        absl::Status stalled = CodedError(
+            absl::StatusCode::kAborted, "W0516",
+            absl::StrCat("no progress: every rank is at rest and no message is under way, but",
+                         DescribeStall(ranks_)));
         board_.Fault(stalled);
         StopAll();
         return stalled;

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device_queue.h"
@@ -56,10 +57,9 @@ absl::StatusOr<KernelSet> KernelSet::Create(const Plan& plan, const std::string&
       spec.transfer = call.transfer;
       absl::StatusOr<std::unique_ptr<Kernel>> kernel = KernelRegistry::Create(device, spec);
       if (!kernel.ok()) {
-        return absl::Status(
-            kernel.status().code(),
-            absl::StrCat("W0512 rank ", plan.rank, ", program '", program.name, "', call '",
-                         call.name, "' of ", call.op, ": ", kernel.status().message()));
+        return CausedBy(kernel.status(), "W0512",
+                        absl::StrCat("rank ", plan.rank, ", program '", program.name, "', call '",
+                                     call.name, "' of ", call.op));
       }
       set.workspace_bytes_ = std::max(set.workspace_bytes_, (*kernel)->workspace_bytes());
       kernels.push_back(*std::move(kernel));
@@ -178,9 +178,9 @@ absl::Status BoundProgram::RunWatched(const Act& act, const LaunchContext& launc
 
 absl::Status BoundProgram::Failed(size_t index, const absl::Status& status) const {
   const PlanCall& call = program_->calls[index];
-  return absl::Status(status.code(),
-                      absl::StrCat("W0528 program '", program_->name, "', call '", call.name,
-                                   "' of ", call.op, ": ", status.message()));
+  return CausedBy(
+      status, "W0528",
+      absl::StrCat("program '", program_->name, "', call '", call.name, "' of ", call.op));
 }
 
 int64_t BoundProgram::PayloadBytes(int port, int64_t chunk, int64_t slot_bytes) const {

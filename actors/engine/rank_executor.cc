@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -425,7 +426,8 @@ absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header)
       header.payload_bytes < 0 || header.payload_bytes > r.bytes || header.codec_version != 0 ||
       header.epoch != options_.epoch || header.role != options_.role ||
       !r.ledger.is_free(header.slot)) {
-    return absl::DataLossError(Format(
+    return ErrorOf(
+        absl::StatusCode::kDataLoss,
         {"W0510",
          absl::StrCat("rank ", plan_->rank, ", register '",
                       plan_->registers[register_of_edge_[edge]].name, "'"),
@@ -433,7 +435,7 @@ absl::Status RankExecutor::OnToken(EdgeHandle edge, const MessageHeader& header)
                       r.bytes, " bytes, epoch ", options_.epoch, ", role ", options_.role),
          absl::StrCat("token ", header.sequence, " in slot ", header.slot, " of ",
                       header.payload_bytes, " bytes, epoch ", header.epoch, ", role ", header.role),
-         ""}));
+         ""});
   }
   ++num_received_;
   ++r.expected_sequence;
@@ -447,13 +449,13 @@ absl::Status RankExecutor::OnCredit(EdgeHandle edge, int32_t slot) {
   now_ = Now();
   RegisterRuntime& r = registers_[register_of_edge_[edge]];
   if (r.side != RegisterSide::kOutbound || slot != r.expected_slot || r.num_outstanding == 0) {
-    return absl::DataLossError(
-        Format({"W0511",
-                absl::StrCat("rank ", plan_->rank, ", register '",
-                             plan_->registers[register_of_edge_[edge]].name, "'"),
-                absl::StrCat("a credit of slot ", r.expected_slot, " with ", r.num_outstanding,
-                             " outstanding"),
-                absl::StrCat("slot ", slot), ""}));
+    return ErrorOf(absl::StatusCode::kDataLoss,
+                   {"W0511",
+                    absl::StrCat("rank ", plan_->rank, ", register '",
+                                 plan_->registers[register_of_edge_[edge]].name, "'"),
+                    absl::StrCat("a credit of slot ", r.expected_slot, " with ", r.num_outstanding,
+                                 " outstanding"),
+                    absl::StrCat("slot ", slot), ""});
   }
   ++num_received_;
   --r.num_outstanding;

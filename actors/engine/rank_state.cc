@@ -2,6 +2,7 @@
 // The simulator keeps it, brings it back and tells it apart from others.
 #include "absl/strings/str_cat.h"
 #include "actors/engine/rank_executor.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -137,9 +138,9 @@ absl::Status RankExecutor::CheckAtRest() const {
         (steady ? counts_[spec.id] : CountAt(*plan_, spec, next_step_)).in_use();
     if (in_use == expected || (spec.side == RegisterSide::kLocal && spec.consumers.empty()))
       continue;
-    return absl::InternalError(
-        Format({"W0515", absl::StrCat("rank ", plan_->rank, ", register '", spec.name, "'"),
-                absl::StrCat(expected, " slots in use at rest"), absl::StrCat(in_use), ""}));
+    return ErrorOf(absl::StatusCode::kInternal,
+                   {"W0515", absl::StrCat("rank ", plan_->rank, ", register '", spec.name, "'"),
+                    absl::StrCat(expected, " slots in use at rest"), absl::StrCat(in_use), ""});
   }
   return absl::OkStatus();
 }

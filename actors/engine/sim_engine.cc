@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/engine/stall_report.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -97,8 +98,9 @@ absl::Status SimEngine::RunSteps(int64_t steps) {
       return absl::OkStatus();
     }
     if (options_.num_events_max > 0 && num_events_ >= options_.num_events_max) {
-      return fault_ = absl::AbortedError(
-                 absl::StrCat("W0516 no end: still not done after ", num_events_, " events"));
+      return fault_ =
+                 CodedError(absl::StatusCode::kAborted, "W0516",
+                            absl::StrCat("no end: still not done after ", num_events_, " events"));
     }
     const SimEvent event = options_.chooser == Chooser::kByTime ? NextByTime() : enabled_[Choose()];
     if (options_.on_event) options_.on_event(num_events_, event);
@@ -115,8 +117,9 @@ absl::Status SimEngine::RunSteps(int64_t steps) {
 absl::Status SimEngine::AtRest() {
   for (const RankExecutor* rank : ranks_) {
     if (rank->all_done()) continue;
-    return absl::AbortedError(
-        absl::StrCat("W0516 no progress: nothing can happen any more, but", DescribeStall(ranks_)));
+    return CodedError(
+        absl::StatusCode::kAborted, "W0516",
+        absl::StrCat("no progress: nothing can happen any more, but", DescribeStall(ranks_)));
   }
   return invariants_.CheckAll();
 }

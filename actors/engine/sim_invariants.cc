@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -14,9 +15,10 @@ using Carries = SimNetwork::Lane::Carries;
 
 absl::Status Broken(const char* invariant, const Plan& plan, const PlanRegister& r,
                     const std::string& expected, const std::string& found) {
-  return absl::InternalError(
-      Format({"W0518", absl::StrCat(invariant, ", rank ", plan.rank, ", register '", r.name, "'"),
-              expected, found, ""}));
+  return ErrorOf(
+      absl::StatusCode::kInternal,
+      {"W0518", absl::StrCat(invariant, ", rank ", plan.rank, ", register '", r.name, "'"),
+       expected, found, ""});
 }
 
 }  // namespace
@@ -186,11 +188,12 @@ absl::Status SimInvariants::CheckOverlap(const Overlap& o) const {
 // I2 and I5.
 absl::Status SimInvariants::CheckStrangers() const {
   if (network_.counts().wrongly_accepted == 0) return absl::OkStatus();
-  return absl::InternalError(
-      Format({"W0518", "I2 and I5, simulated network", "messages as they were sent, once",
-              absl::StrCat(network_.counts().wrongly_accepted,
-                           " accepted that came twice, cut short, or from another epoch or job"),
-              ""}));
+  return ErrorOf(
+      absl::StatusCode::kInternal,
+      {"W0518", "I2 and I5, simulated network", "messages as they were sent, once",
+       absl::StrCat(network_.counts().wrongly_accepted,
+                    " accepted that came twice, cut short, or from another epoch or job"),
+       ""});
 }
 
 }  // namespace weir

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "actors/engine/stall_report.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -180,8 +181,9 @@ absl::Status TimeEngine::RunSteps(int64_t steps) {
 }
 
 absl::Status TimeEngine::NoProgress() const {
-  return absl::AbortedError(absl::StrCat("W0516 no progress: nothing can happen any more, but",
-                                         DescribeStall(executors_)));
+  return CodedError(
+      absl::StatusCode::kAborted, "W0516",
+      absl::StrCat("no progress: nothing can happen any more, but", DescribeStall(executors_)));
 }
 
 void TimeEngine::Push(int64_t at_ns, Event::Kind kind, int32_t index, int64_t detail) {

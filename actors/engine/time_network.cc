@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 
 namespace weir {
 
@@ -44,16 +45,18 @@ absl::Status TimeNetwork::ConnectAll() {
       const auto image = images_.find(spec.edge);
       const auto to = receivers.find(image == images_.end() ? spec.edge : image->second);
       if (to == receivers.end()) {
-        return connect_status_ = absl::InvalidArgumentError(
-                   absl::StrCat("W0522 edge ", spec.edge, ": expected a receiver on rank ",
-                                spec.peer, "; found none"));
+        return connect_status_ =
+                   CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                              absl::StrCat("edge ", spec.edge, ": expected a receiver on rank ",
+                                           spec.peer, "; found none"));
       }
       connect_status_ =
           Join(endpoint.get(), static_cast<EdgeHandle>(i), to->second.first, to->second.second);
     }
   }
   if (connect_status_.ok() && edges_.size() != receivers.size() + num_loose) {
-    connect_status_ = absl::InvalidArgumentError("W0522 an incoming edge has no sender, or two");
+    connect_status_ = CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                                 "an incoming edge has no sender, or two");
   }
   return connect_status_;
 }
@@ -64,9 +67,9 @@ absl::Status TimeNetwork::Join(TimeEndpoint* from, EdgeHandle handle, TimeEndpoi
   TimeEndpoint::EdgeEnd& in = to->edges_[to_handle];
   if (in.edge >= 0 || in.spec.slots != out.spec.slots || in.spec.bytes != out.spec.bytes ||
       in.spec.initial_tokens != out.spec.initial_tokens) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 edge ", out.spec.edge, ": ranks ", from->rank_, " and ", to->rank_,
-                     " disagree about slots, bytes or initial tokens"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("edge ", out.spec.edge, ": ranks ", from->rank_, " and ",
+                                   to->rank_, " disagree about slots, bytes or initial tokens"));
   }
   Edge& edge = edges_.emplace_back();
   edge.from = from;
@@ -129,8 +132,8 @@ absl::Status TimeNetwork::Put(int32_t index, const MessageHeader& header) {
   Edge& edge = edges_[index];
   const int32_t slots = static_cast<int32_t>(edge.tokens.size());
   if (edge.num_tokens == slots || header.slot < 0 || header.slot >= slots) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 edge ", header.edge, ": slot ", header.slot, " is not free"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("edge ", header.edge, ": slot ", header.slot, " is not free"));
   }
   const int64_t now = clock_->NowNs();
   int64_t bytes = header.payload_bytes;

@@ -12,6 +12,7 @@
 #include "actors/session/initialize_state.h"
 #include "actors/session/traced_job.h"
 #include "runtime/base/first_error.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device_factory.h"
@@ -151,8 +152,8 @@ void Session::MakeSimEngine(const SimEngineOptions& options) {
 
 absl::Status Session::RunSteps(int64_t steps) {
   if (steps < 0 || steps > (int64_t{1} << 32)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0519 expected 0 to 2^32 steps; found ", steps));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0519",
+                      absl::StrCat("expected 0 to 2^32 steps; found ", steps));
   }
   WEIR_RETURN_IF_ERROR(engine_->RunSteps(steps));
   steps_done_ += steps;
@@ -260,7 +261,8 @@ absl::Status Session::WriteTrace(const std::string& path) const {
   const TracedJob job = MakeTracedJob(ranks_, first_step_, ClosedScale());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   if (!file)
-    return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+    return CodedError(absl::StatusCode::kUnavailable, "W0532",
+                      absl::StrCat("cannot write the trace '", path, "'"));
   return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
 }
 

@@ -9,6 +9,7 @@
 #include "actors/plan/verify_plans.h"
 #include "actors/session/initialize_state.h"
 #include "actors/session/traced_job.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/transfer/transfer.h"
 #include "runtime/trace/trace_file.h"
@@ -97,7 +98,8 @@ absl::Status VirtualRun::WriteTrace(const std::string& path) const {
   const TracedJob job = MakeTracedJob(ranks_, /*first_step=*/0, TickScale());
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   if (!file)
-    return absl::UnavailableError(absl::StrCat("W0532 cannot write the trace '", path, "'"));
+    return CodedError(absl::StatusCode::kUnavailable, "W0532",
+                      absl::StrCat("cannot write the trace '", path, "'"));
   return weir::WriteTrace(job, weir::TraceBeginNs(job), file);
 }
 

@@ -14,6 +14,7 @@
 #include "compiler/rates/liveness.h"
 #include "compiler/rates/play.h"
 #include "compiler/rates/rhythm.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir::compiler {
@@ -322,11 +323,11 @@ absl::StatusOr<Solver> MakeSolver(const TimedGraph& graph, const std::string& re
 }
 
 absl::Status DoesNotFit(int64_t bytes_max, int64_t bytes) {
-  return absl::ResourceExhaustedError(
-      Format({"W0495", "the registers",
-              absl::StrCat("at most ", bytes_max, " bytes, the limit that is set"),
-              absl::StrCat("that the slowest rhythm takes ", bytes),
-              "raise the limit to that, or keep less between forward and backward"}));
+  return ErrorOf(absl::StatusCode::kResourceExhausted,
+                 {"W0495", "the registers",
+                  absl::StrCat("at most ", bytes_max, " bytes, the limit that is set"),
+                  absl::StrCat("that the slowest rhythm takes ", bytes),
+                  "raise the limit to that, or keep less between forward and backward"});
 }
 
 }  // namespace

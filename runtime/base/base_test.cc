@@ -1,11 +1,13 @@
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <set>
 
 #include "gtest/gtest.h"
 #include "runtime/base/attributes.h"
 #include "runtime/base/build_id.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
@@ -40,6 +42,63 @@ TEST(Status, AnOuterPlaceIsAddedBehindTheCode) {
   EXPECT_EQ(At("node q", absl::InternalError("x")).message(), "node q: x");
   EXPECT_EQ(At("node q", absl::InternalError("x")).code(), absl::StatusCode::kInternal);
   EXPECT_TRUE(At("node q", absl::OkStatus()).ok());
+}
+
+TEST(Status, AnErrorCarriesItsProblem) {
+  const absl::Status status = Rejected({"W0001", "job:3", "a \n", "\"x\"", "size: 4"});
+  const std::optional<Problem> problem = ProblemOf(status);
+  ASSERT_TRUE(problem.has_value());
+  EXPECT_EQ(problem->code, "W0001");
+  EXPECT_EQ(problem->where, "job:3");
+  EXPECT_EQ(problem->hint, "size: 4");
+  EXPECT_EQ(FindingText(*problem), "expected a \\x0a; found \"x\"");
+  EXPECT_EQ(HeadText(*problem), "W0001 at job:3: expected a \\x0a; found \"x\"");
+  EXPECT_EQ(ProblemText(*problem), status.message());
+  EXPECT_EQ(ProblemText(*problem, "\n  "),
+            "W0001 at job:3: expected a \\x0a; found \"x\".\n  Try: size: 4.");
+  EXPECT_EQ(WithProblems(status.code(), {*problem}), status);
+  EXPECT_EQ(ProblemOf(At("node q", status))->where, "node q, job:3");
+  EXPECT_EQ(ProblemOf(WithCode(absl::StatusCode::kInternal, status))->hint, "size: 4");
+  EXPECT_EQ(WithCode(absl::StatusCode::kInternal, status).code(), absl::StatusCode::kInternal);
+  EXPECT_FALSE(ProblemOf(absl::InternalError(status.message())).has_value());
+  EXPECT_FALSE(ProblemOf(absl::OkStatus()).has_value());
+}
+
+TEST(Status, AnErrorMayHaveSeveralProblems) {
+  const Problem first = {"W0003", "job:1", "a", "b", "c"},
+                second = {"W0004", "job:2", "d", "e", ""};
+  const absl::Status status = ErrorOfAll(absl::StatusCode::kInvalidArgument, {first, second});
+  EXPECT_EQ(status.message(),
+            "W0003 at job:1: expected a; found b. Try: c.\nW0004 at job:2: expected d; found e.");
+  ASSERT_EQ(ProblemsOf(status).size(), 2u);
+  EXPECT_EQ(ProblemsOf(status)[1].code, "W0004");
+  EXPECT_FALSE(ProblemOf(status).has_value());
+}
+
+TEST(Status, AFindingThatExpectsNothingIsASentence) {
+  const Problem problem = {"W0514", "feed x", "", "the file ended", ""};
+  EXPECT_EQ(Format(problem), "W0514 at feed x: the file ended");
+  EXPECT_EQ(Format({"W0514", "feed x", "", "the file ended", "another"}),
+            "W0514 at feed x: the file ended. Try: another.");
+}
+
+TEST(Status, AProblemMayBeOneSentence) {
+  const absl::Status status =
+      CodedError(absl::StatusCode::kAborted, "W0516", "no progress, but\n  x");
+  EXPECT_EQ(status.message(), "W0516 no progress, but\n  x");
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(ProblemOf(status)->code, "W0516");
+  EXPECT_EQ(At("rank 0", status).message(), "W0516 at rank 0: no progress, but\n  x");
+}
+
+TEST(Status, AnErrorKeepsTheAdviceOfItsCause) {
+  const absl::Status cause = Missing({"W0006", "a.txt", "a file", "none", "another"});
+  EXPECT_EQ(CausedBy(cause, "W0514", "feed x").message(),
+            "W0514 at feed x: W0006 at a.txt: expected a file; found none. Try: another.");
+  EXPECT_EQ(ProblemOf(CausedBy(cause, "W0514", "feed x"))->hint, "another");
+  EXPECT_EQ(CausedBy(cause, "W0514", "feed x").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(CausedBy(absl::InternalError("it broke"), "W0514", "feed x").message(),
+            "W0514 at feed x: it broke");
 }
 
 TEST(Status, WhatComesFromAFileCannotSpoilTheTerminal) {

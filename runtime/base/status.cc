@@ -1,14 +1,24 @@
 #include "runtime/base/status.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/cord.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/types/optional.h"
+#include "runtime/base/problem.h"
 
 namespace weir {
 namespace {
 
 constexpr size_t kPartBytesMax = 1000;
+constexpr char kProblemsUrl[] = "weir/problems";
+constexpr size_t kPartsPerProblem = 5;
+constexpr absl::string_view kBetweenParts("\0", 1);
 
 std::string Printable(const std::string& part) {
   std::string text;
@@ -22,37 +32,112 @@ std::string Printable(const std::string& part) {
   return part.size() > kPartBytesMax ? absl::StrCat(text, "… (", part.size(), " bytes)") : text;
 }
 
+Problem Printable(const Problem& problem) {
+  return {problem.code, Printable(problem.where), Printable(problem.expected),
+          Printable(problem.found), Printable(problem.hint)};
+}
+
 }  // namespace
 
-std::string Format(const Problem& problem) {
-  std::string text = problem.code;
-  if (!problem.where.empty()) absl::StrAppend(&text, " at ", Printable(problem.where));
-  absl::StrAppend(&text, ": expected ", Printable(problem.expected), "; found ",
-                  Printable(problem.found), ".");
-  if (!problem.hint.empty()) absl::StrAppend(&text, " Try: ", Printable(problem.hint), ".");
-  return text;
+std::string FindingText(const Problem& problem) {
+  if (problem.expected.empty()) return problem.found;
+  return absl::StrCat("expected ", problem.expected, "; found ", problem.found);
 }
 
-absl::Status Rejected(const Problem& problem) {
-  return absl::InvalidArgumentError(Format(problem));
+std::string HeadText(const Problem& problem) {
+  if (problem.where.empty() && problem.expected.empty())
+    return absl::StrCat(problem.code, " ", problem.found);
+  return absl::StrCat(problem.code, problem.where.empty() ? "" : " at ", problem.where, ": ",
+                      FindingText(problem));
 }
-absl::Status Missing(const Problem& problem) { return absl::NotFoundError(Format(problem)); }
-absl::Status Damaged(const Problem& problem) { return absl::DataLossError(Format(problem)); }
+
+std::string ProblemText(const Problem& problem, const std::string& before_advice) {
+  if (!problem.hint.empty())
+    return absl::StrCat(HeadText(problem), ".", before_advice, "Try: ", problem.hint, ".");
+  return absl::StrCat(HeadText(problem), problem.expected.empty() ? "" : ".");
+}
+
+std::string Format(const Problem& problem) { return ProblemText(Printable(problem)); }
+
+absl::Status Rejected(const Problem& problem) {
+  return ErrorOf(absl::StatusCode::kInvalidArgument, problem);
+}
+absl::Status Missing(const Problem& problem) {
+  return ErrorOf(absl::StatusCode::kNotFound, problem);
+}
+absl::Status Damaged(const Problem& problem) {
+  return ErrorOf(absl::StatusCode::kDataLoss, problem);
+}
+
+absl::Status ErrorOf(absl::StatusCode code, const Problem& problem) {
+  return WithProblems(code, {Printable(problem)});
+}
+
+absl::Status ErrorOfAll(absl::StatusCode code, const std::vector<Problem>& problems) {
+  std::vector<Problem> printable;
+  for (const Problem& problem : problems) printable.push_back(Printable(problem));
+  return WithProblems(code, printable);
+}
+
+absl::Status CodedError(absl::StatusCode code, const std::string& problem_code,
+                        const std::string& sentence) {
+  return WithProblems(code, {{.code = problem_code, .found = sentence}});
+}
+
+absl::Status CausedBy(const absl::Status& cause, const std::string& code,
+                      const std::string& where) {
+  Problem problem{.code = code, .where = where, .found = std::string(cause.message())};
+  if (const std::optional<Problem> own = ProblemOf(cause); own.has_value() && !own->hint.empty()) {
+    problem.found = HeadText(*own);
+    problem.hint = own->hint;
+  }
+  return ErrorOf(cause.code(), problem);
+}
+
+absl::Status WithProblems(absl::StatusCode code, const std::vector<Problem>& problems) {
+  std::vector<std::string> lines;
+  std::vector<absl::string_view> parts;
+  for (const Problem& p : problems) {
+    lines.push_back(ProblemText(p));
+    for (const std::string* part : {&p.code, &p.where, &p.expected, &p.found, &p.hint})
+      parts.push_back(*part);
+  }
+  absl::Status status(code, absl::StrJoin(lines, "\n"));
+  // Parts have no control characters, so a NUL between them is enough.
+  status.SetPayload(kProblemsUrl, absl::Cord(absl::StrJoin(parts, kBetweenParts)));
+  return status;
+}
+
+std::vector<Problem> ProblemsOf(const absl::Status& status) {
+  std::vector<Problem> problems;
+  const absl::optional<absl::Cord> payload = status.GetPayload(kProblemsUrl);
+  if (!payload.has_value()) return problems;
+  const std::vector<std::string> parts = absl::StrSplit(std::string(*payload), kBetweenParts);
+  for (size_t i = 0; i + kPartsPerProblem <= parts.size(); i += kPartsPerProblem)
+    problems.push_back({parts[i], parts[i + 1], parts[i + 2], parts[i + 3], parts[i + 4]});
+  return problems;
+}
+
+std::optional<Problem> ProblemOf(const absl::Status& status) {
+  std::vector<Problem> problems = ProblemsOf(status);
+  if (problems.size() != 1) return std::nullopt;
+  return std::move(problems.front());
+}
+
+absl::Status WithCode(absl::StatusCode code, const absl::Status& status) {
+  const std::vector<Problem> problems = ProblemsOf(status);
+  return problems.empty() ? absl::Status(code, status.message()) : WithProblems(code, problems);
+}
 
 absl::Status At(const std::string& where, const absl::Status& status) {
   if (status.ok()) return status;
-  std::string message(status.message());
-  const size_t code_length = 5;  // W0203
-  const std::string place = absl::StrCat(" at ", Printable(where));
-  bool has_code = message.size() > code_length + 4 && message[0] == 'W';
-  if (has_code && message.compare(code_length, 2, ": ") == 0) {
-    message.insert(code_length, place);
-  } else if (has_code && message.compare(code_length, 4, " at ") == 0) {
-    message.replace(code_length, 4, absl::StrCat(place, ", "));
-  } else {
-    message = absl::StrCat(Printable(where), ": ", message);
-  }
-  return absl::Status(status.code(), message);
+  const std::string place = Printable(where);
+  std::vector<Problem> problems = ProblemsOf(status);
+  if (problems.empty())
+    return absl::Status(status.code(), absl::StrCat(place, ": ", status.message()));
+  Problem& first = problems.front();
+  first.where = first.where.empty() ? place : absl::StrCat(place, ", ", first.where);
+  return WithProblems(status.code(), problems);
 }
 
 int ExitCode(const absl::Status& status) {

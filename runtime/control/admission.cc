@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/credentials.h"
 
@@ -14,8 +15,8 @@ std::string NameOf(const control::Hello& hello) { return absl::StrCat("worker ",
 
 absl::Status OfAnother(const char* code, const control::Hello& hello, const std::string& expected,
                        const std::string& found) {
-  return absl::FailedPreconditionError(
-      Format({.code = code, .where = NameOf(hello), .expected = expected, .found = found}));
+  return ErrorOf(absl::StatusCode::kFailedPrecondition,
+                 {.code = code, .where = NameOf(hello), .expected = expected, .found = found});
 }
 
 }  // namespace
@@ -26,8 +27,8 @@ absl::Status ReadHello(const grpc::ServerContext& context, control::Hello* hello
   if (range.first == range.second || std::next(range.first) != range.second ||
       !hello->ParseFromArray(range.first->second.data(),
                              static_cast<int>(range.first->second.size()))) {
-    return absl::PermissionDeniedError(
-        Format({"W0606", "the coordinator", "one hello", "none that parses", ""}));
+    return ErrorOf(absl::StatusCode::kPermissionDenied,
+                   {"W0606", "the coordinator", "one hello", "none that parses", ""});
   }
   const std::string identity = WorkerIdentity(hello->job_id(), hello->worker(), hello->epoch());
   const auto proof = context.auth_context();
@@ -38,8 +39,9 @@ absl::Status ReadHello(const grpc::ServerContext& context, control::Hello* hello
     const std::string found =
         names.empty() ? "none"
                       : absl::StrCat("one for ", std::string(names[0].data(), names[0].size()));
-    return absl::PermissionDeniedError(
-        Format({"W0606", NameOf(*hello), absl::StrCat("a certificate for ", identity), found, ""}));
+    return ErrorOf(
+        absl::StatusCode::kPermissionDenied,
+        {"W0606", NameOf(*hello), absl::StrCat("a certificate for ", identity), found, ""});
   }
   return absl::OkStatus();
 }

@@ -18,6 +18,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/peer_user.h"
 
@@ -63,11 +64,12 @@ int PortOf(const Endpoint& endpoint) {
 
 absl::Status CannotListen(const std::string& bind_address, const char* call) {
   const int error = errno;
-  return absl::UnavailableError(Format({.code = "W0614",
-                                        .where = bind_address,
-                                        .expected = "an address to listen at",
-                                        .found = absl::StrCat(call, ": ", std::strerror(error)),
-                                        .hint = "an address of this machine, such as 127.0.0.1"}));
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {.code = "W0614",
+                  .where = bind_address,
+                  .expected = "an address to listen at",
+                  .found = absl::StrCat(call, ": ", std::strerror(error)),
+                  .hint = "an address of this machine, such as 127.0.0.1"});
 }
 
 enum class Speech { kNone, kSome, kGone };

@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/admission.h"
 #include "runtime/control/connection_gate.h"
@@ -18,6 +19,7 @@
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/liveness.h"
 #include "runtime/control/outbox.h"
+#include "runtime/control/outcome.h"
 #include "runtime/control/published_values.h"
 #include "runtime/control/worker_session.h"
 
@@ -377,8 +379,9 @@ void GrpcCoordinator::Greet(Session* session, int64_t now_ns) {
 
 absl::Status GrpcCoordinator::CheckPlace(const control::Hello& hello) {
   const auto denied = [&](const std::string& expected, const std::string& found) {
-    return absl::PermissionDeniedError(Format(
-        {.code = "W0607", .where = NameOf(hello.worker()), .expected = expected, .found = found}));
+    return ErrorOf(
+        absl::StatusCode::kPermissionDenied,
+        {.code = "W0607", .where = NameOf(hello.worker()), .expected = expected, .found = found});
   };
   if (hello.worker() < 0 || hello.worker() >= options_.num_workers) {
     return denied(absl::StrCat("a number below ", options_.num_workers),
@@ -389,7 +392,7 @@ absl::Status GrpcCoordinator::CheckPlace(const control::Hello& hello) {
     return denied("one worker of each number in an epoch",
                   absl::StrCat("another, process ", worker.pid, ", which came first"));
   }
-  if (abort_.has_value()) return absl::AbortedError(abort_->message());
+  if (abort_.has_value()) return WithCode(absl::StatusCode::kAborted, *abort_);
   if (is_ending_) return absl::CancelledError("the job has ended");
   return absl::OkStatus();
 }
@@ -415,8 +418,9 @@ void GrpcCoordinator::Lose(int index, LostWorker::How how, Problem why) {
   if (worker.presence != Presence::kConnected) return;
   why.where = NameOf(index);
   LostWorker lost{how, why.found,
-                  how == LostWorker::How::kSilent ? absl::DeadlineExceededError(Format(why))
-                                                  : absl::UnavailableError(Format(why))};
+                  how == LostWorker::How::kSilent
+                      ? ErrorOf(absl::StatusCode::kDeadlineExceeded, why)
+                      : ErrorOf(absl::StatusCode::kUnavailable, why)};
   worker.presence = Presence::kLost;
   worker.lost_because = lost.status;
   worker.session->state = Session::State::kClosed;
@@ -499,11 +503,12 @@ absl::Status GrpcCoordinator::HandleMessage(int worker, const std::string& bytes
 
 void GrpcCoordinator::HandlePublish(int worker, control::Publish* publish) {
   if (options_.may_publish && !options_.may_publish(worker, publish->key())) {
-    const absl::Status refused = absl::PermissionDeniedError(
-        Format({.code = "W0810",
-                .where = NameOf(worker),
-                .expected = "a key of one of its own ranks",
-                .found = absl::StrCat("key '", publish->key().substr(0, kKeyShownBytes), "'")}));
+    const absl::Status refused =
+        ErrorOf(absl::StatusCode::kPermissionDenied,
+                {.code = "W0810",
+                 .where = NameOf(worker),
+                 .expected = "a key of one of its own ranks",
+                 .found = absl::StrCat("key '", publish->key().substr(0, kKeyShownBytes), "'")});
     Reply(worker, publish->request(), refused, "");
     return;
   }
@@ -573,11 +578,12 @@ void GrpcCoordinator::Send(int index, const Message& message) {
 absl::Status GrpcCoordinator::Unreachable(int index) const {
   const Worker& worker = workers_[index];
   if (worker.presence == Presence::kLost) return worker.lost_because;
-  return absl::UnavailableError(Format(
+  return ErrorOf(
+      absl::StatusCode::kUnavailable,
       {.code = "W0603",
        .where = NameOf(index),
        .expected = "it to be connected",
-       .found = worker.presence == Presence::kLeft ? "it has left" : "it has not come yet"}));
+       .found = worker.presence == Presence::kLeft ? "it has left" : "it has not come yet"});
 }
 
 std::string GrpcCoordinator::Absent() const {
@@ -593,7 +599,7 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
   absl::Status verdict;
   const auto is_decided = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (abort_.has_value()) {
-      verdict = absl::AbortedError(abort_->message());
+      verdict = WithCode(absl::StatusCode::kAborted, *abort_);
     } else if (is_ending_) {
       verdict = absl::AbortedError("the job has ended");
     } else if (!start_refusal_.ok()) {
@@ -612,12 +618,13 @@ absl::Status GrpcCoordinator::WaitForWorkers(int64_t limit_ms) {
     return true;
   };
   if (WaitCounted(&changed_, &mutex_, limit_ms, is_decided)) return verdict;
-  return absl::DeadlineExceededError(
-      Format({.code = "W0601",
-              .where = absl::StrCat("job ", options_.job_id),
-              .expected = absl::StrCat(options_.num_workers, " workers within ", limit_ms, " ms"),
-              .found = absl::StrCat("no word from ", Absent()),
-              .hint = "what they printed"}));
+  return ErrorOf(
+      absl::StatusCode::kDeadlineExceeded,
+      {.code = "W0601",
+       .where = absl::StrCat("job ", options_.job_id),
+       .expected = absl::StrCat(options_.num_workers, " workers within ", limit_ms, " ms"),
+       .found = absl::StrCat("no word from ", Absent()),
+       .hint = "what they printed"});
 }
 
 absl::StatusOr<std::vector<std::string>> GrpcCoordinator::CallAll(const std::string& command,
@@ -688,11 +695,11 @@ absl::StatusOr<std::vector<std::string>> GrpcCoordinator::Run(
     for (int w = 0; w < options_.num_workers; ++w) {
       if (!call.answers[w].has_value()) silent.push_back(NameOf(w));
     }
-    return absl::DeadlineExceededError(
-        Format({.code = "W0611",
-                .where = absl::StrJoin(silent, ", "),
-                .expected = absl::StrCat("an answer within ", limit_ms, " ms"),
-                .found = "none"}));
+    return ErrorOf(absl::StatusCode::kDeadlineExceeded,
+                   {.code = "W0611",
+                    .where = absl::StrJoin(silent, ", "),
+                    .expected = absl::StrCat("an answer within ", limit_ms, " ms"),
+                    .found = "none"});
   }
   std::vector<std::string> answers;
   for (auto& answer : call.answers) answers.push_back(std::move(*answer));
@@ -724,7 +731,7 @@ void GrpcCoordinator::Abort(const absl::Status& reason) {
   MutexLock lock(&mutex_);
   if (abort_.has_value()) return;
   abort_ = reason.ok() ? absl::AbortedError("the job was aborted") : reason;
-  for (auto& [id, call] : calls_) call->error.Update(absl::AbortedError(abort_->message()));
+  for (auto& [id, call] : calls_) call->error.Update(WithCode(absl::StatusCode::kAborted, *abort_));
   for (Worker& worker : workers_) {
     if (worker.presence != Presence::kConnected) continue;
     worker.presence = Presence::kLeft;

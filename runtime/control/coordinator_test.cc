@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "runtime/base/status.h"
 #include "runtime/control/control_testing.h"
 #include "runtime/control/worker_link.h"
 
@@ -61,13 +62,14 @@ TEST(CoordinatorTest, AnErrorIsAnAnswerWithCodeAndMessageAndServingGoesOn) {
   TestWorkers workers(&job, 2,
                       [](int worker, const std::string& command) -> absl::StatusOr<std::string> {
                         if (worker == 1 && command == "fail")
-                          return absl::DataLossError("W0203: a page is torn");
+                          return Damaged({"W0203", "page 3", "a whole page", "a torn one", "glue"});
                         return std::string("fine");
                       });
   ASSERT_TRUE(job->WaitForWorkers(kPatienceMs).ok());
   const auto failed = job->CallAll("fail", kPatienceMs);
   EXPECT_EQ(failed.status().code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(MessageOf(failed.status()), "W0203 at worker 1: a page is torn");
+  EXPECT_EQ(MessageOf(failed.status()),
+            "W0203 at worker 1, page 3: expected a whole page; found a torn one. Try: glue.");
   EXPECT_TRUE(job->CallAll("again", kPatienceMs).ok());
   job->Shutdown(kPatienceMs);
 }

@@ -8,7 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/control/outbox.h"
+#include "runtime/control/outcome.h"
 
 namespace weir {
 namespace {
@@ -90,12 +92,18 @@ gpr_timespec MonotonicDeadline(int64_t at_ns) {
 }
 
 grpc::Status ToGrpc(const absl::Status& status) {
+  const std::string outcome = ToOutcome(status).SerializeAsString();
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()),
-                      std::string(status.message().substr(0, kStatusBytesMax)));
+                      std::string(status.message().substr(0, kStatusBytesMax)),
+                      outcome.size() <= kStatusBytesMax ? outcome : "");
 }
 
 absl::Status FromGrpc(const grpc::Status& status) {
-  return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
+  const auto code = static_cast<absl::StatusCode>(status.error_code());
+  control::Outcome outcome;
+  if (outcome.ParseFromString(status.error_details()) && outcome.has_problem())
+    return WithCode(code, FromOutcome(outcome));
+  return absl::Status(code, status.error_message());
 }
 
 }  // namespace weir

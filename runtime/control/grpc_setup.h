@@ -37,8 +37,8 @@ std::shared_ptr<grpc::Channel> ChannelTo(const std::string& address, const std::
 // Returns a time of CLOCK_MONOTONIC in gRPC's form.
 gpr_timespec MonotonicDeadline(int64_t at_ns);
 
-// Converts statuses between the two forms with the same codes; a message that would not fit
-// metadata is cut.
+// Converts statuses between the two forms with the same codes and, if it fits metadata, the same
+// problem. A message that would not fit metadata is cut.
 grpc::Status ToGrpc(const absl::Status& status);
 absl::Status FromGrpc(const grpc::Status& status);
 

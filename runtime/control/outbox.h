@@ -82,12 +82,6 @@ class Inbox {
   std::string message_;
 };
 
-// Convert statuses to and from their form on the wire: without payloads, and with the message cut
-// at kOutcomeBytesMax. A code from the wire that is not a status code becomes kUnknown.
-inline constexpr size_t kOutcomeBytesMax = 8 << 10;
-control::Outcome ToOutcome(const absl::Status& status);
-absl::Status FromOutcome(const control::Outcome& outcome);
-
 template <typename Frame>
 absl::Status Outbox<Frame>::Push(Message message) {
   if (closed_) return absl::OkStatus();

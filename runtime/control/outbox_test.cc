@@ -91,19 +91,5 @@ TEST(OutboxTest, AnInboxTakesNoMessageBeyondItsLimit) {
   EXPECT_EQ(inbox.Add(piece).status().code(), absl::StatusCode::kResourceExhausted);
 }
 
-TEST(OutboxTest, StatusesTravel) {
-  for (const absl::Status& status : {absl::OkStatus(), absl::DataLossError("a page\nis torn \xff"),
-                                     absl::UnauthenticatedError("")}) {
-    EXPECT_EQ(FromOutcome(ToOutcome(status)), status);
-  }
-  EXPECT_EQ(FromOutcome(ToOutcome(absl::InternalError(std::string(20'000, 'x')))).message().size(),
-            kOutcomeBytesMax);
-  control::Outcome strange;
-  for (int code : {-1, 17, 1 << 30}) {
-    strange.set_code(code);
-    EXPECT_EQ(FromOutcome(strange).code(), absl::StatusCode::kUnknown);
-  }
-}
-
 }  // namespace
 }  // namespace weir

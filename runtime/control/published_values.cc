@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -18,10 +19,10 @@ absl::Status CheckKey(const std::string& key) {
 
 absl::Status TooMuch(const std::string& key, const std::string& expected,
                      const std::string& found) {
-  return absl::ResourceExhaustedError(Format({.code = "W0613",
-                                              .where = absl::StrCat("key '", key, "'"),
-                                              .expected = expected,
-                                              .found = found}));
+  return ErrorOf(absl::StatusCode::kResourceExhausted, {.code = "W0613",
+                                                        .where = absl::StrCat("key '", key, "'"),
+                                                        .expected = expected,
+                                                        .found = found});
 }
 
 }  // namespace
@@ -30,10 +31,10 @@ absl::StatusOr<std::vector<PublishedValues::Waiter>> PublishedValues::Publish(
     int worker, const std::string& key, std::string value) {
   if (absl::Status status = CheckKey(key); !status.ok()) return status;
   if (values_.count(key) != 0) {
-    return absl::AlreadyExistsError(Format({.code = "W0612",
-                                            .where = absl::StrCat("key '", key, "'"),
-                                            .expected = "each key to be published once",
-                                            .found = "a second value for it"}));
+    return ErrorOf(absl::StatusCode::kAlreadyExists, {.code = "W0612",
+                                                      .where = absl::StrCat("key '", key, "'"),
+                                                      .expected = "each key to be published once",
+                                                      .found = "a second value for it"});
   }
   if (values_.size() >= kPublishedKeysMax)
     return TooMuch(key, absl::StrCat("at most ", kPublishedKeysMax, " keys"), "one more");

@@ -16,11 +16,13 @@
 #include "proto/control.pb.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/control/counted_wait.h"
 #include "runtime/control/grpc_setup.h"
 #include "runtime/control/liveness.h"
 #include "runtime/control/outbox.h"
+#include "runtime/control/outcome.h"
 
 namespace weir {
 namespace {
@@ -166,7 +168,7 @@ absl::Status GrpcWorkerLink::Open(int64_t limit_ms) {
   if (is_welcome_) return absl::OkStatus();
   if (end_.has_value())
     return end_->ok() ? absl::CancelledError("the job has ended")
-                      : absl::AbortedError(end_->message());
+                      : WithCode(absl::StatusCode::kAborted, *end_);
   return is_closed_ ? FromGrpc(call_status_)
                     : absl::UnavailableError(absl::StrCat(kNoAnswer, " within ", limit_ms, " ms"));
 }
@@ -262,24 +264,25 @@ void GrpcWorkerLink::HandleDone(Operation operation, bool ok, int64_t now_ns) {
 void GrpcWorkerLink::HandleClosed() {
   is_closed_ = true;
   if (!is_welcome_) return;
-  End(absl::UnavailableError(
-      Format({.code = "W0609",
-              .where = absl::StrCat("worker ", options_.worker),
-              .expected = absl::StrCat("the coordinator at ", options_.coordinator_address,
-                                       " until the job ends"),
-              .found = absl::StrCat("its connection closed: ", call_status_.error_message())})));
+  End(ErrorOf(absl::StatusCode::kUnavailable,
+              {.code = "W0609",
+               .where = absl::StrCat("worker ", options_.worker),
+               .expected = absl::StrCat("the coordinator at ", options_.coordinator_address,
+                                        " until the job ends"),
+               .found = absl::StrCat("its connection closed: ", call_status_.error_message())}));
 }
 
 void GrpcWorkerLink::CheckCoordinator(int64_t now_ns) {
   if (!coordinator_.has_value() || end_.has_value() || !coordinator_->IsDead(now_ns)) return;
   if (const int64_t more_ms = ExcuseMs(); more_ms > 0)
     return coordinator_->Excuse(now_ns, more_ms * kNsPerMs);
-  End(absl::UnavailableError(Format(
+  End(ErrorOf(
+      absl::StatusCode::kUnavailable,
       {.code = "W0609",
        .where = absl::StrCat("worker ", options_.worker),
        .expected = absl::StrCat("a word from the coordinator within ",
                                 options_.coordinator_dead_after_ms, " ms"),
-       .found = absl::StrCat("none for ", coordinator_->SinceHeardNs(now_ns) / kNsPerMs, " ms")})));
+       .found = absl::StrCat("none for ", coordinator_->SinceHeardNs(now_ns) / kNsPerMs, " ms")}));
   Cut();
 }
 
@@ -311,10 +314,10 @@ void GrpcWorkerLink::HandleFrame(int64_t now_ns) {
     default: status = absl::InvalidArgumentError("a frame of no known kind");
   }
   if (!status.ok()) {
-    End(absl::UnavailableError(Format({.code = "W0609",
-                                       .where = absl::StrCat("worker ", options_.worker),
-                                       .expected = "messages of the control plane",
-                                       .found = std::string(status.message())})));
+    End(ErrorOf(absl::StatusCode::kUnavailable, {.code = "W0609",
+                                                 .where = absl::StrCat("worker ", options_.worker),
+                                                 .expected = "messages of the control plane",
+                                                 .found = std::string(status.message())}));
     Cut();
   }
 }
@@ -384,11 +387,12 @@ void GrpcWorkerLink::Push(const control::WorkerMessage& message) {
   if (absl::Status status =
           outbox_.Push(std::make_shared<const std::string>(message.SerializeAsString()));
       !status.ok()) {
-    End(absl::ResourceExhaustedError(Format({.code = "W0610",
-                                             .where = absl::StrCat("worker ", options_.worker),
-                                             .expected = "the coordinator to take what it is sent",
-                                             .found = std::string(status.message()),
-                                             .hint = "fewer events"})));
+    End(ErrorOf(absl::StatusCode::kResourceExhausted,
+                {.code = "W0610",
+                 .where = absl::StrCat("worker ", options_.worker),
+                 .expected = "the coordinator to take what it is sent",
+                 .found = std::string(status.message()),
+                 .hint = "fewer events"}));
     Cut();
     return;
   }
@@ -433,11 +437,11 @@ absl::Status GrpcWorkerLink::Serve(const Handler& handler) {
     absl::StatusOr<std::string> answer = handler(command->text);
     command->text = std::string();
     if (answer.ok() && static_cast<int64_t>(answer->size()) > options_.message_bytes_max) {
-      answer = absl::ResourceExhaustedError(
-          Format({.code = "W0613",
-                  .where = "an answer",
-                  .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
-                  .found = absl::StrCat(answer->size())}));
+      answer = ErrorOf(absl::StatusCode::kResourceExhausted,
+                       {.code = "W0613",
+                        .where = "an answer",
+                        .expected = absl::StrCat("at most ", options_.message_bytes_max, " bytes"),
+                        .found = absl::StrCat(answer->size())});
     }
     control::WorkerMessage message;
     message.mutable_answer()->set_call(command->call);
@@ -508,11 +512,11 @@ absl::Status GrpcWorkerLink::JobStatus() {
 
 // Returns the error for calls after the end of the job.
 absl::Status GrpcWorkerLink::JobEnded(const std::string& where) const {
-  return absl::UnavailableError(
-      Format({.code = "W0609",
-              .where = where,
-              .expected = "a job that runs",
-              .found = end_->ok() ? "its end" : std::string(end_->message())}));
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {.code = "W0609",
+                  .where = where,
+                  .expected = "a job that runs",
+                  .found = end_->ok() ? "its end" : std::string(end_->message())});
 }
 
 // Sends a publish or fetch, and waits for the reply.
@@ -534,12 +538,12 @@ absl::StatusOr<std::string> GrpcWorkerLink::Ask(control::WorkerMessage message,
   if (reply.has_value()) return *reply;
   const std::string where = absl::StrCat("key '", key.substr(0, kKeyShownBytes), "'");
   if (end_.has_value()) return JobEnded(where);
-  return absl::DeadlineExceededError(
-      Format({.code = "W0611",
-              .where = where,
-              .expected = absl::StrCat("an answer within ", options_.fetch_limit_ms, " ms"),
-              .found = "none",
-              .hint = "which worker should have published it"}));
+  return ErrorOf(absl::StatusCode::kDeadlineExceeded,
+                 {.code = "W0611",
+                  .where = where,
+                  .expected = absl::StrCat("an answer within ", options_.fetch_limit_ms, " ms"),
+                  .found = "none",
+                  .hint = "which worker should have published it"});
 }
 
 // The meaning of the text of a failed attempt to connect; gRPC gives the reason only in that text.
@@ -571,26 +575,26 @@ absl::StatusOr<std::unique_ptr<WorkerLink>> WorkerLink::Connect(WorkerLinkOption
     const Failure failure = FailureOf(text);
     if (failure == Failure::kHungUp) ++num_hung_up;
     if (failure == Failure::kNotTrusted || num_hung_up == kHangUpsMax) {
-      return absl::PermissionDeniedError(
-          Format({.code = "W0606",
-                  .where = absl::StrCat("worker ", options.worker),
-                  .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ",
-                                           options.coordinator_address),
-                  .found = absl::StrCat(failure == Failure::kNotTrusted
-                                            ? "one that is not trusted: "
-                                            : "one that does not trust this worker: ",
-                                        text)}));
+      return ErrorOf(absl::StatusCode::kPermissionDenied,
+                     {.code = "W0606",
+                      .where = absl::StrCat("worker ", options.worker),
+                      .expected = absl::StrCat("the coordinator of job ", options.job_id, " at ",
+                                               options.coordinator_address),
+                      .found = absl::StrCat(failure == Failure::kNotTrusted
+                                                ? "one that is not trusted: "
+                                                : "one that does not trust this worker: ",
+                                            text)});
     }
     if (NowNs() + retry_ms * kNsPerMs >= deadline_ns && options.excuse_ms) {
       deadline_ns = std::max(deadline_ns, NowNs() + options.excuse_ms() * kNsPerMs);
     }
     if (NowNs() + retry_ms * kNsPerMs >= deadline_ns) {
-      return absl::UnavailableError(
-          Format({.code = "W0608",
-                  .where = absl::StrCat("worker ", options.worker),
-                  .expected = absl::StrCat("a coordinator at ", options.coordinator_address,
-                                           " within ", options.connect_limit_ms, " ms"),
-                  .found = text}));
+      return ErrorOf(absl::StatusCode::kUnavailable,
+                     {.code = "W0608",
+                      .where = absl::StrCat("worker ", options.worker),
+                      .expected = absl::StrCat("a coordinator at ", options.coordinator_address,
+                                               " within ", options.connect_limit_ms, " ms"),
+                      .found = text});
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(retry_ms));
     retry_ms = std::min(2 * retry_ms, kRetryMsMax);

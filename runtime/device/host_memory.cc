@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -21,7 +22,9 @@ void CopyBytes(void* to, const void* from, int64_t bytes) {
 }  // namespace
 
 absl::StatusOr<DeviceBlock> HostMemory::Allocate(int64_t bytes, Reach reach) {
-  if (bytes < 0) return absl::InvalidArgumentError("W0520 memory of a device: negative size");
+  if (bytes < 0)
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0520",
+                      "memory of a device: negative size");
   if (bytes == 0) return DeviceBlock();
   // Large blocks start on a huge page, so that the system can back them with huge pages.
   const bool large = bytes >= kHugePage;
@@ -29,9 +32,9 @@ absl::StatusOr<DeviceBlock> HostMemory::Allocate(int64_t bytes, Reach reach) {
   void* const mapping =
       mmap(nullptr, mapping_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
-    return absl::ResourceExhaustedError(
-        Format({"W0520", "arena of a rank", absl::StrCat(bytes, " bytes of memory"),
-                std::strerror(errno), "more devices, or fewer registers"}));
+    return ErrorOf(absl::StatusCode::kResourceExhausted,
+                   {"W0520", "arena of a rank", absl::StrCat(bytes, " bytes of memory"),
+                    std::strerror(errno), "more devices, or fewer registers"});
   }
   char* base = static_cast<char*>(mapping);
   if (large) {

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/device/host_memory.h"
 
@@ -70,15 +71,17 @@ class Wall {
 
 absl::StatusOr<DeviceBlock> WalledMemory::Allocate(int64_t bytes, Reach reach) {
   if (reach == Reach::kShared) return HostMemory().Allocate(bytes, reach);
-  if (bytes < 0) return absl::InvalidArgumentError("W0520 memory of a device: negative size");
+  if (bytes < 0)
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0520",
+                      "memory of a device: negative size");
   if (bytes == 0) return DeviceBlock();
   // One unused page separates each block from the next.
   const int64_t mapped = (bytes + Wall::kPage - 1) / Wall::kPage * Wall::kPage + Wall::kPage;
   char* const base = Wall::Get().Map(mapped);
   if (base == nullptr) {
-    return absl::ResourceExhaustedError(
-        Format({"W0520", "memory of a walled device", absl::StrCat(bytes, " bytes of memory"),
-                std::strerror(errno), "a smaller job: this device is for tests"}));
+    return ErrorOf(absl::StatusCode::kResourceExhausted,
+                   {"W0520", "memory of a walled device", absl::StrCat(bytes, " bytes of memory"),
+                    std::strerror(errno), "a smaller job: this device is for tests"});
   }
   return DeviceBlock(base, bytes, [base, mapped] { Wall::Get().Unmap(base, mapped); });
 }

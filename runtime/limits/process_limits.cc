@@ -17,6 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -190,8 +191,8 @@ std::string ShortageAdvice(int error) {
 }
 
 absl::Status Refused(const std::string& where, const std::string& what, int error) {
-  return absl::UnavailableError(
-      Format({"W0981", where, what, ::strerror(error), ShortageAdvice(error)}));
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {"W0981", where, what, ::strerror(error), ShortageAdvice(error)});
 }
 
 void RaiseOwnLimits() {
@@ -219,10 +220,10 @@ void RaiseOwnLimits() {
 absl::Status CheckLimits() {
   const rlimit stack = Get(RLIMIT_STACK);
   if (stack.rlim_cur >= kStackMin) return absl::OkStatus();
-  return absl::UnavailableError(
-      Format({"W0982", "this process",
-              absl::StrCat("a stack of at least ", LimitValue(RLIMIT_STACK, kStackMin)),
-              LimitText(RLIMIT_STACK), Raise({RLIMIT_STACK}, "")}));
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {"W0982", "this process",
+                  absl::StrCat("a stack of at least ", LimitValue(RLIMIT_STACK, kStackMin)),
+                  LimitText(RLIMIT_STACK), Raise({RLIMIT_STACK}, "")});
 }
 
 absl::Status CheckRoomForThreads(const std::string& where, int count) {

@@ -11,12 +11,14 @@
 #include <unistd.h>
 
 #include <cstdint>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -27,6 +29,7 @@ constexpr int kAttemptsMax = 16;   // at a name that nobody has
 constexpr int kLinksMax = 40;      // as the kernel follows
 constexpr char kMark[] = ".partial-";
 constexpr size_t kDigits = 16;
+constexpr char kCannotWrite[] = "W0046";
 
 // The result has a slash at its end.
 std::string FolderOf(const std::string& path) {
@@ -100,12 +103,13 @@ std::string RemedyOf(int error) {
 }  // namespace
 
 absl::Status CannotWrite(const std::string& path, const std::string& what, int error) {
-  return Missing({"W0046", path, "to write the file", absl::StrCat(what, ": ", strerror(error)),
-                  RemedyOf(error)});
+  return Missing({kCannotWrite, path, "to write the file",
+                  absl::StrCat(what, ": ", strerror(error)), RemedyOf(error)});
 }
 
 bool IsCannotWrite(const absl::Status& status) {
-  return absl::IsNotFound(status) && absl::StartsWith(status.message(), "W0046");
+  const std::optional<Problem> problem = ProblemOf(status);
+  return absl::IsNotFound(status) && problem.has_value() && problem->code == kCannotWrite;
 }
 
 int CheckPlace(const std::string& path) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "nlohmann/json.hpp"
 #include "runtime/base/checksum.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/safetensors_header.h"
 #include "runtime/store/slice_runs.h"
@@ -373,9 +374,10 @@ absl::Status SafetensorsWriter::Commit() {
   for (size_t i = 0; i < entries_.size(); ++i) {
     int64_t elements = NumElements(entries_[i].shape);
     if (written_[i] == elements) continue;
-    return absl::InternalError(absl::StrCat("W0072 at state ", entries_[i].name,
-                                            ": expected each of its ", elements,
-                                            " elements written once; found ", written_[i], "."));
+    return ErrorOf(absl::StatusCode::kInternal,
+                   {"W0072", absl::StrCat("state ", entries_[i].name),
+                    absl::StrCat("each of its ", elements, " elements written once"),
+                    absl::StrCat(written_[i]), ""});
   }
   WEIR_RETURN_IF_ERROR(WriteChecksums());
   if (::fsync(file_.descriptor()) != 0) return CannotWrite(path_, "cannot flush", errno);

@@ -11,6 +11,7 @@
 #include "google/protobuf/io/coded_stream.h"
 #include "google/protobuf/io/zero_copy_stream_impl.h"
 #include "proto/trace.pb.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/rate_codec.h"
 #include "runtime/trace/trace_names.h"
@@ -470,7 +471,8 @@ absl::Status WriteTrace(const TracedJob& job, int64_t begin_ns, std::ostream& ou
     }
   }
   out.flush();
-  if (!ok || !out.good()) return absl::DataLossError("W0530 the trace could not be written");
+  if (!ok || !out.good())
+    return CodedError(absl::StatusCode::kDataLoss, "W0530", "the trace could not be written");
   return absl::OkStatus();
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -83,7 +84,8 @@ class LoopbackEndpoint final : public TransportEndpoint {
 
   absl::Status CheckHandle(EdgeHandle edge, TransportEdge::Direction direction, int32_t slot) const;
   absl::Status PeerGone(int peer) const {
-    return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", peer, " has left"));
+    return CodedError(absl::StatusCode::kUnavailable, "W0521",
+                      absl::StrCat("rank ", rank_, ": rank ", peer, " has left"));
   }
   // The writer's thread calls this function after it has written something for this endpoint.
   void WakeIfParked() {
@@ -133,8 +135,8 @@ absl::Status LoopbackNetwork::PairEdges() {
       const TransportEdge& spec = endpoint->edges_[i].spec;
       if (spec.direction == TransportEdge::Direction::kOutgoing) continue;
       if (!receivers.try_emplace(spec.edge, endpoint->rank_, static_cast<EdgeHandle>(i)).second) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("W0522 edge ", spec.edge, ": two receivers"));
+        return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                          absl::StrCat("edge ", spec.edge, ": two receivers"));
       }
     }
   }
@@ -145,9 +147,9 @@ absl::Status LoopbackNetwork::PairEdges() {
       if (out.spec.direction == TransportEdge::Direction::kIncoming) continue;
       auto found = receivers.find(out.spec.edge);
       if (found == receivers.end() || found->second.first != out.spec.peer) {
-        return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", out.spec.edge,
-                                                       ": expected a receiver on rank ",
-                                                       out.spec.peer, "; found none"));
+        return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                          absl::StrCat("edge ", out.spec.edge, ": expected a receiver on rank ",
+                                       out.spec.peer, "; found none"));
       }
       LoopbackEndpoint* peer = endpoints_[out.spec.peer].get();
       LoopbackEndpoint::Edge& in = peer->edges_[found->second.second];
@@ -155,9 +157,11 @@ absl::Status LoopbackNetwork::PairEdges() {
           in.spec.slots != out.spec.slots || in.spec.bytes != out.spec.bytes ||
           in.spec.initial_tokens != out.spec.initial_tokens ||
           in.spec.statement != out.spec.statement) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "W0522 edge ", out.spec.edge, ": ranks ", endpoint->rank_, " and ", out.spec.peer,
-            " disagree about peer, slots, bytes, initial tokens or the acts at its ends"));
+        return CodedError(
+            absl::StatusCode::kInvalidArgument, "W0522",
+            absl::StrCat(
+                "edge ", out.spec.edge, ": ranks ", endpoint->rank_, " and ", out.spec.peer,
+                " disagree about peer, slots, bytes, initial tokens or the acts at its ends"));
       }
       out.peer = peer;
       in.peer = endpoint.get();
@@ -169,7 +173,8 @@ absl::Status LoopbackNetwork::PairEdges() {
     }
   }
   if (num_paired != receivers.size())
-    return absl::InvalidArgumentError("W0522 an incoming edge has no sender");
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      "an incoming edge has no sender");
   return absl::OkStatus();
 }
 
@@ -202,7 +207,8 @@ absl::StatusOr<EdgeHandle> LoopbackEndpoint::AddEdge(const TransportEdge& edge) 
   if (network_->IsConnected() || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
       edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
       edge.initial_tokens > edge.slots) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("edge ", edge.edge, ": cannot be added"));
   }
   Edge& added = edges_.emplace_back();
   added.spec = edge;
@@ -218,8 +224,8 @@ absl::Status LoopbackEndpoint::CheckHandle(EdgeHandle edge, TransportEdge::Direc
   if (edge < 0 || edge >= static_cast<EdgeHandle>(edges_.size()) ||
       edges_[edge].spec.direction != direction || slot < 0 || slot >= edges_[edge].spec.slots ||
       edges_[edge].ring == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 rank ", rank_, ": no such edge or slot: ", edge, ", ", slot));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": no such edge or slot: ", edge, ", ", slot));
   }
   return absl::OkStatus();
 }
@@ -236,13 +242,13 @@ absl::Status LoopbackEndpoint::Put(EdgeHandle edge, const MessageHeader& header,
   Edge& e = edges_[edge];
   if (header.payload_bytes < 0 || header.payload_bytes > e.spec.bytes ||
       header.edge != e.spec.edge) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
   if (e.taken[header.slot] != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ", edge ", e.spec.edge,
-                                                   ", slot ", header.slot,
-                                                   ": its credit is not back"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ", edge ", e.spec.edge, ", slot ", header.slot,
+                                   ": its credit is not back"));
   }
   if (closed_) return PeerGone(rank_);
   if (e.back->closed.load(std::memory_order_acquire)) return PeerGone(e.spec.peer);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -184,14 +185,17 @@ void MessageLedger::Complete(EdgeHandle edge, int32_t slot) {
 absl::Status MessageLedger::CheckSend(EdgeHandle edge, Direction direction, int32_t slot) const {
   if (edge < 0 || edge >= num_edges() || edges_[edge].spec.direction != direction || slot < 0 ||
       slot >= edges_[edge].spec.slots) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 rank ", identity_.rank, ": no such edge or slot: ", edge, ", ", slot));
+    return CodedError(
+        absl::StatusCode::kInvalidArgument, "W0522",
+        absl::StrCat("rank ", identity_.rank, ": no such edge or slot: ", edge, ", ", slot));
   }
   const Use expected = direction == Direction::kOutgoing ? Use::kFree : Use::kTaken;
   if (edges_[edge].slots[slot].use != expected) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "W0522 rank ", identity_.rank, ", edge ", edges_[edge].spec.edge, ", slot ", slot,
-        direction == Direction::kOutgoing ? ": its credit is not back" : ": it holds no token"));
+    return CodedError(
+        absl::StatusCode::kInvalidArgument, "W0522",
+        absl::StrCat("rank ", identity_.rank, ", edge ", edges_[edge].spec.edge, ", slot ", slot,
+                     direction == Direction::kOutgoing ? ": its credit is not back"
+                                                       : ": it holds no token"));
   }
   return absl::OkStatus();
 }

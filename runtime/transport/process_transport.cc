@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/loopback_transport.h"
 
@@ -58,8 +59,8 @@ class ProcessEndpoint final : public TransportEndpoint {
 
   absl::StatusOr<EdgeHandle> AddEdge(const TransportEdge& edge) override {
     if (edge.peer < 0 || edge.peer >= static_cast<int>(is_local_.size())) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("W0522 edge ", edge.edge, ": no rank ", edge.peer));
+      return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                        absl::StrCat("edge ", edge.edge, ": no rank ", edge.peer));
     }
     const EdgeHandle outer = static_cast<EdgeHandle>(edges_.size());
     Half& half = is_local_[edge.peer] ? local_ : remote_;
@@ -153,7 +154,8 @@ class ProcessEndpoint final : public TransportEndpoint {
     return edge >= 0 && edge < static_cast<EdgeHandle>(edges_.size());
   }
   absl::Status NoSuchEdge(EdgeHandle edge) const {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": no such edge: ", edge));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": no such edge: ", edge));
   }
   // Each half calls this function from a thread of its own. Both may have news at once; the hook is
   // called once.
@@ -207,8 +209,9 @@ absl::StatusOr<std::unique_ptr<TransportNetwork>> MakeProcessNetwork(
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty() || sorted.front() < 0 || sorted.back() >= num_ranks ||
       std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 ", sorted.size(), " ranks of ", num_ranks, " cannot be one process"));
+    return CodedError(
+        absl::StatusCode::kInvalidArgument, "W0522",
+        absl::StrCat(sorted.size(), " ranks of ", num_ranks, " cannot be one process"));
   }
   std::unique_ptr<UcxNetwork> remote;
   if (static_cast<int>(sorted.size()) < num_ranks) {

@@ -6,6 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -125,7 +126,8 @@ bool IsSound(const RankCard& card, size_t position) {
 }
 
 absl::Status Disagreement(uint64_t edge, const std::string& what) {
-  return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge, ": ", what));
+  return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                    absl::StrCat("edge ", edge, ": ", what));
 }
 
 std::string TextOf(const CardEdge& edge) {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/random.h"
 #include "runtime/base/status.h"
 
@@ -72,7 +73,8 @@ class SimEndpoint final : public TransportEndpoint {
   absl::Status HandOver(EdgeHandle edge, MessageReceiver* receiver, int64_t* num_messages);
   absl::Status CheckPayload(EdgeHandle edge, const WireMessage& message) const;
   absl::Status PeerGone(int rank) const {
-    return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, ": rank ", rank, " has left"));
+    return CodedError(absl::StatusCode::kUnavailable, "W0521",
+                      absl::StrCat("rank ", rank_, ": rank ", rank, " has left"));
   }
   bool HasNews() const {
     const auto deliverable = [this](EdgeHandle edge) { return ledger_->Front(edge) != nullptr; };
@@ -122,7 +124,8 @@ SimNetwork::Lane SimNetwork::lane(int index) const {
 absl::Status SimNetwork::ConnectAll() {
   if (connected_) return connect_status_;
   connected_ = true;
-  connect_status_ = absl::InvalidArgumentError("W0522 the two sides of an edge disagree");
+  connect_status_ =
+      CodedError(absl::StatusCode::kInvalidArgument, "W0522", "the two sides of an edge disagree");
   // (edge, direction) -> (rank, handle)
   std::map<std::pair<uint64_t, int>, std::pair<int, EdgeHandle>> sides;
   for (auto& endpoint : endpoints_) {
@@ -463,7 +466,8 @@ absl::StatusOr<EdgeHandle> SimEndpoint::AddEdge(const TransportEdge& edge) {
   if (network_->connected_ || edge.peer < 0 || edge.peer >= num_ranks || edge.peer == rank_ ||
       edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
       edge.initial_tokens > edge.slots) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("edge ", edge.edge, ": cannot be added"));
   }
   Edge& added = edges_.emplace_back();
   added.spec = edge;
@@ -473,7 +477,8 @@ absl::StatusOr<EdgeHandle> SimEndpoint::AddEdge(const TransportEdge& edge) {
 
 absl::Status SimEndpoint::CheckSend(EdgeHandle edge, Direction direction, int32_t slot) const {
   if (ledger_ != nullptr) return ledger_->CheckSend(edge, direction, slot);
-  return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
+  return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                    absl::StrCat("rank ", rank_, ": not connected"));
 }
 
 void* SimEndpoint::TryMap(EdgeHandle edge, int32_t slot) {
@@ -505,8 +510,8 @@ absl::Status SimEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
   char* mapped = static_cast<char*>(TryMap(edge, header.slot));
   if (size < 0 || size > e.spec.bytes || header.edge != e.spec.edge ||
       (lands && mapped == nullptr && bytes == nullptr)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
   if (closed_ || network_->endpoints_[e.spec.peer]->closed_) return PeerGone(e.spec.peer);
   if (std::find(lost_.begin(), lost_.end(), e.spec.peer) != lost_.end())

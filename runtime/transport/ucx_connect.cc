@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/envelope.h"
 #include "runtime/transport/ucx_endpoint.h"
@@ -31,7 +32,8 @@ bool IsMapped(const char* begin, int64_t bytes) {
 
 absl::Status UcxEndpoint::Connect() {
   if (ledger_ != nullptr)
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": connects once"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": connects once"));
   FindPeers();
   WEIR_ASSIGN_OR_RETURN(const RankCard mine, MakeCard());
   const std::string& key = network_->options.job_key;
@@ -134,10 +136,11 @@ absl::Status UcxEndpoint::ReadCard(Peer& peer, const RankCard& mine) {
   const RankCard& card = peer.card;
   if (card.rank != peer.rank || card.num_ranks != mine.num_ranks || card.lanes != mine.lanes ||
       card.checksum != mine.checksum) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "W0522 rank ", rank_, " of ", mine.num_ranks, ", lanes ", mine.lanes, ", checksum ",
-        mine.checksum, ": the card of rank ", peer.rank, " says rank ", card.rank, " of ",
-        card.num_ranks, ", lanes ", card.lanes, ", checksum ", card.checksum));
+    return CodedError(
+        absl::StatusCode::kInvalidArgument, "W0522",
+        absl::StrCat("rank ", rank_, " of ", mine.num_ranks, ", lanes ", mine.lanes, ", checksum ",
+                     mine.checksum, ": the card of rank ", peer.rank, " says rank ", card.rank,
+                     " of ", card.num_ranks, ", lanes ", card.lanes, ", checksum ", card.checksum));
   }
   WEIR_ASSIGN_OR_RETURN(peer.pairs, PairEdges(mine, card));
   return absl::OkStatus();
@@ -147,9 +150,10 @@ absl::Status UcxEndpoint::Reach(Peer& peer) {
   const Lanes lanes = network_->options.lanes;
   peer.same_host = lanes != Lanes::kTcp && peer.card.host == network_->host;
   if (lanes == Lanes::kSharedMemory && !peer.same_host) {
-    return absl::UnavailableError(absl::StrCat("W0525 rank ", rank_, " shares no memory with rank ",
-                                               peer.rank, ": one is on '", network_->host,
-                                               "', the other on '", peer.card.host, "'"));
+    return CodedError(
+        absl::StatusCode::kUnavailable, "W0525",
+        absl::StrCat("rank ", rank_, " shares no memory with rank ", peer.rank, ": one is on '",
+                     network_->host, "', the other on '", peer.card.host, "'"));
   }
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE;
@@ -230,9 +234,9 @@ absl::Status UcxEndpoint::Greet() {
   }
   for (const Peer& peer : peers_) {
     if (!heard(peer) || num_pending_greetings_ > 0) {
-      return absl::DeadlineExceededError(absl::StrCat("W0527 rank ", rank_, ": rank ", peer.rank,
-                                                      " was not heard within ",
-                                                      network_->options.connect_limit_ms, " ms"));
+      return CodedError(absl::StatusCode::kDeadlineExceeded, "W0527",
+                        absl::StrCat("rank ", rank_, ": rank ", peer.rank, " was not heard within ",
+                                     network_->options.connect_limit_ms, " ms"));
     }
   }
   return absl::OkStatus();

@@ -15,6 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "runtime/base/problem.h"
 #include "runtime/limits/process_limits.h"
 #include "ucm/api/ucm.h"
 #include "ucs/config/global_opts.h"
@@ -155,17 +156,17 @@ extern "C" int shmget(key_t, size_t, int) {
 namespace weir {
 
 absl::Status UcxError(ucs_status_t status, const std::string& what) {
-  std::string text = absl::StrCat("W0525 ", what, ": ", ucs_status_string(status));
-  if (last_text[0] != '\0') absl::StrAppend(&text, " (", last_text, ")");
+  Problem problem{.code = "W0525", .where = "UCX"};
+  problem.found = absl::StrCat(what, ": ", ucs_status_string(status));
+  if (last_text[0] != '\0') absl::StrAppend(&problem.found, " (", last_text, ")");
   last_text[0] = '\0';
   // UCX meets this limit and does not name it, and few users suspect it: the limit of file size
   // counts for shared memory, too.
   if (const std::string limit = LimitText(RLIMIT_FSIZE); !limit.empty()) {
-    absl::StrAppend(&text,
-                    ". Try: raise the limit of file size, which counts for shared memory, too (",
-                    limit, ")");
+    problem.hint = absl::StrCat(
+        "raise the limit of file size, which counts for shared memory, too (", limit, ")");
   }
-  return absl::UnavailableError(text);
+  return ErrorOf(absl::StatusCode::kUnavailable, problem);
 }
 
 std::string HostIdentity() {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "runtime/base/checksum.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/envelope.h"
 
@@ -72,8 +73,9 @@ absl::Status UcxEndpoint::MakeWorker() {
   if (status != UCS_OK) return UcxError(status, absl::StrCat("rank ", rank_, " cannot sleep"));
   timer_fd_ = ::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
   if (timer_fd_ < 0) {
-    return absl::UnavailableError(
-        absl::StrCat("W0525 rank ", rank_, " cannot sleep: no timer: ", std::strerror(errno)));
+    return CodedError(
+        absl::StatusCode::kUnavailable, "W0525",
+        absl::StrCat("rank ", rank_, " cannot sleep: no timer: ", std::strerror(errno)));
   }
   ucp_am_handler_param_t handler{};
   handler.field_mask = UCP_AM_HANDLER_PARAM_FIELD_ID | UCP_AM_HANDLER_PARAM_FIELD_FLAGS |
@@ -96,8 +98,8 @@ UcxEndpoint::~UcxEndpoint() {
 
 absl::StatusOr<char*> UcxEndpoint::AllocateLanding(int64_t bytes) {
   if (landing_memory_ != nullptr || bytes < 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 rank ", rank_, ": landing memory of ", bytes, " bytes"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": landing memory of ", bytes, " bytes"));
   }
   if (network_->options.lanes == UcxTransportOptions::Lanes::kTcp || bytes == 0) return nullptr;
   ucp_mem_map_params_t params{};
@@ -123,7 +125,8 @@ absl::StatusOr<EdgeHandle> UcxEndpoint::AddEdge(const TransportEdge& edge) {
   if (ledger_ != nullptr || edge.peer < 0 || edge.peer >= network_->num_ranks ||
       edge.peer == rank_ || edge.slots < 1 || edge.bytes < 0 || edge.initial_tokens < 0 ||
       edge.initial_tokens > edge.slots || (has_landing && edge.stride < edge.bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("W0522 edge ", edge.edge, ": cannot be added"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("edge ", edge.edge, ": cannot be added"));
   }
   Edge& added = edges_.emplace_back();
   added.spec = edge;
@@ -153,15 +156,16 @@ void UcxEndpoint::Lose(Peer& peer, ucs_status_t why) {
 // A peer that leaves says so. A lost peer may live, when only the way to it is gone.
 absl::Status UcxEndpoint::PeerGone(const Peer& peer) const {
   if (peer.left || !peer.lost)
-    return absl::UnavailableError(
-        absl::StrCat("W0521 rank ", rank_, ": rank ", peer.rank, " has left"));
-  return absl::UnavailableError(
-      Format({"W0980", absl::StrCat("rank ", rank_),
-              absl::StrCat("a connection to rank ", peer.rank, " until the job ends"),
-              absl::StrCat("it broke: ", ucs_status_string(peer.lost_because)),
-              "look for what cuts connections, such as a firewall, `ss -K` or an interface that "
-              "went down; "
-              "--transport shm needs no network"}));
+    return CodedError(absl::StatusCode::kUnavailable, "W0521",
+                      absl::StrCat("rank ", rank_, ": rank ", peer.rank, " has left"));
+  return ErrorOf(
+      absl::StatusCode::kUnavailable,
+      {"W0980", absl::StrCat("rank ", rank_),
+       absl::StrCat("a connection to rank ", peer.rank, " until the job ends"),
+       absl::StrCat("it broke: ", ucs_status_string(peer.lost_because)),
+       "look for what cuts connections, such as a firewall, `ss -K` or an interface that "
+       "went down; "
+       "--transport shm needs no network"});
 }
 
 UcxEndpoint::Peer* UcxEndpoint::PeerOf(int rank) {
@@ -184,18 +188,21 @@ WireMessage UcxEndpoint::NewMessage(WireMessage::Kind kind, EdgeHandle receiver_
 
 absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, const void* bytes) {
   if (!connected_)
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": not connected"));
   WEIR_RETURN_IF_ERROR(ledger_->CheckSend(edge, Direction::kOutgoing, header.slot));
   Edge& e = edges_[edge];
   const int64_t size = header.payload_bytes;
   const bool sends = size > 0 && e.payload == WireMessage::Payload::kSent;
   if (size < 0 || size > e.spec.bytes || header.edge != e.spec.edge ||
       (sends && bytes == nullptr)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("W0522 rank ", rank_, ": bad header for edge ", e.spec.edge));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": bad header for edge ", e.spec.edge));
   }
   Peer& peer = peers_[e.peer];
-  if (closed_) return absl::UnavailableError(absl::StrCat("W0521 rank ", rank_, " has left"));
+  if (closed_)
+    return CodedError(absl::StatusCode::kUnavailable, "W0521",
+                      absl::StrCat("rank ", rank_, " has left"));
   if (peer.left || peer.lost) return PeerGone(peer);
 
   WireMessage message = NewMessage(WireMessage::Kind::kToken, e.peer_edge);
@@ -221,7 +228,8 @@ absl::Status UcxEndpoint::Put(EdgeHandle edge, const MessageHeader& header, cons
 
 absl::Status UcxEndpoint::ReturnCredit(EdgeHandle edge, int32_t slot) {
   if (!connected_)
-    return absl::InvalidArgumentError(absl::StrCat("W0522 rank ", rank_, ": not connected"));
+    return CodedError(absl::StatusCode::kInvalidArgument, "W0522",
+                      absl::StrCat("rank ", rank_, ": not connected"));
   WEIR_RETURN_IF_ERROR(ledger_->CheckSend(edge, Direction::kIncoming, slot));
   Edge& e = edges_[edge];
   WireMessage message = NewMessage(WireMessage::Kind::kCredit, e.peer_edge);

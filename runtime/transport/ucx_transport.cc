@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/transport/ucx_endpoint.h"
 
@@ -25,8 +26,9 @@ class UcxNetworkOfProcess final : public UcxNetwork {
     for (size_t i = 0; i < local_ranks.size(); ++i) {
       const int rank = local_ranks[i];
       if (rank < 0 || rank >= num_ranks || endpoint_of_rank_[rank] != nullptr) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("W0522 rank ", rank, " of ", num_ranks, " cannot be here, or is twice"));
+        return CodedError(
+            absl::StatusCode::kInvalidArgument, "W0522",
+            absl::StrCat("rank ", rank, " of ", num_ranks, " cannot be here, or is twice"));
       }
       WEIR_ASSIGN_OR_RETURN(endpoint_of_rank_[rank],
                             UcxEndpoint::Create(&network_, rank, static_cast<int>(fds.size())));

@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 
 namespace weir {
 namespace {
@@ -35,8 +36,8 @@ absl::StatusOr<std::unique_ptr<WakeThread>> WakeThread::Start(std::vector<int> f
     ok = ::epoll_ctl(wake->epoll_, EPOLL_CTL_ADD, wake->fds_[i], &event) == 0;
   }
   if (!ok)
-    return absl::UnavailableError(
-        absl::StrCat("W0525 cannot wait for file descriptors: ", std::strerror(errno)));
+    return CodedError(absl::StatusCode::kUnavailable, "W0525",
+                      absl::StrCat("cannot wait for file descriptors: ", std::strerror(errno)));
   // Signals belong to other threads.
   sigset_t all, before;
   ::sigfillset(&all);

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/base/wrap_text.h"
 #include "runtime/limits/process_limits.h"
@@ -123,11 +123,14 @@ void AddSaid(const std::vector<DataPath>& before, const std::vector<DataPath>& a
 
 // Returns an error as people read it: the advice and the reference stand on separate lines.
 std::string ErrorText(const CliContext& context) {
-  const std::string message(WithPlace(context.source, context.status).message());
-  std::string text =
-      absl::StrCat("weir: ", absl::StrReplaceAll(message, {{". Try: ", ".\n  Try: "}}), "\n");
-  if (const std::string code = CodeOf(message); !code.empty())
-    absl::StrAppend(&text, "  See: weir explain ", code, "\n");
+  const absl::Status status = WithPlace(context.source, context.status);
+  const std::vector<Problem> problems = ProblemsOf(status);
+  std::vector<std::string> lines;
+  for (const Problem& problem : problems) lines.push_back(ProblemText(problem, "\n  "));
+  if (lines.empty()) lines.emplace_back(status.message());
+  std::string text = absl::StrCat("weir: ", absl::StrJoin(lines, "\n"), "\n");
+  if (!problems.empty())
+    absl::StrAppend(&text, "  See: weir explain ", problems.front().code, "\n");
   return WrapText(text, context.columns);
 }
 

@@ -16,13 +16,6 @@
 namespace weir {
 namespace {
 
-constexpr size_t kCodeLength = 5;
-
-bool IsCode(absl::string_view text) {
-  return text.size() == kCodeLength && text[0] == 'W' &&
-         std::all_of(text.begin() + 1, text.end(), [](char c) { return absl::ascii_isdigit(c); });
-}
-
 // Turns "w417" and "417" into "W0417"; any other text stays.
 std::string FullCode(const std::string& text) {
   std::string code = absl::AsciiStrToUpper(text);
@@ -110,14 +103,6 @@ std::string ListErrors(int columns) {
     absl::StrAppend(&text, CutText(absl::StrCat(page.code, "  ", PlainText(page.title)), columns),
                     "\n");
   return text;
-}
-
-std::string CodeOf(const std::string& message) {
-  const std::string code = message.substr(0, kCodeLength);
-  const bool ends = message.size() == kCodeLength ||
-                    (message.size() > kCodeLength &&
-                     (message[kCodeLength] == ' ' || message[kCodeLength] == ':'));
-  return IsCode(code) && ends ? code : "";
 }
 
 }  // namespace weir

@@ -26,8 +26,4 @@ absl::StatusOr<std::string> ExplainError(const std::string& code, int columns);
 // Returns one line for each page: code and title.
 std::string ListErrors(int columns);
 
-// Returns the code at the start of an error message: "W0417" for "W0417 at ...: expected ...".
-// Returns "" if the message has none.
-std::string CodeOf(const std::string& message);
-
 }  // namespace weir

@@ -51,12 +51,5 @@ TEST(ErrorPagesTest, TheListHasALineForEachPage) {
   EXPECT_EQ(lines.size(), ErrorPages().size() + 1);  // and the empty line at the end
 }
 
-TEST(ErrorPagesTest, FindsTheCodeThatAMessageBeginsWith) {
-  EXPECT_EQ(CodeOf("W0417 at x: expected"), "W0417");
-  EXPECT_EQ(CodeOf("W0417: expected"), "W0417");
-  EXPECT_EQ(CodeOf("W04177"), "");
-  EXPECT_EQ(CodeOf("worker 0: W0521 rank 0"), "");
-}
-
 }  // namespace
 }  // namespace weir

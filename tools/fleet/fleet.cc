@@ -14,7 +14,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "runtime/base/build_id.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/control/outcome.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/trace/trace_parts.h"
 #include "runtime/transport/rank_card.h"
@@ -265,12 +267,12 @@ void Fleet::TakeTrouble(int worker, const std::string& bytes) {
   event.kind = FailureEvent::Kind::kBroken;
   event.time_ns = clock_.NowNs();
   event.worker = worker;
-  event.reason = trouble.message();
-  constexpr char kTry[] = ". Try: ";
-  if (const size_t at = event.reason.find(kTry); at != std::string::npos) {
-    event.advice = event.reason.substr(at + sizeof(kTry) - 1);
-    event.reason.erase(at);
-    while (!event.advice.empty() && event.advice.back() == '.') event.advice.pop_back();
+  const absl::Status status = FromOutcome(trouble.outcome());
+  event.reason = std::string(status.message());
+  if (const std::optional<Problem> problem = ProblemOf(status);
+      problem.has_value() && !problem->hint.empty()) {
+    event.reason = HeadText(*problem);
+    event.advice = problem->hint;
   }
   MutexLock lock(&mutex_);
   lost_.push_back(std::move(event));
@@ -316,7 +318,8 @@ void Fleet::CheckProgress() {
   watch_progress_.store(false);
   ExplainStandstill(&event);
   supervisor_->HideOutput();  // the list of all waits is long, and the report has a summary
-  const absl::Status reason = absl::AbortedError(absl::StrCat("W0516 no progress: ", event.reason));
+  const absl::Status reason =
+      CodedError(absl::StatusCode::kAborted, "W0516", absl::StrCat("no progress: ", event.reason));
   Fail(std::move(event), reason);
 }
 

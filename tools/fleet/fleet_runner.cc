@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/compile.h"
 #include "compiler/ir/rhythm_codec.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
+#include "runtime/control/outcome.h"
 #include "tools/launch/placement.h"
 #include "tools/train/prepare_training.h"
 
@@ -150,12 +152,11 @@ absl::StatusOr<std::map<int64_t, StepMetrics>> FleetRunner::Evaluate() {
   absl::Status failure;
   for (const WorkerAnswer& answer : *answers) {
     if (!answer.has_failure()) continue;
-    const absl::Status status(static_cast<absl::StatusCode>(answer.failure().code()),
-                              answer.failure().message());
+    const absl::Status status = FromOutcome(answer.failure());
     if (failure.ok() || absl::IsUnavailable(failure)) failure = status;
   }
   if (absl::IsUnavailable(failure))
-    failure = absl::InternalError(failure.message());  // workers live, so the job does not end here
+    failure = WithCode(absl::StatusCode::kInternal, failure);  // workers live: the job goes on
   WEIR_RETURN_IF_ERROR(failure);
   return MetricsOf(*answers);
 }

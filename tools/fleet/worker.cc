@@ -20,6 +20,7 @@
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
 #include "runtime/base/status.h"
+#include "runtime/control/outcome.h"
 #include "runtime/control/worker_link.h"
 #include "runtime/limits/process_limits.h"
 #include "runtime/transport/process_transport.h"
@@ -222,7 +223,7 @@ class Worker {
       // No process has ended the job yet, so the failure of the job begins here.
       log_ << status.message() << std::endl;
       WorkerTrouble trouble;
-      trouble.set_message(std::string(status.message()));
+      *trouble.mutable_outcome() = ToOutcome(status);
       link_->Send(trouble.SerializeAsString());
     }
     if (!status.ok()) return status;
@@ -247,8 +248,7 @@ class Worker {
         if (reported.ok()) {
           AddMetrics(*reported, answer);
         } else if (!HasEnded()) {
-          answer->mutable_failure()->set_code(static_cast<int>(reported.status().code()));
-          answer->mutable_failure()->set_message(std::string(reported.status().message()));
+          *answer->mutable_failure() = ToOutcome(reported.status());
         } else {
           return reported.status();
         }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -16,6 +17,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "runtime/base/printable_text.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/input_file.h"
 #include "sbp/mesh.h"
@@ -114,15 +116,15 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
       problem.found = message;
       while (!problem.found.empty() && problem.found.back() == '.') problem.found.pop_back();
     }
-    errors_.push_back(Format(problem));
+    errors_.push_back(std::move(problem));
   }
   void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
 
-  const std::vector<std::string>& errors() const { return errors_; }
+  const std::vector<Problem>& errors() const { return errors_; }
 
  private:
   std::string name_, expected_;
-  std::vector<std::string> errors_;
+  std::vector<Problem> errors_;
 };
 
 // Returns the place of the first byte that begins no character, or text.size() if there is none. A
@@ -374,7 +376,7 @@ class FieldSetter {
     parser.RecordErrorsTo(&collector);
     parser.SetRecursionLimit(kRecursionMax);
     if (!parser.ParseFromString(WithoutBraces(value_), parsed.get())) {
-      return absl::InvalidArgumentError(absl::StrJoin(collector.errors(), "\n"));
+      return ErrorOfAll(absl::StatusCode::kInvalidArgument, collector.errors());
     }
     Message* target = nullptr;
     if (!field->is_repeated()) {
@@ -414,7 +416,7 @@ absl::StatusOr<Job> ParseJob(const std::string& with_mark, const std::string& na
     if (collector.errors().empty()) {
       return Rejected({"W0002", name, kAJob, "something else", ""});
     }
-    return absl::InvalidArgumentError(absl::StrJoin(collector.errors(), "\n"));
+    return ErrorOfAll(absl::StatusCode::kInvalidArgument, collector.errors());
   }
   WEIR_RETURN_IF_ERROR(At(name, CheckStrings(job, "")));
   return job;

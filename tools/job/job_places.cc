@@ -13,6 +13,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "proto/job.pb.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -239,11 +240,9 @@ std::string PlaceOf(const JobSource& source, const std::string& element) {
 
 absl::Status WithPlace(const JobSource& source, const absl::Status& status) {
   if (status.ok()) return status;
-  const std::string message(status.message());
-  // "W0407 at WHERE: expected ..."
-  const size_t begin = message.find(" at "), end = message.find(": expected ");
-  if (message.empty() || message[0] != 'W' || begin != 5 || end == std::string::npos) return status;
-  const std::string element = message.substr(begin + 4, end - begin - 4);
+  const std::optional<Problem> problem = ProblemOf(status);
+  if (!problem.has_value() || problem->where.empty()) return status;
+  const std::string& element = problem->where;
   if (absl::StartsWith(element, source.name + ":") || absl::StartsWith(element, "--"))
     return status;
   const std::string place = PlaceOf(source, element);

@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/limits/process_limits.h"
 
@@ -24,9 +25,9 @@ namespace fs = std::filesystem;
 constexpr char kLatest[] = "latest";
 
 absl::Status CannotLog(const std::string& path, const std::string& expected, int error) {
-  return absl::UnavailableError(
-      Format({"W0092", path.empty() ? "the empty path" : path, expected, ::strerror(error),
-              error == EMFILE ? ShortageAdvice(error) : "another folder for the logs"}));
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {"W0092", path.empty() ? "the empty path" : path, expected, ::strerror(error),
+                  error == EMFILE ? ShortageAdvice(error) : "another folder for the logs"});
 }
 
 bool IsDirectory(const std::string& path) {

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "runtime/base/clock.h"
 #include "runtime/base/mutex.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/limits/process_limits.h"
 #include "tools/launch/log_directory.h"
@@ -404,8 +405,9 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(
   KeepExits();
   OwnedDescriptor wake(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake.open()) {
-    return absl::UnavailableError(Format({"W0093", "the starter", "a descriptor to be woken by",
-                                          ::strerror(errno), ShortageAdvice(errno)}));
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0093", "the starter", "a descriptor to be woken by", ::strerror(errno),
+                    ShortageAdvice(errno)});
   }
   auto supervisor = std::make_unique<LocalSupervisor>(std::move(options), std::move(wake));
   WEIR_RETURN_IF_ERROR(supervisor->StartWorkers(workers));

@@ -14,6 +14,7 @@
 #include <climits>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/limits/process_limits.h"
 #include "tools/launch/worker_environment.h"
@@ -26,9 +27,9 @@ namespace {
 constexpr int kDescriptorMin = 3;
 
 absl::Status CannotStart(const std::string& program, const std::string& what, int error) {
-  return absl::UnavailableError(
-      Format({"W0093", program, "a worker process",
-              absl::StrCat(what, " failed: ", ::strerror(error)), ShortageAdvice(error)}));
+  return ErrorOf(absl::StatusCode::kUnavailable,
+                 {"W0093", program, "a worker process",
+                  absl::StrCat(what, " failed: ", ::strerror(error)), ShortageAdvice(error)});
 }
 
 struct Pipe {

@@ -4,6 +4,7 @@
 #include <system_error>
 #include <thread>
 
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "tools/sandbox/sandbox.h"
 
@@ -23,9 +24,9 @@ absl::Status RunConfined(const std::function<absl::Status()>& work) {
       }
     });
   } catch (const std::system_error& error) {
-    return absl::UnavailableError(
-        Format({"W0815", "a thread to compile the job on", "one", error.code().message(),
-                "a higher limit of processes and threads (ulimit -u)"}));
+    return ErrorOf(absl::StatusCode::kUnavailable,
+                   {"W0815", "a thread to compile the job on", "one", error.code().message(),
+                    "a higher limit of processes and threads (ulimit -u)"});
   }
   thread.join();
   if (thrown != nullptr) std::rethrow_exception(thrown);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +12,7 @@
 #include "google/protobuf/io/tokenizer.h"
 #include "google/protobuf/text_format.h"
 #include "runtime/base/dtype.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/store/mapped_file.h"
 #include "tools/job/text_bounds.h"
@@ -56,14 +58,14 @@ class ErrorCollector : public google::protobuf::io::ErrorCollector {
             nearest.empty() ? absl::StrCat("one of ", absl::StrJoin(names, ", ")) : nearest;
       }
     }
-    errors_.push_back(Format(problem));
+    errors_.push_back(std::move(problem));
   }
   void AddWarning(int, google::protobuf::io::ColumnNumber, const std::string&) override {}
-  const std::vector<std::string>& errors() const { return errors_; }
+  const std::vector<Problem>& errors() const { return errors_; }
 
  private:
   const std::string name_;
-  std::vector<std::string> errors_;
+  std::vector<Problem> errors_;
 };
 
 // Keeps the first error.
@@ -193,7 +195,7 @@ absl::StatusOr<Cluster> ParseCluster(const std::string& text, const std::string&
   parser.RecordErrorsTo(&errors);
   parser.SetRecursionLimit(16);
   if (!parser.ParseFromString(text, &cluster))
-    return absl::InvalidArgumentError(absl::StrJoin(errors.errors(), "\n"));
+    return ErrorOfAll(absl::StatusCode::kInvalidArgument, errors.errors());
   WEIR_RETURN_IF_ERROR(CheckCluster(cluster, name));
   return cluster;
 }

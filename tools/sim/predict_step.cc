@@ -1,8 +1,11 @@
 #include "tools/sim/predict_step.h"
 
 #include <algorithm>
+#include <optional>
+#include <string>
 
 #include "compiler/rhythm/solve_rhythm.h"
+#include "runtime/base/problem.h"
 
 namespace weir {
 namespace {
@@ -32,12 +35,9 @@ double PlannedStepNs(const LogicalPlan& plan, const compiler::CostModel& costs) 
                        : 0;
 }
 
-// Returns the finding in "W0704 at cluster here: expected ...; found 2 devices. Try: ...".
-std::string Found(const std::string& message) {
-  const size_t begin = message.find("expected "), end = message.find(". Try: ");
-  return begin == std::string::npos
-             ? message
-             : message.substr(begin, end == std::string::npos ? end : end - begin);
+std::string Found(const absl::Status& status) {
+  const std::optional<Problem> problem = ProblemOf(status);
+  return problem.has_value() ? FindingText(*problem) : std::string(status.message());
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ StepPrediction PredictStep(const LogicalPlan& plan, const JobCosts& costs) {
     prediction.report = *std::move(report);
     return prediction;
   } else {
-    prediction.why_not = Found(std::string(report.status().message()));
+    prediction.why_not = Found(report.status());
   }
   prediction.step_ns = PlannedStepNs(plan, costs.model());
   return prediction;

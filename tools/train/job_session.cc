@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 #include "runtime/device/device_factory.h"
 #include "runtime/limits/process_limits.h"
@@ -113,9 +114,9 @@ absl::StatusOr<JobSession> OpenJobSession(const Job& job, const JobSessionOption
     WEIR_ASSIGN_OR_RETURN(opened.plan, CompileConfined(job, compile));
   }
   if (!options.plan_id.empty() && options.plan_id != opened.plan->plan_id) {
-    return absl::FailedPreconditionError(
-        Format({"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
-                opened.plan->plan_id, "start all processes of a job from one program"}));
+    return ErrorOf(absl::StatusCode::kFailedPrecondition,
+                   {"W0095", absl::StrCat("the plan of job ", job.name()), options.plan_id,
+                    opened.plan->plan_id, "start all processes of a job from one program"});
   }
   int64_t devices = opened.plan->mesh.num_ranks();
   WEIR_RETURN_IF_ERROR(CheckMachine(*opened.plan, options.threads_per_device));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "actors/engine/finite_watch.h"
 #include "runtime/base/finite.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/status.h"
 
 namespace weir {
@@ -153,9 +154,10 @@ absl::Status NoteParts(const std::map<std::string, SavedPart>& parts, const Save
                        SafetensorsWriter* writer) {
   for (const auto& [name, part] : parts) {
     if (order.nonfinite == Nonfinite::kRefuse && !part.nonfinite.empty()) {
-      return absl::OutOfRangeError(Format(
+      return ErrorOf(
+          absl::StatusCode::kOutOfRange,
           {"W0963", absl::StrCat(order.path, ", state ", name), "finite values to keep",
-           part.nonfinite, "an earlier checkpoint with a lower training.schedule.learning_rate"}));
+           part.nonfinite, "an earlier checkpoint with a lower training.schedule.learning_rate"});
     }
     WEIR_RETURN_IF_ERROR(writer->NotePart(name, part.elements));
   }
@@ -171,9 +173,9 @@ absl::Status CopyWeights(const Session& from, Session* to) {
         if (source == sources.end() || source->slice.shape != state.slice.shape ||
             source->slice.offset != state.slice.offset ||
             source->slice.dtype != state.slice.dtype) {
-          return absl::InternalError(
-              absl::StrCat("W0072 at weight ", state.name, ", rank ", rank,
-                           ": expected the same shard in both plans of the job; found another."));
+          return ErrorOf(absl::StatusCode::kInternal,
+                         {"W0072", absl::StrCat("weight ", state.name, ", rank ", rank),
+                          "the same shard in both plans of the job", "another", ""});
         }
         WEIR_ASSIGN_OR_RETURN(const HostView weight, from.ReadState(rank, state.name));
         return to->WriteState(rank, state.name, weight.bytes());

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "compiler/job/check_training.h"
+#include "runtime/base/problem.h"
 #include "runtime/base/schedule.h"
 #include "runtime/base/status.h"
 #include "runtime/base/unit_text.h"
@@ -249,9 +250,10 @@ class Trainer {
     }
     result_.evaluation = MeanOf(*batches);
     if (result_.evaluation->batches != runner_->facts().evaluation_batches) {
-      return absl::InternalError(
-          absl::StrCat("W0073: expected metrics of ", runner_->facts().evaluation_batches,
-                       " batches; found ", result_.evaluation->batches, "."));
+      return ErrorOf(absl::StatusCode::kInternal,
+                     {"W0073", "",
+                      absl::StrCat("metrics of ", runner_->facts().evaluation_batches, " batches"),
+                      absl::StrCat(result_.evaluation->batches), ""});
     }
     return absl::OkStatus();
   }
@@ -457,11 +459,12 @@ class Trainer {
     WriteTrace();
     SayWhatIsMissing();
     const std::string first = FindFirstTensor(bad);
-    return absl::OutOfRangeError(Format(
+    return ErrorOf(
+        absl::StatusCode::kOutOfRange,
         {"W0962", absl::StrCat("step ", bad.step + 1), "a finite loss and finite gradients",
          absl::StrCat(bad.found, first.empty() ? "" : "; first not finite: " + first),
          "a lower training.schedule.learning_rate, warm-up or training.optimizer.clip_norm=1; or "
-         "--on-nonfinite skip, which leaves such updates out"}));
+         "--on-nonfinite skip, which leaves such updates out"});
   }
 
   void KeepStopped(const std::string& what, const std::string& path, const absl::Status& status) {

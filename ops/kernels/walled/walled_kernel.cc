@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "ops/kernels/kernel.h"
+#include "runtime/base/problem.h"
 #include "runtime/device/walled_device.h"
 #include "runtime/device/walled_memory.h"
 
@@ -30,7 +31,8 @@ class WorkspaceMark {
     if (bytes_ == 0 ||
         std::memcmp(workspace_, &number_, std::min<int64_t>(bytes_, sizeof(number_))) == 0)
       return absl::OkStatus();
-    return absl::InternalError("W0535 two kernels that run at the same time share a workspace");
+    return CodedError(absl::StatusCode::kInternal, "W0535",
+                      "two kernels that run at the same time share a workspace");
   }
 
  private:
