@@ -21,7 +21,7 @@ struct Act {
   int64_t start_cpu_ns = 0;  // of the thread, if the act is measured
 };
 
-// What an act waits for on one other queue of its device.
+// An AwaitedAct is an act on another queue of the device that an act waits for.
 struct AwaitedAct {
   int64_t position = 0;  // in that queue; 0: nothing
   WaitCause cause;       // the register that the other act writes or reads

@@ -286,8 +286,8 @@ SimEvent SimEngine::NextByTime() {
     int64_t ns = clock_->NowNs();
     if (event.kind == Kind::kDeliver) ns = network_->lane(event.index).oldest_due_ns;
     if (event.kind == Kind::kComplete) ns = devices_[event.index]->oldest_done_ns(event.choice);
-    // What is due already comes before what is started now, so that the best is chosen
-    // among all that are ready at this time.
+    // An event that is due already comes before an act that starts now, so that the best is chosen
+    // among all acts that are ready at this time.
     const bool earlier =
         ns < best_ns || (ns == best_ns && best->kind == Kind::kStart && event.kind != Kind::kStart);
     if (best == nullptr || earlier) {

@@ -24,8 +24,9 @@ int64_t ReadNs(clockid_t clock) {
   return int64_t{1000000000} * now.tv_sec + now.tv_nsec;
 }
 
-// How fast an act is when `busy` cores are, as a share of the act alone. Of acts that say what all
-// cores busy make of them, it changes evenly with each core.
+// Returns the speed of an act while `busy` cores are busy, as a share of the speed of the act
+// alone. For an act that knows its speed with all cores busy, the speed changes evenly with each
+// core.
 double SpeedOf(const TimeEngineOptions::Host& host, int busy, double busy_speed) {
   if (busy <= 0) return 1;
   const int at_once = host.cores > 0 ? std::min(busy, host.cores) : busy;

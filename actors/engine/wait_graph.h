@@ -24,7 +24,7 @@ struct WaitNode {
   bool operator==(const WaitNode& o) const { return rank == o.rank && actor == o.actor; }
 };
 
-// What an actor that is not done waits for, or does.
+// A Wait says what an actor that is not done waits for, or that the actor runs.
 struct Wait {
   WaitNode who;
   int64_t acts_done = 0;

@@ -5,8 +5,8 @@
 // every register has one producer, spans divide an iteration evenly and rates agree,
 // every step can end without the next, every operand lies inside the memory it names,
 // every register and state lies inside the arena.
-// That the plans of several ranks fit together is checked by actors/plan/verify_plans.h, that
-// they cannot come to a standstill by actors/plan/certificate.h.
+// actors/plan/verify_plans.h checks that the plans of several ranks fit together, and
+// actors/plan/certificate.h checks that they cannot come to a standstill.
 // Thread rule: values; read by any number of threads once built.
 #pragma once
 
@@ -145,7 +145,7 @@ struct PlanInitializer {
   double b = 0;  // kNormal: mean; kUniform: high
 };
 
-// What a state is for (StateSpec::Class).
+// A StateClass says what a state is for (StateSpec::Class).
 enum class StateClass : uint8_t { kWeight, kOptimizerSlot, kDelayedGradient, kFetched };
 // Convert between the value and its form in a message; nullopt: a class of another version.
 std::optional<StateClass> FromProto(StateSpec::Class state_class);

@@ -176,7 +176,7 @@ struct Model {
 
 // ---- program ----
 
-// How often an item acts, and how often a token of a value comes.
+// A Frequency says how often an item acts, or how often a token of a value comes.
 enum class Frequency : uint8_t {
   kMicroBatch,
   kStep,
@@ -211,9 +211,8 @@ struct ProgramValue {
 
 // Persistent memory that a call of the program writes.
 struct ItemState {
-  std::string name;  // unique in the program
-  std::string
-      weight;  // the weight for which the optimiser keeps the state; empty: a fetched result
+  std::string name;    // unique in the program
+  std::string weight;  // the optimiser keeps the state for this weight; empty: a fetched result
   Layout layout;
 };
 

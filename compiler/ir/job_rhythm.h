@@ -13,7 +13,7 @@
 
 namespace weir::compiler {
 
-// When the acts of a station start. `time_ns` of 0: no actor acts here.
+// The times at which the acts of a station start. `time_ns` of 0: no actor acts here.
 struct StationTime : Timing {
   int64_t latency_ns = 0;  // of the messages that leave the station
 };

@@ -24,7 +24,7 @@ struct Station {
   friend auto operator<=>(const Station&, const Station&) = default;
 };
 
-// What an actor does in a transfer.
+// A TransferRole says what an actor does in a transfer.
 enum class TransferRole : uint8_t {
   kNone,      // the actor belongs to no transfer
   kSends,     // the actor's messages go to actors of the peer station

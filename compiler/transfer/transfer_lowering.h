@@ -38,7 +38,7 @@ struct MovedTensors {
 absl::StatusOr<MovedTensors> PlanMove(const Module& module, const ProgramItem& item,
                                       const Mesh& mesh);
 
-// What a transfer is told besides the tensors.
+// TransferOptions is everything that a transfer needs besides the tensors.
 struct TransferOptions {
   std::string name;            // of its actors and tensors
   uint64_t key = 0;            // unique in the program; names the edges of the transfer
@@ -85,7 +85,7 @@ class TransferFactory {
   LargestShard largest_shard_;
 };
 
-// For whom a transfer is lowered.
+// LoweredFor says for whom a transfer is lowered.
 enum class LoweredFor : uint8_t { kRank, kStage };
 
 // Adds the site of a transfer to the builder's graph, lowers the transfer there, and moves the

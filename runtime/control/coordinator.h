@@ -37,9 +37,9 @@ struct WorkerHealth {
   // trip was shortest. The error is at most half of that round trip.
   int64_t clock_offset_ns = 0;
   int64_t round_trip_ns = 0;
-  // What the worker said as it left the aborted job (WorkerLinkOptions::last_words); there when
-  // Serve has returned at the worker. Empty: the worker has not left, left without a word, or was
-  // lost.
+  // The worker said these words as it left the aborted job (WorkerLinkOptions::last_words). The
+  // words are here once Serve has returned at the worker. Empty: the worker has not left, left
+  // without a word, or was lost.
   std::string last_words;
 };
 

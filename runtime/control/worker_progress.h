@@ -1,5 +1,5 @@
-// What a worker tells of itself unasked: its progress while the job runs, and its last words when
-// the job was aborted. A WorkerProgress is the content of a worker's heartbeat, read from its
+// A worker sends two reports of its own accord: its progress while the job runs, and its last words
+// when the job was aborted. A WorkerProgress is the content of a worker's heartbeat, read from its
 // schedulers' own counters.
 // Thread rule: a value.
 #pragma once

@@ -124,7 +124,7 @@ _QUEUE_MUTANTS = [
         Statement(QUEUE_CLOCK, "awaited = position.number;", "awaited = position.number + 1;"),)),
 ]
 
-# What a rank accepts from other ranks.
+# Mutants of the rules by which a rank accepts messages of other ranks.
 _LEDGER_MUTANTS = [
     Mutant("stale-epoch-accepted", "A message of the epoch before is let in.", (
         Statement(MESSAGE_LEDGER, "return of_job ? Verdict::kFenced : Verdict::kForeign;", """

@@ -11,7 +11,8 @@ outlives a change of format.
 import dataclasses
 import re
 
-# What tests/chaos can do to a mutant: play the standard plans under seeds, or run the unit tests of the message ledger.
+# tests/chaos has two ways to kill a mutant: to play the standard plans under seeds, and to run the unit tests of the
+# message ledger.
 CHAOS = "chaos"
 LEDGER_TEST = "message_ledger_test"
 KILLERS = (CHAOS, LEDGER_TEST)

@@ -6,13 +6,14 @@ A source has to do with a mutex if the source, or the header of the same name, n
 Guarded members are private (tests/layering/mutex_rules.py), so no other source can touch what a mutex guards. A header
 is analysed by itself if no .cc file of its name was given. The report has a line of JSON for each source analysed:
 {"source": path, "errors": text of clang, empty if all is well}. The exit code is 0 whatever clang finds: the test that
-reads the report fails (thread_safety_test.py).
+reads the report fails (thread_safety_test.py). Without clang the exit code is 1, so that Bazel keeps no such report.
 """
 
 import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
@@ -45,10 +46,7 @@ def analyse(path, includes, defines):
     """Returns what clang says of a source; empty if all is well."""
     command = [CLANG, "-x", "c++", "-std=c++20", "-fsyntax-only", *_WARNINGS]
     command += ["-I" + folder for folder in includes] + ["-D" + name for name in defines] + [path]
-    try:
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return f"{CLANG} is missing; tools/deps/install --with-clang installs it"
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode == 0:
         return ""
     return result.stderr or f"{CLANG} ended with {result.returncode}"
@@ -61,6 +59,9 @@ def main(arguments):
     parser.add_argument("--define", action="append", default=[])
     parser.add_argument("source", nargs="+")
     options = parser.parse_args(arguments)
+    if shutil.which(CLANG) is None:
+        print(f"{CLANG} is missing; tools/deps/install --with-clang installs it", file=sys.stderr)
+        return 1
     with open(options.report, "w", encoding="utf-8") as report:
         for path in sources_to_analyse(options.source):
             errors = analyse(path, options.include, options.define)

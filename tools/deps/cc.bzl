@@ -23,7 +23,7 @@ def weir_cc_library(name, copts = [], **kwargs):
     """A cc_library. Set alwayslink = True where a registration must survive the link."""
     native.cc_library(name = name, copts = WEIR_COPTS + copts, **kwargs)
 
-# What the chosen sanitizer needs linked in; nothing in a plain build.
+# The chosen sanitizer needs these targets linked in; a plain build needs none.
 _HOOKS = ["//tools/deps/sanitizer:hooks"]
 
 def weir_cc_binary(name, copts = [], deps = [], **kwargs):

@@ -12,7 +12,7 @@ namespace {
 
 // This number is small enough for a reader.
 constexpr int kLinesMax = 6;
-// What a field takes besides its content: its number and its length.
+// A field takes these bytes besides its content, for its number and its length.
 constexpr size_t kFieldBytes = 8;
 
 WaitFact::State ToFact(ActorState state) {

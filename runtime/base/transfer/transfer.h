@@ -72,8 +72,8 @@ struct ExchangeFill {
 // Monostate: the kernel belongs to no transfer.
 using Transfer = std::variant<std::monostate, ExchangePack, ExchangeFill>;
 
-// What a description should be, and what was found. The reader of the description adds code and
-// place.
+// A TransferFlaw says what a description should be, and what was found. The reader of the
+// description adds code and place.
 struct TransferFlaw {
   std::string expected;
   std::string found;
@@ -94,8 +94,8 @@ std::optional<TransferFlaw> FindFlawWith(const ExchangeFill& fill, int64_t num_i
 // num_chunks - 1. Empty: the kernel makes no message. Precondition: no flaw.
 std::vector<int64_t> MessageElements(const Transfer& transfer, int64_t num_chunks);
 
-// How a kernel uses memory, by its op. No other code outside the definitions and kernels knows the
-// ops of transfers by name.
+// A TransferTraffic says how a kernel uses memory, by the kernel's op. No other code outside the
+// definitions and kernels knows the ops of transfers by name.
 enum class TransferTraffic : uint8_t {
   kNone,     // the op belongs to no transfer
   kMessage,  // an act reads and writes as many bytes as its output has
